@@ -44,7 +44,7 @@ quick: $(STAMPS)/test ## run the quick ones, properties on a few examples each: 
 .PHONY: test-full
 test-full: $(STAMPS)/test ## run those and the long ones: all networks, the whole ONNX suite, deep properties
 	HYPOTHESIS_PROFILE=full $(BIN)/python -m pytest -q -n 2 --dist worksteal -m "full or not full"
-	$(BIN)/python -m tests.machines
+	$(BIN)/python -m tests.other_machines
 
 .PHONY: lint
 lint: $(STAMPS)/test $(STAMPS)/lint ## ruff (rules and format) and mypy
@@ -70,7 +70,7 @@ fuzz: $(STAMPS)/test ## run the property tests deeply, with new seeds, for FUZZ_
 
 .PHONY: fuzz-tvm
 fuzz-tvm: $(STAMPS)/test $(STAMPS)/tvm ## schedule steps through minitvm and a real TVM, for FUZZ_MINUTES (10); or MINITVM_TVM_PYTHON=... to use one
-	$(BIN)/python -m tests.interop.fuzz_tvm $(PRIMITIVES)
+	$(BIN)/python -m tests.compat.tvm.fuzz_tvm $(PRIMITIVES)
 
 # A TVM in another interpreter needs nothing here.
 $(if $(MINITVM_TVM_PYTHON),$(STAMPS)/tvm:;@true)

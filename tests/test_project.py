@@ -61,7 +61,7 @@ def test_every_environment_variable_is_documented() -> None:
     texts = [(ROOT / name).read_text() for name in git.stdout.splitlines()]
     used = {name for text in texts for name in re.findall(r"\bMINITVM_[A-Z_]+\b", text)}
     page = (ROOT / "docs" / "environment.md").read_text()
-    # From `make fuzz` to its workers, and from `python -m tests.machines` to its tests.
+    # From `make fuzz` to its workers, and from `python -m tests.other_machines` to its tests.
     internal = {"MINITVM_FUZZ_FOUND", "MINITVM_TEST_ONE_CORE"}
     assert {name for name in used if f"`{name}`" not in page} == internal
 

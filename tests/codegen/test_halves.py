@@ -9,7 +9,7 @@ from minitvm.machines.opencl.codegen.opencl import generate
 from minitvm.script import tir as T
 from minitvm.target import Target
 from minitvm.tir.transform import lower
-from tests.codegen.opencl_kernels import run_on_device
+from tests.machines.opencl.opencl_kernels import run_on_device
 
 HALF = Target("opencl -half_arithmetic=true")
 PRAGMA = "#pragma OPENCL EXTENSION cl_khr_fp16 : enable\n"

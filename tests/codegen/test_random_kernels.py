@@ -23,9 +23,9 @@ from minitvm.reference.strategies.expressions import exprs
 from minitvm.script import from_source
 from minitvm.target import Target
 from minitvm.tir.nodes import Buffer, BufferStore, For, ForKind, LetStmt, PrimFunc, Seq, Stmt
-from tests.codegen.cuda_kernels import run_on_cuda
 from tests.codegen.masked_kernels import COUNT, FIRST, Run, compare, index, masks_alike, run_compiled
-from tests.codegen.opencl_kernels import run_on_device, target
+from tests.machines.cuda.cuda_kernels import run_on_cuda
+from tests.machines.opencl.opencl_kernels import run_on_device, target
 from tests.tir.transform.kernel_programs import UPDATED, kernel_arguments, kernel_program
 from tests.tir.transform.test_kernel_passes import CPU, FLAT
 

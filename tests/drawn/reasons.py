@@ -6,7 +6,7 @@ from .branches import Branch
 from .vocabulary import Row
 
 _ACCELERATOR = "storage of an accelerator: nothing here runs it, programs carry the name"
-_ELEMENTS = "made for accelerators alone: tests/graph/passes/test_element_layout.py draws them"
+_ELEMENTS = "made for accelerators alone: tests/machines/scratchpad/test_element_layout.py draws them"
 _GRID = "an axis as the others of its kind; schedules of random programs have two dimensions"
 
 REASONS: dict[Row, str] = {
@@ -17,10 +17,10 @@ REASONS: dict[Row, str] = {
     **{("graph operator", f"nn.contrib_{name}_elements"): _ELEMENTS for name in
        ("add", "conv2d", "depthwise_conv2d", "max_pool2d", "requantize")},
     ("graph pass changes", "stored_weights"): "weights of bytes in files: tests/graph/passes/test_stored_weights.py",
-    ("pass changes", "swizzle_shared"): "tiles of warpgroups: tests/tir/transform/test_swizzle_shared.py",
+    ("pass changes", "swizzle_shared"): "tiles of warpgroups: tests/machines/cuda/test_swizzle_shared.py",
     ("pass changes", "reuse_workspaces"): "workspaces of open size: tests/tir/transform/test_reuse_workspaces.py",
-    ("storage scope", "warpgroup"): "sums of warpgroups: tests/strategy/test_warpgroups.py",
-    ("graph pass changes", "attention"): "scores larger than a cache: tests/graph/passes/test_attention.py",
+    ("storage scope", "warpgroup"): "sums of warpgroups: tests/machines/cuda/strategy/test_warpgroups.py",
+    ("graph pass changes", "attention"): "scores larger than a cache: tests/machines/cpu/test_attention.py",
     ("graph pass changes", "byte_tables"): "quantised networks: tests/graph/passes/test_byte_tables.py",
     ("graph pass changes", "divided_scales"): "quantised networks: tests/graph/passes/test_divided_scales.py",
     ("graph operator", "qnn.contrib_depthwise_conv2d_NCHWc"):

@@ -22,7 +22,7 @@ from minitvm.runtime import dlpack, from_dlpack
 from minitvm.script import tir as T
 from minitvm.target import Target
 from minitvm.tir.nodes import Buffer, BufferStore, For, ForKind, PrimFunc
-from tests.runtime.fake_cuda import Tensor, plugged
+from tests.machines.cuda.runtime.fake_cuda import Tensor, plugged
 from tests.runtime.test_devices import alike, network
 from tests.runtime.test_states import log, row
 from tests.runtime.test_two_memories import kernels_of_the_host_wait

@@ -25,10 +25,16 @@ from minitvm.target import Target
 from minitvm.tir.analysis.bindings import reaches_every_point
 from minitvm.tir.nodes import Allocate, PrimFunc
 from minitvm.tir.transform import lower
+from tests.machines.cuda.runtime.test_warps import lanes_of
+from tests.machines.gpu.transform.test_shrink_shared import (
+    cut_off,
+    handed_on,
+    pieces,
+    shape_of_shared,
+    shrink_shared,
+)
 from tests.runtime.grids_along import along
-from tests.runtime.test_cuda_warps import lanes_of
 from tests.tir.transform.test_separate_allocations import blocks_with_scratch
-from tests.tir.transform.test_shrink_shared import cut_off, handed_on, pieces, shape_of_shared, shrink_shared
 
 
 def _product(m: int, n: int, k: int) -> PrimFunc:

@@ -5,10 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from tests.codegen.brain_kernels import products_alike
-from tests.codegen.cuda_kernels import run_on_cuda
 from tests.codegen.masked_kernels import masks_alike, run_compiled
-from tests.codegen.opencl_kernels import run_on_device
 from tests.codegen.test_backends import GRIDS, PROGRAMS, parallel_tiles, runs_alike
 from tests.codegen.test_random_kernels import (
     kernel_alike,
@@ -16,12 +13,15 @@ from tests.codegen.test_random_kernels import (
 from tests.codegen.test_random_kernels import (
     test_fractions_beside_the_middle_of_two_numbers_are_rounded_once as fractions_are_rounded_once,
 )
-from tests.graph.passes.test_tf32_products import CHECKS as ROUNDING_CHECKS
 from tests.link.test_copies import drawn as drawn_copies
+from tests.machines.cuda.cuda_kernels import run_on_cuda
+from tests.machines.cuda.strategy.tensor_core_programs import CHECKS as TENSOR_CORE_CHECKS
+from tests.machines.cuda.strategy.warpgroup_programs import CHECKS as WARPGROUP_CHECKS
+from tests.machines.cuda.test_tf32_products import CHECKS as ROUNDING_CHECKS
+from tests.machines.opencl.opencl_kernels import run_on_device
+from tests.machines.simd.codegen.brain_kernels import products_alike
 from tests.reference.gone_wrong import goes_wrong_alike
 from tests.runtime.test_two_memories import refused_are_few_and_long
-from tests.strategy.tensor_core_programs import CHECKS as TENSOR_CORE_CHECKS
-from tests.strategy.warpgroup_programs import CHECKS as WARPGROUP_CHECKS
 from tests.tir.analysis.followed import (
     ALONE,
     COUNTS,

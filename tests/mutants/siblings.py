@@ -46,11 +46,11 @@ from minitvm.tir.nodes import Evaluate, Seq
 from minitvm.tir.transform import lower as lower_function
 from tests.drawing import Seeded
 from tests.executable.loop_graphs import CASES
-from tests.frontend import data_amounts, open_cases
-from tests.frontend.bounded_numbers import drawn_numbers
-from tests.frontend.branch_models import random_case
-from tests.frontend.random_nodes import OPERATORS, difference, nodes
-from tests.frontend.test_data_amounts import outcome as by_onnx_runtime
+from tests.frontends.onnx import data_amounts, open_cases
+from tests.frontends.onnx.bounded_numbers import drawn_numbers
+from tests.frontends.onnx.branch_models import random_case
+from tests.frontends.onnx.random_nodes import OPERATORS, difference, nodes
+from tests.frontends.onnx.test_data_amounts import outcome as by_onnx_runtime
 from tests.graph.graphs import by_te
 from tests.graph.layout_networks import means_the_same
 from tests.reference.graph_operators.random_calls import random_call

@@ -28,10 +28,10 @@ from minitvm.machines.vta.timing import simulate
 from minitvm.machines.vta.verifier import verify
 from minitvm.reference import accel
 from minitvm.reference.strategies import accelerator_programs
-from tests.accel import test_encoding, test_layers, test_timing, test_verifier
-from tests.accel.instructions import instructions, micro_ops
-from tests.accel.programs import VTA, without_a_token
-from tests.accel.scalar_machine import ScalarMachine
+from tests.machines.vta import test_encoding, test_layers, test_timing, test_verifier
+from tests.machines.vta.instructions import instructions, micro_ops
+from tests.machines.vta.programs import VTA, without_a_token
+from tests.machines.vta.scalar_machine import ScalarMachine
 
 from .oracle import Noticed, Trial, Workload, directed, drawn
 

@@ -24,10 +24,9 @@ import pytest
 
 from minitvm.runtime.device import clock
 from tests import conftest  # noqa: F401  (it loads the profile of properties)
-from tests.farm import test_message
+from tests.machines.cuda.runtime import fake_cuda
+from tests.machines.simd.strategy import test_sketch
 from tests.records import test_database, test_lookup, test_record
-from tests.runtime import fake_cuda
-from tests.strategy import test_sketch
 from tests.tir.schedule import test_shared_steps
 from tests.tune import (
     test_algorithms,
@@ -39,6 +38,7 @@ from tests.tune import (
     test_search,
     test_task,
 )
+from tests.tune.farm import test_message
 
 from .oracle import Workload, directed
 from .streams import holds

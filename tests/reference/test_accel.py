@@ -18,8 +18,8 @@ from minitvm.reference import accel
 from minitvm.reference.fast import micro_ops
 from minitvm.reference.strategies import accelerator_programs
 from minitvm.reference.strategies.streams import TINY
-from tests.accel.programs import TWICE, VTA, changed, expected, tensors, twice
-from tests.accel.scalar_machine import ScalarMachine
+from tests.machines.vta.programs import TWICE, VTA, changed, expected, tensors, twice
+from tests.machines.vta.scalar_machine import ScalarMachine
 
 
 @settings(max_examples=60)

@@ -20,8 +20,8 @@ from minitvm.graph import GraphBuilder
 from minitvm.machines.cuda.runtime import driver
 from minitvm.machines.cuda.runtime.devices import SimulatedDevice
 from minitvm.runtime import DeviceArray, dlpack, from_dlpack
-from tests.runtime import fake_cuda
-from tests.runtime.fake_cuda import STREAM, FakeDriver, Tensor
+from tests.machines.cuda.runtime import fake_cuda
+from tests.machines.cuda.runtime.fake_cuda import STREAM, FakeDriver, Tensor
 from tests.runtime.test_devices import network
 from tests.runtime.test_states import log, row
 

@@ -21,9 +21,9 @@ from minitvm.runtime.artifact.export import export
 from minitvm.runtime.artifact.load import look_at
 from minitvm.target import KINDS, Target
 from minitvm.tools.cli import main
-from tests.runtime import fake_cuda
+from tests.machines.cuda.runtime import fake_cuda
+from tests.machines.cuda.runtime.test_driver import Plug, plugged
 from tests.runtime.test_artifact import in_a_fresh_process, own_cache, own_config
-from tests.runtime.test_cuda_driver import Plug, plugged
 from tests.runtime.test_devices import alike, network
 
 __all__ = ["own_cache", "own_config", "plugged"]
@@ -193,7 +193,7 @@ import sys
 import numpy as np
 import minitvm.runtime
 from minitvm.machines.cuda.runtime import driver
-from tests.runtime.fake_cuda import FakeDriver
+from tests.machines.cuda.runtime.fake_cuda import FakeDriver
 
 fake = FakeDriver("sm_86")
 driver.bindings = lambda: fake

@@ -17,7 +17,7 @@ from minitvm.machines.simd.topi.winograd import winograd_conv2d_nchwc
 from minitvm.target import Target
 from minitvm.tir.nodes import PrimFunc
 
-from .tensor_core_programs import product
+from ..machines.cuda.strategy.tensor_core_programs import product
 
 LANES = 4
 TARGET = "cpu -vector_bits=128 -vector_registers=16 -cores=2"

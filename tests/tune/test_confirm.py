@@ -32,8 +32,8 @@ from minitvm.tune.measure import AskedInNetwork, Measured, MeasuredInNetwork, Ru
 from minitvm.tune.network import tune_tasks
 from minitvm.tune.search import Search, sure_gain
 from minitvm.tune.task import extract
-from tests.accel.test_networks import SMALL
-from tests.runtime.fake_cuda import FakeDriver
+from tests.machines.cuda.runtime.fake_cuda import FakeDriver
+from tests.machines.vta.test_networks import SMALL
 
 from .programs import SHORT, network
 from .test_devices import driver  # noqa: F401  (a fixture)

@@ -34,10 +34,10 @@ from minitvm.tune.measure import Asked as Measurement
 from minitvm.tune.measure import Runner, request_of
 from minitvm.tune.runner import Child
 from minitvm.tune.task import extract, function_task
-from tests.accel.test_networks import SMALL
+from tests.machines.cuda.runtime import fake_cuda
+from tests.machines.cuda.runtime.fake_cuda import FakeDriver
+from tests.machines.vta.test_networks import SMALL
 from tests.patience import PATIENCE
-from tests.runtime import fake_cuda
-from tests.runtime.fake_cuda import FakeDriver
 
 from .programs import SHORT, network, product
 

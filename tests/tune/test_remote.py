@@ -24,7 +24,7 @@ from minitvm.tune.measure import Asked, Measuring, Runner
 from minitvm.tune.network import on_farm, tune_tasks
 from minitvm.tune.task import function_task
 
-from ..farm.boards import Boards, boards
+from .farm.boards import Boards, boards
 from .programs import SHORT, product, task
 from .test_measure import changed
 

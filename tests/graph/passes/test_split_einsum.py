@@ -11,8 +11,8 @@ from minitvm.expr import SizeVar
 from minitvm.graph import Graph, GraphBuilder, verify_graph
 from minitvm.graph.passes.split_einsum import split_einsum
 from minitvm.reference import graph as interpreter
+from tests.fewer import examples
 
-from ...fewer import examples
 from ..graphs import by_te
 
 

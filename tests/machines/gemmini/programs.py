@@ -18,7 +18,7 @@ from minitvm.machines.scratchpad.timeline import Timeline
 from minitvm.machines.scratchpad.topi import requantize_elements
 from minitvm.target import Target
 from minitvm.tir.nodes import PrimFunc
-from tests.strategy.accel_programs import OUTSIDE, accepted, arguments, convolution, knobs, results
+from tests.machines.vta.accel_programs import OUTSIDE, accepted, arguments, convolution, knobs, results
 
 SMALL = Target(
     "gemmini -side=4 -scratchpad=8192 -accumulator=8192 -depth_load=2 -depth_execute=3 -depth_store=1 -outstanding=2 "

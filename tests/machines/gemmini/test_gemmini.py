@@ -28,7 +28,7 @@ from minitvm.reference import graph as graph_interpreter
 from minitvm.target import Target
 from minitvm.tools.cli import main
 from minitvm.tools.cli.accel_layers import layer_function, machine, timed
-from tests.graph.passes.element_networks import network
+from tests.machines.scratchpad.element_networks import network
 
 from .programs import CHECKS, SMALL, lowered
 

@@ -1,6 +1,6 @@
 """Faults in the simulated accelerator: its bits and text, its interpreter, its rules, its cycles, its streams."""
 
-from tests.accel.test_verifier import (
+from tests.machines.vta.test_verifier import (
     test_a_deadlock_through_a_full_command_queue,
     test_a_token_that_is_pushed_too_early,
     test_micro_ops_may_lie_anywhere,
@@ -128,10 +128,10 @@ CHANNEL = Faults("accel channel", "minitvm.machines.scratchpad.channel", timed()
 CHANNEL.edit("data come without latency", "Channel.ask", "self.free + self.dram.latency", "self.free")
 CHANNEL.edit("requests are served at once", "Channel.ask", "max(now, self.free)", "now")
 CHANNEL.edit("any number of requests are on their way", "Moving.ask", "< self.channel.dram.outstanding", "< 1000")
-CHANNEL.edit("rows are never joined", "requests", "or transfer.x_stride == transfer.x_size", "")
 CHANNEL.edit("waiting for others counts as latency", "Moving.spent", "start - waits_from", "0")
 
 TIMING = Faults("accel timing", "minitvm.machines.vta.timing", timed())
+TIMING.edit("rows are never joined", "requests", "or transfer.x_stride == transfer.x_size", "")
 TIMING.edit(
     "two registers are read in one cycle", "_Unit._start", "pipelines.alu_two if one.immediate is None else 1", "1"
 )

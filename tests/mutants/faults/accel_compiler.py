@@ -3,11 +3,16 @@
 from typing import Any
 
 from minitvm.reference.strategies import accelerator_programs
-from tests.accel import test_tokens
-from tests.codegen.accel_kernels import computed_or_refused
-from tests.codegen.test_accel import test_storage_that_does_not_fit
-from tests.strategy.accel_programs import candidates_fit, machine_computes_it, passes_keep_the_meaning, tokens_matter
-from tests.tir.transform.accelerator import test_passes
+from tests.machines.scratchpad.transform import test_passes
+from tests.machines.vta import test_tokens
+from tests.machines.vta.accel_kernels import computed_or_refused
+from tests.machines.vta.accel_programs import (
+    candidates_fit,
+    machine_computes_it,
+    passes_keep_the_meaning,
+    tokens_matter,
+)
+from tests.machines.vta.test_emitter import test_storage_that_does_not_fit
 
 from ..oracle import Trial, drawn
 from ..patch import Faults

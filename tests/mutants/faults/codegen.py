@@ -3,7 +3,7 @@ generated code calls; and in linking: memory plans and barriers."""
 
 from tests.executable.test_plan_memory import symbolic_sizes_do_not_overlap_for_any_value
 from tests.link import test_phases
-from tests.runtime.test_simd_division import quotients, remainders
+from tests.machines.simd.vectors.test_division import quotients, remainders
 
 from ..patch import Faults
 from ..seeded import FRACTIONS, PAIRS

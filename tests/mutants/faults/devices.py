@@ -1,8 +1,8 @@
 """Faults in kernels for OpenCL devices, and in how they are launched."""
 
-from tests.codegen.test_alignment import whole_vectors_lie_at_multiples_of_their_size
 from tests.codegen.test_random_kernels import pieces_mean_the_same
-from tests.codegen.test_vector_reductions import CHECKS as WIDE_CHECKS
+from tests.machines.simd.codegen.test_alignment import whole_vectors_lie_at_multiples_of_their_size
+from tests.machines.simd.transform.test_vector_reductions import CHECKS as WIDE_CHECKS
 from tests.test_conversions import rounded_on_a_device
 
 from ..patch import Faults

@@ -21,7 +21,6 @@ from minitvm.machines.simd.graph.blocked_layout import blocked_layout
 from minitvm.reference import graph as graph_reference
 from minitvm.target import Target
 from tests.graph.passes import (
-    test_attention,
     test_byte_tables,
     test_divided_scales,
     test_group_norms,
@@ -31,10 +30,12 @@ from tests.graph.passes import (
     test_split_einsum,
     test_split_pool,
 )
-from tests.graph.passes.element_networks import SMALL, network
 from tests.graph.passes.quantised_networks import networks as networks_of_bytes
 from tests.graph.passes.shifted_networks import chain
-from tests.graph.passes.test_blocked_layout import (
+from tests.graph.test_passes import slices_of_what_was_joined, test_a_third_power_is_two_products
+from tests.machines.cpu import test_attention
+from tests.machines.scratchpad.element_networks import SMALL, network
+from tests.machines.simd.graph.test_blocked_layout import (
     choices_keep_their_meaning,
     fillings_are_not_read,
     groups_keep_their_meaning,
@@ -44,9 +45,8 @@ from tests.graph.passes.test_blocked_layout import (
     reductions_keep_their_meaning,
     rows_keep_their_meaning,
 )
-from tests.graph.passes.test_channel_use import uses_are_counted
-from tests.graph.test_passes import slices_of_what_was_joined, test_a_third_power_is_two_products
-from tests.strategy.test_rows import all_cases_are_recognised
+from tests.machines.simd.graph.test_channel_use import uses_are_counted
+from tests.machines.simd.strategy.test_rows import all_cases_are_recognised
 
 from ..oracle import Noticed, Trial, drawn
 from ..patch import Faults

@@ -1,6 +1,6 @@
 """Faults in the importer of ONNX: attributes that are overlooked, axes and ends that are mistaken."""
 
-from tests.frontend.test_attribute_defaults import all_plain_defaults
+from tests.frontends.onnx.test_attribute_defaults import all_plain_defaults
 
 from ..patch import Faults
 from ..siblings import at_many_sizes, bounded, branches, by_data, imported

@@ -1,7 +1,10 @@
 """Faults in instructions, in asynchronous copies, and in the products that tensor cores compute."""
 
-from tests.runtime.test_tile_products import test_on_this_cpu, test_without_the_instruction
-from tests.strategy.test_tiles import test_each_iteration_has_its_own_registers, test_tiles_of_four_rows_apart
+from tests.machines.simd.strategy.test_tiles import (
+    test_each_iteration_has_its_own_registers,
+    test_tiles_of_four_rows_apart,
+)
+from tests.machines.simd.vectors.test_tile_products import test_on_this_cpu, test_without_the_instruction
 
 from ..patch import Faults
 from ..seeded import CONSENT, INSTRUCTIONS, TENSOR_CORES, WARPGROUPS

@@ -4,6 +4,7 @@ import itertools
 
 import pytest
 
+from tests.machines.simd.transform.test_strided_stores import gaps_are_filled
 from tests.reference.test_scalar import FLOATS, INTS, test_casts_at_the_ends_of_integers_have_one_meaning
 from tests.tir.analysis.test_views import VIEWS as MALFORMED
 from tests.tir.analysis.test_views import test_a_view_that_does_not_fit_is_refused
@@ -12,7 +13,6 @@ from tests.tir.transform.test_hoist_conditions import divisions_stay_guarded, en
 from tests.tir.transform.test_join_parallel_loops import test_by_hand as loops_beside
 from tests.tir.transform.test_negative_extents import LOOPS, test_loops_run_as_often_as_they_did
 from tests.tir.transform.test_shorten_loops import each_form_runs_the_same_iterations
-from tests.tir.transform.test_strided_stores import gaps_are_filled
 from tests.tir.transform.test_vector_indices import all_vectors
 from tests.tir.transform.test_vectorize import (
     BODIES,

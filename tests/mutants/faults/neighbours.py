@@ -5,9 +5,6 @@ from typing import Any
 from hypothesis import strategies as st
 
 from tests.codegen.masked_kernels import run_compiled
-from tests.codegen.opencl_kernels import run_on_device
-from tests.codegen.test_index_width import kernels
-from tests.codegen.test_index_width import test_every_step_of_an_index_of_32_bits_fits as every_step_fits
 from tests.codegen.test_random_kernels import (
     test_index_expressions_compute_what_the_interpreter_does as index_expressions_alike,
 )
@@ -15,13 +12,16 @@ from tests.codegen.test_random_kernels import test_loops_of_every_form_run_their
 from tests.executable.test_executable import test_conversions_wrap_as_those_of_numpy as conversions_wrap
 from tests.executable.test_loops import levels
 from tests.executable.test_loops import test_more_iterations_than_there_is_memory_for_stop_the_run as bounds_stop
-from tests.frontend.random_nodes import difference, random_node
+from tests.frontends.onnx.random_nodes import difference, random_node
 from tests.graph.passes.test_split_pool import mean_the_same, pools
 from tests.graph.test_passes import LOOKS_FOR, PASSES
 from tests.link.test_bounds import test_bounds_of_positions_are_what_the_cache_has_room_for
 from tests.link.test_copies import test_each_kernel_finds_what_it_would_in_one_memory
 from tests.lowering.test_updating import test_a_function_that_updates_its_input_means_what_it_did as updates_alike
 from tests.lowering.test_updating import test_what_is_updated_is_a_part_of_what_a_function_is
+from tests.machines.gpu.test_index_width import kernels
+from tests.machines.gpu.test_index_width import test_every_step_of_an_index_of_32_bits_fits as every_step_fits
+from tests.machines.opencl.opencl_kernels import run_on_device
 from tests.te.test_tensors import test_all_values_are_those_of_one_reduction as one_reduction
 from tests.tir.schedule.test_partition_and_storage import (
     test_axes_of_storage_align_count_from_either_end as axes_of_storage_align,

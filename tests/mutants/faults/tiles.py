@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from tests.machines.simd.strategy.test_contraction import a_group_is_packed_once, batches_are_contractions
+from tests.machines.simd.transform.test_unswitch_tiles import test_each_number_of_vectors_keeps_the_meaning
 from tests.strategy.families import contractions
-from tests.strategy.test_contraction import a_group_is_packed_once, batches_are_contractions
 from tests.tir.transform.test_reuse_workspaces import rows_are_stored
-from tests.tir.transform.test_unswitch_tiles import test_each_number_of_vectors_keeps_the_meaning
 
 from ..patch import Faults
 from ..streams import by_hand

@@ -19,9 +19,8 @@ from minitvm.script import tir as T
 from minitvm.tir import IndexMap
 from minitvm.tir.schedule import Schedule, Trace
 from minitvm.tools.gallery import programs
+from tests.compat.tvm.schedule.test_sampling import tiled
 from tests.fewer import examples
-
-from .test_sampling import tiled
 
 
 def scheduled() -> Schedule:

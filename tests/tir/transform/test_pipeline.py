@@ -42,10 +42,10 @@ from minitvm.tir.transform.simplify import fold
 from minitvm.tir.transform.unroll import STATEMENT_BUDGET, unroll
 from minitvm.tir.verifier import verify
 from minitvm.tools.gallery import programs
+from tests.machines.simd.transform.test_strided_stores import rows_in_turn
 
 from .padded_sums import convolution
 from .test_reuse_workspaces import tiles
-from .test_strided_stores import rows_in_turn
 
 
 def tiled_matmul() -> PrimFunc:

@@ -1,0 +1,172 @@
+"""Indices of 32 bits: only where every step of computing them fits, and then the device's code has no wider ones."""
+
+from __future__ import annotations
+
+import itertools
+import operator
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import minitvm
+from minitvm.codegen.spelling import is_index
+from minitvm.expr import Expr, IntImm, Var, walk
+from minitvm.machines.cuda.codegen.numba_cuda import generate
+from minitvm.machines.gpu.codegen.index_width import index_dtype
+from minitvm.script import tir as T
+from minitvm.target import Target
+from minitvm.tir.nodes import Buffer, BufferStore, For, ForKind, PrimFunc
+from tests.machines.cuda.cuda_kernels import run_on_cuda
+from tests.machines.cuda.runtime.test_cuda import matmul_of_tiles
+
+OPERATIONS: dict[str, Any] = {
+    "+": operator.add, "-": operator.sub, "*": operator.mul, "//": operator.floordiv, "%": operator.mod,
+}  # fmt: skip
+
+
+@st.composite
+def kernels(draw: st.DrawFn) -> PrimFunc:
+    """A nest of loops whose store has an index of sums, products, quotients and remainders; some are large.
+
+    A loop may start far up, where only its end does not fit into 32 bits.
+    """
+    loops = []
+    for k in range(draw(st.integers(1, 3))):
+        extent = draw(st.integers(1, 70000))
+        start = draw(st.sampled_from([0, 0, 0, 3, 2**31 - 1 - extent, 2**31 - extent]))
+        loops.append((Var(f"i{k}", "int64"), start, extent))
+    index: Any = draw(st.sampled_from([var for var, *_ in loops]))
+    for _ in range(draw(st.integers(0, 5))):
+        other = draw(st.sampled_from([*(var for var, *_ in loops), *map(IntImm, (1, 3, 64, 4096, 60000))]))
+        kind = draw(st.sampled_from(["+", "-", "*", "*", "//", "%"]))
+        constant = IntImm(draw(st.sampled_from([2, 7, 64])))
+        operands = (index, constant if kind in ("//", "%") else other)
+        index = OPERATIONS[kind](*operands)
+    buffer = Buffer("A", (1 << 20,), "float32")
+    body: Any = BufferStore(buffer, T.float32(0), (index,))
+    for var, start, extent in reversed(loops):
+        body = For(var, IntImm(start, var.dtype), IntImm(extent, var.dtype), ForKind.SERIAL, body)
+    return PrimFunc((buffer,), body, {"global_symbol": "k"})
+
+
+def corners(func: PrimFunc) -> list[dict[Var, int]]:
+    """Points at the ends of the loops, one beside them, and one inside."""
+    ranges = []
+    for node in walk(func.body):
+        if isinstance(node, For):
+            first, last = node.start.value, node.extent.value - 1  # type: ignore[attr-defined]
+            ranges.append((node.var, sorted(first + k for k in {0, min(1, last), last // 2, max(0, last - 1), last})))
+    return [dict(zip((v for v, _ in ranges), point)) for point in itertools.product(*(values for _, values in ranges))]
+
+
+def value(e: Any, env: dict[Var, int]) -> int:
+    """An index in numbers without bounds."""
+    if isinstance(e, Var):
+        return env[e]
+    if isinstance(e, IntImm):
+        return int(e.value)
+    a, b = value(e.a, env), value(e.b, env)
+    kind = type(e).__name__
+    return {"Add": a + b, "Sub": a - b, "Mul": a * b}[kind] if kind in ("Add", "Sub", "Mul") else (
+        a // b if kind == "FloorDiv" else a % b)  # fmt: skip
+
+
+@given(kernels())
+def test_every_step_of_an_index_of_32_bits_fits(func: PrimFunc) -> None:
+    if index_dtype(func) != "int32":
+        return
+    steps = [node for node in walk(func.body) if isinstance(node, Expr) and is_index(node)]
+    steps += [node.start + node.extent for node in walk(func.body) if isinstance(node, For)]
+    for env in corners(func):
+        for step in steps:
+            assert -(2**31) <= value(step, env) < 2**31, str(step)
+
+
+@pytest.mark.parametrize(("n", "bits"), [(2**31 - 1, 32), (2**31, 64), (2**33, 64)])
+def test_the_border_is_where_it_is(n: int, bits: int) -> None:
+    i = Var("i", "int64")
+    buffer = Buffer("A", (n,), "float32")
+    store = BufferStore(buffer, T.float32(0), (i,))
+    func = PrimFunc((buffer,), For(i, IntImm(0, "int64"), IntImm(n, "int64"), ForKind.SERIAL, store))
+    assert index_dtype(func).bits == bits
+
+
+def test_sizes_that_nobody_bounds_have_64_bits() -> None:
+    @T.prim_func
+    def doubled(x: T.handle, y: T.handle) -> None:
+        n = T.int32()
+        X, Y = T.match_buffer(x, (n,)), T.match_buffer(y, (n,))
+        for i in range(n):
+            with T.block("Y"):
+                v = T.axis.spatial(n, i)
+                Y[v] = X[v] * T.float32(2)
+
+    (source,) = minitvm.lower(doubled, target="cuda", stop_at="source").values()
+    assert "i32(" not in source
+    x, y = np.arange(5, dtype=np.float32), np.zeros(5, np.float32)
+    minitvm.build(doubled, target="cuda")(x, y)
+    np.testing.assert_array_equal(y, x * 2)
+
+
+def looked_up(length: int) -> PrimFunc:
+    @T.prim_func
+    def func(places: T.Buffer((4,), "int64"), x: T.Buffer((length,), "float32"), y: T.Buffer((4,), "float32")) -> None:  # type: ignore[valid-type]
+        for i in range(4):
+            with T.block("y"):
+                v = T.axis.spatial(4, i)
+                T.assume((places[v] >= 0) & (places[v] < length))
+                y[v] = x[places[v]]  # type: ignore[index]
+
+    return func
+
+
+@pytest.mark.parametrize("target", ["cuda", "opencl"])
+@pytest.mark.parametrize("length", [9, 2**31])
+def test_data_of_64_bits_is_an_index_of_32_where_the_buffer_is_small(target: str, length: int) -> None:
+    (source,) = minitvm.lower(looked_up(length), target=target, stop_at="source").values()
+    narrow = {"cuda": "x[i32(places[i])]", "opencl": "x[(int)places["}[target]
+    wide = {"cuda": "x[i64(places[i])]", "opencl": "x[(long)places["}[target]
+    assert (narrow if length == 9 else wide) in source
+
+
+@given(kernels())
+def test_text_of_either_width_accesses_the_same(func: PrimFunc) -> None:
+    """The simulator computes in NumPy's int32 where the text does: what wraps would lie elsewhere."""
+    if any(isinstance(n, For) and n.extent.value > 9 for n in walk(func.body)):  # type: ignore[attr-defined]
+        return
+    zeros = [np.ones(1 << 20, np.float32)]
+    wanted = {
+        value(n.indices[0], env) for n in walk(func.body) if isinstance(n, BufferStore) for env in all_points(func)
+    }
+    if min(wanted) < 0 or max(wanted) >= 1 << 20:
+        return
+    (found,) = run_on_cuda(func, zeros)
+    assert set(np.flatnonzero(found == 0).tolist()) == wanted
+
+
+def all_points(func: PrimFunc) -> list[dict[Var, int]]:
+    loops: list[Any] = [n for n in walk(func.body) if isinstance(n, For)]
+    points = itertools.product(*(range(n.start.value, n.start.value + n.extent.value) for n in loops))
+    return [dict(zip((n.var for n in loops), p)) for p in points]
+
+
+def test_addresses_are_computed_in_32_bits_on_the_device() -> None:
+    pytest.importorskip("cuda.core")
+    from minitvm.machines.cuda.runtime import compiler
+
+    (kernel,) = minitvm.lower(matmul_of_tiles(), target="cuda", stop_at="executable").kernels
+    ptx = compiler.ptx_of(kernel.source, kernel.entry)
+    assert "i64" not in kernel.source and "mul.wide" in ptx
+    assert not [line for line in ptx.splitlines() if "mul.lo.s64" in line or "mad.lo.s64" in line or "div.s64" in line]
+
+
+def test_a_constant_that_is_added_last_is_the_offset_of_the_access() -> None:
+    (kernel,) = minitvm.lower(matmul_of_tiles(), target="cuda", stop_at="executable").kernels
+    assert "A[at_A + 64]" in generate_again(kernel)
+
+
+def generate_again(kernel: Any) -> str:
+    return generate(kernel.func(), Target("cuda"))
