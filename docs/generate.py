@@ -1,10 +1,11 @@
 """Bring the generated parts of the documentation in step with the code: `make docs`.
 
 docs/primitives.md is written from the registry of schedule primitives, docs/house.svg is drawn from the table of
-imports, docs/torch.md lists PyTorch's operators from the registry of converters, docs/devices.md which
-rule schedules what on each target. In README.md, docs/oracle.md and docs/howto, and in docs/torch.md where torch is
-installed, the code blocks marked `python` are run in order, each file in a namespace of its own, and a block marked
-`text` after one is replaced by what it printed, like lines folded. tests/test_docs.py checks that all of it is in step.
+imports, docs/torch.md lists PyTorch's operators from the registry of converters, docs/devices.md which rule schedules
+what on each target, and docs/book.md is one build that was observed (`minitvm book`). In README.md, docs/oracle.md and
+docs/howto, and in docs/torch.md where torch is installed, the code blocks marked `python` are run in order, each file
+in a namespace of its own, and a block marked `text` after one is replaced by what it printed, like lines folded.
+tests/test_docs.py checks that all of it is in step.
 """
 
 from __future__ import annotations
@@ -97,12 +98,14 @@ def torch_page(page: str, name: str = "torch.md") -> str:
 def generated() -> dict[Path, str]:
     """Each generated file with the text that it should have."""
     from minitvm.tir.schedule import method_types
+    from minitvm.tools.cli.book import default_book
 
     sys.path[:0] = [str(ROOT), str(ROOT / "docs")]
     import devices
     import house
 
     made = {
+        ROOT / "docs" / "book.md": default_book(),
         ROOT / "docs" / "house.svg": house.current(),
         ROOT / "docs" / "primitives.md": primitives(),
         ROOT / "docs" / "devices.md": devices.current(),

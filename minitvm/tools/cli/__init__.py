@@ -33,6 +33,7 @@ def _parser() -> argparse.ArgumentParser:
     from ... import __version__
     from . import (
         accel,
+        book,
         check,
         check_schedules,
         demo,
@@ -66,6 +67,7 @@ def _parser() -> argparse.ArgumentParser:
         tune,
         farm,
         accel,
+        book,
         demo,
         models,
         info,

@@ -24,12 +24,13 @@ if TYPE_CHECKING:
 PROGRAM = ".pt2"  # what torch.export.save writes
 
 
-def add_model(parser: argparse.ArgumentParser, programs: bool = False) -> None:
-    """MODEL, --shape and --target. `programs`: a Python file with TVMScript is taken too."""
+def add_model(parser: argparse.ArgumentParser, programs: bool = False, optional: bool = False) -> None:
+    """MODEL, --shape and --target. With `programs` it may be a Python file with TVMScript, if `optional` nothing."""
     description = "an ONNX file, a program of torch.export (.pt2), or the name of a network such as resnet50"
     if programs:
         description += "; or a Python file with TVMScript"
-    parser.add_argument("model", metavar="FILE" if programs else "MODEL.onnx", help=description)
+    number = "?" if optional else None
+    parser.add_argument("model", metavar="FILE" if programs else "MODEL.onnx", nargs=number, help=description)
     parser.add_argument(
         "--shape", action="append", default=[], metavar="NAME=1,3,224,224",
         help="the shape of an input whose dimensions the model leaves open, names for those that stay open: x=b,3,h,w; "
