@@ -152,7 +152,8 @@ def fresh(size: int, dtype: x.DType) -> np.ndarray:
 
 def only(parts: tuple[x.Expr, ...], buffer: t.Buffer) -> x.Expr:
     """The only index or dimension of a buffer: in a lowered program, buffers are flat."""
-    if len(parts) != 1 or buffer.strides:
+    at_start = isinstance(buffer.elem_offset, x.IntImm) and buffer.elem_offset.value == 0
+    if len(parts) != 1 or buffer.strides or not at_start:
         raise Unsupported(
             f"{buffer.name} is not flat: {buffer}\n  wanted: a lowered program\n  try:    minitvm.lower(program)"
         )

@@ -231,6 +231,14 @@ def test_errors(body: str, error: type[Exception], message: str) -> None:
         tiny.run(from_source(f"{HEAD}{body}\n"), np.array([-3, 0, 0, 0], "int32"))
 
 
+@pytest.mark.parametrize("layout", [{"strides": (2,)}, {"elem_offset": 1}, {"shape": (2, 2)}])
+def test_buffers_that_are_not_flat_are_refused(layout: dict[str, Any]) -> None:
+    buffer = t.Buffer("A", **{"shape": (4,), "dtype": x.DType("int32"), **layout})
+    store = t.BufferStore(buffer, x.const(1), tuple(x.const(0) for _ in buffer.shape))
+    with pytest.raises(Unsupported, match="A is not flat: .*\n  wanted: a lowered program\n  try:    minitvm.lower"):
+        tiny.run(t.PrimFunc((buffer,), store, {"global_symbol": "k"}), np.zeros(4, "int32"))
+
+
 def test_arguments_that_do_not_fit() -> None:
     func = from_source(f"{HEAD}    A[0] = 1\n")
     with pytest.raises(InputError, match="k: wanted 1 arguments, found 0"):
