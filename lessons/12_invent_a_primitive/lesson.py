@@ -20,8 +20,7 @@ from minitvm import reference, tir
 from minitvm.errors import InternalError, ScheduleError
 from minitvm.reference.strategies import draw_pairs
 from minitvm.script import tir as T
-from minitvm.tir.schedule.examples import verify_example
-from minitvm.tir.schedule.gallery import gallery
+from minitvm.tir.schedule.examples import gallery, verify_example
 from minitvm.tir.schedule.testing import verify_trace_roundtrip
 
 # %% [markdown]

@@ -15,7 +15,7 @@ from math import gcd
 from typing import Any
 
 from ..expr import Expr, Node, Var, find
-from ..expr.kept import kept_with_node
+from ..expr.node import kept_with_node
 
 PRODUCT, FLOORDIV, FLOORMOD, MIN, MAX, OPAQUE = "product", "floordiv", "floormod", "min", "max", "opaque"
 _MAX_EXPANSION = 64  # terms of an expanded product; more than that is no longer an index anybody wrote

@@ -55,7 +55,7 @@ from ..expr import (
     const,
     map_children,
 )
-from ..expr.kept import kept_with_node
+from ..expr.node import kept_with_node
 from . import fold, rules
 from .affine import FLOORDIV, OPAQUE, Affine, Atom, term_variables
 from .domain import UNKNOWN, Domain, Interval

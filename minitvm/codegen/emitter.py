@@ -14,7 +14,7 @@ from typing import Any
 
 from ..errors import Unsupported, report
 from ..expr import Expr, Node, Var
-from ..expr.names import fresh, identifier
+from ..expr.printer import fresh, identifier
 from ..tir.analysis.registers import Register, registers_of, stored_first
 from ..tir.nodes import (
     Allocate,

@@ -10,6 +10,16 @@ from ..expr import Expr, Var, format_expr
 from .evaluation import Number, evaluate
 from .nodes import BindSize, CallExternal, CallKernel, Copy, Dim, Executable, Loop, Resident
 
+# --- Sizes that steps bind, with their bounds: the memory for what has such a size in its shape.
+#
+# A step `BindSize` gives a variable a value from 0 to its bound, an expression over variables that are known before a
+# run.
+
+
+def data_sizes(executable: Executable) -> dict[Var, Dim]:
+    """The variables that steps bind, each with its bound."""
+    return {step.var: step.most for step in executable.steps if isinstance(step, BindSize)}
+
 
 @dataclass(frozen=True, slots=True)
 class MemoryPlan:

@@ -2,7 +2,7 @@
 
 from .dtypes import SCALARS, DType, dtype_of_value, promote
 from .intrin import INTRINSICS, call, factors_of_words
-from .multiples import divided, multiple
+from .largest import divided, multiple
 from .node import Node, node
 from .nodes import (
     EQ,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import MISSING, dataclass, field, fields
-from typing import Any, ClassVar, dataclass_transform
+from typing import Any, ClassVar, TypeVar, dataclass_transform
 
 
 @dataclass_transform(frozen_default=True, eq_default=False, field_specifiers=(field,))
@@ -92,3 +93,30 @@ class Node:
 
     # What Hypothesis and IPython show: the text of the program, not its fields.
     _repr_pretty_ = _PrettyText()
+
+
+# --- Answers about nodes that are kept with the node: it never changes, so they are computed once.
+
+
+N = TypeVar("N", bound=Node)
+R = TypeVar("R")
+
+
+def kept_with_node(compute: Callable[[N], R]) -> Callable[[N], R]:
+    """The function of one node with its result kept as long as the node lives.
+
+    A dictionary with weak keys would not do: a result that refers to its node would keep both for ever.
+    """
+
+    @functools.wraps(compute)
+    def kept(node: N) -> R:
+        answers: dict[Any, Any] | None = getattr(node, "_kept", None)
+        if answers is None:
+            answers = {}
+            object.__setattr__(node, "_kept", answers)
+        if compute not in answers:
+            answers[compute] = compute(node)
+        answer: R = answers[compute]
+        return answer
+
+    return kept

@@ -3,10 +3,30 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from fractions import Fraction
 
 from . import nodes as n
+
+# --- Names in generated text: valid ones, and ones that nothing else has.
+
+
+def identifier(wish: str) -> str:
+    """A name close to a wish that Python and C take, keywords apart: ASCII letters, digits and underscores."""
+    stem = re.sub(r"\W", "_", wish, flags=re.ASCII) or "v"
+    return f"v{stem}" if stem[0].isdigit() else stem
+
+
+def fresh(wish: str, used_names: set[str]) -> str:
+    """The wish, or it with the first number behind it that makes a name which is not taken; now it is."""
+    name, count = wish, 0
+    while name in used_names:
+        count += 1
+        name = f"{wish}_{count}"
+    used_names.add(name)
+    return name
+
 
 # Python's own precedences: higher binds tighter.
 _TERNARY, _OR, _AND, _NOT, _COMPARE, _SUM, _PRODUCT, _UNARY, _ATOM = 1, 2, 3, 4, 5, 9, 10, 11, 20

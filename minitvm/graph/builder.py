@@ -10,7 +10,7 @@ import numpy as np
 
 from ..errors import InputError
 from ..expr import DType, Expr, free_vars
-from ..expr.names import fresh
+from ..expr.printer import fresh
 from . import registry
 from .loops import UNLIMITED, body_of
 from .nodes import LOOP, Constant, Dim, Graph, OpNode, Value

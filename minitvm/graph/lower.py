@@ -27,7 +27,7 @@ from ..expr import (
     structural_equal,
     walk,
 )  # fmt: skip
-from ..expr.structural_hash import structural_digest
+from ..expr.structural import structural_digest
 from ..te import (
     ComputeOp,
     ExternOp,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..expr.names import fresh, identifier
+from ..expr.printer import fresh, identifier
 from .nodes import LOOP, Graph, OpNode
 
 MOST_PARTS = 4  # operators that a name lists; more become "etc"

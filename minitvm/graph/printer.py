@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..errors import UnsupportedOperator
-from ..expr.names import fresh, identifier
+from ..expr.printer import fresh, identifier
 from .names import operator_names
 from .nodes import FUSED, LOOP, Graph, Node, OpNode, Value
 

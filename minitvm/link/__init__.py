@@ -10,7 +10,7 @@ joined.py      concatenations that need no copy
 from .functions import host_access, link_function
 from .graphs import link_graph
 from .linker import Linker
-from .slots import Slot, buffer_bytes, constant, tensor_bytes
+from .steps import Slot, buffer_bytes, constant, tensor_bytes
 
 __all__ = [
     "Linker", "Slot", "buffer_bytes", "constant", "host_access", "link_function", "link_graph", "tensor_bytes",

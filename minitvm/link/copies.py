@@ -22,8 +22,7 @@ from dataclasses import dataclass, replace
 
 from ..executable import nodes as x
 from ..expr import Expr
-from .slots import Slot
-from .steps import Call, Copy, Loop, Step, touched, used
+from .steps import Call, Copy, Loop, Slot, Step, touched, used
 
 
 @dataclass(slots=True)

@@ -12,7 +12,7 @@ from ..tir.nodes import Buffer, KernelCall
 from ..tir.transform.flatten_buffers import symbolic_dimensions
 from ..tir.transform.keep_roles import WRITES
 from .linker import Linker, plain
-from .slots import Slot, buffer_bytes, tensor_bytes
+from .steps import Slot, buffer_bytes, tensor_bytes
 
 
 def link_function(lowered: LoweredFunc, target: str) -> x.Executable:

@@ -11,7 +11,7 @@ from ..errors import VerificationError
 from ..executable import nodes as x
 from ..expr import EQ, GE, Expr, IntImm, Var, as_expr, const, match, structural_equal, substitute
 from ..expr.conditions import is_const
-from ..expr.names import fresh
+from ..expr.printer import fresh
 from ..graph import registry
 from ..graph.loops import carried_inputs, outside_inputs, own_carried, own_outside
 from ..graph.lower import own_graph, own_scalars
@@ -22,8 +22,7 @@ from ..tir.nodes import Buffer
 from .bounds import Requirement
 from .levels import Level
 from .linker import Linker
-from .slots import Slot, constant, tensor_bytes
-from .views import binding_of, is_view
+from .steps import Slot, binding_of, constant, is_view, tensor_bytes
 
 
 def link_graph(

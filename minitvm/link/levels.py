@@ -14,9 +14,8 @@ from ..expr import replace
 from ..graph.loops import carried_inputs, outside_inputs
 from ..graph.nodes import FUSED, LOOP, Graph
 from ..lowering.units import Unit, to_units
-from .in_place import InPlace, in_place, written_directly
-from .joined import Joined, joined
-from .views import binding_of, is_view, writes_its_output
+from .in_place import InPlace, Joined, in_place, joined, written_directly
+from .steps import binding_of, is_view, writes_its_output
 
 
 @dataclass(frozen=True, slots=True)

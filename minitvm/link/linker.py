@@ -23,9 +23,22 @@ from ..expr.largest import largest
 from ..lowering.lowered import LoweredFunc, LoweredKernel
 from ..tir.nodes import Allocate, Buffer, KernelCall, Seq, Stmt
 from .copies import with_copies
-from .phases import edges_of, is_parallel, phases, team_waits, touches_of
-from .slots import Slot, buffer_bytes
-from .steps import Bind, Call, Copy, Loop, Step, touched, used
+from .steps import (
+    Bind,
+    Call,
+    Copy,
+    Loop,
+    Slot,
+    Step,
+    buffer_bytes,
+    edges_of,
+    is_parallel,
+    phases,
+    team_waits,
+    touched,
+    touches_of,
+    used,
+)
 
 
 @dataclass(slots=True)

@@ -2,13 +2,94 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from functools import reduce
+from itertools import pairwise
+from operator import mul
+from typing import Any, TypeAlias, cast
+
+import numpy as np
 
 from ..executable import nodes as x
-from ..expr import Expr, Var
-from .slots import Slot
+from ..executable.alignment import aligned_copy
+from ..expr import DType, Expr, IntImm, Var, substitute
+from ..graph import registry
+from ..graph.nodes import BIND_SIZE, FUSED
+from ..tir.nodes import Buffer
+
+# --- Values of a program before they have a place in memory, and how large they are.
+
+
+@dataclass(eq=False, slots=True)
+class Slot:
+    """A value that a program uses: its place once that is decided, or the number of bytes that it needs.
+
+    With a `home` it is the part of that slot that begins at byte `offset`. `memory` is the target in whose memory a
+    slot without home or location lies, "" for the program's own.
+    """
+
+    name: str
+    nbytes: x.Dim
+    location: x.Location | None = None
+    home: Slot | None = None
+    offset: int = 0
+    memory: str = ""
+
+    def storage(self) -> tuple[Slot, int]:
+        """The slot that has its own memory, and the offset of this slot in it."""
+        slot, offset = self, 0
+        while slot.home is not None:
+            slot, offset = slot.home, offset + slot.offset
+        return slot, offset
+
+
+def buffer_bytes(buffer: Buffer, dims: Mapping[Var, Expr]) -> x.Dim:
+    """The bytes of a row-major buffer; an expression where its shape is symbolic."""
+    return tensor_bytes([substitute(d, dims) for d in buffer.shape], buffer.dtype)
+
+
+def tensor_bytes(shape: Sequence[Any], dtype: DType) -> x.Dim:
+    """The bytes of a dense tensor."""
+    nbytes, symbolic = dtype.bytes, []
+    for dim in shape:
+        size = dim.value if isinstance(dim, IntImm) else dim
+        if isinstance(size, int):
+            nbytes *= size
+        else:
+            symbolic.append(size)
+    product: Any = reduce(mul, symbolic) * nbytes if symbolic and nbytes else nbytes
+    return cast("x.Dim", product)
+
+
+def constant(name: str, data: np.ndarray) -> x.Constant:
+    """A copy of an array as a constant of an executable: the caller may change the array.
+
+    The copy is aligned, so that the runtime needs none of its own.
+    """
+    array = aligned_copy(np.asarray(data))
+    array.flags.writeable = False
+    return x.Constant(name, DType(array.dtype.name), array.shape, array)
+
+
+# --- Operators of an optimized graph that are no functions: another shape of the same memory, and sizes.
+
+
+def binding_of(node: Any) -> Any:
+    """The `bind_size` that a node is, or None: it is a step of the executable, and no function."""
+    inner = node.graph.nodes[0] if node.op == FUSED and len(node.graph.nodes) == 1 else node
+    return inner if inner.op == BIND_SIZE else None
+
+
+def is_view(node: Any) -> bool:
+    """Whether a node only gives its one input another shape: no data moves."""
+    parts = node.graph.nodes if node.op == FUSED else (node,)
+    return len(node.inputs) == 1 and len(node.outputs) == 1 and all(registry.get(part.op).view for part in parts)
+
+
+def writes_its_output(node: Any) -> bool:
+    """Whether the node's own kernels write its outputs."""
+    return not is_view(node) and binding_of(node) is None
 
 
 @dataclass(slots=True)
@@ -79,3 +160,74 @@ def touched(step: Step, kernels: Sequence[x.Kernel]) -> Iterator[tuple[Slot, str
     written = [0] if isinstance(step, Copy | Loop) else []  # what is copied to, the number that is counted
     for place in [*(place for place in range(len(slots)) if place not in written), *written]:
         yield slots[place], "w" if place in written else "r", place
+
+
+# --- Barriers where steps depend on one another, and nowhere else.
+#
+# The steps between two barriers are a *phase*. What runs on all threads depends on nothing else of its phase, so its
+# threads need not wait for each other before they go on with the next step. What runs on thread 0 alone is in order
+# with the rest of thread 0's.
+
+
+@dataclass(frozen=True, slots=True)
+class Touch:
+    """The bytes of `memory` from `first` up to `last` (None: its end), which a step reads, or writes as well."""
+
+    memory: Hashable
+    first: int
+    last: int | None
+    writes: bool
+
+    def meets(self, other: Touch) -> bool:
+        """Whether both touch some bytes, and one writes them."""
+        if self.memory != other.memory or not (self.writes or other.writes):
+            return False
+        return (other.last is None or self.first < other.last) and (self.last is None or other.first < self.last)
+
+
+def team_waits(parallel: Sequence[bool], touches: Sequence[Sequence[Touch]]) -> list[bool]:
+    """The steps before which all threads must wait, if `parallel` steps run on all threads and the others on thread 0.
+
+    `touches` is what each step touches. No thread waits between steps that do not depend on one another.
+    """
+    waits: list[bool] = []
+    phase: list[tuple[bool, Sequence[Touch]]] = []
+    for everyone, mine in zip(parallel, touches, strict=True):
+        wait = any(a.meets(b) for other, theirs in phase if everyone or other for a in theirs for b in mine)
+        if wait:
+            phase = []
+        phase.append((everyone, mine))
+        waits.append(wait)
+    return waits
+
+
+def touches_of(step: Step, kernels: Sequence[x.Kernel]) -> list[Touch]:
+    """What a step touches."""
+    return [_touch(slot, "w" in mode) for slot, mode, _ in touched(step, kernels)]
+
+
+def _touch(slot: Slot, writes: bool) -> Touch:
+    home, offset = slot.storage()
+    last = offset + slot.nbytes if isinstance(slot.nbytes, int) else None
+    return Touch(id(home) if home.location is None else home.location, offset, last, writes)
+
+
+def edges_of(steps: Sequence[Step]) -> list[int]:
+    """The positions where stretches begin: the begin and the end of a loop, of its body, and a size that is bound.
+
+    Threads wait there in any case.
+    """
+    loops = {edge for k, step in enumerate(steps) if isinstance(step, Loop) for edge in (k, k + 1, step.end)}
+    binds = {edge for k, step in enumerate(steps) if isinstance(step, Bind) for edge in (k, k + 1)}
+    return sorted({0, len(steps), *loops, *binds})
+
+
+def phases(edges: Sequence[int], waits: Sequence[bool]) -> Iterator[range]:
+    """The positions of the steps of each phase, where stretches begin at `edges`."""
+    begins = sorted({*edges, *(k for k, wait in enumerate(waits) if wait)})
+    yield from (range(a, b) for a, b in pairwise(begins))
+
+
+def is_parallel(step: Step) -> bool:
+    """Whether all threads run a step."""
+    return isinstance(step, Call) and step.parallel

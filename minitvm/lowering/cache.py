@@ -22,10 +22,10 @@ from ..expr import DType
 from ..expr.as_json import from_json, to_json
 from ..graph import registry
 from ..store import Store
-from ..strategy.decision import Decision
+from ..strategy.candidate import Decision
 from ..strategy.registry import rules
 from ..target import Target
-from ..tir.pass_context import PassContext
+from ..tir.passes import PassContext
 from .lowered import LoweredFunc, LoweredKernel, taken_for
 from .units import SharedFunction
 

@@ -2,20 +2,195 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from itertools import product
 from typing import TypeVar
 
 from ..backend import get as get_backend
-from ..errors import TooMuchCode
-from ..expr.names import identifier
+from ..errors import InternalError, TooMuchCode, VerificationError, report
+from ..expr import Expr, Node, Var, format_expr, structural_equal, walk
+from ..expr.conditions import is_const
+from ..expr.node import kept_with_node
+from ..expr.printer import identifier
 from ..garbage import collected_seldom
-from ..strategy.decision import Decision
+from ..strategy.candidate import Decision
 from ..target import Target
-from ..tir.nodes import IRModule, PrimFunc
+from ..tir.analysis.in_bounds import Unshown, accesses, sizes_of
+from ..tir.analysis.size_conditions import condition_of, example_of, needs_no_size, value_at
+from ..tir.nodes import (
+    Block,
+    BlockRealize,
+    Buffer,
+    BufferLoad,
+    BufferStore,
+    For,
+    IRModule,
+    PrimFunc,
+    Seq,
+    Stmt,
+    root_block,
+    with_root,
+)
+from ..tir.script.printer import script
 from ..tir.transform.pipeline import PassCallback
-from .inside import size_conditions
 from .lowered import LoweredFunc, lowered
+
+# --- No kernel is built whose accesses are not shown to be inside their buffers.
+#
+# `size_conditions(func)` shows it for each load and store, or raises. An access that is inside for some sizes only
+# gives a condition on sizes, which becomes a guard of the executable. Where all sizes are numbers and no data decide,
+# all iterations are listed, so that the answer is certain.
+
+
+_SIZES = (1, 2, 3, 5, 8, 13)  # tried for sizes at which an access reaches outside
+
+
+@kept_with_node
+def size_conditions(func: PrimFunc) -> tuple[Expr, ...]:
+    """Conditions on sizes under which all accesses of a function are inside their buffers.
+
+    Raises `VerificationError` for an access that is outside, or that nothing shows to be inside.
+    """
+    shown = accesses(func)
+    sizes = sizes_of(func)
+    conditions: list[Expr] = [*shown.assumed, *func.attrs.get("facts", ())]
+    for access in shown.unshown:
+        if needs_no_size(access) and example_of(access, {}) == (True, None):
+            continue
+        condition = condition_of(access, sizes)
+        if condition is not None and condition.idle and is_const(access.buffer.shape[access.axis], 0):
+            conditions.append(condition.whole)  # it has no elements: the loops around the access run for none either
+        elif condition is None or is_const(condition.inside, 0):
+            decided, example = _example(access, sizes)
+            if not decided or example is not None:
+                raise _refused(func, access, example if decided else None)
+            if sizes:
+                raise _refused(func, access, None)
+        elif not is_const(condition.inside, 1):
+            conditions.append(condition.whole)
+    return tuple({str(c): c for c in conditions}.values())
+
+
+def _example(access: Unshown, sizes: list[Var]) -> tuple[bool, dict[Var, int] | None]:
+    """Values of sizes and loop variables at which an access is outside, as `example_of`."""
+    if not sizes:
+        return example_of(access, {})
+    few = product(_SIZES, repeat=len(sizes)) if len(sizes) < 3 else ((n,) * len(sizes) for n in _SIZES)
+    for values in few:
+        env = dict(zip(sizes, values, strict=True))
+        decided, example = example_of(access, env)
+        if decided and example is not None:
+            return True, {**env, **example}
+    return False, None
+
+
+def _refused(func: PrimFunc, access: Unshown, example: Mapping[Var, int] | None) -> VerificationError:
+    """The error for an access: the spot, the range that was wanted, and what decides the index."""
+    buffer, axis = access.buffer, access.axis
+    node = access.node
+    index = node.indices[axis] if isinstance(node, BufferLoad | BufferStore) else access.index
+    name = (
+        f"{buffer.name}[{', '.join(map(str, node.indices))}]"
+        if isinstance(node, BufferLoad | BufferStore)
+        else buffer.name
+    )
+    verb = "writes" if isinstance(node, BufferStore) else "reads"
+    dim = buffer.shape[axis]
+    values = _values(access, example or {})
+    by_data = access.by_data
+    if example is not None:
+        headline = f"{func.name}: {name} {verb} outside of {buffer.name}"
+        found = f"{_text(index)} is {values}"
+    elif by_data:
+        headline = f"{func.name}: nothing keeps {name} inside of {buffer.name}"
+        found = f"{', '.join(dict.fromkeys(str(e) for e in by_data))}, which may be any {by_data[0].dtype}"
+    else:
+        headline = f"{func.name}: {name} is not shown to be inside of {buffer.name}"
+        found = f"{_text(access.index)}"
+    text = script(func, mark={node: f"axis {axis} of {buffer.name} has {dim} elements"}, context=3)
+    return VerificationError(
+        report(
+            headline,
+            program=text,
+            wanted=f"0 <= {_text(index)} < {_text(dim)} for axis {axis}",
+            found=found,
+            tries=[
+                f"a condition around the access: if_then_else({_text(index)} < {_text(dim)}, ..., 0)",
+                f"an index that is moved inside: max(min({_text(index)}, {_text(dim)} - 1), 0)",
+                "T.assume(condition) before it, if you know that it holds: the interpreters check it, kernels do not",
+            ],
+        )
+    )
+
+
+def _values(access: Unshown, example: Mapping[Var, int]) -> str:
+    at = ", ".join(f"{v.name} = {n}" for v, n in example.items())
+    value = value_at(access.index, example)
+    return f"{value}{f' where {at}' if at else ''}"
+
+
+def _text(e: Expr) -> str:
+    return format_expr(e)
+
+
+# --- A function that changes a copy of its input, as one that changes its input.
+#
+#     f(.., p, .., r):  A; r[i] = p[i] for all i; S          becomes          f(.., r):  A; S
+#
+# **Theorem.** If A touches neither p nor r, and S does not touch p, then both leave the same in r, where the second
+# begins with r = p. *Reason*: A does the same in both, as it does not see where they differ. Behind the copy in the
+# one, and behind A in the other, r holds p, and S runs on equal memory from there.
+
+
+def updating(func: PrimFunc, number: int) -> PrimFunc:
+    """`func`, whose last parameter is the result, without its input `number`, whose memory the result takes over.
+
+    Raises `InternalError` if the function does not begin with a copy of that input, or reads it elsewhere.
+    """
+    source, result, root = func.params[number], func.params[-1], root_block(func)
+    body = root.body.stmts if isinstance(root.body, Seq) else (root.body,)
+    first = next((k for k, stmt in enumerate(body) if _touches(stmt, result)), 0)
+    rest = Seq.of(*body[:first], *body[first + 1 :])
+    if not _is_copy(body[first], source, result) or _touches(rest, source):
+        raise InternalError(
+            f"{func.name} does not begin by copying {source} to {result}, or reads it elsewhere\n{func}"
+        )
+    params = tuple(p for p in func.params if p is not source)
+    return with_root(params, rest, dict(func.attrs), alloc_buffers=root.alloc_buffers)
+
+
+def _is_copy(stmt: Stmt, source: object, result: object) -> bool:
+    """Whether a statement is `result[i] = source[i]` for every i, and nothing else."""
+    extents = []
+    while isinstance(stmt, For):
+        extents.append((stmt.var, stmt.start, stmt.extent))
+        stmt = stmt.body
+    if not isinstance(stmt, BlockRealize) or not isinstance(result, Buffer) or not isinstance(source, Buffer):
+        return False
+    block: Block = stmt.block
+    store = block.body
+    iterators = tuple(it.var for it in block.iter_vars)
+    shapes = [source.shape, result.shape, tuple(extent for _, _, extent in extents)]
+    return (
+        is_const(stmt.predicate, 1)
+        and all(is_const(start, 0) for _, start, _ in extents)
+        and len({len(shape) for shape in (*shapes, iterators, stmt.iter_values)}) == 1
+        and all(a is var for a, (var, _, _) in zip(stmt.iter_values, extents, strict=True))
+        and all(structural_equal(a, b) and structural_equal(a, c) for a, b, c in zip(*shapes, strict=True))
+        and isinstance(store, BufferStore)
+        and isinstance(store.value, BufferLoad)
+        and (store.buffer, store.value.buffer) == (result, source)
+        and store.predicate is None
+        and store.value.predicate is None
+        and all(a is b for a, b in zip(store.indices, iterators, strict=True))
+        and all(a is b for a, b in zip(store.value.indices, iterators, strict=True))
+    )
+
+
+def _touches(stmt: Node, buffer: object) -> bool:
+    return any(isinstance(n, BufferLoad | BufferStore) and n.buffer is buffer for n in walk(stmt))
+
 
 T = TypeVar("T")
 
@@ -35,7 +210,7 @@ def schedule_function(func: PrimFunc, target: Target, decision: Decision | None 
 @collected_seldom()
 def to_kernels(func: PrimFunc, target: Target, callback: PassCallback | None = None) -> IRModule:
     """A scheduled level-3 function as a host function and its kernels."""
-    from ..strategy.choice import choice_of
+    from ..strategy.candidate import choice_of
     from ..tir.transform.pipeline import lower
 
     # What the strategy scheduled has another schedule; a function that you scheduled is lowered whatever its size.

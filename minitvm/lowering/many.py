@@ -9,7 +9,7 @@ from functools import partial
 
 from ..events import unheard
 from ..expr.as_json import from_json, to_json
-from ..strategy.decision import Decision
+from ..strategy.candidate import Decision
 from ..strategy.registry import made_too_much_code, not_carried_out, report_refusals
 from ..target import Target
 from ..tir.transform.pipeline import PassCallback

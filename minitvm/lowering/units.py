@@ -11,7 +11,7 @@ from ..graph.lower import function_key, own_graph, to_prim_func
 from ..graph.names import functions
 from ..graph.nodes import Graph, OpNode
 from ..tir.nodes import PrimFunc
-from .updating import updating
+from .function import updating
 
 
 class SharedFunction:

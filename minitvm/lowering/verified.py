@@ -14,7 +14,7 @@ from contextlib import contextmanager
 
 from ..errors import verification_asked
 from ..events import listening_now
-from ..strategy.decision import Decision
+from ..strategy.candidate import Decision
 from ..target import Target
 from . import cache
 from .lowered import LoweredFunc, taken_for

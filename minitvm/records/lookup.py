@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from ..errors import MinitvmError, MissingExtra
 from ..lowering.units import SharedFunction
 from ..strategy.algorithms import DIRECT, WINOGRAD
-from ..strategy.decision import Decision
+from ..strategy.candidate import Decision
 from ..target import Target
 from .database import Database, default_url, file_of
 from .record import target_key

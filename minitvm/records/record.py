@@ -9,8 +9,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from ..errors import InputError, MinitvmError
-from ..strategy.candidate import Knob
-from ..strategy.decision import Decision, checked_knobs
+from ..strategy.candidate import Decision, Knob, checked_knobs
 from ..target import Target
 
 # What may come of a candidate. "paired": measured again, its runs in turn with those of another candidate.

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from .artifact.load import load as load_module
     from .device.arrays import DeviceArray, from_dlpack
     from .externals import register_engine
-    from .function import Function
-    from .functions import Functions
+    from .function import Function, Functions
     from .module import GraphModule
     from .tensors import Device, Tensor, cpu, device, empty, tensor
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import InputError
+from ..errors import InputError, nearest
 from ..events import Listener
 from ..executable import Executable, Input, ScalarSpec
 from ..executable.alignment import address
@@ -177,3 +177,30 @@ class Function(TvmMethods):
             self._known = {k: b for k, b in self._known.items() if self._program.holds(b)}
             self._known[key[0]] = bound
         return bound, inputs, outputs
+
+
+# --- Several compiled functions of one module, by name: `rt["add"](a, b, c)`.
+
+
+class Functions(Mapping[str, Function]):
+    """The result of `build` for a module of several functions."""
+
+    def __init__(self, functions: Mapping[str, Function]) -> None:
+        self._functions = dict(functions)
+
+    def __getitem__(self, name: str) -> Function:
+        """The function of that name; raises `InputError` that lists the existing names."""
+        if name not in self._functions:
+            raise InputError(f"the module has no function {name!r}; {nearest(str(name), list(self._functions))}")
+        return self._functions[name]
+
+    get_function = __getitem__
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._functions)
+
+    def __len__(self) -> int:
+        return len(self._functions)
+
+    def __repr__(self) -> str:
+        return f"Functions({', '.join(f.signature for f in self._functions.values())})"

@@ -15,8 +15,7 @@ from ..errors import InputError
 from ..events import Listener
 from ..executable import Executable, ScalarSpec, TensorSpec
 from ..executable.alignment import aligned_array
-from ..executable.data_sizes import data_sizes
-from ..executable.memory import MemoryPlan, memory_plan
+from ..executable.memory import MemoryPlan, data_sizes, memory_plan
 from ..expr.largest import depends
 from ..forks import recursive_lock
 from ..free_memory import out_of_memory
@@ -24,8 +23,8 @@ from .arguments import Array, checked_array, checked_scalar, contiguous, destina
 from .device.arrays import DeviceArray, argument, resident
 from .program import BoundProgram, Progress, open_program, stamped_times
 from .shapes import SizeChecks, bind_dims, check_fixed_dims, shape_function, spec_text
-from .stamped import StampedRun
 from .states import States, check_bounds, memory_of
+from .timing import StampedRun
 from .tvm_methods import TvmMethods
 
 if TYPE_CHECKING:

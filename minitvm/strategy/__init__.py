@@ -5,9 +5,7 @@ what was taken for a scheduled function, over what, and what was refused. `decid
 a decision that was taken elsewhere.
 """
 
-from .candidate import Candidate, Cost, Knob, Option, Unfit, reason
-from .choice import CHOICE, Choice, Weighed, choice_of
-from .decision import Decision
+from .candidate import CHOICE, Candidate, Choice, Cost, Decision, Knob, Option, Unfit, Weighed, choice_of, reason
 from .registry import RULES, Chosen, Rule, candidate_of, candidates, chosen, decided, rule, schedule, scheduled, simpler
 
 __all__ = [

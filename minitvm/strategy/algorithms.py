@@ -20,9 +20,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
-from .candidate import Cost, Option
-from .choice import Weighed
-from .decision import Decision
+from .candidate import Cost, Decision, Option, Weighed
 
 
 @dataclass(frozen=True, slots=True)

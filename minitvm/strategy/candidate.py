@@ -5,16 +5,18 @@ A cost follows from extents and knobs by a formula, so that hundreds of candidat
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Self, TypeVar
 
 from ..errors import InputError, ScheduleError, nearest
+from ..expr import find
 from ..tir import Schedule
-from ..tir.nodes import PrimFunc
+from ..tir.nodes import Block, PrimFunc
 from ..tir.schedule.shared_steps import SharedSteps
 
 Knob = bool | int | str
@@ -120,3 +122,144 @@ def reason(error: ScheduleError) -> str:
     first, *others = [line.strip() for line in str(error).splitlines()] or [""]
     parts = [_STEP.sub("", first), *(line for line in others if line.startswith(("wanted:", "found:")))]
     return "; ".join(" ".join(part.split()) for part in parts)
+
+
+# --- A decision: the rule and the knobs by which a function is scheduled. It is data that can be kept.
+#
+# decision = Decision("contraction", {"row": "i", "column": "j", "rows": 8, "vectors": 3, ...})
+# scheduled(func, target, decision)
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """A rule's name, and a value for each of its knobs. Equal decisions are equal in every process."""
+
+    rule: str
+    knobs: Mapping[str, Knob]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "knobs", MappingProxyType(dict(sorted(self.knobs.items()))))
+
+    def __hash__(self) -> int:
+        return hash(self.to_json())
+
+    @staticmethod
+    def of(option: Option) -> Decision:
+        """The decision that an option stands for."""
+        return Decision(option.rule, option.knobs)
+
+    def to_json(self) -> str:
+        """One line of text, the same for equal decisions."""
+        return json.dumps({"rule": self.rule, "knobs": dict(self.knobs)}, sort_keys=True, separators=(",", ":"))
+
+    @staticmethod
+    def from_json(text: str) -> Decision:
+        """The inverse of `to_json`; raises `InputError` for any other text."""
+        try:
+            data = json.loads(text)
+        except ValueError:
+            data = None
+        if not isinstance(data, dict) or set(data) != {"rule", "knobs"} or not isinstance(data["rule"], str):
+            raise InputError(f'not a decision: wanted {{"rule": ..., "knobs": {{...}}}}, found {text[:60]!r}')
+        return Decision(data["rule"], checked_knobs(data["knobs"]))
+
+    def __str__(self) -> str:
+        return f"{self.rule} {', '.join(f'{name}={value}' for name, value in self.knobs.items())}".rstrip()
+
+
+def checked_knobs(knobs: Any) -> dict[str, Knob]:
+    """Knobs from outside; raises `InputError` for what cannot be knobs."""
+    if not isinstance(knobs, dict) or not all(isinstance(v, bool | int | str) for v in knobs.values()):
+        raise InputError(f"not knobs: wanted names with truth values, integers or names, found {str(knobs)[:60]!r}")
+    return {str(name): value for name, value in knobs.items()}
+
+
+# --- What was chosen for a function, over what, and what was refused: a record that a scheduled function carries along.
+#
+# As an attribute it is plain data (`Choice.data`), so that it prints, reads back and passes between processes.
+
+
+CHOICE = "schedule_choice"  # the attribute of a scheduled function
+ALGORITHMS = "algorithm"  # the annotation of a block whose algorithm was chosen before, in the graph
+KEPT = 4  # how many of the candidates that were not refused a record keeps
+
+
+@dataclass(frozen=True, slots=True)
+class Weighed:
+    """One option as it was weighed; `refused` says why it cannot be had, "" where it can, or was not tried."""
+
+    rule: str
+    knobs: Mapping[str, Knob]
+    cost: Cost
+    refused: str = ""
+
+    @staticmethod
+    def of(option: Option, refused: str = "") -> Weighed:
+        """The record of an option."""
+        return Weighed(option.rule, dict(option.knobs), option.cost, refused)
+
+    @property
+    def data(self) -> tuple[Any, ...]:
+        """The record as plain data: rule, (name, value) of each knob, cycles of arithmetic and of memory, refusal."""
+        cycles = (float(f"{part:.6g}") for part in (self.cost.compute, self.cost.memory))
+        return (self.rule, tuple(self.knobs.items()), *cycles, self.refused)
+
+    @staticmethod
+    def from_data(data: Sequence[Any]) -> Weighed:
+        """The inverse of `data`, up to the digits of costs."""
+        rule, knobs, compute, memory, refused = data
+        return Weighed(rule, dict(knobs), Cost(compute, memory), refused)
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The rule that scheduled a function ("" where none did), and the cheapest of its `count` candidates, taken first.
+
+    `refused` are the candidates that were tried before, those of rules that were given up included. `algorithms` are
+    what the graph's passes had the choice of, the one taken first.
+    """
+
+    rule: str = ""
+    weighed: tuple[Weighed, ...] = ()
+    count: int = 0
+    refused: tuple[Weighed, ...] = ()
+    algorithms: tuple[Weighed, ...] = field(default=())
+
+    @property
+    def taken(self) -> Weighed | None:
+        """The candidate that was taken."""
+        return self.weighed[0] if self.weighed else None
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """The record as plain data."""
+        lists = {"weighed": self.weighed, "refused": self.refused, "algorithms": self.algorithms}
+        plain = {name: tuple(one.data for one in weighed) for name, weighed in lists.items()}
+        return {"rule": self.rule, "count": self.count, **plain}
+
+
+def choice_of(func: PrimFunc) -> Choice:
+    """The record of a scheduled function; of another one what its blocks say of algorithms."""
+    data = func.attrs.get(CHOICE)
+    if data is None:
+        return Choice(algorithms=algorithms_of(func))
+    return Choice(
+        data["rule"], _read(data["weighed"]), data["count"], _read(data["refused"]), _read(data["algorithms"])
+    )
+
+
+def algorithms_of(func: PrimFunc) -> tuple[Weighed, ...]:
+    """What the blocks of a function that is not scheduled yet say of algorithms: the one taken, then the others."""
+    weighed: list[Sequence[Any]] = []
+    for block in find(func.body, Block):
+        weighed += block.annotations.get(ALGORITHMS, ())
+    return _read(weighed)
+
+
+def records(options: Iterable[Option]) -> tuple[tuple[Any, ...], ...]:
+    """Options as plain data, in their order."""
+    return tuple(Weighed.of(option).data for option in options)
+
+
+def _read(data: Sequence[Sequence[Any]]) -> tuple[Weighed, ...]:
+    return tuple(map(Weighed.from_data, data))

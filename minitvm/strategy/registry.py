@@ -27,9 +27,21 @@ from ..tir.nodes import Block, PrimFunc
 from ..tir.schedule.shared_steps import SharedSteps
 from ..tir.transform.growth import TOO_MUCH
 from .blocks import blocks_of
-from .candidate import Candidate, Cost, Knob, Unfit, cheapest_first, reason
-from .choice import CHOICE, KEPT, Choice, Weighed, algorithms_of, choice_of
-from .decision import Decision
+from .candidate import (
+    CHOICE,
+    KEPT,
+    Candidate,
+    Choice,
+    Cost,
+    Decision,
+    Knob,
+    Unfit,
+    Weighed,
+    algorithms_of,
+    cheapest_first,
+    choice_of,
+    reason,
+)
 
 Propose = Callable[[PrimFunc, Any], Iterable[Candidate]]
 Matches = Callable[[PrimFunc], bool]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from .candidate import Cost, Knob
-from .choice import Choice, Weighed
+from .candidate import Choice, Cost, Knob, Weighed
 from .registry import with_values
 
 _SHOWN_REFUSALS = 4

@@ -31,7 +31,7 @@ from ..expr import (
     walk,
 )
 from ..expr.conditions import is_const
-from ..expr.names import fresh
+from ..expr.printer import fresh
 from ..tir.analysis.declared import with_declared_regions
 from ..tir.analysis.tree import fresh_copy
 from ..tir.nodes import (

@@ -34,7 +34,7 @@ from ..expr import (
     free_vars,
 )
 from ..expr.conditions import is_const
-from ..expr.names import fresh, identifier
+from ..expr.printer import fresh, identifier
 from .nodes import ComputeOp, ExternOp, Operation, PlaceholderOp, Tensor, TensorLoad
 from .tensors import post_order
 

@@ -3,13 +3,95 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from ..errors import InputError, nearest
 from .nodes import IRModule, PrimFunc
-from .pass_context import PassContext
+
+# --- TVM's `PassContext`: which instruments watch the passes that run inside it.
+#
+#     with transform.PassContext(opt_level=3, instruments=[ir.instrument.PrintAfterAll()]):
+#         tvm.build(func)
+#
+# An instrument is an object with any of the methods `enter_pass_ctx()`, `exit_pass_ctx()`, `should_run(module, info)`,
+# `run_before_pass(module, info)` and `run_after_pass(module, info)`. Passes of lowering are always run; what is called
+# by itself (`tir.transform.Simplify()(module)`) an instrument can turn down.
+
+
+M = TypeVar("M")
+_CURRENT: ContextVar[tuple[PassContext, ...]] = ContextVar("pass_context", default=())
+
+
+@dataclass(frozen=True, slots=True)
+class PassInfo:
+    """Which pass runs; `required` says that it runs in any case."""
+
+    name: str
+    opt_level: int = 0
+    required: tuple[str, ...] = ()
+
+
+class PassContext:
+    """The settings of the passes that run inside a `with`.
+
+    `opt_level` is TVM's number and decides nothing here; `disabled_pass` names passes that do nothing where they are
+    called by themselves. Raises `InputError` for options of passes (`config`), of which there are none.
+    """
+
+    def __init__(self, opt_level: int = 2, required_pass: Iterable[str] | None = None,
+                 disabled_pass: Iterable[str] | None = None, instruments: Iterable[Any] | None = None,
+                 config: Mapping[str, Any] | None = None) -> None:  # fmt: skip
+        if config:
+            raise InputError(f"passes have no option {next(iter(config))!r} here\n  try:    PassContext without config")
+        self.opt_level = opt_level
+        self.required_pass = tuple(required_pass or ())
+        self.disabled_pass = tuple(disabled_pass or ())
+        self.instruments = tuple(instruments or ())
+
+    @staticmethod
+    def current() -> PassContext:
+        """The context of the innermost `with`; outside of any, one without instruments."""
+        stack = _CURRENT.get()
+        return stack[-1] if stack else PassContext()
+
+    def __enter__(self) -> PassContext:
+        _CURRENT.set((*_CURRENT.get(), self))
+        self._tell("enter_pass_ctx")
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._tell("exit_pass_ctx")
+        _CURRENT.set(_CURRENT.get()[:-1])
+
+    def run(self, name: str, apply: Callable[[M], M], program: M, shown: Callable[[M], Any] = lambda program: program,
+            optional: bool = False) -> M:  # fmt: skip
+        """`apply(program)`, with every instrument called before and after; `shown` makes a module for them."""
+        if not self.instruments and not self.disabled_pass:
+            return apply(program)
+        info = PassInfo(name)
+        short = name.rpartition(".")[2]
+        if optional and (name in self.disabled_pass or short in self.disabled_pass):
+            return program
+        if optional and not self._all_agree(shown(program), info):
+            return program
+        self._tell("run_before_pass", shown(program), info)
+        result = apply(program)
+        self._tell("run_after_pass", shown(result), info)
+        return result
+
+    def _all_agree(self, module: Any, info: PassInfo) -> bool:
+        asked = [getattr(instrument, "should_run", None) for instrument in self.instruments]
+        return all(ask(module, info) for ask in asked if ask is not None)
+
+    def _tell(self, event: str, *arguments: Any) -> None:
+        for instrument in self.instruments:
+            method = getattr(instrument, event, None)
+            if method is not None:
+                method(*arguments)
+
 
 # TVM's name: that of the pass in `transform.pipeline.passes()`, where TVM has one that does the same.
 _NAMES = {

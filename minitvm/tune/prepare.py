@@ -22,8 +22,7 @@ from ..link import link_function
 from ..lowering import LoweredFunc, cache, lower_function
 from ..records.record import CRASHED, OK, REFUSED
 from ..strategy import Decision, decided, scheduled
-from ..strategy.candidate import reason
-from ..strategy.choice import choice_of
+from ..strategy.candidate import choice_of, reason
 from ..strategy.registry import with_record
 from ..target import Target
 from ..tir.nodes import PrimFunc

@@ -13,7 +13,7 @@ from ..backend import lookup
 from ..build import code_target, optimize_graph, to_graph
 from ..expr import Var, free_vars
 from ..expr.as_json import to_json
-from ..expr.structural_hash import structural_digest
+from ..expr.structural import structural_digest
 from ..link.levels import level_of, units_of
 from ..lowering import SharedFunction, cache
 from ..lowering.placement import place

@@ -12,10 +12,9 @@ from minitvm.graph.passes.pipeline import passes as graph_passes
 from minitvm.reference.strategies.small import SMALL
 from minitvm.target import Target
 from minitvm.tir.analysis.software_pipelines import DOUBLE, KEYS
-from minitvm.tir.annotations import ALIGNMENTS, LANES, PREFETCH
+from minitvm.tir.annotations import ALIGNMENTS, LANES, PREFETCH, SCOPES, THREAD_AXES
 from minitvm.tir.nodes import ForKind, Stmt
 from minitvm.tir.schedule.registry import transforms
-from minitvm.tir.scopes_and_axes import SCOPES, THREAD_AXES
 from minitvm.tir.transform.pipeline import passes
 
 GRAPH_PASSES = list(dict.fromkeys(name for name, _ in graph_passes(Target("cpu"))))

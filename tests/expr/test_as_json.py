@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from minitvm.errors import MinitvmError, Unsupported
 from minitvm.expr import FloatImm, Var, structural_equal, walk
 from minitvm.expr.as_json import from_json, to_json
-from minitvm.expr.structural_hash import structural_digest
+from minitvm.expr.structural import structural_digest
 from minitvm.graph.lower import own_graph
 from minitvm.reference.strategies import RandomGraph, prim_funcs
 from minitvm.reference.strategies import graphs as random_graphs

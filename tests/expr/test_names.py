@@ -8,7 +8,7 @@ import pytest
 
 from minitvm import te
 from minitvm.expr import Var, const
-from minitvm.expr.names import fresh, identifier
+from minitvm.expr.printer import fresh, identifier
 from minitvm.graph import GraphBuilder
 from minitvm.graph.printer import script as graph_text
 from minitvm.te.printer import script as te_text

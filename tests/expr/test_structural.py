@@ -30,7 +30,7 @@ from minitvm.expr import (
     substitute,
     walk,
 )
-from minitvm.expr.structural_hash import structural_digest, structural_hash
+from minitvm.expr.structural import structural_digest, structural_hash
 from minitvm.reference.strategies import exprs, prim_funcs
 from minitvm.tir.nodes import Block, Buffer, BufferStore, For, ForKind, PrimFunc
 
@@ -198,7 +198,7 @@ def test_digests_tell_programs_apart(func: PrimFunc, data: st.DataObject) -> Non
 
 def test_a_digest_is_the_same_in_every_process() -> None:
     program = (
-        "from minitvm.expr.structural_hash import structural_digest as d; from minitvm.tir.nodes import Buffer;"
+        "from minitvm.expr.structural import structural_digest as d; from minitvm.tir.nodes import Buffer;"
         "from minitvm.expr import Var; print(d((Buffer('A', (Var('n'), 4)), {'b': 1, 'a': 0.5}), True).hex())"
     )
     runs = [

@@ -10,8 +10,7 @@ from typing import Any
 from minitvm.executable import Kernel, KernelParam, Output
 from minitvm.expr import DType
 from minitvm.link.copies import with_copies
-from minitvm.link.slots import Slot
-from minitvm.link.steps import Bind, Call, Copy, Loop, Step
+from minitvm.link.steps import Bind, Call, Copy, Loop, Slot, Step
 
 BYTES, HOST = 4, "cpu"
 ACCESSES = ("r", "w", "rw")

@@ -13,8 +13,8 @@ import minitvm as tvm
 from minitvm.executable import Copy, Executable, State, verify
 from minitvm.graph import Graph, GraphBuilder, Value, verify_graph
 from minitvm.link.in_place import in_place
-from minitvm.link.views import is_view, writes_its_output
-from minitvm.lowering.updating import updating
+from minitvm.link.steps import is_view, writes_its_output
+from minitvm.lowering.function import updating
 from minitvm.reference import executable as interpreter
 from minitvm.reference import graph as oracle
 from minitvm.reference.strategies.states import Stateful, stateful

@@ -18,7 +18,7 @@ from minitvm.errors import VerificationError
 from minitvm.executable import Barrier, Executable, Input, Output, TensorSpec, verify
 from minitvm.expr import DType
 from minitvm.link import Linker, Slot
-from minitvm.link.phases import Touch, team_waits
+from minitvm.link.steps import Touch, team_waits
 from minitvm.lowering import LoweredFunc, lower_function
 from minitvm.reference import executable as interpreter
 from minitvm.runtime import GraphModule

@@ -11,7 +11,7 @@ import pytest
 import minitvm
 from minitvm import strategy, te, topi
 from minitvm.errors import TooMuchCode
-from minitvm.strategy.choice import choice_of
+from minitvm.strategy.candidate import choice_of
 from minitvm.target import Target
 from minitvm.tir.nodes import Seq
 from minitvm.tir.transform import growth, lower, pipeline

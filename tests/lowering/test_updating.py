@@ -9,8 +9,8 @@ import pytest
 
 from minitvm.errors import InternalError
 from minitvm.graph import GraphBuilder
+from minitvm.lowering.function import updating
 from minitvm.lowering.units import SharedFunction
-from minitvm.lowering.updating import updating
 from minitvm.reference import tir as interpreter
 from minitvm.script import from_source
 from minitvm.tir.nodes import PrimFunc

@@ -16,8 +16,7 @@ from minitvm.events import Listener, Refusal, listening
 from minitvm.machines.simd.topi.blocked import conv2d_nchwc, unblock_axis
 from minitvm.reference.judging.inputs.sizes import size_names
 from minitvm.strategy import Candidate, Cost, Option, choice_of
-from minitvm.strategy.candidate import Unfit, cheapest_first, reason
-from minitvm.strategy.choice import Weighed
+from minitvm.strategy.candidate import Unfit, Weighed, cheapest_first, reason
 from minitvm.strategy.registry import chosen, rule, rules_of
 from minitvm.strategy.text import lines
 from minitvm.target import Target

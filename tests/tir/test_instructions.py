@@ -8,7 +8,7 @@ import pytest
 from minitvm import reference, tir
 from minitvm.errors import InputError, TypeMismatch, Unsupported
 from minitvm.expr import call, const, structural_equal, walk
-from minitvm.expr.structural_hash import structural_hash
+from minitvm.expr.structural import structural_hash
 from minitvm.machines.cpu.codegen import numba_cpu
 from minitvm.machines.opencl.codegen import opencl
 from minitvm.script import from_source

@@ -12,8 +12,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ...tir.nodes import IRModule
-from ...tir.pass_context import PassContext, PassInfo
-from ...tir.passes import ModulePass, module_pass, named, names, prim_func_pass
+from ...tir.passes import ModulePass, PassContext, PassInfo, module_pass, named, names, prim_func_pass
 
 __all__ = [
     "ModulePass", "Pass", "PassContext", "PassInfo", "PrintIR", "Sequential", "module_pass", "names", "prim_func_pass",

@@ -28,7 +28,7 @@ from ...build import build
 from ...errors import InputError, TypeMismatch, UnsupportedOperator, nearest
 from ...executable import evaluate
 from ...expr import DType, Expr, Var, free_vars
-from ...expr.names import fresh, identifier
+from ...expr.printer import fresh, identifier
 from ...runtime.dlpack import shared
 from ..common.operand import Operand
 from .dtypes import array_of

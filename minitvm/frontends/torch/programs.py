@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...errors import InputError, ModelError, UnsupportedOperator, nearest
-from ...expr.names import fresh, identifier
+from ...expr.printer import fresh, identifier
 from ...graph.nodes import Graph
 from ..common.operand import Operand
 from .dtypes import array_of

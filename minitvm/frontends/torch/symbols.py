@@ -10,7 +10,7 @@ from typing import Any
 from ... import te
 from ...errors import InputError, UnsupportedOperator
 from ...expr import Expr, SizeVar, free_vars
-from ...expr.names import fresh, identifier
+from ...expr.printer import fresh, identifier
 from ...graph.nodes import Dim, as_dim
 from ...topi.shapes import simple
 

@@ -25,7 +25,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from ...expr import replace
-from ...expr.names import fresh
+from ...expr.printer import fresh
 from .. import registry
 from ..nodes import BIND_SIZE, FUSED, LOOP, MATCH_CAST, Constant, Graph, OpNode, Value
 from ..registry import MAPS, Pattern
@@ -209,7 +209,7 @@ def _stays_apart(maker: OpNode, reader: OpNode) -> bool:
 
     What turns goes square by square (`machines.simd.strategy.turned`) from one tensor to another. From a concatenation
     it would choose among the inputs at each element, and the concatenation itself is a few copies, or none
-    (`link.joined`). What narrows its elements leaves less to turn. What reads several tensors reads only one of them
+    (`link.in_place`). What narrows its elements leaves less to turn. What reads several tensors reads only one of them
     across its memory.
     """
     if maker.op == "concatenate" or _narrows(maker):

@@ -11,7 +11,7 @@ from typing import Any
 from ...backend import lookup
 from ...errors import verification_asked
 from ...target import Target
-from ...tir.pass_context import PassContext
+from ...tir.passes import PassContext
 from ..loops import everywhere
 from ..nodes import Graph
 from ..verify import verify_graph

@@ -15,8 +15,8 @@ from typing import Any
 
 from ...errors import Unsupported
 from ...expr import IntImm, const, find, map_children, replace
+from ...tir.annotations import SWIZZLED
 from ...tir.nodes import Allocate, Buffer, BufferLoad, BufferStore, PrimFunc
-from ...tir.scopes_and_axes import SWIZZLED
 
 LINE, PIECE, LINES = 128, 16, 8  # bytes of a line and of a piece, and the lines after which places repeat
 _SCOPE = SWIZZLED.rpartition(".")[0]

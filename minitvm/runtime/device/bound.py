@@ -43,7 +43,7 @@ from ...expr import Expr, free_vars
 from .. import externals
 from ..loops import Memory, in_order
 from ..shapes import Bindings, SizeChecks, require_room, rooms, shape_of
-from ..stamped import CLOCK, fill_skipped
+from ..timing import CLOCK, fill_skipped
 from .arrays import DeviceArray
 from .device import Bytes, Launch, Place, Shape, as_bytes, checked_shape, reported
 from .host import HostPlace, slice_of

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from ...arith import Analyzer, regions
 from ...expr import IntImm, Range, const, replace, structural_equal
-from ...expr.kept import kept_with_node
+from ...expr.node import kept_with_node
 from ..nodes import Block, Buffer, BufferRegion
 from .effects import effects
 from .touches import Box

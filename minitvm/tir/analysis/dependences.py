@@ -29,7 +29,7 @@ from ...expr import (
     free_vars,
     substitute,
 )
-from ...expr.kept import kept_with_node
+from ...expr.node import kept_with_node
 from ..conditions import all_of, is_const, uses
 from ..nodes import Block, BlockRealize, Buffer, BufferLoad, BufferRegion, BufferStore, For, Stmt
 from ..values import NotAnIndex, values

@@ -37,7 +37,7 @@ from ...expr import (
     substitute,
 )
 from ...expr.conditions import certain_parts
-from ...expr.kept import kept_with_node
+from ...expr.node import kept_with_node
 from ...expr.visitor import accessed, handed_out
 from ..conditions import all_of, reads_memory, uses
 from ..nodes import (

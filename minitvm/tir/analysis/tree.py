@@ -11,7 +11,7 @@ from typing import Any
 
 from ...errors import InternalError
 from ...expr import Expr, Var, const, find, free_vars, map_children, replace, substitute
-from ...expr.kept import kept_with_node
+from ...expr.node import kept_with_node
 from ..nodes import (
     Allocate,
     Async,

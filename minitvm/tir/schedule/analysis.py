@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 # Functions of TVM's module of this name that stand elsewhere, above what imports this module.
 _ELSEWHERE = {
-    "suggest_index_map": "suggestion", "get_tensorize_loop_mapping": "tensorize_mapping",
-    "get_auto_tensorize_mapping_info": "tensorize_mapping", "TensorizeInfo": "tensorize_mapping",
-    "AutoTensorizeMappingInfo": "tensorize_mapping",
+    "suggest_index_map": "suggestion", "get_tensorize_loop_mapping": "intrinsics",
+    "get_auto_tensorize_mapping_info": "intrinsics", "TensorizeInfo": "intrinsics",
+    "AutoTensorizeMappingInfo": "intrinsics",
 }  # fmt: skip
 
 

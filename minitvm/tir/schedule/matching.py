@@ -33,6 +33,7 @@ from ...expr import (
     substitute,
     walk,
 )
+from ..annotations import is_within
 from ..conditions import is_const
 from ..nodes import (
     Assert,
@@ -49,7 +50,6 @@ from ..nodes import (
     Stmt,
     While,
 )
-from ..scopes_and_axes import is_within
 
 _COMMUTATIVE = (Add, Mul, Min, Max)
 

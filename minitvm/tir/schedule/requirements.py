@@ -16,9 +16,9 @@ from ..analysis.block_kinds import Scope, why_unstructured
 from ..analysis.dependences import Access, accesses, commute, conflicting_pairs, exact, shown_apart, touched_once
 from ..analysis.threads import adds_up
 from ..analysis.tree import Tree
+from ..annotations import COMMON_SCOPES, SCOPES, is_scope, suggestion
 from ..conditions import is_const, uses
 from ..nodes import BlockRealize, For, ForKind, LetStmt, Seq
-from ..scopes_and_axes import COMMON_SCOPES, SCOPES, is_scope, suggestion
 from ..verifier.shared_rules import variables_are_defined
 from .registry import Failure, invariant, requirement
 from .state import ScheduleState

@@ -12,9 +12,8 @@ from ...expr import Expr, Var, find
 from ..analysis.tree import with_own_keys
 from ..nodes import Block, BlockRealize, For, IRModule, PrimFunc
 from ..verifier import verify_if_asked
-from .argument_types import misfit
 from .block_scope import StmtSRef
-from .calls import Call, bind, complete, introduce, normal, run, with_numbers
+from .calls import Call, bind, complete, introduce, misfit, normal, run, with_numbers
 from .claims import declares_what_it_touches, widened
 from .handles import (
     BlockRV,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from ...arith import Analyzer
 from ...expr import Expr, IntImm, IterVar, Node, Range, Var, const, replace, rewrite, structural_equal
-from ...expr.names import fresh
+from ...expr.printer import fresh
 from ..analysis.block_kinds import Scope
 from ..analysis.boxes import Box, clip, hull, touched, with_buffer
 from ..analysis.surely import all_read, fills

@@ -15,7 +15,7 @@ from ...errors import ArtifactError
 from ...expr import Expr, Var
 from ..nodes import BlockId
 from ..python_text import parse_expression
-from .argument_types import described, fits
+from .calls import described, fits
 from .handles import BlockRV, ExprRV, Handle, LoopRV, handles_in
 from .lambdas import FROM_FUNC, IndexLambda
 from .registry import Primitive, lookup

@@ -10,9 +10,9 @@ import numpy as np
 from ...errors import InputError, TypeMismatch, nearest
 from ...expr import DType, Expr, Range, Var, as_expr, const
 from ...expr.conditions import is_const
+from ..annotations import COMMON_SCOPES, SCOPES, is_scope
 from ..nodes import Buffer as BufferNode
 from ..nodes import BufferData, BufferLoad, BufferRegion
-from ..scopes_and_axes import COMMON_SCOPES, SCOPES, is_scope
 from ..strides import row_major_text, why_not_strides
 from .descriptions import AllocSpec, BufferSpec, ConstSpec, DeclSpec, Handle, MatchSpec, TypeName
 

@@ -35,10 +35,10 @@ from ...expr import (
 )
 from ...expr.foreign import FOREIGN
 from .. import op
+from ..annotations import THREAD_AXES, is_thread_axis
 from ..conditions import is_const
 from ..nodes import Buffer as BufferNode
 from ..nodes import BufferLoad, BufferStore, ForKind, Prefetch, Tile
-from ..scopes_and_axes import THREAD_AXES, is_thread_axis
 from . import buffers
 from .all_reduce import attr, comm_reducer, tvm_thread_allreduce
 from .buffers import alloc_buffer, as_region, decl_buffer

@@ -5,7 +5,7 @@ from __future__ import annotations
 import keyword
 
 from ...expr import Node
-from ...expr.names import fresh, identifier
+from ...expr.printer import fresh, identifier
 
 # Names that mean something to the parser or to Python, which no variable may take.
 _RESERVED = frozenset({*keyword.kwlist, *keyword.softkwlist, "T", "I", "R", "range", "min", "max", "abs", "bool"})

@@ -17,7 +17,7 @@ from ...target import Target
 from ..assumptions import left_out
 from ..meanings import written_out
 from ..nodes import IRModule, PrimFunc
-from ..pass_context import PassContext
+from ..passes import PassContext
 from ..verifier import verify_if_asked
 from .align_storage import align_storage
 from .compact_buffers import compact_buffers

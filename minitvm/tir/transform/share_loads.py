@@ -11,7 +11,7 @@ from typing import Any
 
 from ...expr import DataVar, Expr, Var, contains, find, map_children
 from ...expr.conditions import certain_parts
-from ...expr.kept import kept_with_node
+from ...expr.node import kept_with_node
 from ..nodes import BufferLoad, BufferStore, LetStmt, PrimFunc, Seq, Stmt
 from .affine import structural_key
 from .store_runs import with_runs

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from ...arith import plain_affine
 from ...arith.affine import Affine
 from ...expr import REDUCE, IntImm, Range, Var, children, find, visitor, walk
-from ...expr.kept import kept_with_node
+from ...expr.node import kept_with_node
 from ...expr.visitor import variables
 from ..all_reduce import AllReduce
 from ..analysis.accesses import handed_out

@@ -8,8 +8,7 @@ from functools import lru_cache
 from typing import TypeVar
 
 from ...expr import Call, Expr, Let, Node, Range, Select, Var, children, find, walk
-from ...expr.kept import kept_with_node
-from ...expr.node import through_slots
+from ...expr.node import kept_with_node, through_slots
 from ..nodes import (
     Allocate,
     Block,

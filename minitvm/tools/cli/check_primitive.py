@@ -47,7 +47,7 @@ def _example(primitive: Primitive, seed: int, report: Report) -> str:
 
 
 def _refusals(primitive: Primitive, seed: int, report: Report) -> str:
-    from ...tir.schedule.gallery import gallery
+    from ...tir.schedule.examples import gallery
 
     return f"{len(gallery(primitive))} of {len(primitive.requires)} requirements refuse their bad call"
 

@@ -17,8 +17,7 @@ from . import options as opt
 from .progress import progress
 
 if TYPE_CHECKING:
-    from ...strategy.candidate import Knob
-    from ...strategy.choice import Choice, Weighed
+    from ...strategy.candidate import Choice, Knob, Weighed
     from ...target import Target
     from ...tir.nodes import PrimFunc
 

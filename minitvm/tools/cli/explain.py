@@ -42,7 +42,7 @@ def explain(options: argparse.Namespace) -> int:
     if not options.errors:
         print(filled(primitive.document(), columns()))
         return 0
-    from ...tir.schedule.gallery import gallery
+    from ...tir.schedule.examples import gallery
     from ..gallery import refusals  # parses all of its programs
 
     with blamed_on(Path(options.load)) if options.load else nullcontext():

@@ -47,7 +47,7 @@ CHAPTERS: dict[str, str] = {
         strategy.candidate:cheapest_first machines.simd.strategy.panels:schedule_panels
         strategy.registry:with_record(taken)""",
     "The loop program becomes kernels": """
-        lowering.function:lower_function lowering.inside:size_conditions tir.transform.pipeline:lower
+        lowering.function:lower_function lowering.function:size_conditions tir.transform.pipeline:lower
         tir.transform.lower_init:lower_init(func) tir.transform.drop_blocks:drop_blocks(func)
         tir.transform.simplify:simplify(func) tir.transform.parallel_loops:fuse_parallel_loops(func)
         tir.transform.hoist_conditions:hoist_conditions(func) tir.transform.place_allocations:place_allocations(func)
@@ -203,7 +203,7 @@ def empty_cache() -> Iterator[None]:
 def visits_of(model: Any, target: Any) -> list[Visit]:
     """The stations that a build of a model reaches, in the order in which it reaches them."""
     from ...build import build
-    from ...tir.pass_context import PassContext
+    from ...tir.passes import PassContext
 
     rows = stations()
     for row in rows:

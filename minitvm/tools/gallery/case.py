@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from minitvm.tir.schedule import PRIMITIVES, Schedule
-from minitvm.tir.schedule.gallery import prepared, refused
+from minitvm.tir.schedule.examples import prepared, refused
 
 BadCall = Callable[[], tuple[Schedule, Callable[[], Any]]]
 CASES: dict[str, BadCall] = {}  # "primitive.requirement" -> the case; `cases` has those beside the primitives, too
@@ -42,7 +42,7 @@ def cases() -> dict[str, BadCall]:
 
 
 def refusal(case: str) -> str:
-    """The error that a case ends in; raises as `minitvm.tir.schedule.gallery.refused` does."""
+    """The error that a case ends in; raises as `minitvm.tir.schedule.examples.refused` does."""
     sch, call = cases()[case]()
     return refused(sch, call, case.split(".")[1], f"the bad call of {case}")
 

@@ -11,7 +11,7 @@ from minitvm.expr.visitor import substitute
 from minitvm.machines.cuda.swizzle_shared import swizzle_shared
 from minitvm.script import from_source
 from minitvm.tir import Allocate, BufferStore
-from minitvm.tir.scopes_and_axes import is_within
+from minitvm.tir.annotations import is_within
 from minitvm.tir.transform.simplify import simplify
 
 TURNED = """

@@ -211,7 +211,7 @@ LINK.edit(
     "if any(is_parallel(self.steps[k]) for k in phase):", "if False:", by=[CALLS],
 )  # fmt: skip
 LINK.edit("a value dies at its first reader", "Linker._plan", "last[slot] = number", "last.setdefault(slot, number)")
-PHASES = Faults("phases", "minitvm.link.phases", [*LINK.by, CALLS])
+PHASES = Faults("phases", "minitvm.link.steps", [*LINK.by, CALLS])
 PHASES.edit("missing barrier before a parallel kernel", "team_waits", "if everyone or other", "if other")
 PHASES.edit("missing barrier after a parallel kernel", "team_waits", "if everyone or other", "if everyone")
 PHASES.edit("a barrier ends no phase", "team_waits", "phase = []", "pass", by=[CALLS])

@@ -391,7 +391,7 @@ SHAPES.edit(
     "isinstance(more, int) and bool(more)",
 )
 SHAPES.edit("more is not more", "may_exceed", "simple(GT(", "simple(EQ(")
-HASH = Faults("structural hash", "minitvm.expr.structural_hash", [
+HASH = Faults("structural hash", "minitvm.expr.structural", [
     networks(("arg", "arg", "cumsum", "reduction", "transpose"), largest=5),
     networks(("arithmetic", "arithmetic", "unary", "transpose"), largest=6),
 ])  # fmt: skip

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from minitvm import te, topi
-from minitvm.lowering.inside import size_conditions
+from minitvm.lowering.function import size_conditions
 from tests.tir.analysis import test_in_bounds
 
 from ..patch import Faults
@@ -56,7 +56,7 @@ SIZED.edit(
     "an idle loop does not excuse an access", "condition_of", "e for e in different.values() if", "e for e in () if"
 )
 
-REFUSED = Faults("accesses outside", "minitvm.lowering.inside", [_EXAMPLES])
+REFUSED = Faults("accesses outside", "minitvm.lowering.function", [_EXAMPLES])
 REFUSED.edit(
     "a condition on sizes is forgotten", "size_conditions", "elif not is_const(condition.inside, 1):", "elif False:"
 )

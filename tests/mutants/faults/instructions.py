@@ -29,7 +29,7 @@ ENDS.edit("the last steps are lost", "_time_steps", "replace(loop, var=step, bod
           "replace(loop, var=step, extent=loop.extent - 1, body=body, annotations=kept)]")  # fmt: skip
 UNCUT = Faults("loops that wait are not cut", "minitvm.machines.simd.transform.partition_loops", [TENSOR_CORES])
 UNCUT.edit("they are", "_cut", "any(map(is_wait, find(loop.body, Evaluate)))", "False")
-PLACES = Faults("scopes of storage", "minitvm.tir.scopes_and_axes", [TENSOR_CORES])
+PLACES = Faults("scopes of storage", "minitvm.tir.annotations", [TENSOR_CORES])
 PLACES.edit("no part of a scope is in it", "is_within", 'scope.startswith(f"{described}.")', "False")
 NOTES = Faults("tensorize: storage", "minitvm.tir.schedule.primitives.tensorize", [TENSOR_CORES])
 NOTES.edit("what was asked of storage is forgotten", "_implemented", "**_alignments(block)", "**{}")

@@ -99,7 +99,7 @@ BOUNDS.edit("the least that is subtracted is the most", "_Scope.source",
             "(_simple(Sub, 0, added[1]), _simple(Sub, 0, added[0]))",
             "(_simple(Sub, 0, added[0]), _simple(Sub, 0, added[1]))")  # fmt: skip
 BOUNDS.edit("a loop counts to its limit", "_scopes", "max(min(ends) - 1, 0)", "max(min(ends), 0)")
-UPDATING = Faults("neighbours: updating", "minitvm.lowering.updating", [UPDATES])
+UPDATING = Faults("neighbours: updating", "minitvm.lowering.function", [UPDATES])
 UPDATING.edit("the input is read later", "updating", "or _touches(rest, source)", "")
 UPDATING.edit("a copy of a part", "_is_copy", "is_const(stmt.predicate, 1)\n        and ", "")
 UNITS = Faults("neighbours: units", "minitvm.lowering.units", [UPDATES])

@@ -128,7 +128,7 @@ LAYOUTS = [
     schedules("transform_layout", of=families("chain", "contraction"), prepare=()),
 ]
 LAYOUT = Faults("transform_layout", PRIMITIVES + "transform_layout", LAYOUTS)
-PADDED = Faults("transform_layout", SCHEDULE + "padded_writer", LAYOUTS)
+PADDED = Faults("transform_layout", SCHEDULE + "access_remapping", LAYOUTS)
 PADDED.edit(
     "the pad value everywhere",
     "over_new_shape",

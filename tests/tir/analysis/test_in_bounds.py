@@ -14,7 +14,7 @@ from minitvm import te
 from minitvm.errors import ExecutionError, VerificationError
 from minitvm.executable import evaluate
 from minitvm.expr import Expr, const
-from minitvm.lowering.inside import size_conditions
+from minitvm.lowering.function import size_conditions
 from minitvm.reference import tir as interpreter
 from minitvm.tir.nodes import PrimFunc
 from minitvm.tir.script import builtins as T

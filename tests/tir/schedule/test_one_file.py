@@ -23,8 +23,7 @@ from minitvm.reference.strategies import prim_funcs, schedules
 from minitvm.script import tir as T
 from minitvm.tir.nodes import For, ForKind
 from minitvm.tir.schedule import Primitive, Trace
-from minitvm.tir.schedule.examples import example_program, verify_example
-from minitvm.tir.schedule.gallery import gallery
+from minitvm.tir.schedule.examples import example_program, gallery, verify_example
 from minitvm.tools.cli import main
 from minitvm.tools.cli.program_file import read_primitives
 from tests.fewer import examples

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ....absent import absent
 from ....expr import Range as _Range
 from ....expr import structural_equal as _equal
-from ....expr.structural_hash import structural_hash
+from ....expr.structural import structural_hash
 from ....tir.nodes import IRModule
 from ....tir.script.differences import assert_structural_equal
 

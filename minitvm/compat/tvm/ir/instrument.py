@@ -1,4 +1,4 @@
-"""TVM's `tvm.ir.instrument`: what a `PassContext` tells of the passes that run; see `tir.pass_context`."""
+"""TVM's `tvm.ir.instrument`: what a `PassContext` tells of the passes that run; see `tir.passes`."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from ....errors import InputError, InternalError, not_verified
 from ....expr import first_difference
-from ....expr.structural_hash import structural_hash
+from ....expr.structural import structural_hash
 from ....tir.nodes import IRModule, PrimFunc
 from ....tir.schedule.handles import LoopRV
 from ....tir.schedule.registry import PRIMITIVES

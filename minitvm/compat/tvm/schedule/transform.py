@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ....tir.schedule.handles import BlockRV, LoopRV
-from ....tir.schedule.tensorize_mapping import get_tensorize_loop_mapping
+from ....tir.schedule.intrinsics import get_tensorize_loop_mapping
 from ....tir.tensor_intrin import TensorIntrin
 
 if TYPE_CHECKING:

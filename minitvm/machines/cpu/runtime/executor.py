@@ -69,7 +69,7 @@ import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ....runtime.stamped import CLOCK
+from ....runtime.timing import CLOCK
 
 if TYPE_CHECKING:
     from .program import LoadedCode

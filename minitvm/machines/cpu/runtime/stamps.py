@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ....executable.alignment import address
-from ....runtime.stamped import CLOCK, fill_skipped
+from ....runtime.timing import CLOCK, fill_skipped
 from .executor import STAMP
 from .segments import Segment, Table
 

@@ -24,8 +24,8 @@ from ....strategy.blocks import attempt, block_of, blocks_of
 from ....strategy.candidate import Candidate, Cost
 from ....strategy.registry import rule
 from ....tir import IndexMap, Schedule
+from ....tir.annotations import SWIZZLED
 from ....tir.nodes import PrimFunc
-from ....tir.scopes_and_axes import SWIZZLED
 from ...gpu.strategy.fallback import THREADS, on_the_grid
 from ...gpu.strategy.fetched_tiles import fetched, in_stages
 from ...gpu.strategy.matrices import as_matrices

@@ -21,8 +21,8 @@ from __future__ import annotations
 
 import re
 
+from ....tir.annotations import SWIZZLED
 from ....tir.nodes import PrimFunc
-from ....tir.scopes_and_axes import SWIZZLED
 from ....tir.tensor_intrin import TensorIntrin
 
 THREADS, ROWS, DEPTH = 128, 64, 16

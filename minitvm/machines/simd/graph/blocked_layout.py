@@ -29,8 +29,7 @@ from ....strategy.algorithms import (
     groups_together,
     whole_block,
 )
-from ....strategy.candidate import Option
-from ....strategy.choice import records
+from ....strategy.candidate import Option, records
 from ....target import GPU, Target
 from ....topi.factors import TF32
 from ..topi.winograd import transformed_weights

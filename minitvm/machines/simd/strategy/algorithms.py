@@ -12,8 +12,7 @@ from statistics import fmean
 from typing import Any
 
 from ....strategy.algorithms import DIRECT, WINOGRAD, Convolution, algorithm_name, groups_together
-from ....strategy.candidate import Cost, Option, cheapest_first
-from ....strategy.choice import Weighed
+from ....strategy.candidate import Cost, Option, Weighed, cheapest_first
 from ....strategy.roles import LONG, Product
 from ..topi.winograd import TILES, winograd_error_growth
 from .conv2d import DirectConvolution

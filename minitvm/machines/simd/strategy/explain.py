@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ....strategy.choice import Choice, choice_of
+from ....strategy.candidate import Choice, choice_of
 from ....strategy.text import lines as choice_lines
 from ....tir.nodes import PrimFunc
 from .algorithms import algorithm_text

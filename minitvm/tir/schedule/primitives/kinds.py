@@ -8,8 +8,8 @@ from typing import Any
 from ....expr import IntImm, replace
 from ...analysis.dependences import accesses
 from ...analysis.threads import why_not_again
+from ...annotations import THREAD_AXES, is_thread_axis, suggestion
 from ...nodes import For, ForKind
-from ...scopes_and_axes import THREAD_AXES, is_thread_axis, suggestion
 from .. import requirements as req
 from ..registry import Failure, primitive, requirement
 from ..state import ScheduleState

@@ -40,8 +40,7 @@ from ...nodes import (
     Seq,
     Stmt,
 )
-from ..access_remapping import SIDES, chosen_region, in_old_layouts, point_block, relaid
-from ..padded_writer import over_new_shape, whole_nest
+from ..access_remapping import SIDES, chosen_region, in_old_layouts, over_new_shape, point_block, relaid, whole_nest
 from ..registry import Failure, primitive, requirement
 from ..state import ScheduleState
 
