@@ -12,8 +12,8 @@ happens without it. Three parts have no default, and a back end without them is 
     graph.registry                    operators          which operators of graphs are the machine's own
     graph.passes.pipeline             layouts            which graph passes put values into the machine's layouts
     strategy.registry                 rules              which schedules a function may get
-    graph.passes.blocked_layout       algorithms         which algorithm a convolution gets
-    cli.text                          explain            why a function is scheduled as it is
+    machines.simd.graph               algorithms         which algorithm a convolution gets
+    tools.cli                         explain            why a function is scheduled as it is
     tir.transform.pipeline            passes             which passes lower a scheduled function to kernels
     tir.tensor_intrin                 intrinsics         which tensor intrinsic has a name
     tir.tensor_intrin                 instructions       what a machine with scratchpads does to one element
@@ -22,10 +22,10 @@ happens without it. Three parts have no default, and a back end without them is 
     lowering                          refusal            which operators of a network run on the host instead
     runtime                           program            what runs an executable: `runtime.program.Program`
     runtime.hosted                    hosted             what runs a kernel in the middle of another machine's program
-    runtime.device.simulated          timed              how many cycles a kernel takes
+    machines.scratchpad               timed              how many cycles a kernel takes
     tune.runner                       opened             the device, in the process that measures on it
     build                             at_hand            which device a target that names none means on this machine
-    cli.info                          devices            which devices there are
+    tools.cli                         devices            which devices there are
     runtime.artifact                  machine_code       how compiled kernels are saved and loaded
 
 A part is an object, or its name, `"module:attribute"`, which is imported when the part is asked for. So one object
@@ -33,9 +33,9 @@ describes a back end from graph passes to kernels, and the runtime still loads w
 `program` alone.
 
 Nothing here knows a machine. The back ends of this package are the objects `BACKEND` of the folders in
-`minitvm/machines`, of which each is a machine.
-One from outside calls `register`. Its distribution may name the module that does so as an entry point of the group
-`minitvm.backends`: then it is imported when a name of a target is not known yet.
+`minitvm/machines`, of which each is a machine. One from outside calls `register`. Its distribution may name the module
+that does so as an entry point of the group `minitvm.backends`: then it is imported when a name of a target is not known
+yet.
 
 A target without a back end can be scheduled and lowered with the defaults, and interpreted; `get` refuses it where code
 is wanted.

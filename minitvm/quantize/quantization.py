@@ -114,7 +114,7 @@ def quantize(
 ) -> Quantized:
     """A network in which products are computed in bytes, calibrated on `samples`, or in bfloat16.
 
-    `model` is a graph, or anything that `frontend.from_onnx` reads. Each sample is a mapping from the names of inputs
+    `model` is a graph, or anything that `frontends.from_onnx` reads. Each sample is a mapping from the names of inputs
     to arrays, a sequence of arrays in the order of the inputs, or one array. With `dtype` "uint8" the products with
     constant weights have data of unsigned and weights of signed bytes; with "int8" both have signed bytes and scales
     that are powers of two, and integers are between one and the next; with "bfloat16" all products of float32 but

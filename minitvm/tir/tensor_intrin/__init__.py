@@ -15,10 +15,8 @@ It carries the description, which is what interpreters run and analyses read. `s
 language of a code generator (`codegen.emitter.Emitter.dialect`); it is a function, or "module:function". A language
 without a spelling refuses the instruction by name.
 
-The intrinsics of machines, in `cpu.py`, `tiles.py`, `tensor_cores.py`, `warpgroups.py` and `accelerator.py`, are known
-by their names without being imported: they are the part "intrinsics" of a back end. So are those of TVM in
-`dot_products.py`, `wmma.py` and `mma.py`; `x86.py`, `arm_cpu.py`, `hexagon.py`, `rocm.py`, `cuda.py` and
-`dot_product_common.py` have TVM's constants for their names.
+The intrinsics of a machine are in its folder of `minitvm/machines`, those of TVM in `minitvm/compat/tvm/tensor_intrin`.
+They are known by their names without being imported: `get` asks the part "intrinsics" of each back end.
 """
 
 from __future__ import annotations

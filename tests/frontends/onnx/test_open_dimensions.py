@@ -83,6 +83,19 @@ def test_sizes_are_data_where_a_model_computes_with_them() -> None:
         np.testing.assert_allclose(module(x), x.sum(1) / np.sqrt(t), rtol=1e-5)
 
 
+def test_a_scalar_becomes_empty_where_a_size_of_at_most_one_is_none() -> None:
+    nodes = [
+        N("Shape", ["x"], ["s"]),
+        N("Equal", ["s", "two"], ["equal"]),
+        N("Cast", ["equal"], ["size"], to=TensorProto.INT64),
+        N("Expand", ["one", "size"], ["y"]),
+    ]
+    constants = {"two": np.array([2]), "one": np.float32(1)}
+    module = tvm.build(model(nodes, [("x", F32, ["n"])], ["y"], constants), threads=1)
+    for n in (1, 2, 3):
+        assert module(floats(n)).shape == (n == 2,)
+
+
 @pytest.mark.parametrize("divisor", [7.0, 4.0])
 def test_quotients_of_known_and_open_dimensions_are_data_together(divisor: float) -> None:
     nodes = [N("Shape", ["x"], ["s"]), N("Cast", ["s"], ["f"], to=F32), N("Div", ["f", "c"], ["y"])]

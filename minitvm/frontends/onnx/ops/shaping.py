@@ -174,7 +174,10 @@ def concat(n: NodeContext) -> Any:
 
 @converter("Expand", since=8)
 def expand(n: NodeContext) -> Any:
-    """Broadcast both ways. A size that is at most 1, such as that of x[:1], leaves the extent as it is."""
+    """Broadcast both ways. An extent of 1 becomes any size, also none: a scalar expanded to [0] is empty.
+
+    A size that is at most 1, such as that of x[:1], leaves another extent as it is.
+    """
     x = n[0]
     shape = list(n.dims(n[1], "the shape"))
     own: tuple[Dim, ...] = (*(1,) * (len(shape) - x.ndim), *x.shape)
@@ -182,13 +185,12 @@ def expand(n: NodeContext) -> Any:
         x, shape = _met_by_data(n, x, own, [*(1,) * (x.ndim - len(shape)), *shape])
         own = (*(1,) * (len(shape) - x.ndim), *x.shape)
     shape = [*(1,) * (x.ndim - len(shape)), *shape]
-    small = [(o, w) for o, w in zip(own, shape, strict=True) if isinstance(w, Expr) and not may_exceed(w, 1)]
+    pairs = list(zip(own, shape, strict=True))
+    small = [(o, w) for o, w in pairs if isinstance(w, Expr) and not may_exceed(w, 1) and not is_one(o)]
     conditions = [Or(EQ(*match(as_expr(w), as_expr(1))), EQ(*match(as_expr(o), as_expr(w)))) for o, w in small]
     undecided = [c for c in map(simple, conditions) if isinstance(c, Expr)]
     x = n.assume(x, *((c, 1) for c in undecided)) if undecided else x
-    met = tuple(
-        w if (isinstance(w, int) and w != 1) or may_exceed(w, 1) else o for o, w in zip(own, shape, strict=True)
-    )
+    met = tuple(w if is_one(o) or (isinstance(w, int) and w != 1) or may_exceed(w, 1) else o for o, w in pairs)
     return n.op("broadcast_to", x, shape=met)
 
 
