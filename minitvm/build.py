@@ -6,16 +6,18 @@ model -> graph -> fused graph -> te -> tir -> scheduled tir -> kernels -> source
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 import numpy as np
 
 from .backend import get as get_backend
 from .backend import lookup
+from .build_options import BuildOptions, ForBuild, ForLower, ModelOptions, PassCallback, options_of
 from .errors import InputError, nearest
 from .executable import nodes as x
+from .importing import imported
 from .link import link_function, link_graph
 from .link.bounds import input_bounds
 from .link.levels import level_of, units_of
@@ -37,196 +39,122 @@ from .target import Target
 from .tir.nodes import IRModule, PrimFunc
 
 if TYPE_CHECKING:
-    from .expr import Expr
     from .graph import Graph
     from .runtime import Function, GraphModule
     from .strategy import Decision
     from .te import Tensor
 
-Progress = Callable[[str, int, int], None]
-Shapes = Mapping[str, Sequence["int | Expr | str | None"]]
-PassCallback = Callable[[str, Any, Any], None]
-
-ACCURACIES = ("fast", "strict")
-
 # The named stops of `lower`, in order; those from "te" on are a dictionary by fused operator.
 STOPS = ("graph", "fused", "te", "tir", "schedule", "kernel", "source", "executable")
 
 
-class _BuildOptions(TypedDict, total=False):
-    """The options of `build` that every overload has."""
-
-    target: str | Target
-    threads: int | None
-    params: Mapping[str, np.ndarray] | None
-    shapes: Shapes | None
-    stop_before: str | None
-    states: Mapping[str, str] | bool | None
-    max_length: int | None
-    progress: Progress | None
-    accuracy: str
-    tuned: str | None
-    device: str | int | None
-    checked: bool
-
-
-class _LowerOptions(TypedDict, total=False):
-    """The options of `lower` that every overload has."""
-
-    target: str | Target
-    params: Mapping[str, np.ndarray] | None
-    shapes: Shapes | None
-    stop_before: str | None
-    states: Mapping[str, str] | bool | None
-    max_length: int | None
-    callback: PassCallback | None
-    progress: Progress | None
-    only: str | None
-    accuracy: str
-    tuned: str | None
-
-
 @overload
-def build(model: PrimFunc, **options: Unpack[_BuildOptions]) -> Function: ...
-@overload
-def build(model: Graph | str | os.PathLike[str], **options: Unpack[_BuildOptions]) -> GraphModule: ...
+def build(model: PrimFunc, target: str | Target = ..., **options: Unpack[ForBuild]) -> Function: ...
 @overload
 def build(
-    model: Any, target: str | Target = ..., threads: int | None = ..., params: Mapping[str, np.ndarray] | None = ...,
-    shapes: Shapes | None = ..., progress: Progress | None = ..., accuracy: str = ...,
-    stop_before: str | None = ..., states: Mapping[str, str] | bool | None = ..., max_length: int | None = ...,
-    tuned: str | None = ..., device: str | int | None = ..., checked: bool = ...,
-) -> Any: ...  # fmt: skip
-def build(
-    model: Any,
-    target: str | Target = "cpu",
-    threads: int | None = None,
-    params: Mapping[str, np.ndarray] | None = None,
-    shapes: Shapes | None = None,
-    progress: Progress | None = None,
-    accuracy: str = "fast",
-    stop_before: str | None = None,
-    states: Mapping[str, str] | bool | None = None,
-    max_length: int | None = None,
-    tuned: str | None = "auto",
-    device: str | int | None = None,
-    checked: bool = False,
-) -> Any:
+    model: Graph | str | os.PathLike[str], target: str | Target = ..., **options: Unpack[ForBuild]
+) -> GraphModule: ...
+@overload
+def build(model: Any, target: str | Target = ..., **options: Unpack[ForBuild]) -> Any: ...
+def build(model: Any, target: str | Target = "cpu", **options: Unpack[ForBuild]) -> Any:
     """Compile a model to a `runtime.GraphModule`, or a tir function to a `runtime.Function`.
 
     `model` is a `graph.Graph`, an ONNX model, a `torch.export.ExportedProgram`, the path of a file of these (.onnx,
     .pt2), a `PrimFunc` or an `IRModule`; for a module of several functions the result is `runtime.Functions`, by name.
-    `threads` is the size of the thread team (default: MINITVM_NUM_THREADS, or the cores this process may run on).
-    `params` gives inputs a constant value by name. `shapes` gives the dimensions of inputs that an ONNX model leaves
-    open: {"x": ("b", 3, None)}, a size, a name (equal ones are one dimension) or None. `stop_before` compiles the model
-    up to a node or operator of that name, or up to what is not supported ("unsupported"). `states` are inputs of an
-    ONNX model that are outputs of the run before, {"past": "present"}, or True for the usual names; `max_length` bounds
-    the context that they hold (see `frontends.onnx.from_onnx`). `progress(stage, done, total)` is called during the
-    work. `accuracy="strict"` allows only algorithms that round no worse than the sums as written: no Winograd
-    convolution, which also spreads NaN and infinity to a whole tile of up to 4 x 4 results. `tuned` is the database
-    from which a model's operators take the schedules that won when they were tuned (`minitvm tune`): its path or URL,
-    None for none, or "auto", the user's own (MINITVM_RECORDS) if there is one. `device` is the number of a GPU, or a
-    part of its name, if there are several of the target's kind.
-    `checked=True` ends a run with an error when an index that data decide is out of range; otherwise such an index
-    stands for the nearest element (docs/semantics.md).
+    The options, in `build_options.BuildOptions`, are
+
+        params, shapes, stop_before, states, max_length    what the model is
+        accuracy, tuned ("auto" if not given), checked     how it is compiled
+        threads, device                                    where it runs
+        progress                                           who hears of the work
+
     Raises a `MinitvmError` for every fault of the arguments.
     """
     from .runtime import Function, GraphModule
 
-    if threads is not None and threads < 1:
-        raise InputError(f"threads={threads}: wanted a number from 1")
-    _require_accuracy(accuracy)
+    asked = options_of("build", {"tuned": "auto", **options}, ForBuild)
     machine = code_target(target)
     opened = lookup(machine, "opened")
-    if opened is not None and device is None:
+    if opened is not None and asked.device is None:
         opened()  # what is missing is said before the work
     if isinstance(model, IRModule) and len(model.functions) > 1 and not _has_host(model):
         from .runtime import Functions
 
-        built = {name: build(func, machine, threads, progress=progress, device=device) for name, func in model.items()}
-        return Functions(built)
+        of_function: ForBuild = {"threads": asked.threads, "progress": asked.progress, "device": asked.device}
+        return Functions({name: build(func, machine, **of_function) for name, func in model.items()})
     is_function = isinstance(model, PrimFunc | IRModule)
-    if is_function and checked:
+    if is_function and asked.checked:
         raise InputError(
             "checked=True goes with a model; a tir function has no operators\n  try:    tir.run(func, ...)"
         )
     if not is_function:
-        model = to_graph(model, shapes, params, stop_before, states, max_length)
-        if checked:
+        model = imported(model, asked.of_model)
+        if asked.checked:
             from .graph.checked import checked_indices
 
             model = checked_indices(model)
-    executable = compile_executable(model, machine, progress=progress, accuracy=accuracy, tuned=tuned)
+    executable = compile_executable(model, machine, asked)
+    progress = asked.progress
     compiling = (lambda done, total, name: progress("compiling", done, total)) if progress else None
     make = Function if is_function else GraphModule
-    return make(executable, threads=threads, progress=compiling, device=device)
+    return make(executable, threads=asked.threads, progress=compiling, device=asked.device)
 
 
-@overload
-def lower(model: Any, *, stop_at: Literal["graph", "fused"], **options: Unpack[_LowerOptions]) -> Graph: ...
-@overload
-def lower(model: Any, *, stop_at: Literal["te"], **options: Unpack[_LowerOptions]) -> dict[str, list[Tensor]]: ...
 @overload
 def lower(
-    model: Any, *, stop_at: Literal["tir", "schedule"], **options: Unpack[_LowerOptions]
+    model: Any, target: str | Target = ..., *, stop_at: Literal["graph", "fused"], **options: Unpack[ForLower]
+) -> Graph: ...
+@overload
+def lower(
+    model: Any, target: str | Target = ..., *, stop_at: Literal["te"], **options: Unpack[ForLower]
+) -> dict[str, list[Tensor]]: ...
+@overload
+def lower(
+    model: Any, target: str | Target = ..., *, stop_at: Literal["tir", "schedule"], **options: Unpack[ForLower]
 ) -> dict[str, PrimFunc]: ...
 @overload
-def lower(model: Any, *, stop_at: Literal["kernel"] = ..., **options: Unpack[_LowerOptions]) -> dict[str, IRModule]: ...
-@overload
-def lower(model: Any, *, stop_at: Literal["source"], **options: Unpack[_LowerOptions]) -> dict[str, str]: ...
-@overload
-def lower(model: Any, *, stop_at: Literal["executable"], **options: Unpack[_LowerOptions]) -> x.Executable: ...
+def lower(
+    model: Any, target: str | Target = ..., *, stop_at: Literal["kernel"] = ..., **options: Unpack[ForLower]
+) -> dict[str, IRModule]: ...
 @overload
 def lower(
-    model: Any, target: str | Target = ..., stop_at: str = ..., params: Mapping[str, np.ndarray] | None = ...,
-    shapes: Shapes | None = ..., callback: PassCallback | None = ...,
-    progress: Progress | None = ..., only: str | None = ..., accuracy: str = ...,
-    stop_before: str | None = ..., states: Mapping[str, str] | bool | None = ..., max_length: int | None = ...,
-    tuned: str | None = ...,
-) -> Any: ...  # fmt: skip
+    model: Any, target: str | Target = ..., *, stop_at: Literal["source"], **options: Unpack[ForLower]
+) -> dict[str, str]: ...
+@overload
 def lower(
-    model: Any,
-    target: str | Target = "cpu",
-    stop_at: str = "kernel",
-    params: Mapping[str, np.ndarray] | None = None,
-    shapes: Shapes | None = None,
-    callback: PassCallback | None = None,
-    progress: Progress | None = None,
-    only: str | None = None,
-    accuracy: str = "fast",
-    stop_before: str | None = None,
-    states: Mapping[str, str] | bool | None = None,
-    max_length: int | None = None,
-    tuned: str | None = None,
-) -> Any:
+    model: Any, target: str | Target = ..., *, stop_at: Literal["executable"], **options: Unpack[ForLower]
+) -> x.Executable: ...
+@overload
+def lower(model: Any, target: str | Target = ..., stop_at: str = ..., **options: Unpack[ForLower]) -> Any: ...
+def lower(model: Any, target: str | Target = "cpu", stop_at: str = "kernel", **options: Unpack[ForLower]) -> Any:
     """A model at one of its levels.
 
     "graph" and "fused" return a `graph.Graph`. "te" (lists of tensors, inputs first), "tir" and "schedule"
     (`PrimFunc`s), "kernel" (`IRModule`s: a host function and its kernels) and "source" (text) return a dictionary by
     fused operator. "executable" returns an `executable.Executable`. A tir function begins at "tir". `only` keeps one
     fused operator, by its name. `callback(name, before, after)` is called after every pass. The other options are those
-    of `build`; but without `tuned` no records are looked for.
+    of `build` that say what the model is and how it is compiled; but without `tuned` no records are looked for.
     """
     if stop_at not in STOPS:
         raise InputError(f"stop_at={stop_at!r}: wanted one of {', '.join(STOPS)}; {nearest(stop_at, STOPS)}")
-    _require_accuracy(accuracy)
+    asked = options_of("lower", options, ForLower)
     machine = _at_hand(target) if stop_at in ("graph", "fused", "te", "tir") else code_target(target)
     if stop_at == "executable":
         if not isinstance(model, PrimFunc | IRModule):
-            model = to_graph(model, shapes, params, stop_before, states, max_length)
-        return compile_executable(model, machine, callback=callback, progress=progress, accuracy=accuracy, tuned=tuned)
+            model = imported(model, asked.of_model)
+        return compile_executable(model, machine, asked)
     if isinstance(model, PrimFunc | IRModule):
         func = _single(model)
         if stop_at in ("graph", "fused", "te"):
             raise InputError(f"stop_at={stop_at!r}: a tir function begins at 'tir'")
-        return {func.name: _descend(func, machine, stop_at, callback, schedule=False)}
-    graph = to_graph(model, shapes, params, stop_before, states, max_length)
+        return {func.name: _descend(func, machine, stop_at, asked.callback, schedule=False)}
+    graph = imported(model, asked.of_model)
     if stop_at == "graph":
         return graph
-    fused = optimize_graph(graph, machine, callback, accuracy, tuned)
+    fused = optimize_graph(graph, machine, asked)
     if stop_at == "fused":
         return fused
-    nodes = _selected(fused, only)
+    nodes = _selected(fused, asked.only)
     if stop_at == "te":
         from .graph.lower import to_te
 
@@ -235,22 +163,17 @@ def lower(
     places = {u.function.key: place(u.func, machine, u.function.operators).target for u in units}
     decided: dict[bytes, Decision] = {}
     for one in dict.fromkeys(places.values()) if stop_at != "tir" else ():
-        decided |= decisions([unit.function for unit in units if places[unit.function.key] == one], one, tuned)
+        decided |= decisions([unit.function for unit in units if places[unit.function.key] == one], one, asked.tuned)
     levels: dict[bytes, Any] = {}
     programs: dict[str, Any] = {}
     for count, unit in enumerate(units):
         key = unit.function.key
         if key not in levels:
-            levels[key] = _descend(unit.func, places[key], stop_at, callback, decision=decided.get(key))
+            levels[key] = _descend(unit.func, places[key], stop_at, asked.callback, decision=decided.get(key))
         programs[unit.name] = levels[key]
-        if progress:
-            progress(f"lowering to {stop_at}", count + 1, len(units))
+        if asked.progress:
+            asked.progress(f"lowering to {stop_at}", count + 1, len(units))
     return programs
-
-
-def _require_accuracy(accuracy: str) -> None:
-    if accuracy not in ACCURACIES:
-        raise InputError(f"accuracy={accuracy!r}: wanted {' or '.join(ACCURACIES)}")
 
 
 def code_target(target: str | Target) -> Target:
@@ -269,54 +192,30 @@ def _at_hand(target: str | Target) -> Target:
     return machine if at_hand is None else at_hand(machine)
 
 
-def to_graph(
-    model: Any,
-    shapes: Shapes | None = None,
-    params: Mapping[str, np.ndarray] | None = None,
-    stop_before: str | None = None,
-    states: Mapping[str, str] | bool | None = None,
-    max_length: int | None = None,
-) -> Any:
+def to_graph(model: Any, **options: Unpack[ModelOptions]) -> Any:
     """A `graph.Graph` from a Graph, or from what a frontend takes, with the inputs `params` made constant."""
-    from .importing import imported
-
-    options = {
-        "shapes": shapes, "values": params, "stop_before": stop_before, "states": states, "max_length": max_length,
-    }  # fmt: skip
-    return imported(model, options)
+    return imported(model, options_of("to_graph", options, ModelOptions).of_model)
 
 
-def compile_executable(
-    model: Any,
-    target: Target,
-    callback: PassCallback | None = None,
-    progress: Progress | None = None,
-    accuracy: str = "fast",
-    tuned: str | None = None,
-) -> x.Executable:
+def compile_executable(model: Any, target: Target, options: BuildOptions = BuildOptions()) -> x.Executable:
     """Everything up to the executable; its kernels are source, not yet machine code."""
     if isinstance(model, PrimFunc | IRModule):
-        return link_function(lower_function(_single(model), target, callback), target.brief)
+        return link_function(lower_function(_single(model), target, options.callback), target.brief)
     graph = to_graph(model)
-    fused = optimize_graph(graph, target, callback, accuracy, tuned)
-    return compile_fused(graph, fused, target, callback, progress, tuned)
+    return compile_fused(graph, optimize_graph(graph, target, options), target, options)
 
 
-def compile_fused(
-    graph: Any,
-    fused: Any,
-    target: Target,
-    callback: PassCallback | None = None,
-    progress: Progress | None = None,
-    tuned: str | None = None,
-) -> x.Executable:
+def compile_fused(graph: Any, fused: Any, target: Target, options: BuildOptions = BuildOptions()) -> x.Executable:
     """The executable of a graph that is `fused` after its passes."""
     level = level_of(fused)
     units = units_of(level)
     needed = [node for inner in level.all() for node in inner.graph.nodes if inner.needs_function(node)]
     functions = list(dict.fromkeys(units[node].function for node in needed))
+    progress = options.progress
     report = (lambda done, total: progress("lowering", done, total)) if progress else None
-    lowered = lower_placed(functions, target, callback, report, lambda group, machine: decisions(group, machine, tuned))
+    lowered = lower_placed(
+        functions, target, options.callback, report, lambda group, machine: decisions(group, machine, options.tuned)
+    )
     return link_graph(level, units, lowered, host_of(target).brief, input_bounds(graph), graph)
 
 
@@ -355,16 +254,10 @@ def _descend(
     return with_a_schedule(func, target, lowered, decision) if schedule else lowered(func)
 
 
-def optimize_graph(
-    graph: Any,
-    target: Target,
-    callback: PassCallback | None = None,
-    accuracy: str = "fast",
-    tuned: str | None = None,
-) -> Any:
+def optimize_graph(graph: Any, target: Target, options: BuildOptions = BuildOptions()) -> Any:
     """The graph after all of its passes: every node is a fused operator.
 
-    Convolutions get the algorithms that won in the records `tuned` (see `build`); without any, those of the innermost
+    Convolutions get the algorithms that won in the records `options.tuned`; without any, those of the innermost
     `decided_algorithms`, or of the formula.
     """
     from .graph.passes.pipeline import optimize
@@ -372,9 +265,9 @@ def optimize_graph(
     def evaluate(node: Any, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
         return evaluate_node(node, arrays, host_of(target))
 
-    recorded = algorithms(target, tuned)
+    recorded = algorithms(target, options.tuned)
     with decided_algorithms(recorded) if recorded else nullcontext():
-        return optimize(graph, target, evaluate=evaluate, callback=callback, accuracy=accuracy)
+        return optimize(graph, target, evaluate=evaluate, callback=options.callback, accuracy=options.accuracy)
 
 
 def evaluate_node(node: Any, arrays: Sequence[np.ndarray], target: Target) -> list[np.ndarray]:

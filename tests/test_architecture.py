@@ -58,7 +58,7 @@ NODES = (
     " executable.nodes machines.vta.config machines.vta.isa"
 )
 MIDDLE = f"{FOUNDATION} arith tir te topi strategy graph"
-SPINE = f"{MIDDLE} executable runtime codegen importing script build link lowering records durations"
+SPINE = f"{MIDDLE} executable runtime codegen importing script build_options build link lowering records durations"
 
 MAY_IMPORT: dict[str, str] = {
     # what everything stands on
@@ -90,13 +90,14 @@ MAY_IMPORT: dict[str, str] = {
     "strategy": f"{FOUNDATION} arith tir te topi",
     "graph": f"{FOUNDATION} arith tir te topi strategy",
     "importing": "errors expr graph",
+    "build_options": "errors expr",
     "script": f"{FOUNDATION} tir",
     # the one place that knows the whole way: build; lowering, from operators to kernels; link, from there on
     "lowering": f"{MIDDLE} executable",
     "link": f"{MIDDLE} executable lowering",
     # what was measured: its decisions are what a build takes
     "records": f"{MIDDLE} executable lowering",
-    "build": f"{MIDDLE} executable runtime codegen importing link lowering records",
+    "build": f"{MIDDLE} executable runtime codegen importing build_options link lowering records",
     # the folder of machines: `target` finds them by looking into it
     "machines": "",
     "compat": "",

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _DEFINED_IN = {
     "DeviceArray": ".device.arrays", "from_dlpack": ".device.arrays", "Function": ".function",
-    "Functions": ".functions", "GraphModule": ".module", "load": ".artifact.load",
+    "Functions": ".function", "GraphModule": ".module", "load": ".artifact.load",
     "register_engine": ".externals", "Device": ".tensors", "Tensor": ".tensors", "cpu": ".tensors",
     "device": ".tensors", "empty": ".tensors", "tensor": ".tensors",
 }  # fmt: skip

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from ..backend import lookup
 from ..build import compile_fused, optimize_graph
+from ..build_options import BuildOptions
 from ..errors import TargetError, Unsupported
 from ..executable import Executable
 from ..graph.nodes import Graph
@@ -50,13 +51,13 @@ class Network:
     def optimized(self) -> tuple[Graph, dict[str, Met]]:
         """The graph after its passes, and the convolutions that were met, by their keys."""
         with decided_algorithms(self.algorithms) as met:
-            fused: Graph = optimize_graph(self.graph, self.target, accuracy=self.accuracy)
+            fused: Graph = optimize_graph(self.graph, self.target, BuildOptions(accuracy=self.accuracy))
         return fused, met
 
     def built(self, records: str | None = None) -> Executable:
         """The executable, with the schedules that won in the records of a database, or without any."""
         fused, _ = self.optimized()
-        return compile_fused(self.graph, fused, self.target, tuned=records)
+        return compile_fused(self.graph, fused, self.target, BuildOptions(tuned=records))
 
     def with_convolutions(self) -> Build:
         """The executable, of which the seconds of each convolution are wanted, by its key."""

@@ -11,6 +11,7 @@ from typing import Any
 
 from ..backend import lookup
 from ..build import code_target, optimize_graph, to_graph
+from ..build_options import BuildOptions
 from ..expr import Var, free_vars
 from ..expr.as_json import to_json
 from ..expr.structural import structural_digest
@@ -122,7 +123,7 @@ def extract(model: Any, target: str | Target = "cpu", accuracy: str = "fast", **
         return [function_task(model, machine)]
     if isinstance(model, IRModule):
         return _merged([function_task(func, machine) for _, func in model.items()])
-    level = level_of(optimize_graph(to_graph(model, **options), machine, accuracy=accuracy))
+    level = level_of(optimize_graph(to_graph(model, **options), machine, BuildOptions(accuracy=accuracy)))
     units = units_of(level)
     nodes = [node for inner in level.all() for node in inner.graph.nodes if inner.needs_function(node)]
     stored = {constant.value for inner in level.all() for constant in inner.graph.constants}

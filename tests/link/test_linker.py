@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 import minitvm as tvm
 from minitvm import te, topi
 from minitvm.build import compile_executable
+from minitvm.build_options import BuildOptions
 from minitvm.errors import InternalError
 from minitvm.executable import (
     CallKernel,
@@ -47,7 +48,7 @@ CPU = Target.of("cpu")
 
 
 def linked(graph: Graph, accuracy: str = "fast") -> Executable:
-    executable = compile_executable(graph, CPU, accuracy=accuracy)
+    executable = compile_executable(graph, CPU, BuildOptions(accuracy=accuracy))
     verify(executable)
     return executable
 

@@ -15,6 +15,7 @@ import pytest
 import minitvm
 from minitvm import strategy
 from minitvm.build import compile_executable, optimize_graph
+from minitvm.build_options import BuildOptions
 from minitvm.compat.tvm.ir import instrument
 from minitvm.compat.tvm.transform import PassContext
 from minitvm.errors import ScheduleError
@@ -197,7 +198,7 @@ def fields(row: Any) -> dict[str, Any]:
 def test_who_watches_the_passes_sees_all_of_them(lowerings: Lowerings, monkeypatch: pytest.MonkeyPatch) -> None:
     built()
     seen: list[str] = []
-    compile_executable(network(), CPU, callback=lambda name, before, after: seen.append(name))
+    compile_executable(network(), CPU, BuildOptions(callback=lambda name, before, after: seen.append(name)))
     assert "vectorize" in seen
     with PassContext(instruments=[instrument.PassTimingInstrument()]):
         assert lowerings.of(built) > 0
@@ -224,7 +225,7 @@ def test_many_functions_are_lowered_in_other_processes(lowerings: Lowerings) -> 
         assert len(pool._workers) in (0, len(available_cores()), len(functions(graph)))
         assert bool(lowerings.names) == (len(available_cores()) < 2)
         assert lowerings.of(lambda: built(graph)) == 0
-        assert there == to_json(compile_executable(graph, CPU, callback=lambda *step: None))
+        assert there == to_json(compile_executable(graph, CPU, BuildOptions(callback=lambda *step: None)))
     finally:
         pool.shutdown()
 

@@ -13,6 +13,7 @@ import pytest
 import minitvm as tvm
 from minitvm import lower, strategy
 from minitvm.build import compile_executable
+from minitvm.build_options import BuildOptions
 from minitvm.errors import ArtifactError
 from minitvm.graph import Graph, GraphBuilder
 from minitvm.lowering import cache, lower_placed, to_units
@@ -63,7 +64,7 @@ def scheduled_by(tuned: str | None) -> strategy.Weighed:
     module = sys.modules["minitvm.build"]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "lower_placed", spy)
-        compile_executable(layer(), CPU, tuned=tuned)
+        compile_executable(layer(), CPU, BuildOptions(tuned=tuned))
     (function,) = lowered[-1].values()
     taken = strategy.choice_of(function.host).taken
     assert taken is not None

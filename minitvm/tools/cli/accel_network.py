@@ -106,6 +106,7 @@ _ANCHORS = ("conv2d_elements", "add_elements", "max_pool2d_elements")  # a layer
 def explain(options: argparse.Namespace, target: Target) -> int:
     """Print where each product, sum and pool of a network runs, and why not on the accelerator."""
     from ...build import optimize_graph
+    from ...build_options import BuildOptions
     from ...lowering import place, to_units
     from ...machines.scratchpad.element_layout import refusals
 
@@ -116,7 +117,7 @@ def explain(options: argparse.Namespace, target: Target) -> int:
         if name == "element_layout":
             rows.update(refusals(before, target.config))
 
-    units = to_units(optimize_graph(graph, target, look))
+    units = to_units(optimize_graph(graph, target, BuildOptions(callback=look)))
     width = max((len(item.output.name) for item in rows), default=0)
     for item, why in rows.items():
         # A product is known by its weights, anything else by its result.

@@ -63,7 +63,7 @@ def demo(options: argparse.Namespace) -> int:
     image = normalize(picture)
     print(f"drawn      {options.text!r}, {picture.width} x {picture.height} pixels")
     clock = _Clock()
-    graph = clock("import the ONNX model", lambda: to_graph(path, {"x": image.shape}))
+    graph = clock("import the ONNX model", lambda: to_graph(path, shapes={"x": image.shape}))
     with progress() as report:
         module = clock("compile it", lambda: build(graph, threads=options.threads, progress=report))
     probabilities = clock("run it, first time", lambda: module(image))

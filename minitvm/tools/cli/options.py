@@ -153,7 +153,7 @@ def read_graph(text: str, shapes: Sequence[str], arrays: Mapping[str, np.ndarray
     if text in ALL and not Path(text).exists():
         return get(text, shapes=sizes(parse_shapes(shapes)))
     if Path(text).suffix == PROGRAM:
-        return to_graph(Path(text), parse_shapes(shapes))
+        return to_graph(Path(text), shapes=parse_shapes(shapes))
     model = load(onnx_model(text))
     fixed: dict[str, tuple[int | str, ...]] = parse_shapes(shapes)
     still_open = open_inputs(model, fixed)
@@ -162,7 +162,7 @@ def read_graph(text: str, shapes: Sequence[str], arrays: Mapping[str, np.ndarray
             fixed[name] = arrays[name].shape
             del still_open[name]
     try:
-        return to_graph(model, fixed)
+        return to_graph(model, shapes=fixed)
     except UnsupportedOperator as error:
         if not still_open:
             raise
