@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import configparser
 import os
 import re
@@ -228,3 +229,21 @@ def test_no_two_packages_of_tests_share_a_name() -> None:
     roots = [init.parent for init in tests.rglob("__init__.py") if not (init.parent.parent / "__init__.py").exists()]
     names = sorted(root.name for root in roots)
     assert names and names == sorted(set(names)), [str(root.relative_to(tests)) for root in roots]
+
+
+NO_SUBJECT = {"Of", "That", "Those", "So", "Whose"}
+
+
+def test_no_docstring_begins_without_its_subject() -> None:
+    """A first word that points at a noun of some other place leaves the reader to look for it."""
+    found = []
+    for top in ("minitvm", "reference"):
+        for file in sorted((ROOT / top).rglob("*.py")):
+            if file.relative_to(ROOT).parts[1] in ("reference", "lessons"):
+                continue  # links
+            for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+                    words = (ast.get_docstring(node) or "").split()
+                    if words and words[0].strip("`,:") in NO_SUBJECT:
+                        found.append(f"{file.relative_to(ROOT)}:{getattr(node, 'lineno', 1)}: {' '.join(words[:6])}")
+    assert found == []

@@ -116,7 +116,7 @@ def _relations(item: Any) -> Iterator[x.Guard]:
 
 
 def _extents(item: Any, seen: list[Expr], analyzer: Analyzer) -> Iterator[x.Guard]:
-    """That the extents of an operator's results are not negative; `seen` are those of other operators."""
+    """Guards that the extents of an operator's results are not negative; extents in `seen` have a guard already."""
     for dim in (d for value in item.outputs for d in value.shape):
         if isinstance(dim, Var | IntImm | int) or any(structural_equal(dim, other) for other in seen):
             continue

@@ -81,7 +81,7 @@ class Record:
 
     @property
     def authority(self) -> int:
-        """Of a task's pairs only those of the highest authority count: in the network 2, at the end 1, in between 0."""
+        """How much the pair counts: 2 if measured in the network, 1 at the end, else 0. Only a task's highest count."""
         return 2 if self.caches == IN_NETWORK else 1 if self.caches.endswith(AT_THE_END) else 0
 
     @property

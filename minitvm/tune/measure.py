@@ -138,7 +138,7 @@ class Measuring(ABC):
         """How many measurements run at once."""
 
     def architectures(self, target: Target) -> Sequence[str]:  # noqa: ARG002
-        """Those of the devices that run candidates for a target, where they are known and have names."""
+        """The architectures of the devices that run candidates for a target, where they are known and have names."""
         return ()
 
     @abstractmethod
@@ -181,7 +181,7 @@ class Runner(Measuring):
         return 1
 
     def architectures(self, target: Target) -> Sequence[str]:
-        """That of this machine's device; raises `TargetError` where there is none."""
+        """The architecture of this machine's device; raises `TargetError` where there is none."""
         if lookup(target, "opened") is None:
             return ()
         if target.kind not in self._devices:

@@ -119,12 +119,12 @@ class Tuned:
 
     @property
     def untuned_seconds(self) -> float:
-        """Of a run of the model without records: the sum over its operators."""
+        """Seconds of a run of the model without records: the sum over its operators."""
         return sum(s.task.weight * s.baseline for s in self.searches)
 
     @property
     def tuned_seconds(self) -> float:
-        """Of a run of the model with the schedules that won: the sum over its operators."""
+        """Seconds of a run of the model with the schedules that won: the sum over its operators."""
         return sum(s.task.weight * s.baseline / (s.best.gain or 1.0) for s in self.searches if s.best is not None)
 
 
@@ -412,7 +412,7 @@ def _foresee(lines: Sequence[Line]) -> None:
 
 
 def _fitting(line: Line, size: int, seconds: float) -> int:
-    """Of a batch of `size` candidates, how many should be measured after so many seconds."""
+    """How many of a batch of `size` candidates should be measured in the given seconds."""
     return size if seconds == float("inf") else int(size * seconds / line.cost)
 
 

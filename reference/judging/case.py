@@ -60,7 +60,7 @@ class Facts:
 
     @cached_property
     def parameters(self) -> list[Parameter]:
-        """Those of `before`; the other's differ in names at most."""
+        """The parameters of `before`; the other's differ in names at most."""
         return parameters(self.before)
 
     @cached_property
@@ -234,7 +234,7 @@ class Case:
 
     @property
     def parameters(self) -> list[Parameter]:
-        """Those of `before`; the other's differ in names at most."""
+        """The parameters of `before`; the other's differ in names at most."""
         return self.facts.parameters
 
     @cached_property

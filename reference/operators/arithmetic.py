@@ -24,7 +24,7 @@ OPERATORS.update(_SAME)
 
 @operator("divide")
 def divide(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Of integers, toward zero."""
+    """The quotient; for integers it is rounded toward zero."""
     if is_floating(a.dtype):
         return a / b
     return np.asarray((a - np.fmod(a, b)) // b)

@@ -71,7 +71,7 @@ def dequantize(
 def conv2d(
     data: np.ndarray, weight: np.ndarray, zero_point: int, strides: Any, padding: Any, dilation: Any, groups: int
 ) -> np.ndarray:
-    """Of the data less their zero point, with zeros around the image."""
+    """The convolution of the data less their zero point, with zeros around the image."""
     return convolve(data.astype(np.int32) - zero_point, weight, strides, padding, dilation, groups, "int32")
 
 

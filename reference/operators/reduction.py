@@ -73,7 +73,7 @@ def any_(x: np.ndarray, axis: Any, keepdims: bool) -> np.ndarray:
 
 @operator("mean")
 def mean(x: np.ndarray, axis: Any, keepdims: bool) -> np.ndarray:
-    """Of integers toward zero; narrow ones are summed in int32, which wraps as they would not."""
+    """The mean; for integers toward zero. Narrow integers are summed in int32."""
     axes = axes_of(axis, x.ndim)
     narrow = x.dtype.kind in "iu" and x.dtype.itemsize < 4
     total = _sum(x.astype(np.int32) if narrow else x, axes, keepdims)
@@ -101,7 +101,7 @@ def sum_square(x: np.ndarray, axis: Any, keepdims: bool) -> np.ndarray:
 
 @operator("l2")
 def l2(x: np.ndarray, axis: Any, keepdims: bool) -> np.ndarray:
-    """Of integers, toward zero."""
+    """The root of the sum of squares; for integers it is rounded toward zero."""
     total = _sum(np.square(wide(x)), axes_of(axis, x.ndim), keepdims)
     return np.sqrt(total.astype(np.float64)).astype(x.dtype)
 
@@ -113,7 +113,7 @@ def log_sum(x: np.ndarray, axis: Any, keepdims: bool) -> np.ndarray:
 
 @operator("logsumexp")
 def logsumexp(x: np.ndarray, axis: Any, keepdims: bool) -> np.ndarray:
-    """Of float32 the exponentials fit into float64, up to 709; beyond, the largest is taken out first."""
+    """The logarithm of a sum of exponentials. Beyond 709, where these leave float64, the largest is taken out."""
     axes = axes_of(axis, x.ndim)
     v = wide(x)
     largest = np.max(v, axis=axes, keepdims=True, initial=-np.inf)

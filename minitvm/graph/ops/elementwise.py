@@ -100,7 +100,7 @@ register("nn.dropout", pattern=E, fold=lambda x, rate: x, view=True)(topi.dropou
 
 
 def _power(a: Any, b: Any) -> Any:
-    """Of integers, the nearest integer to the power of floats, as `topi.power` computes it."""
+    """The power; for integers, the nearest integer to the power of floats, as `topi.power` computes it."""
     if a.dtype.kind not in "iu":
         return np.power(a, b)
     return np.rint(np.power(a.astype(np.float64), b.astype(np.float64))).astype(a.dtype)

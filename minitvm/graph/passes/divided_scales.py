@@ -109,7 +109,7 @@ class _Facts:
         return None if parts is None else parts | _Division(frozenset([item]))
 
     def _parts(self, item: OpNode) -> _Division | None:
-        """Of the inputs that have to be divided for an operator's result to be."""
+        """The divisions of an operator's inputs that divide its result; None where none does."""
         if item.op in _ONE:
             found = (self.division(item, place) for place in reversed(_ONE[item.op]))
             return next((division for division in found if division is not None), None)

@@ -105,7 +105,7 @@ def _labels(item: OpNode) -> tuple[list[str], str]:
 
 
 def _kept(labels: str, needed: str) -> str:
-    """Those of the labels that are needed, each once, in their order."""
+    """The labels that are needed, each once, in their order."""
     return "".join(label for label in dict.fromkeys(labels) if label in needed)
 
 

@@ -108,7 +108,7 @@ class _Chains:
         self.returned = set(graph.outputs)
 
     def found(self) -> list[_Chain]:
-        """Those that pay."""
+        """The chains of products that pay as one function."""
         chains = (self.chain(item) for item in self.graph.nodes if self.is_product(item))
         return [chain for chain in chains if chain is not None]
 

@@ -41,17 +41,17 @@ def zero(rows: int, dtype: str = "int32") -> str:
 
 
 def load(rows: int, step: int = 1) -> str:
-    """Of the one that loads a tile of words, of rows in memory every `step`-th, up to every ninth."""
+    """The name of the intrinsic that loads a tile of words, from every `step`-th row in memory, up to every ninth."""
     return f"tile_load_{rows}x{WORDS}_i32{'' if step == 1 else f'_by{step}'}"
 
 
 def store(rows: int, dtype: str = "int32", scope: str = "global") -> str:
-    """Of the one that stores a tile to storage of a scope, "global" or "local"."""
+    """The name of the intrinsic that stores a tile to storage of a scope, "global" or "local"."""
     return f"tile_store_{rows}x{WORDS}_{_SHORT[dtype]}{'' if scope == 'global' else '_local'}"
 
 
 def dot(rows: int, words: str = "u8i8") -> str:
-    """Of the product of words that are "u8i8" or "bf16"."""
+    """The name of the intrinsic that multiplies words, "u8i8" or "bf16"."""
     return f"tile_dot_{rows}x{WORDS}x{WORDS}_{words}"
 
 

@@ -31,7 +31,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Of a device: threads in a block (in all, along each axis), bytes in one piece of memory, its units.
+    """Limits of a device: threads in a block (in all, along each axis), bytes in one piece of memory, its units.
 
     `blocks` are those of a grid along each axis, () for any number.
     """
@@ -45,7 +45,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Of a launch: blocks along three axes, and threads of a block."""
+    """The shape of a launch: blocks along three axes, and threads of a block."""
 
     blocks: tuple[int, ...]
     threads: tuple[int, ...]

@@ -73,7 +73,7 @@ def fills(
 
 
 def _terms(tree: Tree, realize: BlockRealize) -> list[Expr]:
-    """That each sum which a block starts has a term."""
+    """Conditions under which each sum that a block starts has a term."""
     if realize.block.init is None:
         return []
     summed = loops_binding(realize, (REDUCE,))

@@ -93,7 +93,7 @@ class Copies:
                 self.groups.append(now)
 
     def of_any_step(self, every: Mapping[int, Stmt]) -> Iterator[Stmt]:
-        """Those of any time step in the middle: all parts run, and all steps before it committed a group."""
+        """The statements of any time step in the middle: all parts run, and all steps before committed a group."""
         kept, first = self.groups, min((self.stages[p] for p in self.begun), default=0)
         self.groups = list(range(first, self.depth))
         yield from self.of_step(self.depth, every)

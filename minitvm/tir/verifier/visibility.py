@@ -164,13 +164,13 @@ def _nodes_by_class(func: PrimFunc) -> dict[type, list[Node]]:
 
 
 def nodes_with(func: PrimFunc, *fields: str) -> Sequence[Node]:
-    """Those of `every_node` that have one of some fields."""
+    """The nodes of `every_node` that have one of some fields."""
     kinds = tuple(kind for kind in _nodes_by_class(func) if any(hasattr(kind, field) for field in fields))
     return nodes_of(func, *kinds)
 
 
 def nodes_of(func: PrimFunc, *kinds: type) -> Sequence[Node]:
-    """Those of `every_node` that are of some kinds."""
+    """The nodes of `every_node` that are of some kinds."""
     nodes = _nodes_by_class(func)
     present = {kind for kind in nodes if issubclass(kind, kinds)}
     if len(present) > 1:

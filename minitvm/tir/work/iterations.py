@@ -96,7 +96,7 @@ class Iterations:
         return replace(self, lets={**self.lets, var: self.resolved(value)})
 
     def loop(self, var: e.Var, start: e.Expr, extent: e.Expr) -> Iterations:
-        """Those of a loop; one iteration where only a run knows how many there are."""
+        """The iterations inside of a loop; one where only a run knows how many there are."""
         first, times = self.resolved(start), self.resolved(extent)
         own = e.Var(var.name, var.dtype)
         try:
@@ -112,7 +112,7 @@ class Iterations:
             return replace(self.let(var, first), exact=False)
 
     def where(self, condition: e.Expr, holds: bool = True) -> Iterations:
-        """Those at which a condition holds (or does not)."""
+        """The iterations at which a condition holds (or does not)."""
         try:
             return replace(self, terms=_product(self.terms, self.indicator(self.resolved(condition), holds)))
         except NoClosedForm:

@@ -46,10 +46,10 @@ class Runs(Protocol):
         """Whether nothing was passed that only a run can tell."""
 
     def where(self, condition: e.Expr, holds: bool = True) -> Self:
-        """Those at which a condition holds."""
+        """The iterations at which a condition holds."""
 
     def loop(self, var: e.Var, start: e.Expr, extent: e.Expr) -> Self:
-        """Those of a loop."""
+        """The iterations inside of a loop."""
 
     def let(self, var: e.Var, value: e.Expr) -> Self:
         """With a name for an expression."""

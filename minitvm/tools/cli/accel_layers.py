@@ -108,7 +108,7 @@ def timed(layer: Conv2d, target: Target, contexts: int = 2, name: str = "conv2d"
 
 
 def _timeline(executable: Executable, name: str) -> Timeline:
-    """That of an executable's one kernel, under a name."""
+    """The timeline of an executable's one kernel, under a name."""
     from ...machines.scratchpad.simulated_device import timelines
 
     (timeline,) = timelines(executable).values()

@@ -42,7 +42,7 @@ def add_security(parser: argparse.ArgumentParser) -> None:
 
 
 def given(options: argparse.Namespace) -> list[str]:
-    """Those of the options of `add_security` that were given, by their names."""
+    """The options of `add_security` that were given, by their names."""
     return [name for name in ("--key", "--tls-ca-file", "--tls-cert", "--tls-key")
             if getattr(options, name[2:].replace("-", "_")) is not None]  # fmt: skip
 

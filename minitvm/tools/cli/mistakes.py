@@ -1,4 +1,4 @@
-"""Whose mistake an unexpected exception is: ours, or that of a file which the user wrote and minitvm ran.
+"""Decides whose mistake an unexpected exception is: ours, or one of a file that the user wrote and minitvm ran.
 
 A primitive, a back end, an operator or a schedule of a user's own is Python that runs inside minitvm. An exception that
 one of its statements raises is not a bug in minitvm.

@@ -98,7 +98,7 @@ def _context(net: Layers, x: Value, channels: int) -> Value:
 
 
 def _answers(net: Layers, x: Value, numbers: int, gain: float) -> Value:
-    """So many numbers for each prior of a level: [places * priors, numbers]."""
+    """`numbers` values for each prior of a level: [places * priors, numbers]."""
     y = net.to_channels_last(net.conv(x, len(SIZES[0]) * numbers, 1, bias=True))
     _, height, width, channels = map(extent, y.shape)
     rows = net.op("reshape", y, newshape=(height * width * channels // numbers, numbers))

@@ -123,7 +123,7 @@ class _Search:
         return {place: Span(None, None, span.extent) for place in self.back.reach(e)}
 
     def _either(self, values: Sequence[x.Expr], span: Span, seen: frozenset[Any], depth: int) -> dict[int, Span]:
-        """Of a choice each value has its own needs, and an input may choose any of them."""
+        """The needs of a choice: each value has its own, and an input may choose any of them."""
         every = [self._needs(v, span, seen, depth) for v in values]
         joined: dict[int, Span] = {}
         for place in {p for one in every for p in one}:

@@ -75,7 +75,7 @@ class Search:
 
     @cached_property
     def poles(self) -> list[list[Goal]]:
-        """Those of each program at which floats are no numbers."""
+        """The goals of each program at which floats are no numbers."""
         return [[g for g in self.goals if g.pole == k] for k in (0, 1)]
 
     @cached_property

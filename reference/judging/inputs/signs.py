@@ -103,7 +103,7 @@ def may_multiply(n: x.Node) -> bool:
 
 
 def _magnitude(e: x.Expr) -> float:
-    """That of a constant; infinite for everything else."""
+    """The magnitude of a constant; infinite for everything else."""
     value: Any = e.value if isinstance(e, x.FloatImm) else math.inf
     return abs(float(value))
 

@@ -268,7 +268,7 @@ def _planted(values: frozenset[Fraction] | set[Fraction], beside: Collection[Fra
 
 
 def _kept(ranked: Sequence[Collection[Fraction]], p: Parameter, rng: np.random.Generator) -> np.ndarray:
-    """Those that a dtype holds, in random order but the first collection before the next; not all of too many."""
+    """The values that a dtype holds, each collection in random order before the next; not all of too many."""
     low, high = (Fraction(v) for v in (p.dtype.min, p.dtype.max))
     kept: list[Fraction] = []
     for values in ranked:

@@ -121,7 +121,7 @@ def _entry_of(n: NodeContext, sequence: SequenceOperand, index: Operand) -> Oper
 
 
 def _selected(n: NodeContext, choices: Sequence[tuple[Operand, Operand]]) -> Operand:
-    """Of pairs of a truth value [] and a tensor, the first tensor whose value is true; the last one if none is."""
+    """The first tensor whose truth value [] holds, among pairs of both; the last one if none holds."""
     *others, (_, result) = choices
     if any(e.ndim != result.ndim or e.dtype != result.dtype for _, e in others):
         n.refuse(f"{[e for _, e in choices]} differ in rank or type, and data decide which of them is meant")

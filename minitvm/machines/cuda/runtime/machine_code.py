@@ -23,7 +23,7 @@ class Cubins:
     code: Mapping[str, bytes]
 
     def for_device(self, arch: str) -> bytes | None:
-        """That which runs best on a device of this architecture; None where none does."""
+        """The code that runs best on a device of this architecture; None where none runs."""
         best = best_for(arch, self.code)
         return None if best is None else self.code[best]
 

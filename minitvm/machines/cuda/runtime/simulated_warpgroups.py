@@ -152,7 +152,7 @@ def _place(thread: int, k: int) -> tuple[int, int]:
 
 
 def _multiplied(brought: Mapping[int, tuple[_Product, Any]]) -> list[Any]:
-    """Of each thread the sums of a product that all of them began."""
+    """The sums of each thread, for a product that all of them began."""
     product, _ = brought[0]
     if any(other.about != product.about for other, _ in brought.values()):
         raise KernelFault("the threads of a warpgroup multiply different operands together")

@@ -145,7 +145,7 @@ def mma_16x8x8(held: Sequence[Any]) -> Waits:
 
 
 def _matrices(rows: Sequence[Any], count: int, trans: bool) -> list[tuple[np.uint32, ...]]:
-    """Of each lane the words of `count` matrices. Row r of matrix m is what lane 8 m + r named: 8 elements."""
+    """The words of `count` matrices that each lane gets. Lane 8 m + r names row r of matrix m: 8 elements."""
     matrices = [np.stack([rows[8 * m + r] for r in range(8)]) for m in range(count)]
     registers = []
     for lane in range(LANES):
@@ -159,7 +159,7 @@ def _matrices(rows: Sequence[Any], count: int, trans: bool) -> list[tuple[np.uin
 
 
 def _product_16x8x16(registers: Sequence[Sequence[Any]], kind: str) -> list[tuple[np.float32, ...]]:
-    """Of each lane the four sums. Every element is looked up where its lane holds it."""
+    """The four sums of each lane. Every element is looked up where its lane holds it."""
     dtype = np.float16 if kind == "f16" else ml_dtypes.bfloat16
     a, b = np.zeros((16, 16), np.float64), np.zeros((16, 8), np.float64)
     c = np.zeros((16, 8), np.float64)
@@ -182,7 +182,7 @@ def _product_16x8x16(registers: Sequence[Sequence[Any]], kind: str) -> list[tupl
 
 
 def _product_16x8x8(registers: Sequence[Sequence[Any]]) -> list[tuple[np.float32, ...]]:
-    """Of each lane the four sums of products of float32, of which the last 13 bits are not looked at."""
+    """The four sums of each lane, of products of float32 without their last 13 bits."""
     a, b, c = np.zeros((16, 8)), np.zeros((8, 8)), np.zeros((16, 8))
     for lane, held in enumerate(registers):
         group, thread = lane // 4, lane % 4

@@ -76,7 +76,7 @@ class Product(MatrixProduct):
 
     @property
     def tile_b(self) -> list[tuple[int, ...]]:
-        """Those of the second one's: steps by columns, or columns by steps if they are neighbours along the steps."""
+        """The axes of the second operand's tile: steps by columns, or columns by steps if these are neighbours."""
         last = [self.columns, self.steps] if self.transposed else [self.steps, self.columns]
         return [*((p,) for p in self.outside_of(self.b)), *last]
 
@@ -170,7 +170,7 @@ def tensor_core(func: PrimFunc, target: Any) -> Iterator[Candidate]:
 
 
 def sizes_for(extent: int, sizes: tuple[int, ...]) -> list[int]:
-    """Those that divide an extent or leave little of it to padding; all up to the next larger if there is none."""
+    """The sizes that divide an extent or pad it little; all up to the next larger if there is none."""
     little = [size for size in sizes if -extent % size <= extent * _WASTE]
     return little or [size for size in sizes if size // 2 < extent or size == sizes[0]]
 

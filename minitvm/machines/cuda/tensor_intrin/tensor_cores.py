@@ -47,7 +47,7 @@ def load_a(dtype: str) -> str:
 
 
 def load_b(dtype: str, transposed: bool = False, pair: bool = False) -> str:
-    """Of the second factor, steps x 8; `transposed`: 8 x steps, as the columns of a^T b's second factor lie.
+    """The name of the intrinsic that loads a tile of the second factor, steps x 8; with `transposed` 8 x steps.
 
     `pair`: two such tiles beside each other, of 16-bit floats only.
     """

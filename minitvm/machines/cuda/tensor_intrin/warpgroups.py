@@ -42,12 +42,12 @@ def fill(columns: int) -> str:
 
 
 def store(columns: int, scope: str = "global") -> str:
-    """Of the one that stores an accumulator."""
+    """The name of the intrinsic that stores an accumulator."""
     return f"wgmma_store_{ROWS}x{columns}_f32{'' if scope == 'global' else '_shared'}"
 
 
 def multiply(columns: int, steps: int, dtype: str, transposed: bool = False) -> str:
-    """Of the product; `transposed`: the second operand's tile is columns x steps."""
+    """The name of the product's intrinsic; with `transposed` the second operand's tile is columns x steps."""
     return f"wgmma_{ROWS}x{columns}x{steps}_{INPUTS[dtype]}{'_nt' if transposed else ''}"
 
 

@@ -126,7 +126,7 @@ class Tile:
 
     @property
     def shared_bytes(self) -> int:
-        """Of a block, for operands of 32 bits that both are turned around on the way."""
+        """Bytes of shared storage of a block, for two operands of 32 bits that are transposed on the way."""
         lines = sum(size + (APART - size) % BANKS for size in (self.rows, self.columns))
         return 4 * lines * self.depth * self.stages
 
@@ -206,7 +206,7 @@ def _fetching(product: Product, tile: Tile, limit: int, target: Any) -> Iterator
 
 
 def _sizes(extent: int, sizes: tuple[int, ...]) -> list[int]:
-    """Those that do not reach far beyond an extent."""
+    """The sizes that do not reach far beyond an extent."""
     return [size for size in sizes if size < 2 * extent or size == sizes[0]]
 
 

@@ -102,7 +102,7 @@ class _Reduction:
 
     @property
     def threads(self) -> list[For]:
-        """Those among them whose iterations are threads, more than one."""
+        """The loops of the reduction whose iterations are threads, more than one."""
         return [loop for loop in self.over if adds_up(loop)]
 
     @property

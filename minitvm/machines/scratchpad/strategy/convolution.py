@@ -365,7 +365,7 @@ def _fits(conv: Convolution, depths: Any, config: Any, tile: Tile, contexts: int
 
 
 def _micro_ops(conv: Convolution, tile: Tile) -> int:
-    """Of a context: the loops of a product but the two longest, and one list for each block of channels."""
+    """Micro-ops of a context: the loops of a product but the two longest, and a list for each block of channels."""
     filter_rows = conv.kernel_rows
     loops = sorted((tile.rows, tile.columns, tile.outs, tile.ins, filter_rows, conv.points // filter_rows))
     return prod(loops[:-2]) + 2 * tile.outs

@@ -282,7 +282,7 @@ class Blocking:
         return self.on_groups[item]
 
     def algorithms(self, what: Convolution, block: int, accuracy: str) -> list[Option]:
-        """Those of the back end for a convolution, the best first."""
+        """The back end's algorithms for a convolution, the best first."""
         found: list[Option] = (lookup(self.target, "algorithms") or direct_alone)(what, block, self.target, accuracy)
         return found
 

@@ -54,7 +54,7 @@ _TURN = 0.25  # cycles an instruction that turns a tile around
 
 @dataclass(frozen=True, slots=True)
 class Taps:
-    """Of a dilated kernel along one axis: how far apart its taps are, and where they meet padding."""
+    """The taps of a dilated kernel along one axis: how far apart they are, and where they meet padding."""
 
     count: int
     stride: int
@@ -100,7 +100,7 @@ class DirectConvolution:
 
     @staticmethod
     def of(block: Block, axes: Sequence[Axis] = ()) -> DirectConvolution:
-        """Those of a block. A row of symbolic width `is_open`, other symbolic extents are taken for 1.
+        """The convolution of a block. A row of symbolic width `is_open`, other symbolic extents are taken for 1.
 
         `axes` are those of its result that are joined.
         """
@@ -122,7 +122,7 @@ class DirectConvolution:
         )
 
     def cost(self, cpu: CPU, pixels: int, blocks: int, lines: int = 1) -> Cost:
-        """Of a tile of `lines` by `pixels` by `blocks`: half of the time of its loads passes beside the multiply-adds.
+        """The cost of a tile of `lines` by `pixels` by `blocks`; half of its loads pass beside the multiply-adds.
 
         A tile of several lines has whole ones, as if the image were one long row; it makes fewer tasks.
         """
@@ -160,12 +160,12 @@ class DirectConvolution:
                     yield lines, blocks
 
     def cheapest(self, cpu: CPU) -> Cost:
-        """Of the tile that is taken."""
+        """The cost of the tile that is taken."""
         return self.cost(cpu, **self.tiles(cpu)[0])
 
 
 def _accumulators(pixels: int, blocks: int) -> int:
-    """Those of a tile, and of the tiles of fewer pixels for what is left of a row."""
+    """Accumulators of a tile, and of the tiles of fewer pixels for what is left of a row."""
     return blocks * pixels * (pixels + 1) // 2
 
 
@@ -377,7 +377,7 @@ def weighted_loads(width: int, pixels: int, blocks: int, cpu: CPU, channel_block
 
 
 def _load_cycles(pixels: int, blocks: int, cpu: CPU) -> float:
-    """Of the loads of a step, and again by how much they take longer than its multiply-adds.
+    """Cycles of the loads of a step, and again by how much they take longer than its multiply-adds.
 
     Each vector of weights is loaded, and asked for ahead of time. Too few chains of multiply-adds wait for one another,
     too many results are stored and loaded again.

@@ -59,9 +59,9 @@ class KernelFigures:
 
 
 def kernel_figures(func: PrimFunc, target: Any, sizes: Mapping[Var, int] | None = None) -> tuple[KernelFigures, ...]:
-    """Those of each kernel that a scheduled level-3 function becomes.
+    """The figures of each kernel that a scheduled level-3 function becomes.
 
-    Of symbolic dimensions `sizes` gives values; where they are open, `formulas` has what depends on them.
+    `sizes` gives values to symbolic dimensions; where they are open, `formulas` has what depends on them.
     """
     kernels, plain = _kernels(func, target), None
     if not all(set(sizes_of(kernel)) <= set(sizes or {}) for kernel in kernels):

@@ -65,7 +65,7 @@ class BlockKnobs:
 
     @staticmethod
     def of(target: Any) -> BlockKnobs:
-        """Those that are taken on a machine."""
+        """The knobs that are taken on a machine."""
         return BlockKnobs(int(cpu_of(target).vector_bytes))
 
 
@@ -120,7 +120,7 @@ def _changes(work_of: list[Stream], usual: BlockKnobs) -> Iterator[dict[str, boo
 
 
 def stream_cost(stream: Stream, inline: bool, knobs: BlockKnobs, cpu: Any) -> Cost:
-    """Of one block: its operations in vectors, and the bytes that it moves; what is inlined stays in registers."""
+    """The cost of one block: its operations in vectors, and the bytes that it moves, unless it is inlined."""
     lanes = max(1, min(knobs.vector_bytes, cpu.vector_bytes) // stream.itemsize)
     if stream.turns and not knobs.turn:
         lanes = 1

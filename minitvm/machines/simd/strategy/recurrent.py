@@ -103,7 +103,7 @@ class _Product:
         return RegisterTile(self.rows, ceil(vectors / ceil(vectors / most)), lanes)
 
     def cycles(self, tile: RegisterTile, cpu: Any) -> float:
-        """Of its micro-kernels, or of reading the weights where that takes longer."""
+        """Cycles of its micro-kernels, or of reading the weights where that takes longer."""
         weights = self.columns * self.depth * self.itemsize
         near = _OF_L2 * cpu.l2_rate if weights <= cpu.l2.size else cpu.l3_rate
         return max(step_cycles_of(self.rows, self.columns, tile, cpu) * self.depth, weights / near)

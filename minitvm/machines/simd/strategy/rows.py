@@ -130,7 +130,7 @@ def _filled_lanes(length: int | None, lanes: int) -> int:
 
 
 def _cycles(stream: Stream, vector_bytes: int, sums: int, cpu: Any) -> float:
-    """Of one block: vectors of operations, and where a sum waits for the step before."""
+    """Cycles of one block: its vectors of operations, and how long a sum waits for the step before."""
     lanes = max(1, min(vector_bytes, cpu.vector_bytes) // stream.itemsize)
     if stream.summed == 1:
         return stream.instances / min(lanes, max(1, stream.row)) * stream.operations / cpu.fma_ports

@@ -139,7 +139,7 @@ class SummedChannels:
 
     @staticmethod
     def of(blocks: Any, lanes: int, channels: int = 0) -> SummedChannels:
-        """Those of the first `channels` (0: all) of so many blocks; raises `InputError` for more than there are."""
+        """The axes over the first `channels` (0: all) of `blocks`; raises `InputError` for more than there are."""
         if channels and not (isinstance(blocks, int) and (blocks - 1) * lanes < channels <= blocks * lanes):
             raise InputError(
                 f"a sum over channels: wanted {channels} in {blocks} blocks of {lanes}, the last not empty"

@@ -183,7 +183,7 @@ class _Grid:
 
     @staticmethod
     def of(data: Tensor, tile: int, padding: int | Sequence[int], dilation: int | Sequence[int]) -> _Grid:
-        """That of a convolution."""
+        """The grid of tiles of a convolution."""
         before, after = paddings(padding, 2)
         apart = per_axis(dilation, 2, "dilation")
         image = dims(data)[2:4]
@@ -206,7 +206,7 @@ class _Grid:
         return simple(batch * self.dilation[0] * self.dilation[1])
 
     def place(self, b: Expr, y: Expr, x: Expr) -> tuple[Expr, tuple[Expr, ...], Expr, Expr]:
-        """Of a pixel of the result: its image, its tile, its line and column within the tile."""
+        """The place of a pixel of the result: its image, its tile, its line and column within the tile."""
         tile, (by, bx) = self.tile, self.dilation
         if self.regular:
             return b, ((y // tile) * self.across + x // tile,), y % tile, x % tile

@@ -137,7 +137,7 @@ def init_finds_its_inputs(state: ScheduleState, block: BlockRealize, loop: For) 
 
 
 def _copied(block: BlockRealize, inner: Sequence[For]) -> list[For]:
-    """Of the loops from the given one inward, those that the init runs in."""
+    """The loops that the init runs in, among those from the given one inward."""
     spatial, reduced = loops_binding(block, SPATIAL), loops_binding(block, (REDUCE, OPAQUE))
     # A loop of one iteration binds nothing, and still a condition may name it.
     named = {v for c in _conditions(block, inner, reduced) for v in free_vars(c)}
