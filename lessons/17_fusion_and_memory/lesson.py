@@ -21,9 +21,9 @@ from lessons.picture import Picture
 from minitvm import reference, te, tir
 from minitvm.errors import ExecutionError
 from minitvm.executable.nodes import ArenaSlice, Barrier, CallKernel, Executable
-from minitvm.executable.plan_memory import Lifetime, plan_memory
 from minitvm.graph.builder import GraphBuilder
 from minitvm.graph.nodes import Graph
+from minitvm.link.plan_memory import Lifetime, plan_memory
 from minitvm.tir.work import count
 
 # %% [markdown]

@@ -19,7 +19,7 @@ from lessons.text import body_of
 from minitvm import reference, tir
 from minitvm.errors import ExecutionError
 from minitvm.machines.cuda.codegen import numba_cuda
-from minitvm.machines.opencl.codegen import opencl
+from minitvm.machines.opencl.codegen import statements as opencl
 from minitvm.script import tir as T
 from minitvm.tir.nodes import PrimFunc
 

@@ -17,12 +17,12 @@ from ..arith import Analyzer
 from ..backend import get, lookup
 from ..errors import InternalError
 from ..executable import nodes as x
-from ..executable.plan_memory import Lifetime, plan_memory
 from ..expr import Expr, IntImm, Var, substitute
 from ..expr.largest import largest
 from ..lowering.lowered import LoweredFunc, LoweredKernel
 from ..tir.nodes import Allocate, Buffer, KernelCall, Seq, Stmt
 from .copies import with_copies
+from .plan_memory import Lifetime, plan_memory
 from .steps import (
     Bind,
     Call,

@@ -4,7 +4,7 @@
                                         `Target` and the back ends' registry find
     simd                                what all machines with vectors share
     gpu                                 what machines with a grid of threads share
+    scratchpad                          what accelerators with scratchpads share
 
-No file of the compiler imports one. `gemmini` is the example of docs/howto/accelerator.md,
-with all its parts in its folder.
+The spine imports none of them. `gemmini` is the example of docs/howto/accelerator.md.
 """

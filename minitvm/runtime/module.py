@@ -15,7 +15,7 @@ from ..errors import InputError
 from ..events import Listener
 from ..executable import Executable, ScalarSpec, TensorSpec
 from ..executable.alignment import aligned_array
-from ..executable.memory import MemoryPlan, data_sizes, memory_plan
+from ..executable.memory_report import MemoryPlan, data_sizes, memory_plan
 from ..expr.largest import depends
 from ..forks import recursive_lock
 from ..free_memory import out_of_memory

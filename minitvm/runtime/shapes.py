@@ -10,7 +10,7 @@ from operator import mul
 from ..errors import OTHER_SIZES, InputError, report
 from ..executable import BindSize, CallKernel, Dim, Executable, Loop, Output, ScalarSpec, TensorSpec, evaluate
 from ..executable.evaluation import Number, function_of
-from ..executable.memory import data_sizes
+from ..executable.memory_report import data_sizes
 from ..executable.nodes import Guard
 from ..expr import Expr, Var, divided, format_expr
 from ..expr.largest import depends, largest

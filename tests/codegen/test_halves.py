@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from minitvm.machines.opencl.codegen.opencl import generate
+from minitvm.machines.opencl.codegen.statements import generate
 from minitvm.script import tir as T
 from minitvm.target import Target
 from minitvm.tir.transform import lower

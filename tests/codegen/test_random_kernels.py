@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from minitvm.codegen.spelling import rounded
 from minitvm.expr import Cast, DType, Expr, FloatImm, Var, const, find
-from minitvm.machines.opencl.codegen.opencl import generate
+from minitvm.machines.opencl.codegen.statements import generate
 from minitvm.machines.opencl.codegen.vector_pieces import in_pieces
 from minitvm.reference import kernel as reference
 from minitvm.reference.strategies.expressions import exprs

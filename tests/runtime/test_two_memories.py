@@ -17,7 +17,7 @@ import minitvm
 from minitvm.errors import MinitvmError
 from minitvm.events import Listener, Step
 from minitvm.executable import CallKernel, Copy, Executable, verify
-from minitvm.executable.memory import memory_plan
+from minitvm.executable.memory_report import memory_plan
 from minitvm.executable.serialize import blob, from_json, to_json
 from minitvm.expr import SizeVar
 from minitvm.graph import Graph, GraphBuilder

@@ -10,7 +10,7 @@ from minitvm.errors import InputError, TypeMismatch, Unsupported
 from minitvm.expr import call, const, structural_equal, walk
 from minitvm.expr.structural import structural_hash
 from minitvm.machines.cpu.codegen import numba_cpu
-from minitvm.machines.opencl.codegen import opencl
+from minitvm.machines.opencl.codegen import statements as opencl
 from minitvm.script import from_source
 from minitvm.tir import Async, BufferStore, Instruction, TensorIntrin, Tile
 from minitvm.tir.analysis.effects import effects

@@ -1,12 +1,16 @@
-"""The tensor intrinsics of CPUs."""
+"""The tensor intrinsics of CPUs, by their names.
+
+`tensor_intrinsics.py` and `simd/tile_intrinsics.py` describe them, `codegen/byte_instructions.py` and
+`codegen/tiles.py` spell them in kernels, and `runtime/operations.py` has the machine instructions.
+"""
 
 from __future__ import annotations
 
-from ..simd import tile_intrinsics as tiles
-from . import dot_products as cpu
+from ..simd import tile_intrinsics
+from . import tensor_intrinsics
 
 
 def register_named(name: str) -> None:
     """Make the intrinsic of this name known, if it is one of a CPU."""
-    cpu.register_all()
-    tiles.register_named(name)
+    tensor_intrinsics.register_all()
+    tile_intrinsics.register_named(name)

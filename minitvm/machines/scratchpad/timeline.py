@@ -51,7 +51,7 @@ class Stall:
 class TokenUse:
     """A token: pushed by an instruction at one cycle, popped by another one later."""
 
-    queue: Any  # accel.isa.Queue
+    queue: Any  # the machine's own, such as vta.isa.Queue
     pushed_by: int
     pushed_at: int
     popped_by: int

@@ -12,7 +12,8 @@ The rules of time:
   stays until its results have left the pipeline.
 - FINISH, and a transfer of nothing, take one cycle.
 
-The simulation goes from event to event: nothing changes between them, so the cycles are exact.
+The simulation goes from event to event: nothing changes between them, so the cycles are exact. Tiles are chosen by an
+estimate of the same, `scratchpad.strategy.convolution` and `strategy.registers`.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ import argparse
 from typing import Any
 
 from ...errors import InputError, nearest
-from ...executable.memory import memory_plan
+from ...executable.memory_report import memory_plan
 from . import options as opt
 from .progress import progress
 from .run import is_artifact

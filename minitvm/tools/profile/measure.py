@@ -24,7 +24,7 @@ from ...executable import (
     State,
     evaluate,
 )
-from ...executable.memory import data_sizes
+from ...executable.memory_report import data_sizes
 from ...expr import Var
 from ...runtime import GraphModule
 from ...tir.nodes import Buffer, PrimFunc

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from minitvm.executable import Kernel
-from minitvm.machines.opencl.codegen.opencl import generate
+from minitvm.machines.opencl.codegen.statements import generate
 from minitvm.target import Target
 from minitvm.tir.nodes import PrimFunc
 

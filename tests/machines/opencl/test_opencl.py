@@ -13,7 +13,7 @@ from minitvm.build import code_target
 from minitvm.errors import ExecutionError, TargetError, Unsupported
 from minitvm.executable import Kernel
 from minitvm.graph import GraphBuilder
-from minitvm.machines.opencl.codegen.opencl import generate
+from minitvm.machines.opencl.codegen.statements import generate
 from minitvm.machines.opencl.runtime import devices
 from minitvm.machines.opencl.runtime.kernels import compiled
 from minitvm.target import Target

@@ -1,8 +1,8 @@
 """Faults in code generation for CPUs: scalar code, vector code, masks, local buffers and registers; in what the
 generated code calls; and in linking: memory plans and barriers."""
 
-from tests.executable.test_plan_memory import symbolic_sizes_do_not_overlap_for_any_value
 from tests.link import test_phases
+from tests.link.test_plan_memory import symbolic_sizes_do_not_overlap_for_any_value
 from tests.machines.simd.vectors.test_division import quotients, remainders
 
 from ..patch import Faults
@@ -219,7 +219,7 @@ PHASES.edit("what is written over is nobody's", "Touch.meets", "self.writes or o
 PHASES.edit("a part is apart from its whole", "_touch", "id(home)", "id(slot)", by=[SHARES])
 MEMORY = Faults(
     "memory plan",
-    "minitvm.executable.plan_memory",
+    "minitvm.link.plan_memory",
     [linked(), linked(families("chain"), ("split", "parallel", "vectorize"), examples=600)],
 )
 MEMORY.edit(

@@ -62,7 +62,7 @@ PAIRED.edit("the high halves are multiplied twice", "_dot2", "if low else", "if 
 TYPES = Faults("opencl types", "minitvm.machines.opencl.codegen.types", [ON_A_DEVICE])
 TYPES.edit("unsigned integers are signed", "_SCALARS", 'f"u{name}" for', "name for")
 TYPES.edit("doubles are floats", "_SCALARS", '"float64": "double"', '"float64": "float"')
-STATEMENTS = Faults("opencl statements", "minitvm.machines.opencl.codegen.opencl", [ON_GRIDS, ON_A_DEVICE])
+STATEMENTS = Faults("opencl statements", "minitvm.machines.opencl.codegen.statements", [ON_GRIDS, ON_A_DEVICE])
 STATEMENTS.edit("threads do not wait", "_OpenCL.evaluate", 'stmt.value.op == "tvm_storage_sync"', "False")
 STATEMENTS.edit("a block's threads are its blocks", "_OpenCL.thread", "'get_group_id' if", "'get_local_id' if")
 STATEMENTS.edit(

@@ -76,7 +76,7 @@ LOOPS = by_hand("loops of every form", lambda: loops_alike(run_compiled), lambda
 NUMBA = Faults("neighbours: Numba statements", "minitvm.machines.simd.codegen.numba_statements", [LOOPS])
 NUMBA.edit("a loop ends after as many as it has", "NumbaStatements.bounds", 'else f"{start} + {extent}"',
            'else f"{extent}"')  # fmt: skip
-OPENCL = Faults("neighbours: OpenCL loops", "minitvm.machines.opencl.codegen.opencl", [LOOPS])
+OPENCL = Faults("neighbours: OpenCL loops", "minitvm.machines.opencl.codegen.statements", [LOOPS])
 OPENCL.edit("a loop ends after as many as it has", "_OpenCL.loop_bounds", 'return start, f"{offset}{extent}"',
             'return start, f"{extent}"')  # fmt: skip
 CONVERSIONS = by_hand("large indices", *(lambda run=run: index_expressions_alike(0, run)

@@ -1,7 +1,7 @@
 """How expressions are spelled in OpenCL C: indices in one type of integers, values in exactly their dtype.
 
 Indices are `int` where all of a kernel's provably fit, else `long`: many GPUs compute with 64 bits at a fraction of
-the speed. `opencl_library` has what the language lacks, `opencl_types` the types.
+the speed. `library` has what the language lacks, `types` the types.
 """
 
 from __future__ import annotations

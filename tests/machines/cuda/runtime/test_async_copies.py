@@ -7,7 +7,7 @@ import pytest
 
 from minitvm.machines.cuda.codegen.numba_cuda import generate
 from minitvm.machines.cuda.runtime import compiler, simulator
-from minitvm.machines.opencl.codegen import opencl
+from minitvm.machines.opencl.codegen import statements as opencl
 from minitvm.target import Target
 from minitvm.tir.transform.pipeline import lower
 from tests.tir.instruction_programs import PIPELINES, pipeline, pipeline_runs

@@ -13,7 +13,7 @@ from minitvm.expr import walk
 from minitvm.machines.cuda.codegen.numba_cuda import generate
 from minitvm.machines.cuda.strategy.warp_tiles import Matrices, WarpTile
 from minitvm.machines.cuda.tensor_intrin import tensor_cores
-from minitvm.machines.opencl.codegen import opencl
+from minitvm.machines.opencl.codegen import statements as opencl
 from minitvm.script import from_source
 from minitvm.target import Target
 from minitvm.tir import Instruction, TensorIntrin

@@ -11,7 +11,7 @@ from minitvm.errors import Unsupported
 from minitvm.expr import walk
 from minitvm.machines.cuda.codegen.numba_cuda import generate
 from minitvm.machines.cuda.tensor_intrin import warpgroups
-from minitvm.machines.opencl.codegen import opencl
+from minitvm.machines.opencl.codegen import statements as opencl
 from minitvm.script import from_source
 from minitvm.target import Target
 from minitvm.tir import Instruction, TensorIntrin

@@ -271,7 +271,7 @@ def test_what_is_refused_names_the_loop_and_the_block() -> None:
 
 
 def test_opencl_refuses_shuffles() -> None:
-    from minitvm.machines.opencl.codegen import opencl
+    from minitvm.machines.opencl.codegen import statements as opencl
 
     with pytest.raises(Unsupported, match=r"OpenCL 1\.2 has no warps"):
         opencl.generate(shuffled(f"T.tvm_warp_shuffle({FULL}, A[t], 0, 32, 32)"))

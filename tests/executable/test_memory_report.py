@@ -9,7 +9,7 @@ import pytest
 
 import minitvm as tvm
 from minitvm.executable import ArenaSlice, Executable, load, save
-from minitvm.executable.memory import memory_plan
+from minitvm.executable.memory_report import memory_plan
 from minitvm.executable.verifier import accesses
 from minitvm.expr import Expr, SizeVar
 from minitvm.graph import Graph, GraphBuilder

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import reduce
 
+from ..executable.nodes import Dim
 from ..expr import Expr, IntImm, Mul, structural_equal
-from .nodes import Dim
 
 ALIGNMENT = 64
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-from minitvm.executable.plan_memory import Lifetime, plan_memory
 from minitvm.expr import Expr, SizeVar
+from minitvm.link.plan_memory import Lifetime, plan_memory
 from minitvm.reference.meaning.scalar import evaluate
 
 N, M = SizeVar("n"), SizeVar("m")
