@@ -206,7 +206,7 @@ def compile_executable(model: Any, target: Target, options: BuildOptions = Build
 
 
 def compile_fused(graph: Any, fused: Any, target: Target, options: BuildOptions = BuildOptions()) -> x.Executable:
-    """The executable of a graph that is `fused` after its passes."""
+    """Compile a graph to an executable: `graph` before its passes, and `fused`, the same graph after them."""
     level = level_of(fused)
     units = units_of(level)
     needed = [node for inner in level.all() for node in inner.graph.nodes if inner.needs_function(node)]
@@ -223,7 +223,7 @@ LEVELS_OF_OPERATOR = ("fused", "te", "tir", "schedule", "kernel", "source")
 
 
 def stage(unit: Unit, target: Target, level: str) -> Any:
-    """One fused operator at one of LEVELS_OF_OPERATOR."""
+    """Lower one fused operator to `level`, one of `LEVELS_OF_OPERATOR`, and return its program there."""
     if level == "fused":
         return unit.node.graph if unit.node.op == "fused" else unit.node
     if level == "te":

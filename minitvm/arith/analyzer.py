@@ -67,7 +67,7 @@ _MEMO_LIMIT = 20_000
 
 
 class Loop(Protocol):
-    """A variable that runs from `start` on."""
+    """A loop: its variable takes the `extent` values that begin at `start`."""
 
     @property
     def var(self) -> Var: ...
@@ -246,7 +246,10 @@ class Analyzer:
         return None if self._normal.may_wrap(x, e.dtype) else x
 
     def affine(self, e: Expr) -> Affine:
-        """The sum of terms that an integer expression is, wrapping data included: to rearrange, not to bound it."""
+        """Return an integer expression as a sum of terms, even if it contains data that may wrap.
+
+        The sum may be used to rearrange the expression, but not to bound its value.
+        """
         if not is_index_dtype(e.dtype):
             return Affine({}, e.value) if isinstance(e, IntImm) else Affine.of(Atom(OPAQUE, (e,)))
         return self._normal.affine(e)

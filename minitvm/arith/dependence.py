@@ -107,7 +107,7 @@ class Dependence:
 
 @dataclass(frozen=True, slots=True)
 class Undecided:
-    """No answer, and why: something is not affine."""
+    """The question could not be decided; `reason` says why, for example that an index is not affine."""
 
     reason: str
 

@@ -149,7 +149,7 @@ def _neutral_int(e: Expr, a: Expr, b: Expr) -> Expr:
 
 
 def compare(e: Expr) -> Expr:
-    """A comparison of constants."""
+    """Fold a comparison of two constants to true or false; any other comparison is returned unchanged."""
     a, b = e.a, e.b  # type: ignore[attr-defined]
     if not isinstance(a, IntImm | FloatImm) or not isinstance(b, IntImm | FloatImm):
         return e

@@ -75,7 +75,7 @@ def formula(value: Formula | int) -> Formula:
 
 
 def largest(*formulas: Formula) -> Formula:
-    """The maximum, which is exact where all are."""
+    """The maximum of several formulas. It is exact if all of them are exact."""
     return Formula(maximum(*(f.expr for f in formulas)), all(f.exact for f in formulas))
 
 

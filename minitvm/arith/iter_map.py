@@ -4,11 +4,11 @@
     split ::= (mark // lower_factor) % extent * scale
     mark  ::= a loop variable, or a sum fused into one iterator          with an extent
 
-After TVM's `DetectIterMap`. `i0 * 128 + i1` with i1 in [0, 128) is one iterator of i0's and i1's extents together;
-under the predicate `i0 * 128 + i1 < 1000` its extent is 1000; `// 10` and `% 10` of it are two splits. From this form
-it is read off whether the map reaches all values (surjective), whether two points of the loops ever meet (injective),
-and what the inverse is. Where the form does not fit, `IterMap.errors` says why, in words that an error message can
-quote.
+After TVM's `DetectIterMap`. `i0 * 128 + i1` with i1 in [0, 128) is one iterator, whose extent is the product of the
+extents of i0 and i1; under the predicate `i0 * 128 + i1 < 1000` its extent is 1000; `// 10` and `% 10` of it are two
+splits. This form shows whether the map reaches all values (surjective), whether no two points of the loops give the
+same values (injective), and what the inverse is. Where the form does not fit, `IterMap.errors` says why, in words that
+an error message can quote.
 """
 
 from __future__ import annotations

@@ -153,7 +153,10 @@ RULES: list[Rule] = [_cancel, _nested, _mod_of_mod, _grouped]
 
 
 def merged(domain: Domain, x: Affine, term: Atom, c: int) -> Affine | None:
-    """c*d*(y // d) + c*(y % d) -> c*y for a remainder `term`, of a symbolic divisor; None where it does not apply."""
+    """Apply c*d*(y // d) + c*(y % d) -> c*y to a sum; return None if the rule does not apply.
+
+    `term` is the remainder y % d, whose divisor is symbolic, and `c` is its coefficient.
+    """
     y, d = term.args
     quotient = floordiv(domain, y, d)
     whole = multiply(Affine.of(Atom(FLOORDIV, (y, d))) if quotient is None else quotient, d.scaled(c))

@@ -1,4 +1,7 @@
-"""What all languages of kernels spell alike: atoms of text, constants rounded once, which integers are indices."""
+"""Helpers that the code generators of all kernel languages share.
+
+They add parentheses, round constants once, and recognise which integers are indices.
+"""
 
 from __future__ import annotations
 

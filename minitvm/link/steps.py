@@ -76,7 +76,10 @@ def constant(name: str, data: np.ndarray) -> x.Constant:
 
 
 def binding_of(node: Any) -> Any:
-    """The `bind_size` that a node is, or None: it is a step of the executable, and no function."""
+    """Return the `bind_size` node if this node is one, alone or as the only node of a fused operator; otherwise None.
+
+    A `bind_size` becomes a step of the executable and has no function.
+    """
     inner = node.graph.nodes[0] if node.op == FUSED and len(node.graph.nodes) == 1 else node
     return inner if inner.op == BIND_SIZE else None
 
@@ -171,7 +174,10 @@ def touched(step: Step, kernels: Sequence[x.Kernel]) -> Iterator[tuple[Slot, str
 
 @dataclass(frozen=True, slots=True)
 class Touch:
-    """The bytes of `memory` from `first` up to `last` (None: its end), which a step reads, or writes as well."""
+    """The bytes `[first, last)` of `memory` that a step accesses; None for `last` is the end of the memory.
+
+    `writes` says whether the step writes them.
+    """
 
     memory: Hashable
     first: int
@@ -179,7 +185,7 @@ class Touch:
     writes: bool
 
     def meets(self, other: Touch) -> bool:
-        """Whether both touch some bytes, and one writes them."""
+        """Whether the two touches share at least one byte, and at least one of them writes."""
         if self.memory != other.memory or not (self.writes or other.writes):
             return False
         return (other.last is None or self.first < other.last) and (self.last is None or other.first < self.last)

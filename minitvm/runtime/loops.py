@@ -1,4 +1,4 @@
-"""Loops that the host repeats: the order in which steps run, for programs that take one after another."""
+"""Loops that run on the host: the order of the steps, for programs whose steps the host starts one by one."""
 
 from __future__ import annotations
 

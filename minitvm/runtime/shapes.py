@@ -153,9 +153,10 @@ def rooms(executable: Executable, env: Bindings) -> list[tuple[int, ...]]:
 
 
 def require_room(executable: Executable, env: Bindings, arenas: Sequence[int] = ()) -> None:
-    """Raise `InputError` if this machine has too little memory for the outputs of a run, and more bytes for its arenas.
+    """Raise `InputError` if this machine has too little memory for the outputs and arenas of a run.
 
-    A program whose sizes data decide reserves memory for the most elements, and may use less: it is not judged.
+    A program whose output sizes depend on data is not checked: it reserves memory for the largest outputs and may use
+    less.
     """
     if data_sizes(executable):
         return

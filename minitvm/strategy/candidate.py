@@ -95,8 +95,9 @@ class Option:
 class Candidate(Option):
     """One way to schedule a function: `apply(sch, **knobs)` schedules in place.
 
-    It raises `ScheduleError` where these knobs do not fit the function, `Unfit` where no others would. `formulas` are
-    those of its cost by what they are, where the rule has them in closed form: objects that print.
+    `apply` raises `ScheduleError` if these knobs do not fit the function, and `Unfit` if no other knobs would fit
+    either. `formulas` maps the name of each part of the cost to its closed formula, which can be printed. It is empty
+    if the rule has no closed formulas.
     """
 
     apply: Apply
@@ -206,7 +207,7 @@ class Weighed:
 
     @staticmethod
     def from_data(data: Sequence[Any]) -> Weighed:
-        """The inverse of `data`, up to the digits of costs."""
+        """The inverse of `data`, except that costs keep only the six significant digits that `data` stores."""
         rule, knobs, compute, memory, refused = data
         return Weighed(rule, dict(knobs), Cost(compute, memory), refused)
 

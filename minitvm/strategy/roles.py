@@ -136,9 +136,10 @@ class Roles:
 
 
 def operands(block: Block) -> tuple[BufferLoad, BufferLoad] | None:
-    """The two loads whose products a block adds up, conversions and roundings left out; None for any other block.
+    """Return the two loads, from different buffers, whose products a block adds up; None for any other block.
 
-    Words of four bytes, or of two bfloat16, have a product, too: `dot4_u8i8`, `dot2_bf16`.
+    Conversions and roundings around the loads are ignored. A product may also be a dot product of packed words:
+    `dot4_u8i8` takes words of four bytes, `dot2_bf16` words of two bfloat16.
     """
     body = block.body
     if not isinstance(body, BufferStore) or not isinstance(body.value, Add) or block.init is None:

@@ -19,8 +19,9 @@ def is_assumption(node: Any) -> bool:
 
 
 def left_out(func: PrimFunc) -> PrimFunc:
-    """The function without its assumptions, and without loops and blocks that hold nothing else; itself where there is
-    none.
+    """Remove the assumptions from a function, and the loops and blocks that hold nothing else.
+
+    A function without assumptions is returned unchanged.
     """
 
     def change(node: Any) -> Any:

@@ -30,11 +30,12 @@ _REGISTERS = 16  # vectors of results that are in registers at a time
 
 
 def cache_update(data: Tensor, update: Tensor, position: Tensor, *, axis: int = -2, mode: str = "linear") -> Tensor:
-    """`data` with `update` in the places position[b], position[b] + 1, ... of an axis, for each b of the first axis.
+    """Return `data` with the rows of `update` written into it.
 
-    With the mode "circular" places beyond the last are the first ones; with "linear" an update that does not fit is
-    undefined (compiled code leaves out what does not fit). ONNX's TensorScatter; JAX's dynamic_update_slice for a
-    batch.
+    For each index b of the first axis, they go to the places position[b], position[b] + 1, ... of `axis`. With the mode
+    "circular", places beyond the last one continue at the first. With "linear", the result is undefined if the update
+    does not fit; compiled code skips the rows that do not fit. The operator is TensorScatter in ONNX, and a batched
+    dynamic_update_slice of JAX.
     """
     check_index("cache_update", position)
     at = axis_of(axis, data.ndim)

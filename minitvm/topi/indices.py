@@ -40,7 +40,7 @@ def clamped(index: Expr, extent: Dim) -> Expr:
 
 
 def nearest(place: Expr, extent: Dim) -> Expr:
-    """The element of an axis that is nearest to a place, which is counted from the front."""
+    """Clamp an index to an axis: a negative index becomes 0, and one beyond the end becomes the last."""
     end = as_expr(extent)
     wide = place.astype("int64") if end.dtype.bits > place.dtype.bits else place
     return te.maximum(te.minimum(wide, end.astype(wide.dtype) - 1), const(0, wide.dtype))

@@ -52,7 +52,7 @@ class Layout:
 
     @property
     def plain(self) -> str:
-        """The letters of the axes without blocks, in order."""
+        """The letters of all axes in order, with the blocks left out: "NCHW" for NCHW8c."""
         return "".join(letter for letter, block in self.axes if not block)
 
     @property

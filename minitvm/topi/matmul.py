@@ -1,6 +1,7 @@
 """Matrix products: `dense`, `matmul` with NumPy's broadcasting of the leading axes, `batch_matmul`.
 
-Products and sums have `out_dtype` (the first operand's if empty), to which both are converted when they are read.
+Both operands are converted to `out_dtype` when they are read, and products and sums have that dtype. If it is empty, it
+is the dtype of the first operand; "tfloat32" means operands that are rounded to TF32, and sums of float32.
 """
 
 from __future__ import annotations

@@ -251,7 +251,10 @@ class Step:
         return self._group.weights[number][self._group.way, place]
 
     def unless_over(self, b: Expr, new: Expr, old: Expr) -> Expr:
-        """`new`, or `old` beyond the length of the row."""
+        """Return `new` if this time step lies within the length of row `b`, and `old` if the row has already ended.
+
+        A row without a length of its own never ends early.
+        """
         length = self._group.length(b)
         return new if length is None else te.select(self._place.astype("int64") < length, new, old)
 

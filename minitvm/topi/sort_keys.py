@@ -46,7 +46,7 @@ def key_bits(dtype: str) -> int:
 
 
 def unsigned_key(value: Expr, ascending: bool) -> Expr:
-    """A key whose low bits, `key_bits` of them, are in the elements' order as an unsigned number."""
+    """Return a sort key: its lowest `key_bits` bits, read as an unsigned number, have the order of the elements."""
     kind = key_dtype(value.dtype)
     if key_bits(value.dtype) < DType(kind).bits:
         key = value.astype(kind) - const(value.dtype.min, kind)

@@ -137,7 +137,10 @@ class Device(Protocol):
 
 @contextmanager
 def reported(device: Device, what: str) -> Iterator[None]:
-    """Raises `ExecutionError` with the driver's words where a command fails; `what` is what was under way."""
+    """Within the scope, turn an error of the driver into an `ExecutionError` that quotes it.
+
+    `what` names the operation, for the message.
+    """
     try:
         yield
     except device.errors as error:

@@ -41,7 +41,7 @@ class Owner:
                 free(handle)
 
     def close(self) -> None:
-        """Free what is alive, the newest first: a kernel goes before its module, and that before the stream."""
+        """Free all live objects, the newest first: a kernel before its module, and the module before the stream."""
         for end in reversed(list(self._ends.values())):
             end()
 

@@ -1,6 +1,6 @@
 """Are a block's iterator values an injective quasi-affine map of its loops, and do they reach the whole domain?
 
-What `arith.iter_map` reads off a block's bindings, in the words of schedules.
+The functions here ask `arith.iter_map` about the bindings of a block, and answer in the terms that schedules use.
 """
 
 from __future__ import annotations
@@ -86,9 +86,10 @@ def why_not_started_first(block: BlockRealize, loops: Sequence[For], analyzer: A
 
 
 def why_not_initialised(realize: BlockRealize, loops: Sequence[For], analyzer: Analyzer) -> str | None:
-    """None where a block has an init only if it runs for each element before all other steps of its reduction.
+    """Return None if the block has no init, or if its init runs for each element before every other step of the sum.
 
-    Otherwise the reduction continues from the old values: a new buffer in its place would have to be filled first.
+    Otherwise return the reason. Without such an init the reduction continues from old values, so a new buffer in its
+    place would have to be filled first.
     """
     if realize.block.init is None:
         return None

@@ -134,9 +134,9 @@ def in_step(access: Access, order: Sequence[Any], free: Expr | None = None) -> t
 
 
 def overwritten(reads: Sequence[Access], writes: Sequence[Access], shared: Sequence[For]) -> bool:
-    """Whether an element that is read may be written again in a later iteration of the loops around both.
+    """Whether one of `writes` may overwrite an element that one of `reads` read in an earlier iteration.
 
-    In one iteration of them the writes come first.
+    Iterations are those of the `shared` loops. Within one iteration, the writes run before the reads.
     """
     if not shared or not any(a.buffer is b.buffer for a in reads for b in writes):
         return False

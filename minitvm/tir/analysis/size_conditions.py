@@ -59,7 +59,11 @@ _NONE: _Ends = (None, None)
 
 @dataclass(frozen=True, slots=True)
 class SizeCondition:
-    """An access is inside if `inside` holds, or one of `idle`: then a loop around it has no iteration."""
+    """A condition on sizes under which an access never leaves its buffer.
+
+    It is met if `inside` holds, or if one of `idle` holds. Each condition in `idle` means that the access never runs,
+    for example because a loop around it has no iterations.
+    """
 
     inside: Expr
     idle: tuple[Expr, ...] = ()

@@ -83,7 +83,10 @@ class Touch:
 
     @property
     def least(self) -> Box | None:
-        """`certain()` of all its loops, computed once."""
+        """The box of elements that every run surely touches while all loops of this touch run; None if no box is known.
+
+        This is `certain()` without arguments, computed once and kept.
+        """
         if self._certain is None:
             object.__setattr__(self, "_certain", (self.certain(),))
         assert self._certain is not None

@@ -296,7 +296,10 @@ def bad_call_program(primitive: Primitive, bad: BadCall) -> PrimFunc:
 
 
 def prepared(primitive: Primitive, bad: BadCall) -> tuple[Schedule, Callable[[], Any]]:
-    """The schedule on which a bad call is made, after the statements before it, and the call."""
+    """Return the schedule on which a bad call is made, and a function that makes the call.
+
+    The statements before the call have already run on the schedule.
+    """
     sch = Schedule(bad_call_program(primitive, bad))
     *first, last = bad.call.split("; ")
     names: dict[str, Any] = {"sch": sch, "T": T, **loops_by_name(sch)}

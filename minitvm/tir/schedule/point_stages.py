@@ -71,7 +71,10 @@ def uses_var(expressions: Sequence[Expr], var: Var) -> bool:
 
 
 def point_of(realize: BlockRealize, buffer: Buffer, write: bool) -> Point | str:
-    """The single point, or why there is none."""
+    """Find the one element of `buffer` that each iteration of a block reads or writes.
+
+    Return it as a `Point`, or return a text that says why there is no such element.
+    """
     block = realize.block
     points: list[tuple[Expr, ...]] = []
     for node in walk(block):

@@ -191,10 +191,10 @@ def place_after(tree: Tree, block: BlockRealize, others: Sequence[BlockRealize])
 
 
 def place_before_readers(tree: Tree, block: BlockRealize, others: Sequence[BlockRealize]) -> tuple[Stmt | None, Stmt]:
-    """(statement, place): where code after `block` and before `others` stands as late as it can, right before the
-    statement; with no others at the end of the scope, for which the statement is None.
+    """Find the latest point after `block` and before `others` at which code can be inserted: (statement, place).
 
-    The place is that of `place_after`.
+    The code goes into `place`, right before `statement`, or at the end of `place` if the statement is None. `place` is
+    the one that `place_after` returns; if there are no others, it is the block of the scope.
     """
     if not others:
         return None, tree.scope(block).block

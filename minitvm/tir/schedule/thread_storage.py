@@ -1,6 +1,6 @@
-"""Storage in which the threads of a GPU cannot meet: what each owns, and what they share and fill in step.
+"""Buffers on which the threads of a GPU do not race: those that each thread owns, and those filled in step.
 
-The meaning of both is `tir.analysis.threads`'; here is when a schedule may rely on it.
+`tir.analysis.threads` defines both kinds; this module decides when a schedule may rely on them.
 """
 
 from __future__ import annotations

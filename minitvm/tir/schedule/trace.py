@@ -326,7 +326,10 @@ class Trace:
 
     @staticmethod
     def apply_json_to_schedule(json_obj: Sequence[Any] | str, sch: Schedule) -> None:
-        """Replay a saved trace; raises `ArtifactError` where the data is not one, as `apply_to_schedule` elsewhere."""
+        """Replay a saved trace on a schedule.
+
+        Raises `ArtifactError` if the data is not a trace, and otherwise the same errors as `apply_to_schedule`.
+        """
         Trace.from_json(json_obj).apply_to_schedule(sch)
 
 
@@ -390,7 +393,7 @@ def _literal(value: Any, names: Mapping[Any, str]) -> str:
 
 
 def expression_text(value: Expr, names: Mapping[Any, str]) -> str:
-    """An expression with the sampled numbers in it under their names: `v3 * 2`."""
+    """The text of an expression, in which each sampled number appears by its name: `v3 * 2`."""
     shown: dict[Handle, Any] = {h: Var(names.get(h, "<gone>")) for h in handles_in(value)}
     return python(map_handles(value, shown))
 

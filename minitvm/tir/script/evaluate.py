@@ -1,4 +1,7 @@
-"""The expressions of a program text: Python's `ast` to values, each error with the spot where it arose."""
+"""Evaluate the expressions in the text of a program: turn nodes of Python's `ast` into values.
+
+Each error shows the place where it arose.
+"""
 
 from __future__ import annotations
 

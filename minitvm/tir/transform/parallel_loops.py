@@ -13,7 +13,11 @@ from .unroll import bind
 
 
 def fuse_parallel_loops(func: PrimFunc) -> PrimFunc:
-    """`for i in parallel(m): for j in parallel(n): S` -> one parallel loop of m*n; one elsewhere -> serial."""
+    """Fuse perfectly nested parallel loops into one.
+
+    `for i in parallel(m): for j in parallel(n): S` becomes one parallel loop of m*n iterations. A parallel loop
+    anywhere else inside another loop becomes serial.
+    """
     return func.with_body(_top(func.body))
 
 

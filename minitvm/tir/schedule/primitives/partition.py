@@ -117,8 +117,9 @@ def same_extents(state: ScheduleState, loops: Sequence[For]) -> Failure | None:
 def keeps_order_of_nests(state: ScheduleState, loops: Sequence[For]) -> Failure | None:
     """no value is read or overwritten out of order
 
-    For accesses a, b to one buffer, one a write, in nests A before B: not at iterations p, q of the merged loops with
-    p > q. And what stands between the nests touches nothing that a nest before it does, one a write.
+    Suppose nest A stands before nest B, and both access one element, A in iteration p and B in iteration q of the
+    merged loops. If at least one access is a write, p must not come after q. A statement between two nests must not
+    access an element that an earlier nest accesses, if at least one of the two accesses is a write.
     """
     tree = state.home(loops[0])
     nests = _ordered(tree, loops)

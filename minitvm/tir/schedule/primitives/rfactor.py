@@ -209,7 +209,8 @@ def registered_reducer(state: ScheduleState, loop: For, match: Reduction) -> Fai
 def keeps_order(state: ScheduleState, loop: For, match: Reduction) -> Failure | None:
     """a reducer that is not commutative combines in the old order: the loop is the outermost reduction loop
 
-    Combined are then the parts of a sequence, each a run of consecutive elements, in the order of the sequence.
+    Each iteration of the loop then combines a run of consecutive elements, and the partial results are combined in the
+    order of these runs.
     """
     assert not isinstance(match.update, str)  # registered_reducer
     block, reducer = match.block, match.update[1].reducer
