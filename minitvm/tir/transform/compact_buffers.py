@@ -98,6 +98,8 @@ def shrunk(stmt: Allocate, ranges: Ranges) -> Allocate:
     shrinks = [_shrinks(span, dim) for span, dim in zip(spans, buffer.shape, strict=True)]
     if not any(shrinks) or buffer.strides:
         return stmt
+    # Legal: every access lies in the spans, whose bases are over variables from outside of the allocation. So one shift
+    # moves all accesses alike: two of them meet after it exactly if they met before, and all lie in the new shape.
     small = replace(buffer, shape=compacted_shape(buffer, spans))
 
     # What lets inside name, a base says in the variables outside: in one form the two cancel.

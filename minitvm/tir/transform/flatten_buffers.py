@@ -50,6 +50,8 @@ def flatten_buffers(func: PrimFunc) -> PrimFunc:
 def flat_index(buffer: Buffer, indices: tuple[Expr, ...]) -> Expr:
     """The offset of an element from the start of the buffer's data, in elements; a vector of offsets for vectors of
     indices, a ramp for ramps."""
+    # Legal: row-major strides, or those that a buffer declares, give each element a place of its own, and all accesses
+    # of a buffer go through this one map, so two accesses meet after it exactly if they met before.
     strides = list(buffer.strides) or row_major(buffer.shape)
     wide = any(e.dtype.scalar == "int64" for e in (*indices, *strides)) or _needs_int64(buffer)
     dtype = DType("int64" if wide else "int32")

@@ -68,6 +68,8 @@ def _inward(loop: For, stmt: Stmt, under: tuple[Expr, ...] = ()) -> Stmt:
     if isinstance(stmt, Allocate):
         wide = widened(loop, stmt.buffer)
         return replace(stmt, buffer=wide, body=_inward(loop, in_own_part(stmt.body, stmt.buffer, wide, loop), under))
+    # Legal: virtual threads are independent by claim, which `bind` shows, so their statements may run in any order that
+    # keeps each thread's own. What stands around them, a loop, a let or a branch, is the same for all of them.
     fixed = not _depends(loop, stmt)
     if isinstance(stmt, For) and stmt.kind is not ForKind.THREAD and fixed:
         return replace(stmt, body=_inward(loop, stmt.body, under))

@@ -32,6 +32,8 @@ def _lower(node: Any, views: Views) -> Any:
         )
         return substitute(_without_matches(changed), values) if values else _without_matches(changed)
     new = map_children(node, lambda child: _lower(child, views))
+    # Legal: a view is another name for a region: its element p is the source's element start + p, wherever its block
+    # runs.
     if isinstance(new, BufferLoad) and new.buffer in views:
         region = views[new.buffer]
         return BufferLoad(region.buffer, _indices(region, new.indices), new.predicate)

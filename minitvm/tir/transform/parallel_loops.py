@@ -65,6 +65,8 @@ def _fused(outer: For) -> For:
     zero = all(is_const(loop.start, 0) for loop in (outer, inner))
     if not zero or uses(inner.extent, [outer.var]):
         return outer
+    # Legal: (i, j) -> i * n + j is one-to-one from [0, m) x [0, n) onto [0, m * n), and iterations of nested parallel
+    # loops run in any order.
     fused = Var(f"{outer.var.name}_{inner.var.name}", outer.var.dtype)
     count = iterations(inner.extent)  # two negative extents have no positive product
     extent = outer.extent * count.astype(outer.extent.dtype)
@@ -105,6 +107,7 @@ def _serial(node: Any) -> Any:
     if not isinstance(node, Stmt):
         return node
     new = map_children(node, _serial)
+    # Legal: one after the other is one of the orders in which parallel iterations may run.
     if isinstance(new, For) and new.kind == ForKind.PARALLEL:
         return replace(new, kind=ForKind.SERIAL)
     return new

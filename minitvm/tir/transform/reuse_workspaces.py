@@ -85,6 +85,8 @@ def _reused(allocation: Allocate, ranges: Ranges) -> Stmt:
     shape = small.buffer.shape
     if all(isinstance(dim, IntImm) for dim in shape) or all(map(structural_equal, shape, divided)):
         return allocation
+    # Legal: `_places` has shown that no iteration of the serial loop reads what another wrote, and they run one after
+    # the other, so all may use the same elements. Iterations of the parallel loops around get a part each below.
     made: Stmt = rewrite(allocation.body, lambda node: small.body if node is inside.body else None)
     result = Allocate(small.buffer, made, allocation.annotations)
     for loop in reversed(inside.parallel):

@@ -113,6 +113,8 @@ def _visit(node: Any, named: frozenset[Var]) -> Any:
     body = _without(new.body, inside)
     if inside and new.thread is None and (uses(new.extent, named) or reads_memory(new.extent)):
         return replace(new, kind=ForKind.SERIAL)  # how many parts there are is not known outside of all loops
+    # Legal: what an iteration allocates is its own and holds nothing at first, so no value passes between iterations.
+    # With a dimension for the loop, iteration i alone touches part i, in whatever order iterations run.
     loop: Stmt = replace(new, body=body)
     for allocation in inside:
         if is_shared(allocation.buffer.scope) and is_thread(new):

@@ -76,6 +76,8 @@ class _Dag:
 
     def stored(self, store: BufferStore, root: int) -> Stmt:
         """The store, inside of lets for the parts that it certainly computes and that several nodes read."""
+        # Legal: expressions have no effect, and the store comes after all of its value, so equal parts have equal
+        # values. Only parts that are computed in any case get a name, so nothing is computed that was not before.
         sure = {root}
         for number in range(root, -1, -1):  # readers have higher numbers
             if number in sure:

@@ -32,6 +32,8 @@ def _unroll(stmt: Any, budget: int) -> Any:
     first = int(stmt.start.value)  # type: ignore[attr-defined]
     if count == 0:
         return Seq(())
+    # Legal: the copies run in the order of the iterations, each with the value that the variable had in it. A copy
+    # defines its own lets, loops and storage, as an iteration did.
     return Seq.of(*(bind(body, {stmt.var: const(first + i, stmt.var.dtype)}) for i in range(count)))
 
 
