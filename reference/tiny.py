@@ -300,6 +300,6 @@ def cast(a: Value, source: x.DType, target: x.DType) -> Value:
         if not math.isfinite(exact) or not target.min <= int(exact) <= target.max:
             raise ExecutionError(f"cast of {a} to {target} is undefined: out of its range")
         return number(int(exact), target)
-    if target.is_half and not source.is_float:  # integers go by way of float64: docs/architecture.md
+    if target.is_half and not source.is_float:  # integers go by way of float64: docs/semantics.md
         a = np.float64(a)
     return a.astype(target.numpy) if target.is_float else number(a, target)
