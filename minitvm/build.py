@@ -72,32 +72,32 @@ def build(model: Any, target: str | Target = "cpu", **options: Unpack[ForBuild])
     """
     from .runtime import Function, GraphModule
 
-    asked = options_of("build", {"tuned": "auto", **options}, ForBuild)
+    settings = options_of("build", {"tuned": "auto", **options}, ForBuild)
     machine = code_target(target)
     opened = lookup(machine, "opened")
-    if opened is not None and asked.device is None:
+    if opened is not None and settings.device is None:
         opened()  # what is missing is said before the work
     if isinstance(model, IRModule) and len(model.functions) > 1 and not _has_host(model):
         from .runtime import Functions
 
-        of_function: ForBuild = {"threads": asked.threads, "progress": asked.progress, "device": asked.device}
+        of_function: ForBuild = {"threads": settings.threads, "progress": settings.progress, "device": settings.device}
         return Functions({name: build(func, machine, **of_function) for name, func in model.items()})
     is_function = isinstance(model, PrimFunc | IRModule)
-    if is_function and asked.checked:
+    if is_function and settings.checked:
         raise InputError(
             "checked=True goes with a model; a tir function has no operators\n  try:    tir.run(func, ...)"
         )
     if not is_function:
-        model = imported(model, asked.of_model)
-        if asked.checked:
+        model = imported(model, settings.of_model)
+        if settings.checked:
             from .graph.checked import checked_indices
 
             model = checked_indices(model)
-    executable = compile_executable(model, machine, asked)
-    progress = asked.progress
+    executable = compile_executable(model, machine, settings)
+    progress = settings.progress
     compiling = (lambda done, total, name: progress("compiling", done, total)) if progress else None
     make = Function if is_function else GraphModule
-    return make(executable, threads=asked.threads, progress=compiling, device=asked.device)
+    return make(executable, threads=settings.threads, progress=compiling, device=settings.device)
 
 
 @overload
@@ -137,24 +137,24 @@ def lower(model: Any, target: str | Target = "cpu", stop_at: str = "kernel", **o
     """
     if stop_at not in STOPS:
         raise InputError(f"stop_at={stop_at!r}: wanted one of {', '.join(STOPS)}; {nearest(stop_at, STOPS)}")
-    asked = options_of("lower", options, ForLower)
+    settings = options_of("lower", options, ForLower)
     machine = _at_hand(target) if stop_at in ("graph", "fused", "te", "tir") else code_target(target)
     if stop_at == "executable":
         if not isinstance(model, PrimFunc | IRModule):
-            model = imported(model, asked.of_model)
-        return compile_executable(model, machine, asked)
+            model = imported(model, settings.of_model)
+        return compile_executable(model, machine, settings)
     if isinstance(model, PrimFunc | IRModule):
         func = _single(model)
         if stop_at in ("graph", "fused", "te"):
             raise InputError(f"stop_at={stop_at!r}: a tir function begins at 'tir'")
-        return {func.name: _descend(func, machine, stop_at, asked.callback, schedule=False)}
-    graph = imported(model, asked.of_model)
+        return {func.name: _descend(func, machine, stop_at, settings.callback, schedule=False)}
+    graph = imported(model, settings.of_model)
     if stop_at == "graph":
         return graph
-    fused = optimize_graph(graph, machine, asked)
+    fused = optimize_graph(graph, machine, settings)
     if stop_at == "fused":
         return fused
-    nodes = _selected(fused, asked.only)
+    nodes = _selected(fused, settings.only)
     if stop_at == "te":
         from .graph.lower import to_te
 
@@ -163,16 +163,16 @@ def lower(model: Any, target: str | Target = "cpu", stop_at: str = "kernel", **o
     places = {u.function.key: place(u.func, machine, u.function.operators).target for u in units}
     decided: dict[bytes, Decision] = {}
     for one in dict.fromkeys(places.values()) if stop_at != "tir" else ():
-        decided |= decisions([unit.function for unit in units if places[unit.function.key] == one], one, asked.tuned)
+        decided |= decisions([unit.function for unit in units if places[unit.function.key] == one], one, settings.tuned)
     levels: dict[bytes, Any] = {}
     programs: dict[str, Any] = {}
     for count, unit in enumerate(units):
         key = unit.function.key
         if key not in levels:
-            levels[key] = _descend(unit.func, places[key], stop_at, asked.callback, decision=decided.get(key))
+            levels[key] = _descend(unit.func, places[key], stop_at, settings.callback, decision=decided.get(key))
         programs[unit.name] = levels[key]
-        if asked.progress:
-            asked.progress(f"lowering to {stop_at}", count + 1, len(units))
+        if settings.progress:
+            settings.progress(f"lowering to {stop_at}", count + 1, len(units))
     return programs
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from .errors import InputError, nearest
@@ -105,8 +105,8 @@ def options_of(function: str, options: Mapping[str, Any], kind: type) -> BuildOp
 
     Raises `TypeError` for an option that the function does not have, with the nearest that it has.
     """
-    names = [field.name for field in fields(BuildOptions) if field.name in kind.__annotations__]
+    names = kind.__annotations__
     for name in options:
         if name not in names:
-            raise TypeError(f"{function} has no option {name!r}: {nearest(name, names)}")
+            raise TypeError(f"{function} has no option {name!r}: {nearest(name, list(names))}")
     return BuildOptions(**options)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 
 import minitvm as tvm
 from minitvm import te
+from minitvm.build_options import BuildOptions, ForBuild, ForLower
 from minitvm.errors import InputError, TargetError
 from minitvm.expr import IntImm, Var
 from minitvm.graph import GraphBuilder
@@ -137,6 +140,18 @@ def test_refusals(call, text):
     with pytest.raises(InputError) as error:
         call()
     assert text in str(error.value)
+
+
+def test_an_unknown_option_is_refused_with_the_nearest():
+    with pytest.raises(TypeError, match=r"^build has no option 'thread': did you mean threads\?$"):
+        tvm.build(None, thread=1)
+    with pytest.raises(TypeError, match="^lower has no option 'checked': known: accuracy, callback, max_length"):
+        tvm.lower(None, checked=True)
+
+
+def test_the_options_for_type_checkers_are_those_that_there_are():
+    names = {field.name for field in dataclasses.fields(BuildOptions)}
+    assert {*ForBuild.__annotations__, *ForLower.__annotations__} == names
 
 
 def test_an_unknown_target_names_the_known_ones():
