@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
+from collections.abc import Iterable
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -108,6 +109,14 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *__all__})
 
 
+def _renamed(name: str, names: Iterable[tuple[str, str]]) -> str | None:
+    """The name of a module after the first renaming of it, or of a package around it; None if there is none."""
+    for old, new in names:
+        if name == old or name.startswith(f"{old}."):
+            return new + name[len(old) :]
+    return None
+
+
 class _Door:
     """A finder and loader of modules under the public names of `_PLACES`: both names are of one module."""
 
@@ -117,12 +126,10 @@ class _Door:
     @staticmethod
     def find_spec(fullname: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
         """The module that the name stands for."""
-        for public, place in _PLACES.items():
-            if fullname == public or fullname.startswith(f"{public}."):
-                place += fullname[len(public) :]
-                if importlib.util.find_spec(place) is not None:
-                    return ModuleSpec(fullname, _Door(place))  # type: ignore[arg-type]
-        return None
+        place = _renamed(fullname, _PLACES.items()) if fullname.startswith(f"{__name__}.") else None
+        if place is None or importlib.util.find_spec(place) is None:
+            return None
+        return ModuleSpec(fullname, _Door(place))  # type: ignore[arg-type]
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:  # noqa: ARG002 (importlib's protocol)
         """The module, imported from its place."""
@@ -141,13 +148,11 @@ class _Replacements:
     @staticmethod
     def find_spec(fullname: str, path: Any = None, target: Any = None) -> None:
         """Raises `ModuleNotFoundError` with the replacement; does nothing for a name that TVM does not have either."""
-        for public, place in _PLACES.items():
-            if fullname.startswith(f"{place}."):
-                fullname = public + fullname[len(place) :]
         if fullname.startswith(f"{__name__}."):
             from .absent import absent_module
 
-            error = absent_module(fullname)
+            public = _renamed(fullname, ((place, name) for name, place in _PLACES.items()))
+            error = absent_module(public or fullname)
             if error is not None:
                 raise error
 

@@ -142,6 +142,19 @@ def test_public_function_survives_the_import_of_its_module(tmp_path: Path) -> No
         run_python(f"import sys; sys.path.insert(0, {str(tmp_path)!r}); {code}", PYTHONPATH=str(tmp_path))
 
 
+def test_a_public_name_and_its_place_are_one_module() -> None:
+    run_python(
+        """
+        import importlib, sys
+        import minitvm
+        for public, place in minitvm._PLACES.items():
+            module = importlib.import_module(public)
+            assert module is sys.modules[place] and module.__spec__.name == module.__name__ == place, public
+        assert importlib.import_module("minitvm.ir.instrument") is sys.modules["minitvm.compat.tvm.ir.instrument"]
+        """
+    )
+
+
 def test_unknown_public_name_is_an_attribute_error() -> None:
     import minitvm
 
@@ -236,7 +249,7 @@ NO_SUBJECT = {"Of", "That", "Those", "So", "Whose"}
 
 def test_no_docstring_begins_without_its_subject() -> None:
     """A first word that points at a noun of some other place leaves the reader to look for it."""
-    found = []
+    bare = []
     for top in ("minitvm", "reference"):
         for file in sorted((ROOT / top).rglob("*.py")):
             if file.relative_to(ROOT).parts[1] in ("reference", "lessons"):
@@ -245,5 +258,5 @@ def test_no_docstring_begins_without_its_subject() -> None:
                 if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
                     words = (ast.get_docstring(node) or "").split()
                     if words and words[0].strip("`,:") in NO_SUBJECT:
-                        found.append(f"{file.relative_to(ROOT)}:{getattr(node, 'lineno', 1)}: {' '.join(words[:6])}")
-    assert found == []
+                        bare.append(f"{file.relative_to(ROOT)}:{getattr(node, 'lineno', 1)}: {' '.join(words[:6])}")
+    assert bare == []

@@ -22,6 +22,7 @@ from .tvm_options import as_ours
 
 _CURRENT: ContextVar[Target | None] = ContextVar("target", default=None)
 _BITS = {"bool": 8}
+DEFAULT_CAPABILITY = 80  # of a CUDA target that names no architecture
 
 
 @dataclasses.dataclass(frozen=True, init=False, repr=False)
@@ -109,13 +110,15 @@ class Target:
         return "avx512_bf16" in getattr(self.description, "features", ())
 
     @property
-    def copies_asynchronously(self) -> bool:
-        """Whether threads begin copies to shared storage and wait for them later: CUDA's `cp.async`, from sm_80 on.
+    def capability(self) -> int:
+        """The number of a CUDA architecture: 90 for sm_90 and sm_90a, `DEFAULT_CAPABILITY` where none is named."""
+        number = re.match(r"sm_(\d+)", getattr(self.description, "arch", ""))
+        return int(number[1]) if number else DEFAULT_CAPABILITY
 
-        A CUDA target that names no architecture is one of sm_80.
-        """
-        capability = re.match(r"sm_(\d+)", getattr(self, "arch", "")) if self.kind == "cuda" else None
-        return self.kind == "cuda" and (capability is None or int(capability[1]) >= 80)
+    @property
+    def copies_asynchronously(self) -> bool:
+        """Whether threads begin copies to shared storage and wait for them later: CUDA's `cp.async`, from sm_80 on."""
+        return self.kind == "cuda" and self.capability >= 80
 
     @property
     def rounds_to_tf32(self) -> bool:

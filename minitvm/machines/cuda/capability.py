@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
-DEFAULT = 80
+from ...target.target import DEFAULT_CAPABILITY
 
 
 def capability(target: Any) -> int:
     """80 for `cuda -arch=sm_80` and for a target that names no architecture, 90 for `sm_90` and `sm_90a`."""
-    match = re.match(r"sm_(\d+)", getattr(target, "arch", "") or "")
-    return int(match[1]) if match else DEFAULT
+    return DEFAULT_CAPABILITY if target is None else int(target.capability)
 
 
 def has_warpgroups(target: Any) -> bool:

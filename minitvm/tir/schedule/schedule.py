@@ -185,7 +185,8 @@ class Schedule(Methods):
     def can_decompose_padding(self, block: BlockRV | str, loop: LoopRV) -> bool:
         """Whether `decompose_padding(block, loop)` is legal."""
         with suppress(ScheduleError):
-            return self.copy().decompose_padding(block, loop) is not None
+            self.copy().decompose_padding(block, loop)
+            return True
         return False
 
     def show(self, *args: Any, **options: Any) -> None:
