@@ -360,7 +360,7 @@ def plugin_of(module: str) -> str | None:
 
 
 def public_names(package: Path) -> list[str]:
-    """What the `__all__` of a package lists; nothing for a module, and without `__all__`."""
+    """The names that the `__all__` of a package lists; none for a module, and none without `__all__`."""
     init = package / "__init__.py"
     if init.is_file():
         for node in ast.parse(init.read_text()).body:

@@ -17,14 +17,14 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from minitvm.machines.vta.config import AccelConfig, Dram, Options, Scratchpad
+from minitvm.machines.vta.config import AccelConfig, AluOptions, Dram, Scratchpad
 from minitvm.machines.vta.isa import AluOp, MicroOp, Module, Program
 from minitvm.machines.vta.stream import Handle, Kernel, Stream
 
 # Small enough that instructions meet, with all that a machine can have.
 TINY = AccelConfig(
     "tiny", block_in=2, block_out=2, uop_bytes=256, inp_bytes=16, wgt_bytes=16, acc_bytes=64,
-    options=Options(multiply_bits=8, pad_value=True, clip=True, widen=True),
+    options=AluOptions(multiply_bits=8, pad_value=True, clip=True, widen=True),
     dram=Dram("tiny", burst=16, outstanding=2, latency=5),
 )  # fmt: skip
 

@@ -1,1 +1,1 @@
-"""What all importers share: operands, symbolic sizes, bounds, loops, the matching of many nodes as one."""
+"""The parts that all importers share: operands, symbolic sizes, bounds, loops, the matching of many nodes as one."""

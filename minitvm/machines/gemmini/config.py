@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...errors import InputError, nearest, report
-from ..scratchpad.memory import MEMORIES, Dram, Options
+from ..scratchpad.memory import MEMORIES, AluOptions, Dram
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +83,9 @@ class Gemmini:
         return "int8"
 
     @property
-    def options(self) -> Options:
+    def options(self) -> AluOptions:
         """The accelerator of `minitvm.machines.vta` may have an ALU with options; there is no ALU here."""
-        return Options()
+        return AluOptions()
 
     @property
     def adds_constants(self) -> bool:

@@ -1,4 +1,4 @@
-"""What accelerators with scratchpads share, whatever their instruction set is.
+"""The parts that accelerators with scratchpads share, whatever their instruction set is.
 
 instruction_set    an element's operations, as tensor intrinsics over scratchpads
 transform          passes: tiles into scratchpads, loops into instructions, tokens between modules

@@ -4,7 +4,7 @@
         ->  unpacked(requantize_elements(conv2d_elements(packed(x), packed(w)) + packed(offset), k, low, high))
 
 So do a convolution of each channel alone, the sum of two tensors, and a pool of int8, if the machine's options allow it
-(`machines.vta.config.Options`). Channels are filled up with zeros to whole blocks. Filters are zero for such channels,
+(`scratchpad.memory.AluOptions`). Channels are filled up with zeros to whole blocks. Filters are zero for such channels,
 so the next layer reads the packed result of the one before where nothing else comes between. A layer that is not of
 this form, or not of the machine's numbers, stays as it is, and runs on the host (`lowering.placement`); so does one
 whose channels would leave more than half of a block empty, such as those of a picture.

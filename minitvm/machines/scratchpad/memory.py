@@ -20,8 +20,10 @@ class Dram:
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
-    """What later versions of VTA added (Banerjee et al., arXiv 2111.15024; `VTA_MEM_ID_ACC_8BIT` in its `hw_spec.h`).
+class AluOptions:
+    """Options of an ALU that later versions of VTA added.
+
+    Banerjee et al., arXiv 2111.15024; `VTA_MEM_ID_ACC_8BIT` in VTA's `hw_spec.h`.
 
     `multiply_bits`: ALU MUL multiplies so many low bits of both operands, signed; 0 is no MUL.
     `pad_value`: LOAD may pad with the least value of the dtype instead of zero.

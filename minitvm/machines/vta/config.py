@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import InputError, nearest, report
-from ..scratchpad.memory import MEMORIES, Dram, Options
+from ..scratchpad.memory import MEMORIES, AluOptions, Dram
 
 INSTRUCTION_BITS = 128
 WORD_BITS = 64  # no field of an instruction crosses a word
@@ -109,7 +109,7 @@ class AccelConfig:
     token_depth: int = 255
     widths: Widths = field(default_factory=Widths)
     pipelines: Pipelines = field(default_factory=Pipelines)
-    options: Options = field(default_factory=Options)
+    options: AluOptions = field(default_factory=AluOptions)
     dram: Dram = field(default_factory=Dram)
 
     def __post_init__(self) -> None:
@@ -267,7 +267,7 @@ RULES: tuple[Rule, ...] = (
 CONFIGS = {
     "vta": AccelConfig(),
     "vdla": AccelConfig("vdla", clock_mhz=200, wgt_bytes=1 << 15, widths=Widths(wgt=7)),
-    "vta2": AccelConfig("vta2", options=Options(multiply_bits=8, pad_value=True, clip=True, widen=True)),
+    "vta2": AccelConfig("vta2", options=AluOptions(multiply_bits=8, pad_value=True, clip=True, widen=True)),
 }
 
 

@@ -14,7 +14,7 @@ class Accelerator:
     """The simulated tensor accelerator: one GEMM of batch x block_in x block_out a cycle; scratchpads in bytes.
 
     `memory` is "tsim" or "board", of a latency of 1 or 100 cycles; it moves `bytes_per_cycle`. The last four are the
-    options of its instructions, `machines.vta.config.Options`.
+    options of its instructions, `machines.vta.config.AluOptions`.
     """
 
     name: str = "vta"
@@ -53,7 +53,7 @@ class Accelerator:
 
 @functools.cache
 def _configured(machine: Accelerator) -> Any:
-    from .config import CONFIGS, Options, configured
+    from .config import CONFIGS, AluOptions, configured
 
     model = machine.name if machine.name in CONFIGS else "vta"
     fields = {
@@ -62,7 +62,7 @@ def _configured(machine: Accelerator) -> Any:
         "acc_dtype": f"int{machine.accumulator_bits}", "uop_bytes": machine.uop_buffer,
         "inp_bytes": machine.input_buffer, "wgt_bytes": machine.weight_buffer, "acc_bytes": machine.accumulator_buffer,
         "clock_mhz": machine.mhz,
-        "options": Options(machine.multiply_bits, machine.pad_value, machine.clip, machine.widen),
+        "options": AluOptions(machine.multiply_bits, machine.pad_value, machine.clip, machine.widen),
     }  # fmt: skip
     changed = {name: value for name, value in fields.items() if value != getattr(CONFIGS[model], name)}
     config = configured(model, machine.memory, **changed)

@@ -22,7 +22,7 @@ from minitvm.machines.gemmini.isa import ZERO, Compute, ConfigLd, ConfigSt, Fenc
 from minitvm.machines.gemmini.timing import by_start, simulate
 from minitvm.machines.scratchpad.topi import conv2d_elements, requantize_elements
 from minitvm.machines.scratchpad.viz.page import data
-from minitvm.machines.vta.config import Options
+from minitvm.machines.vta.config import AluOptions
 from minitvm.machines.vta.layers import Conv2d
 from minitvm.reference import graph as graph_interpreter
 from minitvm.target import Target
@@ -175,7 +175,7 @@ def test_machines_that_cannot_be(options: str, words: str) -> None:
 def test_graph_passes_find_no_alu() -> None:
     """One offset of all sums is a row of memory, were it of one bit; the layer is the machine's."""
     config = SMALL.config
-    assert config.options == Options() and not config.adds_constants
+    assert config.options == AluOptions() and not config.adds_constants
     for offset in (-1, 0, 3):
         b = GraphBuilder("offset")
         x = b.input("x", (1, 4, 2, 2), "int8")

@@ -8,12 +8,12 @@ import numpy as np
 from hypothesis import strategies as st
 
 from minitvm.graph import Graph, GraphBuilder, Value
-from minitvm.machines.vta.config import Options, configured
+from minitvm.machines.vta.config import AluOptions, configured
 
 # A small array, two rows of data at once, so that small tensors have several blocks; with all options.
 SMALL = configured(
     "vta", "tsim", batch=2, block_in=4, block_out=4, uop_bytes=4096, inp_bytes=4096, wgt_bytes=8192, acc_bytes=16384,
-    options=Options(multiply_bits=8, pad_value=True, clip=True, widen=True),
+    options=AluOptions(multiply_bits=8, pad_value=True, clip=True, widen=True),
 )  # fmt: skip
 
 

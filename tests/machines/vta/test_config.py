@@ -11,8 +11,8 @@ from minitvm.machines.vta.config import (
     CONFIGS,
     RULES,
     AccelConfig,
+    AluOptions,
     Dram,
-    Options,
     Scratchpad,
     Widths,
     configured,
@@ -67,7 +67,7 @@ BAD = {
     "micro-op": {"widths": Widths(wgt=12)},
     "instruction": {"widths": Widths(dram=40)},
     "bursts": {"dram": Dram(burst=12)},
-    "multiply": {"options": Options(multiply_bits=40)},
+    "multiply": {"options": AluOptions(multiply_bits=40)},
 }
 
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from minitvm.errors import InputError
-from minitvm.machines.vta.config import Options, Scratchpad, configured, scaled
+from minitvm.machines.vta.config import AluOptions, Scratchpad, configured, scaled
 from minitvm.machines.vta.isa import AluOp, MicroOp, Module
 from minitvm.machines.vta.layers import (
     RESNET18,
@@ -82,7 +82,7 @@ def test_matrix_products() -> None:
 
 
 def test_clip_is_one_operation_where_the_machine_has_it() -> None:
-    config = configured("vta", options=Options(clip=True))
+    config = configured("vta", options=AluOptions(clip=True))
     layer = Conv2d(6, 6, 16, 16, 3, shift=4)
     found, wanted = run(layer, config)
     np.testing.assert_array_equal(found, np.maximum(wanted, -127))

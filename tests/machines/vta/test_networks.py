@@ -17,7 +17,7 @@ from minitvm.graph import Graph, GraphBuilder
 from minitvm.graph.passes.shifted_scales import shifted_scales
 from minitvm.machines.scratchpad.element_layout import refusals
 from minitvm.machines.scratchpad.simulated_device import timelines
-from minitvm.machines.vta.config import Options, configured
+from minitvm.machines.vta.config import AluOptions, configured
 from minitvm.reference import graph as interpreter
 from minitvm.runtime import load
 from minitvm.tools.cli import main
@@ -140,7 +140,7 @@ def test_options_of_the_machine_bring_sums_pools_and_depthwise_convolutions() ->
 )
 def test_what_a_machine_lacks_is_said(options: dict[str, Any], why: set[str]) -> None:
     graph = shifted_scales(minitvm.quantize(separable(), [floats(1, 3, 12, 12)], dtype="int8").graph)
-    said = refusals(graph, configured("vta", options=Options(**options))).values()
+    said = refusals(graph, configured("vta", options=AluOptions(**options))).values()
     assert {reason[reason.index("its option") : -1] for reason in said if "its option" in reason} == why
 
 

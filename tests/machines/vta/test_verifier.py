@@ -110,9 +110,9 @@ def test_micro_ops_that_do_not_fit() -> None:
 
 
 def test_what_is_allowed_with_the_options_of_the_machine() -> None:
-    from minitvm.machines.vta.config import Options
+    from minitvm.machines.vta.config import AluOptions
 
-    config = configured("vta", options=Options(multiply_bits=8, pad_value=True, clip=True))
+    config = configured("vta", options=AluOptions(multiply_bits=8, pad_value=True, clip=True))
     instructions = (Alu(op=op, uop_end=1, immediate=1) for op in (AluOp.CLIP, AluOp.MUL))
     verify(inserted(twice(), 4, *instructions), config)
 

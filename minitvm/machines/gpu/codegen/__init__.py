@@ -1,1 +1,1 @@
-"""What the code generators of GPUs share: grids and blocks, and how wide an index is."""
+"""The parts that code generators of GPUs share: grids and blocks, and how wide an index is."""

@@ -1,1 +1,1 @@
-"""What the Numba dialects share: expressions, statements, operands and their alignment."""
+"""The parts that the Numba dialects share: expressions, statements, operands and their alignment."""

@@ -11,7 +11,7 @@
             sums = shift, cut (sums)               # alu
             result = sums                          # store
 
-The options of VTA's later versions are what this needs (`machines.vta.config.Options`): numbers of 8 bits that come
+The options of VTA's later versions are what this needs (`machines.vta.config.AluOptions`): numbers of 8 bits that come
 into registers, a frame of the least one for a pool, and a product of the ALU for convolutions. An operation overwrites
 its first operand, so pixels are copied first. All but the store is the compute module's, so two contexts hide the
 stores.
