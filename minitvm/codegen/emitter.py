@@ -6,15 +6,12 @@ A dialect (`numba_cpu`) subclasses `Emitter` and spells expressions, accesses an
 
 from __future__ import annotations
 
-import keyword
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Iterable
 from contextlib import contextmanager
 from typing import Any
 
 from ..errors import Unsupported, report
-from ..expr import Expr, Node, Var
-from ..expr.printer import fresh, identifier
 from ..tir.analysis.registers import Register, registers_of, stored_first
 from ..tir.nodes import (
     Allocate,
@@ -35,26 +32,10 @@ from ..tir.nodes import (
 )
 from ..tir.script.printer import script
 from ..tir.tensor_intrin import TensorIntrin
+from .expressions import Expressions
 
 
-class Names:
-    """Unique, legal names for variables and buffers, close to those in the program."""
-
-    def __init__(self, reserved: Iterable[str]) -> None:
-        self.used_names = set(reserved) | set(keyword.kwlist)
-        self.of: dict[Node | str, str] = {}
-
-    def fresh(self, wish: str) -> str:
-        """A name that is not used yet."""
-        return fresh(identifier(wish), self.used_names)
-
-    def __getitem__(self, item: Var | Buffer) -> str:
-        if item not in self.of:
-            self.of[item] = self.fresh(item.name)
-        return self.of[item]
-
-
-class Emitter(ABC):
+class Emitter(Expressions):
     """Walks a kernel's statements and collects lines of source."""
 
     indent_text = "    "
@@ -62,12 +43,9 @@ class Emitter(ABC):
     declares_all = False  # whether the language wants a declaration of a variable that is stored first
 
     def __init__(self, kernel: PrimFunc, target: Any, reserved: Iterable[str]) -> None:
-        self.kernel = kernel
-        self.target = target
-        self.names = Names(reserved)
+        super().__init__(kernel, target, reserved)
         self.lines: list[str] = []
         self.depth = 0
-        self.registers: dict[Buffer, dict[Register, str]] = {}
         self.handlers: dict[type, Callable[[Any], None]] = {
             Seq: self.seq, For: self.loop, While: self.while_loop, If: self.branch, LetStmt: self.let,
             BufferStore: self.store, Allocate: self.allocate, Assert: self.check, Evaluate: self.evaluate,
@@ -82,23 +60,21 @@ class Emitter(ABC):
 
     @contextmanager
     def block(self, header: str) -> Any:
-        """A header line; the lines added inside are indented, and an empty body becomes `no_op`."""
+        """A header line; the lines added inside are indented, and an empty body is a statement that does nothing."""
         self.line(header)
         self.depth += 1
         before = len(self.lines)
         yield
         if len(self.lines) == before:
-            self.line(self.no_op())
+            self.line(self.syntax.nothing)
         self.depth -= 1
-        self.close_block()
-
-    def close_block(self) -> None:  # noqa: B027
-        """The line that ends a block, in languages that have one."""
+        if self.syntax.close:
+            self.line(self.syntax.close)
 
     # -- the kernel
 
     def header(self) -> list[str]:
-        """What the kernel is, for people: its parameters and the schedule that made it."""
+        """Comment lines for people: the kernel's parameters and the schedule that made it."""
         params = ", ".join(
             f"{p.name}: {p.dtype}[{', '.join(map(str, p.shape))}]" if isinstance(p, Buffer) else f"{p.name}: {p.dtype}"
             for p in self.kernel.params
@@ -106,7 +82,8 @@ class Emitter(ABC):
         trace = self.kernel.attrs.get("schedule_trace", ())
         steps = trace.split("\n") if isinstance(trace, str) else [str(step) for step in trace]
         rows = [f"kernel {self.kernel.name}({params})"]
-        return rows + (["schedule:", *("  " + step for step in steps)] if steps else [])
+        rows += ["schedule:", *("  " + step for step in steps)] if steps else []
+        return [self.syntax.comment + line for row in rows for line in row.splitlines()]
 
     # -- statements
 
@@ -122,11 +99,48 @@ class Emitter(ABC):
             self.stmt(part)
 
     def branch(self, stmt: If) -> None:
-        with self.block(self.if_header(stmt.condition)):
+        with self.block(self.syntax.branch.format(self.value(stmt.condition))):
             self.stmt(stmt.then_case)
         if stmt.else_case is not None:
-            with self.block(self.else_header()):
+            with self.block(self.syntax.otherwise):
                 self.stmt(stmt.else_case)
+
+    def while_loop(self, stmt: While) -> None:
+        with self.block(self.syntax.repeat.format(self.value(stmt.condition))):
+            self.stmt(stmt.body)
+
+    def store(self, stmt: BufferStore) -> None:
+        """A store of a register, of a scalar behind its condition, or of a vector with its mask."""
+        buffer, index, value = stmt.buffer, stmt.indices[0], self.value(stmt.value)
+        if buffer in self.registers:
+            self.line(f"{self.register(buffer, index)} = {value}{self.syntax.end}")
+            return
+        if index.dtype.lanes > 1:
+            base = self.contiguous(index)
+            text = self.scatter(stmt, value) if base is None else self.store_neighbours(stmt, base, value)
+            self.line(text + self.syntax.end)
+            return
+        text = self.store_element(stmt, value) + self.syntax.end
+        if stmt.predicate is None:
+            self.line(text)
+            return
+        with self.block(self.syntax.branch.format(self.value(stmt.predicate))):
+            self.line(text)
+
+    def store_neighbours(self, stmt: BufferStore, base: str, value: str) -> str:  # noqa: ARG002
+        """A store of a vector, with or without a mask, to elements that lie together from `base` on."""
+        raise self.lacking(stmt.value)
+
+    def scatter(self, stmt: BufferStore, value: str) -> str:  # noqa: ARG002
+        """A store of a vector, with or without a mask, to elements anywhere."""
+        raise self.lacking(stmt.value)
+
+    def check(self, stmt: Assert) -> None:
+        # Kernels do not raise: the caller of the host function checks its conditions.
+        self.line(f"{self.syntax.comment}holds: {' '.join(str(stmt.condition).split())}")
+
+    def prefetch(self, stmt: Prefetch) -> None:
+        """A hint: most languages leave it to their compilers, or to threads that run while others wait."""
 
     def allocate(self, stmt: Allocate) -> None:
         registers = registers_of(stmt.buffer, stmt.body)
@@ -166,25 +180,13 @@ class Emitter(ABC):
     # -- what a dialect spells
 
     @abstractmethod
-    def no_op(self) -> str: ...
-    @abstractmethod
-    def if_header(self, condition: Expr) -> str: ...
-    @abstractmethod
-    def else_header(self) -> str: ...
-    @abstractmethod
     def loop(self, stmt: For) -> None: ...
-    @abstractmethod
-    def while_loop(self, stmt: While) -> None: ...
     @abstractmethod
     def let(self, stmt: LetStmt) -> None: ...
     @abstractmethod
-    def store(self, stmt: BufferStore) -> None: ...
-    @abstractmethod
-    def check(self, stmt: Assert) -> None: ...
+    def store_element(self, stmt: BufferStore, value: str) -> str: ...
     @abstractmethod
     def evaluate(self, stmt: Evaluate) -> None: ...
-    @abstractmethod
-    def prefetch(self, stmt: Prefetch) -> None: ...
     @abstractmethod
     def stack_array(self, buffer: Buffer) -> None: ...
     @abstractmethod

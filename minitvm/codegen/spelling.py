@@ -1,19 +1,30 @@
 """Helpers that the code generators of all kernel languages share.
 
-They add parentheses, round constants once, and recognise which integers are indices.
+They name variables, add parentheses, round constants once, and recognise which integers are indices. `PYTHON` and `C`
+are the forms of statements and operators that languages of a family share.
 """
 
 from __future__ import annotations
 
+import keyword
 import math
 import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
 
 from ..arith import Analyzer
 from ..expr import (
+    EQ,
+    GE,
+    GT,
+    LE,
+    LT,
+    NE,
     Add,
+    And,
     Call,
     Cast,
     DataVar,
@@ -27,13 +38,61 @@ from ..expr import (
     Min,
     Mod,
     Mul,
+    Node,
+    Or,
     Sub,
     Var,
-)  # fmt: skip
+)
+from ..expr.printer import fresh, identifier
+from ..tir.nodes import Buffer
 
 # Of these, bits of an integer in 64 bits are those in 32.
 BITS = {"bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^"}
+COMPARISONS: dict[type, str] = {EQ: "==", NE: "!=", LT: "<", LE: "<=", GT: ">", GE: ">="}
 _ATOM = re.compile(r"-?[\w.]+|[\w.]+\([^()]*\)|[\w.]+\[[^][]*\]")
+
+
+@dataclass(frozen=True)
+class Syntax:
+    """The forms of statements and operators in a family of languages; those in pairs are for scalars and vectors."""
+
+    branch: str
+    otherwise: str
+    repeat: str
+    nothing: str
+    end: str  # of a statement
+    close: str  # the line that ends a block; empty if indentation does
+    comment: str
+    logical: Mapping[type, tuple[str, str]]
+    negation: tuple[str, str]
+    choice: str
+
+
+PYTHON = Syntax(
+    branch="if {}:", otherwise="else:", repeat="while {}:", nothing="pass", end="", close="", comment="# ",
+    logical={And: ("and", "&"), Or: ("or", "|")}, negation=("not ", "~"), choice="({yes} if {condition} else {no})",
+)  # fmt: skip
+C = Syntax(
+    branch="if ({}) {{", otherwise="else {", repeat="while ({}) {{", nothing=";", end=";", close="}", comment="// ",
+    logical={And: ("&&", "&"), Or: ("||", "|")}, negation=("!", "~"), choice="({condition} ? {yes} : {no})",
+)  # fmt: skip
+
+
+class Names:
+    """Unique, legal names for variables and buffers, close to those in the program."""
+
+    def __init__(self, reserved: Iterable[str]) -> None:
+        self.used_names = set(reserved) | set(keyword.kwlist)
+        self.of: dict[Node | str, str] = {}
+
+    def fresh(self, wish: str) -> str:
+        """A name that is not used yet."""
+        return fresh(identifier(wish), self.used_names)
+
+    def __getitem__(self, item: Var | Buffer) -> str:
+        if item not in self.of:
+            self.of[item] = self.fresh(item.name)
+        return self.of[item]
 
 
 def rounded(e: FloatImm) -> float:

@@ -32,32 +32,22 @@ SCALAR = Faults(
 )
 SCALAR.edit(
     "c + a * b with c and a changed",
-    "NumbaExpressions.fused_multiply_add",
-    "parts = [product.a, product.b, addend]",
-    "parts = [addend, product.b, product.a]",
+    "NumbaExpressions.multiply_add",
+    "parts = [a, b, c]",
+    "parts = [c, b, a]",
     by=[MATMULS],
 )
-SCALAR.edit(
-    "a quotient shifted by one bit less",
-    "NumbaExpressions.division",
-    "divisor.bit_length() - 1",
-    "max(0, divisor.bit_length() - 2)",
-)
-SCALAR.edit("a remainder masked by the divisor", "NumbaExpressions.division", "& {divisor - 1})", "& {divisor})")
-SCALAR.edit(
-    "both sides of a guarded load",
-    "NumbaExpressions.call",
-    "({self.vector(a)} if {self.value(condition)} else {self.vector(b)})",
-    "({self.vector(b)} if not {self.value(condition)} else {self.vector(b)})",
-)
 
-SUMS = Faults("numba_cpu sums of words", "minitvm.machines.simd.codegen.numba_expressions", [PAIRS])
-SUMS.edit(
-    "a product of pairs is added to nothing",
-    "NumbaExpressions.added_words",
-    "({c}, {a}, {b})",
-    "({self.vector(product.args[0])}, {a}, {b})",
+REWRITES = Faults("rewrites of operations", CODEGEN + "decompose", [INDICES, QUOTIENTS, POINTS, TILES])
+REWRITES.edit(
+    "a quotient shifted by one bit less", "_shifted", "divisor.bit_length() - 1", "max(0, divisor.bit_length() - 2)"
 )
+REWRITES.edit("a remainder masked by the divisor", "_shifted", "e.const(divisor - 1,", "e.const(divisor,")
+
+WALK = Faults("expressions", CODEGEN + "expressions", [INDICES, QUOTIENTS, POINTS, TILES])
+WALK.edit("both sides of a guarded load", "Expressions.choice", "yes=yes, no=no", "yes=no, no=no")
+WALK.edit("a product of pairs is added to nothing", "Expressions.contracted", "*words, c)", "*words, product.args[0])",
+          by=[PAIRS])  # fmt: skip
 
 BRAIN = Faults("products of bfloat16 without the instruction", "minitvm.machines.simd.vectors.brain_products", [PAIRS])
 BRAIN.edit(
@@ -80,42 +70,39 @@ VECTOR = Faults(
     "numba_cpu vector code", "minitvm.machines.simd.codegen.numba_expressions", [BRANCHES, POINTS, LONG, QUOTIENTS]
 )
 VECTOR.edit(
-    "every vector is contiguous",
-    "NumbaExpressions.contiguous",
-    "and is_const(e.stride, 1)",
-    "",
-)
-VECTOR.edit("and for or", "NumbaExpressions.logical", "'&' if conjunction else '|'", "'&'")
-VECTOR.edit(
     "a select the other way round",
-    "NumbaExpressions.value",
-    "a, b = self.vector(e.true_value), self.vector(e.false_value)",
-    "b, a = self.vector(e.true_value), self.vector(e.false_value)",
+    "NumbaExpressions.select",
+    "self.value(x.true_value), self.value(x.false_value)",
+    "self.value(x.false_value), self.value(x.true_value)",
 )
 VECTOR.edit("truncation for floor", "_MARKER", 'FloorDiv: "floordiv"', 'FloorDiv: "truncdiv"')
 VECTOR.edit("less or equal for less", "_MARKER", 'LT: "lt"', 'LT: "le"')
 
+VECTORS = Faults("expressions of vectors", CODEGEN + "expressions", [BRANCHES, POINTS, LONG, QUOTIENTS])
+VECTORS.edit("every vector is contiguous", "Expressions.contiguous", "and is_const(x.stride, 1)", "")
+VECTORS.edit("and for or", "Expressions.logical", "[type(x)]", "[e.And if x.dtype.lanes > 1 else type(x)]")
+
 MASKS = Faults("numba_cpu masks", "minitvm.machines.simd.codegen.numba_expressions", [BRANCHES, LONG])
-MASKS.edit("one lane too many", "NumbaExpressions.prefix_mask", "({rest}, {ramp.lanes})", "({rest} + 1, {ramp.lanes})")
+MASKS.edit("one lane too many", "NumbaExpressions.first_lanes", "({rest}, {lanes})", "({rest} + 1, {lanes})")
 MASKS.edit(
     "the mask's base forgotten",
-    "NumbaExpressions.prefix_mask",
-    "if zero else",
+    "NumbaExpressions.first_lanes",
+    "if is_const(base, 0) else",
     "if True else",
     by=[compiled(families("long_rows"), ("split", "vectorize", "vectorize"), most=3)],
 )
 
 MASKS.edit(
-    "of a sum that the lanes start from only the first term is taken off", "NumbaExpressions.prefix_mask",
-    "self.operand(ramp.base, Add | Sub)", "self.index(ramp.base)", by=[MASKED],
+    "of a sum that the lanes start from only the first term is taken off", "NumbaExpressions.first_lanes",
+    "self.index_term(base)", "self.index(base)", by=[MASKED],
 )  # fmt: skip
 
 STATEMENTS = Faults("numba statements", "minitvm.machines.simd.codegen.numba_statements", [BLOCKS, TILES, LONG])
 STATEMENTS.edit(
     "masks of stores dropped",
-    "NumbaStatements.store",
-    'mask = "" if stmt.predicate is None else',
-    'mask = "" if True else',
+    "NumbaStatements.store_neighbours",
+    "if stmt.predicate is not None:",
+    "if False:",
     by=[LONG],
 )
 STATEMENTS.edit(

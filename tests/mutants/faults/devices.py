@@ -31,15 +31,12 @@ EXPRESSIONS = Faults(
 EXPRESSIONS.edit("integers of 16 bits are numbers of any half float", "OpenCLExpressions.halved", "source.bits <= 8",
                  "source.bits <= 16", by=[by_hand("halves on a device", rounded_on_a_device)])  # fmt: skip
 EXPRESSIONS.edit(
-    "quotients of numbers below zero are truncated", "OpenCLExpressions.division",
-    "(not floor or (low is not None and low >= 0))", "True", by=[MASKED],
-)  # fmt: skip
-EXPRESSIONS.edit(
-    "a mask's base is forgotten", "OpenCLExpressions.prefix_mask", " - {atom(self.index(ramp.base))}", "", by=[MASKED]
+    "a mask's base is forgotten", "OpenCLExpressions.first_lanes", " - {atom(self.index(base))}", "", by=[MASKED]
 )
-EXPRESSIONS.edit(
-    "vectors with a step are contiguous", "OpenCLExpressions.contiguous", "and is_const(e.stride, 1)", "", by=[MASKED]
-)
+REWRITES = Faults("rewrites of operations on devices", "minitvm.codegen.decompose", [MASKED])
+REWRITES.edit("quotients of numbers below zero are truncated", "_truncated", "or low is None or low < 0", "")
+WALK = Faults("expressions on devices", "minitvm.codegen.expressions", [MASKED])
+WALK.edit("vectors with a step are contiguous", "Expressions.contiguous", "and is_const(x.stride, 1)", "")
 PIECES = Faults("vectors in pieces", "minitvm.machines.opencl.codegen.vector_pieces", [WIDE])
 PIECES.edit("all pieces are the first one", "_Pieces.piece", "const(k * n, base.dtype)", "const(0, base.dtype)")
 PIECES.edit("maxima are added up", "_Pieces.narrow", "_COMBINED[e.op](first", '_COMBINED["vector_reduce_add"](first')

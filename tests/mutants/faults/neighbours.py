@@ -5,6 +5,8 @@ from typing import Any
 from hypothesis import strategies as st
 
 from tests.codegen.masked_kernels import run_compiled
+from tests.codegen.test_expressions import kernels as kernels_of_expressions
+from tests.codegen.test_expressions import plain_alike, special_numbers
 from tests.codegen.test_random_kernels import (
     test_index_expressions_compute_what_the_interpreter_does as index_expressions_alike,
 )
@@ -84,9 +86,16 @@ CONVERSIONS = by_hand("large indices", *(lambda run=run: index_expressions_alike
 NARROW = Faults("neighbours: conversions of indices", "minitvm.codegen.spelling", [CONVERSIONS])
 NARROW.edit("the least value does not count", "keeps_value", "e.dtype.min <= low and high <= e.dtype.max",
             "high <= e.dtype.max")  # fmt: skip
-WIDER = Faults("neighbours: OpenCL indices", "minitvm.machines.opencl.codegen.expressions", [CONVERSIONS])
-WIDER.edit("no conversion changes an index", "OpenCLExpressions.index",
-           "is_index(e) and keeps_value(e, self.analyzer)", "is_index(e)")  # fmt: skip
+WIDER = Faults("neighbours: indices", "minitvm.codegen.expressions", [CONVERSIONS])
+WIDER.edit("no conversion changes an index", "Expressions.index",
+           "is_index(x) and keeps_value(x, self.analyzer)", "is_index(x)")  # fmt: skip
+
+PLAIN = _drawn("expressions in plain Python", kernels_of_expressions(), plain_alike)
+ROUNDED = by_hand("special numbers in plain Python", lambda: plain_alike(special_numbers("float32")))
+SMALL = Faults("neighbours: rewrites", "minitvm.codegen.decompose", [ROUNDED, PLAIN])
+SMALL.edit("a rest has the dividend's sign", "_floored", "e.Select(corrected, rest + x.b, rest)", "rest")
+SMALL.edit("a shift by the width is one by zero", "_near", "e.LE(amount, last)", "e.NE(amount, last + 2)")
+SMALL.edit("halves are rounded to zero", "_rounded_away", "e.GE(", "e.GT(")
 
 TWINS = Faults("neighbours: copies", "minitvm.link.copies", [COPIES])
 TWINS.edit("what a kernel only writes is not fetched", "_Copies.twin", "if not call.first[number]:",

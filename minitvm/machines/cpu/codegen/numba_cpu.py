@@ -27,7 +27,7 @@ def generate(kernel: PrimFunc, target: Any = None) -> str:
 
 
 class _NumbaCPU(NumbaStatements):
-    machine = "CPU"
+    language = "a CPU kernel"
     dialect = "numba-cpu"
 
     def __init__(self, kernel: PrimFunc, target: Any) -> None:
@@ -44,8 +44,7 @@ class _NumbaCPU(NumbaStatements):
         if not any(not line.strip().startswith("#") for line in self.lines):
             self.line("pass")
         names = sorted(self.imports - {"INF", "NAN"})
-        header = [f"# {line}" for text in self.header() for line in text.splitlines()]
-        lines = [*header, *import_lines(names, "minitvm.machines.simd.vectors.simd")]
+        lines = [*self.header(), *import_lines(names, "minitvm.machines.simd.vectors.simd")]
         lines += [*self.constants(), "", "", f"def {self.kernel.name}(args, thread, threads):", *self.lines, ""]
         return "\n".join(lines)
 

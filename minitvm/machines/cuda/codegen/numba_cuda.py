@@ -38,7 +38,6 @@ from ....tir.nodes import (
     For,
     ForKind,
     Instruction,
-    Prefetch,
     PrimFunc,
     copied_load,
 )
@@ -68,7 +67,6 @@ def generate(kernel: PrimFunc, target: Any = None) -> str:
 
 
 class _NumbaCUDA(GridEmitter, NumbaStatements):
-    machine = "CUDA"
     dialect = "numba-cuda"
     language = "a CUDA kernel"
     static_shared_bytes = SHARED_BYTES
@@ -97,7 +95,7 @@ class _NumbaCUDA(GridEmitter, NumbaStatements):
         lines = [*self.lines[:begin], *self.shared.values(), *self.lines[begin:]]
         if not any(not line.strip().startswith("#") for line in lines):
             lines.append("    pass")
-        text = [f"# {line}" for part in self.header() for line in part.splitlines()]
+        text = self.header()
         if any("cuda." in line for line in lines):
             text.append("from numba import cuda")
         self.operations |= {
@@ -142,7 +140,7 @@ class _NumbaCUDA(GridEmitter, NumbaStatements):
         self.wide.add(stmt.var)
         self.analyzer.bind(stmt)
         start = "" if is_const(stmt.start, 0) else f" + {self.index(stmt.start)}"
-        self.line(f"{self.names[stmt.var]} = {self.word(f'cuda.{index}.{axis}{start}')}")
+        self.line(f"{self.names[stmt.var]} = {self.to_index(f'cuda.{index}.{axis}{start}')}")
         if stmt.thread == LANES:
             self.lane = self.names[stmt.var]
         self.stmt(stmt.body)
@@ -203,11 +201,8 @@ class _NumbaCUDA(GridEmitter, NumbaStatements):
         if not is_const(e.args[4], _WARP) or not isinstance(e.args[3], IntImm):
             raise Unsupported(f"{e}: a warp of CUDA has {_WARP} threads, and a section a constant number of them")
         name = self.operation(e.op.removeprefix("tvm_"))
-        mask, value, by = (self.vector(a) for a in e.args[:3])
+        mask, value, by = (self.value(a) for a in e.args[:3])
         return f"{name}({mask}, {value}, {by}, {e.args[3].value})"
-
-    def prefetch(self, stmt: Prefetch) -> None:
-        """A hint, which a device with thousands of threads does not need."""
 
     def tile(self, buffer: Buffer, places: tuple[int, ...]) -> str:
         """The variable of a tile of a fragment: a tuple of the registers of its pieces, which begin at `places`.

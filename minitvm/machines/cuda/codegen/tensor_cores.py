@@ -51,17 +51,17 @@ def store(emitter: Any, stmt: Instruction) -> None:
     row = emitter.index(stride_of(emitter, place, 0))
     base = emitter.names.fresh("at_piece")
     lane = emitter.lane
-    emitter.line(f"{base} = {emitter.word(f'{start} + ({lane} >> 2) * ({row}) + ({lane} & 3) * 2')}")
+    emitter.line(f"{base} = {emitter.to_index(f'{start} + ({lane} >> 2) * ({row}) + ({lane} & 3) * 2')}")
     stride, first = stride_of(emitter, place, 0), place.places[0].indices[0]
     together = all(divides(emitter, value, 2) for value in (stride, first))
     for k in (0, 2):
         offset = f"{base} + {k // 2 * PIECE} * ({row})"
         if together:
             pair = f"{emitter.use('insert')}({emitter.use('broadcast')}({sums}[{k}], 2), 1, {sums}[{k + 1}])"
-            emitter.line(f"{emitter.use('store_whole')}({array}, {emitter.word(offset)}, {pair})")
+            emitter.line(f"{emitter.use('store_whole')}({array}, {emitter.to_index(offset)}, {pair})")
             continue
         for half in (0, 1):
-            emitter.line(f"{array}[{emitter.word(f'{offset} + {half}')}] = {sums}[{k + half}]")
+            emitter.line(f"{array}[{emitter.to_index(f'{offset} + {half}')}] = {sums}[{k + half}]")
 
 
 def load_a(emitter: Any, stmt: Instruction) -> None:
@@ -114,8 +114,8 @@ def _load_words(emitter: Any, stmt: Instruction, pieces: tuple[tuple[int, int], 
     group, thread = f"({emitter.lane} >> 2)", f"({emitter.lane} & 3)"
     down, across = (thread, group) if turned else (group, thread)
     base = emitter.names.fresh("at_piece")
-    emitter.line(f"{base} = {emitter.word(f'{start} + {down} * ({row}) + {across}')}")
-    elements = [f"{array}[{emitter.word(f'{base} + {r} * ({row}) + {c}')}]" for r, c in pieces]
+    emitter.line(f"{base} = {emitter.to_index(f'{start} + {down} * ({row}) + {across}')}")
+    elements = [f"{array}[{emitter.to_index(f'{base} + {r} * ({row}) + {c}')}]" for r, c in pieces]
     words = ", ".join(f"{emitter.operation('tf32')}({element})" for element in elements)
     emitter.line(f"{_registers(emitter, fragment, pieces)} = ({words})")
 
@@ -143,7 +143,7 @@ def _load(emitter: Any, stmt: Instruction, kind: str, place: str) -> None:
     first = memory.places[0].indices[0]
     if row % PIECE or not divides(emitter, first, PIECE):
         raise refused(emitter, stmt, "rows that begin at multiples of 16 bytes", f"the stride {row}, from {first}")
-    at = emitter.word(f"{start} + {place.format(lane=emitter.lane, row=row)}")
+    at = emitter.to_index(f"{start} + {place.format(lane=emitter.lane, row=row)}")
     names = [_registers(emitter, fragment, pieces) for pieces in tiles]
     loaded = names[0] if len(names) == 1 else emitter.names.fresh("loaded")
     emitter.line(f"{loaded} = {emitter.operation(operation)}({array}, {at})")

@@ -37,8 +37,8 @@ def store(emitter: Any, stmt: Instruction) -> None:
     row = stride_of(emitter, place, 0)
     at_once = 2 if all(divides(emitter, index, 2) for index in (place.places[0].indices[0], row)) else 1
     emitter.line(
-        f"{emitter.operation('wgmma_store')}({_sums(emitter, fragment)}, {array}, {emitter.word(start)}, "
-        f"{emitter.word(emitter.index(row))}, {emitter.lane}, {at_once})"
+        f"{emitter.operation('wgmma_store')}({_sums(emitter, fragment)}, {array}, {emitter.to_index(start)}, "
+        f"{emitter.to_index(emitter.index(row))}, {emitter.lane}, {at_once})"
     )
 
 
@@ -62,7 +62,8 @@ def multiply(emitter: Any, stmt: Instruction) -> None:
         # Along a line the next steps are neighbours; if lines go along the columns, they are further lines.
         at_a, along = (step // SLAB * apart + step % SLAB for apart in (apart_a, apart_b))
         at_b = along if turned else step * SLAB
-        operands = f"{array_a}, {emitter.word(f'{start_a} + {at_a}')}, {array_b}, {emitter.word(f'{start_b} + {at_b}')}"
+        place_a, place_b = emitter.to_index(f"{start_a} + {at_a}"), emitter.to_index(f"{start_b} + {at_b}")
+        operands = f"{array_a}, {place_a}, {array_b}, {place_b}"
         emitter.line(f"{sums} = {name}({sums}, {operands}, {2 * apart_b})")
     emitter.line(f"{emitter.operation('wgmma_commit')}()")
 

@@ -17,7 +17,6 @@ from ....tir.transform.split_host import is_grid
 class GridEmitter(Emitter):
     """A walk over a kernel whose outermost loops are the grid that the host launches."""
 
-    language = ""  # for people: what the kernel becomes
     static_shared_bytes: int | None = None  # the most that the language declares, whatever the target has
 
     shared_bytes = 0  # of a block, so far

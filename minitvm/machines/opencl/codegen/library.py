@@ -291,12 +291,12 @@ def element(library: Library, dtype: DType, pointer: str, index: str) -> str:
 
 
 def put(library: Library, dtype: DType, pointer: str, index: str, value: str) -> str:
-    """The statement that stores a value as an element of memory."""
+    """The expression that stores a value as an element of memory."""
     scalar = dtype.scalar
     if scalar == "float16":
-        return f"vstore_half_rte({value}, {index}, {pointer});"
+        return f"vstore_half_rte({value}, {index}, {pointer})"
     text = f"{library.use('bits', scalar)}({value})" if scalar == "bfloat16" else value
-    return f"{pointer}[{index}] = {text};"
+    return f"{pointer}[{index}] = {text}"
 
 
 def _gather(library: Library, name: str, dtype: DType, space: str) -> str:
@@ -327,7 +327,7 @@ def _load_masked(library: Library, name: str, dtype: DType, space: str) -> str:
 
 def _store_masked(library: Library, name: str, dtype: DType, space: str) -> str:
     t, truth = value_type(dtype), "-" if dtype.is_bool else ""
-    lines = [f"if (m.s{k:x}) {put(library, dtype, 'p', str(k), f'{truth}x.s{k:x}')}" for k in range(dtype.lanes)]
+    lines = [f"if (m.s{k:x}) {put(library, dtype, 'p', str(k), f'{truth}x.s{k:x}')};" for k in range(dtype.lanes)]
     if not dtype.is_half and not dtype.is_bool:
         lines.insert(0, f"if (all(m)) {{ vstore{dtype.lanes}(x, 0, p); return; }}")
     return _function("void", name, f"{space} {memory_type(dtype)} *p, {t} x, char{dtype.lanes} m", *lines)
@@ -347,7 +347,7 @@ def _gather_masked(library: Library, name: str, dtype: DType, space: str) -> str
 def _scatter_masked(library: Library, name: str, dtype: DType, space: str) -> str:
     t, truth = value_type(dtype), "-" if dtype.is_bool else ""
     lines = [
-        f"if (m.s{k:x}) {put(library, dtype, 'p', f'i.s{k:x}', f'{truth}x.s{k:x}')}" for k in range(dtype.lanes)
+        f"if (m.s{k:x}) {put(library, dtype, 'p', f'i.s{k:x}', f'{truth}x.s{k:x}')};" for k in range(dtype.lanes)
     ]  # fmt: skip
     parameters = f"{space} {memory_type(dtype)} *p, {library.index}{dtype.lanes} i, {t} x, char{dtype.lanes} m"
     return _function("void", name, parameters, *lines)

@@ -19,23 +19,20 @@ from typing import Any
 
 from ....codegen.spelling import atom, is_index
 from ....errors import Unsupported
-from ....expr import Call, DType, Expr, IntImm, StringImm, Var, substitute
+from ....expr import Call, DType, Expr, IntImm, StringImm, Var
 from ....expr.conditions import is_const
 from ....tir.analysis.registers import Register, registers_of
 from ....tir.analysis.threads import grid_of, is_shared
 from ....tir.nodes import (
     Allocate,
-    Assert,
     Buffer,
     BufferStore,
     Evaluate,
     For,
     ForKind,
     LetStmt,
-    Prefetch,
     PrimFunc,
     Stmt,
-    While,
 )
 from ...gpu.codegen.grids import GridEmitter
 from ...gpu.codegen.index_width import index_dtype
@@ -100,7 +97,7 @@ class _OpenCL(GridEmitter, OpenCLExpressions):
         begin = len(self.lines)
         self.stmt(self.kernel.body)
         body = [*self.lines[:begin], *self.shared, *self.lines[begin:]]
-        head = [f"// {line}" for text in self.header() for line in text.splitlines()]
+        head = self.header()
         if self.uses_double:
             head.append("#pragma OPENCL EXTENSION cl_khr_fp64 : enable")
         if self.library.uses_half:
@@ -131,19 +128,7 @@ class _OpenCL(GridEmitter, OpenCLExpressions):
         self.line(f"const {value_type(kept)} {name} = {self.converted(f'{name}_given', _WORD, kept)};")
         return [f"const long {name}_given"]
 
-    def no_op(self) -> str:
-        return ";"
-
-    def close_block(self) -> None:
-        self.line("}")
-
     # -- statements
-
-    def if_header(self, condition: Expr) -> str:
-        return f"if ({self.value(condition)}) {{"
-
-    def else_header(self) -> str:
-        return "else {"
 
     def loop(self, stmt: For) -> None:
         if stmt.kind is ForKind.THREAD:
@@ -180,17 +165,9 @@ class _OpenCL(GridEmitter, OpenCLExpressions):
         name = self.names[stmt.var]
         self.declared(name, f"const {t} {name} = ({t}){place}{offset};", stmt.body)
 
-    def while_loop(self, stmt: While) -> None:
-        with self.block(f"while ({self.value(stmt.condition)}) {{"):
-            self.stmt(stmt.body)
-
     def let(self, stmt: LetStmt) -> None:
-        t = value_type(self.index_dtype)
-        if is_index(stmt.value):
-            self.wide.add(stmt.var)
-            self.analyzer.bind_value(stmt.var, stmt.value)
-            self.lets[stmt.var] = substitute(stmt.value, self.lets)
-            text = self.index(stmt.value)
+        if self.notes_index(stmt):
+            t, text = value_type(self.index_dtype), self.index(stmt.value)
         else:
             t, text = self.type_of(stmt.value.dtype), self.value(stmt.value)
         self.declared(self.names[stmt.var], f"const {t} {self.names[stmt.var]} = {text};", stmt.body)
@@ -208,49 +185,35 @@ class _OpenCL(GridEmitter, OpenCLExpressions):
         self.line(line)
         self.stmt(body)
 
-    def store(self, stmt: BufferStore) -> None:
-        buffer, index, dtype = stmt.buffer, stmt.indices[0], stmt.value.dtype
-        if buffer in self.registers:
-            self.line(f"{self.register(buffer, index)} = {self.value(stmt.value)};")
-            return
-        pointer, space, value, n = self.pointer(buffer), self.space(buffer), self.value(stmt.value), dtype.lanes
-        base = None if n == 1 else self.contiguous(index)
-        if n == 1:
-            text = put(self.library, dtype, pointer, atom(self.index(index)), value)
-        elif base is not None and stmt.predicate is not None:
-            function = self.use("store_masked", dtype, space)
-            text = f"{function}({pointer} + {base}, {value}, {self.value(stmt.predicate)});"
-        elif base is None:
-            mask = f"(char{n})(-1)" if stmt.predicate is None else self.value(stmt.predicate)
-            function = self.use("scatter_masked", dtype, space)
-            text = f"{function}({pointer}, {self.vector_index(index)}, {value}, {mask});"
-        elif self.whole(buffer, index):
-            text = f"{self.word(dtype, space, pointer, base)} = {value};"
-        elif dtype.scalar == "float16":
-            text = f"vstore_half{n}_rte({value}, 0, {pointer} + {base});"
-        else:
-            if dtype.scalar == "bfloat16":
-                value = f"{self.use('bits', dtype)}({value})"
-            elif dtype.is_bool:
-                value = f"as_uchar{n}(-({value}))"
-            text = f"vstore{n}({value}, 0, {pointer} + {base});"
-        if n > 1 or stmt.predicate is None:
-            self.line(text)
-            return
-        with self.block(f"if ({self.value(stmt.predicate)}) {{"):
-            self.line(text)
+    def store_element(self, stmt: BufferStore, value: str) -> str:
+        at = atom(self.index(stmt.indices[0]))
+        return put(self.library, stmt.value.dtype, self.pointer(stmt.buffer), at, value)
 
-    def check(self, stmt: Assert) -> None:
-        # Kernels do not raise: the caller of the host function checks its conditions.
-        self.line(f"// holds: {' '.join(str(stmt.condition).split())}")
+    def scatter(self, stmt: BufferStore, value: str) -> str:
+        dtype, places = stmt.value.dtype, stmt.indices[0]
+        mask = f"(char{dtype.lanes})(-1)" if stmt.predicate is None else self.value(stmt.predicate)
+        function = self.use("scatter_masked", dtype, self.space(stmt.buffer))
+        return f"{function}({self.pointer(stmt.buffer)}, {self.vector_index(places)}, {value}, {mask})"
+
+    def store_neighbours(self, stmt: BufferStore, base: str, value: str) -> str:
+        dtype, pointer, space = stmt.value.dtype, self.pointer(stmt.buffer), self.space(stmt.buffer)
+        if stmt.predicate is not None:
+            function = self.use("store_masked", dtype, space)
+            return f"{function}({pointer} + {base}, {value}, {self.value(stmt.predicate)})"
+        if self.whole(stmt.buffer, stmt.indices[0]):
+            return f"{self.word(dtype, space, pointer, base)} = {value}"
+        if dtype.scalar == "float16":
+            return f"vstore_half{dtype.lanes}_rte({value}, 0, {pointer} + {base})"
+        if dtype.scalar == "bfloat16":
+            value = f"{self.use('bits', dtype)}({value})"
+        elif dtype.is_bool:
+            value = f"as_uchar{dtype.lanes}(-({value}))"
+        return f"vstore{dtype.lanes}({value}, 0, {pointer} + {base})"
 
     def evaluate(self, stmt: Evaluate) -> None:
         if isinstance(stmt.value, Call) and stmt.value.op == "tvm_storage_sync":
             common = any(isinstance(arg, StringImm) and arg.value == "global" for arg in stmt.value.args)
             self.line(f"barrier(CLK_LOCAL_MEM_FENCE{' | CLK_GLOBAL_MEM_FENCE' if common else ''});")
-
-    def prefetch(self, stmt: Prefetch) -> None:
-        """A hint, which compilers for devices give themselves."""
 
     # -- storage
 

@@ -6,10 +6,10 @@ from typing import Any
 
 from ....codegen.spelling import atom, is_index
 from ....errors import InternalError
-from ....expr import Expr, IntImm, Var, substitute
+from ....expr import IntImm, Var
 from ....expr.conditions import is_const
 from ....tir.analysis.registers import Register
-from ....tir.nodes import Assert, Buffer, BufferStore, For, LetStmt, PrimFunc, While
+from ....tir.nodes import Buffer, BufferStore, For, LetStmt, PrimFunc
 from ....tir.verifier.kernel_rules import STACK_BYTES
 from .numba_expressions import NumbaExpressions, short_name
 
@@ -30,7 +30,7 @@ class NumbaStatements(NumbaExpressions):
             self.line(f"{name} = {self.use('scalar_' + short_name(param.dtype))}({word})")
         else:
             fits = self.index_dtype == "int64" or not is_index(param)
-            self.line(f"{name} = {word if fits else self.word(word)}")
+            self.line(f"{name} = {word if fits else self.to_index(word)}")
             if self.index_dtype == "int64" or is_index(param):
                 self.wide.add(param)
 
@@ -38,16 +38,7 @@ class NumbaStatements(NumbaExpressions):
         """Lines that define the numbers without a literal."""
         return [f"{n} = float({n.lower()!r})" for n in ("INF", "NAN") if n in self.imports]
 
-    def no_op(self) -> str:
-        return "pass"
-
     # -- statements
-
-    def if_header(self, condition: Expr) -> str:
-        return f"if {self.value(condition)}:"
-
-    def else_header(self) -> str:
-        return "else:"
 
     def serial_loop(self, stmt: For, bounds: str) -> None:
         """A loop over a range; the bounds are the arguments of `range`."""
@@ -68,7 +59,7 @@ class NumbaStatements(NumbaExpressions):
 
     def range_of(self, *bounds: str) -> str:
         """The arguments of `range`, whose type is the loop variable's."""
-        return ", ".join(bounds if self.index_dtype == "int64" else map(self.word, bounds))
+        return ", ".join(bounds if self.index_dtype == "int64" else map(self.to_index, bounds))
 
     def share(self, stmt: For, thread: str, threads: str) -> str:
         """The iterations of a parallel loop that one thread of several runs, as the arguments of `range`."""
@@ -76,49 +67,27 @@ class NumbaStatements(NumbaExpressions):
         n = atom(self.index(stmt.extent))
         return self.range_of(f"{offset}{n} * {thread} // {threads}", f"{offset}{n} * ({thread} + 1) // {threads}")
 
-    def while_loop(self, stmt: While) -> None:
-        with self.block(f"while {self.value(stmt.condition)}:"):
-            self.stmt(stmt.body)
-
     def let(self, stmt: LetStmt) -> None:
-        if is_index(stmt.value):
-            self.wide.add(stmt.var)
-            self.analyzer.bind_value(stmt.var, stmt.value)
-            self.lets[stmt.var] = substitute(stmt.value, self.lets)
-            text = self.index(stmt.value) if self.index_dtype == "int64" else self.word(self.index(stmt.value))
-        else:
+        if not self.notes_index(stmt):
             text = self.value(stmt.value)
+        else:
+            text = self.index(stmt.value) if self.index_dtype == "int64" else self.to_index(self.index(stmt.value))
         self.line(f"{self.names[stmt.var]} = {text}")
         self.stmt(stmt.body)
 
-    def store(self, stmt: BufferStore) -> None:
-        value, index = stmt.value, stmt.indices[0]
-        if stmt.buffer in self.registers:
-            self.line(f"{self.register(stmt.buffer, index)} = {self.value(value)}")
-            return
-        name = self.names[stmt.buffer]
-        if index.dtype.lanes == 1:
-            self.scalar_store(stmt, name)
-            return
-        base = self.contiguous(index)
+    def store_element(self, stmt: BufferStore, value: str) -> str:
+        return f"{self.names[stmt.buffer]}[{self.place(stmt.indices[0])}] = {value}"
+
+    def store_neighbours(self, stmt: BufferStore, base: str, value: str) -> str:
+        operands = f"{self.names[stmt.buffer]}, {base}, {value}"
+        if stmt.predicate is not None:
+            return f"{self.use('store_masked')}({operands}, {self.value(stmt.predicate)})"
+        return f"{self.use('store_whole' if self.whole(stmt.buffer, stmt.indices[0]) else 'store')}({operands})"
+
+    def scatter(self, stmt: BufferStore, value: str) -> str:
         mask = "" if stmt.predicate is None else f", {self.value(stmt.predicate)}"
-        if base is None:
-            self.line(f"{self.use('scatter')}({name}, {self.vector_index(index)}, {self.vector(value)}{mask})")
-        else:
-            op = self.use("store_masked" if mask else "store_whole" if self.whole(stmt.buffer, index) else "store")
-            self.line(f"{op}({name}, {base}, {self.vector(value)}{mask})")
-
-    def scalar_store(self, stmt: BufferStore, name: str) -> None:
-        text = f"{name}[{self.place(stmt.indices[0])}] = {self.value(stmt.value)}"
-        if stmt.predicate is None:
-            self.line(text)
-            return
-        with self.block(f"if {self.value(stmt.predicate)}:"):
-            self.line(text)
-
-    def check(self, stmt: Assert) -> None:
-        # Kernels do not raise: the caller of the host function checks its conditions.
-        self.line(f"# holds: {' '.join(str(stmt.condition).split())}")
+        place = self.vector_index(stmt.indices[0])
+        return f"{self.use('scatter')}({self.names[stmt.buffer]}, {place}, {value}{mask})"
 
     def stack_array(self, buffer: Buffer) -> None:
         size = buffer.shape[0]

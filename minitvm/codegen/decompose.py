@@ -1,0 +1,167 @@
+"""Rewrites, in the IR, of operations that a language lacks or computes slowly into operations that it has.
+
+A dialect lists the rules that it needs, for values in its table `lacks` and for indices in `index_rules`. The walk over
+expressions applies them to each operation before the dialect spells it, in the order of the table and each once. So a
+rule comes before those that its result needs. For example, `(SHIFTED, TRUNCATED)` on indices:
+
+    i // 4    ->    i >> 2
+    i // 3    ->    truncdiv(i, 3)    if i is never negative
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .. import expr as e
+from ..arith import Analyzer
+from ..tir import fixed_point, tfloat32
+
+# From one operation to the same value in other operations; None where the rule does not apply.
+Rewrite = Callable[[Any, Analyzer], e.Expr | None]
+_ORDERS = (e.EQ, e.NE, e.LT, e.LE, e.GT, e.GE)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A rewrite of some operations: classes of nodes, or names of intrinsics."""
+
+    operations: tuple[type | str, ...]
+    rewrite: Rewrite
+
+
+def decomposed(x: e.Expr, rules: Sequence[Rule], analyzer: Analyzer) -> e.Expr:
+    """The expression with its outermost operation written by the rules; its operands stay as they are."""
+    for rule in rules:
+        if (x.op if isinstance(x, e.Call) else type(x)) in rule.operations:
+            other = rule.rewrite(x, analyzer)
+            x = x if other is None else other
+    return x
+
+
+def _integer_tests(x: e.Call, _: Analyzer) -> e.Expr | None:
+    """Legal: an integer is finite and a number, whatever its value."""
+    return None if x.args[0].dtype.is_float else e.const(x.op == "isfinite", x.dtype)
+
+
+def _unsigned_abs(x: e.Call, _: Analyzer) -> e.Expr | None:
+    """Legal: unsigned integers and truth values are their own magnitudes."""
+    return x.args[0] if x.dtype.is_bool or x.dtype.kind == "uint" else None
+
+
+def _shifted(x: e.BinaryOp, _: Analyzer) -> e.Expr | None:
+    """Legal: a shift to the right rounds down, and the low bits are the rest, also below zero (two's complement)."""
+    divisor = _positive(x.b)
+    if divisor & (divisor - 1) or not divisor:
+        return None
+    if isinstance(x, e.FloorDiv):
+        return e.Call(x.dtype, "shift_right", (x.a, e.const(divisor.bit_length() - 1, x.dtype)))
+    return e.Call(x.dtype, "bitwise_and", (x.a, e.const(divisor - 1, x.dtype)))
+
+
+def _truncated(x: e.BinaryOp, analyzer: Analyzer) -> e.Expr | None:
+    """Legal: a quotient that is not negative is rounded down by cutting off its digits."""
+    low, _ = analyzer.bounds(x.a)
+    if not _positive(x.b) or low is None or low < 0:
+        return None
+    return (e.Div if isinstance(x, e.FloorDiv) else e.Mod)(x.a, x.b)
+
+
+def _positive(divisor: e.Expr) -> int:
+    """A constant above zero; 0 for any other divisor."""
+    return max(0, divisor.value) if isinstance(divisor, e.IntImm) else 0
+
+
+def _floored(x: e.BinaryOp, _: Analyzer) -> e.Expr | None:
+    """Legal: a truncated quotient is one too large where it leaves a rest whose sign is not the divisor's.
+
+    The operands are written three times. A language with functions had better have one for this.
+    """
+    if not x.dtype.is_int:
+        return None
+    zero, rest = e.const(0, x.dtype), e.Mod(x.a, x.b)
+    if x.dtype.kind == "uint":
+        return e.Div(x.a, x.b) if isinstance(x, e.FloorDiv) else rest
+    corrected = e.And(e.NE(rest, zero), e.NE(e.LT(rest, zero), e.LT(x.b, zero)))
+    if isinstance(x, e.FloorDiv):
+        return e.Div(x.a, x.b) - e.Cast(x.dtype, corrected)
+    return e.Select(corrected, rest + x.b, rest)
+
+
+def _near(x: e.Call, _: Analyzer) -> e.Expr | None:
+    """Legal: an amount from the width on leaves zeros; of a signed integer to the right the sign, as width - 1 does."""
+    value, amount = x.args
+    last = e.const(x.dtype.bits - 1, x.dtype)
+    if _is_below(amount, x.dtype.bits):
+        return None
+    if x.op == "shift_right" and x.dtype.kind == "int":
+        return e.call(x.op, value, e.Min(amount, last))
+    near = e.call(x.op, value, e.call("bitwise_and", amount, last))
+    return e.Select(e.LE(amount, last), near, e.const(0, x.dtype))
+
+
+def _is_below(amount: e.Expr, bits: int) -> bool:
+    """Whether the form of an amount, a constant or one that is cut off, says that it is less than a width."""
+    if isinstance(amount, e.Broadcast):
+        return _is_below(amount.value, bits)
+    if isinstance(amount, e.Min):
+        return _is_below(amount.b, bits)
+    if isinstance(amount, e.Call):
+        return amount.op == "bitwise_and" and _is_below(amount.args[1], bits)
+    return isinstance(amount, e.IntImm) and 0 <= amount.value < bits
+
+
+def _bytes_multiplied(x: e.Call, _: Analyzer) -> e.Expr:
+    """Legal: by definition of `dot4_u8i8`; the bytes of its first word are unsigned, those of the second one signed."""
+
+    def byte(word: e.Expr, k: int, kind: str) -> e.Expr:
+        low = e.call("shift_right", word, e.const(8 * k, word.dtype))
+        return e.Cast(x.dtype, e.Cast(e.DType(kind).with_lanes(x.dtype.lanes), low))
+
+    a, b = x.args
+    return sum(
+        (byte(a, k, "uint8") * byte(b, k, "int8") for k in range(1, 4)), byte(a, 0, "uint8") * byte(b, 0, "int8")
+    )
+
+
+def _in_float32(x: Any, _: Analyzer) -> e.Expr | None:
+    """Legal: float32 has at least twice the digits of a 16-bit float, and two more. A result that is rounded to it, and
+
+    then to 16 bits, is the one that is rounded once (Figueroa, "When is double rounding innocuous?", 1995).
+    """
+    if not x.a.dtype.is_half:
+        return None
+    wide = e.DType("float32").with_lanes(x.a.dtype.lanes)
+    result = type(x)(e.Cast(wide, x.a), e.Cast(wide, x.b))
+    return result if isinstance(x, e.CompareOp) else e.Cast(x.dtype, result)
+
+
+def _rounded_away(x: e.Call, _: Analyzer) -> e.Expr:
+    """Legal: x - trunc(x) is exact, and `copysign` keeps the sign of a zero. Infinities and NaN leave no fraction."""
+    (value,) = x.args
+    whole = e.call("trunc", value)
+    up = e.GE(e.call("abs", value - whole), e.const(0.5, x.dtype))
+    step = e.Select(up, e.const(1, x.dtype), e.const(0, x.dtype))
+    return whole + e.call("copysign", step, value)
+
+
+# No language has these.
+FIXED_POINT = Rule(("q_multiply_shift",), lambda x, _: fixed_point.written_out(x))
+TFLOAT32 = Rule(("round_tf32",), lambda x, _: tfloat32.written_out(x))
+HINTS = Rule(("likely",), lambda x, _: x.args[0])
+
+# Functions of floats, applied to integers; the magnitude of numbers that have no sign.
+INTEGER_TESTS = Rule(("isnan", "isinf", "isfinite"), _integer_tests)
+UNSIGNED_ABS = Rule(("abs",), _unsigned_abs)
+
+# Quotients of integers that are rounded down, and their rests: by a positive constant; by any divisor.
+SHIFTED = Rule((e.FloorDiv, e.FloorMod), _shifted)
+TRUNCATED = Rule((e.FloorDiv, e.FloorMod), _truncated)
+FLOORED = Rule((e.FloorDiv, e.FloorMod), _floored)
+
+# Shifts by the width or more, products of the bytes of words, operators on 16-bit floats, halves away from zero.
+NEAR_SHIFTS = Rule(("shift_left", "shift_right"), _near)
+PRODUCTS_OF_BYTES = Rule(("dot4_u8i8",), _bytes_multiplied)
+HALVES = Rule((*_ORDERS, e.Add, e.Sub, e.Mul, e.Div, e.Mod, e.Min, e.Max), _in_float32)
+ROUNDED_AWAY = Rule(("round",), _rounded_away)

@@ -1,0 +1,272 @@
+"""The walk over the expressions of a kernel, which all languages share.
+
+`index` writes integer arithmetic over indices, in the one type that all indices of a kernel have; `value` writes any
+other expression, in exactly its dtype. Both first rewrite what the language lacks (`decompose`), and then pass each
+kind of node to a method of its own. A dialect has to spell the abstract methods. The others are alike in all languages;
+a dialect overrides one if its language has a better form.
+
+Each operator stands in parentheses, so that precedence does not matter. Only sums and products of indices, which are
+long, leave out the parentheses that no language needs.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, ClassVar
+
+from .. import expr as e
+from ..arith import Analyzer
+from ..errors import InternalError, Unsupported
+from ..expr.conditions import is_const
+from ..tir import nodes as t
+from ..tir.analysis.registers import Register, slot
+from . import decompose
+from .spelling import BITS, COMPARISONS, Names, Syntax, atom, is_index, keeps_value
+
+_INDEX_CALLS = {**BITS, "shift_right": ">>"}  # of which the last comes from `index_rules`
+
+
+class Expressions(ABC):
+    """Writes expressions; `Emitter` adds statements, and a dialect the spelling of a language."""
+
+    syntax: ClassVar[Syntax]
+    language = ""  # for people, what a kernel becomes: "a CPU kernel"
+    index_dtype = e.DType("int64")  # of indices, wherever they are complete
+    lacks: Sequence[decompose.Rule] = (decompose.FIXED_POINT, decompose.TFLOAT32, decompose.HINTS)
+    index_rules: Sequence[decompose.Rule] = ()  # the same, for operations on indices
+    functions: Mapping[str, str] = {}  # the names of intrinsics
+
+    def __init__(self, kernel: t.PrimFunc, target: Any, reserved: Iterable[str]) -> None:
+        self.kernel = kernel
+        self.target = target
+        self.names = Names(reserved)
+        self.registers: dict[t.Buffer, dict[Register, str]] = {}
+        self.analyzer = Analyzer()  # ranges of variables in scope: they choose cheap divisions
+        self.wide: set[e.Var] = set()  # integer variables that are kept in the type of indices
+        self.lets: dict[e.Var, e.Expr] = {}  # indices that have names, written out
+        self.spellers: dict[type, Callable[[Any], str]] = {
+            e.IntImm: self.constant, e.FloatImm: self.constant, e.Var: self.variable, t.BufferLoad: self.load,
+            e.Cast: self.cast, e.CompareOp: self.compare, e.And: self.logical, e.Or: self.logical,
+            e.Not: self.negation, e.BinaryOp: self.binary, e.Select: self.select, e.Call: self.call,
+            e.Ramp: self.ramp, e.Broadcast: self.broadcast, e.Shuffle: self.shuffle, e.Let: self.inner_let,
+        }  # fmt: skip
+
+    # -- indices
+
+    def index(self, x: e.Expr) -> str:
+        """A scalar index."""
+        if isinstance(x, e.IntImm):
+            return self.index_constant(x.value)
+        if isinstance(x, e.Var) and x in self.wide:
+            return self.names[x]
+        if isinstance(x, e.Cast) and is_index(x) and keeps_value(x, self.analyzer):
+            return self.index(x.value)
+        if not is_index(x) or isinstance(x, e.Var | e.Cast):
+            return self.to_index(self.value(x))
+        x = decompose.decomposed(x, self.index_rules, self.analyzer)
+        if isinstance(x, e.Add | e.Sub):
+            right = self.index_term(x.b)
+            return f"{self.index(x.a)} {'+' if isinstance(x, e.Add) else '-'} {right}"
+        if isinstance(x, e.Mul):
+            return f"{atom(self.index(x.a))} * {atom(self.index(x.b))}"
+        if isinstance(x, e.Call):
+            return f"({f' {_INDEX_CALLS[x.op]} '.join(atom(self.index(a)) for a in x.args)})"
+        return self.index_extreme(x) if isinstance(x, e.Min | e.Max) else self.index_division(x)
+
+    def index_term(self, x: e.Expr) -> str:
+        """An index behind a plus or a minus."""
+        return f"({self.index(x)})" if isinstance(x, e.Add | e.Sub) else self.index(x)
+
+    def index_constant(self, number: int) -> str:
+        return str(number)
+
+    def contiguous(self, x: e.Expr) -> str | None:
+        """The start of a vector index of stride one; None for any other."""
+        return self.place(x.base) if isinstance(x, e.Ramp) and is_const(x.stride, 1) else None
+
+    def place(self, x: e.Expr) -> str:
+        """A complete index, of an element in memory."""
+        return self.index(x)
+
+    def notes_index(self, x: t.LetStmt) -> bool:
+        """Whether a name stands for an index. Its range and its value then answer later questions."""
+        if is_index(x.value):
+            self.wide.add(x.var)
+            self.analyzer.bind_value(x.var, x.value)
+            self.lets[x.var] = e.substitute(x.value, self.lets)
+        return is_index(x.value)
+
+    # -- values
+
+    def value(self, x: e.Expr) -> str:
+        """A value of exactly its dtype."""
+        x = decompose.decomposed(x, self.lacks, self.analyzer)
+        for kind in type(x).__mro__:
+            if kind in self.spellers:
+                return self.spellers[kind](x)
+        raise self.lacking(x)
+
+    def lacking(self, x: e.Expr) -> Unsupported:
+        """The error for an expression that the language cannot have."""
+        return Unsupported(f"{type(x).__name__} in {self.language}: {x}")
+
+    def variable(self, x: e.Var) -> str:
+        return self.from_index(self.names[x], x.dtype) if x in self.wide else self.names[x]
+
+    def cast(self, x: e.Cast) -> str:
+        source, to = x.value.dtype, x.dtype
+        if source == to:
+            return self.value(x.value)
+        if "handle" in (source.kind, to.kind):
+            raise Unsupported(f"a cast of {source} to {to} in {self.language}")
+        if is_index(x.value) and not isinstance(x.value, e.IntImm):
+            return self.converted(self.index(x.value), self.index_dtype, to)
+        return self.converted(self.value(x.value), source, to)
+
+    def compare(self, x: e.CompareOp) -> str:
+        if is_index(x.a) and is_index(x.b):
+            return f"({self.index(x.a)} {COMPARISONS[type(x)]} {self.index(x.b)})"
+        return self.prefix_mask(x) or self.comparison(x)
+
+    def prefix_mask(self, x: e.CompareOp) -> str | None:
+        """`ramp(base) < broadcast(n)` is the mask of the first `n - base` lanes."""
+        ramp, limit = x.a, x.b
+        if not (isinstance(x, e.LT) and isinstance(ramp, e.Ramp) and isinstance(limit, e.Broadcast)):
+            return None
+        if not is_const(ramp.stride, 1) or not (is_index(ramp.base) and is_index(limit.value)):
+            return None
+        return self.first_lanes(limit.value, ramp.base, ramp.lanes)
+
+    def logical(self, x: e.LogicalOp) -> str:
+        symbol = self.syntax.logical[type(x)][x.dtype.lanes > 1]
+        return f"({self.value(x.a)} {symbol} {self.value(x.b)})"
+
+    def negation(self, x: e.Not) -> str:
+        return f"({self.syntax.negation[x.dtype.lanes > 1]}{atom(self.value(x.a))})"
+
+    def binary(self, x: e.BinaryOp) -> str:
+        return self.contracted(x) or self.arithmetic(x)
+
+    def contracted(self, x: e.BinaryOp) -> str | None:
+        """A sum and a product in one operation: `c + a * b` of floats, rounded once, or `c` and a product of words."""
+        if not isinstance(x, e.Add):
+            return None
+        for product, c in ((x.b, x.a), (x.a, x.b)):
+            words = e.factors_of_words(product)
+            if words is not None and isinstance(product, e.Call):
+                return self.words_added(product.op, *words, c)
+        product, c = (x.b, x.a) if isinstance(x.b, e.Mul) else (x.a, x.b)
+        if not isinstance(product, e.Mul) or not x.dtype.is_float or x.dtype.is_half:
+            return None
+        return self.multiply_add(product.a, product.b, c)
+
+    def select(self, x: e.Select) -> str:
+        return self.choice(x.condition, self.value(x.true_value), self.value(x.false_value), x.dtype)
+
+    def choice(self, condition: e.Expr, yes: str, no: str, dtype: e.DType) -> str:
+        """One of two values of a dtype. A scalar condition decides which of them is computed."""
+        if condition.dtype.lanes == 1:
+            return self.syntax.choice.format(condition=self.value(condition), yes=yes, no=no)
+        return self.choice_of_lanes(condition, yes, no, dtype)
+
+    def call(self, x: e.Call) -> str:
+        if x.op == "if_then_else":
+            condition, yes, no = x.args
+            return self.choice(condition, self.value(yes), self.value(no), x.dtype)
+        return self.reinterpreted(x) if x.op == "reinterpret" else self.function(x, [self.value(a) for a in x.args])
+
+    def function(self, x: e.Call, args: list[str]) -> str:
+        if x.op not in self.functions:
+            raise Unsupported(f"the intrinsic {x.op} in {self.language}")
+        return f"{self.functions[x.op]}({', '.join(args)})"
+
+    def inner_let(self, _: e.Let) -> str:
+        raise InternalError("a let expression in a kernel: lowering should have removed it")
+
+    # -- memory
+
+    def load(self, x: t.BufferLoad) -> str:
+        buffer, index = x.buffer, x.indices[0]
+        if index.dtype.lanes == 1 or buffer in self.registers:
+            text = self.register(buffer, index) if buffer in self.registers else self.element(x)
+            return text if x.predicate is None else self.choice(x.predicate, text, self.zero(x.dtype), x.dtype)
+        base = self.contiguous(index)
+        return self.gather(x) if base is None else self.neighbours(x, base)
+
+    def register(self, buffer: t.Buffer, index: e.Expr) -> str:
+        """The variable that holds a slot of a buffer."""
+        at = slot(index)
+        if at is None:
+            raise InternalError(f"{buffer.name}[{index}] is not a constant slot")
+        return self.registers[buffer][at]
+
+    def scalar(self, buffer: t.Buffer) -> e.DType:
+        """The dtype of a buffer's elements, which are scalars."""
+        if buffer.dtype.lanes > 1:
+            raise Unsupported(f"buffer {buffer.name} of vector dtype {buffer.dtype} in {self.language}")
+        return buffer.dtype
+
+    # -- what a dialect spells
+
+    @abstractmethod
+    def to_index(self, text: str) -> str:
+        """An integer, converted to the type of indices."""
+
+    @abstractmethod
+    def from_index(self, name: str, dtype: e.DType) -> str:
+        """A variable that has the type of indices, as a value of its dtype."""
+
+    @abstractmethod
+    def index_extreme(self, x: e.Min | e.Max) -> str: ...
+    @abstractmethod
+    def index_division(self, x: Any) -> str: ...
+    @abstractmethod
+    def constant(self, x: e.IntImm | e.FloatImm) -> str: ...
+    @abstractmethod
+    def zero(self, dtype: e.DType) -> str:
+        """Zeros, for the lanes that a mask keeps out of a load."""
+
+    @abstractmethod
+    def converted(self, text: str, source: e.DType, to: e.DType) -> str: ...
+    @abstractmethod
+    def comparison(self, x: e.CompareOp) -> str: ...
+    @abstractmethod
+    def arithmetic(self, x: e.BinaryOp) -> str: ...
+    @abstractmethod
+    def reinterpreted(self, x: e.Call) -> str: ...
+    @abstractmethod
+    def element(self, x: t.BufferLoad) -> str: ...
+
+    # -- vectors: a language without them refuses what it meets
+
+    def broadcast(self, x: e.Broadcast) -> str:
+        raise self.lacking(x)
+
+    def ramp(self, x: e.Ramp) -> str:
+        raise self.lacking(x)
+
+    def shuffle(self, x: e.Shuffle) -> str:
+        raise self.lacking(x)
+
+    def choice_of_lanes(self, condition: e.Expr, yes: str, no: str, dtype: e.DType) -> str:  # noqa: ARG002
+        raise self.lacking(condition)
+
+    def neighbours(self, x: t.BufferLoad, base: str) -> str:  # noqa: ARG002
+        """A load of elements that lie together from `base` on."""
+        raise self.lacking(x)
+
+    def gather(self, x: t.BufferLoad) -> str:
+        """A load of elements anywhere."""
+        raise self.lacking(x)
+
+    # -- operations that only some languages have in one: None if they are written out
+
+    def first_lanes(self, limit: e.Expr, base: e.Expr, lanes: int) -> str | None:  # noqa: B027
+        """The mask of the first `limit - base` lanes."""
+
+    def multiply_add(self, a: e.Expr, b: e.Expr, c: e.Expr) -> str | None:  # noqa: B027
+        """`a * b + c` of floats."""
+
+    def words_added(self, op: str, a: e.Expr, b: e.Expr, c: e.Expr) -> str | None:  # noqa: B027
+        """The sum of c and a product of words (`expr.factors_of_words`)."""
