@@ -47,7 +47,7 @@ MACHINES: dict[str, str] = {
 # The other plug-ins. The public names of a plug-in or machine are its package, what its `__init__` defines, and the
 # modules that its `__all__` lists.
 PLUGINS = [
-    "frontends", "compat.tvm", "quantize", "tune", "tools.cli", "tools.gallery", "tools.models", "tools.profile",
+    "frontends", "compat.tvm", "quantize", "tune", "tools.cli", "tools.models", "tools.profile",
 ]  # fmt: skip
 
 FOUNDATION = (
@@ -196,7 +196,6 @@ NOT_LOADED_BY: dict[str, str] = {
     "strategy": "onnx numba",
     "graph": "onnx numba",
     "frontends": "onnx numba",
-    "tools.gallery": "onnx numba",
     "records": "onnx numba sqlalchemy",
     "tune": f"{COMPILER_LIBRARIES} sqlalchemy matplotlib",
     "tune.runner": "sympy islpy onnx sqlalchemy matplotlib minitvm.tir.schedule minitvm.strategy",

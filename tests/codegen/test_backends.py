@@ -17,8 +17,8 @@ from minitvm.reference import tir as reference
 from minitvm.te import create_prim_func
 from minitvm.tir import Schedule
 from minitvm.tir.nodes import PrimFunc
-from minitvm.tools.gallery import programs
 from tests import toy_backend
+from tests.tir.schedule import programs
 
 
 def elementwise(m: int = 13, n: int = 37) -> PrimFunc:

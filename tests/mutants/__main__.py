@@ -33,7 +33,6 @@ if __name__ == "__main__" and os.environ.get("PYTHONHASHSEED") != "0":  # the sa
     os.execve(sys.executable, again, {**os.environ, "PYTHONHASHSEED": "0"})
 
 from . import faults  # noqa: F401  (registers them)
-from .contracts import gallery
 from .oracle import Trial, Workload
 from .patch import MUTANTS, Moved, Mutant
 
@@ -128,7 +127,6 @@ def run_all(jobs: Sequence[Job], processes: int) -> Iterator[Outcome]:
     """The outcome of each job, as they come. Processes are forked: everything is imported once."""
     for name in _LATE:
         importlib.import_module(name)
-    gallery()
     context = multiprocessing.get_context("fork")
     waiting = list(jobs)[::-1]
     running: dict[Connection, tuple[Job, Any, float]] = {}

@@ -1,6 +1,6 @@
 """Workloads beside random legal schedules: what is refused, what traces, queries, samples and storage promise.
 
-`refusals(name)`   the gallery of calls that a primitive must refuse: one that it takes is judged like any other call
+`refusals(name)`   the bad calls that a primitive must refuse: one that it takes is judged like any other call
 `traces(...)`      schedules replayed from their traces, as JSON and as Python
 `flows()`          producers, consumers and outputs beside what the interpreter sees the blocks read and write
 `samples(...)`     sampled decisions used, replayed, and beside what each sampling primitive promises
@@ -25,7 +25,8 @@ from minitvm.expr import IntImm, SizeVar, free_vars, structural_equal, walk
 from minitvm.reference import random_inputs
 from minitvm.reference import tir as tir_reference
 from minitvm.tir.nodes import Allocate, Block, BlockRealize, PrimFunc
-from minitvm.tir.schedule import Schedule
+from minitvm.tir.schedule import PRIMITIVES, Schedule
+from minitvm.tir.schedule.examples import prepared
 
 from .oracle import Noticed, Trial, Workload, directed, drawn
 from .workloads import PREPARATION, Draw, Family, any_steps, lowers, random_blocks, step
@@ -36,21 +37,14 @@ ALL_MODES = ("exact", "field", "shadow", "order")
 # ---- what must be refused --------------------------------------------------------------------------------------------
 
 
-def gallery() -> dict[str, Any]:
-    """The bad calls of the error gallery: "primitive.requirement" -> how to make the case."""
-    from minitvm.tools.gallery import cases
-
-    return cases()
-
-
 def refusals(name: str) -> Workload:
     """All bad calls of a primitive. One that goes through must at least mean the same."""
 
     def cases() -> Sequence[Any]:
-        return [make for case, make in gallery().items() if case.split(".")[0] == name]
+        return PRIMITIVES[name].bad_calls
 
-    def body(trial: Trial, make: Any) -> None:
-        sch, call = make()
+    def body(trial: Trial, bad: Any) -> None:
+        sch, call = prepared(PRIMITIVES[name], bad)
         before = sch.mod
         try:
             call()

@@ -67,7 +67,7 @@ class Faults:
         self._add(fault, lambda: edit(self.module, where, old, new), by, equivalent)
 
     def drop(self, fault: str, primitive: str, requirement: str, *, by: Sequence[Workload] = ()) -> None:
-        """A primitive does without one of its requirements. The gallery's bad calls come before other workloads."""
+        """A primitive does without one of its requirements. Its bad calls come before other workloads."""
         self._add(fault, lambda: drop(primitive, requirement), (refusals(primitive), *by), "")
 
     def _add(self, fault: str, plant: Callable[[], None], by: Sequence[Workload], equivalent: str) -> None:

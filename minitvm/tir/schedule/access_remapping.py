@@ -15,6 +15,7 @@ from ...expr import (
     IterVar,
     Max,
     Min,
+    Node,
     Range,
     Var,
     const,
@@ -22,6 +23,7 @@ from ...expr import (
     free_vars,
     map_children,
     replace,
+    rewrite,
     substitute,
     walk,
 )
@@ -248,3 +250,14 @@ def over_new_shape(
     value = if_then_else(padding, pad(here), substitute(store.value, elements))
     block = with_declared_regions(replace(producer.block, iter_vars=iters, body=BufferStore(new, value, here)))
     return nest_around(replace(producer, iter_values=tuple(loops), block=block), loops, new.shape)
+
+
+def with_allocation(body: Any, old: Buffer, new: Buffer) -> Any:
+    """A statement in which the block that allocates `old` allocates `new`."""
+
+    def change(node: Node) -> Node | None:
+        if isinstance(node, Block) and old in node.alloc_buffers:
+            return replace(node, alloc_buffers=tuple(new if b is old else b for b in node.alloc_buffers))
+        return None
+
+    return rewrite(body, change)

@@ -10,14 +10,16 @@
 
 Both are TVMScript in which these may be left out: the head of the function (its parameters are the buffers that nobody
 allocates, float32, as large as the indices ask for, unless a line `A: T.Buffer((8,), "int32")` declares one); the
-iterator `vi` that binds the loop `i` (`v0` the loop `ax0`), spatial, or a reduction where a block that accumulates does
-not store at it; what blocks read and write. In the call, `sch` is the schedule and loops go by their names.
+iterator `vi` or `v_i` that binds the loop `i` (`v0` the loop `ax0`), spatial, or a reduction where a block that
+accumulates does not store at it; what blocks read and write. In the call, `sch` is the schedule and loops go by their
+names. Bad calls (`Primitive.refuses`) are made on such programs, too.
 """
 
 from __future__ import annotations
 
 import ast
 import difflib
+import functools
 import inspect
 import itertools
 import re
@@ -112,6 +114,7 @@ def example_program(primitive: Primitive | str) -> PrimFunc:
     return program_of(example.before)
 
 
+@functools.cache
 def program_of(text: str) -> PrimFunc:
     """The program that abbreviated TVMScript stands for."""
     return _program(text, {})
@@ -137,6 +140,8 @@ def _shown(func: PrimFunc, text: str) -> list[str]:
 def _program(text: str, parameters: dict[str, str]) -> PrimFunc:
     """The function that a text abbreviates. `parameters` are its buffers by name, and are found where it is empty."""
     body = ast.parse(text).body
+    if isinstance(body[0], ast.FunctionDef):
+        return _with_head(body[0])
     declared = {name: ast.unparse(s.annotation) for s in body if isinstance(s, ast.AnnAssign) and (name := _named(s))}
     body = [s for s in body if not (isinstance(s, ast.AnnAssign) and _named(s))]
     reader = _Reader()
@@ -147,7 +152,18 @@ def _program(text: str, parameters: dict[str, str]) -> PrimFunc:
     parameters.update(declared)
     head = ", ".join(f"{name}: {kind}" for name, kind in parameters.items())
     lines = textwrap.indent("\n".join(ast.unparse(ast.fix_missing_locations(s)) for s in body), "    ")
-    func = from_source(f"@T.prim_func\ndef main({head}):\n{lines}\n")
+    return _parsed(f"def main({head}):\n{lines}\n")
+
+
+def _with_head(function: ast.FunctionDef) -> PrimFunc:
+    reader = _Reader(sizes=False)
+    for statement in function.body:
+        reader.read(statement, {})
+    return _parsed(ast.unparse(ast.fix_missing_locations(function)))
+
+
+def _parsed(text: str) -> PrimFunc:
+    func = from_source(f"@T.prim_func\n{text}")
     assert isinstance(func, PrimFunc)
     return func
 
@@ -159,8 +175,9 @@ def _named(statement: ast.AnnAssign) -> str:
 
 @dataclass(slots=True)
 class _Reader:
-    """Walks a text, writes in the iterators that it leaves out, and notes how far each buffer is indexed."""
+    """Walks a text, writes in the iterators that it leaves out, and notes (for `sizes`) how far buffers are indexed."""
 
+    sizes: bool = True
     reach: dict[str, list[int]] = field(default_factory=dict)
     allocated: set[str] = field(default_factory=set)
 
@@ -190,7 +207,7 @@ class _Reader:
                 self.allocated.update(target.id for target in statement.targets if isinstance(target, ast.Name))
         inner = [s for name in ("body", "orelse") for s in getattr(statement, name, [])]
         for part in ast.walk(statement) if not inner else _heads(statement):
-            if isinstance(part, ast.Subscript) and isinstance(part.value, ast.Name):
+            if self.sizes and isinstance(part, ast.Subscript) and isinstance(part.value, ast.Name):
                 self._note(part.value.id, part.slice, names)
         for item in inner:
             self.read(item, names)
@@ -256,7 +273,7 @@ def _used(body: list[ast.stmt]) -> list[str]:
 def _loop_of(iterator: str, names: Mapping[str, range]) -> str:
     """The loop that an iterator binds by its name, "" when there is none."""
     loop = iterator.removeprefix("v")
-    candidates = (loop, f"ax{loop}") if iterator != loop else ()
+    candidates = (loop, loop.removeprefix("_"), f"ax{loop}") if iterator != loop else ()
     return next((name for name in candidates if name in names), "")
 
 
@@ -286,13 +303,16 @@ def _most(index: ast.expr, names: Mapping[str, range]) -> int:
 
 
 # --- The error gallery of a primitive: for each requirement a call that it refuses, and the text that the caller reads.
-#
-# split.refuses(starts_at_zero, "sch.split(i, [2])", before="for i in range(2, 8): ...")
 
 
-def bad_call_program(primitive: Primitive, bad: BadCall) -> PrimFunc:
-    """The program that a bad call is made on."""
-    return program_of(bad.before) if bad.before else example_program(primitive)
+def bad_calls() -> dict[str, tuple[Primitive, BadCall]]:
+    """The bad calls of the package's own primitives, by "primitive.requirement"."""
+    return {
+        f"{primitive.name}.{bad.requirement.name}": (primitive, bad)
+        for primitive in PRIMITIVES.values()
+        if primitive.function.__module__.startswith("minitvm.")
+        for bad in primitive.bad_calls
+    }
 
 
 def prepared(primitive: Primitive, bad: BadCall) -> tuple[Schedule, Callable[[], Any]]:
@@ -300,9 +320,9 @@ def prepared(primitive: Primitive, bad: BadCall) -> tuple[Schedule, Callable[[],
 
     The statements before the call have already run on the schedule.
     """
-    sch = Schedule(bad_call_program(primitive, bad))
+    sch = Schedule(program_of(bad.before) if bad.before else example_program(primitive))
     *first, last = bad.call.split("; ")
-    names: dict[str, Any] = {"sch": sch, "T": T, **loops_by_name(sch)}
+    names: dict[str, Any] = {**primitive.function.__globals__, "sch": sch, "T": T, **loops_by_name(sch)}
     subject = f"{primitive.name}: the bad call for {bad.requirement.name}"
     for statement in first:
         run_text(statement, names, subject)
@@ -310,18 +330,12 @@ def prepared(primitive: Primitive, bad: BadCall) -> tuple[Schedule, Callable[[],
 
 
 def refusal(primitive: Primitive, bad: BadCall) -> str:
-    """The text of the error that a bad call raises; raises itself as `refused` does."""
-    sch, call = prepared(primitive, bad)
-    return refused(
-        sch, call, bad.requirement.name, f"{primitive.name}: the bad call for {bad.requirement.name}, `{bad.call}`,"
-    )
-
-
-def refused(sch: Schedule, call: Callable[[], Any], requirement: str, subject: str) -> str:
-    """The error that a call on a schedule ends in, which `subject` names in messages.
+    """The text of the error that a bad call ends in.
 
     Raises `InternalError` where nothing is refused, where another requirement refuses, or where the program changes.
     """
+    sch, call = prepared(primitive, bad)
+    subject = f"{primitive.name}: the bad call for {bad.requirement.name}, `{bad.call}`,"
     before = sch.mod
     try:
         call()
@@ -329,7 +343,7 @@ def refused(sch: Schedule, call: Callable[[], Any], requirement: str, subject: s
         text, by = str(error), error.requirement
     else:
         raise InternalError(f"{subject} is not refused\n{sch.mod.script()}")
-    if by != requirement:
+    if by != bad.requirement.name:
         raise InternalError(f"{subject} is refused by another requirement\n{text}")
     if sch.mod is not before:
         raise InternalError(f"{subject} is refused and changes the program all the same\n{sch.mod.script()}")
@@ -337,14 +351,15 @@ def refused(sch: Schedule, call: Callable[[], Any], requirement: str, subject: s
 
 
 def gallery(primitive: Primitive | str) -> dict[str, str]:
-    """The errors of a primitive's bad calls, by the names of the requirements.
+    """The errors of a primitive's bad calls, by its requirements in their order, then by those of its steps.
 
     Raises `InternalError` as `refusal` does, and where a requirement has no bad call.
     """
     primitive = PRIMITIVES[primitive] if isinstance(primitive, str) else primitive
     shown = {bad.requirement.name: refusal(primitive, bad) for bad in primitive.bad_calls}
-    missing = [needed.name for needed in primitive.requires if needed.name not in shown]
+    needed = [requirement.name for requirement in primitive.requires]
+    missing = [name for name in needed if name not in shown]
     if missing:
         example = f'{primitive.name}.refuses({missing[0]}, "sch.{primitive.name}(...)")'
         raise InternalError(f"{primitive.name}: no bad call for {', '.join(missing)}\n  wanted: {example}")
-    return shown
+    return {name: shown[name] for name in needed} | shown

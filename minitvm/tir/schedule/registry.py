@@ -1,13 +1,17 @@
 """One registration, many readers: a primitive is one function with its requirements and the space of its calls.
 
-    @primitive(past="was split into", aka={"Halide": "split"}, requires=[starts_at_zero, plain_loop])
+    @primitive(past="was split into", aka={"Halide": "split"}, requires=[req.plain_loops, req.starts_at_zero, ...])
     def split(state, loop: For, factors: Sequence[...], preserve_unit_iters: bool = True) -> list[For]:
         "...docstring with a before/after program..."
+
+    split.refuses(req.starts_at_zero, "sch.split(i, [2, None])", _FROM_TWO)
+    split.refuses(covers, "sch.split(i, [2, 3])", on.MATMUL)
 
     @split.space
     def _(state): yield (loop, [None, 4]) ...
 
-    split.refuses(starts_at_zero, "sch.split(i, [2])", before="for i in range(2, 8): ...")
+Below the function stands a bad call for each requirement, made on a small program: a text above it, or one of
+`programs`, which is `on` there.
 
 From this follow the `Schedule` method, the trace instruction, the text of `minitvm explain`, the page and the example
 in the documentation, the error gallery, the calls that property tests draw, and the moves of a tuner. Arguments
@@ -96,7 +100,8 @@ def holds_inside(name: str, statement: str) -> Requirement:
 class BadCall:
     """A call that a requirement refuses: statements over `sch` and the loops by their names, the last one being it.
 
-    `before` is a program in the words of docstrings; where it is empty, the one that the docstring shows.
+    `before` is a program in the words of docstrings; where it is empty, the one that the docstring shows. The call may
+    name what the primitive's file defines. All is text: nothing is parsed or built before somebody asks for the error.
     """
 
     requirement: Requirement

@@ -13,7 +13,7 @@ from minitvm.reference.strategies.programs import prim_funcs
 from minitvm.tir.analysis.tree import Tree, own_expressions, statements
 from minitvm.tir.nodes import BlockRealize, BufferLoad, For
 from minitvm.tir.schedule import Schedule
-from minitvm.tools.gallery import programs
+from tests.tir.schedule import programs
 
 
 @settings(max_examples=20)

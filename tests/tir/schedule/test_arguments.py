@@ -13,7 +13,8 @@ from minitvm.errors import InputError, ScheduleError
 from minitvm.tir import IndexMap
 from minitvm.tir.schedule import Schedule
 from minitvm.tir.schedule.registry import PRIMITIVES
-from minitvm.tools.gallery import programs
+
+from . import programs
 
 LOOPS = "a list of 3 loops"
 WRONG: list[tuple[Callable[[Schedule], Any], str]] = [

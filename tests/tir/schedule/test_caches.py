@@ -15,8 +15,8 @@ from minitvm.script import from_source
 from minitvm.script import tir as T
 from minitvm.tir import Schedule
 from minitvm.tir.nodes import Block
-from minitvm.tools.gallery import programs
 
+from . import programs
 from .meaning import same_at_both_levels, same_meaning
 
 

@@ -11,16 +11,16 @@ from pathlib import Path
 import pytest
 
 from minitvm.errors import ScheduleError
+from minitvm.tir.schedule.examples import bad_calls, gallery, prepared, refusal
 from minitvm.tir.schedule.registry import PRIMITIVES, transforms
 from minitvm.tools.cli import main
-from minitvm.tools.gallery.case import cases, refusal, refusals
 
 PINNED = Path(__file__).resolve().parents[2] / "errors" / "schedule"
 
 
-@pytest.mark.parametrize("case", sorted(cases()))
+@pytest.mark.parametrize("case", sorted(bad_calls()))
 def test_the_text_of_each_refusal(case: str) -> None:
-    text = refusal(case) + "\n"
+    text = refusal(*bad_calls()[case]) + "\n"
     path = PINNED / f"{case}.txt"
     if os.environ.get("PIN_ERRORS"):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -29,12 +29,16 @@ def test_the_text_of_each_refusal(case: str) -> None:
 
 
 def test_every_requirement_has_its_bad_call() -> None:
-    needed = {f"{p.name}.{r.name}" for p in transforms() for r in p.requires}
-    assert sorted(needed - cases().keys()) == []
+    needed = {f"{p.name}.{r.name}" for p in PRIMITIVES.values() for r in p.requires}
+    assert sorted(needed - bad_calls().keys()) == []
+
+
+def test_every_pinned_text_has_its_bad_call() -> None:
+    assert sorted(path.stem for path in PINNED.glob("*.txt")) == sorted(bad_calls())
 
 
 def test_a_refusal_knows_its_requirement() -> None:
-    sch, call = cases()["split.covers"]()
+    sch, call = prepared(*bad_calls()["split.covers"])
     with pytest.raises(ScheduleError) as told:
         call()
     assert told.value.requirement == "covers"
@@ -46,10 +50,10 @@ def test_a_refusal_knows_its_requirement() -> None:
 def test_errors_are_shown_in_the_order_of_the_requirements() -> None:
     """Those that only a step of the primitive asks for come last."""
     for primitive in transforms():
-        needed, shown = [needed.name for needed in primitive.requires], list(refusals(primitive.name))
+        needed, shown = [needed.name for needed in primitive.requires], list(gallery(primitive))
         assert shown[: len(needed)] == needed
         assert {f"{primitive.name}.{name}" for name in shown} == {
-            case for case in cases() if case.startswith(f"{primitive.name}.")
+            case for case in bad_calls() if case.startswith(f"{primitive.name}.")
         }
 
 

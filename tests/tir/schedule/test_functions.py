@@ -9,7 +9,8 @@ from minitvm.errors import InputError, ScheduleError
 from minitvm.expr import structural_equal
 from minitvm.tir import IRModule, PrimFunc
 from minitvm.tir.schedule import Schedule, Trace
-from minitvm.tools.gallery import programs
+
+from . import programs
 
 
 def matmul() -> PrimFunc:

@@ -17,7 +17,8 @@ from minitvm.script import tir as T
 from minitvm.tir import IndexMap, PrimFunc
 from minitvm.tir.python_text import parse_expression, python
 from minitvm.tir.schedule import Schedule
-from minitvm.tools.gallery import programs
+
+from . import programs
 
 
 def pair(dtype: str = "float32") -> PrimFunc:

@@ -18,9 +18,9 @@ from minitvm.tir.nodes import For, ForKind
 from minitvm.tir.schedule import Schedule
 from minitvm.tir.transform import lower
 from minitvm.tir.verifier import verify
-from minitvm.tools.gallery import programs
 from tests.fewer import examples
 
+from . import programs
 from .thread_programs import product, stencil
 
 KINDS = ("parallel", "vectorize", "unroll", "bind")

@@ -22,9 +22,9 @@ from minitvm.tir.nodes import Buffer, BufferStore, PrimFunc, root_block
 from minitvm.tir.schedule import BlockRV, Schedule
 from minitvm.tir.schedule.access_remapping import in_old_layouts
 from minitvm.tir.transform.pipeline import lower
-from minitvm.tools.gallery import programs
 from tests.fewer import examples
 
+from . import programs
 from .layout_programs import constant_shape, index_maps
 from .meaning import same_at_both_levels, same_meaning
 

@@ -9,30 +9,31 @@ import pytest
 from minitvm.errors import ScheduleError
 from minitvm.script import tir as T
 from minitvm.tir.schedule import Schedule
-from minitvm.tools.gallery import programs
-from minitvm.tools.gallery.case import loop
-from minitvm.tools.gallery.moving import loop_in_the_body
+from minitvm.tir.schedule import programs as on
+from minitvm.tir.schedule.examples import program_of
 
+from . import programs
 from .meaning import Step, keeps, refused, same_meaning, without_verifier  # noqa: F401 (a fixture of the module)
+from .programs import loop
 from .reductions_programs import summed_twice
 
 # ---- blocks that use loops by themselves ---------------------------------------------------------------------------
 
 
 def test_a_loop_in_the_body_is_named() -> None:
-    told = refused(loop_in_the_body, "own_iterators", lambda s: s.compute_inline("B"))
+    told = refused(program_of(on.LOOP_IN_THE_BODY), "own_iterators", lambda s: s.compute_inline("B"))
     assert "B uses i, a loop around it, by itself" in told
 
 
 def test_padding_leaves_a_block_that_uses_its_loops_where_it_is() -> None:
     keeps(
-        loop_in_the_body,
+        program_of(on.LOOP_IN_THE_BODY),
         lambda s: s.transform_layout("B", ("write", 0), lambda i: (i // 5, i % 5), pad_value=0.0),
     )
 
 
 def test_loops_in_the_body_follow_a_split() -> None:
-    keeps(loop_in_the_body, lambda s: s.split(loop(s, "B"), [None, 5]))
+    keeps(program_of(on.LOOP_IN_THE_BODY), lambda s: s.split(loop(s, "B"), [None, 5]))
 
 
 # ---- sizes that are variables like any other -----------------------------------------------------------------------

@@ -7,6 +7,7 @@ import inspect
 import json
 import random
 import re
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from minitvm.reference.strategies import prim_funcs, schedules
 from minitvm.script import tir as T
 from minitvm.tir.nodes import For, ForKind
 from minitvm.tir.schedule import Primitive, Trace
-from minitvm.tir.schedule.examples import example_program, gallery, verify_example
+from minitvm.tir.schedule.examples import example_program, gallery, program_of, verify_example
 from minitvm.tools.cli import main
 from minitvm.tools.cli.program_file import read_primitives
 from tests.fewer import examples
@@ -144,6 +145,27 @@ def test_a_gallery_that_lies_is_caught(skew: Primitive, position: int | None, ca
         skew.refuses(needed, call)
     with pytest.raises(InternalError, match=told):
         gallery(skew)
+
+
+def test_a_program_with_its_head_and_one_without_are_the_same() -> None:
+    body = """
+B = T.alloc_buffer((8,))
+for i, k in T.grid(8, 4):
+    with T.block("B"): B[v_i] = B[v_i] + A[v_i, v_k]
+for i in range(8):
+    with T.block("C"): C[v_i] = B[v_i]
+"""
+    without = program_of(body).script()
+    assert without.splitlines()[3] == 'def main(A: T.Buffer((8, 4), "float32"), C: T.Buffer((8,), "float32")):'
+    assert '        v_i, v_k = T.axis.remap("SR", [i, k])\n' in without
+    head = "def rows(A: T.Buffer((8, 4)), C: T.Buffer((8,))):"
+    assert program_of(head + textwrap.indent(body, "    ")).script() == without.replace("def main(", "def rows(")
+
+
+def test_a_bad_call_may_name_what_the_file_of_its_primitive_defines(skew: Primitive) -> None:
+    skew.function.__globals__["twice"] = lambda loop: (loop, loop)
+    skew.refuses(skew.requires[0], "sch.skew(*twice(i))")
+    assert gallery(skew)[skew.requires[0].name].startswith("skew(i, i): ")
 
 
 def test_its_legal_calls_are_drawn(skew: Primitive) -> None:

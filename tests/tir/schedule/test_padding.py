@@ -11,15 +11,23 @@ from minitvm.errors import ScheduleError
 from minitvm.expr import SizeVar
 from minitvm.script import from_source
 from minitvm.script import tir as T
+from minitvm.tir.nodes import PrimFunc
 from minitvm.tir.schedule import Schedule
 from minitvm.tir.verifier import verify
-from minitvm.tools.gallery import programs
-from minitvm.tools.gallery.reductions import padded
 
+from . import programs
 from .meaning import all_agree, same_at_both_levels, statements
 from .reductions_programs import row_sums
 
 # ---- padding -------------------------------------------------------------------------------------------------------
+
+
+def padded(inside: Any, fill: Any = None) -> PrimFunc:
+    """B[i] = A[i - 2] where `inside`, else the fill."""
+    A = te.placeholder((10,), name="A")
+    rest = te.placeholder((1,), name="rest")
+    B = te.compute((14,), lambda i: te.if_then_else(inside(i), A[i - 2], rest[0] if fill is None else fill), name="B")
+    return te.create_prim_func([A, rest, B] if fill is None else [A, B])
 
 
 def test_decompose_padding_of_one_loop() -> None:

@@ -8,9 +8,9 @@ import pytest
 
 from minitvm.script import tir as T
 from minitvm.tir.schedule import Schedule
-from minitvm.tools.gallery.case import loop
 
 from .meaning import Step, keeps, refused, same_meaning, without_verifier  # noqa: F401 (a fixture of the module)
+from .programs import loop
 from .reductions_programs import summed_twice
 
 # ---- blocks that do not run through their domains ------------------------------------------------------------------

@@ -20,12 +20,13 @@ from minitvm.reference.strategies import prim_funcs
 from minitvm.script import from_source
 from minitvm.tir.nodes import Block, BlockRealize, PrimFunc
 from minitvm.tir.schedule import Schedule
+from minitvm.tir.schedule import programs as on
+from minitvm.tir.schedule.examples import program_of
 from minitvm.tir.transform import lower
 from minitvm.tir.transform.align_storage import aligned_strides
-from minitvm.tools.gallery import programs
-from minitvm.tools.gallery.loops_and_storage import two_rows
 from tests.fewer import examples
 
+from . import programs
 from .meaning import same_meaning
 
 _PAIRS = {"dev": 25, "ci": 200}.get(os.environ.get("HYPOTHESIS_PROFILE", "dev"), 1000)
@@ -170,7 +171,7 @@ def test_strides_of_aligned_storage(shape: Any, entries: Any, strides: list[int]
 
 
 def test_storage_align_pads_the_rows_of_the_kernel() -> None:
-    func = two_rows
+    func = program_of(on.TWO_ROWS)
     sch = Schedule(func)
     sch.storage_align("B", 0, axis=-2, factor=8, offset=1)
     sch.storage_align("B", 0, axis=0, factor=16, offset=3)  # takes the place of the first
@@ -270,7 +271,7 @@ def test_unsafe_set_dtype_converts_at_every_use() -> None:
 
 def test_a_narrow_dtype_is_unsafe() -> None:
     """Legal, as in TVM; what does not fit the dtype is lost."""
-    sch = Schedule(two_rows)
+    sch = Schedule(program_of(on.TWO_ROWS))
     sch.unsafe_set_dtype("B", 0, "float16")
     a, c = np.full((8, 4), 1025.5, "float32"), np.zeros((8, 4), "float32")
     interpreter.run(sch.mod, a, c)

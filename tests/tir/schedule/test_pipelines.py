@@ -25,8 +25,8 @@ from minitvm.tir.nodes import Allocate, Block, Buffer, For, ForKind, PrimFunc
 from minitvm.tir.transform import lower
 from minitvm.tir.transform.inject_double_buffer import inject_double_buffer
 from minitvm.tir.transform.inject_software_pipeline import inject_software_pipeline
-from minitvm.tools.gallery import programs
 
+from . import programs
 from .meaning import same_at_both_levels, same_meaning
 from .pairs import IN_A_TEST
 from .pipeline_programs import staged_loops

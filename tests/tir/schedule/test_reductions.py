@@ -12,11 +12,13 @@ from minitvm import te
 from minitvm.errors import ScheduleError
 from minitvm.reference import check
 from minitvm.script import tir as T
+from minitvm.tir.nodes import PrimFunc
 from minitvm.tir.schedule import Schedule
+from minitvm.tir.schedule import programs as on
+from minitvm.tir.schedule.examples import program_of
 from minitvm.tir.transform import lower
-from minitvm.tools.gallery import programs
-from minitvm.tools.gallery.reductions import no_terms, short_rows, with_epilogue
 
+from . import programs
 from .meaning import all_agree, same_at_both_levels, statements
 from .reductions_programs import argmax, row_sums
 
@@ -70,6 +72,16 @@ def test_tiles_of_a_reduction_outside_its_writers_loop_keep_their_sums() -> None
 
 
 # ---- fuse_reduction_epilogue ---------------------------------------------------------------------------------------
+
+
+def with_epilogue(epilogue: Any, init: Any = None, rows: int = 8) -> PrimFunc:
+    """t = row sums of A; D = epilogue(t, i) for the first rows."""
+    A = te.placeholder((8, 4), name="A")
+    bias = te.placeholder((8,), name="bias")
+    k = te.reduce_axis((0, 4), name="k")
+    t = te.compute((8,), lambda i: te.sum(A[i, k], axis=k, init=init), name="t")
+    D = te.compute((rows,), lambda i: epilogue(t, bias, i), name="D")
+    return te.create_prim_func([A, bias, D])
 
 
 def test_a_bias_becomes_the_init() -> None:
@@ -158,7 +170,7 @@ def test_a_decomposed_init_declares_what_it_reads() -> None:
 
 def rows_that_shrink() -> None:
     """The init runs in no reduction loop: a loop as long as one of them says has no end there."""
-    sch = Schedule(short_rows)
+    sch = Schedule(program_of(on.SHORT_ROWS))
     with pytest.raises(ScheduleError, match="fixed_domains"):
         sch.decompose_reduction("C", sch.get_loops("C")[0])
 
@@ -169,7 +181,7 @@ def test_rows_that_shrink() -> None:
 
 def sums_of_nothing() -> None:
     """A sum over no terms stores nothing, and neither may its padded copy be stored."""
-    sch = Schedule(no_terms)
+    sch = Schedule(program_of(on.NO_TERMS))
     with pytest.raises(ScheduleError, match=r"pad_einsum\(C, \[4, 1\]\): iterates"):
         sch.pad_einsum("C", [4, 1])
     sch = Schedule(programs.matmul(7, te.size_var("k"), 6))

@@ -15,7 +15,8 @@ from minitvm.tir.schedule import PRIMITIVES, Failure, Primitive, Schedule, primi
 from minitvm.tir.schedule.examples import example_of, example_program, verify_example
 from minitvm.tir.schedule.registry import Refused, transforms
 from minitvm.tir.schedule.state import ScheduleState
-from minitvm.tools.gallery import programs
+
+from . import programs
 
 
 @pytest.mark.parametrize("name", [p.name for p in transforms()])

@@ -12,8 +12,8 @@ from minitvm.reference import check
 from minitvm.script import tir as T
 from minitvm.tir import IndexMap, Schedule
 from minitvm.tir.nodes import BufferLoad
-from minitvm.tools.gallery import programs
 
+from . import programs
 from .cache_programs import transposed
 from .meaning import assert_becomes, same_meaning
 

@@ -17,11 +17,12 @@ from minitvm.reference import tir as interpreter
 from minitvm.script import tir as T
 from minitvm.tir.analysis.reducers import REDUCERS, recognise
 from minitvm.tir.schedule import PRIMITIVES, Schedule, register_reducer
+from minitvm.tir.schedule import programs as on
+from minitvm.tir.schedule.examples import program_of
 from minitvm.tir.schedule.state import ScheduleState
 from minitvm.tir.verifier import verify
-from minitvm.tools.gallery import programs
-from minitvm.tools.gallery.reductions import first_of_equals
 
+from . import programs
 from .meaning import all_agree, statements
 from .reductions_programs import argmax, row_sums
 
@@ -178,7 +179,7 @@ def test_a_tuple_reduction_survives_its_text() -> None:
 
 def test_rfactor_of_the_inner_loop_would_change_which_of_equals_wins() -> None:
     """The refusal is no formality: done without asking, it gives another index."""
-    sch = Schedule(first_of_equals())
+    sch = Schedule(program_of(on.FIRST_OF_EQUALS))
     _, inner = sch.split(sch.get_loops("R")[0], [None, 4])
     state = ScheduleState(sch.mod, "main")
     loop = state.loop(inner.key)

@@ -18,8 +18,8 @@ from minitvm.reference import tir as interpreter
 from minitvm.script import from_source
 from minitvm.tir.schedule import Schedule
 from minitvm.tir.transform import lower
-from minitvm.tools.gallery import programs
 
+from . import programs
 from .meaning import all_agree, statements
 
 # ---- rolling_buffer ------------------------------------------------------------------------------------------------

@@ -17,10 +17,13 @@ from minitvm.reference import check
 from minitvm.reference import tir as interpreter
 from minitvm.script import ir as I
 from minitvm.script import tir as T
-from minitvm.tir.nodes import BlockRealize, For, ForKind, PrimFunc
+from minitvm.tir.nodes import BlockRealize, For, ForKind
 from minitvm.tir.schedule import PRIMITIVES, Failure, Schedule, Trace, document, primitive, requirement
+from minitvm.tir.schedule import programs as on
+from minitvm.tir.schedule.examples import program_of
 from minitvm.tir.schedule.state import ScheduleState
-from minitvm.tools.gallery import programs
+
+from . import programs
 
 M = K = N = 256
 
@@ -326,7 +329,7 @@ def test_documents_of_all_primitives() -> None:
 
 def test_shared_statements_get_keys_of_their_own() -> None:
     """A program put together by hand from one nest twice still has one handle a loop."""
-    func: PrimFunc = programs.opaque()
+    func = program_of(on.OPAQUE)
     root = func.body
     assert isinstance(root, BlockRealize)
     twice = tir.Seq((root.block.body, root.block.body))

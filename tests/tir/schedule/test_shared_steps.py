@@ -15,7 +15,8 @@ from minitvm.reference.strategies import prim_funcs
 from minitvm.tir import IndexMap
 from minitvm.tir.schedule import PRIMITIVES, Schedule, shared_steps
 from minitvm.tir.schedule.shared_steps import SharedSteps
-from minitvm.tools.gallery import programs
+
+from . import programs
 
 WITHOUT_FUNCTIONS = (
     "split",

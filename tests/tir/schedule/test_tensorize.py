@@ -18,12 +18,13 @@ from minitvm.reference.strategies import prim_funcs
 from minitvm.script import tir as T
 from minitvm.tir.nodes import Block, MatchBufferRegion, PrimFunc
 from minitvm.tir.schedule import Schedule
+from minitvm.tir.schedule import programs as on
+from minitvm.tir.schedule.examples import program_of
 from minitvm.tir.tensor_intrin import TensorIntrin
 from minitvm.tir.verifier import verify
-from minitvm.tools.gallery import programs
-from minitvm.tools.gallery.programs import row_sums, sum_of_four
 from tests.fewer import examples
 
+from . import programs
 from .layout_programs import tiled_matmuls
 from .meaning import same_at_both_levels, same_meaning
 
@@ -189,7 +190,8 @@ def test_a_sum_that_starts_inside() -> None:
                 C[0] = 0.0
             C[0] = C[0] + ((A[0] + A[1]) + (A[2] + A[3]))
 
-    intrin = TensorIntrin.register("test.row_sum", sum_of_four, impl, override=True, verify=True)
+    intrin = TensorIntrin.register("test.row_sum", program_of(on.SUM_OF_FOUR), impl, override=True, verify=True)
+    row_sums = program_of(on.ROW_SUMS)
     sch = Schedule(row_sums)
     sch.tensorize(sch.get_loops("C")[2], intrin.name)
     same_at_both_levels(row_sums, sch.func)

@@ -19,8 +19,8 @@ from minitvm.tir.nodes import Allocate, For, PrimFunc
 from minitvm.tir.schedule import Schedule
 from minitvm.tir.transform import lower
 from minitvm.tir.verifier import verify
-from minitvm.tools.gallery import programs
 
+from . import programs
 from .thread_programs import own_loops, scheduled_for_gpu
 
 MODES = ("exact", "shadow", "order")

@@ -18,9 +18,10 @@ from minitvm.script import ir as I
 from minitvm.script import tir as T
 from minitvm.tir import IndexMap
 from minitvm.tir.schedule import Schedule, Trace
-from minitvm.tools.gallery import programs
 from tests.compat.tvm.schedule.test_sampling import tiled
 from tests.fewer import examples
+
+from . import programs
 
 
 def scheduled() -> Schedule:

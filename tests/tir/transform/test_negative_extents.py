@@ -13,7 +13,7 @@ from minitvm.script import from_source
 from minitvm.tir import Schedule
 from minitvm.tir.nodes import PrimFunc
 from minitvm.tir.transform import lower
-from minitvm.tools.gallery import programs
+from tests.tir.schedule import programs
 
 HEAD = "@T.prim_func\ndef main(A: T.Buffer((64,), 'float32'), n: T.int32):"
 LOOPS = {

@@ -41,8 +41,8 @@ from minitvm.tir.transform.affine import bounds, linear
 from minitvm.tir.transform.simplify import fold
 from minitvm.tir.transform.unroll import STATEMENT_BUDGET, unroll
 from minitvm.tir.verifier import verify
-from minitvm.tools.gallery import programs
 from tests.machines.simd.transform.test_strided_stores import rows_in_turn
+from tests.tir.schedule import programs
 
 from .padded_sums import convolution
 from .test_reuse_workspaces import tiles

@@ -10,6 +10,7 @@ from ....expr import FloatImm, IntImm, StringImm, replace
 from ...analysis import software_pipelines
 from ...annotations import ALIGNMENTS, LANES, PREFETCH, alignments_of
 from ...nodes import Block, BlockRealize, For
+from .. import programs as on
 from ..registry import Failure, invariant, primitive, requirement
 from ..state import ScheduleState
 from ..trace import plain
@@ -139,6 +140,20 @@ def annotate(state: ScheduleState, block_or_loop: BlockRealize | For, ann_key: s
     state.replace({target: replace(target, annotations={**target.annotations, ann_key: plain(ann_val)})})
 
 
+_PASSING_ON = """
+with T.block("first"): H[0] = 0.0
+for i in range(8):
+    with T.block("use"): C[vi] = H[vi]
+    with T.block("next"): H[vi + 1] = H[vi] + A[vi]
+"""
+annotate.refuses(note_in_place, "sch.annotate(i, 'double_buffer_scope', 0)", on.MATMUL)
+annotate.refuses(note_is_data, "sch.annotate(i, 'tile', {'i': [4, b'x']})", on.MATMUL)
+annotate.refuses(counts, "sch.annotate(i, 'prefetch', 'far')", on.MATMUL)
+annotate.refuses(alignment_fits, "sch.annotate('C', 'buffer_dim_align', [[0, 9, 32, 8]])", on.MATMUL)
+annotate.refuses(pipelines_well_formed, "sch.annotate(i, 'software_pipeline_stage', [0])", on.LOAD_AND_USE)
+annotate.refuses(keeps_pipelines, "sch.annotate(i, 'software_pipeline_stage', [0, 2])", _PASSING_ON)
+
+
 @primitive(requires=[has_annotation])
 def unannotate(state: ScheduleState, block_or_loop: BlockRealize | For, ann_key: str) -> None:
     """Take a note off a loop or block.
@@ -154,6 +169,9 @@ def unannotate(state: ScheduleState, block_or_loop: BlockRealize | For, ann_key:
     target = _annotated(block_or_loop)
     kept = {key: value for key, value in target.annotations.items() if key != ann_key}
     state.replace({target: replace(target, annotations=kept)})
+
+
+unannotate.refuses(has_annotation, "sch.unannotate(i, 'pragma_note')", on.MATMUL)
 
 
 @annotate.space

@@ -31,6 +31,7 @@ from ...analysis.declared import declared_regions, union_regions, with_declared_
 from ...analysis.tree import Tree, fresh_copy, statements
 from ...conditions import conjuncts, is_const, uses
 from ...nodes import Block, BlockId, BlockRealize, BufferLoad, BufferRegion, BufferStore, For, ForKind, Seq, Stmt
+from .. import programs as on
 from ..access_remapping import with_simple_indices
 from ..registry import Failure, primitive, requirement
 from ..state import ScheduleState
@@ -320,6 +321,29 @@ def blockize(
     placed = state.block(outer.id)
     assert placed is not None  # it was just put there
     return placed
+
+
+_READS_NEIGHBOUR = """
+for i, k in T.grid(8, 4):
+    with T.block("B"):
+        T.reads(A[vi, vk], B[0:8])
+        T.writes(B[vi])
+        with T.init(): B[vi] = 0.0
+        B[vi] = B[vi] + A[vi, vk] + B[7 - vi] * 0.0
+"""
+blockize.refuses(one_run, "sch.blockize(['B', 'D'])", on.TWO_CONSUMERS)
+blockize.refuses(
+    reductions_inside, "sch.compute_at(sch.cache_read('C', 0, 'local'), k); sch.blockize(['C', 'A_local'])", on.MATMUL
+)
+blockize.refuses(one_block_below, "sch.blockize(i)", on.TWICE_IN_A_NEST)
+blockize.refuses(fixed_inner_domains, "sch.blockize(j)", on.TRIANGLE)
+blockize.refuses(
+    bindings_divide,
+    "sch.reorder(*sch.split(sch.fuse(*sch.get_loops('C')[:2]), [None, 4])[::-1]); sch.blockize(sch.get_loops('C')[1])",
+    on.MATMUL,
+)
+blockize.refuses(predicate_divides, "sch.blockize(i_1)", on.TAIL)
+blockize.refuses(init_moves_out, "sch.blockize(i)", _READS_NEIGHBOUR)
 
 
 def _of_unit_loops(value: Expr, inner: Sequence[For], part: Division) -> Expr:

@@ -13,6 +13,7 @@ from ...analysis.dependences import accesses
 from ...analysis.surely import fills
 from ...analysis.tree import Tree
 from ...nodes import BlockRealize, Buffer, BufferRegion, BufferStore
+from .. import programs as on
 from ..moving import box_text, uncovered
 from ..registry import Failure, holds_inside, primitive, requirement
 from ..requirements import known_scope
@@ -23,6 +24,7 @@ from ..staging import (
     box_to_read,
     box_written,
     in_scope,
+    initialised,
     listing,
     part_read,
     part_written,
@@ -260,6 +262,22 @@ def cache_read(
     return step.put(state, stage)
 
 
+_HALF_OVERWRITTEN = """
+def half_overwritten(A: T.Buffer((8,)), B: T.Buffer((8,))):
+    for i in range(4):
+        with T.block("A"): A[vi] = 0.0
+    for i in range(8):
+        with T.block("B"): B[vi] = A[vi]
+"""
+cache_read.refuses(reads_it, "sch.cache_read('C', 2, 'local')", on.MATMUL)
+cache_read.refuses(known_scope, "sch.cache_read('C', 0, 'shard')", on.MATMUL)
+cache_read.refuses(readers_are_consumers, "sch.cache_read('outer', 0, 'local', consumer_blocks=['inner'])", on.NESTED)
+cache_read.refuses(at_most_one_writer, "sch.cache_read('C', 0, 'local')", on.WRITTEN_TWICE)
+cache_read.refuses(read_in_blocks, "sch.cache_read('B', 0, 'local')", on.CONDITION_ON_INPUT)
+cache_read.refuses(initialised, "sch.cache_read('C', 0, 'local')", on.SPARSE)
+cache_read.refuses(values_of_writer, "sch.cache_read('B', 0, 'local')", _HALF_OVERWRITTEN)
+
+
 @primitive(
     past="was cached in",
     requires=[writes_it, known_scope, readers_are_consumers, only_writer, fills_its_box, written_in_blocks],
@@ -310,6 +328,23 @@ def cache_write(
     else:
         step.after.append((place_after(tree, block, left)[0], stage))
     return step.put(state, stage)
+
+
+_CONDITION_ON_TEMPORARY = """
+B = T.alloc_buffer((8,))
+for i in range(8):
+    with T.block("B"): B[vi] = A[vi]
+for i in range(8):
+    if B[i] > 0.0:
+        with T.block("C"): C[vi] = B[vi]
+"""
+cache_write.refuses(writes_it, "sch.cache_write('C', 1, 'local')", on.MATMUL)
+cache_write.refuses(known_scope, "sch.cache_write('C', 0, 'locl')", on.MATMUL)
+cache_write.refuses(readers_are_consumers, "sch.cache_write('outer', 0, 'local', consumer_blocks=['inner'])", on.NESTED)
+cache_write.refuses(only_writer, "sch.cache_write('B', 0, 'local')", on.WRITTEN_TWICE)
+cache_write.refuses(fills_its_box, "sch.cache_write('B', 0, 'local')", on.SPARSE)
+cache_write.refuses(written_in_blocks, "sch.cache_write('B', 0, 'local')", _CONDITION_ON_TEMPORARY)
+cache_write.refuses(values_of_writer, "sch.cache_write('A', 0, 'local', consumer_blocks=['B'])", _HALF_OVERWRITTEN)
 
 
 def each_read(state: ScheduleState) -> Iterator[tuple[Any, ...]]:

@@ -15,6 +15,7 @@ from ...analysis.dependences import accesses, commute, conflicting_pairs, overwr
 from ...analysis.surely import fills
 from ...analysis.tree import Tree
 from ...nodes import BlockRealize, BufferRegion, For, ForKind, Seq
+from .. import programs as on
 from .. import requirements as req
 from ..moving import box_text, broken_flow, insert, iterator_ranges, nest_for, ranges_in, reads, uncovered
 from ..registry import Failure, holds_inside, primitive, requirement
@@ -283,6 +284,25 @@ def compute_at(
     _move(state, match, block, loop, needed, preserve_unit_loops, index)
 
 
+_GUARDED = """
+n: T.int32
+B = T.alloc_buffer((8,))
+if n > 3:
+    for i in range(8):
+        with T.block("B"): B[vi] = A[vi] * 2.0
+for i in range(8):
+    with T.block("C"): C[vi] = B[vi]
+"""
+compute_at.refuses(same_scope, "sch.compute_at('outer', j)", on.NESTED)
+compute_at.refuses(loop_not_around, "sch.compute_at('C', i)", on.MATMUL)
+compute_at.refuses(only_loops_around, "sch.compute_at('B', sch.get_loops('C')[0])", _GUARDED)
+compute_at.refuses(req.own_iterators, "sch.compute_at('B', sch.get_loops('C')[0])", on.LOOP_IN_THE_BODY)
+compute_at.refuses(complete_or_reduction, "sch.compute_at('B', sch.get_loops('C')[0])", on.WRITTEN_TWICE)
+compute_at.refuses(not_output, "sch.compute_at('D', sch.get_loops('C')[0])", on.CHAIN)
+compute_at.refuses(consumers_below, "sch.compute_at('B', sch.get_loops('C')[0])", on.TWO_CONSUMERS)
+compute_at.refuses(inputs_settled, "sch.compute_at('B', sch.get_loops('C')[0])", on.OVERWRITTEN)
+
+
 @primitive(
     aka={"Exo": "fuse"},
     requires=[
@@ -330,6 +350,21 @@ def reverse_compute_at(
                     needed.append((read, touched(tree, producer, write, loop, analyzer)))
     splits_sums = block.block.init is not None and _in_any_order(tree, block)
     _move(state, match, block, loop, needed, preserve_unit_loops, index, splits_sums)
+
+
+reverse_compute_at.refuses(same_scope, "sch.reverse_compute_at('outer', j)", on.NESTED)
+reverse_compute_at.refuses(loop_not_around, "sch.reverse_compute_at('C', i)", on.MATMUL)
+reverse_compute_at.refuses(only_loops_around, "sch.reverse_compute_at('B', sch.get_loops('C')[0])", _GUARDED)
+reverse_compute_at.refuses(req.own_iterators, "sch.reverse_compute_at('C', sch.get_loops('B')[0])", on.LOOP_IN_THE_BODY)
+reverse_compute_at.refuses(
+    complete_or_reduction, "sch.reverse_compute_at('B', sch.get_loops('C')[0])", on.WRITTEN_TWICE
+)
+reverse_compute_at.refuses(inputs_settled, "sch.reverse_compute_at('B', sch.get_loops('C')[0])", on.OVERWRITTEN)
+reverse_compute_at.refuses(
+    producers_done, "sch.cache_write('C', 0, 'local'); sch.reverse_compute_at('C_local', k)", on.MATMUL
+)
+reverse_compute_at.refuses(producers_fill, "sch.reverse_compute_at('C', sch.get_loops('B')[0])", on.SPARSE)
+reverse_compute_at.refuses(region_cover, "sch.reverse_compute_at('C', sch.get_loops('B')[0])", on.CHAIN)
 
 
 def _in_any_order(tree: Tree, block: BlockRealize) -> bool:

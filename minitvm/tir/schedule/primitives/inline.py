@@ -29,6 +29,7 @@ from ...analysis.surely import fills
 from ...analysis.tree import Tree
 from ...conditions import both, conjuncts, is_const
 from ...nodes import Block, BlockRealize, Buffer, BufferLoad, BufferRegion, BufferStore, MatchBufferRegion, Stmt
+from .. import programs as on
 from ..inverse_reads import at_iterators, box_read, iteration_at, loads_of, way_back, where_read
 from ..moving import broken_flow, uncovered
 from ..registry import Failure, holds_inside, primitive, requirement
@@ -151,6 +152,14 @@ def compute_inline(state: ScheduleState, block: BlockRealize) -> None:
     _apply(state, tree, changes, scope, store.buffer)
     for consumer in consumers:
         _check_flow(state, consumer)
+
+
+compute_inline.refuses(own_iterators, "sch.compute_inline('B')", on.LOOP_IN_THE_BODY)
+compute_inline.refuses(complete, "sch.compute_inline('C')", on.MATMUL)
+compute_inline.refuses(one_store, "sch.compute_inline('outer')", on.NESTED)
+compute_inline.refuses(plain_indices, "sch.compute_inline('B')", on.SPARSE)
+compute_inline.refuses(not_output, "sch.compute_inline('D')", on.CHAIN)
+compute_inline.refuses(inputs_settled, "sch.compute_inline('B')", on.OVERWRITTEN)
 
 
 def _apply(state: ScheduleState, tree: Tree, changes: dict[Stmt, Stmt | None], scope: Scope, gone: Buffer) -> None:
@@ -414,6 +423,53 @@ def reverse_compute_inline(state: ScheduleState, match: Merge, block: BlockReali
     realize = replace(producer, block=merged, predicate=both(producer.predicate, substitute(predicate, bindings)))
     _apply(state, match.tree, {block: None, producer: realize}, match.scope, buffer)
     _check_flow(state, realize)
+
+
+_LATE_INPUT = """
+def late_input(A: T.Buffer((8,)), D: T.Buffer((8,))):
+    B = T.alloc_buffer((8,))
+    C = T.alloc_buffer((8,))
+    for i in range(8):
+        with T.block("B"): B[vi] = A[vi] * 2.0
+    for i in range(8):
+        with T.block("C"): C[vi] = A[vi] + 1.0
+    for i in range(8):
+        with T.block("D"): D[vi] = B[vi] + C[vi]
+"""
+_DOUBLED_ROWS = """
+B = T.alloc_buffer((8,))
+for i in range(8):
+    with T.block("B"): B[vi] = A[vi] * 2.0
+for i in range(8):
+    with T.block("C"): C[vi] = B[vi // 2]
+"""
+_PARTLY_READ = """
+A: T.Buffer((8,))
+C: T.Buffer((8,))
+B = T.alloc_buffer((8,))
+for i in range(8):
+    with T.block("B"): B[vi] = A[vi] * 2.0
+for i in range(4):
+    with T.block("C"):
+        vi = T.axis.spatial(8, i + 2)
+        C[vi] = B[vi]
+"""
+_READ_BEYOND = """
+B = T.alloc_buffer((4,))
+for i in range(4):
+    with T.block("B"): B[vi] = A[vi]
+for i in range(6):
+    with T.block("C"): C[vi] = T.if_then_else(vi < 4, B[vi], 0.0)
+"""
+reverse_compute_inline.refuses(own_iterators, "sch.reverse_compute_inline('C')", on.LOOP_IN_THE_BODY)
+reverse_compute_inline.refuses(complete, "sch.reverse_compute_inline('C')", on.MATMUL)
+reverse_compute_inline.refuses(one_store, "sch.reverse_compute_inline('outer')", on.NESTED)
+reverse_compute_inline.refuses(one_producer, "sch.reverse_compute_inline('C')", on.TWO_CONSUMERS)
+reverse_compute_inline.refuses(producer_is_one_store, "sch.reverse_compute_inline('C')", on.SPARSE)
+reverse_compute_inline.refuses(reads_its_own_point, "sch.reverse_compute_inline('C')", _DOUBLED_ROWS)
+reverse_compute_inline.refuses(runs_everywhere, "sch.reverse_compute_inline('C')", _PARTLY_READ)
+reverse_compute_inline.refuses(stays_in_the_buffer, "sch.reverse_compute_inline('C')", _READ_BEYOND)
+reverse_compute_inline.refuses(other_inputs_ready, "sch.reverse_compute_inline('D')", _LATE_INPUT)
 
 
 def _replaced(store: BufferStore, buffer: Buffer, value: Expr, values: Mapping[Var, Expr]) -> BufferStore:

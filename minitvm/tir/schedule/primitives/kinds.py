@@ -10,9 +10,11 @@ from ...analysis.dependences import accesses
 from ...analysis.threads import why_not_again
 from ...annotations import THREAD_AXES, is_thread_axis, suggestion
 from ...nodes import For, ForKind
+from .. import programs as on
 from .. import requirements as req
 from ..registry import Failure, primitive, requirement
 from ..state import ScheduleState
+from .annotate import pipelines_well_formed
 
 
 @requirement
@@ -134,6 +136,30 @@ def parallel(state: ScheduleState, loop: For) -> None:
     state.replace({loop: replace(loop, kind=ForKind.PARALLEL, thread=None)})
 
 
+_TO_THREADS = (
+    "sch.reverse_compute_at(sch.cache_write('C', 0, 'local'), i); sch.bind(sch.get_loops('C')[0], 'threadIdx.x'); "
+)
+_SQUARES = """
+for i in range(8):
+    with T.block("A"):
+        vi = T.axis.spatial(64, i * i)
+        A[vi] = 1.0
+"""
+_ONE_CELL = """
+for i in range(8):
+    with T.block("B"): B[0] = A[vi]
+"""
+_RUNNING_SUM = """
+for i in range(7):
+    with T.block("A"): A[vi + 1] = A[vi + 1] + A[vi]
+"""
+parallel.refuses(changeable_kind, _TO_THREADS + "sch.parallel(sch.get_loops('C')[0])", on.MATMUL)
+parallel.refuses(req.structured_below, "sch.parallel(i)", _RUNNING_SUM)
+parallel.refuses(req.only_spatial, "sch.parallel(k)", on.MATMUL)
+parallel.refuses(req.quasi_affine_bindings, "sch.parallel(i)", _SQUARES)
+parallel.refuses(req.no_races, "sch.parallel(i)", _ONE_CELL)
+
+
 @primitive(aka={"Halide": "vectorize"}, requires=(*_CONCURRENT, constant_extent))
 def vectorize(state: ScheduleState, loop: For) -> None:
     """Run the iterations of a loop as the lanes of vector instructions.
@@ -149,6 +175,14 @@ def vectorize(state: ScheduleState, loop: For) -> None:
     state.replace({loop: replace(loop, kind=ForKind.VECTORIZED, thread=None)})
 
 
+vectorize.refuses(changeable_kind, _TO_THREADS + "sch.vectorize(sch.get_loops('C')[0])", on.MATMUL)
+vectorize.refuses(req.structured_below, "sch.vectorize(i)", _RUNNING_SUM)
+vectorize.refuses(req.only_spatial, "sch.vectorize(k)", on.MATMUL)
+vectorize.refuses(req.quasi_affine_bindings, "sch.vectorize(i)", _SQUARES)
+vectorize.refuses(req.no_races, "sch.vectorize(i)", _ONE_CELL)
+vectorize.refuses(constant_extent, "sch.vectorize(i)", on.SYMBOLIC_MATMUL)
+
+
 @primitive(aka={"Halide": "unroll", "Exo": "unroll_loop"}, requires=[changeable_kind])
 def unroll(state: ScheduleState, loop: For) -> None:
     """Write the iterations of a loop out, one after the other.
@@ -162,6 +196,14 @@ def unroll(state: ScheduleState, loop: For) -> None:
             with T.block("B"): B[vi] = A[vi] * 2.0
     """
     state.replace({loop: replace(loop, kind=ForKind.UNROLLED, thread=None)})
+
+
+unroll.refuses(changeable_kind, _TO_THREADS + "sch.unroll(sch.get_loops('C')[0])", on.MATMUL)
+unroll.refuses(
+    pipelines_well_formed,
+    "sch.annotate('load', 'double_buffer_scope', 0); sch.unroll(sch.get_loops('use')[0])",
+    on.LOAD_AND_USE,
+)
 
 
 @primitive(
@@ -187,6 +229,18 @@ def bind(state: ScheduleState, loop: For, thread_axis: str) -> None:
     computes a part, and the threads combine their parts (`lower_thread_reductions`).
     """
     state.replace({loop: replace(loop, kind=ForKind.THREAD, thread=thread_axis)})
+
+
+bind.refuses(changeable_kind, _TO_THREADS + "sch.bind(sch.get_loops('C')[0], 'threadIdx.x')", on.MATMUL)
+bind.refuses(thread_axis, "sch.bind(i, 'threadIdx.w')", on.MATMUL)
+bind.refuses(axis_not_taken, "sch.bind(i, 'threadIdx.x'); sch.bind(sch.get_loops('C')[1], 'threadIdx.x')", on.MATMUL)
+bind.refuses(
+    blocks_around_threads, "sch.bind(i, 'threadIdx.x'); sch.bind(sch.get_loops('C')[1], 'blockIdx.x')", on.MATMUL
+)
+bind.refuses(req.structured_below, "sch.bind(i, 'threadIdx.x')", _RUNNING_SUM)
+bind.refuses(req.only_spatial, "sch.bind(k, 'blockIdx.x')", on.MATMUL)
+bind.refuses(req.quasi_affine_bindings, "sch.bind(i, 'threadIdx.x')", _SQUARES)
+bind.refuses(req.no_races, "sch.bind(i, 'threadIdx.x')", _ONE_CELL)
 
 
 def _each_loop(state: ScheduleState) -> Iterator[tuple[Any, ...]]:

@@ -10,6 +10,7 @@ from typing import Any
 from ....expr import Expr, IntImm, Var, as_expr, const, replace, substitute
 from ...conditions import is_const, iterations, uses
 from ...nodes import For, ForKind, Seq, Stmt
+from .. import programs as on
 from .. import requirements as req
 from ..registry import Failure, holds_inside, primitive, requirement
 from ..state import ScheduleState, guard, nest_around, tidy
@@ -114,6 +115,19 @@ def split(
     return [_required(state, variable) for variable in variables]
 
 
+_FROM_TWO = """
+for i in range(2, 8):
+    with T.block("A"):
+        vi = T.axis.spatial(8, i)
+        A[vi] = 1.0
+"""
+split.refuses(req.plain_loops, "sch.bind(i, 'blockIdx.x'); sch.split(sch.get_loops('C')[0], [2, None])", on.MATMUL)
+split.refuses(req.starts_at_zero, "sch.split(i, [2, None])", _FROM_TWO)
+split.refuses(valid_factors, "sch.split(i, [None, None])", on.MATMUL)
+split.refuses(covers, "sch.split(i, [2, 3])", on.MATMUL)
+split.refuses(predicable, "sch.split(i, [None, 3], disable_predication=True)", on.MATMUL)
+
+
 @split.space
 def _split_space(state: ScheduleState) -> Iterator[tuple[Any, ...]]:
     for loop in state.tree().loops.values():
@@ -209,6 +223,14 @@ def fuse(state: ScheduleState, *loops: For, preserve_unit_iters: bool = True) ->
     return _required(state, fused)
 
 
+fuse.refuses(req.distinct_loops, "sch.fuse()", on.MATMUL)
+fuse.refuses(req.plain_loops, "sch.annotate(i, 'pragma_note', 1); sch.fuse(*sch.get_loops('C')[:2])", on.MATMUL)
+fuse.refuses(req.starts_at_zero, "sch.fuse(i)", _FROM_TWO)
+fuse.refuses(consecutive, "sch.fuse(i, k)", on.MATMUL)
+fuse.refuses(rectangular, "sch.fuse(*sch.get_loops('A'))", on.TRIANGLE)
+fuse.refuses(product_fits, "sch.fuse(*sch.get_loops('C')[:2])", on.HUGE_MATMUL)
+
+
 @fuse.space
 def _fuse_space(state: ScheduleState) -> Iterator[tuple[Any, ...]]:
     for loop in state.tree().loops.values():
@@ -244,6 +266,31 @@ def reorder(state: ScheduleState, *ordered_loops: For) -> None:
     for loop in reversed(new):
         body = replace(loop, body=body)
     state.replace({old[0]: body})
+
+
+_WAVEFRONT = """
+for i, j in T.grid(8, 8):
+    with T.block("A"): A[vi + 1, vj + 1] = A[vi, vj + 2] + 1.0
+"""
+_FOLDED_SUM = """
+A: T.Buffer((8, 8))
+for i, j in T.grid(4, 5):
+    with T.block("B"):
+        vi = T.axis.spatial(8, i + j)
+        vk = T.axis.reduce(4, i)
+        with T.init(): B[vi] = 0.0
+        B[vi] = B[vi] + A[vi, vk]
+"""
+reorder.refuses(req.distinct_loops, "sch.reorder(i, i)", on.MATMUL)
+reorder.refuses(
+    req.single_chain,
+    "sch.decompose_reduction('C', k); sch.reorder(sch.get_loops('C_update')[2], sch.get_loops('C_update')[0])",
+    on.MATMUL,
+)
+reorder.refuses(req.independent_domains, "sch.reorder(*sch.get_loops('A')[::-1])", on.TRIANGLE)
+reorder.refuses(req.no_opaque_iterators, "sch.reorder(*sch.get_loops('A')[::-1])", on.OPAQUE)
+reorder.refuses(req.affine_bindings, "sch.reorder(*sch.get_loops('B')[::-1])", _FOLDED_SUM)
+reorder.refuses(req.keeps_dependences, "sch.reorder(*sch.get_loops('A')[::-1])", _WAVEFRONT)
 
 
 @reorder.space

@@ -45,6 +45,7 @@ from ...analysis.surely import all_read, writes_all
 from ...analysis.tree import statements, written_buffers
 from ...conditions import all_of, conjuncts, is_const
 from ...nodes import Block, BlockRealize, Buffer, BufferLoad, BufferRegion, BufferStore, ForKind, Seq, Stmt
+from .. import programs as on
 from ..registry import Failure, primitive, requirement
 from ..state import ScheduleState, nest_around
 
@@ -352,6 +353,34 @@ def pad_einsum(state: ScheduleState, block: BlockRealize, padding: list[int]) ->
     assert now is not None  # only its body changed
     buffers = (*now.block.alloc_buffers, *copies.values())
     state.replace({now.block: replace(now.block, alloc_buffers=buffers)})
+
+
+_ROW_BY_ROW = """
+for i in range(4):
+    with T.block("rows"):
+        vi = T.axis.spatial(4, i)
+        for j in range(3):
+            with T.block("B"): B[vi, vj] = A[vi, vj] + 1.0
+"""
+_SCALED_SUMS = """
+for i, k in T.grid(7, 5):
+    with T.block("C"):
+        with T.init(): C[v_i] = 0.0
+        C[v_i] = C[v_i] + A[v_i, v_k] * s[0]
+"""
+_GRAM = """
+for i, j, k in T.grid(5, 5, 5):
+    with T.block("C"):
+        with T.init(): C[vi, vj] = 0.0
+        C[vi, vj] = C[vi, vj] + A[vi, vk] * A[vj, vk]
+"""
+pad_einsum.refuses(einsum_block, "sch.pad_einsum('C', [3, 4])", on.CHAIN)
+pad_einsum.refuses(trivial_binding, "sch.split(i, [2, 4]); sch.pad_einsum('C', [4, 4, 4])", on.MATMUL)
+pad_einsum.refuses(valid_padding, "sch.pad_einsum('C', [4, 0])", on.MATMUL)
+pad_einsum.refuses(iterates, "sch.pad_einsum('C', [4, 1])", on.NO_TERMS)
+pad_einsum.refuses(one_shape_each, "sch.pad_einsum('C', [4, 3, 1])", _GRAM)
+pad_einsum.refuses(padding_adds_nothing, "sch.pad_einsum('C', [1, 4])", _SCALED_SUMS)
+pad_einsum.refuses(copies_have_values, "sch.pad_einsum('B', [4])", _ROW_BY_ROW)
 
 
 def _padded_buffers(block: Block, grown: Mapping[Var, Expr]) -> dict[Buffer, Buffer]:

@@ -170,6 +170,32 @@ def decompose_padding(state: ScheduleState, block: BlockRealize, loop: For) -> B
     return placed
 
 
+_PADDED = """
+def main(A: T.Buffer((10,)), B: T.Buffer((14,))):
+    T.func_attr({"tir.noalias": True})
+    for i in range(14):
+        with T.block("B"): B[v_i] = T.if_then_else(v_i >= 2 and v_i < 12, A[v_i - 2], 0.0)
+"""
+_PADDED_WITH_INPUT = """
+A: T.Buffer((10,))
+for i in range(14):
+    with T.block("B"): B[v_i] = T.if_then_else(v_i >= 2 and v_i < 12, A[v_i - 2], rest[0])
+"""
+_GUARDED_PADDING = """
+A: T.Buffer((10,))
+n: T.int32
+for j in range(4):
+    if j < n:
+        for i in range(14):
+            with T.block("B"): B[vj, vi] = T.if_then_else(vi >= 2 and vi < 12, A[vi - 2], 0.0)
+"""
+decompose_padding.refuses(padding_block, "sch.decompose_padding('B', i)", _PADDED_WITH_INPUT)
+decompose_padding.refuses(
+    loop_around, "sch.cache_write('B', 0, 'local'); sch.decompose_padding('B', sch.get_loops('B_local')[0])", _PADDED
+)
+decompose_padding.refuses(only_loops_below, "sch.decompose_padding('B', j)", _GUARDED_PADDING)
+
+
 def _block_of(stmt: Stmt) -> Block:
     while isinstance(stmt, For):
         stmt = stmt.body

@@ -6,9 +6,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ....arith import Analyzer
-from ....arith.dependence import Access as Point
-from ....arith.dependence import find_dependence
+from ....arith import Analyzer, dependence
 from ....expr import (
     OPAQUE,
     REDUCE,
@@ -32,6 +30,7 @@ from ...analysis.dependences import Access, accesses, in_step, point_of
 from ...analysis.tree import Tree, fresh_copy, statements
 from ...conditions import is_const
 from ...nodes import Block, BlockId, BlockRealize, For, ForKind, Seq, Stmt
+from .. import programs as on
 from .. import requirements as req
 from ..registry import Failure, primitive, requirement
 from ..state import ScheduleState, tidy
@@ -129,9 +128,9 @@ def keeps_order_of_nests(state: ScheduleState, loops: Sequence[For]) -> Failure 
     stmts = parent.stmts[parent.stmts.index(tops[0]) : parent.stmts.index(tops[-1]) + 1]
     above = [l.var for l in tree.all_loops_above(tops[0])]
     # Statements that are merged come to stand where the last of them is, so all others come before.
-    points: list[Point] = []
-    before: dict[Point, tuple[Any, ...]] = {}
-    after: dict[Point, tuple[Any, ...]] = {}
+    points: list[dependence.Access] = []
+    before: dict[dependence.Access, tuple[Any, ...]] = {}
+    after: dict[dependence.Access, tuple[Any, ...]] = {}
     touches: list[Access] = []
     depth = len(nests[0])
     for place, stmt in enumerate(stmts):
@@ -145,7 +144,7 @@ def keeps_order_of_nests(state: ScheduleState, loops: Sequence[For]) -> Failure 
             before[point] = in_step(access, (*above, place, *padded, 0, *rest))
             moved = len(stmts) if stmt in tops else place
             after[point] = in_step(access, (*above, moved, *padded, place, *rest))
-    witness = find_dependence(points, before, after)
+    witness = dependence.find_dependence(points, before, after)
     if witness is None:
         return None
     names = " and ".join(loop.var.name for loop in loops)
@@ -204,6 +203,18 @@ def merge(state: ScheduleState, *loops: For) -> For:
     changes: dict[Stmt, Stmt | None] = {nest[0]: None for nest in nests}
     state.replace({**changes, nests[-1][0]: merged})
     return _required(state, variables[-1])
+
+
+merge.refuses(at_least_two, "sch.merge(i)", on.MATMUL)
+merge.refuses(sibling_nests, "sch.merge(*sch.get_loops('C')[:2])", on.MATMUL)
+merge.refuses(same_depth, "sch.merge(sch.get_loops('B')[0], sch.get_loops('C')[1])", on.TWO_ROWS)
+merge.refuses(
+    plain_nests,
+    "sch.parallel(sch.get_loops('C')[0]); sch.merge(sch.get_loops('B')[1], sch.get_loops('C')[1])",
+    on.TWO_ROWS,
+)
+merge.refuses(same_extents, "sch.merge(sch.get_loops('B')[0], sch.get_loops('C')[0])", on.CHAIN)
+merge.refuses(keeps_order_of_nests, "sch.merge(sch.get_loops('B')[0], sch.get_loops('C')[0])", on.TWO_ROWS)
 
 
 @merge.space
@@ -369,6 +380,20 @@ def loop_partition(
     common = wrapped(Seq.of(*parts), f"{name}_common", around, blocks)
     state.replace({loop: common})
     return [_required(state, part.var) for part in part_loops]
+
+
+loop_partition.refuses(
+    req.plain_loops, "sch.bind(i, 'blockIdx.x'); sch.loop_partition(sch.get_loops('C')[0], [2])", on.MATMUL
+)
+loop_partition.refuses(known_bounds, "sch.loop_partition(i, [2])", on.SYMBOLIC_MATMUL)
+loop_partition.refuses(positive_factors, "sch.loop_partition(i, [None, 2, None])", on.MATMUL)
+loop_partition.refuses(leaves_a_rest, "sch.loop_partition(i, [2, 6])", on.MATMUL)
+loop_partition.refuses(starts_in_one_part, "sch.loop_partition(f, [12])", on.FUSED_SUM)
+loop_partition.refuses(
+    req.threads_add_up,
+    "sch.bind(sch.split(k, [2, None])[0], 'threadIdx.x'); sch.loop_partition(sch.get_loops('C')[3], [1])",
+    on.MATMUL,
+)
 
 
 def _copy_of_range(

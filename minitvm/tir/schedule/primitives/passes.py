@@ -26,6 +26,7 @@ from ...analysis.tree import Tree
 from ...analysis.updates import Update, recognised
 from ...conditions import is_const
 from ...nodes import Block, BlockRealize, Buffer, BufferLoad, BufferStore, For, ForKind, Seq, Stmt
+from .. import programs as on
 from ..registry import Failure, primitive, requirement
 from ..requirements import uses_loops
 from ..state import ScheduleState
@@ -188,6 +189,24 @@ def reduce_in_passes(state: ScheduleState, match: Relative, block: BlockRealize)
     state.replace({now.block: replace(now.block, alloc_buffers=(*now.block.alloc_buffers, weights))})
     placed = [state.block(realize.block.id) for realize in new]
     return [realize for realize in placed if realize is not None]
+
+
+_SCORES_BESIDE = """
+S = T.alloc_buffer((8, 64))
+for i, j in T.grid(8, 64):
+    with T.block("S"): S[vi, vj] = A[vi, vj] * 0.125
+    with T.block("softmax"):
+        with T.init():
+            M[vi] = T.min_value("float32")
+            L[vi] = 0.0
+        top: T.float32 = T.max(M[vi], S[vi, vj])
+        L[vi] = L[vi] * T.exp(M[vi] - top) + T.exp(S[vi, vj] - top)
+        M[vi] = top
+"""
+reduce_in_passes.refuses(reduction_block, "sch.reduce_in_passes('B')", on.CHAIN)
+reduce_in_passes.refuses(reduces_alone, "sch.reduce_in_passes('softmax')", _SCORES_BESIDE)
+reduce_in_passes.refuses(own_iterators, "sch.reduce_in_passes('C')", on.LOOP_IN_A_SUM)
+reduce_in_passes.refuses(relative_sums, "sch.reduce_in_passes('C')", on.MATMUL)
 
 
 def _declared(block: Block) -> Block:

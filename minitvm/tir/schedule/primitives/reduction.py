@@ -12,6 +12,7 @@ from ...analysis.block_kinds import Scope, why_not_reduction
 from ...analysis.declared import declared_regions, union_regions
 from ...conditions import all_of, conjuncts, uses
 from ...nodes import Block, BlockRealize, BufferLoad, For, Seq, Stmt
+from .. import programs as on
 from ..registry import Failure, primitive, requirement
 from ..state import ScheduleState
 
@@ -224,6 +225,43 @@ def decompose_reduction(state: ScheduleState, block: BlockRealize, loop: For) ->
     placed = state.block(init.id)
     assert placed is not None  # it was just put there
     return placed
+
+
+_OVERLAPPING_SUMS = """
+A: T.Buffer((8, 4))
+B: T.Buffer((8,))
+for i, r, k in T.grid(4, 2, 4):
+    with T.block("B"):
+        vi = T.axis.spatial(8, i + r)
+        vk = T.axis.reduce(4, k)
+        with T.init(): B[vi] = 0.0
+        B[vi] = B[vi] + A[vi, vk]
+"""
+_LATE_START = """
+S = T.alloc_buffer((4,))
+for i, k in T.grid(4, 8):
+    with T.block("S"): S[vi] = A[vi, 0]
+    with T.block("C"):
+        with T.init(): C[vi] = S[vi]
+        C[vi] = T.min(C[vi], A[vi, vk])
+"""
+decompose_reduction.refuses(reduction_block, "sch.decompose_reduction('B', sch.get_loops('B')[0])", on.CHAIN)
+decompose_reduction.refuses(
+    loop_around,
+    "sch.cache_write('C', 0, 'local'); sch.decompose_reduction('C', sch.get_loops('C_local')[0])",
+    on.MATMUL,
+)
+decompose_reduction.refuses(
+    no_reduction_above,
+    "sch.reorder(*[sch.get_loops('C')[n] for n in (2, 0, 1)]); sch.decompose_reduction('C', sch.get_loops('C')[1])",
+    on.MATMUL,
+)
+decompose_reduction.refuses(separable_loops, "sch.decompose_reduction('B', f)", on.FUSED_SUM)
+decompose_reduction.refuses(each_point_once, "sch.decompose_reduction('B', i)", _OVERLAPPING_SUMS)
+decompose_reduction.refuses(started_first, "sch.decompose_reduction('B', k)", on.BACKWARD_SUM)
+decompose_reduction.refuses(alone_below, "sch.decompose_reduction('B', k)", on.WATCHED_SUM)
+decompose_reduction.refuses(init_finds_its_inputs, "sch.decompose_reduction('C', sch.get_loops('C')[1])", _LATE_START)
+decompose_reduction.refuses(fixed_domains, "sch.decompose_reduction('C', k)", on.SHORT_ROWS)
 
 
 @decompose_reduction.space

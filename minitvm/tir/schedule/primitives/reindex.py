@@ -12,11 +12,12 @@ from ....expr import Expr, Node, free_vars, structural_equal, substitute
 from ...analysis.block_kinds import Scope, why_neither
 from ...index_map import IndexMap
 from ...nodes import Block, BlockRealize, Buffer
+from .. import programs as on
 from ..lambdas import IndexLambda
-from ..point_stages import Point, point_of, stage_points, uses_var
+from ..point_stages import Point, copies_its_values, point_of, stage_points, uses_var
 from ..registry import Failure, primitive, requirement
 from ..requirements import known_scope
-from ..staging import Part, free_name, listing, part_read, part_written, region_of, scoped_name
+from ..staging import Part, free_name, initialised, listing, part_read, part_written, region_of, scoped_name
 from ..state import ScheduleState
 from .cache import at_most_one_writer, only_writer, reads_it, writes_it
 
@@ -243,6 +244,17 @@ def reindex(state: ScheduleState, match: PartByPoint, block: BlockRealize, buffe
     return stage_points(state, tree, point, cached, places, copied_loops=False)
 
 
+_TWO_POINTS = """
+for i in range(8):
+    with T.block("B"): B[vi] = A[vi] + A[vi + 1]
+"""
+reindex.refuses(names_an_access, "sch.reindex('C', ('read', 2))", on.MATMUL)
+reindex.refuses(single_point, "sch.reindex('B', ('read', 0))", _TWO_POINTS)
+reindex.refuses(sound_dataflow, "sch.reindex('B', ('write', 0))", on.ADDED_TO)
+reindex.refuses(copies_its_values, "sch.reindex('C', 'B')", on.ROWS_IN_TURN)
+reindex.refuses(initialised, "sch.reindex('C', ('read', 0))", on.SPARSE)
+
+
 @primitive(
     past="was cached in",
     requires=[reads_it, known_scope, single_point_read, at_most_one_writer, map_of_read],
@@ -274,6 +286,13 @@ def reindex_cache_read(
     return _cached(state, match, storage_scope, index_map)
 
 
+reindex_cache_read.refuses(reads_it, "sch.reindex_cache_read('C', 2, 'local', lambda i, j, k: (i, k))", on.MATMUL)
+reindex_cache_read.refuses(known_scope, "sch.reindex_cache_read('C', 0, 'shard', lambda i, j, k: (i, k))", on.MATMUL)
+reindex_cache_read.refuses(single_point_read, "sch.reindex_cache_read('B', 0, 'local', lambda i: i)", _TWO_POINTS)
+reindex_cache_read.refuses(at_most_one_writer, "sch.reindex_cache_read('C', 0, 'local', lambda i: i)", on.WRITTEN_TWICE)
+reindex_cache_read.refuses(map_of_read, "sch.reindex_cache_read('C', 0, 'local', lambda i, j, k: (i, j))", on.MATMUL)
+
+
 @primitive(
     past="was cached in",
     requires=[writes_it, known_scope, single_point_written, only_writer, map_of_write],
@@ -301,6 +320,21 @@ def reindex_cache_write(
             with T.block("B_local"): B[vi, vj] = B_local[vi // 2, vj, vi % 2]
     """
     return _cached(state, match, storage_scope, index_map)
+
+
+_ONTO_DIAGONALS = """
+for i, j in T.grid(4, 4):
+    with T.block("B"): B[vi + vj] = A[vi, vj]
+"""
+reindex_cache_write.refuses(writes_it, "sch.reindex_cache_write('C', 1, 'local', lambda i, j, k: (i, j))", on.MATMUL)
+reindex_cache_write.refuses(known_scope, "sch.reindex_cache_write('C', 0, 'shard', lambda i, j, k: (i, j))", on.MATMUL)
+reindex_cache_write.refuses(
+    single_point_written, "sch.reindex_cache_write('B', 0, 'local', lambda i, j: (i, j))", _ONTO_DIAGONALS
+)
+reindex_cache_write.refuses(only_writer, "sch.reindex_cache_write('B', 0, 'local', lambda i, k: i)", on.ADDED_TO)
+reindex_cache_write.refuses(
+    map_of_write, "sch.reindex_cache_write('C', 0, 'local', lambda i, j, k: (i // 2, j))", on.MATMUL
+)
 
 
 def _cached(state: ScheduleState, part: PartByPoint, storage_scope: str, index_map: Map) -> BlockRealize:

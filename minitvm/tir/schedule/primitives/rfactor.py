@@ -39,6 +39,7 @@ from ...nodes import (
     Seq,
     Stmt,
 )
+from .. import programs as on
 from ..registry import Failure, holds_inside, primitive, requirement
 from ..requirements import own_iterators_below, starts_at_zero
 from ..state import ScheduleState
@@ -306,6 +307,20 @@ def rfactor(state: ScheduleState, match: Reduction, loop: For, factor_axis: int)
     placed = state.block(first.block.id)
     assert placed is not None  # it was just put there
     return placed
+
+
+rfactor.refuses(one_reduction_block, "sch.rfactor(k, 0)", on.WATCHED_SUM)
+rfactor.refuses(binds_only_reduction, "sch.rfactor(i, 0)", on.MATMUL)
+rfactor.refuses(serial_loop, "sch.unroll(k); sch.rfactor(sch.get_loops('C')[2], 0)", on.MATMUL)
+rfactor.refuses(starts_at_zero, "sch.rfactor(k, 0)", on.SUM_FROM_TWO)
+rfactor.refuses(first_below, "sch.rfactor(k, 0)", on.AFTER_PRODUCER)
+rfactor.refuses(each_point_once, "sch.rfactor(k, 0)", on.BACKWARD_SUM)
+rfactor.refuses(fixed_domains, "sch.rfactor(k, 0)", on.TRIANGLE_SUMS)
+rfactor.refuses(own_iterators_below, "sch.rfactor(k, 0)", on.LOOP_IN_A_SUM)
+rfactor.refuses(registered_reducer, "sch.rfactor(k, 0)", on.ALTERNATING_SUM)
+rfactor.refuses(keeps_order, "sch.split(k, [None, 4]); sch.rfactor(sch.get_loops('R')[1], 0)", on.FIRST_OF_EQUALS)
+rfactor.refuses(fitting_axis, "sch.rfactor(k, 3)", on.MATMUL)
+rfactor.refuses(slots_started, "sch.rfactor(j, 0)", on.LATE_SLOTS)
 
 
 def _partial_buffer(buffer: Buffer, extent: Expr, axis: int) -> Buffer:

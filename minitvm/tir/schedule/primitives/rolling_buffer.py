@@ -45,6 +45,7 @@ from ...nodes import (
     Stmt,
 )
 from ...values import values
+from .. import programs as on
 from ..moving import uncovered
 from ..registry import Failure, Requirement, holds_inside, primitive, requirement
 from ..state import ScheduleState
@@ -398,6 +399,17 @@ def rolling_buffer(state: ScheduleState, match: _Flat, block: BlockRealize, writ
     if match.state is not state:
         name = next(name for name, func in state.mod.items() if func is tree.func)
         state.set_func(tree, match.state.mod[name])
+
+
+rolling_buffer.refuses(writes_it, "sch.compute_at('B', sch.get_loops('C')[0]); sch.rolling_buffer('B', 1)", on.CHAIN)
+rolling_buffer.refuses(producer_of_temporary, "sch.rolling_buffer('D', 0)", on.CHAIN)
+rolling_buffer.refuses(meet_in_a_loop, "sch.rolling_buffer('B', 0)", on.CHAIN)
+rolling_buffer.refuses(
+    overlapping_windows, "sch.compute_at('C', sch.get_loops('D')[0]); sch.rolling_buffer('C', 0)", on.CHAIN
+)
+rolling_buffer.refuses(one_point_an_element, "sch.rolling_buffer('B', 0)", on.WINDOWS_OF_DATA)
+rolling_buffer.refuses(loops_in_order, "sch.rolling_buffer('B', 0)", on.CONCURRENT_WINDOWS)
+rolling_buffer.refuses(inputs_stay, "sch.rolling_buffer('B', 0)", on.CHANGING_INPUT)
 
 
 def _roll(state: ScheduleState, block: BlockRealize, write_buffer_index: int) -> None:

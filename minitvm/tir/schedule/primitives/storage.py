@@ -17,6 +17,7 @@ from ...nodes import (
     ForKind,
     IRModule,
 )
+from .. import programs as on
 from ..registry import Failure, primitive, requirement
 from ..requirements import known_scope
 from ..staging import free_name, listing, region_of, scoped_name
@@ -116,6 +117,12 @@ def storage_align(
     kept = [entry for entry in earlier if entry[:2] != [number, axis]]
     entries = sorted([*kept, [number, axis, factor, offset]])
     state.replace({block.block: replace(block.block, annotations={**block.block.annotations, ALIGNMENTS: entries})})
+
+
+storage_align.refuses(written_buffer, "sch.storage_align('B', 1, 0, 8, 1)", on.TWO_ROWS)
+storage_align.refuses(allocated, "sch.storage_align('C', 0, 0, 8, 1)", on.TWO_ROWS)
+storage_align.refuses(axis_of_buffer, "sch.storage_align('B', 0, 2, 8, 1)", on.TWO_ROWS)
+storage_align.refuses(alignment, "sch.storage_align('B', 0, 0, 8, 9)", on.TWO_ROWS)
 
 
 @storage_align.space
@@ -225,6 +232,14 @@ def set_scope(state: ScheduleState, block: BlockRealize, buffer_index: int | str
     for view in views_on(tree.func.body, buffer):
         moved[view] = replace(view, scope=storage_scope)
     state.set_func(state.home(block), tree.func.with_body(with_buffers(tree.func.body, moved)))
+
+
+set_scope.refuses(written_buffer, "sch.set_scope('B', 1, 'shared')", on.TWO_ROWS)
+set_scope.refuses(allocated, "sch.set_scope('C', 0, 'shared')", on.TWO_ROWS)
+set_scope.refuses(known_scope, "sch.set_scope('B', 0, 'sharde')", on.TWO_ROWS)
+set_scope.refuses(
+    one_owner, "sch.bind(sch.get_loops('B')[0], 'threadIdx.x'); sch.set_scope('B', 0, 'local')", on.TWO_ROWS
+)
 
 
 @set_scope.space

@@ -22,6 +22,7 @@ from ...nodes import (
 )
 from ...strides import row_major
 from ...tensor_intrin import TensorIntrin
+from .. import programs as on
 from ..intrinsics import renamed_inside
 from ..matching import Matcher, Mismatch
 from ..moving import box_text
@@ -131,6 +132,75 @@ def tensorize(
         _check_reduction(realize, analyzer)
     implemented = _implemented(matcher, realize.block, intrin)
     state.replace({realize.block: implemented})
+
+
+_TILE_OF_ONES = """
+with T.block("root"):
+    T.reads()
+    T.writes(C[0:4, 0:4])
+    for i, j in T.grid(4, 4):
+        with T.block("fill"): C[vi, vj] = 1.0
+"""
+_PACKED_ONES = """
+def packed(c: T.handle):
+    C = T.match_buffer(c, (4, 4), strides=[4, 1])
+    with T.block("root"):
+        T.reads()
+        T.writes(C[0:4, 0:4])
+        for k in range(16):
+            with T.block("fill"): C[vk // 4, vk % 4] = 1.0
+"""
+
+
+def _packed_rows() -> TensorIntrin:
+    """A fill of a 4 x 4 tile whose rows follow each other without a gap."""
+    from ..examples import program_of  # it imports all primitives
+
+    return TensorIntrin("packed_rows", program_of(_TILE_OF_ONES), program_of(_PACKED_ONES))
+
+
+_WRITTEN_OUT_SUM = """
+with T.block("root"):
+    T.reads(A[0:4])
+    T.writes(C[0])
+    C[0] = (A[0] + A[1]) + (A[2] + A[3])
+"""
+
+
+def _row_sum() -> TensorIntrin:
+    """The sum of four numbers, from its start."""
+    from ..examples import program_of  # it imports all primitives
+
+    return TensorIntrin("row_sum", program_of(on.SUM_OF_FOUR), program_of(_WRITTEN_OUT_SUM))
+
+
+_TILES_OF_ONES = """
+for i_0, j_0, i_1, j_1 in T.grid(2, 2, 4, 4):
+    with T.block("A"):
+        vi = T.axis.spatial(8, i_0 * 4 + i_1)
+        vj = T.axis.spatial(8, j_0 * 4 + j_1)
+        A[vi, vj] = 1.0
+"""
+_ADDED_TO_ITSELF = """
+for i, j, k in T.grid(4, 4, 4):
+    with T.block("A"): A[vi, vj] = A[vi, vj] + A[vi, vk] * B[vk, vj]
+"""
+_SAYS_LESS = """
+A: T.Buffer((4, 4))
+n: T.int32
+with T.block("tile"):
+    T.reads(C[0:4, 0:4], A[0:4, 0:n], B[0:4, 0:4])
+    T.writes(C[0:4, 0:4])
+    for i, j, k in T.grid(4, 4, 4):
+        with T.block("C"): C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
+"""
+tensorize.refuses(known_intrinsic, "sch.tensorize(i, 'matmul_4x4x4')", on.MATMUL)
+tensorize.refuses(becomes_block, "sch.tensorize(i_1, 'fill_4x4_f32')", on.TAIL)
+tensorize.refuses(same_structure, "sch.tensorize(i, 'matmul_4x4x4_f32')", on.SCALED)
+tensorize.refuses(box_is_declared, "sch.tensorize('tile', 'matmul_4x4x4_f32')", _SAYS_LESS)
+tensorize.refuses(layout_fits, "sch.tensorize(i_1, _packed_rows())", _TILES_OF_ONES)
+tensorize.refuses(separate_buffers, "sch.tensorize(i, 'matmul_4x4x4_f32')", _ADDED_TO_ITSELF)
+tensorize.refuses(whole_reduction, "sch.tensorize(k_1, _row_sum())", on.ROW_SUMS)
 
 
 def _as_block(state: ScheduleState, target: BlockRealize | For, preserve_unit_iters: bool) -> BlockRealize:

@@ -13,6 +13,7 @@ from ...analysis.tree import Tree
 from ...conditions import conjuncts, is_const
 from ...index_map import IndexMap
 from ...nodes import BlockRealize, For, ForKind, Stmt
+from .. import programs as on
 from .. import requirements as req
 from ..access_remapping import with_simple_indices
 from ..registry import Failure, primitive, requirement
@@ -184,6 +185,33 @@ def transform_block_layout(state: ScheduleState, block: BlockRealize, index_map:
     moved = with_simple_indices(moved, state.analyzer(tree.scope(block)))
     nest = nest_around(replace(block, iter_values=tuple(loops), block=moved), loops, shape)
     state.replace({tree.loops_above(block)[0]: nest})
+
+
+_RECURRENCE = """
+for i, j in T.grid(8, 8):
+    with T.block("A"): A[vi + 1, vj] = A[vi, vj] + 1.0
+"""
+transform_block_layout.refuses(
+    req.own_iterators, "sch.transform_block_layout('B', lambda i: (i // 4, i % 4))", on.LOOP_IN_THE_BODY
+)
+transform_block_layout.refuses(
+    alone_in_its_nest, "sch.transform_block_layout('C', lambda i: (i // 2, i % 2))", on.TWICE_IN_A_NEST
+)
+transform_block_layout.refuses(
+    loops_are_iterators, "sch.transform_block_layout('A', lambda i: (i // 2, i % 2))", on.TAIL
+)
+transform_block_layout.refuses(
+    map_fits_iterators, "sch.transform_block_layout('B', lambda i: (i // 2, i % 2))", on.SCALED
+)
+transform_block_layout.refuses(
+    bijective_map, "sch.transform_block_layout('B', lambda i, j: (i // 3, i % 3, j))", on.SCALED
+)
+transform_block_layout.refuses(
+    kinds_stay_apart, "sch.transform_block_layout('C', lambda i, j, k: (i, j * 4 + k))", on.MATMUL
+)
+transform_block_layout.refuses(
+    order_of_accesses, "sch.transform_block_layout('A', lambda i, j: (7 - i, j))", _RECURRENCE
+)
 
 
 @transform_block_layout.space

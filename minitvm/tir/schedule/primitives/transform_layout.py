@@ -20,7 +20,6 @@ from ....expr import (
     find,
     free_vars,
     replace,
-    rewrite,
     substitute,
     walk,
 )
@@ -28,7 +27,6 @@ from ...analysis.tree import Tree
 from ...conditions import is_const
 from ...index_map import IndexMap, NotInjective, checked_indices
 from ...nodes import (
-    Block,
     BlockRealize,
     Buffer,
     BufferLoad,
@@ -40,7 +38,17 @@ from ...nodes import (
     Seq,
     Stmt,
 )
-from ..access_remapping import SIDES, chosen_region, in_old_layouts, over_new_shape, point_block, relaid, whole_nest
+from .. import programs as on
+from ..access_remapping import (
+    SIDES,
+    chosen_region,
+    in_old_layouts,
+    over_new_shape,
+    point_block,
+    relaid,
+    whole_nest,
+    with_allocation,
+)
 from ..registry import Failure, primitive, requirement
 from ..state import ScheduleState
 
@@ -423,15 +431,19 @@ def transform_layout(
         state.comparable[name] = in_old_layouts(func, {new: (old, mapping)})
 
 
-def with_allocation(body: Any, old: Buffer, new: Buffer) -> Any:
-    """A statement in which the block that allocates `old` allocates `new`."""
-
-    def change(node: Node) -> Node | None:
-        if isinstance(node, Block) and old in node.alloc_buffers:
-            return replace(node, alloc_buffers=tuple(new if b is old else b for b in node.alloc_buffers))
-        return None
-
-    return rewrite(body, change)
+_RELAID = "sch.transform_layout('B', ('write', 0), "
+transform_layout.refuses(names_a_buffer, "sch.transform_layout('B', ('read', 1), lambda i, j: (j, i))", on.SCALED)
+transform_layout.refuses(not_a_view, "sch.transform_layout('B', 'row', lambda i: (i // 4, i % 4))", on.THROUGH_A_VIEW)
+transform_layout.refuses(row_major, "sch.transform_layout('B', 'A', lambda i, j: (j, i))", on.STRIDED)
+transform_layout.refuses(plain_accesses, "sch.transform_layout('row', 'A', lambda i, j: (j, i))", on.THROUGH_A_VIEW)
+transform_layout.refuses(map_fits_buffer, _RELAID + "lambda i: (i // 4, i % 4))", on.SCALED)
+transform_layout.refuses(injective_map, _RELAID + "lambda i, j: (i // 2, j))", on.SCALED)
+transform_layout.refuses(padding_has_value, _RELAID + "lambda i, j: (i // 3, j, i % 3))", on.SCALED)
+transform_layout.refuses(pad_value_fits, _RELAID + "lambda i, j: (i // 3, j, i % 3), lambda i, j: 0.0)", on.SCALED)
+transform_layout.refuses(known_padding, _RELAID + "lambda i, j: (i, (j + i) % 8, i % 3), 0)", on.SCALED)
+transform_layout.refuses(
+    padding_in_reach, "sch.transform_layout('S', ('write', 0), lambda i: (i // 2, i % 2), 0)", on.EXCHANGED
+)
 
 
 def _statement_of(tree: Tree, home: BlockRealize, inner: Stmt) -> Stmt:

@@ -16,8 +16,8 @@ from minitvm.reference.strategies import prim_funcs
 from minitvm.tir.nodes import PrimFunc
 from minitvm.tir.schedule import Instruction, Schedule, Trace
 from minitvm.tir.schedule.randomness import RandomNumbers
-from minitvm.tools.gallery import programs
 from tests.fewer import examples
+from tests.tir.schedule import programs
 
 
 def tiled(seed: int, func: PrimFunc | None = None) -> Schedule:

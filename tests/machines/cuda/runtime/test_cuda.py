@@ -30,10 +30,10 @@ from minitvm.target import Target
 from minitvm.tir import Schedule
 from minitvm.tir.analysis.dynamic_shared import dynamic_storage
 from minitvm.tir.transform import lower
-from minitvm.tools.gallery import programs
 from tests.codegen.test_backends import through_shared_storage
 from tests.machines.opencl.test_opencl import on_a_grid
 from tests.runtime.grids_along import along
+from tests.tir.schedule import programs
 
 pytest.importorskip("numba_cuda")
 

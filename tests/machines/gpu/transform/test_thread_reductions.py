@@ -22,7 +22,7 @@ from minitvm.tir.nodes import BufferLoad, BufferStore, IRModule, PrimFunc
 from minitvm.tir.schedule import Schedule
 from minitvm.tir.transform import lower
 from minitvm.tir.verifier import verify
-from minitvm.tools.gallery import programs
+from tests.tir.schedule import programs
 from tests.tir.transform.reductions_on_threads import on_threads
 
 TARGETS = (None, "cuda")

@@ -12,6 +12,7 @@ from .....tir.analysis.boxes import Box
 from .....tir.analysis.declared import declared_regions
 from .....tir.conditions import reads_memory
 from .....tir.nodes import Block, BlockRealize, BufferRegion
+from .....tir.schedule import programs as on
 from .....tir.schedule.lambdas import IndexLambda
 from .....tir.schedule.registry import Failure, primitive, requirement
 from .....tir.schedule.staging import listing
@@ -138,6 +139,25 @@ def annotate_buffer_access(
     noted = {**inner.annotations, key: sorted({*inner.annotations.get(key, ()), buffer_index})}
     changed = {"reads" if buf_type == "read" else "writes": tuple(regions), "annotations": noted}
     state.replace({inner: replace(inner, **changed)})
+
+
+annotate_buffer_access.refuses(
+    region_of_block, "sch.annotate_buffer_access('B', 1, 'read', lambda vi, vj: (vi, vj))", on.TWO_ROWS
+)
+annotate_buffer_access.refuses(
+    directly_in_root,
+    "sch.loop_partition(sch.get_loops('B')[0], [2]); "
+    "sch.annotate_buffer_access('B_i0', 0, 'read', lambda vi, vj: ((vi, vi + 2), vj))",
+    on.TWO_ROWS,
+)
+annotate_buffer_access.refuses(
+    one_range_a_dimension, "sch.annotate_buffer_access('B', 0, 'read', lambda vi: (vi,))", on.TWO_ROWS
+)
+annotate_buffer_access.refuses(
+    holds_the_accesses,
+    "sch.annotate_buffer_access('B', 0, 'read', lambda vi, vj: ((vi, vi + 2), (vj + 1, vj + 3)))",
+    on.TWO_ROWS,
+)
 
 
 @annotate_buffer_access.space

@@ -9,8 +9,9 @@ from typing import Any
 from .....expr import replace
 from .....tir.analysis.boxes import with_buffer
 from .....tir.nodes import BlockRealize, PrimFunc
-from .....tir.schedule.access_remapping import SIDES
-from .....tir.schedule.primitives.transform_layout import named_buffer, names_a_buffer, not_a_view, with_allocation
+from .....tir.schedule import programs as on
+from .....tir.schedule.access_remapping import SIDES, with_allocation
+from .....tir.schedule.primitives.transform_layout import named_buffer, names_a_buffer, not_a_view
 from .....tir.schedule.registry import Failure, primitive, requirement
 from .....tir.schedule.state import ScheduleState
 
@@ -59,6 +60,11 @@ def set_axis_separators(
     body = with_allocation(with_buffer(tree.func.body, old, new), old, new)
     params = tuple(new if p is old else p for p in tree.func.params)
     state.set_func(tree, PrimFunc(params, body, tree.func.attrs))
+
+
+set_axis_separators.refuses(names_a_buffer, "sch.set_axis_separators('B', 'C', [1])", on.SCALED)
+set_axis_separators.refuses(not_a_view, "sch.set_axis_separators('B', 'row', [1])", on.THROUGH_A_VIEW)
+set_axis_separators.refuses(increasing_axes, "sch.set_axis_separators('B', ('write', 0), [2, 1])", on.SCALED)
 
 
 @set_axis_separators.space

@@ -30,6 +30,7 @@ from .....tir.analysis.block_kinds import Scope
 from .....tir.analysis.tree import Tree
 from .....tir.conditions import is_const, reads_memory
 from .....tir.nodes import Block, BlockRealize, Buffer, BufferLoad, BufferStore, Stmt
+from .....tir.schedule import programs as on
 from .....tir.schedule.registry import Failure, primitive, requirement
 from .....tir.schedule.requirements import known_scope
 from .....tir.schedule.staging import Insertion, block_in, free_name, point_region
@@ -106,6 +107,11 @@ def cache_index(
     stages = list(step.first)
     step.apply(state)
     return [block_in(state, stage) for stage in stages]
+
+
+cache_index.refuses(valid_threshold, "sch.cache_index('C', 'global', -1)", on.MATMUL)
+cache_index.refuses(known_scope, "sch.cache_index('C', 'globl')", on.MATMUL)
+cache_index.refuses(one_level, "sch.cache_index('outer', 'global')", on.NESTED)
 
 
 def _chosen(tree: Tree, block: Block, cse_thresh: int) -> list[Expr]:

@@ -8,6 +8,7 @@ from .....tir.analysis.boxes import bound_box, hull
 from .....tir.analysis.surely import first_reads, reads_before_writing
 from .....tir.analysis.tree import Tree
 from .....tir.nodes import BlockRealize, Buffer, BufferStore
+from .....tir.schedule import programs as on
 from .....tir.schedule.moving import box_text
 from .....tir.schedule.primitives.cache import each_read, read_in_blocks, reads_it
 from .....tir.schedule.registry import Failure, primitive, requirement
@@ -127,6 +128,33 @@ def cache_inplace(
     copies = [block_in(state, stage) for stage in stages]
     refuse_races(state, copies[0])
     return copies
+
+
+_SHIFTED = """
+for i in range(8):
+    with T.block("A"): A[vi] = A[vi + 1]
+"""
+_INCREMENTED = """
+for i in range(8):
+    with T.block("A"): A[vi] = A[vi] + 1.0
+"""
+_STARTED_IN_PLACE = """
+for i in range(8):
+    with T.block("B"):
+        B[vi] = A[vi]
+        B[vi] = B[vi] + 1.0
+"""
+_CONDITION_ON_ITSELF = """
+for i in range(8):
+    if A[i] > 0.0:
+        with T.block("A"): A[vi] = A[vi] + 1.0
+"""
+cache_inplace.refuses(reads_it, "sch.cache_inplace('A', 'B', 'local')", _INCREMENTED)
+cache_inplace.refuses(known_scope, "sch.cache_inplace('A', 0, 'registers')", _INCREMENTED)
+cache_inplace.refuses(updates_it, "sch.cache_inplace('C', 0, 'local')", on.MATMUL)
+cache_inplace.refuses(writes_what_it_reads, "sch.cache_inplace('A', 0, 'local')", _SHIFTED)
+cache_inplace.refuses(read_in_blocks, "sch.cache_inplace('A', 0, 'local')", _CONDITION_ON_ITSELF)
+cache_inplace.refuses(finds_values, "sch.cache_inplace('B', 'B', 'local')", _STARTED_IN_PLACE)
 
 
 cache_inplace.space(each_read)

@@ -35,6 +35,7 @@ from .....tir.analysis.declared import with_declared_regions
 from .....tir.analysis.tree import Tree
 from .....tir.conditions import conjuncts
 from .....tir.nodes import Block, BlockRealize, Buffer, BufferLoad, BufferStore, Stmt
+from .....tir.schedule import programs as on
 from .....tir.schedule.registry import Failure, primitive, requirement
 from .....tir.schedule.state import ScheduleState
 
@@ -200,6 +201,46 @@ def fuse_reduction_epilogue(state: ScheduleState, reduction_block: BlockRealize,
     assert now is not None  # the scope stays
     kept = tuple(b for b in now.block.alloc_buffers if b is not temporary)
     state.replace({now.block: replace(now.block, alloc_buffers=kept)})
+
+
+_SUMS = """
+t = T.alloc_buffer((8,))
+for i, k in T.grid(8, 4):
+    with T.block("t"):
+        with T.init(): t[v_i] = 0.0
+        t[v_i] = t[v_i] + A[v_i, v_k]
+"""
+_EXP_OF_SUMS = f"""{_SUMS}
+for i in range(8):
+    with T.block("D"): D[v_i] = T.exp(t[v_i])
+"""
+_SIX_OF_SUMS = f"""{_SUMS}
+for i in range(6):
+    with T.block("D"): D[v_i] = t[v_i] + bias[v_i]
+"""
+_TWO_STORES = f"""{_SUMS}
+for i in range(8):
+    with T.block("D"):
+        D[vi] = t[vi] + 1.0
+        E[vi] = t[vi]
+"""
+_CHANGED_BIAS = """
+def changed_bias(A: T.Buffer((8, 4)), bias: T.Buffer((8,)), D: T.Buffer((8,))):
+    t = T.alloc_buffer((8,))
+    for i, k in T.grid(8, 4):
+        with T.block("t"):
+            with T.init(): t[vi] = 0.0
+            t[vi] = t[vi] + A[vi, vk]
+    for i in range(8):
+        with T.block("bias"): bias[vi] = 1.0
+    for i in range(8):
+        with T.block("D"): D[vi] = t[vi] + bias[vi]
+"""
+fuse_reduction_epilogue.refuses(reduces_into_temporary, "sch.fuse_reduction_epilogue('B', 'C')", on.TWO_CONSUMERS)
+fuse_reduction_epilogue.refuses(epilogue_is_one_store, "sch.fuse_reduction_epilogue('t', 'D')", _TWO_STORES)
+fuse_reduction_epilogue.refuses(same_points, "sch.fuse_reduction_epilogue('t', 'D')", _SIX_OF_SUMS)
+fuse_reduction_epilogue.refuses(goes_into_init, "sch.fuse_reduction_epilogue('t', 'D')", _EXP_OF_SUMS)
+fuse_reduction_epilogue.refuses(addend_ready, "sch.fuse_reduction_epilogue('t', 'D')", _CHANGED_BIAS)
 
 
 def _reduction(block: Block) -> tuple[type[BinaryOp], Expr] | None:

@@ -15,6 +15,7 @@ from .....tir.analysis.surely import all_read, fills
 from .....tir.analysis.tree import Tree, written_buffers
 from .....tir.conditions import all_of, is_const, uses
 from .....tir.nodes import Block, BlockRealize, Buffer, BufferLoad, BufferRegion, BufferStore, For, If, Seq, Stmt
+from .....tir.schedule import programs as on
 from .....tir.schedule.moving import box_text
 from .....tir.schedule.primitives.cache import read_in_blocks, reads_it, writes_it, written_in_blocks
 from .....tir.schedule.registry import Failure, holds_inside, primitive, requirement
@@ -170,6 +171,18 @@ def read_at(
     return _staged(state, match, loop, users, box, storage_scope)
 
 
+read_at.refuses(below_loop, "sch.read_at(sch.get_loops('B')[0], 'C', 0, 'local')", on.CHAIN)
+read_at.refuses(reads_it, "sch.read_at(i, 'C', 2, 'local')", on.MATMUL)
+read_at.refuses(known_scope, "sch.read_at(i, 'C', 0, 'wmmma.matrix_a')", on.MATMUL)
+read_at.refuses(not_written_below, "sch.read_at(sch.get_loops('C')[0], 'C', 0, 'local')", on.ROWS_IN_TURN)
+read_at.refuses(read_in_blocks, "sch.read_at(i, 'B', 0, 'local')", on.CONDITION_ON_INPUT)
+read_at.refuses(
+    initialised,
+    "sch.split(sch.get_loops('C')[0], [None, 2]); sch.read_at(sch.get_loops('C')[0], 'C', 0, 'local')",
+    on.SPARSE,
+)
+
+
 @primitive(
     past="was staged in",
     requires=[below_loop, writes_it, known_scope, written_below_only, filled_below, written_in_blocks],
@@ -203,6 +216,27 @@ def write_at(
     assert write is not None  # filled_below
     box = clip(touched(tree, users[0], write, loop, analyzer), buffer, analyzer)
     return _staged(state, match, loop, users, box, storage_scope)
+
+
+_CONDITION_ON_OUTPUT = """
+for i in range(8):
+    with T.block("B"): B[vi] = A[vi] * 2.0
+    if B[i] > 0.0:
+        with T.block("C"): C[vi] = 1.0
+"""
+_ADDED_OUTSIDE = """
+def added_outside(A: T.Buffer((4, 8)), B: T.Buffer((4,))):
+    for i in range(4):
+        with T.block("zero"): B[vi] = 0.0
+    for i, j in T.grid(4, 8):
+        with T.block("B"): B[vi] = B[vi] + A[vi, vj]
+"""
+write_at.refuses(below_loop, "sch.write_at(sch.get_loops('B')[0], 'C', 0, 'local')", on.CHAIN)
+write_at.refuses(writes_it, "sch.write_at(i, 'C', 1, 'local')", on.MATMUL)
+write_at.refuses(known_scope, "sch.write_at(i, 'C', 0, 'shard')", on.MATMUL)
+write_at.refuses(written_below_only, "sch.write_at(sch.get_loops('B')[0], 'B', 0, 'local')", _ADDED_OUTSIDE)
+write_at.refuses(filled_below, "sch.write_at(i, 'B', 0, 'local')", on.ADDED_TO)
+write_at.refuses(written_in_blocks, "sch.write_at(i, 'B', 0, 'local')", _CONDITION_ON_OUTPUT)
 
 
 def _has_values(

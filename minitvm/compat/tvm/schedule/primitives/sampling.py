@@ -15,6 +15,7 @@ from .....errors import InputError, TypeMismatch
 from .....expr import IntImm, Var
 from .....tir.analysis.block_kinds import Scope
 from .....tir.nodes import BlockRealize, For
+from .....tir.schedule import programs as on
 from .....tir.schedule.handles import INLINE, ROOT, Place, Sampled
 from .....tir.schedule.registry import PRIMITIVES, Failure, Refused, primitive, requirement
 from .....tir.schedule.state import ScheduleState
@@ -123,6 +124,10 @@ def sample_categorical(
     return Sampled(int(candidates[position]), position)
 
 
+sample_categorical.refuses(distribution, "sch.sample_categorical([1, 2], [1.0])", on.MATMUL)
+sample_categorical.refuses(candidate_decision, "sch.sample_categorical([1, 2], [0.5, 0.5], decision=2)", on.MATMUL)
+
+
 @primitive(query=True, requires=[constant_trip_count, tile_count, innermost_fits, tile_decision])
 def sample_perfect_tile(
     state: ScheduleState, loop: For, n: int, max_innermost_factor: int = 16, decision: list[int] | None = None
@@ -142,6 +147,12 @@ def sample_perfect_tile(
     inner = [d for d in range(1, min(extent, most) + 1) if extent % d == 0]
     last = inner[state.random.below(len(inner))]
     return _tile([*_scattered(state, extent // last, n - 1), last])
+
+
+sample_perfect_tile.refuses(constant_trip_count, "sch.sample_perfect_tile(i, 2)", on.SYMBOLIC_MATMUL)
+sample_perfect_tile.refuses(tile_count, "sch.sample_perfect_tile(i, 0)", on.MATMUL)
+sample_perfect_tile.refuses(innermost_fits, "sch.sample_perfect_tile(i, 1, 4)", on.MATMUL)
+sample_perfect_tile.refuses(tile_decision, "sch.sample_perfect_tile(i, 2, decision=[2, 2, 2])", on.MATMUL)
 
 
 @primitive(query=True, requires=[constant_trip_count, tile_count, partition_fits, tile_decision])
@@ -170,6 +181,14 @@ def sample_partitioned_tile(
     return _tile(factors)
 
 
+sample_partitioned_tile.refuses(constant_trip_count, "sch.sample_partitioned_tile(i, 2)", on.SYMBOLIC_MATMUL)
+sample_partitioned_tile.refuses(tile_count, "sch.sample_partitioned_tile(i, 0)", on.MATMUL)
+sample_partitioned_tile.refuses(
+    partition_fits, "sch.sample_partitioned_tile(i, 3, partition_pos=1, innerpart_factor=3)", on.MATMUL
+)
+sample_partitioned_tile.refuses(tile_decision, "sch.sample_partitioned_tile(i, 2, decision=[2, 2, 2])", on.MATMUL)
+
+
 @primitive(query=True, requires=[location_decision])
 def sample_compute_location(state: ScheduleState, block: BlockRealize, decision: int | None = None) -> Sampled:
     """Choose where to compute a block: inline, where it is, or at a loop of its consumer; for `compute_at`.
@@ -182,6 +201,9 @@ def sample_compute_location(state: ScheduleState, block: BlockRealize, decision:
     possible = locations(state, block)
     number = possible[state.random.below(len(possible))][0] if decision is None else decision
     return Sampled(dict(possible)[number], number)
+
+
+sample_compute_location.refuses(location_decision, "sch.sample_compute_location('B', decision=5)", on.CHAIN)
 
 
 def locations(state: ScheduleState, block: BlockRealize) -> list[tuple[int, Var]]:

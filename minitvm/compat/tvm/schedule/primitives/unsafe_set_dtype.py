@@ -9,6 +9,7 @@ from .....errors import MinitvmError
 from .....expr import SCALARS, Cast, DType, Node, replace, rewrite, walk
 from .....tir.analysis.accesses import handed_out
 from .....tir.nodes import BlockRealize, Buffer, BufferLoad, BufferStore
+from .....tir.schedule import programs as on
 from .....tir.schedule.primitives.storage import allocated, buffer_written, each_written, written_buffer
 from .....tir.schedule.registry import Failure, primitive, requirement
 from .....tir.schedule.state import ScheduleState
@@ -86,6 +87,23 @@ def unsafe_set_dtype(state: ScheduleState, block: BlockRealize, buffer_index: in
         stored = rewrite(tree.func.body, go)
         loaded = rewrite(stored, change)
         state.set_func(tree, tree.func.with_body(with_buffers(loaded, moved)))
+
+
+_HANDED_OUT = """
+C: T.Buffer((8,))
+B = T.alloc_buffer((8,))
+for i in range(8):
+    with T.block("B"): B[vi] = A[vi] * 2.0
+for i in range(8):
+    with T.block("C"):
+        T.reads(B[vi])
+        T.writes(C[vi])
+        T.evaluate(T.call_extern("int32", "increment", T.address_of(B[vi]), T.address_of(C[vi])))
+"""
+unsafe_set_dtype.refuses(written_buffer, "sch.unsafe_set_dtype('B', 1, 'float16')", on.TWO_ROWS)
+unsafe_set_dtype.refuses(allocated, "sch.unsafe_set_dtype('C', 0, 'float16')", on.TWO_ROWS)
+unsafe_set_dtype.refuses(numeric_dtype, "sch.unsafe_set_dtype('B', 0, 'flot16')", on.TWO_ROWS)
+unsafe_set_dtype.refuses(plain_accesses, "sch.unsafe_set_dtype('B', 0, 'float16')", _HANDED_OUT)
 
 
 @unsafe_set_dtype.space
