@@ -85,7 +85,8 @@ def absent(module: str, name: str, names: list[str]) -> AttributeError:
     headline = f"module {module!r} has no attribute {name!r}"
     if key in ABSENT:
         return AttributeError(f"{headline}: TVM's {key} is not here\n  try:    {ABSENT[key]}")
-    near = get_close_matches(name, names, 3)
+    # Python itself asks for private names (`hasattr(module, "__wrapped__")`), and often.
+    near = [] if name.startswith("_") else get_close_matches(name, names, 3)
     return AttributeError(f"{headline}: did you mean {' or '.join(near)}?" if near else headline)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import gc
 import os
@@ -24,7 +25,7 @@ ROOT = Path(__file__).resolve().parent.parent
 os.environ.setdefault("MINITVM_CACHE_DIR", str(ROOT / ".test_cache"))
 # What the user measured is not what tests see; a folder that is not there has no records.
 os.environ["MINITVM_RECORDS"] = str(ROOT / ".test_cache" / "no_records" / "records.db")
-# Every schedule step, lowered kernel, graph pass and executable of every test goes through its verifier.
+# Whoever imports this file verifies: the planted faults, the tables of pairs. `_verified` says which tests do.
 os.environ.setdefault("MINITVM_VERIFY", "1")
 
 # OpenCL runs on the CPU, whatever GPU there is: what the driver of one compiles is another test's matter.
@@ -67,13 +68,35 @@ def _seeded() -> None:
 
 
 @pytest.fixture(autouse=True)
-def _traces_round_trip() -> Iterator[None]:
-    """The first schedules that a test makes are made again from their traces, and are the same.
+def _verified(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Properties verify: each schedule step, lowered kernel, graph pass and executable goes through its verifier.
+
+    So do tests that change the compiler: nothing that was lowered without the change is taken from the cache, and nothing
+    that was lowered with it stays there. The others run as a user's program does, without.
+    """
+    from minitvm.lowering import verified
+
+    changes = "monkeypatch" in request.fixturenames
+    if _is_property(request) or changes:
+        with verified.anew() if changes else contextlib.nullcontext():
+            yield
+        return
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MINITVM_VERIFY", "0")
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _traces_round_trip(request: pytest.FixtureRequest) -> Iterator[None]:
+    """The first schedules that a property makes are made again from their traces, and are the same.
 
     One from JSON, the next from Python text, until each form of each instruction was in a trace of either. More of them
     in `make test-full`: those of one test are much alike, and what a trace must survive has tests of its own
     (tests/tir/schedule/test_traces.py).
     """
+    if not _is_property(request):
+        yield
+        return
     from minitvm.compat.tvm.schedule.testing import replayed_at_the_end
 
     much = os.environ.get("HYPOTHESIS_PROFILE") in ("full", "deep")
@@ -81,16 +104,9 @@ def _traces_round_trip() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(autouse=True)
-def _lowered_anew(request: pytest.FixtureRequest) -> Iterator[None]:
-    """A test that changes the compiler takes nothing that was lowered without the change, and leaves nothing behind."""
-    if "monkeypatch" not in request.fixturenames:
-        yield
-        return
-    from minitvm.lowering import verified
-
-    with verified.anew():
-        yield
+def _is_property(request: pytest.FixtureRequest) -> bool:
+    """Whether Hypothesis draws the inputs of a test (its plugin marks those; so may a test that draws inside)."""
+    return request.node.get_closest_marker("hypothesis") is not None
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ and so does one whose line is deleted there. What the slow ones look at, `make t
 
 from __future__ import annotations
 
+import re
 import sys
 import xml.etree.ElementTree as xml
 from collections import Counter
@@ -25,9 +26,18 @@ SECONDS = 60.0  # of both cores that the chosen tests may take together; collect
 MOST = 1.0  # seconds of one test function
 
 
-def slow_functions() -> set[str]:
+def slow_functions() -> frozenset[str]:
     """FILE::FUNCTION of the tests that are left out."""
-    return {line for line in SLOW.read_text().splitlines() if line and not line.startswith("#")}
+    return frozenset(line for line in SLOW.read_text().splitlines() if line and not line.startswith("#"))
+
+
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    """Do not even import a file all of whose tests are slow: some make their programs as they are imported."""
+    if not collection_path.name.startswith("test_") or collection_path.suffix != ".py":
+        return None
+    name = collection_path.relative_to(ROOT).as_posix() if collection_path.is_relative_to(ROOT) else ""
+    tests = re.findall(r"^def (test_\w+)", collection_path.read_text(encoding="utf-8"), re.MULTILINE)
+    return True if tests and {f"{name}::{test}" for test in tests} <= slow_functions() else None
 
 
 @pytest.hookimpl(trylast=True)

@@ -46,6 +46,18 @@ def test_results_are_summed_by_function(tmp_path: Path, monkeypatch: pytest.Monk
     assert quick.main(["missing.xml"]) == 2
 
 
+def test_a_file_of_slow_tests_alone_is_not_imported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(quick, "SLOW", tmp_path / "slow.txt")
+    here = "tests/test_quick.py"
+    names = [name for name in globals() if name.startswith("test_")]
+    quick.SLOW.write_text("".join(f"{here}::{name}\n" for name in names))
+    assert quick.pytest_ignore_collect(quick.ROOT / here)
+    assert not quick.pytest_ignore_collect(quick.ROOT / "tests/quick.py")
+    assert not quick.pytest_ignore_collect(quick.ROOT / "tests")
+    quick.SLOW.write_text("".join(f"{here}::{name}\n" for name in names[1:]))
+    assert not quick.pytest_ignore_collect(quick.ROOT / here)
+
+
 def test_properties_draw_little(request: pytest.FixtureRequest) -> None:
     drawn = []
 

@@ -3,8 +3,10 @@
     VECTORIZE = Faults("lowering.vectorize", "minitvm.tir.transform.vectorize", by=[...])
     VECTORIZE.edit("the tail has no mask", "_Vectorizer.whole", "if self.limit is not None:", "if False:")
 
-The words must stand exactly once in the function, so that a fault whose place has moved on breaks loudly instead of
-planting nothing. The function object stays the same and gets other code: whoever imported it sees the fault too.
+The words are compared as tokens of Python, not as text: how lines are broken does not matter. A name that the function
+does not have any more may have been renamed there: it stands for any one name (`locate`). The words must stand exactly
+once in the function, so that a fault whose place has moved on breaks loudly instead of planting nothing. The function
+object stays the same and gets other code: whoever imported it sees the fault too.
 """
 
 from __future__ import annotations
@@ -14,6 +16,8 @@ import ast
 import builtins
 import dis
 import importlib
+import keyword
+import re
 import types
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -97,18 +101,87 @@ def edit(module: str, where: str, old: str, new: str) -> None:
     lines = text.splitlines(keepends=True)
     first, last = node.lineno - 1, node.end_lineno or node.lineno
     part = "".join(lines[first:last])
-    if part.count(old) != 1:
-        raise Moved(f"{module}.{where} has {old!r} {part.count(old)} times; wanted once")
+    places = locate(part, old)
+    if len(places) != 1:
+        raise Moved(f"{module}.{where} has {old!r} {len(places)} times; wanted once")
+    (place,) = places
     # Only the definition is compiled anew, where it was: the rest of the module is as it is.
     begin, end = outermost.lineno - 1, outermost.end_lineno or outermost.lineno
     above, below = "".join(lines[begin:first]), "".join(lines[last:end])
-    changed = "\n" * begin + above + part.replace(old, new) + below
+    changed = "\n" * begin + above + place.replaced(part, new) + below
     if isinstance(node, ast.FunctionDef):
         flags = __future__.annotations.compiler_flag if "from __future__ import annotations" in text else 0
         code = compile(changed, loaded.__file__, "exec", flags, dont_inherit=True)
         _swap_code(_function(loaded, where), _code(code, where))
     else:
         _swap_value(loaded, where, changed)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where words stand in a text: from one character to another, and which names are called otherwise there."""
+
+    begin: int
+    end: int
+    renamed: tuple[tuple[str, str], ...] = ()
+
+    def replaced(self, text: str, new: str) -> str:
+        """The text with other words there, which have the new names."""
+        for old_name, name in self.renamed:
+            new = re.sub(rf"\b{old_name}\b", name, new)
+        return text[: self.begin] + new + text[self.end :]
+
+
+def locate(text: str, old: str) -> list[Place]:
+    """The places where `old` stands in a text: to the letter; else token by token; else with other names.
+
+    Only names that the text has nowhere may be other ones, each always the same and no two the same. Keywords,
+    numbers and operators have to agree, so does the place of each token; blanks, line breaks and comments do not.
+    """
+    exact = [match.start() for match in re.finditer(re.escape(old), text)]
+    if exact:
+        return [Place(begin, begin + len(old)) for begin in exact]
+    here, words = _tokens(text), [token for token, _, _ in _tokens(old)]
+    free = {w for w in words if w.isidentifier() and not keyword.iskeyword(w)} - {token for token, _, _ in here}
+    places = []
+    for start in range(len(here) - len(words) + 1):
+        stretch = here[start : start + len(words)]
+        renamed = _renamed(words, [token for token, _, _ in stretch], free)
+        if renamed is not None:
+            places.append(Place(stretch[0][1], stretch[-1][2], tuple(sorted(renamed.items()))))
+    return places
+
+
+def _renamed(old: Sequence[str], now: Sequence[str], free: set[str]) -> dict[str, str] | None:
+    """Which free names are called how now; None if the tokens differ otherwise."""
+    names: dict[str, str] = {}
+    for a, b in zip(old, now, strict=True):
+        if a in free and b.isidentifier() and not keyword.iskeyword(b):
+            if names.setdefault(a, b) != b:
+                return None
+        elif a != b:
+            return None
+    return names if len(set(names.values())) == len(names) else None
+
+
+# A string (with its prefix), a name, a number, or an operator; of a text that need not be a whole statement.
+_TOKEN = re.compile(
+    r"""(?P<skip>\s+|\#[^\n]*|\\\n)
+    |[rbfRBF]{0,2}(?:\"{3}[\s\S]*?\"{3}|\'{3}[\s\S]*?\'{3}|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')
+    |[^\W\d]\w*|\d[\w.]*|\*\*=?|//=?|<<=?|>>=?|[-+*/%&|^@=<>!:]=|->|\.\.\.|.""",
+    re.VERBOSE,
+)
+_CLOSING = (")", "]", "}")
+
+
+def _tokens(text: str) -> list[tuple[str, int, int]]:
+    """The tokens of a text with their places; no blanks, no comments, no comma before a bracket on its own line."""
+    tokens = [(m.group(), m.start(), m.end()) for m in _TOKEN.finditer(text) if m["skip"] is None]
+    return [
+        one
+        for one, after in zip(tokens, [*tokens[1:], ("", 0, 0)], strict=True)
+        if not (one[0] == "," and after[0] in _CLOSING and "\n" in text[one[2] : after[1]])
+    ]
 
 
 @cache

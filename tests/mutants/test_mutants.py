@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import random
 import subprocess
 import sys
@@ -13,7 +14,7 @@ import pytest
 from minitvm.tir.schedule.registry import PRIMITIVES
 
 from . import faults  # noqa: F401  (registers them)
-from .patch import MUTANTS, Moved, edit
+from .patch import MUTANTS, Moved, edit, locate
 
 ROOT = Path(__file__).resolve().parents[2]
 LEAST = 2  # faults of each part
@@ -114,3 +115,51 @@ def test_a_fault_whose_place_has_moved_on_is_told() -> None:
 def test_all_mutants_are_killed() -> None:
     done = run()
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+WRAPPED = """
+def tail(self, extent):
+    # the last one
+    if self.bound is not None and call(
+        extent,
+        self.bound,
+    ):
+        return f"{extent}"
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "there"),
+    [
+        ("call(extent, self.bound)", "call(self.bound)", "if self.bound is not None and call(self.bound):"),
+        ("if self.limit is not None and", "if not self.limit and", "if not self.bound and call("),
+        ("self.limit is not None and call(size, self.limit)", "size", "if extent:"),
+        ("call(extent, self.bound", "call(None", "call(None,"),
+    ],
+)
+def test_words_are_found_after_a_rename_or_a_line_break(old: str, new: str, there: str) -> None:
+    if "size" in old:  # two names that are free
+        assert [place.renamed for place in locate(WRAPPED, old)] == [(("limit", "bound"), ("size", "extent"))]
+    (place,) = locate(WRAPPED, old)
+    assert there in place.replaced(WRAPPED, new)
+    ast.parse(place.replaced(WRAPPED, new))
+
+
+@pytest.mark.parametrize(
+    "old",
+    [
+        "if self.bound is None",  # other tokens
+        "call(self.bound, extent)",  # another order: both names are there, so neither was renamed
+        "call(limit, self.limit)",  # one name cannot be two
+        "call(a, self.b, a)",
+        'return f"{size}"',  # a string is one token
+        "is not None_and",
+    ],
+)
+def test_other_words_are_not_found(old: str) -> None:
+    assert locate(WRAPPED, old) == []
+
+
+def test_words_that_stand_twice_are_no_place() -> None:
+    assert len(locate("a = f(x)\nb = f(x)", "f(x)")) == 2
+    assert len(locate("a = f(x)\nb = f(y)", "f(gone)")) == 2

@@ -46,20 +46,23 @@ def names_of_sizes(node: ast.FunctionDef) -> set[str]:
     """The names in shapes, strides and offsets of buffers: a scalar parameter among them is a symbolic size."""
     names: set[str] = set()
     for call in ast.walk(node):
-        if isinstance(call, ast.Call) and ast.unparse(call.func).rsplit(".", 1)[-1] in _DECLARES:
-            parts = [*call.args, *(k.value for k in call.keywords)]
-            names |= {name.id for part in parts for name in ast.walk(part) if isinstance(name, ast.Name)}
-            names |= {
-                c.value
-                for part in parts
-                for c in ast.walk(part)
-                if isinstance(c, ast.Constant) and isinstance(c.value, str)
-            }
+        if isinstance(call, ast.Call) and _last_name(call.func) in _DECLARES:
+            for part in [*call.args, *(k.value for k in call.keywords)]:
+                for item in ast.walk(part):
+                    if isinstance(item, ast.Name):
+                        names.add(item.id)
+                    elif isinstance(item, ast.Constant) and isinstance(item.value, str):
+                        names.add(item.value)
     return names
 
 
+def _last_name(called: ast.expr) -> str:
+    """`T.sblock_alloc_buffer` -> "sblock_alloc_buffer"."""
+    return called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
+
+
 def is_buffer(annotation: ast.expr | None) -> bool:
-    return isinstance(annotation, ast.Call) and ast.unparse(annotation.func).endswith("Buffer")
+    return isinstance(annotation, ast.Call) and _last_name(annotation.func).endswith("Buffer")
 
 
 def with_names(annotation: ast.expr) -> ast.expr:
