@@ -71,8 +71,8 @@ def _seeded() -> None:
 def _verified(request: pytest.FixtureRequest) -> Iterator[None]:
     """Properties verify: each schedule step, lowered kernel, graph pass and executable goes through its verifier.
 
-    So do tests that change the compiler: nothing that was lowered without the change is taken from the cache, and nothing
-    that was lowered with it stays there. The others run as a user's program does, without.
+    So do tests that change the compiler: they take nothing from the cache that was lowered without it, and leave
+    nothing there. The others run as a user's program does.
     """
     from minitvm.lowering import verified
 

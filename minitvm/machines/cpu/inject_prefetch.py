@@ -1,11 +1,7 @@
 """Loops that stream through memory ask for it ahead of time.
 
 A loop annotated with `prefetch: d` reads vectors that lie one behind the other, an iteration after the other, such as
-the weights of a convolution. Each iteration then also asks for what the one `d` iterations later will read:
-
-    for k in range(n):                          for k in range(n):
-        acc = acc + a[k]*B[ramp(16*k, 1, 16)]       T.prefetch(B[16*k + 16*d])
-                                                    acc = acc + a[k]*B[ramp(16*k, 1, 16)]
+the weights of a convolution. Each iteration then also asks for what the one `d` iterations later will read.
 
 Processors find such streams by themselves, but they begin anew at the end of a page and stay too close to where the
 loop is when weights come from memory. After Mowry, Lam and Gupta, "Design and evaluation of a compiler algorithm for
@@ -23,7 +19,19 @@ from ...tir.transform.affine import coefficient, expr, linear
 
 
 def inject_prefetch(func: PrimFunc) -> PrimFunc:
-    """Follow the notes `prefetch` of innermost loops; on other loops they are dropped. Needs flat buffers."""
+    """Follow the notes `prefetch` of innermost loops; on other loops they are dropped. Needs flat buffers.
+
+    before:
+        A: T.Buffer((64,), "float32")
+        W: T.Buffer((1024,), "float32")
+        S: T.Buffer((16,), "float32")
+        for k in T.serial(64, annotations={"prefetch": 8}):
+            S[T.Ramp(0, 1, 16)] = S[T.Ramp(0, 1, 16)] + T.Broadcast(A[k], 16) * W[T.Ramp(k * 16, 1, 16)]
+    after:
+        for k in range(64):
+            T.prefetch(W[k * 16 + 128])
+            S[T.Ramp(0, 1, 16)] = S[T.Ramp(0, 1, 16)] + T.Broadcast(A[k], 16) * W[T.Ramp(k * 16, 1, 16)]
+    """
     return func.with_body(rewrite_statements(func.body, _prefetching))
 
 

@@ -25,6 +25,23 @@ _SCOPE = SWIZZLED.rpartition(".")[0]
 def swizzle_shared(func: PrimFunc) -> PrimFunc:
     """Accesses of swizzled storage become accesses of plain storage, at the places where their elements lie.
 
+    before:
+        A: T.Buffer((8, 64), "float16")
+        B: T.Buffer((64, 8), "float16")
+        S = T.decl_buffer((8, 64), "float16", scope="shared.dyn.swizzled")
+        for t in T.thread_binding(8, thread="threadIdx.x"):
+            for j in range(64):
+                S[t, j] = A[t, j]
+            for j in range(64):
+                B[j, t] = S[t, j]
+    after:
+        S = T.decl_buffer((8, 64), "float16", scope="shared.dyn")
+        for t in T.thread_binding(8, thread="threadIdx.x"):
+            for j in range(64):
+                S[t, T.bitwise_xor(j // 8, t % 8) * 8 + j % 8] = A[t, j]
+            for j in range(64):
+                B[j, t] = S[t, T.bitwise_xor(j // 8, t % 8) * 8 + j % 8]
+
     After storage has its shape, before it has one dimension. Raises `Unsupported` for lines of another length, another
     number of them, and strides.
     """

@@ -5,6 +5,7 @@ Shuffles of vectors pay on processors that OpenCL offers as devices: a GPU's thr
 
 from __future__ import annotations
 
+import functools
 from dataclasses import replace
 from typing import Any
 
@@ -21,6 +22,7 @@ _FOR_PROCESSORS = ("transpose_tiles", "strided_loads")
 
 
 def _on_processors(step: Pass) -> Pass:
+    @functools.wraps(step.run)
     def run(func: PrimFunc, target: Any) -> PrimFunc:
         return func if target is None or target.processor is None else step.run(func, target)
 

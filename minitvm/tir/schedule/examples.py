@@ -115,9 +115,9 @@ def example_program(primitive: Primitive | str) -> PrimFunc:
 
 
 @functools.cache
-def program_of(text: str) -> PrimFunc:
-    """The program that abbreviated TVMScript stands for."""
-    return _program(text, {})
+def program_of(text: str, lowered: bool = False) -> PrimFunc:
+    """The program that abbreviated TVMScript stands for; `lowered` says that its blocks are gone, as in `prim_func`."""
+    return _program(text, {}, lowered)
 
 
 def loops_by_name(sch: Schedule) -> dict[str, LoopRV]:
@@ -137,7 +137,7 @@ def _shown(func: PrimFunc, text: str) -> list[str]:
 # ---------------------------------------------------------------------- abbreviated programs
 
 
-def _program(text: str, parameters: dict[str, str]) -> PrimFunc:
+def _program(text: str, parameters: dict[str, str], lowered: bool = False) -> PrimFunc:
     """The function that a text abbreviates. `parameters` are its buffers by name, and are found where it is empty."""
     body = ast.parse(text).body
     if isinstance(body[0], ast.FunctionDef):
@@ -152,7 +152,7 @@ def _program(text: str, parameters: dict[str, str]) -> PrimFunc:
     parameters.update(declared)
     head = ", ".join(f"{name}: {kind}" for name, kind in parameters.items())
     lines = textwrap.indent("\n".join(ast.unparse(ast.fix_missing_locations(s)) for s in body), "    ")
-    return _parsed(f"def main({head}):\n{lines}\n")
+    return _parsed(f"def main({head}):\n{lines}\n", lowered)
 
 
 def _with_head(function: ast.FunctionDef) -> PrimFunc:
@@ -162,8 +162,8 @@ def _with_head(function: ast.FunctionDef) -> PrimFunc:
     return _parsed(ast.unparse(ast.fix_missing_locations(function)))
 
 
-def _parsed(text: str) -> PrimFunc:
-    func = from_source(f"@T.prim_func\n{text}")
+def _parsed(text: str, lowered: bool = False) -> PrimFunc:
+    func = from_source(f"@T.prim_func(lowered={lowered})\n{text}")
     assert isinstance(func, PrimFunc)
     return func
 
@@ -203,7 +203,7 @@ class _Reader:
                 statement.body.insert(position, declaration)
                 names[name] = values
         elif isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Call):
-            if _is(statement.value, "alloc_buffer") or _is(statement.value, "match_buffer"):
+            if any(_is(statement.value, what) for what in ("alloc_buffer", "decl_buffer", "match_buffer")):
                 self.allocated.update(target.id for target in statement.targets if isinstance(target, ast.Name))
         inner = [s for name in ("body", "orelse") for s in getattr(statement, name, [])]
         for part in ast.walk(statement) if not inner else _heads(statement):
@@ -297,7 +297,7 @@ def _most(index: ast.expr, names: Mapping[str, range]) -> int:
     code = compile(ast.unparse(index), "index", "eval")
     try:
         combinations = itertools.product(*values)
-        return 1 + max(int(eval(code, {}, dict(zip(used, at, strict=True)))) for at in combinations)
+        return 1 + max((int(eval(code, {}, dict(zip(used, at, strict=True)))) for at in combinations), default=0)
     except (NameError, TypeError):
         return 1  # an index that depends on data
 

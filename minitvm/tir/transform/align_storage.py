@@ -45,6 +45,19 @@ def aligned_strides(shape: Sequence[Expr], entries: Iterable[Entry]) -> tuple[Ex
 def align_storage(func: PrimFunc) -> PrimFunc:
     """`B = alloc(8, 8)` of which dimension 0 is to have a stride of 1 modulo 4 -> B with the strides (9, 1).
 
+    before:
+        S = T.decl_buffer((4, 8), annotations={"buffer_dim_align": [[0, 16, 4]]})
+        for i, j in T.grid(4, 8):
+            S[i, j] = A[i, j]
+        for i, j in T.grid(4, 8):
+            B[i, j] = S[i, 7 - j]
+    after:
+        S = T.decl_buffer((4, 8), strides=(20, 1))
+        for i, j in T.grid(4, 8):
+            S[i, j] = A[i, j]
+        for i, j in T.grid(4, 8):
+            B[i, j] = S[i, 7 - j]
+
     Needs compact shapes: strides are computed from the shape that is left.
     """
     if not any(ALIGNMENTS in one.annotations for one in find(func.body, Allocate)):

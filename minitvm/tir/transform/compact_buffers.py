@@ -28,7 +28,23 @@ class Span:
 
 
 def compact_buffers(func: PrimFunc) -> PrimFunc:
-    """`B = alloc(128)` in the loop over tiles i0, used as `B[i0*16 + i1]` -> `B = alloc(16)`, used as `B[i1]`."""
+    """`B = alloc(128)` in the loop over tiles i0, used as `B[i0*16 + i1]` -> `B = alloc(16)`, used as `B[i1]`.
+
+    before:
+        for i in range(4):
+            S = T.decl_buffer((4, 8))
+            for j in range(8):
+                S[i, j] = A[i, j] * 2.0
+            for j in range(8):
+                B[i, j] = S[i, 7 - j]
+    after:
+        for i in range(4):
+            S = T.decl_buffer((1, 8))
+            for j in range(8):
+                S[0, j] = A[i, j] * 2.0
+            for j in range(8):
+                B[i, j] = S[0, 7 - j]
+    """
     return func.with_body(_compact(func.body, {}))
 
 

@@ -14,6 +14,18 @@ from ..strides import row_major_text, why_not_strides
 def dense_parameters(func: PrimFunc) -> PrimFunc:
     """`A: T.Buffer((4, 4), strides=[5, 1])` -> `A: T.Buffer((4, 4))`: the elements that an index names are the same.
 
+    before:
+        A: T.Buffer((4, 8), "float32", strides=[16, 1])
+        B: T.Buffer((4, 8), "float32")
+        for i, j in T.grid(4, 8):
+            with T.block("B"): B[vi, vj] = A[vi, vj] * 2.0
+    after:
+        A: T.Buffer((4, 8), "float32")
+        for i, j in T.grid(4, 8):
+            with T.block("B"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                B[vi, vj] = A[vi, vj] * 2.0
+
     Strides that are symbols stay: a view may be told by them. Raises `VerificationError` for strides with which two
     elements of any buffer share a place, and for views that do not fit the layout of what they view.
     """

@@ -13,7 +13,26 @@ from .align_storage import alignments
 
 
 def drop_blocks(func: PrimFunc) -> PrimFunc:
-    """`with block(vi = i*4 + j) where p: S(vi)` -> `if p: S(i*4 + j)`. Needs `lower_init` and `lower_match_buffers`."""
+    """`with block(vi = i*4 + j) where p: S(vi)` -> `if p: S(i*4 + j)`. Needs `lower_init` and `lower_match_buffers`.
+
+    before:
+        A: T.Buffer((10,), "float32")
+        B = T.alloc_buffer((12,))
+        for i, j in T.grid(3, 4):
+            with T.block("B"):
+                v = T.axis.spatial(10, i * 4 + j)
+                T.where(i * 4 + j < 10)
+                B[v] = A[v] * 2.0
+        for i in range(10):
+            with T.block("C"): C[vi] = B[vi] + 1.0
+    after:
+        B = T.decl_buffer((12,))
+        for i, j in T.grid(3, 4):
+            if i * 4 + j < 10:
+                B[i * 4 + j] = A[i * 4 + j] * 2.0
+        for i in range(10):
+            C[i] = B[i] + 1.0
+    """
     return func.with_body(_drop(func.body, {}, alignments(func.body)))
 
 

@@ -15,7 +15,15 @@ from .affine import expr, linear
 
 
 def flatten_buffers(func: PrimFunc) -> PrimFunc:
-    """`A[i, j]` of shape (m, n) -> `A[i*n + j]` of shape (m*n,); `A[i, ramp(j, 1, 4)]` -> `A[ramp(i*n + j, 1, 4)]`."""
+    """`A[i, j]` of shape (m, n) -> `A[i*n + j]` of shape (m*n,); `A[i, ramp(j, 1, 4)]` -> `A[ramp(i*n + j, 1, 4)]`.
+
+    before:
+        for i, j in T.grid(4, 8):
+            B[j, i] = A[i, j]
+    after:
+        for i, j in T.grid(4, 8):
+            B[j * 4 + i] = A[i * 8 + j]
+    """
     flat: dict[Buffer, Buffer] = {}
 
     def flat_buffer(buffer: Buffer) -> Buffer:

@@ -21,6 +21,18 @@ from .unroll import bind
 def hoist_conditions(func: PrimFunc) -> PrimFunc:
     """`for k: (if k == 0: S0); S1` -> `S0; for k: S1`, and `for j: if p(i): S` -> `if p(i): for j: S`.
 
+    before:
+        for i in range(4):
+            for k in range(8):
+                if k == 0:
+                    C[i] = 0.0
+                C[i] = C[i] + A[i, k]
+    after:
+        for i in range(4):
+            C[i] = 0.0
+            for k in range(8):
+                C[i] = C[i] + A[i, k]
+
     Also `if p: S0; for j: if q(j): S1` -> `if p: (S0; for j: if q(j): S1)` where each q(j) implies p.
     """
     return func.with_body(rewrite_statements(func.body, _hoist))

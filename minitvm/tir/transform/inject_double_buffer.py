@@ -1,11 +1,8 @@
 """Blocks annotated "double_buffer_scope" run one iteration ahead of what reads them, into two versions of a buffer.
 
-    for i in range(n):
-        load: B[...] = A[i]             # double_buffer_scope: 0, the first buffer that it writes
-        use: C[i] = B[...]
-
-gets the annotations of a software pipeline of two stages, with `load` alone in the first: `B[(i + 1) % 2]` is filled
-while `B[i % 2]` is in use. In a loop that is annotated as a pipeline already a block only asks for the second version.
+The loop around such a block (`load`, below) and its reader (`use`) gets the annotations of a software pipeline of two
+stages, with `load` alone in the first: `B[(i + 1) % 2]` is filled while `B[i % 2]` is in use. In a loop that is
+annotated as a pipeline already a block only asks for the second version.
 """
 
 from __future__ import annotations
@@ -28,7 +25,32 @@ from .inject_software_pipeline import refusal
 
 
 def inject_double_buffer(func: PrimFunc) -> PrimFunc:
-    """Annotate the loops of double buffers as pipelines; raises `ScheduleError` where one would change the meaning."""
+    """Annotate the loops of double buffers as pipelines; raises `ScheduleError` where one would change the meaning.
+
+    before:
+        A: T.Buffer((8, 4), "float32")
+        C: T.Buffer((8, 4), "float32")
+        B = T.alloc_buffer((8, 4))
+        for i in range(8):
+            for j in range(4):
+                with T.block("load"):
+                    T.block_attr({"double_buffer_scope": 0})
+                    B[vi, vj] = A[vi, vj]
+            for j in range(4):
+                with T.block("use"): C[vi, vj] = B[vi, vj] + 1.0
+    after:
+        B = T.alloc_buffer((8, 4))
+        for i in T.serial(8, annotations={"software_pipeline_stage": [0, 1], "software_pipeline_order": [0, 1]}):
+            for j in range(4):
+                with T.block("load"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    T.block_attr({"double_buffer_scope": 0})
+                    B[vi, vj] = A[vi, vj]
+            for j in range(4):
+                with T.block("use"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    C[vi, vj] = B[vi, vj] + 1.0
+    """
     while True:
         loop = _next_loop(func)
         if loop is None:

@@ -1,17 +1,5 @@
 """Loops that are annotated as software pipelines become prologue, loop and epilogue over several versions of buffers.
 
-    for i in range(n):              # software_pipeline_stage [0, 1], software_pipeline_order [0, 1]
-        load: B[...] = A[i]
-        use: C[i] = B[...]
-
-becomes
-
-    load: B[0, ...] = A[0]
-    for i in range(n - 1):
-        load: B[(i + 1) % 2, ...] = A[i + 1]
-        use: C[i] = B[i % 2, ...]
-    use: C[n - 1] = B[(n - 1) % 2, ...]
-
 The copies to shared storage of stages in "software_pipeline_async_stages" are asynchronous: the parts of one time step
 begin a group of them, and a part waits for the groups that it needs before it starts.
 
@@ -56,7 +44,23 @@ from .asynchronous_stages import Copies, asynchronous_parts
 
 
 def inject_software_pipeline(func: PrimFunc) -> PrimFunc:
-    """Emit every loop annotated as a pipeline; raises `ScheduleError` that names the loop where it is not legal."""
+    """Emit every loop annotated as a pipeline; raises `ScheduleError` that names the loop where it is not legal.
+
+    before:
+        A: T.Buffer((8,), "float32")
+        C: T.Buffer((8,), "float32")
+        S = T.decl_buffer((8,))
+        for i in T.serial(8, annotations={"software_pipeline_stage": [0, 1], "software_pipeline_order": [0, 1]}):
+            S[i] = A[i] * 2.0
+            C[i] = S[i] + 1.0
+    after, simplified:
+        S = T.decl_buffer((8,))
+        S[0] = A[0] * 2.0
+        for i in range(7):
+            S[i + 1] = A[i + 1] * 2.0
+            C[i] = S[i] + 1.0
+        C[7] = S[7] + 1.0
+    """
     while True:
         loop = next(annotated_loops(func), None)
         if loop is None:

@@ -1,21 +1,11 @@
 """Loops over virtual threads are interleaved: each statement inside them runs for all of them before the next one.
 
-    for v in vthread(2):
-        S(v)
-        for k in range(8):
-            T(v, k)
+One processor then does the work of several threads, so that the latency of one overlaps with the work of the others.
 
-becomes
-
-    S(0); S(1)
-    for k in range(8):
-        T(0, k); T(1, k)
-
-which is what makes one processor's work of several threads, to overlap the latency of one with the work of the others.
-The iterations of a virtual thread are independent by claim (`bind` shows it), so every interleaving means the same.
-Storage that is allocated inside belongs to each virtual thread: it gets a dimension more. So does what a let reads:
-all of them read it before any of them stores. A condition that differs between them, but reads no memory, stands around
-each statement that it guards.
+Legal: the iterations of a virtual thread are independent by claim (`bind` shows it), so every interleaving means the
+same. Storage that is allocated inside belongs to each virtual thread: it gets a dimension more. So does what a let
+reads: all of them read it before any of them stores. A condition that differs between them, but reads no memory, stands
+around each statement that it guards.
 """
 
 from __future__ import annotations
@@ -43,7 +33,22 @@ from .unroll import bind
 
 
 def inject_virtual_thread(func: PrimFunc) -> PrimFunc:
-    """Interleave the loops bound to "vthread", innermost first. Runs on functions without blocks."""
+    """Interleave the loops bound to "vthread", innermost first. Runs on functions without blocks.
+
+    before:
+        A: T.Buffer((2, 8), "float32")
+        B: T.Buffer((2,), "float32")
+        for v in T.thread_binding(2, thread="vthread.x"):
+            B[v] = 0.0
+            for k in range(8):
+                B[v] = B[v] + A[v, k]
+    after:
+        for v in T.unroll(2):
+            B[v] = 0.0
+        for k in range(8):
+            for v in T.unroll(2):
+                B[v] = B[v] + A[v, k]
+    """
     return func.with_body(_visit(func.body))
 
 

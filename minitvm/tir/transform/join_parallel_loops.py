@@ -1,9 +1,5 @@
 """Parallel loops that follow one another and touch different elements become one, whose iterations are those of all.
 
-    for i in parallel(m): S(i)            for k in parallel(m + n):
-    for j in parallel(n): T(j)      ->        if k < m: S(k)
-                                              else: let j = k - m: T(j)
-
 A kernel has one parallel loop, and threads wait between kernels. What a schedule divides by size, groups of four rows
 and the rows that are left, has few iterations each, and none of them needs another. Where two loops write one buffer,
 integer sets tell whether they meet (`arith.dependence`). A loop that reads what the one before it wrote, and writes
@@ -21,7 +17,22 @@ from ..nodes import Allocate, Buffer, For, ForKind, If, LetStmt, PrimFunc, Seq, 
 
 
 def join_parallel_loops(func: PrimFunc) -> PrimFunc:
-    """Join the parallel loops at the top of a function that touch different elements."""
+    """Join the parallel loops at the top of a function that touch different elements.
+
+    before:
+        for i in T.parallel(4):
+            B[i] = A[i] * 2.0
+        for j in T.parallel(3):
+            B[j + 4] = A[j + 4] + 1.0
+    after, simplified:
+        for i_j in T.parallel(7):
+            if i_j < 4:
+                i: T.int32 = i_j
+                B[i] = A[i] * 2.0
+            else:
+                j: T.int32 = i_j - 4
+                B[j + 4] = A[j + 4] + 1.0
+    """
     return func.with_body(_visit(func.body))
 
 

@@ -34,7 +34,23 @@ from .unroll import bind
 
 
 def lower_init(func: PrimFunc) -> PrimFunc:
-    """`for k: init: S0; body: S1` -> `S0; for k: S1`, or `for k: (if k == start: S0); S1`."""
+    """`for k: init: S0; body: S1` -> `S0; for k: S1`, or `for k: (if k == start: S0); S1`.
+
+    before:
+        for i, k in T.grid(4, 8):
+            with T.block("C"):
+                with T.init(): C[vi] = 0.0
+                C[vi] = C[vi] + A[vi, vk]
+    after:
+        for i in range(4):
+            with T.block("C_init"):
+                vi = T.axis.remap("S", [i])
+                C[vi] = 0.0
+            for k in range(8):
+                with T.block("C"):
+                    vi, vk = T.axis.remap("SR", [i, k])
+                    C[vi] = C[vi] + A[vi, vk]
+    """
     return func.with_body(_Lowering(EMPTY_SUMS in func.attrs).visit(func.body, ()))
 
 

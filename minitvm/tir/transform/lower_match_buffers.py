@@ -12,6 +12,17 @@ from ..nodes import Block, BufferLoad, BufferRegion, BufferStore, MatchBufferReg
 def lower_match_buffers(func: PrimFunc) -> PrimFunc:
     """`V = match_buffer(A[i:i+4, j:j+4])`, `V[a, b]` -> `A[i + a, j + b]`.
 
+    before:
+        for i in range(8):
+            with T.block("B"):
+                W = T.match_buffer(A[vi, 0:4], (4,))
+                B[vi] = W[1] + W[2]
+    after:
+        for i in range(8):
+            with T.block("B"):
+                vi = T.axis.remap("S", [i])
+                B[vi] = A[vi, T.int32(0) + 1] + A[vi, T.int32(0) + 2]
+
     Strides and offset that the view declares as variables are bound to those of the source. Others are the same:
     `dense_parameters` refuses views that do not fit their source.
     """

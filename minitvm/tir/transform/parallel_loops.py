@@ -15,6 +15,16 @@ from .unroll import bind
 def fuse_parallel_loops(func: PrimFunc) -> PrimFunc:
     """Fuse perfectly nested parallel loops into one.
 
+    before:
+        for i in T.parallel(4):
+            for j in T.parallel(8):
+                B[i, j] = A[i, j] * 2.0
+    after:
+        for i_j in T.parallel(32):
+            i_j_q: T.int32 = i_j // 8
+            i_j_r: T.int32 = i_j % 8
+            B[i_j_q, i_j_r] = A[i_j_q, i_j_r] * 2.0
+
     `for i in parallel(m): for j in parallel(n): S` becomes one parallel loop of m*n iterations. A parallel loop
     anywhere else inside another loop becomes serial.
     """

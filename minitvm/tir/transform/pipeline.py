@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from ...backend import find, own
@@ -63,7 +63,8 @@ class Pass:
 
 def plain(function: Callable[[PrimFunc], PrimFunc], meaning: str) -> Pass:
     """A pass that does not ask for the target, with the name of its function."""
-    return Pass(function.__name__, lambda func, target: function(func), meaning)
+    run = functools.wraps(function)(lambda func, target: function(func))  # with its docstring
+    return Pass(function.__name__, run, meaning)
 
 
 PASSES: tuple[Pass, ...] = (
@@ -88,7 +89,7 @@ PASSES: tuple[Pass, ...] = (
     Pass("vectorize", vectorize, "vectorised loops become vector statements, or plain loops where they cannot"),
     plain(share_values, "what an expression computes many times, for it was inlined at many places, is computed once"),
     plain(unroll, "unrolled loops become sequences"),
-    Pass("simplify_again", lambda func, target: simplify(func), "constants of unrolled iterations folded"),
+    replace(plain(simplify, "constants of unrolled iterations folded"), name="simplify_again"),
     plain(shorten_loops, "loops of which a condition takes a part run over that part"),
     plain(promote_accumulators, "an element that a loop reduces into stays in a register while it runs"),
     plain(share_loads, "what a straight run of statements loads twice is loaded once"),

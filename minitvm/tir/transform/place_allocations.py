@@ -24,7 +24,23 @@ STACK_BYTES = 960 << 10
 
 
 def place_allocations(func: PrimFunc) -> PrimFunc:
-    """`alloc B; for i: (B[..] = ..; .. = B[..])` -> `for i: alloc B; ...`, where no iteration reads another's."""
+    """`alloc B; for i: (B[..] = ..; .. = B[..])` -> `for i: alloc B; ...`, where no iteration reads another's.
+
+    before:
+        S = T.decl_buffer((4, 8))
+        for i in range(4):
+            for j in range(8):
+                S[i, j] = A[i, j] * 2.0
+            for j in range(8):
+                B[i, j] = S[i, 7 - j]
+    after:
+        for i in range(4):
+            S = T.decl_buffer((4, 8), scope="local")
+            for j in range(8):
+                S[i, j] = A[i, j] * 2.0
+            for j in range(8):
+                B[i, j] = S[i, 7 - j]
+    """
     taken: list[Allocate] = []
     body = _taken_out(func.body, taken)
     room = STACK_BYTES

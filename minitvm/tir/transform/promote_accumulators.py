@@ -1,6 +1,4 @@
 """A reduction that adds into one element of a buffer keeps it in a register while its loop runs.
-
-for k: C[i] = C[i] + f(k)        ->        c = C[i]; for k: c = c + f(k); C[i] = c
 """
 
 from __future__ import annotations
@@ -45,7 +43,21 @@ from .affine import linear, structural_key
 
 
 def promote_accumulators(func: PrimFunc) -> PrimFunc:
-    """Distinct buffers do not overlap ("tir.noalias"), so only accesses by name count. Runs after `unroll`."""
+    """Distinct buffers do not overlap ("tir.noalias"), so only accesses by name count. Runs after `unroll`.
+
+    before:
+        for i in range(4):
+            C[i] = 0.0
+            for k in range(8):
+                C[i] = C[i] + A[i * 8 + k]
+    after:
+        for i in range(4):
+            C_sum = T.decl_buffer((1,), scope="local")
+            C_sum[0] = 0.0
+            for k in range(8):
+                C_sum[0] = C_sum[0] + A[i * 8 + k]
+            C[i] = C_sum[0]
+    """
     if func.attrs.get("tir.noalias", True) is False:
         return func
     return func.with_body(rewrite(func.body, _promote, leave=(Expr, Instruction)))

@@ -1,17 +1,5 @@
 """Workspaces of an open size that each iteration of a serial loop fills anew shrink to what one iteration uses.
 
-    S = alloc(8, n, n)
-    for h in parallel(8):
-        for i in range((n + 15) // 16):
-            ... S[h, i*16 + r, k] = ...; ... = S[h, i*16 + r, k] ...            0 <= r < 16
-
-becomes
-
-    S = alloc(8, 16, n)
-    for h in parallel(8):
-        for i in range((n + 15) // 16):
-            ... S[h, r, k] = ...; ... = S[h, r, k] ...
-
 What has a constant size goes to the stack, inside of the loops (`place_allocations`). An open size cannot; but no
 iteration of the serial loop reads what another wrote, so that all of them may use the same elements, one after the
 other. These stay in the cache. Iterations of a parallel loop keep a part each.
@@ -34,7 +22,28 @@ from .separate_allocations import aligned_behind, in_own_part, widened
 
 
 def reuse_workspaces(func: PrimFunc) -> PrimFunc:
-    """Shrink them, and leave all others to `place_allocations`."""
+    """Shrink them, and leave all others to `place_allocations`.
+
+    before:
+        n: T.int32
+        A: T.Buffer((8, n, n), "float32")
+        B: T.Buffer((8, n, n), "float32")
+        S = T.decl_buffer((8, n, n))
+        for h in T.parallel(8):
+            for i in range(n):
+                for k in range(n):
+                    S[h, i, k] = A[h, i, k] * 2.0
+                for k in range(n):
+                    B[h, i, k] = S[h, i, n - 1 - k]
+    after, simplified:
+        S = T.decl_buffer((8, 1, 1, n))
+        for h in T.parallel(8):
+            for i in range(n):
+                for k in range(n):
+                    S[h, 0, 0, k] = A[h, i, k] * 2.0
+                for k in range(n):
+                    B[h, i, k] = S[h, 0, 0, n - k - 1]
+    """
     if any(loop.thread is not None for loop in find(func.body, For)):
         return func  # iterations of a grid's loops have no order
     return func.with_body(_visit(func.body, {}))

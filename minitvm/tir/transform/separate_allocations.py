@@ -1,17 +1,7 @@
 """Storage that each iteration of a concurrent loop allocates gets a dimension of its own for that loop.
 
-    for i in parallel(4):
-        S = alloc(8)
-        ... S[j] ...
-
-becomes
-
-    S = alloc(4, 8)
-    for i in parallel(4):
-        ... S[i, j] ...
-
-(in a vectorised loop `S[j, i]`: the lanes of an element are neighbours) so that it may be placed outside of the loop
-without the iterations meeting in it. Where it fits the stack of a thread,
+So it may be placed outside of the loop without the iterations meeting in it. In a vectorised loop the new dimension is
+the last one, so that the lanes of an element are neighbours. Where the storage fits the stack of a thread,
 `place_allocations` moves it back in, and `compact_buffers` takes the dimension away again.
 
 Storage that blocks or threads of a grid own (scopes "shared", "local", "warp") is theirs wherever it is allocated, and
@@ -47,7 +37,23 @@ from .compact_buffers import shrunk
 
 
 def separate_allocations(func: PrimFunc) -> PrimFunc:
-    """Allocations inside parallel, vectorised and thread loops move outside, one part an iteration."""
+    """Allocations inside parallel, vectorised and thread loops move outside, one part an iteration.
+
+    before:
+        for i in T.parallel(4):
+            S = T.decl_buffer((8,))
+            for j in range(8):
+                S[j] = A[i, j] * 2.0
+            for j in range(8):
+                B[i, j] = S[j] + S[7 - j]
+    after, simplified:
+        S = T.decl_buffer((4, 8))
+        for i in T.parallel(4):
+            for j in range(8):
+                S[i, j] = A[i, j] * 2.0
+            for j in range(8):
+                B[i, j] = S[i, j] + S[i, 7 - j]
+    """
     return func.with_body(_visit(_into_owners(func.body, {}), frozenset()))
 
 

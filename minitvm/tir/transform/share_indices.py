@@ -1,7 +1,5 @@
 """Accesses at constant distances from each other share one base address.
 
-    C[i*48 + 16*n] += ..; C[i*48 + 16*n + 1] += ..      ->      at = i*48 + 16*n; C[at] += ..; C[at + 1] += ..
-
 LLVM would find the common part too. Numba types and lowers each operator of the text first, and that is most of the
 time that compiling a kernel takes.
 """
@@ -19,7 +17,20 @@ Forms = dict[Any, tuple[Var, Affine]]
 
 
 def share_indices(func: PrimFunc) -> PrimFunc:
-    """Name the variable part of indices that several accesses in one loop body share."""
+    """Name the variable part of indices that several accesses in one loop body share.
+
+    before:
+        for i in range(4):
+            for j in range(8):
+                C[i * 48 + 6 * j] = A[i * 48 + 6 * j] * 2.0
+                C[i * 48 + 6 * j + 1] = A[i * 48 + 6 * j + 1] * 2.0
+    after:
+        for i, j in T.grid(4, 8):
+            at_C: T.int32 = i * 48 + j * 6
+            at_A: T.int32 = i * 48 + j * 6
+            C[at_C] = A[at_A] * 2.0
+            C[at_C + 1] = A[at_A + 1] * 2.0
+    """
     loops = rewrite(func.body, lambda node: _share(node) if isinstance(node, For) else None, leave=(Expr, Instruction))
     return func.with_body(loops)
 

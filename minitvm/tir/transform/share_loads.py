@@ -20,7 +20,18 @@ MIN_RUN = 2
 
 
 def share_loads(func: PrimFunc) -> PrimFunc:
-    """`C0 = C0 + A[k]*B[0]; C1 = C1 + A[k]*B[1]` -> `a = A[k]; C0 = C0 + a*B[0]; C1 = C1 + a*B[1]`. After `unroll`."""
+    """`C0 = C0 + A[k]*B[0]; C1 = C1 + A[k]*B[1]` -> `a = A[k]; C0 = C0 + a*B[0]; C1 = C1 + a*B[1]`. After `unroll`.
+
+    before:
+        for i in range(8):
+            B[i] = A[i] * A[i]
+            C[i] = A[i] + 1.0
+    after:
+        for i in range(8):
+            A_x: T.float32 = A[i]
+            B[i] = A_x * A_x
+            C[i] = A_x + 1.0
+    """
     return with_runs(func, _shared_run)
 
 

@@ -19,7 +19,22 @@ LEAST = 4  # nodes of a part that is named
 
 
 def share_values(func: PrimFunc) -> PrimFunc:
-    """`C[i] = f(g(x)) * g(x)` -> `v = g(x); C[i] = f(v) * v`, where that makes an expression much smaller."""
+    """`C[i] = f(g(x)) * g(x)` -> `v = g(x); C[i] = f(v) * v`, where that makes an expression much smaller.
+
+    before:
+        for i in range(8):
+            B[i] = (
+                T.exp(T.sqrt(A[i] * A[i] + 1.0)) * T.exp(T.sqrt(A[i] * A[i] + 1.0)) * T.exp(T.sqrt(A[i] * A[i] + 1.0)) +
+                T.exp(T.sqrt(A[i] * A[i] + 1.0)) * T.exp(T.sqrt(A[i] * A[i] + 1.0)) * T.exp(T.sqrt(A[i] * A[i] + 1.0)) +
+                T.exp(T.sqrt(A[i] * A[i] + 1.0)) * T.exp(T.sqrt(A[i] * A[i] + 1.0)) * T.exp(T.sqrt(A[i] * A[i] + 1.0)) +
+                T.exp(T.sqrt(A[i] * A[i] + 1.0)) * T.exp(T.sqrt(A[i] * A[i] + 1.0)) * T.exp(T.sqrt(A[i] * A[i] + 1.0))
+            )
+    after:
+        for i in range(8):
+            value: T.float32 = T.exp(T.sqrt(A[i] * A[i] + 1.0))
+            value_1: T.float32 = value * value * value
+            B[i] = value_1 + value_1 + value_1 + value_1
+    """
     return func.with_body(rewrite(func.body, _share, leave=(Expr, Instruction, Async)))
 
 

@@ -1,8 +1,5 @@
 """Loops of which a condition takes a part become loops over that part.
 
-    for i in 36: if b*32 + i < n and 2 <= b*32 + i: S
-      ->  for i in range(max(0, 2 - b*32), min(36, n - b*32)): S
-
 A tile that may stick out of an open extent asks in each iteration whether there is such an iteration. A condition that
 is linear in the loop's variable holds for the first iterations, or for the last ones: where it ends is computed once.
 """
@@ -19,7 +16,20 @@ from .simplify import fold
 
 
 def shorten_loops(func: PrimFunc) -> PrimFunc:
-    """Make the bounds of serial loops of what their bodies ask first. Threads of a grid keep their conditions."""
+    """Make the bounds of serial loops of what their bodies ask first. Threads of a grid keep their conditions.
+
+    before:
+        A: T.Buffer((100,), "float32")
+        B: T.Buffer((100,), "float32")
+        for b in range(4):
+            for i in range(32):
+                if b * 32 + i < 100:
+                    B[b * 32 + i] = A[b * 32 + i]
+    after:
+        for b in range(4):
+            for i in range(T.max(T.min(32, 100 - b * 32), 0)):
+                B[b * 32 + i] = A[b * 32 + i]
+    """
     if any(loop.thread is not None for loop in find(func.body, For)):
         return func
     return func.with_body(rewrite_statements(func.body, _shortened))

@@ -40,7 +40,17 @@ from .affine import Ranges
 
 
 def simplify(func: PrimFunc) -> PrimFunc:
-    """The same function with indices in linear form and without decided branches."""
+    """The same function with indices in linear form and without decided branches.
+
+    before:
+        for i in range(1):
+            for j in range(8):
+                if i * 8 + j < 9:
+                    B[i * 8 + j] = A[(i * 8 + j) // 8 + (i * 8 + j) % 8]
+    after:
+        for j in range(8):
+            B[j] = A[j]
+    """
     return func.with_body(_simplified(func.body, Analyzer()))
 
 

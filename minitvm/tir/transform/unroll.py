@@ -15,7 +15,16 @@ STATEMENT_BUDGET = 1500
 
 
 def unroll(func: PrimFunc) -> PrimFunc:
-    """`for i in unroll(2): S(i)` -> `S(0)`, `S(1)`; a loop over the budget, or of unknown extent, becomes serial."""
+    """`for i in unroll(2): S(i)` -> `S(0)`, `S(1)`; a loop over the budget, or of unknown extent, becomes serial.
+
+    before:
+        for i in T.unroll(3):
+            B[i] = A[i] * 2.0
+    after:
+        B[0] = A[0] * 2.0
+        B[1] = A[1] * 2.0
+        B[2] = A[2] * 2.0
+    """
     return func.with_body(_unroll(func.body, STATEMENT_BUDGET))
 
 

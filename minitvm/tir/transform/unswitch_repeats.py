@@ -1,10 +1,5 @@
 """Indices that depend on a comparison of sizes: a nest gets a version for each answer.
 
-    for i: for j: y[i, j] = x[i, j if m == n else min(j, m - 1)]
-
-    if m == n: for i: for j: y[i, j] = x[i, j]
-    else:      for i: for j: y[i, j] = x[i, min(j, m - 1)]
-
 An operand of open size is as long as the result, or its only entry is repeated (`topi.shapes.broadcast_point`). The
 first version reads vectors, the second one element by element.
 """
@@ -22,7 +17,24 @@ CODE_GROWTH = 200  # statements, unrolled, of a nest that is copied
 
 
 def unswitch_repeats(func: PrimFunc) -> PrimFunc:
-    """Make the versions of the outermost nests that are not parallel."""
+    """Make the versions of the outermost nests that are not parallel.
+
+    before:
+        m: T.int32
+        n: T.int32
+        x: T.Buffer((8, m), "float32")
+        y: T.Buffer((8, n), "float32")
+        for i in range(8):
+            for j in range(n):
+                y[i, j] = x[i, T.Select(m == n, j, T.min(j, m - 1))]
+    after:
+        if m == n:
+            for i, j in T.grid(8, n):
+                y[i, j] = x[i, j]
+        else:
+            for i, j in T.grid(8, n):
+                y[i, j] = x[i, T.min(j, m - 1)]
+    """
     if any(loop.thread is not None for loop in find(func.body, For)):
         return func  # threads of a block must meet at the same barriers
     return func.with_body(_visit(func.body))

@@ -72,7 +72,14 @@ class NotVectorizable(Exception):
 
 
 def vectorize(func: PrimFunc, target: Any = None) -> PrimFunc:
-    """`for v in vectorized(16): B[v] = f(A[v])` -> `B[ramp(0, 1, 16)] = f(A[ramp(0, 1, 16)])`. Needs flat buffers."""
+    """`for v in vectorized(16): B[v] = f(A[v])` -> `B[ramp(0, 1, 16)] = f(A[ramp(0, 1, 16)])`. Needs flat buffers.
+
+    before:
+        for i in T.vectorized(8):
+            B[i] = A[i] * 2.0
+    after:
+        B[T.Ramp(0, 1, 8)] = A[T.Ramp(0, 1, 8)] * T.Broadcast(2.0, 8)
+    """
     return func.with_body(_visit(func.body, target, ()))
 
 

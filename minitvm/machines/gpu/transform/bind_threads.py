@@ -1,20 +1,6 @@
 """Each axis of GPU threads is bound by one loop; work that does not depend on the thread is done by one thread.
 
-    for tx in thread_binding(8, "threadIdx.x"):
-        for k in range(4):
-            for t in thread_binding(8, "threadIdx.x"):
-                S[t] = A[k, t]                               # in shared storage
-            T[0] = B[k]                                      # too
-
-becomes
-
-    for tx in thread_binding(8, "threadIdx.x"):
-        for k in range(4):
-            S[tx] = A[k, tx]
-            if tx == 0:
-                T[0] = B[k]
-
-and virtual threads run inside of the real ones, each with local storage of its own. TVM's pass UnifyThreadBinding does
+Virtual threads run inside of the real ones, each with local storage of its own. TVM's pass UnifyThreadBinding does
 the first of this; it lets all threads write the same, and knows of no storage but what is allocated inside.
 """
 
@@ -33,7 +19,21 @@ from .threads_outside import accesses_of, threads_outside
 
 
 def bind_threads(func: PrimFunc) -> PrimFunc:
-    """Make each loop over threads the only one of its axis, and guard what threads share. After `drop_blocks`."""
+    """Make each loop over threads the only one of its axis, and guard what threads share. After `drop_blocks`.
+
+    before:
+        A: T.Buffer((8,), "float32")
+        B: T.Buffer((8,), "float32")
+        C: T.Buffer((8,), "float32")
+        for t in T.thread_binding(8, thread="threadIdx.x"):
+            B[t] = A[t]
+            for u in T.thread_binding(8, thread="threadIdx.x"):
+                C[u] = A[u]
+    after:
+        for t in T.thread_binding(8, thread="threadIdx.x"):
+            B[t] = A[t]
+            C[t] = A[t]
+    """
     if not contains(func.body, Instruction) and not any(n.kind == ForKind.THREAD for n in find(func.body, For)):
         return func
     body = _with_own_parts(_virtual_inside(_bound_once(threads_outside(func.body), {})))

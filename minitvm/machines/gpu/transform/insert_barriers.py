@@ -1,16 +1,9 @@
 """Threads that share storage wait for each other where one touches what another one has touched before.
 
-    for tx in thread_binding(8, "threadIdx.x"):
-        for k in range(4):
-            S[tx] = A[k, tx]                                  # S: shared
-            barrier
-            B[tx] = B[tx] + S[7 - tx]
-            barrier                                           # before the next iteration writes S again
-
-The meaning of a program has them after every statement (`analysis.threads`). Here stay those between accesses of one
-element by different threads, at least one a write: integer sets tell (`arith.dependence`). TVM's pass ThreadSync. Those
-that `threads_outside` put between stages stay where the stages meet, in memory that all blocks see too. An
-asynchronous copy writes where it is begun and again, for those who come later, where its thread waits for it.
+A program means that all threads wait after every statement (`analysis.threads`). This pass keeps the barriers between
+accesses of one element by different threads, at least one a write: integer sets tell (`arith.dependence`). TVM's pass
+ThreadSync. Those that `threads_outside` put between stages stay where the stages meet, in memory that all blocks see
+too. An asynchronous copy writes where it is begun and again, for those who come later, where its thread waits for it.
 """
 
 from __future__ import annotations
@@ -67,6 +60,22 @@ Use = tuple[Touch, bool]  # with whether it is a write
 
 def insert_barriers(func: PrimFunc) -> PrimFunc:
     """Put barriers between the statements of thread loops. Before conditions move outwards and storage gets new scopes.
+
+    before:
+        A: T.Buffer((32,), "float32")
+        B: T.Buffer((32,), "float32")
+        for b in T.thread_binding(1, thread="blockIdx.x"):
+            S = T.decl_buffer((32,), scope="shared")
+            for t in T.thread_binding(32, thread="threadIdx.x"):
+                S[t] = A[t]
+                B[t] = S[31 - t]
+    after:
+        for b in T.thread_binding(1, thread="blockIdx.x"):
+            S = T.decl_buffer((32,), scope="shared")
+            for t in T.thread_binding(32, thread="threadIdx.x"):
+                S[t] = A[t]
+                T.tvm_storage_sync("shared")
+                B[t] = S[31 - t]
 
     Raises `Unsupported` where some threads would not reach a barrier: under a condition, or in a loop, that depends on
     the thread, or inside of a `while`.

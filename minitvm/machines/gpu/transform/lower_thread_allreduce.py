@@ -41,6 +41,33 @@ _AXES = "xyz"
 def lower_thread_allreduce(func: PrimFunc, target: Any = None) -> PrimFunc:
     """Write out what threads do to combine their values. After `drop_blocks`, before `bind_threads`.
 
+    before:
+        P = T.decl_buffer((1,), scope="local")
+        total = T.decl_buffer((1,), scope="local")
+        for tx in T.thread_binding(4, thread="threadIdx.x"):
+            P[0] = A[tx]
+            with T.attr(
+                T.comm_reducer(lambda x, y: x + y, [0.0]), "reduce_scope", T.reinterpret("handle", T.uint64(0))
+            ):
+                T.tvm_thread_allreduce(T.uint32(1), P[0], T.bool(True), total[0], tx)
+            B[tx] = total[0]
+    after:
+        P = T.decl_buffer((1,), scope="local")
+        total = T.decl_buffer((1,), scope="local")
+        total_shared = T.decl_buffer((4,), scope="shared")
+        for tx in T.thread_binding(4, thread="threadIdx.x"):
+            P[0] = A[tx]
+            with T.decl_buffer((1,), scope="local") as total_own:
+                total_own[0] = P[0]
+                total_shared[tx] = total_own[0]
+                if tx % 2 == 0:
+                    total_shared[tx] = total_shared[tx] + total_shared[tx + 1]
+                if tx % 4 == 0:
+                    total_shared[tx] = total_shared[tx] + total_shared[tx + 2]
+                total_own[0] = total_shared[0]
+                total[0] = total_own[0]
+            B[tx] = total[0]
+
     Raises `Unsupported` where a thread that takes part is no loop around, or their number is not known.
     """
     if not contains(func.body, AllReduce):

@@ -1,21 +1,5 @@
 """Cross-thread reductions: each thread reduces a share into storage of its own, then the threads combine their results.
 
-    for ko in range(4):
-        for tx in thread_binding(32, "threadIdx.x"):
-            with block("C"): vk = ko * 32 + tx
-                with init(): C[vi] = 0
-                C[vi] = C[vi] + A[vi, vk]
-
-becomes
-
-    for tx in thread_binding(32, "threadIdx.x"):
-        partial[0] = 0                                       # in local storage: each thread has its own
-        for ko in range(4):
-            partial[0] = partial[0] + A[vi, ko * 32 + tx]
-        all_reduce(sum, partial[0]) -> total[0]              # `AllReduce`: every thread has the total
-        if tx == 0:
-            C[vi] = total[0]
-
 TVM's pass LowerCrossThreadReduction. The order of the sum changes, as by `rfactor`. A reducer that keeps the first of
 equal values gets its values in their order: its threads are the outermost loops of the reduction.
 """
@@ -70,6 +54,30 @@ from ....tir.nodes import (
 
 def lower_thread_reductions(func: PrimFunc) -> PrimFunc:
     """Make an `AllReduce` of each reduction over threads. Before `lower_init`.
+
+    before:
+        A: T.Buffer((128,), "float32")
+        C: T.Buffer((1,), "float32")
+        for ko in range(4):
+            for tx in T.thread_binding(32, thread="threadIdx.x"):
+                with T.block("C"):
+                    v = T.axis.spatial(1, 0)
+                    k = T.axis.reduce(128, ko * 32 + tx)
+                    with T.init(): C[v] = 0.0
+                    C[v] = C[v] + A[k]
+    after:
+        C_partial = T.alloc_buffer((1,), scope="local")
+        C_total = T.alloc_buffer((1,), scope="local")
+        for tx in T.thread_binding(32, thread="threadIdx.x"):
+            C_partial[0] = 0.0
+            for ko in range(4):
+                C_partial[0] = C_partial[0] + A[ko * 32 + tx]
+            with T.attr(
+                T.comm_reducer(lambda x, y: x + y, [0.0]), "reduce_scope", T.reinterpret("handle", T.uint64(0))
+            ):
+                T.tvm_thread_allreduce(T.uint32(1), C_partial[0], T.bool(True), C_total[0], tx)
+            if tx == 0:
+                C[0] = C_total[0]
 
     Raises `Unsupported`, naming the loop and the block, where a nest has another form (`_Nest` lists the conditions).
     """

@@ -1,18 +1,5 @@
 """Storage that the threads of a block share shrinks to what one iteration of a serial loop uses.
 
-    for bx in thread_binding(4, "blockIdx.x"):
-        for tx in thread_binding(8, "threadIdx.x"):
-            for ko in range(16):
-                for t in thread_binding(8, "threadIdx.x"):
-                    S[ko * 8 + t] = A[bx, ko * 8 + t]           # S: 128 elements
-                for ki in range(8):
-                    C[bx, tx] = C[bx, tx] + S[ko * 8 + ki]
-
-becomes
-
-                    S[t] = A[bx, ko * 8 + t]                    # S: 8 elements
-                    ... S[ki]
-
 An iteration must read nothing but what it wrote itself. `compact_buffers` cannot do this: shared storage is allocated
 around all threads, and so around the loops that each of them runs. Those of software pipelines shrink in their pass.
 """
@@ -28,7 +15,43 @@ from ....tir.transform.inject_software_pipeline import for_one_iteration
 
 
 def shrink_shared(func: PrimFunc) -> PrimFunc:
-    """Shrink each shared buffer to what an iteration of the innermost such loop uses. Runs on functions with blocks."""
+    """Shrink each shared buffer to what an iteration of the innermost such loop uses. Runs on functions with blocks.
+
+    before:
+        A: T.Buffer((32,), "float32")
+        C: T.Buffer((8,), "float32")
+        S = T.alloc_buffer((32,), scope="shared")
+        for bx in T.thread_binding(1, thread="blockIdx.x"):
+            for tx in T.thread_binding(8, thread="threadIdx.x"):
+                for ko in range(4):
+                    for t in T.thread_binding(8, thread="threadIdx.x"):
+                        with T.block("S"):
+                            v = T.axis.spatial(32, ko * 8 + t)
+                            S[v] = A[v]
+                    for ki in range(8):
+                        with T.block("C"):
+                            v = T.axis.spatial(8, tx)
+                            k = T.axis.reduce(32, ko * 8 + ki)
+                            with T.init():
+                                C[v] = 0.0
+                            C[v] = C[v] + S[k]
+    after:
+        S = T.alloc_buffer((8,), scope="shared")
+        for bx in T.thread_binding(1, thread="blockIdx.x"):
+            for tx in T.thread_binding(8, thread="threadIdx.x"):
+                for ko in range(4):
+                    for t in T.thread_binding(8, thread="threadIdx.x"):
+                        with T.block("S"):
+                            v = T.axis.spatial(32, ko * 8 + t)
+                            S[v - ko * 8] = A[v]
+                    for ki in range(8):
+                        with T.block("C"):
+                            v = T.axis.remap("S", [tx])
+                            k = T.axis.reduce(32, ko * 8 + ki)
+                            with T.init():
+                                C[v] = 0.0
+                            C[v] = C[v] + S[k - ko * 8]
+    """
     for block in list(find(func.body, Block)):
         for buffer in (b for b in block.alloc_buffers if is_shared(b.scope)):
             loop = _loop_of(func, buffer)

@@ -1,8 +1,5 @@
 """Loops are cut where a condition below them stops being always true, so that the main part runs without it.
 
-    for i in 7: for j in 16: if i*16 + j < 100: S      ->     for i in 6: for j in 16: S
-                                                             for j in 4: S                     (i = 6)
-
 The loop of a pipeline that waits for asynchronous copies is not cut: once a step its conditions ask which copies are
 still to begin, and a cut would write everything else twice. A parallel loop is not cut (that would be a barrier): its
 body is, by an `if` on its variable. A vectorised loop keeps its condition, as a mask.
@@ -26,7 +23,23 @@ MAX_CUTS = 4  # of one nest
 
 
 def partition_loops(func: PrimFunc) -> PrimFunc:
-    """Peel the iterations in which conditions are not known to hold."""
+    """Peel the iterations in which conditions are not known to hold.
+
+    before:
+        A: T.Buffer((10,), "float32")
+        B: T.Buffer((10,), "float32")
+        for i in range(3):
+            for j in T.vectorized(4):
+                if i * 4 + j < 10:
+                    B[i * 4 + j] = A[i * 4 + j]
+    after:
+        for i in range(2):
+            for j in T.vectorized(4):
+                B[i * 4 + j] = A[i * 4 + j]
+        for j in T.vectorized(4):
+            if j + 8 < 10:
+                B[j + 8] = A[j + 8]
+    """
     body = simplify_stmt(_partition(func.body, {}, MAX_CUTS), {})
     return hoist_conditions(func.with_body(body))
 

@@ -3,11 +3,6 @@
 A convolution reads a copy of its image with zeros around it. Where a tap of its kernel reads nothing but zeros for all
 results that are computed together, its products add nothing; with a large dilation that is true of most taps.
 
-    pad[y] = if_then_else(12 <= y and y < 29, image[y - 12], 0)
-    for i in range(17):                       for i in range(17):
-        for k in range(3):           ->           for k in range(max(0, (23 - i) // 12), min(3, (28 - i) // 12 + 1)):
-            acc += pad[i + 12*k] * w[k]               acc += pad[i + 12*k] * w[k]
-
 The bounds hold for whatever runs inside the loop at once, a tile for instance. What is left out are sums with zero,
 and products of zero with weights, which are zero where the weights are finite.
 """
@@ -138,6 +133,27 @@ class _Reach:
 
 def skip_zeros(func: PrimFunc) -> PrimFunc:
     """Follow the notes `skip_zeros` of loops; a loop that does anything but sum up keeps its bounds.
+
+    before:
+        A: T.Buffer((32,), "float32")
+        W: T.Buffer((3,), "float32")
+        C: T.Buffer((17,), "float32")
+        P = T.decl_buffer((41,))
+        for y in range(41):
+            P[y] = T.if_then_else(12 <= y and y < 29, A[y - 12], 0.0)
+        for i in range(17):
+            C[i] = 0.0
+            for k in T.serial(3, annotations={"skip_zeros": 1}):
+                C[i] = C[i] + P[i + 12 * k] * W[k]
+    after, simplified:
+        P = T.decl_buffer((41,))
+        for y in range(29):
+            if y >= 12:
+                P[y] = A[y - 12]
+        for i in range(17):
+            C[i] = 0.0
+            for k in range((11 - i) // 12 + 1, (11 - i) // 12 + 1 + ((4 - i) // 12 - (11 - i) // 12 + 2)):
+                C[i] = C[i] + P[k * 12 + i] * W[k]
 
     Lines of a copy that are left out of every sum are not written either.
     """

@@ -29,6 +29,13 @@ def strided_loads(func: PrimFunc) -> PrimFunc:
     """Rewrite every load without a mask whose lanes lie in one row a short step apart, or in two rows. Needs flat
     buffers.
 
+    before:
+        A: T.Buffer((9,), "float32")
+        B: T.Buffer((4,), "float32")
+        B[T.Ramp(0, 1, 4)] = A[T.Ramp(0, 2, 4)] + A[T.Ramp(1, 2, 4)]
+    after:
+        B[T.Ramp(0, 1, 4)] = A[T.Ramp(0, 2, 4)] + A[T.Ramp(1, 2, 4)]
+
     After `vectorize`, and after `share_loads`, which would name the whole vectors: a shuffle has to show what of a load
     it picks.
     """

@@ -1,8 +1,5 @@
 """Stores that leave gaps which their neighbours fill become one store of all their elements.
 
-    B[ramp(b, 2, 16)] = x; B[ramp(b + 1, 2, 16)] = y
-      ->  B[ramp(b, 1, 32)] = shuffle(x, y; 0, 16, 1, 17, .., 15, 31)
-
 A store with gaps costs an access an element. Images that interleave, as those of a transposed convolution's phases, and
 those that repeat each element are stored so.
 """
@@ -22,6 +19,14 @@ from ....tir.transform.vectorize import MAX_LANES
 
 def strided_stores(func: PrimFunc) -> PrimFunc:
     """Rewrite stores of every s-th element that stand in a straight run with s - 1 others between. Needs flat buffers.
+
+    before:
+        A: T.Buffer((8,), "float32")
+        B: T.Buffer((8,), "float32")
+        B[T.Ramp(0, 2, 4)] = A[T.Ramp(0, 1, 4)]
+        B[T.Ramp(1, 2, 4)] = A[T.Ramp(4, 1, 4)]
+    after:
+        B[T.Ramp(0, 1, 8)] = T.Shuffle([A[T.Ramp(0, 1, 4)], A[T.Ramp(4, 1, 4)]], [0, 4, 1, 5, 2, 6, 3, 7])
 
     After `unroll`. Distinct buffers do not overlap ("tir.noalias").
     """

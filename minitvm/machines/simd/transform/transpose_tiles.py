@@ -64,7 +64,19 @@ SMALLEST, LARGEST = 4, 16  # lanes of a tile's side: below, gathering is as good
 
 
 def transpose_tiles(func: PrimFunc) -> PrimFunc:
-    """Rewrite every unrolled loop over a vectorised copy along another axis. Needs flat buffers."""
+    """Rewrite every unrolled loop over a vectorised copy along another axis. Needs flat buffers.
+
+    before:
+        A: T.Buffer((16,), "float32")
+        B: T.Buffer((16,), "float32")
+        for i in T.unroll(4):
+            for j in T.vectorized(4):
+                B[i * 4 + j] = A[j * 4 + i]
+    after:
+        for i in T.unroll(4):
+            for j in T.vectorized(4):
+                B[i * 4 + j] = A[j * 4 + i]
+    """
     return func.with_body(_visit(func.body))
 
 

@@ -1,7 +1,5 @@
 """Masks of accumulators: a local buffer whose every access is a constant slot needs none, and fits registers then.
 
-    acc[0:16] = ...; acc[16:32] where lane < 28 = ...      ->      acc[0:16] = ...; acc[16:32] = ...
-
 The lanes that a mask leaves out are never read: all accesses of a slot have the same mask. So they may hold anything,
 and slots that overlap in such lanes alone are laid out one behind the other.
 """
@@ -21,7 +19,20 @@ from ....tir.transform.promote_accumulators import Access, active_lanes
 
 
 def unmask_registers(func: PrimFunc) -> PrimFunc:
-    """Drop the masks of such buffers. Runs after `unroll`, when slots are constants."""
+    """Drop the masks of such buffers. Runs after `unroll`, when slots are constants.
+
+    before:
+        n: T.int32
+        A: T.Buffer((4,), "float32")
+        B: T.Buffer((4,), "float32")
+        S = T.decl_buffer((4,), scope="local")
+        S.vstore([T.Ramp(0, 1, 4)], A[T.Ramp(0, 1, 4)], predicate=T.Ramp(0, 1, 4) < T.Broadcast(n, 4))
+        B.vstore([T.Ramp(0, 1, 4)], S[T.Ramp(0, 1, 4)], predicate=T.Ramp(0, 1, 4) < T.Broadcast(n, 4))
+    after:
+        S = T.decl_buffer((4,), scope="local")
+        S.vstore([T.Ramp(0, 1, 4)], A[T.Ramp(0, 1, 4)], predicate=T.Ramp(0, 1, 4) < T.Broadcast(n, 4))
+        B.vstore([T.Ramp(0, 1, 4)], S[T.Ramp(0, 1, 4)], predicate=T.Ramp(0, 1, 4) < T.Broadcast(n, 4))
+    """
     return func.with_body(rewrite_statements(func.body, _unmasked))
 
 

@@ -1,13 +1,5 @@
 """Tiles that may stick out of a symbolic extent: a version without conditions, and one for each part of a tile.
 
-    for i in (n + 3) // 4: for k: for r in 4: if i*4 + r < n: S
-
-    for i in (n + 3) // 4:
-        if i*4 + 3 < n: for k: for r in 4: S
-        else:
-            if i*4 + 3 == n: for k: for r in 3: S
-            else: ...                                   2, then 1
-
 `partition_loops` does the same where the extent is known, by cutting the loop. Here the tiles are all that is known:
 how many rows are left is found when the kernel runs, and each number of rows gets a micro-kernel whose accumulators
 stay in registers. What reads them behind the sums is not copied for each number: one copy with conditions serves all.
@@ -42,7 +34,26 @@ Key = frozenset[Any]  # what tells one edge from another: the terms outside of t
 
 
 def unswitch_tiles(func: PrimFunc) -> PrimFunc:
-    """Make the versions, at the outermost place where what is left of a tile is known."""
+    """Make the versions, at the outermost place where what is left of a tile is known.
+
+    before:
+        n: T.int32
+        A: T.Buffer((64,), "float32")
+        B: T.Buffer((64,), "float32")
+        for i in range((n + 2) // 3):
+            for r in T.unroll(3):
+                if i * 3 + r < n:
+                    B[i * 3 + r] = A[i * 3 + r]
+    after:
+        for i in range((n + 2) // 3):
+            if i * 3 + 2 < n:
+                for r in T.unroll(3):
+                    B[i * 3 + r] = A[i * 3 + r]
+            else:
+                for r in T.unroll(2):
+                    if i * 3 + r < n:
+                        B[i * 3 + r] = A[i * 3 + r]
+    """
     if any(loop.thread is not None for loop in find(func.body, For)):
         return func  # threads of a block must meet at the same barriers: conditions stay at the statements
     body = _visit(func.body, {}, _Left())

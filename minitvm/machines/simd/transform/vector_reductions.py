@@ -1,12 +1,6 @@
 """A reduction loop that asks for it is summed in several lanes at once, and the lanes are combined at its end.
 
-    for k in n: X[i] = X[i] + f(k)            (annotation "vector_reduction": 4)
-    ->
-    lanes[0:4] = 0
-    for k in n // 4: lanes[0:4] += f(4*k : 4*k + 4)
-    X[i] = X[i] + (the sum of the lanes)
-
-This associates differently, which reduction iterators allow ("R": commutative and associative).
+Legal: the sum associates differently, which reduction iterators allow ("R": commutative and associative).
 """
 
 from __future__ import annotations
@@ -29,7 +23,21 @@ REDUCTIONS = {
 
 
 def vectorize_reductions(func: PrimFunc) -> PrimFunc:
-    """Loops annotated with a number of lanes; one that is not a plain reduction stays as it is. Before `vectorize`."""
+    """Loops annotated with a number of lanes; one that is not a plain reduction stays as it is. Before `vectorize`.
+
+    before:
+        X: T.Buffer((1,), "float32")
+        A: T.Buffer((64,), "float32")
+        for k in T.serial(64, annotations={"vector_reduction": 4}):
+            X[0] = X[0] + A[k]
+    after:
+        X_lanes = T.decl_buffer((4,), scope="local")
+        X_lanes[T.Ramp(0, 1, 4)] = T.Broadcast(0.0, 4)
+        for k_0 in range(16):
+            for k_lane in T.vectorized(4):
+                X_lanes[k_lane] = X_lanes[k_lane] + A[k_0 * 4 + k_lane]
+        X[0] = X[0] + T.vector_reduce_add(X_lanes[T.Ramp(0, 1, 4)])
+    """
     return func.with_body(_visit(func.body, ()))
 
 
