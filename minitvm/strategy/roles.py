@@ -39,6 +39,7 @@ from ..tir import IndexMap, Schedule
 from ..tir.nodes import Block, BufferLoad, BufferStore
 from ..tir.transform.affine import coefficient, linear, moves
 from .blocks import block_of, constant_extent, extents, volume
+from .candidate import Unfit
 
 LONG = 384  # what an open extent counts as
 Axis = tuple[int, ...]  # positions of the iterators that are one axis, outer ones first
@@ -335,6 +336,23 @@ def way_of(block: Block, row: str, column: str, kept: Collection[int] | None = N
         if names_of(alone) == (row, column):
             return alone
     raise ScheduleError(f"{block.name}: wanted a sum of products along {row} and {column}; the changed block has none")
+
+
+def writer_of_sum(sch: Schedule, way: Roles, block: Any, written: Callable[[Schedule, Any], Any]) -> Any:
+    """The block that writes a sum, which `written(sch, block)` keeps in registers; both get the axes of `way`.
+
+    Raises `Unfit` for a sum whose axes are in another order, or other axes than those of what follows it.
+    """
+    kinds = [axis.kind for axis in way.block.iter_vars]
+    spatial = len(kinds) - kinds.count(REDUCE)
+    if kinds != sorted(kinds, key=lambda kind: kind == REDUCE):
+        raise Unfit("contraction: wanted the axes of the sum behind those of the result")
+    main = written(sch, block)
+    if len(sch.get_loops(main)) != spatial:
+        raise Unfit("contraction: wanted as many axes behind the sum as the sum has")
+    if len(way.axes) < spatial:
+        join_axes(sch, block, main, way.axes)
+    return main
 
 
 def join_axes(sch: Schedule, block: Any, main: Any, all_axes: Sequence[Axis]) -> None:

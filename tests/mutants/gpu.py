@@ -15,7 +15,7 @@ from minitvm.machines.cuda.runtime.faults import KernelFault
 from minitvm.machines.gpu.strategy.algorithms import convolution_algorithms
 from minitvm.machines.gpu.strategy.costs import BlockTile, ThreadTile, residents
 from minitvm.machines.gpu.strategy.implicit_gemm import Tile, fetches_of, tile_cost, tiles
-from minitvm.machines.gpu.strategy.matrices import Product, product_of_matrices
+from minitvm.machines.gpu.strategy.matrices import MatrixProduct, product_of_matrices
 from minitvm.machines.simd.topi.blocked import conv2d_nchwc
 from minitvm.machines.simd.topi.winograd import winograd_conv2d_nchwc
 from minitvm.strategy.algorithms import Convolution
@@ -89,7 +89,7 @@ def tiles_cost_what_they_take() -> None:
     target = Target("cuda -model=h100")
     square, long, large = _matrices(1024, 1024, 1024), _matrices(64, 128, 512), _matrices(4096, 4096, 4096)
 
-    def cost(product: Product, *tile: int) -> float:
+    def cost(product: MatrixProduct, *tile: int) -> float:
         return tile_cost(product, Tile(*tile), (1, 4), target).cycles
 
     assert 1.5 * cost(square, 128, 128, 16, 8, 8, 4, 2) < cost(square, 32, 32, 16, 8, 8, 4, 2)
@@ -101,7 +101,7 @@ def tiles_cost_what_they_take() -> None:
     assert all(tile.stages == 1 or tile.depth < 16 for tile in tiles(short, (1, 4), target))
 
 
-def _matrices(m: int, n: int, k: int) -> Product:
+def _matrices(m: int, n: int, k: int) -> MatrixProduct:
     (block,) = [block for block in blocks_of(_product(m, n, k)) if is_reduction(block)]
     product = product_of_matrices(block)
     assert product is not None

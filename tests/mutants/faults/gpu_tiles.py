@@ -45,7 +45,10 @@ COSTS.edit(
     "other kernels are free", "element_wise_cost", "Cost(_KERNEL + loads * _IN_TURN + work, 4 *", "Cost(0.0, 0 *"
 )
 JOINED = Faults("products of matrices on GPUs", "minitvm.machines.gpu.strategy.implicit_gemm", [TILES_ON_GPUS])
-JOINED.edit("what adds up is on no grid", "_added_up", "over_blocks(sch, [*outside, over_row, over_column])", "pass")
+JOINED.edit(
+    "what adds up is on no grid", "_added_up", "over_blocks_of_threads(nest)",
+    '[thread := sch.fuse(*nest.at("threads")), sch.bind(thread, "threadIdx.x")][0]',
+)  # fmt: skip
 JOINED.edit("one piece is enough for two stages", "tiles", "depth * splits * (stages - 1)", "0")
 JOINED.edit("virtual threads fetch, each for itself", "schedule", "tile.fetch == IN_FRONT or", "True or")
 JOINED.edit("a second kernel is free", "tile_cost", "if tile.splits > 1:", "if False:")
@@ -66,7 +69,7 @@ MATRICES.edit(
 MATRICES.edit("what does not divide is as it was", "as_matrices", "always or consumers or", "not always and")
 IN_PARTS = Faults("sums in parts", "minitvm.machines.gpu.strategy.split_sums", [TILES_ON_GPUS])
 IN_PARTS.edit("any grid is large enough", "numbers_of_parts", "parts // 2 * blocks <", "parts * blocks * 99 <")
-IN_PARTS.edit("what adds up is on no grid", "added_up", "over_blocks_and_threads(sch, outer, THREADS)", "pass")
+IN_PARTS.edit("what adds up is on no grid", "added_up", "over_blocks_and_threads(sch, nest.tiles, THREADS)", "pass")
 IN_PARTS.edit("the axis of the parts is no sum", "_place", "axis.kind == REDUCE", "axis.kind != REDUCE")
 SHARED.edit("a transform is computed where it is fetched", "inlined", "ForKind.THREAD not in kinds", "kinds")
 WINOGRAD = Faults("Winograd's algorithm on GPUs", "minitvm.machines.gpu.strategy.winograd", [TILES_ON_GPUS])

@@ -115,6 +115,8 @@ THREADS.edit(
 )
 PADDED = Faults("products on tensor cores", "minitvm.machines.cuda.strategy.tensor_cores", [TENSOR_CORES])
 MATRICES = Faults("tiles of tensor cores' products", "minitvm.machines.gpu.strategy.matrices", [TENSOR_CORES])
-MATRICES.edit("extents that do not divide are not padded", "Product.divides", "return self.m", "return True or self.m")
+MATRICES.edit(
+    "extents that do not divide are not padded", "MatrixProduct.divides", "return self.m", "return True or self.m"
+)
 MATRICES.edit("the sum alone is padded", "as_matrices", "*tile], scopes", "1, 1, tile[2]], scopes")
 PADDED.edit("blocks along y and z have no end", "tiled", "if max(counts) > MOST:", "if False:")

@@ -25,23 +25,22 @@ there on the way back, of which those outside are not stored.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict
 from itertools import product as every
 from math import ceil, prod
 from typing import Any
 
 from ....expr import REDUCE, Add, Call, Cast, Expr, Mul
-from ....strategy.blocks import attempt, behind, block_of, blocks_of, constant_extent, only_reduction
+from ....strategy.blocks import behind, block_of, blocks_of, constant_extent, only_reduction
 from ....strategy.candidate import Candidate, Cost
 from ....strategy.registry import rule
 from ....strategy.roles import operands
 from ....tir import Schedule
 from ....tir.nodes import Block, BufferLoad, BufferStore, PrimFunc
-from ...gpu.strategy.fallback import THREADS, on_the_grid
+from ...gpu.strategy.fallback import THREADS, others_on_the_grid
 from ...gpu.strategy.fetched_tiles import along, fetched, in_stages
 from ...gpu.strategy.grid import MOST, fused, in_groups
-from ...gpu.strategy.matrices import Product as MatrixProduct
-from ...gpu.strategy.matrices import as_matrices, product_of_matrices
+from ...gpu.strategy.matrices import MatrixProduct, as_matrices, product_of_matrices
 from ..capability import capability
 from ..tensor_intrin import tensor_cores
 from .warp_tiles import DECLARED, BlockTile, Matrices, WarpTile, grouped, warp_tile_cost
@@ -52,53 +51,40 @@ PADDED = 1.25  # times as long takes a step whose copies ask for each place whet
 _ROWS, _COLUMNS = (16, 32, 64, 128, 256), (8, 16, 32, 64, 128, 256)  # of a tile
 _DEPTHS = {2: (16, 32, 64), 4: (8, 16, 32)}  # steps of a piece, by the bytes of an element
 
-
-@dataclass(frozen=True, slots=True)
-class Product(MatrixProduct):
-    """A product of matrices whose operands have one dtype that tensor cores multiply."""
-
-    @property
-    def dtype(self) -> str:
-        return str(self.a.buffer.dtype)
-
-    def gap(self, tile: Sequence[Sequence[int]]) -> tuple[int, int]:
-        """(factor, offset): the rows of a tile are apart by a multiple of `factor` elements, and `offset`.
-
-        Then the 8 rows that `ldmatrix` reads begin in different banks; of float32, which each thread loads by itself,
-        those of 8 rows and 4 neighbouring steps, or 4 steps and 8 neighbouring columns.
-        """
-        return (8, 4) if self.bytes == 4 and tile[-1] == self.steps else (16, 8)
-
-    @property
-    def tile_a(self) -> list[tuple[int, ...]]:
-        """The axes of the first operand's tile: rows by steps."""
-        return [*((p,) for p in self.outside_of(self.a)), self.rows, self.steps]
-
-    @property
-    def tile_b(self) -> list[tuple[int, ...]]:
-        """The axes of the second operand's tile: steps by columns, or columns by steps if these are neighbours."""
-        last = [self.columns, self.steps] if self.transposed else [self.steps, self.columns]
-        return [*((p,) for p in self.outside_of(self.b)), *last]
-
-    @property
-    def transposed(self) -> bool:
-        """Whether the second operand's tile is columns by steps."""
-        both = [self.columns, self.steps]
-        return along(self.block, self.b, both) == 1 and self.lies_along(self.b, self.steps)
-
-    def at_once(self) -> tuple[int, int]:
-        """How many elements of each operand a thread fetches at once."""
-        tiles = ((self.a, self.tile_a), (self.b, self.tile_b))
-        a, b = (self.fetched(load, tile)[1] for load, tile in tiles)
-        return a, b
-
-    def fetched(self, load: BufferLoad, tile: Sequence[Sequence[int]]) -> tuple[int, int]:
-        """The axis of a tile along which threads fetch neighbours, and how many each fetches at once."""
-        axis, run = self.run(load, tile)
-        return axis, run if axis == len(tile) - 1 else 1  # turned around on the way
+OperandTiles = Sequence[tuple[BufferLoad, Sequence[Sequence[int]]]]  # each with the axes of its tile
 
 
-def product_of(func: PrimFunc) -> Product | None:
+def operand_tiles(product: MatrixProduct) -> OperandTiles:
+    """The operands of a product, tiles of rows by steps, and of steps by columns, or columns by steps if transposed."""
+    last = (product.columns, product.steps) if is_transposed(product) else (product.steps, product.columns)
+    return [
+        (product.a, product.tile_axes(product.a, product.rows, product.steps)),
+        (product.b, product.tile_axes(product.b, *last)),
+    ]
+
+
+def is_transposed(product: MatrixProduct) -> bool:
+    """Whether the second operand's tile is columns by steps: neighbours along the steps are neighbours in memory."""
+    both = [product.columns, product.steps]
+    return along(product.block, product.b, both) == 1 and product.lies_along(product.b, product.steps)
+
+
+def fetches_of(product: MatrixProduct, load: BufferLoad, tile: Sequence[Sequence[int]]) -> tuple[int, int]:
+    """The axis of a tile along which threads fetch neighbours, and how many each fetches at once."""
+    axis, run = product.run(load, tile)
+    return axis, run if axis == len(tile) - 1 else 1  # turned around on the way
+
+
+def gap(product: MatrixProduct, tile: Sequence[Sequence[int]]) -> tuple[int, int]:
+    """(factor, offset): the rows of a tile are apart by a multiple of `factor` elements, and `offset`.
+
+    Then the 8 rows that `ldmatrix` reads begin in different banks; of float32, which each thread loads by itself,
+    those of 8 rows and 4 neighbouring steps, or 4 steps and 8 neighbouring columns.
+    """
+    return (8, 4) if product.bytes == 4 and tile[-1] == product.steps else (16, 8)
+
+
+def product_of(func: PrimFunc) -> MatrixProduct | None:
     """The product of matrices that is the only reduction of a function; None where it is another, or another dtype."""
     block = only_reduction(func)
     if block is None:
@@ -109,8 +95,7 @@ def product_of(func: PrimFunc) -> Product | None:
     dtype = str(loads[0].buffer.dtype)
     if dtype not in tensor_cores.INPUTS or loads[1].buffer.dtype != dtype or not _multiplies(block, loads):
         return None
-    found = product_of_matrices(block)
-    return None if found is None else Product(*(getattr(found, field.name) for field in fields(found)))
+    return product_of_matrices(block)
 
 
 def _multiplies(block: Block, loads: Sequence[BufferLoad]) -> bool:
@@ -128,9 +113,10 @@ def _is_factor(e: Expr, loads: Sequence[BufferLoad]) -> bool:
     return isinstance(e, Cast) and e.dtype == "float32" and any(e.value is load for load in loads)
 
 
-def seen_by_costs(func: PrimFunc, product: Product) -> tuple[Matrices, bool]:
+def seen_by_costs(func: PrimFunc, product: MatrixProduct) -> tuple[Matrices, bool]:
     """A product as costs see it, and whether its results go by way of shared storage, whatever the tile is."""
-    matrices = Matrices(product.count, product.m, product.n, product.k, product.bytes, product.at_once())
+    a, b = (fetches_of(product, *operand)[1] for operand in operand_tiles(product))
+    matrices = Matrices(product.count, product.m, product.n, product.k, product.bytes, (a, b))
     return matrices, bool(behind(func, product.block.name)) or not product.is_plain
 
 
@@ -156,9 +142,7 @@ def tensor_core(func: PrimFunc, target: Any) -> Iterator[Candidate]:
         taken = tile.shared_bytes(matrices, followed or not tile.divides(matrices))
         scope = "shared" if taken <= DECLARED else "shared.dyn"
         used = _schedule(sch, product, tile, scope)
-        for name in [b.name for b in blocks_of(sch.func)]:
-            if name not in used:
-                attempt(lambda name=name: on_the_grid(sch, name, THREADS))  # type: ignore[misc]
+        others_on_the_grid(sch, used, THREADS)
 
     depths = sizes_for(product.k, _DEPTHS[product.bytes])
     for rows, columns, depth in every(sizes_for(product.m, _ROWS), sizes_for(product.n, _COLUMNS), depths):
@@ -175,24 +159,15 @@ def sizes_for(extent: int, sizes: tuple[int, ...]) -> list[int]:
     return little or [size for size in sizes if size // 2 < extent or size == sizes[0]]
 
 
-def _schedule(sch: Schedule, product: Product, tile: WarpTile, scope: str) -> set[str]:
+def _schedule(sch: Schedule, product: MatrixProduct, tile: WarpTile, scope: str) -> set[str]:
     """The product and what follows it element by element; returns the names of the blocks that it scheduled.
 
     Tiles lie in shared storage of this scope.
     """
-    block, dtype = sch.get_block(product.block.name), product.dtype
-    rows, columns = tile.rows, tile.columns
-    shapes = (product.tile_a, product.tile_b)
-    last, copies = as_matrices(sch, product, block, (rows, columns, tile.depth), shapes, (scope, scope))
-    warps = tile.warps
-    writer = sch.cache_write(block, 0, tensor_cores.ACCUMULATOR)
-    if last is not None:
-        inner = tiled(sch, last, tile)
-        sch.compute_at(writer, inner[0])
-        sch.compute_at(block, inner[0])
-        i, j, k = sch.get_loops(block)[-3:]
-    else:
-        _, i, j, k = (None, *tiled(sch, block, tile)[1:])
+    dtype, tiles, transposed = product.dtype, operand_tiles(product), is_transposed(product)
+    block, shapes = sch.get_block(product.block.name), [axes for _, axes in tiles]
+    last, copies = as_matrices(sch, product, block, (tile.rows, tile.columns, tile.depth), shapes, (scope, scope))
+    writer, (i, j, k) = in_blocks(sch, block, last, tile, tensor_cores.ACCUMULATOR)
     warp_row, warp_i = sch.split(i, [tile.warp_rows, None])
     warp_column, warp_j = sch.split(j, [tile.warp_columns, None])
     (mi, ii), (nj, jj) = sch.split(warp_i, [None, 16]), sch.split(warp_j, [None, 8])
@@ -205,13 +180,13 @@ def _schedule(sch: Schedule, product: Product, tile: WarpTile, scope: str) -> se
     sch.reverse_compute_at(writer, warp)
     if last is not None:
         sch.storage_align(writer, 0, -2, 16, 8)  # the pairs of 4 rows are in different banks
-    pair = dtype != "float32" and columns // tile.warp_columns % 16 == 0
+    pair = dtype != "float32" and tile.columns // tile.warp_columns % 16 == 0
     width = 16 if pair else 8  # columns that a load brings
     fragments = []
     for copy, scope, name in zip(
         copies,
         (tensor_cores.MATRIX_A, tensor_cores.MATRIX_B),
-        (tensor_cores.load_a(dtype), tensor_cores.load_b(dtype, product.transposed, pair)),
+        (tensor_cores.load_a(dtype), tensor_cores.load_b(dtype, transposed, pair)),
         strict=True,
     ):
         operand = block_of(sch, copy).writes[0].buffer.name
@@ -220,19 +195,18 @@ def _schedule(sch: Schedule, product: Product, tile: WarpTile, scope: str) -> se
         sch.compute_at(fragment, ki)
         sch.compute_at(copy, ko, preserve_unit_loops=True)
         fragments.append((fragment, name, scope))
-    for copy, load, axes in zip(copies, (product.a, product.b), (product.tile_a, product.tile_b), strict=True):
-        inner_axis, lanes = product.fetched(load, axes)
-        whole = [("threadIdx.y", warps), ("threadIdx.x", tensor_cores.WARP)]
-        fetched(sch, copy, len(axes), inner_axis, lanes, whole)
-        sch.storage_align(copy, 0, -2, *product.gap(axes))
+    for copy, (load, axes) in zip(copies, tiles, strict=True):
+        whole = [("threadIdx.y", tile.warps), ("threadIdx.x", tensor_cores.WARP)]
+        fetched(sch, copy, len(axes), *fetches_of(product, load, axes), whole)
+        sch.storage_align(copy, 0, -2, *gap(product, axes))
     init = sch.decompose_reduction(block, ko)
     *_, init_m, init_n, init_i, _ = sch.get_loops(init)
     for loop in (init_m, init_n, mi, nj):
         sch.unroll(loop)
     sch.tensorize(init_i, tensor_cores.FILL)
-    sch.tensorize(ii, tensor_cores.multiply(dtype, product.transposed))
+    sch.tensorize(ii, tensor_cores.multiply(dtype, transposed))
     for fragment, name, scope in fragments:
-        across = (width, steps) if product.transposed else (steps, width)
+        across = (width, steps) if transposed else (steps, width)
         _in_tiles(sch, fragment, (16, steps) if scope == tensor_cores.MATRIX_A else across, name)
     _in_tiles(sch, writer, (16, 8), tensor_cores.STORE if last is None else tensor_cores.STORE_SHARED)
     sch.annotate(ki, "software_pipeline_stage", [0, 0, 0])
@@ -240,14 +214,32 @@ def _schedule(sch: Schedule, product: Product, tile: WarpTile, scope: str) -> se
     in_stages(sch, ko, tile.stages)
     sch.unroll(ki)
     if last is not None:
-        stored_by_all(sch, last, warps)
-    own = {b.name for b in blocks_of(sch.func) if belongs(b, product.block.name)}
-    return own | ({block_of(sch, last).name} if last is not None else set())
+        stored_by_all(sch, last, tile.warps)
+    return scheduled(sch, product, last)
 
 
-def belongs(block: Block, name: str) -> bool:
-    """Whether a block is the sum of this name, a part of it, or a copy that it needs."""
-    return block.name.startswith(name) or any(r.buffer.scope != "global" for r in block.writes)
+def in_blocks(sch: Schedule, block: Any, last: Any, tile: BlockTile, accumulator: str) -> tuple[Any, Sequence[Any]]:
+    """Compute a tile in each block of threads, summed in the scope `accumulator`.
+
+    Returns the block that stores the sums, and the sum's loops over rows, columns and steps.
+    """
+    writer = sch.cache_write(block, 0, accumulator)
+    if last is None:
+        return writer, tiled(sch, block, tile)[1:]
+    grid, *_ = tiled(sch, last, tile)
+    sch.compute_at(writer, grid)
+    sch.compute_at(block, grid)
+    return writer, sch.get_loops(block)[-3:]
+
+
+def scheduled(sch: Schedule, product: MatrixProduct, last: Any) -> set[str]:
+    """The names of the blocks that a product has become: its parts, the copies that it needs, and `last`."""
+    parts = {
+        block.name
+        for block in blocks_of(sch.func)
+        if block.name.startswith(product.block.name) or any(r.buffer.scope != "global" for r in block.writes)
+    }
+    return parts if last is None else {*parts, block_of(sch, last).name}
 
 
 def tiled(sch: Schedule, block: Any, tile: BlockTile) -> list[Any]:

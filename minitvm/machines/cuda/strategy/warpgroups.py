@@ -20,27 +20,28 @@ from itertools import product as every
 from math import ceil, inf
 from typing import Any
 
-from ....strategy.blocks import attempt, block_of, blocks_of
 from ....strategy.candidate import Candidate, Cost
 from ....strategy.registry import rule
 from ....tir import IndexMap, Schedule
 from ....tir.annotations import SWIZZLED
 from ....tir.nodes import PrimFunc
-from ...gpu.strategy.fallback import THREADS, on_the_grid
+from ...gpu.strategy.fallback import THREADS, others_on_the_grid
 from ...gpu.strategy.fetched_tiles import fetched, in_stages
-from ...gpu.strategy.matrices import as_matrices
+from ...gpu.strategy.matrices import MatrixProduct, as_matrices
 from ..capability import has_warpgroups
 from ..tensor_intrin import warpgroups
 from .tensor_cores import (
     PADDED,
-    Product,
-    belongs,
+    fetches_of,
+    in_blocks,
+    is_transposed,
+    operand_tiles,
     product_of,
+    scheduled,
     seen_by_costs,
     sizes_for,
     stored_by_all,
     tensor_core,
-    tiled,
 )
 from .warp_tiles import grouped
 from .warpgroup_tiles import WarpgroupTile, warpgroup_tile_cost
@@ -74,9 +75,7 @@ def warpgroup(func: PrimFunc, target: Any) -> Iterator[Candidate]:
 
     def apply(sch: Schedule, **knobs: int) -> None:
         used = schedule_product(sch, product, WarpgroupTile(**knobs))
-        for name in [b.name for b in blocks_of(sch.func)]:
-            if name not in used:
-                attempt(lambda name=name: on_the_grid(sch, name, THREADS))  # type: ignore[misc]
+        others_on_the_grid(sch, used, THREADS)
 
     most = min((one.cost.cycles for one in tensor_core(func, target)), default=inf)
     sizes = (sizes_for(extent, some) for extent, some in
@@ -90,40 +89,31 @@ def warpgroup(func: PrimFunc, target: Any) -> Iterator[Candidate]:
                 yield candidate
 
 
-def schedule_product(sch: Schedule, product: Product, tile: WarpgroupTile) -> set[str]:
+def schedule_product(sch: Schedule, product: MatrixProduct, tile: WarpgroupTile) -> set[str]:
     """The product and what follows it element by element; returns the names of the blocks that it scheduled."""
-    block, dtype = sch.get_block(product.block.name), product.dtype
-    rows, columns, depth, groups = tile.rows, tile.columns, tile.depth, tile.groups
-    shapes = (product.tile_a, product.tile_b)
-    last, copies = as_matrices(sch, product, block, (rows, columns, depth), shapes, (_SCOPE, _SCOPE))
+    columns, depth, groups = tile.columns, tile.depth, tile.groups
+    tiles = operand_tiles(product)
+    block, shapes = sch.get_block(product.block.name), [axes for _, axes in tiles]
+    last, copies = as_matrices(sch, product, block, (tile.rows, columns, depth), shapes, (_SCOPE, _SCOPE))
     for copy in copies:
         sch.set_scope(copy, 0, SWIZZLED)
-    writer = sch.cache_write(block, 0, warpgroups.ACCUMULATOR)
-    if last is not None:
-        inner = tiled(sch, last, tile)
-        sch.compute_at(writer, inner[0])
-        sch.compute_at(block, inner[0])
-        i, j, k = sch.get_loops(block)[-3:]
-    else:
-        _, i, j, k = (None, *tiled(sch, block, tile)[1:])
+    writer, (i, j, k) = in_blocks(sch, block, last, tile, warpgroups.ACCUMULATOR)
     group, row = sch.split(i, [groups, None])
     ko, kk = sch.split(k, [None, depth])
     sch.reorder(group, ko, row, j, kk)
     sch.bind(group, "threadIdx.y")
     sch.reverse_compute_at(writer, group)
     threads = [("threadIdx.y", groups), ("threadIdx.x", warpgroups.THREADS)]
-    for copy, load, axes in zip(copies, (product.a, product.b), (product.tile_a, product.tile_b), strict=True):
+    for copy, (load, axes) in zip(copies, tiles, strict=True):
         slabs = IndexMap.from_func(lambda *i: (*i[:-2], i[-1] // _SLAB, i[-2], i[-1] % _SLAB), ndim=len(axes))
         sch.transform_layout(copy, ("write", 0), slabs)
         sch.compute_at(copy, ko, preserve_unit_loops=True)
-        inner_axis, lanes = product.fetched(load, axes)
-        fetched(sch, copy, len(axes), inner_axis, lanes, threads)
+        fetched(sch, copy, len(axes), *fetches_of(product, load, axes), threads)
     init = sch.decompose_reduction(block, ko)
     sch.tensorize(sch.get_loops(init)[-2], warpgroups.fill(columns))
-    sch.tensorize(row, warpgroups.multiply(columns, depth, dtype, product.transposed))
+    sch.tensorize(row, warpgroups.multiply(columns, depth, product.dtype, is_transposed(product)))
     sch.tensorize(sch.get_loops(writer)[-2], warpgroups.store(columns, "global" if last is None else "shared"))
     in_stages(sch, ko, tile.stages)
     if last is not None:
         stored_by_all(sch, last, groups, warpgroups.THREADS)
-    own = {b.name for b in blocks_of(sch.func) if belongs(b, product.block.name)}
-    return own | ({block_of(sch, last).name} if last is not None else set())
+    return scheduled(sch, product, last)

@@ -20,18 +20,29 @@ from math import ceil, prod
 from typing import Any
 
 from ....expr import REDUCE
-from ....strategy.blocks import attempt, block_of, blocks_of, divisors, extents, only_reduction
-from ....strategy.candidate import Candidate, Cost, Knob, Unfit
+from ....strategy.blocks import block_of, blocks_of, divisors, extents, only_reduction
+from ....strategy.candidate import Candidate, Cost, Knob
 from ....strategy.epilogues import epilogue
 from ....strategy.registry import rule
-from ....strategy.roles import LONG, Product, Roles, depends, join_axes, names_of, operands, roles, step_along, way_of
+from ....strategy.roles import (
+    LONG,
+    Product,
+    Roles,
+    depends,
+    names_of,
+    operands,
+    roles,
+    step_along,
+    way_of,
+    writer_of_sum,
+)
+from ....strategy.tile_nest import TileNest
 from ....tir import Schedule
 from ....tir.nodes import Block, PrimFunc
 from . import implicit_gemm
 from .costs import BlockTile, ThreadTile, added_up_cost, contraction_cost, gap, grid_of
-from .fallback import THREADS, on_the_grid, spatial_instances, threads_of_a_block
+from .fallback import THREADS, others_on_the_grid, spatial_instances, threads_of_a_block
 from .grid import over_blocks_and_threads
-from .registers import in_registers
 from .shared_tiles import schedule_shared, steps_of_piece
 from .split_sums import added_up, numbers_of_parts, parted
 
@@ -78,9 +89,7 @@ def contraction(func: PrimFunc, target: Any) -> Iterator[Candidate]:
         used, copies = tiled.schedule(sch, epilogue, **knobs)
         if knobs["splits"] > 1:
             used |= added_up(sch, sch.get_block(block.name), widest)
-        for name in [b.name for b in blocks_of(sch.func)]:
-            if name not in used:
-                attempt(lambda name=name: on_the_grid(sch, name, others, widest))  # type: ignore[misc]
+        others_on_the_grid(sch, used, others, widest)
         for copy in copies:
             sch.annotate(copy, "double_buffer_scope", 0)
 
@@ -152,7 +161,7 @@ class TiledSum:
         if splits > 1:
             handle = parted(sch, handle, splits)
             way = way_of(block_of(sch, handle), row, column)
-        main = _prepared(sch, way, handle, written)
+        main = writer_of_sum(sch, way, handle, written)
         if not shared:
             return _schedule(sch, way, handle, main, threads, tile), []
         over = BlockTile(row_threads, max(1, threads // row_threads), depth, 1, double)
@@ -260,43 +269,20 @@ def _further(way: Roles) -> int | None:
     return None
 
 
-def _prepared(sch: Schedule, way: Roles, block: Any, written: Callable[[Schedule, Any], Any]) -> Any:
-    """Let the sum stay in registers; returns the block that writes, whose axes are joined as those of the sum are."""
-    kinds = [axis.kind for axis in way.block.iter_vars]
-    spatial = len(kinds) - kinds.count(REDUCE)
-    if kinds != sorted(kinds, key=lambda kind: kind == REDUCE):
-        raise Unfit("contraction: wanted the axes of the sum behind those of the result")
-    main = written(sch, block)
-    if len(sch.get_loops(main)) != spatial:
-        raise Unfit("contraction: wanted as many axes behind the sum as the sum has")
-    if len(way.axes) < spatial:
-        join_axes(sch, block, main, way.axes)
-    return main
-
-
 def _schedule(sch: Schedule, way: Roles, block: Any, main: Any, threads: int, tile: ThreadTile) -> set[str]:
-    """A thread for each tile; gives the names of the blocks that it scheduled."""
-    lanes = tile.lanes
-    loops = list(sch.get_loops(main))
-    tiles = {way.column: tile.vectors * lanes}
-    if way.row is not None:
-        tiles[way.row] = tile.rows
-    further = _further(way)
-    if further is not None:
-        tiles[further] = tile.blocks
-    inside = [position for position in (further, way.row, way.column) if position is not None]
-    halves = {position: sch.split(loops[position], [None, tiles[position]]) for position in inside}
-    outer = [loop for position, loop in enumerate(loops) if position not in halves]
-    outer += [halves[position][0] for position in inside]
-    sch.reorder(*outer, *(halves[position][1] for position in inside))
-    written = [*(halves[p][1] for p in inside[:-1]), *sch.split(halves[way.column][1], [None, lanes])]
-    sch.compute_at(block, outer[-1], preserve_unit_loops=True)
-    own = list(sch.get_loops(block))[len(outer) :]
-    axes, reduction = own[: len(loops)], own[len(loops) :]
-    vector = sch.split(axes[way.column], [None, lanes])
-    tile_loops = [*(axes[p] for p in range(len(axes)) if p not in inside), *(axes[p] for p in inside[:-1]), *vector]
-    sch.reorder(*reduction, *tile_loops)
-    init = sch.decompose_reduction(block, reduction[0])
-    in_registers(sch, lanes, tile_loops, list(sch.get_loops(init))[len(outer) :], written)
-    over_blocks_and_threads(sch, outer, threads)
-    return {block_of(sch, part).name for part in (init, block, main)}
+    """A thread for each tile; returns the names of the blocks that it scheduled."""
+    nest = TileNest(sch, block, main)
+    sizes = {_further(way): tile.blocks, way.row: tile.rows, way.column: tile.vectors * tile.lanes}
+    inside = [axis for axis in sizes if axis is not None]
+    for axis in inside:
+        nest.cut(axis, registers=sizes[axis])
+    nest.order(nest.outside_first(inside))
+    nest.cut_lanes(way.column, tile.lanes)
+    own, steps = nest.axes_and_steps(nest.sum_in_tile())
+    vectors = sch.split(own[way.column], [None, tile.lanes])
+    own = [*(own[axis] for axis in nest.axes[:-1]), *vectors]
+    sch.reorder(*steps, *own)
+    nest.start(steps[0])
+    nest.in_registers(own, vectors=tile.lanes > 1)
+    over_blocks_and_threads(sch, nest.tiles, threads)
+    return nest.names()

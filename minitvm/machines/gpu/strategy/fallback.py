@@ -7,7 +7,7 @@ are no iterators, scans and sorts among them, keep their parallel loops, which a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from math import log2, prod
 from typing import Any
 
@@ -65,8 +65,7 @@ def fallback(func: PrimFunc, target: Any) -> Iterator[Candidate]:
     def apply(sch: Schedule, inline: bool, threads: int) -> None:
         if inline:
             inline_injective(sch)
-        for name in [b.name for b in blocks_of(sch.func)]:
-            attempt(lambda name=name: on_the_grid(sch, name, threads, lanes))  # type: ignore[misc]
+        others_on_the_grid(sch, set(), threads, lanes)
 
     for threads in sorted({min(n, limit) for n in (liked // 2, liked, 2 * liked, 4 * liked)}):
         yield Candidate(knobs={"inline": True, "threads": threads}, price=price, apply=apply)
@@ -86,6 +85,13 @@ def threads_of_a_block(instances: int, target: Any) -> int:
 def spatial_instances(block: Block) -> int:
     """How many results a block has."""
     return prod([volume([axis.dom.extent], _OPEN) for axis in block.iter_vars if axis.kind != REDUCE] or [1])
+
+
+def others_on_the_grid(sch: Schedule, used: Collection[str], threads: int, lanes: int = 1) -> None:
+    """Each block whose name is not among the `used` ones by itself, as `on_the_grid` does, if that is legal."""
+    for name in [block.name for block in blocks_of(sch.func)]:
+        if name not in used:
+            attempt(lambda name=name: on_the_grid(sch, name, threads, lanes))  # type: ignore[misc]
 
 
 def on_the_grid(sch: Schedule, name: str, threads: int, lanes: int = 1) -> None:

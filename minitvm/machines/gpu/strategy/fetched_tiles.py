@@ -89,11 +89,11 @@ def padded(sch: Schedule, block: Any, main: Any, copies: list[Any], multiples: S
 
 def along(block: Block, load: BufferLoad, axes: Axes) -> int:
     """The axis of a tile whose neighbours are neighbours in the operand; the last one where none has such."""
-    ends = [_end(block, axis) for axis in axes]
+    ends = [end_of(block, axis) for axis in axes]
     return next((p for p in reversed(range(len(axes))) if step_along(load, ends[p].var) == 1), len(axes) - 1)
 
 
-def _end(block: Block, axis: Sequence[int]) -> Any:
+def end_of(block: Block, axis: Sequence[int]) -> Any:
     """The innermost iterator of an axis that has more than one value."""
     sizes = extents(block.iter_vars[position].dom.extent for position in axis)
     moving = [position for position, extent in zip(axis, sizes, strict=True) if extent != 1]
@@ -102,7 +102,7 @@ def _end(block: Block, axis: Sequence[int]) -> Any:
 
 def run_of(block: Block, load: BufferLoad, axis: Sequence[int], lanes: int) -> int:
     """How many neighbours along an axis, at most `lanes`, are one access: they lie at a multiple of their size."""
-    end = _end(block, axis)
+    end = end_of(block, axis)
     if step_along(load, end.var) != 1:
         return 1
     index = next(i for i in reversed(load.indices) if any(node is end.var for node in walk(i)))

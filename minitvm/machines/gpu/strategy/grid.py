@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ....strategy.blocks import constant_extent
+from ....strategy.tile_nest import THREADS, VIRTUAL, TileNest
 from ....tir import Schedule
 
 AXES = ("blockIdx.x", "blockIdx.y", "blockIdx.z")
@@ -49,6 +50,16 @@ def over_blocks_and_threads(sch: Schedule, loops: Sequence[Any], threads: int) -
     for loop, axis in zip((*outside, block), AXES, strict=False):
         sch.bind(loop, axis)
     sch.bind(thread, "threadIdx.x")
+    return thread
+
+
+def over_blocks_of_threads(nest: TileNest) -> Any:
+    """Bind a nest's tiles to blocks, and its threads to theirs; returns the loop over threads, which is one."""
+    thread = fused(nest.sch, nest.at(THREADS))
+    over_blocks(nest.sch, nest.tiles)
+    for loop in nest.at(VIRTUAL):
+        nest.sch.bind(loop, "vthread")
+    nest.sch.bind(thread, "threadIdx.x")
     return thread
 
 

@@ -27,16 +27,17 @@ from itertools import product as product_of
 from math import ceil
 from typing import Any
 
-from ....strategy.blocks import attempt, block_of, blocks_of, constant_extent, largest_divisor, only_reduction
+from ....strategy.blocks import block_of, blocks_of, constant_extent, largest_divisor, only_reduction
 from ....strategy.candidate import Candidate, Cost
+from ....strategy.tile_nest import REGISTERS, VIRTUAL, TileNest
 from ....tir import IndexMap, Schedule
 from ....tir.nodes import PrimFunc
 from .costs import APART, BANKS, processors_of
-from .fallback import THREADS, on_the_grid, spatial_instances, threads_of_a_block
+from .fallback import THREADS, others_on_the_grid, spatial_instances, threads_of_a_block
 from .fetched_tiles import by_way_of_registers, fetched, kept_in_registers
-from .grid import fused, over_blocks
-from .matrices import Product, as_matrices, product_of_matrices
-from .registers import in_registers, parts_in_registers
+from .grid import over_blocks_of_threads
+from .matrices import MatrixProduct, as_matrices, product_of_matrices
+from .split_sums import parts_in_registers
 
 LANES = 4  # of a vector of results
 _THREADS = 256  # of a block
@@ -148,15 +149,13 @@ def candidates(func: PrimFunc, target: Any) -> Iterator[Candidate]:
 
     def apply(sch: Schedule, **knobs: Any) -> None:
         used = schedule(sch, product, Tile(**knobs))
-        for name in [b.name for b in blocks_of(sch.func)]:
-            if name not in used:
-                attempt(lambda name=name: on_the_grid(sch, name, others, LANES))  # type: ignore[misc]
+        others_on_the_grid(sch, used, others, LANES)
 
     for tile in tiles(product, fetches, target):
         yield Candidate(knobs={name: getattr(tile, name) for name in _KNOBS}, price=price, apply=apply)
 
 
-def fetches_of(product: Product) -> tuple[int, ...]:
+def fetches_of(product: MatrixProduct) -> tuple[int, ...]:
     """How many elements of each operand a thread fetches at once.
 
     Of an operand that is turned around on the way it stores each by itself, and vectors to one bank. One element at a
@@ -170,7 +169,7 @@ def fetches_of(product: Product) -> tuple[int, ...]:
     return tuple(found)
 
 
-def tiles(product: Product, fetches: Sequence[int], target: Any) -> Iterator[Tile]:
+def tiles(product: MatrixProduct, fetches: Sequence[int], target: Any) -> Iterator[Tile]:
     """The tiles that fit a target, where shared storage is faster than memory, with one piece of the steps or two."""
     if not target.local_memory_helps:
         return
@@ -192,7 +191,7 @@ def tiles(product: Product, fetches: Sequence[int], target: Any) -> Iterator[Til
                     yield from _fetching(product, replace(tile, splits=splits), limit, target)
 
 
-def _fetching(product: Product, tile: Tile, limit: int, target: Any) -> Iterator[Tile]:
+def _fetching(product: MatrixProduct, tile: Tile, limit: int, target: Any) -> Iterator[Tile]:
     """A tile with each way in which its next piece may be fetched: of large tiles of plain products there are more."""
     yield tile
     if tile.stages == 1 or len(product.steps) > 1 or tile.thread_rows * tile.thread_columns < _LARGE:
@@ -210,14 +209,14 @@ def _sizes(extent: int, sizes: tuple[int, ...]) -> list[int]:
     return [size for size in sizes if size < 2 * extent or size == sizes[0]]
 
 
-def _splits(product: Product, tile: Tile, target: Any) -> list[int]:
+def _splits(product: MatrixProduct, tile: Tile, target: Any) -> list[int]:
     """Into how many parts the steps may be split where blocks are few."""
     blocks = product.count * ceil(product.m / tile.rows) * ceil(product.n / tile.columns)
     most = min(32, product.k // (2 * tile.depth), 4 * processors_of(target) // blocks)
     return [n for n in (1, 2, 3, 4, 6, 8, 12, 16, 24, 32) if n <= max(1, most)]
 
 
-def tile_cost(product: Product, tile: Tile, fetches: Sequence[int], target: Any) -> Cost:
+def tile_cost(product: MatrixProduct, tile: Tile, fetches: Sequence[int], target: Any) -> Cost:
     """Cycles of a multiprocessor, all of them busy with the tiles of a product."""
     blocks = product.count * ceil(product.m / tile.rows) * ceil(product.n / tile.columns) * tile.splits
     processors, warps = processors_of(target), tile.threads / 32
@@ -256,15 +255,13 @@ def tile_cost(product: Product, tile: Tile, fetches: Sequence[int], target: Any)
     return Cost(total)
 
 
-def tiles_of(product: Product) -> list[list[tuple[int, ...]]]:
+def tiles_of(product: MatrixProduct) -> list[list[tuple[int, ...]]]:
     """The axes of the operands' tiles: the steps outside of rows and of columns."""
-    return [
-        [*((p,) for p in product.outside_of(load)), product.steps, axis]
-        for load, axis in ((product.a, product.rows), (product.b, product.columns))
-    ]
+    operands = ((product.a, product.rows), (product.b, product.columns))
+    return [product.tile_axes(load, product.steps, axis) for load, axis in operands]
 
 
-def schedule(sch: Schedule, product: Product, tile: Tile, alone: bool = False) -> set[str]:
+def schedule(sch: Schedule, product: MatrixProduct, tile: Tile, alone: bool = False) -> set[str]:
     """Schedule a product and what follows it element by element; returns the names of the blocks that it scheduled.
 
     With `alone` what follows has its place already.
@@ -284,20 +281,12 @@ def schedule(sch: Schedule, product: Product, tile: Tile, alone: bool = False) -
     virtual = tile.fetch == IN_FRONT or vectors == 1  # else each of them would fetch for itself
     if not virtual:
         _columns_apart(sch, block, (tile.columns, tile.column_threads * LANES, LANES))
-    *outside, row, column = sch.get_loops(main)
-    block_column, vector, thread_column, lane = sch.split(column, [None, vectors, tile.column_threads, LANES])
-    block_row, thread_row, own_row = sch.split(row, [None, tile.row_threads, tile.thread_rows])
-    outer = [vector] if virtual else []
-    mine = [own_row, lane] if virtual else [own_row, vector, lane]
-    sch.reorder(*outside, block_row, block_column, *outer, thread_row, thread_column, *mine)
-    thread = fused(sch, [thread_row, thread_column])
-    over_blocks(sch, [*outside, block_row, block_column])
-    if virtual:
-        sch.bind(vector, "vthread")
-    sch.bind(thread, "threadIdx.x")
-    sch.compute_at(block, thread, preserve_unit_loops=True)
-    around = list(sch.get_loops(block)).index(thread) + 1
-    *own, steps = list(sch.get_loops(block))[around:]
+    nest = TileNest(sch, block, main)
+    *_, row, column = nest.axes
+    nest.cut(column, **{VIRTUAL if virtual else REGISTERS: vectors}, threads=tile.column_threads, lanes=LANES)
+    nest.cut(row, threads=tile.row_threads, registers=tile.thread_rows)
+    nest.order()
+    *own, steps = nest.sum_in_thread(over_blocks_of_threads(nest))
     piece, step = sch.split(steps, [None, tile.depth])
     sch.reorder(piece, step, *own)
     loads, fetches = (product.a, product.b), fetches_of(product)
@@ -313,8 +302,8 @@ def schedule(sch: Schedule, product: Product, tile: Tile, alone: bool = False) -
             stores.append(copy)
         if axis != len(axes) - 1 and tile.thread_rows % APART == 0:
             sch.storage_align(stores[-1], 0, len(axes) - 2, BANKS, APART)
-    init = sch.decompose_reduction(block, piece)
-    in_registers(sch, LANES, own, list(sch.get_loops(init))[around:], mine)
+    nest.start(piece)
+    nest.in_registers(own)
     if tile.stages > 1 and tile.fetch != ASYNC:
         for store in stores:
             sch.annotate(store, "double_buffer_scope", 0)
@@ -326,7 +315,7 @@ def schedule(sch: Schedule, product: Product, tile: Tile, alone: bool = False) -
         sch.annotate(piece, "software_pipeline_stage", [0, 0, tile.stages - 1])
         sch.annotate(piece, "software_pipeline_order", [0, 1, 2])
         sch.annotate(piece, "software_pipeline_async_stages", [0])
-    return used | {block_of(sch, part).name for part in (init, block, main, *copies, *stores)}
+    return used | nest.names(*copies, *stores)
 
 
 def _columns_apart(sch: Schedule, block: Any, sizes: tuple[int, int, int]) -> None:
@@ -349,20 +338,14 @@ def _columns_apart(sch: Schedule, block: Any, sizes: tuple[int, int, int]) -> No
 
 def _added_up(sch: Schedule, block: Any, main: Any) -> set[str]:
     """Schedule the block that adds up the parts of a sum, and what follows it, `main`."""
-    *outside, row, column = sch.get_loops(main)
-    vectors, lane = sch.split(column, [None, LANES])
-    across = largest_divisor(constant_extent(sch, vectors), THREADS)
-    (over_row, thread_row), (over_column, thread_column) = (
-        sch.split(row, [None, THREADS // across]), sch.split(vectors, [None, across])
-    )  # fmt: skip
-    sch.reorder(*outside, over_row, over_column, thread_row, thread_column, lane)
-    thread = fused(sch, [thread_row, thread_column])
-    over_blocks(sch, [*outside, over_row, over_column])
-    sch.bind(thread, "threadIdx.x")
-    sch.compute_at(block, thread, preserve_unit_loops=True)
-    around = list(sch.get_loops(block)).index(thread) + 1
-    own = list(sch.get_loops(block))[around:]
-    part, *axes = [own[-1], *own[:-1]]
-    sch.reorder(part, *axes)
-    init = parts_in_registers(sch, block, around, part, axes, lane, LANES)
-    return {block_of(sch, one).name for one in (init, block, main)}
+    nest = TileNest(sch, block, main)
+    *_, row, column = nest.axes
+    nest.cut(column, lanes=LANES)
+    across = largest_divisor(constant_extent(sch, nest.grid[column]), THREADS)
+    nest.cut(row, threads=THREADS // across)
+    nest.cut(column, threads=across)
+    nest.order()
+    *own, part = nest.sum_in_thread(over_blocks_of_threads(nest))
+    sch.reorder(part, *own)
+    parts_in_registers(nest, part, own, vectors=True)
+    return nest.names()

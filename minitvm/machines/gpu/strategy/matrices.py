@@ -21,13 +21,13 @@ from ....strategy.epilogues import inlined_forward
 from ....strategy.roles import depends, operands, step_along
 from ....tir import IndexMap, Schedule
 from ....tir.nodes import Block, BufferLoad, BufferStore
-from .fetched_tiles import along, joined, padded, relooped, run_of, staged
+from .fetched_tiles import along, end_of, joined, padded, relooped, run_of, staged
 
 AT_ONCE = 16  # bytes that a thread fetches
 
 
 @dataclass(frozen=True, slots=True)
-class Product:
+class MatrixProduct:
     """A sum of products as a product of matrices: `a` of rows by steps, `b` of steps by columns, `outside` of these.
 
     Each axis is a group of the block's iterators, by their positions.
@@ -67,6 +67,11 @@ class Product:
         return max(int(load.buffer.dtype.bytes) for load in (self.a, self.b))
 
     @property
+    def dtype(self) -> str:
+        """The dtype of the first operand."""
+        return str(self.a.buffer.dtype)
+
+    @property
     def widest(self) -> int:
         """Elements that a thread fetches at once, at most."""
         return AT_ONCE // self.bytes
@@ -89,15 +94,13 @@ class Product:
         """Whether tiles of this size are whole."""
         return self.m % rows == self.n % columns == self.k % depth == 0
 
-    def last(self, axis: Sequence[int]) -> Any:
-        """The innermost iterator of an axis that has more than one value."""
-        sizes = extents(self.block.iter_vars[position].dom.extent for position in axis)
-        moving = [position for position, size in zip(axis, sizes, strict=True) if size != 1]
-        return self.block.iter_vars[(moving or list(axis))[-1]].var
+    def tile_axes(self, load: BufferLoad, *axes: tuple[int, ...]) -> list[tuple[int, ...]]:
+        """The axes of an operand's tile: those outside on which it depends, each by itself, and then `axes`."""
+        return [*((p,) for p in self.outside_of(load)), *axes]
 
     def lies_along(self, load: BufferLoad, axis: Sequence[int]) -> bool:
         """Whether neighbours along an axis are neighbours in an operand."""
-        return step_along(load, self.last(axis)) == 1
+        return step_along(load, end_of(self.block, axis).var) == 1
 
     def run(self, load: BufferLoad, tile: Sequence[Sequence[int]]) -> tuple[int, int]:
         """The axis of a tile along which neighbours of an operand lie, and how many of them are one access."""
@@ -105,7 +108,7 @@ class Product:
         return axis, run_of(self.block, load, tile[axis], self.widest)
 
 
-def product_of_matrices(block: Block) -> Product | None:
+def product_of_matrices(block: Block) -> MatrixProduct | None:
     """A sum as a product of matrices; None for one that is none, or whose extents are not known."""
     loads, store = operands(block), block.body
     if loads is None or not isinstance(store, BufferStore):
@@ -130,11 +133,11 @@ def product_of_matrices(block: Block) -> Product | None:
     outside = tuple(p for p in spatial if p not in rows and p not in columns)
     if not rows or not columns or any(uses[p] == (False, False) and p in moving for p in outside):
         return None
-    return Product(block, first, second, outside, tuple(rows), tuple(columns), tuple(steps))
+    return MatrixProduct(block, first, second, outside, tuple(rows), tuple(columns), tuple(steps))
 
 
 def as_matrices(
-    sch: Schedule, product: Product, block: Any, tile: tuple[int, int, int],
+    sch: Schedule, product: MatrixProduct, block: Any, tile: tuple[int, int, int],
     tiles: Sequence[Sequence[Sequence[int]]], scopes: tuple[str, str], always: bool = False, alone: bool = False,
 ) -> tuple[Any, list[Any]]:  # fmt: skip
     """The sum as a product of matrices, padded to multiples of a tile of (rows, columns, steps).

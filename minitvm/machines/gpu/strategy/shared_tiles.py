@@ -29,12 +29,12 @@ from typing import Any
 from ....expr import REDUCE
 from ....strategy.blocks import block_of, constant_extent, extents, largest_divisor
 from ....strategy.roles import Roles, depends, operands
+from ....strategy.tile_nest import LANES, REGISTERS, THREADS, VIRTUAL, TileNest
 from ....tir import Schedule
 from ....tir.nodes import Block, BufferLoad
 from .costs import APART, BANKS, BlockTile, ThreadTile
 from .fetched_tiles import Axes, along, fetched, padded, run_of, staged
-from .grid import fused, over_blocks
-from .registers import in_registers
+from .grid import fused, over_blocks_of_threads
 
 
 def schedule_shared(
@@ -45,61 +45,48 @@ def schedule_shared(
     And the blocks that fetch: each may yet become a double buffer, the last of all steps, for every step after that is
     checked against the order that it asks for.
     """
-    wide = way.column if further is None or way.product.n > tile.lanes else further
-    factors = _factors(way, further, wide, tile, threads)
+    sizes = _sizes(way, further, tile, threads)
     now = block_of(sch, block)
     loads = _loads(now, way.vectors.buffer.name)
     axes_of = [_axes(way, now, load, load is loads[1], further) for load in loads]
     copies = [staged(sch, block, load.buffer.name, axes) for load, axes in zip(loads, axes_of, strict=True)]
-    padded(sch, block, main, copies, _multiples(now, factors, threads.depth), "local")
-    loops = list(sch.get_loops(main))
-    halves = {position: sch.split(loops[position], [None, *parts]) for position, parts in factors.items()}
-    outer = [loop for position, loop in enumerate(loops) if position not in halves]
-    outer += [parts[0] for parts in halves.values()]
-    apart, spread, written = [], [], []
-    for position, (_, *parts) in halves.items():
-        if position != further:
-            written.append(parts.pop())
-        if position in (way.row, wide):
-            spread.append(parts.pop())
-        apart += parts
-    sch.reorder(*outer, *apart, *spread, *written)
-    thread = fused(sch, spread)
-    over_blocks(sch, outer)
-    for loop in apart:
-        sch.bind(loop, "vthread")
-    sch.bind(thread, "threadIdx.x")
-    sch.compute_at(block, thread, preserve_unit_loops=True)
-    around = list(sch.get_loops(block)).index(thread) + 1
-    own = list(sch.get_loops(block))[around:]
-    axes, reduction = own[: len(loops)], own[len(loops) :]
+    padded(sch, block, main, copies, _multiples(now, sizes, threads.depth), "local")
+    nest = TileNest(sch, block, main)
+    for axis, levels in sizes.items():
+        nest.cut(axis, **levels)
+    nest.order(nest.outside_first(list(sizes)))
+    own, reduction = nest.axes_and_steps(nest.sum_in_thread(over_blocks_of_threads(nest)))
     pieces, inner = _pieces(sch, reduction, threads.depth)
-    ordered = [*(axes[p] for p in range(len(axes)) if p not in halves), *(axes[p] for p in halves)]
-    sch.reorder(*pieces, *inner, *ordered)
+    own = [own[axis] for axis in nest.axes]
+    sch.reorder(*pieces, *inner, *own)
     piece = fused(sch, pieces)
     for copy in copies:
         sch.compute_at(copy, piece, preserve_unit_loops=True)
     for copy, load, tile_axes in zip(copies, loads, axes_of, strict=True):
         _fetch(sch, copy, now, load, tile_axes, tile, threads.threads)
-    init = sch.decompose_reduction(block, piece)
-    in_registers(sch, tile.lanes, ordered, list(sch.get_loops(init))[around:], written)
-    return {block_of(sch, part).name for part in (init, block, main, *copies)}, copies
+    nest.start(piece)
+    nest.in_registers(own, vectors=tile.lanes > 1)
+    return nest.names(*copies), copies
 
 
-def _factors(way: Roles, further: int | None, wide: int, tile: ThreadTile, threads: BlockTile) -> dict[int, list[int]]:
-    """How each tiled axis is split: over virtual threads, over threads, and what a thread computes of it."""
-    factors: dict[int, list[int]] = {}
+def _sizes(way: Roles, further: int | None, tile: ThreadTile, threads: BlockTile) -> dict[int, dict[str, int]]:
+    """How each tiled axis is cut: over virtual threads, over threads, and what a thread computes of it.
+
+    The threads of a row are along the further axis if the columns are one vector.
+    """
+    columns = {THREADS: threads.column_threads}
+    is_narrow = further is not None and way.product.n <= tile.lanes
+    sizes: dict[int, dict[str, int]] = {}
     if way.row is not None:
-        factors[way.row] = [threads.row_threads, tile.rows]
+        sizes[way.row] = {THREADS: threads.row_threads, REGISTERS: tile.rows}
     if further is not None:
-        factors[further] = [*_some(tile.blocks), *([threads.column_threads] if further == wide else [])]
-    spread = [threads.column_threads] if wide == way.column else []
-    factors[way.column] = [*_some(tile.vectors), *spread, tile.lanes]
-    return factors
+        sizes[further] = {**_virtual(tile.blocks), **(columns if is_narrow else {})}
+    sizes[way.column] = {**_virtual(tile.vectors), **({} if is_narrow else columns), LANES: tile.lanes}
+    return sizes
 
 
-def _some(factor: int) -> list[int]:
-    return [factor] if factor > 1 else []
+def _virtual(size: int) -> dict[str, int]:
+    return {VIRTUAL: size} if size > 1 else {}
 
 
 def _loads(block: Block, vectors: str) -> tuple[BufferLoad, BufferLoad]:
@@ -125,11 +112,11 @@ def _axes(way: Roles, block: Block, load: BufferLoad, is_of_vectors: bool, furth
     return [[p] for p in (*(p for p in used if p not in summed and p not in tiled), *summed, *tiled)]
 
 
-def _multiples(block: Block, factors: Mapping[int, list[int]], depth: int) -> list[int]:
+def _multiples(block: Block, sizes: Mapping[int, Mapping[str, int]], depth: int) -> list[int]:
     """What the extent of each iterator is to be a multiple of."""
-    sizes = extents(axis.dom.extent for axis in block.iter_vars)
     spatial = [p for p, axis in enumerate(block.iter_vars) if axis.kind != REDUCE]
-    return [*(prod(factors.get(p, [1])) for p in spatial), *steps_of_piece(sizes[len(spatial) :], depth)]
+    steps = extents(axis.dom.extent for axis in block.iter_vars)[len(spatial) :]
+    return [*(prod(sizes.get(p, {}).values()) for p in spatial), *steps_of_piece(steps, depth)]
 
 
 def steps_of_piece(sizes: Sequence[int | None], depth: int) -> list[int]:

@@ -9,18 +9,19 @@ of thousands of steps. (Split-K of cuBLAS and CUTLASS; `rfactor` of Suriana, Ada
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from ....expr import REDUCE
 from ....strategy.blocks import block_of, constant_extent, extents
 from ....strategy.candidate import Unfit
 from ....strategy.epilogues import epilogue
+from ....strategy.tile_nest import TileNest
 from ....tir import Schedule
 from ....tir.nodes import Block
 from .costs import BLOCKS_WANTED, processors_of
 from .fallback import THREADS
 from .grid import over_blocks_and_threads
-from .registers import parts_in_registers
 
 _PARTS = (2, 4, 8, 16, 32)  # no more: all of them are read again
 _LEAST_STEPS = 32  # of a part
@@ -62,17 +63,21 @@ def parted(sch: Schedule, block: Any, parts: int) -> Any:
 def added_up(sch: Schedule, block: Any, lanes: int) -> set[str]:
     """Schedule the block that adds up parts, and what follows it; returns the names of the blocks that it scheduled."""
     main = epilogue(sch, block)
-    loops = list(sch.get_loops(main))
-    extent = constant_extent(sch, loops[-1])
-    if len(loops) != len(block_of(sch, block).iter_vars) - 1:
+    nest = TileNest(sch, block, main)
+    extent = constant_extent(sch, nest.grid[-1])
+    if len(nest.grid) != len(block_of(sch, block).iter_vars) - 1:
         raise Unfit("split sums: wanted as many axes behind the sum as it has")
     while lanes > 1 and (extent is None or extent % lanes):
         lanes //= 2
-    *outer, last = loops
-    over, lane = sch.split(last, [None, lanes])
-    outer.append(over)
-    sch.compute_at(block, over, preserve_unit_loops=True)
-    part, *axes = list(sch.get_loops(block))[len(outer) :]
-    init = parts_in_registers(sch, block, len(outer), part, axes, lane, lanes)
-    over_blocks_and_threads(sch, outer, THREADS)
-    return {block_of(sch, one).name for one in (init, block, main)}
+    nest.cut(nest.axes[-1], lanes=lanes)
+    part, *own = nest.sum_in_tile()
+    parts_in_registers(nest, part, own, vectors=lanes > 1)
+    over_blocks_and_threads(sch, nest.tiles, THREADS)
+    return nest.names()
+
+
+def parts_in_registers(nest: TileNest, part: Any, own: Sequence[Any], vectors: bool) -> None:
+    """Let a thread add up the parts of a sum: `part` is the loop over them, `own` are those over its own results."""
+    nest.start(part)
+    nest.sch.unroll(part)  # all loads are under way at once
+    nest.in_registers(own, vectors)

@@ -32,12 +32,12 @@ from ....strategy.candidate import Candidate, Cost, Unfit
 from ....strategy.epilogues import epilogue
 from ....strategy.registry import rule
 from ....strategy.roles import roles
+from ....strategy.tile_nest import TileNest
 from ....tir import Schedule
 from ....tir.nodes import Block, BufferLoad, BufferStore, PrimFunc
 from .costs import processors_of
-from .fallback import THREADS, on_the_grid, spatial_instances, threads_of_a_block
+from .fallback import THREADS, others_on_the_grid, spatial_instances, threads_of_a_block
 from .grid import over_blocks_and_threads
-from .registers import in_registers
 
 DEPTHWISE = (
     *(f"nn.depthwise_conv{rank}d" for rank in (1, 2, 3)),
@@ -90,9 +90,7 @@ def windows(func: PrimFunc, target: Any) -> Iterator[Candidate]:
 
     def apply(sch: Schedule, pixels: int, lanes: int, threads: int) -> None:
         used = _schedule(sch, block.name, blocked, pixels, lanes, threads)
-        for name in [b.name for b in blocks_of(sch.func)]:
-            if name not in used:
-                attempt(lambda name=name: on_the_grid(sch, name, others, widest))  # type: ignore[misc]
+        others_on_the_grid(sch, used, others, widest)
 
     for lanes in lanes_of:
         axis = -2 if blocked else -1
@@ -114,28 +112,20 @@ def _schedule(sch: Schedule, name: str, blocked: bool, pixels: int, lanes: int, 
         if inlinable(sch.func, block_of(sch, producer)):
             attempt(lambda producer=producer: sch.compute_inline(producer))  # type: ignore[misc]
     main = epilogue(sch, block)
-    loops = list(sch.get_loops(main))
-    if len(loops) != len(kinds) - kinds.count(REDUCE):
+    nest = TileNest(sch, block, main)
+    if len(nest.grid) != len(kinds) - kinds.count(REDUCE):
         raise Unfit("windows: wanted as many axes behind the window as it has")
-    whole = list(loops)
-    inside: list[Any] = []
+    last = nest.axes[-1]
     if lanes > 1:
-        over, lane = sch.split(whole.pop(), [None, lanes])
-        whole.append(over)
-        inside.append(lane)
-    place = len(whole) - (2 if blocked and len(whole) > 1 else 1)
-    over, some = sch.split(whole[place], [None, pixels])
-    whole[place] = over
-    inside.insert(0, some)
-    sch.reorder(*whole, *inside)
-    sch.compute_at(block, whole[-1], preserve_unit_loops=True)
-    own = list(sch.get_loops(block))[len(whole) :]
-    axes, window = own[: len(loops)], own[len(loops) :]
-    sch.reorder(*window, *axes)
-    init = sch.decompose_reduction(block, window[0])
-    in_registers(sch, lanes, axes, list(sch.get_loops(init))[len(whole) :], inside)
-    over_blocks_and_threads(sch, whole, threads)
-    return {block_of(sch, part).name for part in (init, block, main)}
+        nest.cut(last, lanes=lanes)
+    nest.cut(max(0, last - 1) if blocked else last, registers=pixels)
+    nest.order()
+    own, window = nest.axes_and_steps(nest.sum_in_tile())
+    sch.reorder(*window, *own)
+    nest.start(window[0])
+    nest.in_registers(own, vectors=lanes > 1)
+    over_blocks_and_threads(sch, nest.tiles, threads)
+    return nest.names()
 
 
 def _ends_in_channels(block: Block) -> bool:

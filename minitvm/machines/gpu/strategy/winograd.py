@@ -42,7 +42,7 @@ from .contraction import TiledSum
 from .costs import element_wise_cost
 from .fallback import THREADS
 from .grid import fused, over_blocks
-from .matrices import Product, product_of_matrices
+from .matrices import MatrixProduct, product_of_matrices
 
 _ROW = 256  # threads along a row of tiles, at most
 
@@ -79,7 +79,7 @@ def winograd(func: PrimFunc, target: Any) -> Iterator[Candidate]:
         yield Candidate(knobs=knobs, price=price, apply=apply)
 
 
-def _by_matrices(product: Product, tile: int, transforms: Callable[[], Cost], target: Any) -> Iterator[Candidate]:
+def _by_matrices(product: MatrixProduct, tile: int, transforms: Callable[[], Cost], target: Any) -> Iterator[Candidate]:
     """The products of all places as products of matrices: rows are tiles, columns output channels."""
     fetches = implicit_gemm.fetches_of(product)
 

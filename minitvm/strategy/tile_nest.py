@@ -1,0 +1,112 @@
+"""A sum that is computed in tiles of its result, level by level: the loop nest that most rules make.
+
+    for <grid>:                                     # tiles: blocks of threads, or tasks of a CPU
+        for <virtual>, <threads>:                   # threads of a block, virtual ones outside; a CPU has none
+            acc[registers, lanes] = 0
+            for <steps of the sum>:                 # in pieces, if operands are staged
+                for <registers>: acc[..] += a * b   # written out; the lanes are one vector
+            out[registers, lanes] = epilogue(acc)
+
+The levels are those of CUTLASS (threadblock, thread) and of the multi-level tiling of Ansor and Roller. Each method
+carries out its primitives at once, so a rule reads in the order of its trace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..tir import Schedule
+from .blocks import block_of
+
+VIRTUAL, THREADS, REGISTERS, LANES = LEVELS = ("virtual", "threads", "registers", "lanes")
+
+
+class TileNest:
+    """The sum `block`, and `main`, the block that writes its result: an axis for each of the `loops` of `main`.
+
+    These are its innermost loops, or all of them if they are not given. `grid` holds the loops over tiles by axis, None
+    for an axis that is one tile. `levels` holds the loops inside a tile, by level and axis.
+    """
+
+    def __init__(self, sch: Schedule, block: Any, main: Any, loops: Sequence[Any] = ()) -> None:
+        self.sch, self.block, self.main = sch, block, main
+        every = list(sch.get_loops(main))
+        self.grid: list[Any] = list(loops) or every
+        self.around = len(every) - len(self.grid)
+        self.levels: dict[str, dict[int, Any]] = {level: {} for level in LEVELS}
+        self.axes: Sequence[int] = range(len(self.grid))
+        self.init: Any = None
+
+    def cut(self, axis: int, **sizes: int) -> None:
+        """Cut an axis into tiles. `sizes` gives the extents of the levels that it has, from the outermost one on."""
+        self.grid[axis], *parts = self.sch.split(self.grid[axis], [None, *sizes.values()])
+        for level, loop in zip(sizes, parts, strict=True):
+            self.levels[level][axis] = loop
+
+    def cut_lanes(self, axis: int, lanes: int) -> None:
+        """Cut the registers of an axis into vectors."""
+        registers = self.levels[REGISTERS]
+        registers[axis], self.levels[LANES][axis] = self.sch.split(registers[axis], [None, lanes])
+
+    def one_vector(self, axis: int) -> None:
+        """Let the whole of an axis be lanes: it is one vector long."""
+        self.levels[LANES][axis], self.grid[axis] = self.grid[axis], None
+
+    def outside_first(self, axes: Sequence[int]) -> list[int]:
+        """All axes, these last: the order in which they are nested if the others, which are not cut, come first."""
+        return [*(axis for axis in range(len(self.grid)) if axis not in axes), *axes]
+
+    def order(self, axes: Sequence[int] | None = None, grid: Sequence[Any] | None = None) -> None:
+        """Nest the loops level by level, in each level by axis, in the order of `axes` if it is given.
+
+        `grid` gives the loops outside the levels if they are nested in another order.
+        """
+        self.axes = self.axes if axes is None else axes
+        inside = [loop for level in LEVELS for loop in self.at(level)]
+        self.sch.reorder(*(self.tiles if grid is None else grid), *inside)
+
+    def at(self, level: str) -> list[Any]:
+        """The loops of a level, in the order in which axes are nested."""
+        loops = self.levels[level]
+        return [loops[axis] for axis in self.axes if axis in loops]
+
+    @property
+    def tiles(self) -> list[Any]:
+        """The loops over tiles, in the order in which axes are nested."""
+        return [self.grid[axis] for axis in self.axes if self.grid[axis] is not None]
+
+    def sum_in_tile(self) -> list[Any]:
+        """Compute the sum in the innermost loop over tiles; returns the sum's loops inside, those of one step too."""
+        self.sch.compute_at(self.block, self.tiles[-1], preserve_unit_loops=True)
+        return list(self.sch.get_loops(self.block))[self.around + len(self.tiles) :]
+
+    def sum_in_thread(self, thread: Any) -> list[Any]:
+        """The same in the loop over threads, around which the others are fused."""
+        self.sch.compute_at(self.block, thread, preserve_unit_loops=True)
+        depth = list(self.sch.get_loops(self.block)).index(thread) + 1
+        return list(self.sch.get_loops(self.block))[depth:]
+
+    def axes_and_steps(self, own: list[Any]) -> tuple[list[Any], list[Any]]:
+        """The sum's loops as two lists: over the axes of the result, and over the steps of the sum."""
+        return own[: len(self.grid)], own[len(self.grid) :]
+
+    def start(self, step: Any) -> Any:
+        """Start the accumulators before a loop of the sum; returns the block that does."""
+        self.init = self.sch.decompose_reduction(self.block, step)
+        return self.init
+
+    def in_registers(self, own: Sequence[Any], vectors: bool = True) -> None:
+        """Write out what a thread computes: the sum's loops `own`, those that start it, and those that follow it.
+
+        The innermost loop of each is a vector, or written out as well without `vectors`.
+        """
+        starts = list(self.sch.get_loops(self.init))[-len(own) :]
+        for nest in filter(None, (own, starts, [*self.at(REGISTERS), *self.at(LANES)])):
+            for loop in nest[:-1]:
+                self.sch.unroll(loop)
+            (self.sch.vectorize if vectors else self.sch.unroll)(nest[-1])
+
+    def names(self, *others: Any) -> set[str]:
+        """The names of the blocks that are scheduled so far, and of `others`."""
+        return {block_of(self.sch, part).name for part in (self.init, self.block, self.main, *others)}
