@@ -35,7 +35,7 @@ class TileNest:
         self.grid: list[Any] = list(loops) or every
         self.around = len(every) - len(self.grid)
         self.levels: dict[str, dict[int, Any]] = {level: {} for level in LEVELS}
-        self.axes: Sequence[int] = range(len(self.grid))
+        self.axes = self.outside = list(range(len(self.grid)))
         self.init: Any = None
 
     def cut(self, axis: int, **sizes: int) -> None:
@@ -57,14 +57,14 @@ class TileNest:
         """All axes, these last: the order in which they are nested if the others, which are not cut, come first."""
         return [*(axis for axis in range(len(self.grid)) if axis not in axes), *axes]
 
-    def order(self, axes: Sequence[int] | None = None, grid: Sequence[Any] | None = None) -> None:
+    def order(self, axes: Sequence[int] | None = None, outside: Sequence[int] | None = None) -> None:
         """Nest the loops level by level, in each level by axis, in the order of `axes` if it is given.
 
-        `grid` gives the loops outside the levels if they are nested in another order.
+        `outside` gives the order of the loops over tiles if it is another one.
         """
-        self.axes = self.axes if axes is None else axes
-        inside = [loop for level in LEVELS for loop in self.at(level)]
-        self.sch.reorder(*(self.tiles if grid is None else grid), *inside)
+        self.axes = list(self.axes if axes is None else axes)
+        self.outside = list(self.axes if outside is None else outside)
+        self.sch.reorder(*self.tiles, *(loop for level in LEVELS for loop in self.at(level)))
 
     def at(self, level: str) -> list[Any]:
         """The loops of a level, in the order in which axes are nested."""
@@ -73,8 +73,8 @@ class TileNest:
 
     @property
     def tiles(self) -> list[Any]:
-        """The loops over tiles, in the order in which axes are nested."""
-        return [self.grid[axis] for axis in self.axes if self.grid[axis] is not None]
+        """The loops over tiles, in the order in which they are nested."""
+        return [self.grid[axis] for axis in self.outside if self.grid[axis] is not None]
 
     def sum_in_tile(self) -> list[Any]:
         """Compute the sum in the innermost loop over tiles; returns the sum's loops inside, those of one step too."""

@@ -18,10 +18,10 @@ from typing import Any
 
 from ....expr import REDUCE
 from ....strategy.blocks import block_of, only_reduction
-from ....strategy.candidate import Candidate, Cost, Knob, Unfit
+from ....strategy.candidate import Candidate, Cost, Knob
 from ....strategy.epilogues import epilogue, rearranged
 from ....strategy.registry import rule
-from ....strategy.roles import Roles, depends, join_axes, names_of, roles, split_axis, way_of
+from ....strategy.roles import Roles, depends, names_of, roles, split_axis, way_of, writer_of_sum
 from ....tir import IndexMap, Schedule
 from ....tir.nodes import Block, PrimFunc
 from .conv2d import schedule_other_blocks
@@ -117,16 +117,8 @@ def lanes_for(columns: int, widest: int) -> int:
 
 def _schedule(sch: Schedule, way: Roles, plan: PanelPlan, pack: bool) -> set[str]:
     """The contraction and what follows it element by element; gives the names of the blocks that it scheduled."""
-    kinds = [axis.kind for axis in way.block.iter_vars]
-    spatial = len(kinds) - kinds.count(REDUCE)
-    if kinds != sorted(kinds, key=lambda kind: kind == REDUCE):
-        raise Unfit("contraction: wanted the axes of the sum behind those of the result")
     block = sch.get_block(way.block.name)
-    main = epilogue(sch, block)
-    if len(sch.get_loops(main)) != spatial:
-        raise Unfit("contraction: wanted as many axes behind the sum as the sum has")
-    if len(way.axes) < spatial:
-        join_axes(sch, block, main, way.axes)
+    main = writer_of_sum(sch, way, block, epilogue)
     row = way.row
     if row is not None and way.group is not None:
         split_axis(sch, block, main, row, way.group)

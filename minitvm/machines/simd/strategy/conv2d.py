@@ -25,7 +25,6 @@ from ....strategy.blocks import (
 )
 from ....strategy.candidate import Candidate, Cost
 from ....strategy.epilogues import epilogue
-from ....strategy.register_tile import tile_reduction
 from ....strategy.registry import rule
 from ....strategy.roles import Axis, axes_of, operands
 from ....target import CPU
@@ -34,7 +33,7 @@ from ....tir.annotations import SKIP_ZEROS
 from ....tir.nodes import Block, BufferStore, PrimFunc
 from .generic import schedule_block
 from .model import KERNEL_EFFICIENCY, shared, stall_rate
-from .register_tile import PREFETCH_AHEAD, tile_in_registers
+from .register_tile import PREFETCH_AHEAD, tile_in_registers, tile_reduction
 from .tiling import OPEN_SIDES, cpu_of, over_tiles
 
 # A vector of weights streams from the L2 cache: cycles that it costs beside its load. Measured on Zen 5: 7 x 2, 7 x 3
@@ -338,10 +337,10 @@ class _Turned:
         sch.vectorize(column)
         task = sch.fuse(batch, over, *planes, y)
         sch.compute_at(main, task, preserve_unit_loops=True)
-        _, init = tile_reduction(sch, conv, main, sch.get_loops(main)[1:], tiles, PREFETCH_AHEAD)
+        nest = tile_reduction(sch, conv, main, sch.get_loops(main)[1:], tiles, PREFETCH_AHEAD)
         _skip_padding(sch, conv)
         sch.parallel(task)
-        return {self.block, *(block_of(sch, part).name for part in (conv, init, main))}
+        return {self.block, *nest.names()}
 
 
 def _skip_padding(sch: Schedule, conv: Any) -> None:

@@ -11,15 +11,14 @@ from collections.abc import Iterator
 from math import ceil
 from typing import Any
 
-from ....strategy.blocks import block_named, block_of, blocks_of, computes, divisors, reduced, shape_written, volume
+from ....strategy.blocks import block_named, blocks_of, computes, divisors, reduced, shape_written, volume
 from ....strategy.candidate import Candidate, Cost
 from ....strategy.epilogues import epilogue
-from ....strategy.register_tile import tile_reduction
 from ....strategy.registry import rule
 from ....tir import Schedule
 from ....tir.nodes import Block, PrimFunc
 from .conv2d import schedule_other_blocks
-from .register_tile import accumulators, tile_in_registers, window_cycles
+from .register_tile import accumulators, tile_in_registers, tile_reduction, window_cycles
 from .tasks import in_parallel
 from .tiling import cpu_of
 
@@ -77,13 +76,13 @@ def _near(sch: Schedule, pixels: int, cached_rows: int) -> set[str]:
     batch, channel, y, *row = sch.get_loops(main)
     over, y = sch.split(y, [None, cached_rows])
     sch.reorder(over, batch, channel, y, *row)
-    outer, init = tile_reduction(sch, conv, main, [batch, channel, y, *row], {3: pixels})
-    sch.reorder(*outer[:2], over)
+    nest = tile_reduction(sch, conv, main, [batch, channel, y, *row], {3: pixels})
+    sch.reorder(*nest.tiles[:2], over)
     pad = sch.get_block(_PADDED)
     sch.compute_at(pad, over, preserve_unit_loops=True)
     sch.vectorize(sch.get_loops(pad)[-1])
-    in_parallel(sch, outer[:2])
-    return {block_of(sch, part).name for part in (conv, init, main, pad)}
+    in_parallel(sch, nest.tiles[:2])
+    return nest.names(pad)
 
 
 def _rows_in_cache(shape: list[int | None], padded: Block, cpu: Any) -> list[int] | None:

@@ -1,4 +1,11 @@
-"""The register-blocked micro-kernel (`strategy.register_tile`) that convolutions and dense layers share.
+"""The register-blocked micro-kernel that convolutions share: a tile of results, vectors along its last axis.
+
+    for <outer tiles>:
+        acc[tile] = 0                           # registers
+        for <reduction>:
+            for <tile>:                         # unrolled; the last axis is one vector
+                acc[tile] += a * b
+        out[tile] = epilogue(acc[tile])         # bias, activation, residual: while still in registers
 
 The broadcast operand comes from the one input, the vector from the other; with `rows x columns` vectors of accumulators
 each step of the reduction does rows*columns fused multiply-adds for rows + columns loads (Goto and van de Geijn,
@@ -10,11 +17,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ....expr import REDUCE
 from ....strategy.blocks import block_of
 from ....strategy.epilogues import epilogue
-from ....strategy.register_tile import tile_reduction
-from ....strategy.roles import Axis, join_axes
+from ....strategy.roles import Axis, join_axes, operands, panel_along
+from ....strategy.tile_nest import TileNest
 from ....tir import Schedule
+from ....tir.annotations import PREFETCH
+from ....tir.nodes import BufferLoad
 from .model import KERNEL_EFFICIENCY
 from .tasks import in_parallel
 from .tiling import cpu_of
@@ -48,9 +58,48 @@ def tile_in_registers(
     if axes:
         join_axes(sch, block, main, axes)
     ahead = PREFETCH_AHEAD if streams else 0
-    outer, init = tile_reduction(sch, block, main, sch.get_loops(main), tiles, ahead)
-    in_parallel(sch, outer[:parallel_axes])
-    return {block_of(sch, part).name for part in (init, block, main)}
+    nest = tile_reduction(sch, block, main, sch.get_loops(main), tiles, ahead)
+    in_parallel(sch, nest.tiles[:parallel_axes])
+    return nest.names()
+
+
+def tile_reduction(
+    sch: Schedule, block: Any, main: Any, loops: Sequence[Any], tiles: Mapping[int, int], prefetch: int = 0
+) -> TileNest:
+    """Tile `loops`, those of `main` over the axes of the result, and compute the reduction `block` in each tile.
+
+    The last of them must be one vector long. What is around the loops stays there. Memory is asked for `prefetch`
+    iterations ahead, with 0 not at all.
+    """
+    nest = TileNest(sch, block, main, loops)
+    *axes, last = nest.axes
+    for axis in axes:
+        nest.cut(axis, registers=tiles.get(axis, 1))
+    nest.one_vector(last)
+    nest.order()
+    own, steps = nest.axes_and_steps(nest.sum_in_tile())
+    steps = _by_panels(sch, block, steps)
+    sch.reorder(*steps, *own)
+    nest.start(steps[0])
+    if prefetch:
+        sch.annotate(steps[-1], PREFETCH, prefetch)
+    nest.in_registers(own)
+    return nest
+
+
+def _by_panels(sch: Schedule, block: Any, loops: Sequence[Any]) -> list[Any]:
+    """The loops of a reduction, of which one over panels is split: panels outside of the others, their lanes inside.
+
+    Channels that do not fill their blocks of 16 are such a loop: `x[c // 16, .., c % 16]`.
+    """
+    summed = [axis.var for axis in block_of(sch, block).iter_vars if axis.kind == REDUCE]
+    accesses: Sequence[BufferLoad] = operands(block_of(sch, block)) or ()
+    for var, loop in zip(summed, loops, strict=True):
+        width = max((panel_along(access, var) for access in accesses), default=0)
+        if width:
+            panel, lane = sch.split(loop, [None, width])
+            return [panel, *(other for other in loops if other is not loop), lane]
+    return list(loops)
 
 
 def accumulators(target: Any) -> int:

@@ -24,6 +24,7 @@ from ....errors import ScheduleError
 from ....strategy.blocks import block_of, blocks_of, constant_extent, inline_injective, only_reduction, volume
 from ....strategy.candidate import Candidate, Cost, Knob
 from ....strategy.registry import rule
+from ....strategy.tile_nest import LANES, REGISTERS, TileNest
 from ....tir import Schedule
 from ....tir.nodes import Block, Buffer, BufferStore, PrimFunc
 from ....tir.schedule.shared_steps import steps_of
@@ -217,48 +218,33 @@ def _tiled(
     if producers == INLINED:
         reader = block_of(sch, block if made.packed is None else made.packed)
         inline_injective(sch, within={maker.name for maker in makers_of(sch.func, reader)})
-    axes, count = reduction.spatial, len(reduction.spatial)
-    loops = list(sch.get_loops(main))
-    place = next(p for p, axis in enumerate(axes) if axis.name == vector)
-    outer, tiles, lane = [], [], None
-    for position, (axis, loop) in enumerate(zip(axes, loops, strict=True)):
-        if position == place:
-            over, one, lane = sch.split(loop, [None, tile.get(knob(axis), 1), lanes])
-        else:
-            over, one = sch.split(loop, [None, tile.get(knob(axis), 1)])
-        outer.append(over)
-        tiles.append(one)
-    assert lane is not None
+    nest, axes = TileNest(sch, block, main), [axis.name for axis in reduction.spatial]
+    place = axes.index(vector)
+    for position, axis in enumerate(reduction.spatial):
+        vectors = {LANES: lanes} if position == place else {}
+        nest.cut(position, registers=tile.get(knob(axis), 1), **vectors)
     names, tasks = way.order(vector, inner, pack)
-    where = {axis.name: loop for axis, loop in zip(axes, outer, strict=True)}
-    ordered = [where[one] for one in names]
-    sch.reorder(*ordered, *tiles[:place], *tiles[place + 1 :], tiles[place], lane)
-    sch.compute_at(block, ordered[-1], preserve_unit_loops=True)
-    own = list(sch.get_loops(block))[count:]
-    spatial, summed = own[:count], own[count:]
-    vectors, own_lane = sch.split(spatial[place], [None, lanes])
+    nest.order(nest.outside_first([place]), [axes.index(name) for name in names])
+    own, summed = nest.axes_and_steps(nest.sum_in_tile())
+    parts = sch.split(own[place], [None, lanes])
     summed = _ordered(summed, [axis.name for axis in reduction.summed], last)
-    others = [loop for position, loop in enumerate(spatial) if position != place]
+    own = [*(own[axis] for axis in nest.axes[:-1]), *parts]
     if unroll > 1:
         rest, few = sch.split(summed[-1], [None, unroll])
         summed = [*summed[:-1], rest, few]
-    sch.reorder(*summed, *others, vectors, own_lane)
-    init = sch.decompose_reduction(block, summed[0])
-    inits = list(sch.get_loops(init))[count:]
+    sch.reorder(*summed, *own)
+    inits = list(sch.get_loops(nest.start(summed[0])))[-len(own) :]
     if unroll > 1:
         sch.unroll(summed[-1])
-    for nest in ([*others, vectors, own_lane], [*tiles[:place], *tiles[place + 1 :], tiles[place], lane]):
-        _in_registers(sch, nest)
+    for loops in (own, [*nest.at(REGISTERS), *nest.at(LANES)]):
+        _in_registers(sch, loops)
     _vector_nest(sch, inits, lanes)
-    used = {block_of(sch, part).name for part in (init, block, main)}
     if pack == PANEL:
-        pack_panel(sch, made.packed, where[vector], lanes, shortest=lanes)
-        used.add(block_of(sch, made.packed).name)
+        pack_panel(sch, made.packed, nest.grid[place], lanes, shortest=lanes)
     elif made.packed is not None:
         pack_whole(sch, made.packed, lanes, shortest=lanes)
-        used.add(block_of(sch, made.packed).name)
-    in_parallel(sch, ordered[:tasks])
-    return used
+    in_parallel(sch, nest.tiles[:tasks])
+    return nest.names(*([] if made.packed is None else [made.packed]))
 
 
 def _ordered(loops: Sequence[Any], names: Sequence[str], last: str) -> list[Any]:

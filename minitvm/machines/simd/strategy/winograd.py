@@ -22,12 +22,11 @@ from typing import Any
 from ....strategy.blocks import behind, block_named, computes, extents, inline_injective, output_shape, shape_written
 from ....strategy.candidate import Candidate, Cost, Knob, Unfit
 from ....strategy.epilogues import inlined_forward
-from ....strategy.register_tile import tile_reduction
 from ....strategy.registry import rule
 from ....tir import Schedule
 from ....tir.nodes import Block, PrimFunc
 from .generic import schedule_block
-from .register_tile import PREFETCH_AHEAD
+from .register_tile import PREFETCH_AHEAD, tile_reduction
 from .tasks import in_parallel, task_order
 from .tiling import cpu_of
 from .winograd_plan import WinogradPlan, WinogradShape, winograd_cost, winograd_plans
