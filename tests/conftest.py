@@ -39,7 +39,7 @@ os.environ.setdefault("MINITVM_CUDA_DEVICE", "simulator")
 # None minds the machine's speed: a first call compiles a kernel, and that is not what these tests measure.
 _ANY_SPEED: dict[str, Any] = {"deadline": None, "suppress_health_check": [hypothesis.HealthCheck.too_slow]}
 hypothesis.settings.register_profile("dev", **_ANY_SPEED, max_examples=30)
-hypothesis.settings.register_profile("ci", **_ANY_SPEED, derandomize=True, print_blob=True, max_examples=25)
+hypothesis.settings.register_profile("ci", **_ANY_SPEED, derandomize=True, print_blob=True, max_examples=16)
 # Planted faults are looked for with more: which draw notices a fault is a part of what is counted.
 hypothesis.settings.register_profile("faults", **_ANY_SPEED, derandomize=True, print_blob=True, max_examples=60)
 hypothesis.settings.register_profile("full", **_ANY_SPEED, derandomize=True, print_blob=True, max_examples=200)
