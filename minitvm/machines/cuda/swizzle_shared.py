@@ -48,6 +48,7 @@ def swizzle_shared(func: PrimFunc) -> PrimFunc:
     buffers = {n.buffer for n in find(func.body, Allocate) if n.buffer.scope == SWIZZLED}
     if not buffers:
         return func
+    # Legal: within a line the map of elements is a permutation, the same for each access of the buffer.
     plain = {buffer: _plain(buffer) for buffer in buffers}
 
     def go(node: Any) -> Any:

@@ -43,6 +43,8 @@ def _drop(node: Any, values: dict[Var, Expr], aligned: Mapping[Buffer, Any]) -> 
         return _drop(node.body, {**values, node.var: _drop(node.value, values, aligned)}, aligned)
     if not isinstance(node, BlockRealize):
         return map_children(node, lambda child: _drop(child, values, aligned))
+    # Legal: a block runs once for each iteration of its loops, with the values that are bound to its iterators, if its
+    # predicate holds. `lower_init` has written out what its init means.
     block = node.block
     bound = [_drop(v, values, aligned) for v in node.iter_values]
     inner = {**values, **{axis.var: v.astype(axis.var.dtype) for axis, v in zip(block.iter_vars, bound, strict=True)}}

@@ -41,6 +41,7 @@ def place_allocations(func: PrimFunc) -> PrimFunc:
             for j in range(8):
                 B[i, j] = S[i, 7 - j]
     """
+    # Legal: storage may be anew in each iteration of a loop where no iteration reads what another one wrote in it.
     taken: list[Allocate] = []
     body = _taken_out(func.body, taken)
     room = STACK_BYTES

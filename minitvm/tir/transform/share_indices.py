@@ -31,6 +31,7 @@ def share_indices(func: PrimFunc) -> PrimFunc:
             C[at_C] = A[at_A] * 2.0
             C[at_C + 1] = A[at_A + 1] * 2.0
     """
+    # Legal: an index is an integer expression without effects, whose variables do not change in the body of the loop.
     loops = rewrite(func.body, lambda node: _share(node) if isinstance(node, For) else None, leave=(Expr, Instruction))
     return func.with_body(loops)
 

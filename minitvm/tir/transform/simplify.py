@@ -51,6 +51,8 @@ def simplify(func: PrimFunc) -> PrimFunc:
         for j in range(8):
             B[j] = A[j]
     """
+    # Legal: an expression changes to one that is equal for all values that its variables have there, and a branch or an
+    # iteration goes away only if it is shown never to run, or to do nothing.
     return func.with_body(_simplified(func.body, Analyzer()))
 
 

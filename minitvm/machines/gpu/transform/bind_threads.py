@@ -36,6 +36,8 @@ def bind_threads(func: PrimFunc) -> PrimFunc:
     """
     if not contains(func.body, Instruction) and not any(n.kind == ForKind.THREAD for n in find(func.body, For)):
         return func
+    # Legal: loops over one axis run at the same threads, so the inner one's variable is the outer one's. What does not
+    # depend on a thread writes the same value from each of them; one writes it, and a barrier comes before its readers.
     body = _with_own_parts(_virtual_inside(_bound_once(threads_outside(func.body), {})))
     guards = dict(_guards(body, ()))
     return func.with_body(_by_one_lane(_guarded(body, guards) if guards else body, None))

@@ -52,6 +52,7 @@ def shrink_shared(func: PrimFunc) -> PrimFunc:
                                 C[v] = 0.0
                             C[v] = C[v] + S[k - ko * 8]
     """
+    # Legal: an iteration reads nothing in the buffer that another one wrote, so all of them may use the same elements.
     for block in list(find(func.body, Block)):
         for buffer in (b for b in block.alloc_buffers if is_shared(b.scope)):
             loop = _loop_of(func, buffer)

@@ -34,11 +34,16 @@ def strided_loads(func: PrimFunc) -> PrimFunc:
         B: T.Buffer((4,), "float32")
         B[T.Ramp(0, 1, 4)] = A[T.Ramp(0, 2, 4)] + A[T.Ramp(1, 2, 4)]
     after:
-        B[T.Ramp(0, 1, 4)] = A[T.Ramp(0, 2, 4)] + A[T.Ramp(1, 2, 4)]
+        B[T.Ramp(0, 1, 4)] = T.Shuffle([A[T.Ramp(0, 1, 4)], A[T.Ramp(3, 1, 4)]], [0, 2, 5, 7]) + T.Shuffle(
+            [A[T.Ramp(1, 1, 4)], A[T.Ramp(4, 1, 4)]], [0, 2, 5, 7]
+        )
+
 
     After `vectorize`, and after `share_loads`, which would name the whole vectors: a shuffle has to show what of a load
     it picks.
     """
+    # Legal: whole vectors begin and end with elements that the load asks for, so they lie in the buffer. The shuffle
+    # picks the lanes that it asked for; a value that is loaded and not picked has no effect, whatever it is.
     return func.with_body(rewrite(func.body, _shuffled))
 
 

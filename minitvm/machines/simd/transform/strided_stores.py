@@ -32,6 +32,7 @@ def strided_stores(func: PrimFunc) -> PrimFunc:
     """
     if func.attrs.get("tir.noalias", True) is False:
         return func
+    # Legal: the stores of a group write different elements, and nothing between them reads or writes one (`_may_wait`).
     return with_runs(func, _filled_run)
 
 
