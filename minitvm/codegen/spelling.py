@@ -15,40 +15,15 @@ from fractions import Fraction
 
 import numpy as np
 
+from .. import expr as e
 from ..arith import Analyzer
-from ..expr import (
-    EQ,
-    GE,
-    GT,
-    LE,
-    LT,
-    NE,
-    Add,
-    And,
-    Call,
-    Cast,
-    DataVar,
-    Div,
-    Expr,
-    FloatImm,
-    FloorDiv,
-    FloorMod,
-    IntImm,
-    Max,
-    Min,
-    Mod,
-    Mul,
-    Node,
-    Or,
-    Sub,
-    Var,
-)
 from ..expr.printer import fresh, identifier
-from ..tir.nodes import Buffer
+from ..tir import nodes as t
 
 # Of these, bits of an integer in 64 bits are those in 32.
 BITS = {"bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^"}
-COMPARISONS: dict[type, str] = {EQ: "==", NE: "!=", LT: "<", LE: "<=", GT: ">", GE: ">="}
+COMPARISONS: dict[type, str] = {e.EQ: "==", e.NE: "!=", e.LT: "<", e.LE: "<=", e.GT: ">", e.GE: ">="}
+_OF_INDICES = (e.Add, e.Sub, e.Mul, e.FloorDiv, e.FloorMod, e.Div, e.Mod, e.Min, e.Max)
 _ATOM = re.compile(r"-?[\w.]+|[\w.]+\([^()]*\)|[\w.]+\[[^][]*\]")
 
 
@@ -70,11 +45,11 @@ class Syntax:
 
 PYTHON = Syntax(
     branch="if {}:", otherwise="else:", repeat="while {}:", nothing="pass", end="", close="", comment="# ",
-    logical={And: ("and", "&"), Or: ("or", "|")}, negation=("not ", "~"), choice="({yes} if {condition} else {no})",
+    logical={e.And: ("and", "&"), e.Or: ("or", "|")}, negation=("not ", "~"), choice="({yes} if {condition} else {no})",
 )  # fmt: skip
 C = Syntax(
     branch="if ({}) {{", otherwise="else {", repeat="while ({}) {{", nothing=";", end=";", close="}", comment="// ",
-    logical={And: ("&&", "&"), Or: ("||", "|")}, negation=("!", "~"), choice="({condition} ? {yes} : {no})",
+    logical={e.And: ("&&", "&"), e.Or: ("||", "|")}, negation=("!", "~"), choice="({condition} ? {yes} : {no})",
 )  # fmt: skip
 
 
@@ -83,25 +58,25 @@ class Names:
 
     def __init__(self, reserved: Iterable[str]) -> None:
         self.used_names = set(reserved) | set(keyword.kwlist)
-        self.of: dict[Node | str, str] = {}
+        self.of: dict[e.Node | str, str] = {}
 
     def fresh(self, wish: str) -> str:
         """A name that is not used yet."""
         return fresh(identifier(wish), self.used_names)
 
-    def __getitem__(self, item: Var | Buffer) -> str:
+    def __getitem__(self, item: e.Var | t.Buffer) -> str:
         if item not in self.of:
             self.of[item] = self.fresh(item.name)
         return self.of[item]
 
 
-def rounded(e: FloatImm) -> float:
+def rounded(x: e.FloatImm) -> float:
     """The constant rounded once to its dtype, as a Python float (exact: every dtype's values are float64 values)."""
-    value = e.value
-    if isinstance(value, Fraction) and e.dtype != "float64":
-        value = _rounded_fraction(value, 20 if e.dtype == "bfloat16" else 40)  # it is reached through float32
+    value = x.value
+    if isinstance(value, Fraction) and x.dtype != "float64":
+        value = _rounded_fraction(value, 20 if x.dtype == "bfloat16" else 40)  # it is reached through float32
     with np.errstate(over="ignore"):
-        return float(e.dtype.numpy.type(float(value)))
+        return float(x.dtype.numpy.type(float(value)))
 
 
 def _rounded_fraction(value: Fraction, digits_kept: int) -> Fraction:
@@ -133,22 +108,20 @@ def _enclosed(text: str) -> bool:
     return True
 
 
-def is_index(e: Expr) -> bool:
+def is_index(x: e.Expr) -> bool:
     """Whether an expression is integer arithmetic over indices and constants only, to be done in int64."""
-    if e.dtype not in ("int32", "int64"):
+    if x.dtype not in ("int32", "int64"):
         return False
-    if isinstance(e, Var | IntImm):
-        return not isinstance(e, DataVar)
-    if isinstance(e, Cast):
-        return is_index(e.value)
-    if isinstance(e, Call):
-        return e.op in BITS and all(map(is_index, e.args))
-    return (
-        isinstance(e, Add | Sub | Mul | FloorDiv | FloorMod | Div | Mod | Min | Max) and is_index(e.a) and is_index(e.b)
-    )
+    if isinstance(x, e.Var | e.IntImm):
+        return not isinstance(x, e.DataVar)
+    if isinstance(x, e.Cast):
+        return is_index(x.value)
+    if isinstance(x, e.Call):
+        return x.op in BITS and all(map(is_index, x.args))
+    return isinstance(x, _OF_INDICES) and is_index(x.a) and is_index(x.b)
 
 
-def keeps_value(e: Cast, analyzer: Analyzer) -> bool:
+def keeps_value(x: e.Cast, analyzer: Analyzer) -> bool:
     """Whether a conversion of an index keeps all values that the index can have."""
-    low, high = (0, 0) if e.dtype.bits >= e.value.dtype.bits else analyzer.bounds(e.value)
-    return low is not None and high is not None and e.dtype.min <= low and high <= e.dtype.max
+    low, high = (0, 0) if x.dtype.bits >= x.value.dtype.bits else analyzer.bounds(x.value)
+    return low is not None and high is not None and x.dtype.min <= low and high <= x.dtype.max

@@ -52,17 +52,8 @@ class Plain(Emitter):
             self.stmt(self.kernel.body)
         return "\n".join(self.lines)
 
-    def loop(self, stmt: t.For) -> None:
-        self.wide.add(stmt.var)
-        self.analyzer.bind(stmt)
-        start, extent = self.index(stmt.start), self.index(stmt.extent)
-        with self.block(f"for {self.names[stmt.var]} in range({start}, {start} + {extent}):"):
-            self.stmt(stmt.body)
-
-    def let(self, stmt: t.LetStmt) -> None:
-        text = self.index(stmt.value) if self.notes_index(stmt) else self.value(stmt.value)
-        self.line(f"{self.names[stmt.var]} = {text}")
-        self.stmt(stmt.body)
+    def loop_header(self, name: str, first: str, end: str) -> str:
+        return f"for {name} in range({first}, {end}):"
 
     def store_element(self, stmt: t.BufferStore, value: str) -> str:
         return f"{self.names[stmt.buffer]}[{self.index(stmt.indices[0])}] = {value}"

@@ -59,19 +59,8 @@ class _Source(Emitter):
 
     # -- statements
 
-    def loop(self, stmt: t.For) -> None:
-        if stmt.kind is t.ForKind.THREAD:
-            raise Unsupported(f"a loop over {stmt.thread} in a kernel of the toy")
-        self.wide.add(stmt.var)
-        start, extent = self.index(stmt.start), self.index(stmt.extent)
-        limits = extent if start == "0" else f"{start}, {start} + {extent}"
-        with self.block(f"for {self.names[stmt.var]} in range({limits}):"):
-            self.stmt(stmt.body)
-
-    def let(self, stmt: t.LetStmt) -> None:
-        text = self.index(stmt.value) if self.notes_index(stmt) else self.value(stmt.value)
-        self.line(f"{self.names[stmt.var]} = {text}")
-        self.stmt(stmt.body)
+    def loop_header(self, name: str, first: str, end: str) -> str:
+        return f"for {name} in range({end if first == '0' else f'{first}, {end}'}):"
 
     def store_element(self, stmt: t.BufferStore, value: str) -> str:
         return f"{self.names[stmt.buffer]}[{self.index(stmt.indices[0])}] = {value}"

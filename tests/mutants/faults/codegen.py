@@ -64,7 +64,7 @@ BRAIN.edit("subnormal sums lose their sign", "_flushed", "bits & _SIGN, bits", "
 SPELLING = Faults("spelling", CODEGEN + "spelling", [MASKED])
 SPELLING.edit("what an operator splits stands without brackets", "atom", "_ATOM.fullmatch(text) or _enclosed(text)",
               "True")  # fmt: skip
-SPELLING.edit("fractions are rounded twice", "rounded", 'e.dtype != "float64"', "False", by=[FRACTIONS])
+SPELLING.edit("fractions are rounded twice", "rounded", 'x.dtype != "float64"', "False", by=[FRACTIONS])
 
 VECTOR = Faults(
     "numba_cpu vector code", "minitvm.machines.simd.codegen.numba_expressions", [BRANCHES, POINTS, LONG, QUOTIENTS]
@@ -106,20 +106,6 @@ STATEMENTS.edit(
     by=[LONG],
 )
 STATEMENTS.edit(
-    "a loop's start counts twice",
-    "NumbaStatements.bounds",
-    "str(stmt.start.value + stmt.extent.value) if constant",
-    "str(stmt.start.value * 2 + stmt.extent.value) if constant",
-    by=[LONG],
-)
-STATEMENTS.edit(
-    "a loop stops at its extent, whatever its start",
-    "NumbaStatements.bounds",
-    "str(stmt.start.value + stmt.extent.value)",
-    "str(stmt.extent.value)",
-    by=[LONG],
-)
-STATEMENTS.edit(
     "threads leave gaps",
     "NumbaStatements.share",
     "{offset}{n} * ({thread} + 1) // {threads}",
@@ -129,8 +115,8 @@ STATEMENTS.edit(
 STATEMENTS.edit(
     "parallel loops start at zero",
     "NumbaStatements.share",
-    'offset = "" if is_const(stmt.start, 0) else f"{self.index(stmt.start)} + "',
-    'offset = ""',
+    "self.offset(stmt), self.team()",
+    '"", self.team()',
     by=[compiled(families("long_rows"), ("parallel", "parallel"), most=2)],
 )
 STATEMENTS.edit(
@@ -150,7 +136,7 @@ STATEMENTS.edit(
 CPU_STATEMENTS = Faults("numba_cpu statements", "minitvm.machines.cpu.codegen.numba_cpu", [BLOCKS, TILES, LONG])
 CPU_STATEMENTS.edit("arguments one off", "_NumbaCPU.module", 'f"args[{position}]"', 'f"args[{max(0, position - 1)}]"')
 CPU_STATEMENTS.edit(
-    "the number of a thread is their count", "_NumbaCPU.loop", '"thread", "threads"', '"threads", "threads"',
+    "the number of a thread is their count", "_NumbaCPU.team", '"thread", "threads"', '"threads", "threads"',
     by=[PARALLEL],
 )  # fmt: skip
 
@@ -167,6 +153,19 @@ EMITTER.edit(
     "self.stmt(stmt.else_case)",
     "self.stmt(stmt.then_case)",
     by=[SCALARS, BRANCHES],
+)
+BOUNDS = Faults("bounds of loops", CODEGEN + "emitter", [LONG, BLOCKS, TILES])
+BOUNDS.edit(
+    "a loop's start counts twice",
+    "Emitter.bounds",
+    "stmt.start.value + stmt.extent.value",
+    "stmt.start.value * 2 + stmt.extent.value",
+)
+BOUNDS.edit(
+    "a loop stops at its extent, whatever its start",
+    "Emitter.bounds",
+    "stmt.start.value + stmt.extent.value",
+    "stmt.extent.value",
 )
 REGISTERS = Faults("numba_cpu registers", "minitvm.tir.analysis.registers", [MATMULS, TILES, LANES, CHAINS])
 REGISTERS.edit(

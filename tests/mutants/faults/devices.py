@@ -64,7 +64,7 @@ STATEMENTS.edit("threads do not wait", "_OpenCL.evaluate", 'stmt.value.op == "tv
 STATEMENTS.edit("a block's threads are its blocks", "_OpenCL.thread", "'get_group_id' if", "'get_local_id' if")
 STATEMENTS.edit(
     "a share of a parallel loop is one short",
-    "_OpenCL.loop_bounds",
+    "_OpenCL.share",
     "share.format(' + 1')}",
     "share.format(' + 1')} - 1",
 )

@@ -75,17 +75,16 @@ WIDTH.edit("the end of a loop does not count", "_fits",
            "_fits(node.body, analyzer)")  # fmt: skip
 
 LOOPS = by_hand("loops of every form", lambda: loops_alike(run_compiled), lambda: loops_alike(run_on_device))
-NUMBA = Faults("neighbours: Numba statements", "minitvm.machines.simd.codegen.numba_statements", [LOOPS])
-NUMBA.edit("a loop ends after as many as it has", "NumbaStatements.bounds", 'else f"{start} + {extent}"',
-           'else f"{extent}"')  # fmt: skip
+ENDS = Faults("neighbours: bounds of loops", "minitvm.codegen.emitter", [LOOPS])
+ENDS.edit("a loop ends after as many as it has", "Emitter.bounds", "{self.offset(stmt)}{extent}", "{extent}")
 OPENCL = Faults("neighbours: OpenCL loops", "minitvm.machines.opencl.codegen.statements", [LOOPS])
-OPENCL.edit("a loop ends after as many as it has", "_OpenCL.loop_bounds", 'return start, f"{offset}{extent}"',
-            'return start, f"{extent}"')  # fmt: skip
+OPENCL.edit("a start that data decide counts for nothing", "_OpenCL.offset", "is_const(stmt.start, 0)",
+            "not isinstance(stmt.start, e.IntImm)")  # fmt: skip
 CONVERSIONS = by_hand("large indices", *(lambda run=run: index_expressions_alike(0, run)
                                          for run in (run_compiled, run_on_device)))  # fmt: skip
 NARROW = Faults("neighbours: conversions of indices", "minitvm.codegen.spelling", [CONVERSIONS])
-NARROW.edit("the least value does not count", "keeps_value", "e.dtype.min <= low and high <= e.dtype.max",
-            "high <= e.dtype.max")  # fmt: skip
+NARROW.edit("the least value does not count", "keeps_value", "x.dtype.min <= low and high <= x.dtype.max",
+            "high <= x.dtype.max")  # fmt: skip
 WIDER = Faults("neighbours: indices", "minitvm.codegen.expressions", [CONVERSIONS])
 WIDER.edit("no conversion changes an index", "Expressions.index",
            "is_index(x) and keeps_value(x, self.analyzer)", "is_index(x)")  # fmt: skip

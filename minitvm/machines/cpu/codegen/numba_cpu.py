@@ -11,7 +11,7 @@ from typing import Any
 
 from ....errors import Unsupported, report
 from ....expr import Call
-from ....tir.nodes import Allocate, Buffer, BufferLoad, BufferStore, Evaluate, For, ForKind, Prefetch, PrimFunc
+from ....tir.nodes import Allocate, Buffer, BufferLoad, BufferStore, Evaluate, For, Prefetch, PrimFunc
 from ....tir.script.printer import script
 from ...simd.codegen.numba_statements import NumbaStatements, import_lines
 from ...simd.codegen.operands import access_outside
@@ -48,13 +48,11 @@ class _NumbaCPU(NumbaStatements):
         lines += [*self.constants(), "", "", f"def {self.kernel.name}(args, thread, threads):", *self.lines, ""]
         return "\n".join(lines)
 
-    def loop(self, stmt: For) -> None:
-        if stmt.kind is ForKind.THREAD:
-            raise self.on_a_grid(stmt)
-        if stmt.kind not in (ForKind.SERIAL, ForKind.PARALLEL, ForKind.UNROLLED):
-            raise Unsupported(f"a {stmt.kind} loop over {stmt.var.name} in a CPU kernel")
-        parallel = stmt.kind is ForKind.PARALLEL
-        self.serial_loop(stmt, self.share(stmt, "thread", "threads") if parallel else self.bounds(stmt))
+    def team(self) -> tuple[str, str]:
+        return "thread", "threads"
+
+    def thread(self, stmt: For) -> None:
+        raise self.on_a_grid(stmt)
 
     def on_a_grid(self, stmt: For) -> Unsupported:
         """The error for a loop over the blocks or threads of a GPU."""

@@ -17,23 +17,12 @@ from __future__ import annotations
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
+from .... import expr as e
 from ....codegen.spelling import atom, is_index
-from ....errors import Unsupported
-from ....expr import Call, DType, Expr, IntImm, StringImm, Var
 from ....expr.conditions import is_const
+from ....tir import nodes as t
 from ....tir.analysis.registers import Register, registers_of
 from ....tir.analysis.threads import grid_of, is_shared
-from ....tir.nodes import (
-    Allocate,
-    Buffer,
-    BufferStore,
-    Evaluate,
-    For,
-    ForKind,
-    LetStmt,
-    PrimFunc,
-    Stmt,
-)
 from ...gpu.codegen.grids import GridEmitter
 from ...gpu.codegen.index_width import index_dtype
 from .expressions import OpenCLExpressions
@@ -41,11 +30,11 @@ from .library import put
 from .types import LANES, array_type, memory_type, value_type
 from .vector_pieces import in_pieces, widest
 
-_WORD = DType("int64")
+_WORD = e.DType("int64")
 _WIDEST_BITS = 256  # of a value, where the target has no wider vectors
 
 
-def generate(kernel: PrimFunc, target: Any = None) -> str:
+def generate(kernel: t.PrimFunc, target: Any = None) -> str:
     """The source of a kernel, with the functions that it uses.
 
     Raises `Unsupported` for what OpenCL C does not have, and for a grid or storage beyond the limits of the target.
@@ -53,7 +42,7 @@ def generate(kernel: PrimFunc, target: Any = None) -> str:
     return _OpenCL(kernel.with_body(in_pieces(kernel.body, _lanes(kernel, target))), target).source()
 
 
-def _lanes(kernel: PrimFunc, target: Any) -> int:
+def _lanes(kernel: t.PrimFunc, target: Any) -> int:
     """The lanes of the kernel's vectors: no value is wider than the target's vectors, or `_WIDEST_BITS`.
 
     PoCL 3.0 passes wider ones to its own functions in another way than they expect, unless its compiler knows that the
@@ -62,9 +51,9 @@ def _lanes(kernel: PrimFunc, target: Any) -> int:
     """
     bits, places = max(_WIDEST_BITS, getattr(target, "vector_bits", 0)), index_dtype(kernel).bits
 
-    def fit(e: Expr) -> int:
-        kind = e.dtype
-        width = 8 if kind.is_bool else 32 if kind.is_half else min(kind.bits, places) if is_index(e) else kind.bits
+    def fit(x: e.Expr) -> int:
+        kind = x.dtype
+        width = 8 if kind.is_bool else 32 if kind.is_half else min(kind.bits, places) if is_index(x) else kind.bits
         return bits // width
 
     return widest(kernel.body, LANES[-1], fit)
@@ -75,7 +64,7 @@ class _OpenCL(GridEmitter, OpenCLExpressions):
     dialect = "opencl"
     language = "an OpenCL kernel"
 
-    def __init__(self, kernel: PrimFunc, target: Any) -> None:
+    def __init__(self, kernel: t.PrimFunc, target: Any) -> None:
         super().__init__(kernel, target)
         self.shared: list[str] = []  # declarations, which stand at the top of a kernel
         self.scopes: list[set[str]] = [set()]  # the names that each pair of braces around here declares
@@ -109,13 +98,13 @@ class _OpenCL(GridEmitter, OpenCLExpressions):
 
     def work_group(self) -> str:
         """The attribute that fixes the threads of a block where they are constants: compilers count on it."""
-        extents = [d.value for d in grid_of(self.kernel.body)[3:] if isinstance(d, IntImm)]
+        extents = [d.value for d in grid_of(self.kernel.body)[3:] if isinstance(d, e.IntImm)]
         return f"__attribute__((reqd_work_group_size({', '.join(map(str, extents))}))) " if len(extents) == 3 else ""
 
-    def parameter(self, param: Buffer | Var) -> list[str]:
+    def parameter(self, param: t.Buffer | e.Var) -> list[str]:
         """The declarations of a parameter; lines of the body bring it into the form that statements use."""
         name = self.names[param]
-        if isinstance(param, Buffer):
+        if isinstance(param, t.Buffer):
             memory = memory_type(param.dtype)
             self.type_of(param.dtype)
             self.line(f"__global {memory} *{name} = (__global {memory} *)({name}_base + {name}_at);")
@@ -130,72 +119,52 @@ class _OpenCL(GridEmitter, OpenCLExpressions):
 
     # -- statements
 
-    def loop(self, stmt: For) -> None:
-        if stmt.kind is ForKind.THREAD:
-            self.thread(stmt)
-            return
-        if stmt.kind not in (ForKind.SERIAL, ForKind.PARALLEL, ForKind.UNROLLED):
-            raise Unsupported(f"a {stmt.kind} loop over {stmt.var.name} in an OpenCL kernel")
-        self.wide.add(stmt.var)
-        self.analyzer.bind(stmt)
-        name, t = self.names[stmt.var], value_type(self.index_dtype)
-        first, last = self.loop_bounds(stmt)
-        with self.block(f"for ({t} {name} = {first}; {name} < {last}; ++{name}) {{"):
-            self.stmt(stmt.body)
+    def loop_header(self, name: str, first: str, end: str) -> str:
+        return f"for ({value_type(self.index_dtype)} {name} = {first}; {name} < {end}; ++{name}) {{"
 
-    def loop_bounds(self, stmt: For) -> tuple[str, str]:
-        start, extent = self.index(stmt.start), self.index(stmt.extent)
-        offset = "" if is_const(stmt.start, 0) else f"{atom(start)} + "
-        if stmt.kind is not ForKind.PARALLEL:
-            if isinstance(stmt.start, IntImm) and isinstance(stmt.extent, IntImm):
-                return start, str(stmt.start.value + stmt.extent.value)
-            return start, f"{offset}{extent}"
-        n, t = f"(long){atom(extent)}", value_type(self.index_dtype)
-        share = f"({t})({n} * (long)(get_global_id(0){{}}) / (long)get_global_size(0))"
+    def offset(self, stmt: t.For) -> str:
+        return "" if is_const(stmt.start, 0) else f"{atom(self.index(stmt.start))} + "
+
+    def share(self, stmt: t.For) -> tuple[str, str]:
+        offset, kind = self.offset(stmt), value_type(self.index_dtype)
+        n = f"(long){atom(self.index(stmt.extent))}"
+        share = f"({kind})({n} * (long)(get_global_id(0){{}}) / (long)get_global_size(0))"
         return f"{offset}{share.format('')}", f"{offset}{share.format(' + 1')}"
 
-    def thread(self, stmt: For) -> None:
+    def thread(self, stmt: t.For) -> None:
         """A loop over the grid: its variable is where the work-item stands."""
         index, axis = self.axis(stmt)
         place = f"{'get_group_id' if index == 'blockIdx' else 'get_local_id'}({'xyz'.index(axis)})"
-        self.wide.add(stmt.var)
-        self.analyzer.bind(stmt)
         offset = "" if is_const(stmt.start, 0) else f" + {atom(self.index(stmt.start))}"
-        t = value_type(self.index_dtype)
-        name = self.names[stmt.var]
-        self.declared(name, f"const {t} {name} = ({t}){place}{offset};", stmt.body)
+        kind = value_type(self.index_dtype)
+        self.define(stmt.var, self.definition(stmt.var, f"({kind}){place}{offset}", self.index_dtype), stmt.body)
 
-    def let(self, stmt: LetStmt) -> None:
-        if self.notes_index(stmt):
-            t, text = value_type(self.index_dtype), self.index(stmt.value)
-        else:
-            t, text = self.type_of(stmt.value.dtype), self.value(stmt.value)
-        self.declared(self.names[stmt.var], f"const {t} {self.names[stmt.var]} = {text};", stmt.body)
+    def definition(self, var: e.Var, text: str, dtype: e.DType) -> str:
+        return f"const {self.type_of(dtype)} {self.names[var]} = {text};"
 
-    def declared(self, name: str, line: str, body: Stmt) -> None:
-        """A declaration and the statements that see it, in braces of their own where the name is taken here.
+    def define(self, var: e.Var, line: str, body: t.Stmt) -> None:
+        """A definition and the statements that see it, in braces of their own where the name is taken here.
 
         A copy of a loop's body, for its last iterations say, declares what the body declares.
         """
-        if name in self.scopes[-1]:
+        if self.names[var] in self.scopes[-1]:
             with self.block("{"):
-                self.declared(name, line, body)
+                self.define(var, line, body)
             return
-        self.scopes[-1].add(name)
-        self.line(line)
-        self.stmt(body)
+        self.scopes[-1].add(self.names[var])
+        super().define(var, line, body)
 
-    def store_element(self, stmt: BufferStore, value: str) -> str:
+    def store_element(self, stmt: t.BufferStore, value: str) -> str:
         at = atom(self.index(stmt.indices[0]))
         return put(self.library, stmt.value.dtype, self.pointer(stmt.buffer), at, value)
 
-    def scatter(self, stmt: BufferStore, value: str) -> str:
+    def scatter(self, stmt: t.BufferStore, value: str) -> str:
         dtype, places = stmt.value.dtype, stmt.indices[0]
         mask = f"(char{dtype.lanes})(-1)" if stmt.predicate is None else self.value(stmt.predicate)
         function = self.use("scatter_masked", dtype, self.space(stmt.buffer))
         return f"{function}({self.pointer(stmt.buffer)}, {self.vector_index(places)}, {value}, {mask})"
 
-    def store_neighbours(self, stmt: BufferStore, base: str, value: str) -> str:
+    def store_neighbours(self, stmt: t.BufferStore, base: str, value: str) -> str:
         dtype, pointer, space = stmt.value.dtype, self.pointer(stmt.buffer), self.space(stmt.buffer)
         if stmt.predicate is not None:
             function = self.use("store_masked", dtype, space)
@@ -210,14 +179,14 @@ class _OpenCL(GridEmitter, OpenCLExpressions):
             value = f"as_uchar{dtype.lanes}(-({value}))"
         return f"vstore{dtype.lanes}({value}, 0, {pointer} + {base})"
 
-    def evaluate(self, stmt: Evaluate) -> None:
-        if isinstance(stmt.value, Call) and stmt.value.op == "tvm_storage_sync":
-            common = any(isinstance(arg, StringImm) and arg.value == "global" for arg in stmt.value.args)
+    def evaluate(self, stmt: t.Evaluate) -> None:
+        if isinstance(stmt.value, e.Call) and stmt.value.op == "tvm_storage_sync":
+            common = any(isinstance(arg, e.StringImm) and arg.value == "global" for arg in stmt.value.args)
             self.line(f"barrier(CLK_LOCAL_MEM_FENCE{' | CLK_GLOBAL_MEM_FENCE' if common else ''});")
 
     # -- storage
 
-    def allocate(self, stmt: Allocate) -> None:
+    def allocate(self, stmt: t.Allocate) -> None:
         if is_shared(stmt.buffer.scope):
             self.registers.pop(stmt.buffer, None)
             self.shared_array(stmt.buffer)
@@ -226,30 +195,30 @@ class _OpenCL(GridEmitter, OpenCLExpressions):
         with self.block("{") if self.takes_name(stmt) else nullcontext():
             super().allocate(stmt)
 
-    def takes_name(self, stmt: Allocate) -> bool:
+    def takes_name(self, stmt: t.Allocate) -> bool:
         """Whether the storage is in memory, under a name that stands in this scope already; registers get new names."""
         name = self.names[stmt.buffer]
         again = name in self.scopes[-1] and registers_of(stmt.buffer, stmt.body) is None
         self.scopes[-1].add(name)
         return again
 
-    def shared_array(self, buffer: Buffer) -> None:
+    def shared_array(self, buffer: t.Buffer) -> None:
         """An array that a block's threads share; OpenCL C declares it at the top of the kernel."""
         count = self.count_shared(buffer)
         self.shared.append(f"    __local {self.array(buffer, count)}")
 
-    def stack_array(self, buffer: Buffer) -> None:
+    def stack_array(self, buffer: t.Buffer) -> None:
         self.on_stack.add(buffer)
         self.line(self.array(buffer, self.length(buffer)))
 
-    def array(self, buffer: Buffer, count: int) -> str:
+    def array(self, buffer: t.Buffer, count: int) -> str:
         """The declaration of storage, as aligned as its buffer."""
         aligned = f"__attribute__((aligned({buffer.align})))"
         return f"{array_type(buffer.dtype)} {self.names[buffer]}[{max(1, count)}] {aligned};"
 
-    def length(self, buffer: Buffer) -> int:
+    def length(self, buffer: t.Buffer) -> int:
         self.type_of(buffer.dtype)
         return super().length(buffer)
 
-    def declare_register(self, buffer: Buffer, register: Register, name: str) -> None:
+    def declare_register(self, buffer: t.Buffer, register: Register, name: str) -> None:
         self.line(f"{self.type_of(buffer.dtype.with_lanes(register.lanes))} {name};")

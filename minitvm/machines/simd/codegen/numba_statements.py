@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import Any
 
 from ....codegen.spelling import atom, is_index
 from ....errors import InternalError
-from ....expr import IntImm, Var
-from ....expr.conditions import is_const
+from ....expr import DType, IntImm, Var
 from ....tir.analysis.registers import Register
-from ....tir.nodes import Buffer, BufferStore, For, LetStmt, PrimFunc
+from ....tir.nodes import Buffer, BufferStore, For, PrimFunc
 from ....tir.verifier.kernel_rules import STACK_BYTES
 from .numba_expressions import NumbaExpressions, short_name
 
@@ -40,40 +40,24 @@ class NumbaStatements(NumbaExpressions):
 
     # -- statements
 
-    def serial_loop(self, stmt: For, bounds: str) -> None:
-        """A loop over a range; the bounds are the arguments of `range`."""
-        self.wide.add(stmt.var)
-        self.analyzer.bind(stmt)
-        with self.block(f"for {self.names[stmt.var]} in range({bounds}):"):
-            self.stmt(stmt.body)
+    def loop_header(self, name: str, first: str, end: str) -> str:
+        bounds = (end,) if first == "0" else (first, end)
+        # The type of the bounds is the loop variable's.
+        return (
+            f"for {name} in range({', '.join(bounds if self.index_dtype == 'int64' else map(self.to_index, bounds))}):"
+        )
 
-    def bounds(self, stmt: For) -> str:
-        """All iterations of a loop, as the arguments of `range`."""
-        extent = self.index(stmt.extent)
-        if is_const(stmt.start, 0):
-            return self.range_of(extent)
-        start = self.index(stmt.start)
-        constant = isinstance(stmt.start, IntImm) and isinstance(stmt.extent, IntImm)
-        stop = str(stmt.start.value + stmt.extent.value) if constant else f"{start} + {extent}"  # type: ignore[attr-defined]
-        return self.range_of(start, stop)
+    def share(self, stmt: For) -> tuple[str, str]:
+        n, offset, (thread, threads) = atom(self.index(stmt.extent)), self.offset(stmt), self.team()
+        return f"{offset}{n} * {thread} // {threads}", f"{offset}{n} * ({thread} + 1) // {threads}"
 
-    def range_of(self, *bounds: str) -> str:
-        """The arguments of `range`, whose type is the loop variable's."""
-        return ", ".join(bounds if self.index_dtype == "int64" else map(self.to_index, bounds))
+    @abstractmethod
+    def team(self) -> tuple[str, str]:
+        """The number of this thread among those that share out a parallel loop, and how many they are."""
 
-    def share(self, stmt: For, thread: str, threads: str) -> str:
-        """The iterations of a parallel loop that one thread of several runs, as the arguments of `range`."""
-        offset = "" if is_const(stmt.start, 0) else f"{self.index(stmt.start)} + "
-        n = atom(self.index(stmt.extent))
-        return self.range_of(f"{offset}{n} * {thread} // {threads}", f"{offset}{n} * ({thread} + 1) // {threads}")
-
-    def let(self, stmt: LetStmt) -> None:
-        if not self.notes_index(stmt):
-            text = self.value(stmt.value)
-        else:
-            text = self.index(stmt.value) if self.index_dtype == "int64" else self.to_index(self.index(stmt.value))
-        self.line(f"{self.names[stmt.var]} = {text}")
-        self.stmt(stmt.body)
+    def definition(self, var: Var, text: str, dtype: DType) -> str:
+        complete = var not in self.wide or self.index_dtype == "int64"
+        return super().definition(var, text if complete else self.to_index(text), dtype)
 
     def store_element(self, stmt: BufferStore, value: str) -> str:
         return f"{self.names[stmt.buffer]}[{self.place(stmt.indices[0])}] = {value}"
