@@ -18,22 +18,23 @@ from ..topi.shapes import larger, simple
 from .builder import GraphBuilder
 from .loops import everywhere
 from .nodes import Dim, Graph, OpNode, Value
-from .passes.rebuild import with_replaced
+from .pattern import Match, op
+from .rewrite import Rewriter, RewriteRule, rewrite
 
 _FAR = 2**62  # further than any axis, and -_FAR is an int64 too
 
 
 def checked_indices(graph: Graph) -> Graph:
     """The graph with a check of the indices before each operator that reads or writes where data say."""
-    return everywhere(lambda part: with_replaced(part, lambda item: item.op in _AXES, _with_check))(graph)
+    rules = [RewriteRule(op(tuple(_AXES), ...), _with_check)]
+    return everywhere(lambda part: rewrite(part, rules))(graph)
 
 
-def _with_check(b: GraphBuilder, item: OpNode, inputs: list[Value]) -> Value:
-    b.where = item.where
+def _with_check(b: Rewriter, match: Match) -> Value:
+    item, inputs = match.root, [b.now(v) for v in match.root.inputs]
     for indices, axis, extent in _AXES[item.op](b, item, inputs):
         _check(b, item, indices, axis, extent)
     result: Value = b.op(item.op, *inputs, name=item.output.name, **item.attrs)
-    b.where = ""
     return result
 
 

@@ -33,10 +33,10 @@ from ..graph import Graph, GraphBuilder, OpNode, Value
 from ..graph.passes.constant_folding import constant_folding
 from ..graph.passes.dead_code import dead_code
 from ..graph.passes.fold_batch_norm import fold_batch_norm
-from ..graph.passes.rebuild import with_output_names
 from ..graph.passes.shifted_scales import shifted_scales
 from ..graph.passes.simplify import simplify
 from ..graph.passes.split_conv_transpose import split_conv_transpose
+from ..graph.rewrite import with_output_names
 
 # Products with constant weights, by the axis of the output channels in their weights.
 _PRODUCTS = {"nn.conv1d": 0, "nn.conv2d": 0, "nn.conv3d": 0, "nn.dense": 0, "nn.matmul": -1}

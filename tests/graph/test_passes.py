@@ -23,11 +23,11 @@ from minitvm.graph.passes.fold_batch_norm import fold_batch_norm
 from minitvm.graph.passes.fuse import fuse
 from minitvm.graph.passes.group_norms import group_norms
 from minitvm.graph.passes.pointwise_rows import pointwise_rows
-from minitvm.graph.passes.rebuild import with_output_names
 from minitvm.graph.passes.simplify import simplify
 from minitvm.graph.passes.split_conv_transpose import split_conv_transpose
 from minitvm.graph.passes.split_pool import split_pool
 from minitvm.graph.passes.split_resize import split_resize
+from minitvm.graph.rewrite import with_output_names
 from minitvm.machines.simd.graph.blocked_layout import blocked_layout
 from minitvm.reference import graph as interpreter
 from minitvm.reference import tir as loops

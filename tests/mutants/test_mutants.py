@@ -26,7 +26,6 @@ CHANGES_NOTHING = {
     "minitvm.tir.transform.machine": "the width of a target's vectors",
     "minitvm.tir.transform.growth": "refuses what is too large, and changes no program",
     "minitvm.graph.passes.pipeline": "the list of the others",
-    "minitvm.graph.passes.rebuild": "what the others are written with",
 }
 
 # Of these a few are drawn: they take a fraction of a second each.

@@ -21,8 +21,8 @@ from ...errors import InputError, nearest
 from ...graph.builder import GraphBuilder
 from ...graph.nodes import Graph, OpNode, Value
 from ...graph.ops.layouts import transformed
-from ...graph.passes.rebuild import with_output_names
 from ...graph.registry import get
+from ...graph.rewrite import with_output_names
 from ...topi.layouts import Layout
 from ...topi.shapes import is_one, paddings, per_axis
 

@@ -12,7 +12,7 @@ ONNX Runtime does so for sigmoid and for leaky ReLU.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -20,8 +20,9 @@ from ...strategy.blocks import blocks_of, is_cheap
 from ..builder import GraphBuilder
 from ..lower import to_prim_func
 from ..nodes import Graph, OpNode, Value
+from ..pattern import Facts, Match, op
 from ..registry import get
-from .rebuild import with_replaced
+from ..rewrite import Rewriter, RewriteRule, rewrite
 
 _LONGEST = 32  # operators of a chain
 _BYTES = 256  # values of a byte
@@ -33,15 +34,14 @@ def byte_tables(graph: Graph) -> Graph:
         return graph
     chains = _Chains(graph).worthwhile()
 
-    def make(b: GraphBuilder, item: OpNode, _: list[Value]) -> Value:
-        chain = chains[item]
+    def looked_up(b: Rewriter, match: Match) -> Value:
+        chain = chains[match.root]
         every = np.arange(_BYTES, dtype="uint8").view(chain.source.dtype.numpy)
         table = chain.added_to(b, b.constant(every, "bytes"))
-        byte: Value = b.op("qnn.lookup", new[chain.source], table, name=item.output.name)
+        byte: Value = b.op("qnn.lookup", chain.source, table, name=match.root.output.name)
         return byte
 
-    new: dict[Value, Value] = {}
-    return with_replaced(graph, chains.__contains__, make, new)
+    return rewrite(graph, [RewriteRule(op("qnn.quantize", ..., when=chains.__contains__), looked_up)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,21 +70,16 @@ class _Chain:
         return not all(map(is_cheap, blocks_of(to_prim_func(graph))))
 
 
-@dataclass(slots=True)
-class _Chains:
+class _Chains(Facts):
     """For each value that is a function of one byte, its chain."""
 
-    graph: Graph
-    consumers: Mapping[Value, list[OpNode]] = field(init=False)
-    returned: set[Value] = field(init=False)
-    of: dict[Value, _Chain] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.consumers, self.returned = self.graph.consumers(), set(self.graph.outputs)
+    def __init__(self, graph: Graph) -> None:
+        super().__init__(graph)
+        self.of: dict[Value, _Chain] = {}
 
     def worthwhile(self) -> dict[OpNode, _Chain]:
         """The chains to look up, by the quantisation that ends each: they cost more, and all else in them is unread."""
-        arrays = {value: array for value, array in self.graph.arrays().items() if array.size == 1}
+        arrays = {value: array for value, array in self.arrays.items() if array.size == 1}
         ending: dict[OpNode, _Chain] = {}
         for item in self.graph.nodes:
             chain = self._chain(item, arrays)

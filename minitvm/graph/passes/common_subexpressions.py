@@ -10,7 +10,7 @@ import numpy as np
 
 from ...expr import Node, Var
 from ..nodes import FUSED, Graph, OpNode, Value
-from .rebuild import rebuild
+from ..rewrite import rebuild
 
 # Weights are not compared byte by byte: equal ones are rare, and reading them all takes time.
 _LARGEST_CONSTANT = 4096

@@ -15,7 +15,7 @@ import numpy as np
 from ...errors import InputError
 from .. import registry
 from ..nodes import BIND_SIZE, FUSED, LOOP, MATCH_CAST, Constant, Graph, OpNode, Value
-from .rebuild import rebuild
+from ..rewrite import rebuild
 
 Evaluate = Callable[[OpNode, list[np.ndarray]], list[np.ndarray]]
 

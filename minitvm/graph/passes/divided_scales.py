@@ -10,14 +10,13 @@ may be the next one where the quotient lies between two. So `accuracy="strict"` 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
-from ..builder import GraphBuilder
 from ..nodes import Graph, OpNode, Value
-from .rebuild import with_replaced
+from ..pattern import Facts, Match, op
+from ..rewrite import Rewriter, RewriteRule, rewrite
 
 # Operators whose result is divided if the inputs at these positions are: all of them, or of `_ONE` any one.
 _ALL: dict[str, tuple[int, ...] | None] = {
@@ -53,7 +52,7 @@ def divided_scales(graph: Graph, accuracy: str = "fast") -> Graph:
     """The graph that divides by no scale which linear operators can be divided by before."""
     if accuracy == "strict":
         return graph
-    facts = _Facts(graph)
+    facts = _Divisions(graph)
     scales: dict[OpNode, np.float64] = {}
     leaves: set[tuple[OpNode, int]] = set()
     for item in graph.nodes:
@@ -65,34 +64,24 @@ def divided_scales(graph: Graph, accuracy: str = "fast") -> Graph:
             scales.update(dict.fromkeys((item, *division.operators), np.float64(scale.reshape(()))))
             leaves |= division.leaves
 
-    def make(b: GraphBuilder, item: OpNode, inputs: list[Value]) -> Value:
+    def divided(b: Rewriter, match: Match) -> Value:
+        item, inputs = match.root, list(match.root.inputs)
         scale, attrs = scales[item], dict(item.attrs)
         for place, old in enumerate(item.inputs):
             if (item, place) in leaves:
-                inputs[place] = facts.leaf(b, old, scale, new)
+                inputs[place] = facts.leaf(b, old, scale)
         if item.op == "qnn.quantize":
             inputs[1] = b.constant(np.ones((), inputs[0].dtype.numpy), "one")
         if item.op == "clip":
             attrs |= {name: float(attrs[name] / scale) for name in ("a_min", "a_max") if attrs[name] is not None}
-        made: Value = b.op(item.op, *inputs, name=item.output.name, **attrs)
-        return made
+        quotient: Value = b.op(item.op, *inputs, name=item.output.name, **attrs)
+        return quotient
 
-    new: dict[Value, Value] = {}
-    return with_replaced(graph, scales.__contains__, make, new)
+    return rewrite(graph, [RewriteRule(op((), ..., when=scales.__contains__), divided)])
 
 
-@dataclass(slots=True)
-class _Facts:
-    """What the pass asks about a graph."""
-
-    graph: Graph
-    arrays: Mapping[Value, np.ndarray] = field(init=False)
-    producers: Mapping[Value, OpNode] = field(init=False)
-    consumers: Mapping[Value, list[OpNode]] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.arrays, self.producers = self.graph.arrays(), self.graph.producers()
-        self.consumers = self.graph.consumers()
+class _Divisions(Facts):
+    """Where a scale can be divided out of a value."""
 
     def division(self, reader: OpNode, place: int) -> _Division | None:
         """What changes so that an input of an operator is divided; None where that is not possible."""
@@ -102,8 +91,7 @@ class _Facts:
         item = self.producers.get(value)
         if value in self.arrays or (item is not None and item.op == "qnn.dequantize" and item.inputs[1] in self.arrays):
             return _Division(leaves=frozenset([(reader, place)]))
-        alone = item is not None and self.consumers[value] == [reader] and reader.inputs.count(value) == 1
-        if item is None or not alone or value in self.graph.outputs or len(item.outputs) != 1:
+        if item is None or self.only_reader(value) is not reader or len(item.outputs) != 1:
             return None
         parts = self._parts(item)
         return None if parts is None else parts | _Division(frozenset([item]))
@@ -124,7 +112,7 @@ class _Facts:
             total |= division
         return total
 
-    def leaf(self, b: GraphBuilder, old: Value, scale: np.float64, values: Mapping[Value, Value]) -> Value:
+    def leaf(self, b: Rewriter, old: Value, scale: np.float64) -> Value:
         """A leaf divided by the scale."""
         if old in self.arrays:
             quotient: Value = b.constant((self.arrays[old] / scale).astype(self.arrays[old].dtype), old.name)
@@ -132,5 +120,5 @@ class _Facts:
         item = self.producers[old]
         data, step, *zero = item.inputs
         divided = b.constant((self.arrays[step] / scale).astype(self.arrays[step].dtype), step.name)
-        dequantized: Value = b.op("qnn.dequantize", values[data], divided, *(values[z] for z in zero), **item.attrs)
+        dequantized: Value = b.op("qnn.dequantize", data, divided, *zero, **item.attrs)
         return dequantized

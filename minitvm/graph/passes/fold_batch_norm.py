@@ -8,78 +8,74 @@ scale is computed in float64 and rounded once.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from .. import registry
-from ..nodes import Constant, Graph, OpNode, Value
-from .rebuild import new_constant, rebuild
+from ..nodes import Graph, OpNode, Value
+from ..pattern import Match, constant, op, value
+from ..rewrite import Rewriter, RewriteRule, rewrite
 
 # The axis of the output channels in the weights, unless a layout gives another one.
 _OUT_CHANNELS = {"nn.conv1d": 0, "nn.conv2d": 0, "nn.conv3d": 0, "nn.dense": 0,
                  "nn.conv1d_transpose": 1, "nn.conv2d_transpose": 1, "nn.conv3d_transpose": 1}  # fmt: skip
 
 
+def fold_batch_norm(graph: Graph) -> Graph:
+    """The graph without batch normalisations whose parameters are constants."""
+    return rewrite(graph, RULES)
+
+
+def _folded(b: Rewriter, match: Match) -> Value | None:
+    """The product with scaled weights, and one bias."""
+    item, product, dtype = match.root, match.node("product"), match.root.output.dtype.numpy
+    axis = item.attrs["axis"] % item.inputs[0].ndim
+    if not _foldable(product, axis):
+        return None
+    scale, beta, mean = _statistics(match)
+    bias = np.zeros_like(mean)
+    if "bias" in match:
+        biased = match.node("biased")
+        if biased.attrs["axis"] % biased.output.ndim != axis:
+            return None
+        bias = match.array("bias").astype(np.float64)
+        b.remove(biased)
+    b.remove(product)
+    weight = match["weight"]
+    scaled = match.array("weight").astype(np.float64) * _along(scale, _out_channels(product), weight.ndim)
+    shift = (bias - mean) * scale + beta
+    new_weight = b.constant(scaled.astype(dtype), f"{weight.name}_scaled")
+    linear = b.op(product.op, match["data"], new_weight, name=product.output.name, **product.attrs)
+    shifted: Value = b.op(
+        "nn.bias_add", linear, b.constant(shift.astype(dtype), "bias"), name=item.output.name, axis=axis
+    )
+    return shifted
+
+
+def _scaled(b: Rewriter, match: Match) -> Value:
+    """A multiplication and an addition."""
+    item, data, dtype = match.root, match["data"], match.root.output.dtype.numpy
+    scale, beta, mean = _statistics(match)
+    factor, offset = scale, beta - mean * scale
+    shape = (-1,) + (1,) * (data.ndim - item.attrs["axis"] % data.ndim - 1)
+    across = b.constant(factor.reshape(shape).astype(dtype), "scale")
+    scaled = b.op("multiply", data, across, name=f"{item.output.name}_scaled")
+    shift = b.constant(offset.reshape(shape).astype(dtype), "shift")
+    shifted: Value = b.op("add", scaled, shift, name=item.output.name)
+    return shifted
+
+
+def _statistics(match: Match) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The scale of a batch normalisation, its beta and its mean."""
+    item = match.root
+    gamma, beta, mean, var = (match.facts.arrays[v].astype(np.float64) for v in item.inputs[1:])
+    return gamma / np.sqrt(var + item.attrs["epsilon"]), beta, mean
+
+
 def _out_channels(product: OpNode) -> int:
     return product.attrs.get("kernel_layout", "O").index("O") or _OUT_CHANNELS[product.op]
 
 
-def fold_batch_norm(graph: Graph) -> Graph:
-    """The graph without batch normalisations whose parameters are constants."""
-    arrays = graph.arrays()
-    consumers = graph.consumers()
-    producers = graph.producers()
-    outputs = set(graph.outputs)
-    constants: list[Constant] = []
-    rewritten: dict[OpNode, list[OpNode]] = {}
-
-    def private(value: Value) -> bool:
-        return len(consumers.get(value, [])) == 1 and value not in outputs
-
-    def constant(array: np.ndarray, name: str) -> Value:
-        constants.append(new_constant(array, name))
-        return constants[-1].value
-
-    for item in graph.nodes:
-        if item.op != "nn.batch_norm" or not all(v in arrays for v in item.inputs[1:]):
-            continue
-        data, axis = item.inputs[0], item.attrs["axis"] % item.inputs[0].ndim
-        gamma, beta, mean, var = (arrays[v].astype(np.float64) for v in item.inputs[1:])
-        scale = gamma / np.sqrt(var + item.attrs["epsilon"])
-        product, bias = producers.get(data), np.zeros_like(mean)
-        chain = [product] if product is not None else []
-        if product is not None and product.op == "nn.bias_add" and product.inputs[1] in arrays and private(data):
-            if product.attrs["axis"] % data.ndim == axis:
-                bias = arrays[product.inputs[1]].astype(np.float64)
-                product = producers.get(product.inputs[0])
-                chain = [product, *chain] if product is not None else []
-        shift = (bias - mean) * scale + beta
-        dtype = item.output.dtype.numpy
-        if product is not None and _foldable(product, axis, arrays) and all(private(n.output) for n in chain):
-            weight = product.inputs[1]
-            scaled = arrays[weight].astype(np.float64) * _along(scale, _out_channels(product), weight.ndim)
-            new_weight = constant(scaled.astype(dtype), f"{weight.name}_scaled")
-            linear = OpNode(product.op, (product.inputs[0], new_weight), product.attrs, product.outputs)
-            shifted = _node("nn.bias_add", (product.output, constant(shift.astype(dtype), "bias")), item, axis=axis)
-            for gone in chain:
-                rewritten[gone] = []
-            rewritten[item] = [linear, shifted]
-            continue
-        rank = data.ndim - axis
-        shape = (-1,) + (1,) * (rank - 1)
-        between = Value(f"{item.output.name}_scaled", item.output.shape, item.output.dtype)
-        factor, offset = scale, beta - mean * scale
-        multiply = OpNode("multiply", (data, constant(factor.reshape(shape).astype(dtype), "scale")), {}, (between,))
-        add = _node("add", (between, constant(offset.reshape(shape).astype(dtype), "shift")), item)
-        rewritten[item] = [multiply, add]
-    nodes = [new for item in graph.nodes for new in rewritten.get(item, [item])]
-    return rebuild(graph, nodes, constants)
-
-
-def _foldable(product: OpNode, axis: int, arrays: dict[Value, np.ndarray]) -> bool:
-    if product.op not in _OUT_CHANNELS or len(product.inputs) != 2 or product.inputs[1] not in arrays:
-        return False
+def _foldable(product: OpNode, axis: int) -> bool:
+    """Whether the scales of that axis of a product's output go into its weights."""
     if not product.output.dtype.is_float or product.attrs.get("out_dtype", "") not in ("", product.inputs[1].dtype):
         return False
     if "transpose" in product.op and product.attrs["groups"] != 1:
@@ -93,6 +89,11 @@ def _along(values: np.ndarray, axis: int, rank: int) -> np.ndarray:
     return values.reshape(tuple(-1 if a == axis else 1 for a in range(rank)))
 
 
-def _node(op: str, inputs: tuple[Value, ...], item: OpNode, **attrs: Any) -> OpNode:
-    """A node that takes the place of `item`, outputs and all."""
-    return OpNode(op, inputs, registry.get(op).normalize(attrs), item.outputs)
+# Legal: a product that is scaled in its weights must not be read, or returned, without the scale.
+_PRODUCT = op(tuple(_OUT_CHANNELS), value("data"), constant("weight"), name="product", alone=True)
+_BIASED = op("nn.bias_add", _PRODUCT, constant("bias"), name="biased", alone=True)
+
+RULES = [
+    RewriteRule(op("nn.batch_norm", _BIASED | _PRODUCT, others=constant()), _folded),
+    RewriteRule(op("nn.batch_norm", value("data"), others=constant()), _scaled),
+]

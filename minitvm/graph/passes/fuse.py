@@ -29,7 +29,7 @@ from ...expr.printer import fresh
 from .. import registry
 from ..nodes import BIND_SIZE, FUSED, LOOP, MATCH_CAST, Constant, Graph, OpNode, Value
 from ..registry import MAPS, Pattern
-from .rebuild import same_shape
+from ..rewrite import same_shape
 
 _INJECTIVE = (*MAPS, Pattern.INJECTIVE)
 

@@ -13,94 +13,73 @@ from math import prod
 
 import numpy as np
 
-from .. import registry
-from ..nodes import Constant, Graph, OpNode, Value
-from .rebuild import new_constant, rebuild, same_shape
+from ..nodes import Graph, OpNode, Value
+from ..pattern import Match, constant, op, value
+from ..rewrite import Rewriter, RewriteRule, rewrite, same_shape
 
 
 def group_norms(graph: Graph) -> Graph:
     """The graph with one operator for each such chain; what is left without readers is removed later."""
-    norms = _Norms(graph)
-    nodes = [norms.rewritten(item) for item in graph.nodes]
-    return rebuild(graph, nodes, norms.constants) if norms.constants else graph
+    return rewrite(graph, RULES, repeat=True)
 
 
-class _Norms:
-    """The constants that the pass adds, and what makes each value by now."""
-
-    def __init__(self, graph: Graph) -> None:
-        self.arrays = graph.arrays()
-        self.makers = graph.producers()
-        self.consumers = graph.consumers()
-        self.returned = set(graph.outputs)
-        self.constants: list[Constant] = []
-
-    def rewritten(self, item: OpNode) -> OpNode:
-        new = self.of_rows(item) if item.op == "reshape" else None
-        new = self.of_scale(item) if item.op in ("multiply", "add") else new
-        if new is None:
-            return item
-        self.makers[item.output] = new
-        return new
-
-    def of_rows(self, item: OpNode) -> OpNode | None:
-        """The group norm that a reshape of normalised rows is."""
-        rows = self.private(item.inputs[0], "nn.instance_norm")
-        if rows is None or rows.attrs["axis"] != 1 or not all(v in self.arrays for v in rows.inputs[1:]):
-            return None
-        split = self.makers.get(rows.inputs[0])
-        if split is None or split.op != "reshape" or not same_shape(split.inputs[0].shape, item.output.shape):
-            return None
-        (x,), (batch, groups, *_) = split.inputs, split.output.shape
-        if x.ndim < 3 or not isinstance(groups, int) or not isinstance(x.shape[1], int) or x.shape[1] % groups:
-            return None
-        if not same_shape((batch,), x.shape[:1]):
-            return None
-        gamma, beta = (np.repeat(self.arrays[v], x.shape[1] // groups) for v in rows.inputs[1:])
-        return self.norm(item, x, gamma, beta, groups, rows.attrs["epsilon"])
-
-    def of_scale(self, item: OpNode) -> OpNode | None:
-        """The group norm into which a multiplication or an addition goes."""
-        for data, other in (item.inputs, item.inputs[::-1]):
-            maker = self.private(data, "nn.group_norm", "nn.instance_norm")
-            values = self.of_channels(other, item.output)
-            if maker is None or values is None or maker.attrs["axis"] != 1:
-                continue
-            x, *weights = maker.inputs
-            if not all(v in self.arrays for v in weights) or not same_shape(data.shape, item.output.shape):
-                continue
-            gamma, beta = (self.arrays[v].astype(np.float64) for v in weights)
-            gamma, beta = (gamma * values, beta * values) if item.op == "multiply" else (gamma, beta + values)
-            return self.norm(item, x, gamma, beta, maker.attrs.get("num_groups"), maker.attrs["epsilon"])
+def _of_rows(b: Rewriter, match: Match) -> Value | None:
+    """The group norm that a reshape of normalised rows is."""
+    x, rows = match["x"], match.node("rows")
+    batch, groups, *_ = match["split"].shape
+    if not same_shape(x.shape, match.root.output.shape):
         return None
+    if x.ndim < 3 or not isinstance(groups, int) or not isinstance(x.shape[1], int) or x.shape[1] % groups:
+        return None
+    if not same_shape((batch,), x.shape[:1]):
+        return None
+    gamma, beta = (np.repeat(match.facts.arrays[v], x.shape[1] // groups) for v in rows.inputs[1:])
+    return _norm(b, match, gamma, beta, groups, rows.attrs["epsilon"])
 
-    def private(self, value: Value, *ops: str) -> OpNode | None:
-        """What makes a value that nobody else reads, if it is one of those operators."""
-        maker = self.makers.get(value)
-        alone = len(self.consumers.get(value, ())) == 1 and value not in self.returned
-        return maker if maker is not None and maker.op in ops and alone else None
 
-    def of_channels(self, value: Value, output: Value) -> np.ndarray | None:
-        """A constant with an element for each channel (axis 1) of an output, or one for all."""
-        if output.ndim < 2 or value not in self.arrays or value.dtype != output.dtype:
-            return None
-        if not isinstance(output.shape[1], int):
-            return None
-        array = self.arrays[value].astype(np.float64)
-        shape = (1,) * (output.ndim - array.ndim) + array.shape
-        if array.ndim > output.ndim or prod(shape) != shape[1]:
-            return None
-        return np.broadcast_to(array.reshape(-1), (output.shape[1],))
+def _of_scale(b: Rewriter, match: Match) -> Value | None:
+    """The group norm into which a multiplication or an addition goes."""
+    item, norm = match.root, match.node("norm")
+    values = _of_channels(match, item.output)
+    if values is None or not same_shape(norm.output.shape, item.output.shape):
+        return None
+    gamma, beta = (match.facts.arrays[v].astype(np.float64) for v in norm.inputs[1:])
+    gamma, beta = (gamma * values, beta * values) if item.op == "multiply" else (gamma, beta + values)
+    return _norm(b, match, gamma, beta, norm.attrs.get("num_groups"), norm.attrs["epsilon"])
 
-    def norm(
-        self, item: OpNode, x: Value, gamma: np.ndarray, beta: np.ndarray, groups: int | None, epsilon: float
-    ) -> OpNode:
-        """The normalisation in the place of an operator."""
-        weights = []
-        for array, name in ((gamma, "gamma"), (beta, "beta")):
-            self.constants.append(new_constant(array.astype(x.dtype.numpy), name))
-            weights.append(self.constants[-1].value)
-            self.arrays[weights[-1]] = self.constants[-1].data
-        op = "nn.instance_norm" if groups is None else "nn.group_norm"
-        attrs = {"epsilon": epsilon} if groups is None else {"epsilon": epsilon, "num_groups": groups}
-        return OpNode(op, (x, *weights), registry.get(op).normalize(attrs), item.outputs)
+
+def _of_channels(match: Match, output: Value) -> np.ndarray | None:
+    """A constant with an element for each channel (axis 1) of an output, or one for all."""
+    if output.ndim < 2 or match["values"].dtype != output.dtype or not isinstance(output.shape[1], int):
+        return None
+    array = match.array("values").astype(np.float64)
+    shape = (1,) * (output.ndim - array.ndim) + array.shape
+    if array.ndim > output.ndim or prod(shape) != shape[1]:
+        return None
+    return np.broadcast_to(array.reshape(-1), (output.shape[1],))
+
+
+def _norm(b: Rewriter, match: Match, gamma: np.ndarray, beta: np.ndarray, groups: int | None, epsilon: float) -> Value:
+    """The normalisation of `x` in the place of the operator at the root."""
+    x = match["x"]
+    weights = [b.constant(a.astype(x.dtype.numpy), name) for a, name in ((gamma, "gamma"), (beta, "beta"))]
+    ending = {} if groups is None else {"num_groups": groups}
+    kind = "nn.instance_norm" if groups is None else "nn.group_norm"
+    norm: Value = b.op(kind, x, *weights, name=match.root.output.name, epsilon=epsilon, **ending)
+    return norm
+
+
+def _of_axis_1(item: OpNode) -> bool:
+    return bool(item.attrs["axis"] == 1)
+
+
+_X, _CONSTANT = value("x"), constant()
+_ROWS = op(
+    "nn.instance_norm", op("reshape", _X, name="split"), others=_CONSTANT, name="rows", alone=True, when=_of_axis_1
+)
+_NORM = op(("nn.group_norm", "nn.instance_norm"), _X, others=_CONSTANT, name="norm", alone=True, when=_of_axis_1)
+
+RULES = [
+    RewriteRule(op("reshape", _ROWS), _of_rows),
+    RewriteRule(op(("multiply", "add"), _NORM, constant("values"), any_order=True), _of_scale),
+]

@@ -14,15 +14,15 @@ elements are.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 
 import numpy as np
 
 from ...expr import DType
 from ...target import Target
-from ..builder import GraphBuilder
 from ..nodes import Graph, OpNode, Value
-from .rebuild import with_replaced
+from ..pattern import Facts, Match, op, value
+from ..rewrite import Rewriter, RewriteRule, rewrite
 
 _HALVES = ("float16", "bfloat16")
 _MATRICES = frozenset(("nn.batch_matmul", "nn.dense", "nn.matmul"))
@@ -31,56 +31,46 @@ _PRODUCTS = _MATRICES | {"nn.conv1d", "nn.conv2d", "nn.conv3d"}
 
 def half_products(graph: Graph, target: Target, accuracy: str = "fast") -> Graph:
     """The graph whose products of 16-bit floats are summed in float32, each in the form that the target computes."""
-    arrays, producers = graph.arrays(), graph.producers()
     direct = {half for half in _HALVES if _multiplies(target, accuracy, half)}
-    plans = {item: plan for item in graph.nodes if (plan := _plan(item, arrays, producers, direct)) is not None}
-    new: dict[Value, Value] = {}
-
-    def make(b: GraphBuilder, item: OpNode, inputs: list[Value]) -> Value:
-        half, stored = plans[item]
-
-        def operand(old: Value, value: Value) -> Value:
-            if stored and value.dtype == "float32":
-                found = _narrow(old, arrays, producers, half)
-                assert found is not None
-                return new[found] if isinstance(found, Value) else b.constant(found, f"{old.name}_{half}")
-            return value if stored else b.op("cast", value, dtype="float32", name=f"{old.name}_float32")
-
-        operands = [operand(old, value) for old, value in zip(item.inputs, inputs, strict=True)]
-        name = item.output.name
-        is_half = item.output.dtype.is_half
-        attrs = {**item.attrs, "out_dtype": "float32"}
-        total: Value = b.op(item.op, *operands, name=f"{name}_float32" if is_half else name, **attrs)
-        return b.op("cast", total, dtype=half, name=name) if is_half else total
-
-    return with_replaced(graph, plans.__contains__, make, new)
+    half = value("half", when=lambda v: v.dtype.is_half)
+    return rewrite(graph, [
+        RewriteRule(op(_PRODUCTS, half, value("other")), lambda b, match: _of_halves(b, match, direct)),
+        RewriteRule(
+            op(_PRODUCTS, op("cast", half), value(), any_order=True), lambda b, match: _of_widened(b, match, direct)
+        ),
+    ])  # fmt: skip
 
 
-def _plan(
-    item: OpNode, arrays: Mapping[Value, np.ndarray], producers: Mapping[Value, OpNode], direct: Collection[str]
-) -> tuple[DType, bool] | None:
-    """The 16-bit dtype of a product that is to be changed, and whether it reads its operands as they are stored.
-
-    The machine multiplies elements of `direct` dtypes without widening them.
-    """
-    if item.op not in _PRODUCTS or len(item.inputs) != 2:
+def _of_halves(b: Rewriter, match: Match, direct: Collection[str]) -> Value | None:
+    """A product of two 16-bit operands; the machine multiplies those of `direct` dtypes without widening them."""
+    item, half, result = match.root, match.root.inputs[0].dtype, match.root.output.dtype
+    stored = _reads_halves(item, half, direct)
+    if match["other"].dtype != half or result not in (half, "float32") or (result == "float32" and stored):
         return None
-    dtypes, result = [v.dtype for v in item.inputs], item.output.dtype
-    if dtypes[0] == dtypes[1] and dtypes[0].is_half:
-        half = dtypes[0]
-        stored = _reads_halves(item, half, direct)
-        is_done = result == "float32" and stored
-        return (half, stored) if result in (half, "float32") and not is_done else None
-    if result != "float32" or dtypes != ["float32", "float32"]:
+    operands = item.inputs
+    if not stored:
+        operands = tuple(b.op("cast", v, dtype="float32", name=f"{v.name}_float32") for v in operands)
+    name = item.output.name
+    total: Value = b.op(
+        item.op, *operands, name=f"{name}_float32" if result == half else name, **{**item.attrs, "out_dtype": "float32"}
+    )
+    return b.op("cast", total, dtype=half, name=name) if result == half else total
+
+
+def _of_widened(b: Rewriter, match: Match, direct: Collection[str]) -> Value | None:
+    """A product of two operands that were widened from one dtype, of which it reads them again."""
+    item, half = match.root, match["half"].dtype
+    if any(v.dtype != "float32" for v in (*item.inputs, item.output)) or not _reads_halves(item, half, direct):
         return None
-    makers = [producers.get(v) for v in item.inputs]
-    sources = {m.inputs[0].dtype for m in makers if m is not None and m.op == "cast" and m.inputs[0].dtype.is_half}
-    if len(sources) != 1:
+    operands = [_narrow(v, match.facts, half) for v in item.inputs]
+    if any(v is None for v in operands):
         return None
-    (half,) = sources
-    if not _reads_halves(item, half, direct):
-        return None
-    return (half, True) if all(_narrow(v, arrays, producers, half) is not None for v in item.inputs) else None
+    stored = [
+        v if isinstance(v, Value) else b.constant(v, f"{old.name}_{half}")
+        for v, old in zip(operands, item.inputs, strict=True)
+    ]
+    total: Value = b.op(item.op, *stored, name=item.output.name, **{**item.attrs, "out_dtype": "float32"})
+    return total
 
 
 def _reads_halves(item: OpNode, half: DType, direct: Collection[str]) -> bool:
@@ -94,16 +84,14 @@ def _multiplies(target: Target, accuracy: str, half: str) -> bool:
     return target.multiplies_matrices(half) or (half == "bfloat16" and target.multiplies_pairs and accuracy != "strict")
 
 
-def _narrow(
-    value: Value, arrays: Mapping[Value, np.ndarray], producers: Mapping[Value, OpNode], half: DType
-) -> Value | np.ndarray | None:
+def _narrow(wide_value: Value, facts: Facts, half: DType) -> Value | np.ndarray | None:
     """What a float32 value was widened from: a value, or a constant whose elements are all of that dtype."""
-    maker = producers.get(value)
+    maker = facts.producers.get(wide_value)
     if maker is not None:
         return maker.inputs[0] if maker.op == "cast" and maker.inputs[0].dtype == half else None
-    if value not in arrays:
+    if wide_value not in facts.arrays:
         return None
-    wide = arrays[value]
+    wide = facts.arrays[wide_value]
     with np.errstate(over="ignore"):
         stored = wide.astype(half.numpy)
     return stored if np.array_equal(stored.astype(np.float32), wide, equal_nan=True) else None

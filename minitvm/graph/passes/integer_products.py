@@ -21,35 +21,44 @@ from typing import Any
 
 import numpy as np
 
-from ..builder import GraphBuilder
 from ..byte_windows import sums_of_rows, sums_of_windows
 from ..nodes import Graph, OpNode, Value
-from .rebuild import with_replaced
+from ..pattern import Match, constant, op, value
+from ..rewrite import Rewriter, RewriteRule, rewrite
 
 _LARGEST = 2**31 - 1  # of a sum in int32
 
 
 def integer_products(graph: Graph) -> Graph:
     """The graph with `qnn.conv2d` and `qnn.dense` wherever both factors are dequantised bytes, the second constant."""
-    arrays, producers = graph.arrays(), graph.producers()
-    found = ((item, bytes_product(item, arrays, producers, offsets=True)) for item in graph.nodes)
-    products = {item: product for item, product in found if product is not None}
-    new: dict[Value, Value] = {}
+    return rewrite(graph, RULES)
 
-    def make(b: GraphBuilder, item: OpNode, _: list[Value]) -> Value:
-        product = products[item]
-        weight = b.constant(product.weight, f"{item.inputs[1].name}_bytes")
-        total = b.op(product.op, new[product.data], weight, zero_point=product.zero_point, **product.attrs)
-        if product.offset.any():
-            _, depth, *kernel = product.weight.shape
-            what = (b.op, new[product.data], product.zero_point, depth)
-            sums = sums_of_windows(*what, kernel, product.attrs) if kernel else sums_of_rows(*what)
-            total = b.op("add", total, b.op("multiply", sums, product.offset))
-        scale = b.constant(product.scale.astype(np.float32), "scale")
-        made: Value = b.op("multiply", b.op("cast", total, dtype="float32"), scale, name=item.output.name)
-        return made
 
-    return with_replaced(graph, products.__contains__, make, new)
+# Both factors are dequantised; the parameters of the data are constants, and so is all of the weights.
+PRODUCT = op(
+    ("nn.conv2d", "nn.dense", "nn.matmul"),
+    op("qnn.dequantize", value("bytes"), others=constant(), name="data"),
+    op("qnn.dequantize", others=constant(), name="weight"),
+)
+
+
+def _in_integers(b: Rewriter, match: Match) -> Value | None:
+    item, product = match.root, bytes_product(match, offsets=True)
+    if product is None:
+        return None
+    weight = b.constant(product.weight, f"{item.inputs[1].name}_bytes")
+    total = b.op(product.op, product.data, weight, zero_point=product.zero_point, **product.attrs)
+    if product.offset.any():
+        _, depth, *kernel = product.weight.shape
+        what = (b.op, product.data, product.zero_point, depth)
+        sums = sums_of_windows(*what, kernel, product.attrs) if kernel else sums_of_rows(*what)
+        total = b.op("add", total, b.op("multiply", sums, product.offset))
+    scale = b.constant(product.scale.astype(np.float32), "scale")
+    floats: Value = b.op("multiply", b.op("cast", total, dtype="float32"), scale, name=item.output.name)
+    return floats
+
+
+RULES = [RewriteRule(PRODUCT, _in_integers)]
 
 
 _NO_OFFSET = np.zeros((), np.int32)
@@ -71,25 +80,16 @@ class BytesProduct:
     offset: np.ndarray = field(default_factory=_NO_OFFSET.copy)
 
 
-def bytes_product(
-    item: OpNode, arrays: Mapping[Value, np.ndarray], producers: Mapping[Value, OpNode], *, grouped: bool = False,
-    offsets: bool = False,
-) -> BytesProduct | None:  # fmt: skip
-    """What an operator on dequantised bytes and constant dequantised bytes multiplies; None for another operator.
+def bytes_product(match: Match, *, grouped: bool = False, offsets: bool = False) -> BytesProduct | None:
+    """What a match of `PRODUCT` multiplies; None where it is no product of bytes.
 
     A convolution has one group, or one for each channel; or any number if `grouped` is true. With `offsets` weights may
     have any zero points, one for each column; those of a channel alone are then int16.
     """
-    if item.op not in ("nn.conv2d", "nn.dense", "nn.matmul") or len(item.inputs) != 2:
-        return None
+    item, arrays, data, weight = match.root, match.facts.arrays, match.node("data"), match.node("weight")
     if item.output.dtype != "float32" or item.attrs.get("transpose_a"):
         return None
-    data, weight = (producers.get(value) for value in item.inputs)
-    if data is None or weight is None or data.op != "qnn.dequantize" or weight.op != "qnn.dequantize":
-        return None
-    if data.inputs[0].dtype not in ("int8", "uint8") or any(
-        v not in arrays for v in (*data.inputs[1:], *weight.inputs)
-    ):
+    if data.inputs[0].dtype not in ("int8", "uint8"):
         return None
     scale, zero = _parameters(data, arrays)
     if scale.size != 1 or zero.size != 1:

@@ -17,7 +17,7 @@ from ...expr import replace
 from .. import registry
 from ..loops import carried_inputs, outside_inputs, own_carried, own_outside, with_body
 from ..nodes import BIND_SIZE, LOOP, MATCH_CAST, Constant, Graph, OpNode, Value
-from .rebuild import rebuild
+from ..rewrite import rebuild
 
 
 def loop_bodies(graph: Graph) -> Graph:

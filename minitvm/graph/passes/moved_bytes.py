@@ -22,7 +22,7 @@ import numpy as np
 from ...topi.shapes import paddings, per_axis
 from ..builder import GraphBuilder
 from ..nodes import Graph, OpNode, Value
-from .rebuild import with_output_names
+from ..rewrite import with_output_names
 
 # Scales with which neither products nor quotients leave the normal numbers.
 _LEAST, _MOST = 1e-30, 1e30

@@ -13,23 +13,24 @@ these halves and from the rounding of `c` the result is that of the floats. Afte
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
 from ..builder import GraphBuilder
 from ..nodes import Graph, OpNode, Value
+from ..pattern import Facts, Match, matches, op
+from ..rewrite import RewriteRule, rewrite
 from .dead_code import dead_code
-from .integer_products import BytesProduct, bytes_product
-from .rebuild import with_replaced
+from .integer_products import PRODUCT, BytesProduct, bytes_product
 
 # Operators that only move or choose elements: on integers they are the same as on what the integers stand for.
 _MOVES = frozenset(("concatenate", "expand_dims", "nn.max_pool2d", "reshape", "squeeze", "strided_slice", "transpose"))
 _BITS = 31  # of an int32's size
 _BYTE = 1 << 7  # the greatest size of an int8
 
-Emit = Callable[[GraphBuilder, Mapping[Value, Value]], Value]
+Emit = Callable[[GraphBuilder], Value]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,15 +47,15 @@ class _Sum:
         if not places:
             return self
 
-        def emit(b: GraphBuilder, new: Mapping[Value, Value]) -> Value:
-            moved: Value = b.op("left_shift", self.emit(b, new), b.constant(np.int32(places), "shift"))
+        def emit(b: GraphBuilder) -> Value:
+            moved: Value = b.op("left_shift", self.emit(b), b.constant(np.int32(places), "shift"))
             return moved
 
         return _Sum(emit, self.exponent + places, self.bound << places, self.offset << places)
 
-    def total(self, b: GraphBuilder, new: Mapping[Value, Value], more: int = 0) -> Value:
+    def total(self, b: GraphBuilder, more: int = 0) -> Value:
         """The elements and `more`, as a value of int32."""
-        result, offset = self.emit(b, new), self.offset + more
+        result, offset = self.emit(b), self.offset + more
         if offset.any():
             result = b.op("add", result, b.constant(offset.astype(np.int32), "offset"))
         return result
@@ -65,14 +66,13 @@ def shifted_scales(graph: Graph) -> Graph:
 
     A product whose result is not quantised again is computed in integers and converted to floats.
     """
-    chains = _Chains(graph)
-    new: dict[Value, Value] = {}
-    plans = {item: plan for item in graph.nodes if (plan := chains.plan(item)) is not None}
+    integers = _Integers(graph)
 
-    def make(b: GraphBuilder, item: OpNode, _: list[Value]) -> Value:
-        return plans[item](b, new)
+    def planned(b: GraphBuilder, match: Match) -> Value | None:
+        plan = integers.plan(match.root)
+        return None if plan is None else plan(b)
 
-    return dead_code(with_replaced(graph, plans.__contains__, make, new))
+    return dead_code(rewrite(graph, [RewriteRule(op(("qnn.quantize", *PRODUCT.ops), ...), planned)]))
 
 
 def exponent_of(scale: np.ndarray) -> int | None:
@@ -83,11 +83,11 @@ def exponent_of(scale: np.ndarray) -> int | None:
     return 1 - exponent if mantissa == 0.5 else None
 
 
-class _Chains:
+class _Integers(Facts):
     """What is computed between integers."""
 
     def __init__(self, graph: Graph) -> None:
-        self.arrays, self.producers = graph.arrays(), graph.producers()
+        super().__init__(graph)
         self.sums: dict[Value, _Sum | None] = {}
 
     def plan(self, item: OpNode) -> Emit | None:
@@ -95,10 +95,10 @@ class _Chains:
         if item.op == "qnn.quantize":
             exponent = self._scale(item)
             return None if exponent is None else self._quantized(item.inputs[0], exponent)
-        if bytes_product(item, self.arrays, self.producers, grouped=True) is None:
+        if self._product(item) is None:
             return None
         product = self._sum(item.output)
-        return None if product is None else lambda b, new: _as_floats(b, product.total(b, new), product.exponent)
+        return None if product is None else lambda b: _as_floats(b, product.total(b), product.exponent)
 
     def _quantized(self, value: Value, exponent: int) -> Emit | None:
         """int8 elements of a value of floats, in units of 2^-exponent."""
@@ -123,8 +123,8 @@ class _Chains:
         if len(emits) < len(parts):
             return None
 
-        def emit(b: GraphBuilder, new: Mapping[Value, Value]) -> Value:
-            moved: Value = b.op(item.op, *(part(b, new) for part in emits), **item.attrs)
+        def emit(b: GraphBuilder) -> Value:
+            moved: Value = b.op(item.op, *(part(b) for part in emits), **item.attrs)
             return moved
 
         return emit
@@ -141,16 +141,20 @@ class _Chains:
             return self._dequantized(item)
         if item.op in ("add", "nn.bias_add"):
             return self._added(item)
-        product = bytes_product(item, self.arrays, self.producers, grouped=True)
+        product = self._product(item)
         return None if product is None else _product_sum(product)
+
+    def _product(self, item: OpNode) -> BytesProduct | None:
+        match = next(matches(PRODUCT, item, self), None)
+        return None if match is None else bytes_product(match, grouped=True)
 
     def _dequantized(self, item: OpNode) -> _Sum | None:
         exponent, stored = self._scale(item), item.inputs[0]
         if exponent is None or stored in self.arrays:
             return None
 
-        def emit(b: GraphBuilder, new: Mapping[Value, Value]) -> Value:
-            wide: Value = b.op("cast", new[stored], dtype="int32")
+        def emit(b: GraphBuilder) -> Value:
+            wide: Value = b.op("cast", stored, dtype="int32")
             return wide
 
         return _Sum(emit, exponent, _BYTE, np.zeros((), np.int64))
@@ -183,8 +187,8 @@ class _Chains:
         finest = max(first.exponent, second.exponent)
         a, b_ = (one.shifted(finest - one.exponent) for one in (first, second))
 
-        def emit(b: GraphBuilder, new: Mapping[Value, Value]) -> Value:
-            added: Value = b.op("add", a.emit(b, new), b_.emit(b, new))
+        def emit(b: GraphBuilder) -> Value:
+            added: Value = b.op("add", a.emit(b), b_.emit(b))
             return added
 
         return _Sum(emit, finest, a.bound + b_.bound, a.offset)
@@ -205,9 +209,9 @@ def _product_sum(product: BytesProduct) -> _Sum | None:
     if exponent is None or product.zero_point or product.data.dtype != "int8":
         return None
 
-    def emit(b: GraphBuilder, new: Mapping[Value, Value]) -> Value:
+    def emit(b: GraphBuilder) -> Value:
         weight = b.constant(product.weight, "weight_bytes")
-        total: Value = b.op(product.op, new[product.data], weight, **product.attrs)
+        total: Value = b.op(product.op, product.data, weight, **product.attrs)
         return total
 
     terms = np.abs(product.weight.astype(np.int64)).sum(axis=tuple(range(1, product.weight.ndim)))
@@ -221,8 +225,8 @@ def _narrowed(total: _Sum, exponent: int, low: int, high: int) -> Emit | None:
     if places > _BITS or places < -_BITS or (total.bound + half) << max(-places, 0) >= 1 << _BITS:
         return None
 
-    def emit(b: GraphBuilder, new: Mapping[Value, Value]) -> Value:
-        result = total.total(b, new, half)
+    def emit(b: GraphBuilder) -> Value:
+        result = total.total(b, half)
         if places:
             count = b.constant(np.int32(abs(places)), "shift")
             result = b.op("right_shift" if places > 0 else "left_shift", result, count)

@@ -23,7 +23,8 @@ from typing import Any
 from ...topi.shapes import paddings, per_axis, simple
 from ..builder import GraphBuilder
 from ..nodes import Dim, Graph, OpNode, Value
-from .rebuild import with_replaced
+from ..pattern import op, value
+from ..rewrite import RewriteRule, rewrite
 
 # Each phase adds operators to the graph.
 _MOST_PHASES = 256
@@ -66,7 +67,7 @@ def axis_phases(kernel: int, stride: int, padding: int, dilation: int) -> list[A
 
 def split_conv_transpose(graph: Graph) -> Graph:
     """The graph with plain convolutions in place of the transposed ones."""
-    return with_replaced(graph, _splits, lambda b, item, inputs: _Split(b, item, *inputs).result())
+    return rewrite(graph, RULES)
 
 
 def _splits(item: OpNode) -> bool:
@@ -77,7 +78,7 @@ def _splits(item: OpNode) -> bool:
     is not known that the phases divide it. Along an open axis no phase may cut data off: whether a row is left is known
     in a run only, and with it how long the phase is.
     """
-    if not item.op.endswith("d_transpose") or not item.output.dtype.is_float or 0 in item.output.shape:
+    if not item.output.dtype.is_float or 0 in item.output.shape:
         return False
     if math.prod(per_axis(item.attrs["strides"], item.inputs[0].ndim - 2, "strides")) > _MOST_PHASES:
         return False
@@ -196,3 +197,11 @@ class _Split:
         batch, channels = self.item.output.shape[:2]
         shape = (batch, simple(channels * phases), *(axis.count for axis in self.axes))
         return self.b.op("full", shape=shape, fill_value=0.0, dtype=str(self.data.dtype))
+
+
+RULES = [
+    RewriteRule(
+        op(tuple(f"nn.conv{rank}d_transpose" for rank in (1, 2, 3)), value("data"), value("weight"), when=_splits),
+        lambda b, match: _Split(b, match.root, match["data"], match["weight"]).result(),
+    )
+]

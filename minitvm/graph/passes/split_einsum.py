@@ -14,9 +14,9 @@ from functools import cache
 from itertools import combinations
 from math import prod
 
-from ..builder import GraphBuilder
 from ..nodes import Graph, OpNode, Value
-from .rebuild import with_replaced
+from ..pattern import Match, op
+from ..rewrite import Rewriter, RewriteRule, rewrite
 
 _LONG = 384  # what an open extent counts as
 _MOST = 8  # operands; with more of them there are too many orders
@@ -28,18 +28,20 @@ Tree = int | tuple["Tree", ...]  # an operand, or the parts of a product
 
 def split_einsum(graph: Graph) -> Graph:
     """The graph with products of pairs in place of Einstein summations that multiply more than these do."""
-    return with_replaced(graph, lambda item: _order(item) is not None, _in_pairs)
+    return rewrite(graph, RULES)
 
 
-def _in_pairs(b: GraphBuilder, item: OpNode, inputs: list[Value]) -> Value:
+def _in_pairs(b: Rewriter, match: Match) -> Value | None:
+    item = match.root
     terms, output = _labels(item)
     order = _order(item)
-    assert order is not None  # it is replaced
+    if order is None:
+        return None
 
     def made(tree: Tree, needed: str, name: str | None = None) -> tuple[Value, str]:
         """The value of a part, and its labels: `needed` are those of the result and of all other operands."""
         if isinstance(tree, int):
-            return inputs[tree], terms[tree]
+            return item.inputs[tree], terms[tree]
         parts = []
         for part in tree:
             others = [terms[leaf] for other in tree if other is not part for leaf in _leaves(other)]
@@ -53,7 +55,7 @@ def _in_pairs(b: GraphBuilder, item: OpNode, inputs: list[Value]) -> Value:
 
 def _order(item: OpNode) -> Tree | None:
     """The products of pairs that take the least work; None where one sum over everything takes no more."""
-    if item.op != "einsum" or item.output.dtype not in _EXACT or not 1 < len(item.inputs) <= _MOST:
+    if item.output.dtype not in _EXACT or not 1 < len(item.inputs) <= _MOST:
         return None
     terms, output = _labels(item)
     extents: dict[str, int] = {}
@@ -111,3 +113,6 @@ def _kept(labels: str, needed: str) -> str:
 
 def _leaves(tree: Tree) -> list[int]:
     return [tree] if isinstance(tree, int) else [leaf for part in tree for leaf in _leaves(part)]
+
+
+RULES = [RewriteRule(op("einsum", ...), _in_pairs)]

@@ -13,9 +13,9 @@ from __future__ import annotations
 from math import prod
 
 from ...topi.shapes import paddings, per_axis
-from ..builder import GraphBuilder
 from ..nodes import Graph, OpNode, Value
-from .rebuild import with_replaced
+from ..pattern import Match, op, value
+from ..rewrite import Rewriter, RewriteRule, rewrite
 
 # How many times fewer elements are read, at least: what is between two pools is written and read again.
 _WORTH = 2
@@ -26,11 +26,11 @@ _SUMMED = ("float32", "float64")  # narrower floats would be rounded between the
 
 def split_pool(graph: Graph) -> Graph:
     """The graph with a pool for each axis of large windows whose maximum or mean is taken."""
-    return with_replaced(graph, _splits, lambda b, item, inputs: _along_the_axes(b, item, inputs[0]))
+    return rewrite(graph, RULES)
 
 
 def _splits(item: OpNode) -> bool:
-    if item.op not in _RANKS or (item.op in _MEANS and item.output.dtype not in _SUMMED):
+    if item.op in _MEANS and item.output.dtype not in _SUMMED:
         return False
     size = per_axis(item.attrs["pool_size"], _RANKS[item.op], "pool_size")
     axes, fewer = _axes(item), _fewer(item)
@@ -60,7 +60,8 @@ def _fewer(item: OpNode) -> list[float]:
     ]
 
 
-def _along_the_axes(b: GraphBuilder, item: OpNode, data: Value) -> Value:
+def _along_the_axes(b: Rewriter, match: Match) -> Value:
+    item, data = match.root, match["data"]
     rank, axes = _RANKS[item.op], _axes(item)
     before, after = paddings(item.attrs["padding"], rank)
     for number, axis in enumerate(axes):
@@ -72,3 +73,6 @@ def _along_the_axes(b: GraphBuilder, item: OpNode, data: Value) -> Value:
         last = number == len(axes) - 1
         data = b.op(item.op, data, name=item.output.name if last else None, **attrs)
     return data
+
+
+RULES = [RewriteRule(op(tuple(_RANKS), value("data"), when=_splits), _along_the_axes)]

@@ -8,20 +8,19 @@ from __future__ import annotations
 
 from ...topi.resize_tables import nearest_places, positions, tables
 from ...topi.shapes import same
-from ..builder import GraphBuilder
 from ..nodes import Graph, OpNode, Value
-from .rebuild import with_replaced
+from ..pattern import Match, op, value
+from ..rewrite import Rewriter, RewriteRule, rewrite
 
 
 def split_resize(graph: Graph) -> Graph:
     """The graph with interpolations, or a `take`, an axis in place of resizes of known sizes."""
-    graph = with_replaced(graph, _splits, lambda b, item, inputs: _along_the_axes(b, item, inputs[0]))
-    return with_replaced(graph, _is_open, lambda b, item, inputs: _one_axis_a_time(b, item, inputs[0]))
+    return rewrite(graph, RULES)
 
 
 def _is_open(item: OpNode) -> bool:
     """Whether a resize has open extents and sums over several axes, of which each can have an operator of its own."""
-    if item.op != "image.resize" or item.attrs["coordinate_transformation_mode"] == "tf_crop_and_resize":
+    if item.attrs["coordinate_transformation_mode"] == "tf_crop_and_resize":
         return False
     sums = item.attrs["method"] != "nearest_neighbor" and item.output.dtype.is_float
     return sums and not (item.inputs[0].is_static and item.output.is_static) and len(_open_axes(item)) > 1
@@ -37,8 +36,9 @@ def _open_axes(item: OpNode) -> list[int]:
     ]
 
 
-def _one_axis_a_time(b: GraphBuilder, item: OpNode, data: Value) -> Value:
+def _one_axis_a_time(b: Rewriter, match: Match) -> Value:
     """A resize for each axis, the last axis first, as if all of them grow; places and weights are known in a run."""
+    item, data = match.root, match["data"]
     scales = item.attrs.get("scales")
     for axis in reversed(_open_axes(item)):
         attrs = dict(item.attrs)
@@ -53,7 +53,7 @@ def _one_axis_a_time(b: GraphBuilder, item: OpNode, data: Value) -> Value:
 
 def _splits(item: OpNode) -> bool:
     """Whether tables can be computed for a resize, and are useful: an index that is just halved needs none."""
-    if item.op not in ("image.resize", "image.resize2d") or not item.inputs[0].is_static or not item.output.is_static:
+    if not item.inputs[0].is_static or not item.output.is_static:
         return False
     if 0 in item.inputs[0].shape or 0 in item.output.shape:
         return False
@@ -69,7 +69,8 @@ def _extents(item: OpNode) -> list[tuple[int, int]]:
     return list(zip(item.output.shape, item.inputs[0].shape, strict=True))  # type: ignore[arg-type]
 
 
-def _along_the_axes(b: GraphBuilder, item: OpNode, data: Value) -> Value:
+def _along_the_axes(b: Rewriter, match: Match) -> Value:
+    item, data = match.root, match["data"]
     attrs, extents = item.attrs, _extents(item)
     fixed = attrs.get("scales")
     scales = [size / extent for size, extent in extents] if fixed is None else [float(s) for s in fixed]
@@ -88,3 +89,9 @@ def _along_the_axes(b: GraphBuilder, item: OpNode, data: Value) -> Value:
             shares = b.constant(weights.astype(item.output.dtype.numpy), "weights")
             data = b.op("image.interpolate", data, b.constant(places, "places"), shares, axis=axis)
     return data if changed else b.op("copy", data)
+
+
+RULES = [
+    RewriteRule(op(("image.resize", "image.resize2d"), value("data"), ..., when=_splits), _along_the_axes),
+    RewriteRule(op("image.resize", value("data"), ..., when=_is_open), _one_axis_a_time),
+]

@@ -14,53 +14,40 @@ Scales of blocks along the sum do not come out of it: such weights are folded to
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-
 import numpy as np
 
-from ..builder import GraphBuilder
 from ..nodes import Graph, OpNode, Value
+from ..pattern import Match, constant, op, value
+from ..rewrite import Rewriter, RewriteRule, rewrite
 from .integer_products import columns_of_bytes
-from .rebuild import with_replaced
 
 
 def stored_weights(graph: Graph, accuracy: str = "fast") -> Graph:
     """The graph whose products of float32 and constant dequantised bytes read the bytes."""
     if accuracy == "strict":
         return graph
-    arrays, producers = graph.arrays(), graph.producers()
-    plans = {item: plan for item in graph.nodes if (plan := _plan(item, arrays, producers)) is not None}
-    new: dict[Value, Value] = {}
-
-    def make(b: GraphBuilder, item: OpNode, inputs: list[Value]) -> Value:
-        plan, name = plans[item], item.output.name
-        weight = b.constant(plan.weight, f"{item.inputs[1].name}_bytes")
-        total = b.op("nn.dense", inputs[0], weight, out_dtype="float32", name=f"{name}_unscaled")
-        return b.op("multiply", total, b.constant(plan.scale, f"{name}_scale"), name=name)
-
-    return with_replaced(graph, plans.__contains__, make, new)
+    return rewrite(graph, RULES)
 
 
-@dataclass(frozen=True, slots=True)
-class _Plan:
-    """Weights [columns, depth] as int8, and the scale of each column, or of all."""
-
-    weight: np.ndarray
-    scale: np.ndarray
+def _multiplies_rows(item: OpNode) -> bool:
+    """Whether an operator multiplies rows of float32."""
+    floats = all(v.dtype == "float32" for v in (*item.inputs, item.output))
+    return floats and item.inputs[0].ndim >= 2 and not item.attrs.get("transpose_a")
 
 
-def _plan(item: OpNode, arrays: Mapping[Value, np.ndarray], producers: Mapping[Value, OpNode]) -> _Plan | None:
-    if item.op not in ("nn.dense", "nn.matmul") or len(item.inputs) != 2 or item.attrs.get("transpose_a"):
-        return None
-    data, weight = item.inputs
-    source = producers.get(weight)
-    if source is None or source.op != "qnn.dequantize" or any(v not in arrays for v in source.inputs):
-        return None
-    if data.ndim < 2 or {v.dtype for v in (data, weight, item.output)} != {"float32"}:
-        return None
-    columns = columns_of_bytes(source, arrays, turned=item.op == "nn.dense" or bool(item.attrs["transpose_b"]))
+def _of_bytes(b: Rewriter, match: Match) -> Value | None:
+    item, name = match.root, match.root.output.name
+    turned = item.op == "nn.dense" or bool(item.attrs["transpose_b"])
+    columns = columns_of_bytes(match.node("weight"), match.facts.arrays, turned=turned)
     if columns is None:
         return None
     stored, scale = columns
-    return _Plan(stored, scale.astype(np.float32).reshape(-1 if scale.size > 1 else ()))
+    scale = scale.astype(np.float32).reshape(-1 if scale.size > 1 else ())
+    weight = b.constant(stored, f"{item.inputs[1].name}_bytes")
+    total = b.op("nn.dense", match["data"], weight, out_dtype="float32", name=f"{name}_unscaled")
+    product: Value = b.op("multiply", total, b.constant(scale, f"{name}_scale"), name=name)
+    return product
+
+
+STORED = op("qnn.dequantize", others=constant(), name="weight")
+RULES = [RewriteRule(op(("nn.dense", "nn.matmul"), value("data"), STORED, when=_multiplies_rows), _of_bytes)]

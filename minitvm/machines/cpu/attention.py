@@ -16,11 +16,13 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
+from ...expr import replace
 from ...graph.builder import GraphBuilder
 from ...graph.nodes import Graph, OpNode, Value
 from ...graph.passes.fuse import fused_node
-from ...graph.passes.rebuild import rebuild, same_shape
+from ...graph.pattern import Facts
 from ...graph.registry import MAPS, get
+from ...graph.rewrite import same_shape
 from ...strategy.roles import LONG
 from ...target import Target
 from ..simd.graph import blocked_layout
@@ -50,7 +52,7 @@ def attention(graph: Graph, target: Target) -> Graph:
             nodes += [*packing, fused_node(operators, arrays)]
         elif item not in inside:
             nodes.append(item)
-    return rebuild(graph, nodes)
+    return replace(graph, nodes=tuple(nodes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,13 +101,12 @@ def _turned(product: OpNode) -> bool:
     return bool(product.attrs["transpose_b"])
 
 
-class _Chains:
+class _Chains(Facts):
     """The attentions of a graph."""
 
     def __init__(self, graph: Graph, target: Target) -> None:
-        self.graph, self.target = graph, target
-        self.producers, self.consumers = graph.producers(), graph.consumers()
-        self.returned = set(graph.outputs)
+        super().__init__(graph)
+        self.target = target
 
     def found(self) -> list[_Chain]:
         """The chains of products that pay as one function."""
@@ -114,25 +115,24 @@ class _Chains:
 
     def chain(self, result: OpNode) -> _Chain | None:
         """The attention that ends with a product, if there is one whose scores do not fit."""
-        softmax = self.only_reader(result.inputs[0], result)
+        softmax = self.private(result.inputs[0])
         if softmax is None or softmax.op != "nn.softmax" or softmax.attrs["axis"] not in (-1, softmax.output.ndim - 1):
             return None
-        operators, item = [result, softmax], self.only_reader(softmax.inputs[0], softmax)
+        operators, item = [result, softmax], self.private(softmax.inputs[0])
         scores = softmax.output
         while item is not None and not self.is_product(item):
             inner = [v for v in item.inputs if same_shape(v.shape, scores.shape) and v in self.producers]
             if get(item.op).pattern not in MAPS or not same_shape(item.output.shape, scores.shape) or len(inner) != 1:
                 return None
             operators.append(item)
-            item = self.only_reader(inner[0], item)
+            item = self.private(inner[0])
         if item is None or _turned(result) or not self.pays(item, result):
             return None
         return _Chain((item, *reversed(operators)))
 
-    def only_reader(self, value: Value, reader: OpNode) -> OpNode | None:
-        """What makes a value that only this operator reads, and only once."""
-        alone = self.consumers[value] == [reader] and value not in self.returned and reader.inputs.count(value) == 1
-        return self.producers.get(value) if alone else None
+    def private(self, value: Value) -> OpNode | None:
+        """What makes a value that is read once."""
+        return self.producers.get(value) if self.only_reader(value) is not None else None
 
     def is_product(self, item: OpNode) -> bool:
         """Whether an operator multiplies as many matrices of float32 as its operands have."""

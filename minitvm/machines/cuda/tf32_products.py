@@ -9,9 +9,9 @@ operator says so itself: each level of the program and its interpreter round.
 
 from __future__ import annotations
 
-from ...graph.builder import GraphBuilder
 from ...graph.nodes import Graph, OpNode, Value
-from ...graph.passes.rebuild import with_replaced
+from ...graph.pattern import Match, op, value
+from ...graph.rewrite import Rewriter, RewriteRule, rewrite
 from ...target import Target
 from ...topi.factors import TF32
 
@@ -22,16 +22,20 @@ def tf32_products(graph: Graph, target: Target, accuracy: str = "fast") -> Graph
     """The graph whose products of float32 round their operands, where the target's tensor cores are to compute them."""
     if not target.rounds_to_tf32 or accuracy == "strict":
         return graph
-
-    def make(b: GraphBuilder, item: OpNode, inputs: list[Value]) -> Value:
-        attrs = {**item.attrs, "out_dtype": TF32}
-        result: Value = b.op(item.op, *inputs, name=item.output.name, **attrs)
-        return result
-
-    return with_replaced(graph, _is_product, make)
+    return rewrite(graph, RULES)
 
 
 def _is_product(item: OpNode) -> bool:
-    if item.op not in _PRODUCTS or item.attrs.get("groups", 1) != 1 or item.attrs["out_dtype"] == TF32:
+    """Whether an operator is a product of float32 without groups that does not round its operands yet."""
+    if item.attrs.get("groups", 1) != 1 or item.attrs["out_dtype"] == TF32:
         return False
-    return [value.dtype for value in (*item.inputs, item.output)] == ["float32"] * 3
+    return all(v.dtype == "float32" for v in (*item.inputs, item.output))
+
+
+def _rounded(b: Rewriter, match: Match) -> Value:
+    item = match.root
+    result: Value = b.op(item.op, *item.inputs, name=item.output.name, **{**item.attrs, "out_dtype": TF32})
+    return result
+
+
+RULES = [RewriteRule(op(_PRODUCTS, value(), value(), when=_is_product), _rounded)]

@@ -21,8 +21,9 @@ import numpy as np
 from ...graph.builder import GraphBuilder
 from ...graph.nodes import Graph, OpNode, Value
 from ...graph.passes.dead_code import dead_code
-from ...graph.passes.rebuild import with_replaced
 from ...graph.passes.shifted_scales import shifted_scales
+from ...graph.pattern import Match, op
+from ...graph.rewrite import Rewriter, RewriteRule, rewrite
 from ...target import Target
 
 Pass = tuple[str, Callable[[Graph], Graph]]
@@ -64,12 +65,11 @@ def element_layout(graph: Graph, config: Any) -> Graph:
     """The graph with the layers that a machine of `accel.AccelConfig` takes in its layout."""
     layers = _layers(graph, config)
     packing = _Packing(config, graph.arrays())
-    new: dict[Value, Value] = {}
 
-    def make(b: GraphBuilder, item: OpNode, _: list[Value]) -> Value:
-        return packing.layer(b, layers[item], item.output, new)
+    def packed(b: Rewriter, match: Match) -> Value:
+        return packing.layer(b, layers[match.root], match.root.output)
 
-    return dead_code(with_replaced(graph, layers.__contains__, make, new))
+    return dead_code(rewrite(graph, [RewriteRule(op((), ..., when=layers.__contains__), packed)]))
 
 
 def refusals(graph: Graph, config: Any) -> dict[OpNode, str]:
@@ -311,9 +311,9 @@ class _Packing:
     arrays: Mapping[Value, np.ndarray]
     packed: dict[Value, Value] = field(default_factory=dict)
 
-    def layer(self, b: GraphBuilder, layer: _Layer, result: Value, new: Mapping[Value, Value]) -> Value:
+    def layer(self, b: GraphBuilder, layer: _Layer, result: Value) -> Value:
         """A layer on elements, its result as it was."""
-        out = self._sums(b, layer, [self.packed.get(value) or self.pack(b, new[value]) for value in layer.data])
+        out = self._sums(b, layer, [self.packed.get(value) or self.pack(b, value) for value in layer.data])
         if layer.head.op != "nn.max_pool2d":
             offset = layer.offset
             alike = int(offset) if offset.ndim == 0 and self._is_added(int(offset)) else 0

@@ -20,6 +20,7 @@ from minitvm.machines.scratchpad.element_layout import element_layout
 from minitvm.machines.simd.graph.blocked_layout import blocked_layout
 from minitvm.reference import graph as graph_reference
 from minitvm.target import Target
+from tests.graph import test_pattern, test_rewrite
 from tests.graph.passes import (
     test_byte_tables,
     test_divided_scales,
@@ -72,19 +73,19 @@ SIMPLIFY = Faults("graph simplify", PASSES + "simplify", [
 ])  # fmt: skip
 SIMPLIFY.edit(
     "two transposes in the wrong order",
-    "double_transpose",
-    "tuple(first[a] for a in _order(item))",
-    "tuple(_order(item)[a] for a in first)",
+    "one_transpose",
+    "tuple(first[a] for a in _order(match.root))",
+    "tuple(_order(match.root)[a] for a in first)",
 )
 SIMPLIFY.edit(
     "a slice with a step is none",
-    "same_form",
+    "_keeps_form",
     "any(step != 1 for step",
     "False and any(step != 1 for step",
     by=[graphs(simplify, "simplify", ("slice", "slice", "reshape"))],
 )
 SIMPLIFY.edit(
-    "a third power is a second one", "third_power", "(square, x)", "(x, x)",
+    "a third power is a second one", "third_power", "square, x", "x, x",
     by=[by_hand("a third power", test_a_third_power_is_two_products)],
 )  # fmt: skip
 JOINED = by_hand("slices of what was joined", slices_of_what_was_joined)
@@ -114,9 +115,10 @@ NORM = Faults(
 )
 NORM.edit(
     "only the last value in front has no other reader",
-    "fold_batch_norm",
-    "all(private(n.output) for n in chain)",
-    "private(data)",
+    "RULES",
+    "_BIASED |",
+    'op("nn.bias_add", op(tuple(_OUT_CHANNELS), value("data"), constant("weight"), name="product"), constant("bias"), '
+    'name="biased", alone=True) |',
     by=[graphs(fold_batch_norm, "fold_batch_norm", ("convolution_chain",))],
 )
 COMMON = Faults(
@@ -132,11 +134,11 @@ COMMON = Faults(
 )
 NORM.edit(
     "the shift is lost",
-    "fold_batch_norm",
+    "_scaled",
     "factor, offset = scale, beta - mean * scale",
     "factor, offset = scale, beta",
 )
-NORM.edit("multiplied by the deviation", "fold_batch_norm", "gamma / np.sqrt(", "gamma * np.sqrt(")
+NORM.edit("multiplied by the deviation", "_statistics", "gamma / np.sqrt(", "gamma * np.sqrt(")
 COMMON.edit(
     "attributes do not count",
     "common_subexpressions",
@@ -251,18 +253,52 @@ def _chains(_: Trial, draw: Draw) -> None:
     holds(lambda: test_group_norms.means_the_same(*chain))
 
 
-GROUP_NORMS = Faults("graph group_norms", PASSES + "group_norms", [
+ROWS_OF_GROUPS = [
     drawn("rows of groups", _chains, 150),
     by_hand("rows with other readers", test_group_norms.rows_that_others_read_stay),
+]
+GROUP_NORMS = Faults("graph group_norms", PASSES + "group_norms", ROWS_OF_GROUPS)
+GROUP_NORMS.edit("the shift is not scaled", "_of_scale", "(gamma * values, beta * values)", "(gamma * values, beta)")
+GROUP_NORMS.edit("rows of any batch are groups", "_of_rows", "if not same_shape((batch,), x.shape[:1])", "if False")
+GROUP_NORMS.edit("weights of groups in another order", "_of_rows", "np.repeat(", "np.tile(")
+READERS = Faults("graph pattern (rows of groups)", "minitvm.graph.pattern", ROWS_OF_GROUPS)
+READERS.edit("what is returned is computed twice", "Facts.only_reader", " and value not in self.returned", "")
+READERS.edit("what others read disappears", "Facts.only_reader", "len(readers) == 1", "len(readers) >= 1")
+
+
+def _patterns(_: Trial, draw: Draw) -> None:
+    graph, spec = draw(test_pattern.graphs()), draw(test_pattern.specs(root=True).filter(test_pattern.small))
+    holds(lambda: test_pattern.patterns_match_what_they_mean(graph, spec))
+
+
+PATTERN = Faults("graph pattern", "minitvm.graph.pattern", [
+    by_hand("patterns", test_pattern.test_a_name_that_occurs_twice_is_one_value,
+            test_pattern.test_what_is_read_twice_or_returned_is_not_read_once),
+    drawn("patterns", _patterns, 300),
 ])  # fmt: skip
-GROUP_NORMS.edit("the shift is not scaled", "_Norms.of_scale", "(gamma * values, beta * values)",
-                 "(gamma * values, beta)")  # fmt: skip
-GROUP_NORMS.edit("what is returned is computed twice", "_Norms.private", " and value not in self.returned", "")
-GROUP_NORMS.edit("what others read disappears", "_Norms.private", "len(self.consumers.get(value, ())) == 1", "True")
-GROUP_NORMS.edit(
-    "rows of any batch are groups", "_Norms.of_rows", "if not same_shape((batch,), x.shape[:1])", "if False"
-)
-GROUP_NORMS.edit("weights of groups in another order", "_Norms.of_rows", "np.repeat(", "np.tile(")
+PATTERN.edit("what one operator reads twice is read once", "Facts.only_reader",
+             " and readers[0].inputs.count(value) == 1", "")  # fmt: skip
+PATTERN.edit("a name holds the value that comes last", "ValuePattern._named",
+             "elif match.values.get(self.name, value) is value:", "else:")  # fmt: skip
+PATTERN.edit("the first alternative is the only one", "_Either.matches",
+             "yield from self.second.matches(value, match)", "")  # fmt: skip
+PATTERN.edit("operands have one order", "OpPattern.matches", "if self.any_order:", "if False:")
+PATTERN.edit("further inputs do not matter", "OpPattern.matches", "or (more and self.others is None)", "")
+PATTERN.edit("only the last operand may match in several ways", "_all_match",
+             "yield from _all_match(patterns[1:], values[1:], more)",
+             "yield from _all_match(patterns[1:], values[1:], more)\n        return")  # fmt: skip
+REWRITE = Faults("graph rewrite", "minitvm.graph.rewrite", [by_hand(
+    "rules",
+    test_rewrite.test_a_graph_without_matches_is_returned_and_what_is_kept_stays_the_same,
+    test_rewrite.test_an_output_is_not_replaced_by_a_value_and_keeps_its_name,
+    test_rewrite.test_types_behind_a_value_of_another_type_are_inferred_anew,
+    test_rewrite.test_new_operators_stand_where_the_root_was_and_belong_to_its_node_of_the_model,
+    test_rewrite.test_rules_are_repeated_until_none_applies,
+)])  # fmt: skip
+REWRITE.edit("an output may be another value", "RewriteRule.applied", "item.output in facts.returned", "False")
+REWRITE.edit("types stay what they were", "Rewriter.keep", "if all(", "if True or all(")
+REWRITE.edit("new operators belong to the node before", "_visited", "b.where = item.where", "pass")
+REWRITE.edit("one visit is enough", "rewrite", "or not repeat", "or repeat or not repeat")
 
 USES = Faults("channel_use", "minitvm.machines.simd.graph.channel_use", [by_hand("uses of channels", uses_are_counted)])
 USES.edit(
@@ -318,7 +354,7 @@ def _pointwise(_: Trial, draw: Draw) -> None:
 ROWS = Faults("graph pointwise_rows", PASSES + "pointwise_rows", [drawn("convolutions", _pointwise, 300)])
 ROWS.edit("any stride", "_is_pointwise", "== (1,) and", "!= (0,) and")
 ROWS.edit("padding is left out", "_is_pointwise", "and not padded and", "and")
-ROWS.edit("a bias is left out", "pointwise_rows", "if item is not conv:", "if False:")
+ROWS.edit("a bias is left out", "_Rows.product", "if last is not conv:", "if False:")
 
 
 def _pools(_: Trial, draw: Draw) -> None:
@@ -438,7 +474,7 @@ INTEGERS = Faults(
     PASSES + "integer_products",
     [graphs(integer_products, "integer_products", ("byte_product",), examples=300), PRODUCTS],
 )
-INTEGERS.edit("the offset of the weights is forgotten", "integer_products", "product.offset.any()", "False")
+INTEGERS.edit("the offset of the weights is forgotten", "_in_integers", "product.offset.any()", "False")
 WINDOWS = Faults("byte_windows", "minitvm.graph.byte_windows", [PRODUCTS])
 WINDOWS.edit("one zero point is subtracted of many", "_sums", "zero_point * depth", "zero_point")
 WINDOWS.edit(
@@ -446,7 +482,7 @@ WINDOWS.edit(
     "np.eye(*kernel, dtype=np.int32)[None, None]",
 )  # fmt: skip
 INTEGERS.edit(
-    "the zero point of the data is forgotten", "integer_products", "zero_point=product.zero_point", "zero_point=0"
+    "the zero point of the data is forgotten", "_in_integers", "zero_point=product.zero_point", "zero_point=0"
 )
 INTEGERS.edit(
     "the scale of the weights is forgotten", "bytes_product", "columns.astype(np.float64) *", "np.ones_like(columns) *"
@@ -488,9 +524,12 @@ def _divided(_: Trial, draw: Draw) -> None:
 
 
 DIVIDED = Faults("divided_scales", PASSES + "divided_scales", [drawn("linear operators", _divided, 150)])
-DIVIDED.edit("what others read is divided", "_Facts.division", "item is None or not alone or", "item is None or")
+DIVIDED.edit(
+    "what others read is divided", "_Divisions.division", "item is None or self.only_reader(value) is not reader or",
+    "item is None or",
+)  # fmt: skip
 DIVIDED.edit("the lower bound stays", "divided_scales", '("a_min", "a_max")', '("a_max",)')
-DIVIDED.edit("a constant is multiplied", "_Facts.leaf", "self.arrays[old] / scale", "self.arrays[old] * scale")
+DIVIDED.edit("a constant is multiplied", "_Divisions.leaf", "self.arrays[old] / scale", "self.arrays[old] * scale")
 
 
 def _of_one_byte(_: Trial, draw: Draw) -> None:
@@ -528,7 +567,7 @@ ATTENTION = Faults("attention", "minitvm.machines.cpu.attention", [
     ),
 ])  # fmt: skip
 ATTENTION.edit("a softmax of columns is one of rows", "_Chains.chain", 'softmax.attrs["axis"] not in', "None in")
-ATTENTION.edit("scores are read by others", "_Chains.only_reader", "value not in self.returned", "True")
+ATTENTION.edit("scores are read by others", "_Chains.private", "self.only_reader(value) is not None", "True")
 ATTENTION.edit("any scores are too many", "_Chains.pays", "return keeps_scores", "return True or keeps_scores")
 DIVISIONS = Faults("divided_scales", PASSES + "divided_scales", [
     drawn("quantised networks", _quantised, 200),
@@ -537,22 +576,23 @@ DIVISIONS = Faults("divided_scales", PASSES + "divided_scales", [
         test_divided_scales.test_what_is_dequantised_for_others_stays_as_it_is,
     ),
 ])  # fmt: skip
-DIVISIONS.edit("a constant keeps its scale", "_Facts.leaf", "self.arrays[old] / scale", "self.arrays[old] / 1")
-DIVISIONS.edit("bytes keep their scale", "_Facts.leaf", "self.arrays[step] / scale", "self.arrays[step] / 1")
+DIVISIONS.edit("a constant keeps its scale", "_Divisions.leaf", "self.arrays[old] / scale", "self.arrays[old] / 1")
+DIVISIONS.edit("bytes keep their scale", "_Divisions.leaf", "self.arrays[step] / scale", "self.arrays[step] / 1")
 DIVISIONS.edit("limits keep their scale", "divided_scales", "float(attrs[name] / scale)", "attrs[name]")
-DIVISIONS.edit("one addend is enough", "_Facts._parts", "if division is None", "if division is None and place == 0")
+DIVISIONS.edit("one addend is enough", "_Divisions._parts", "if division is None", "if division is None and place == 0")
 DIVISIONS.edit(
-    "a scale is divided out of a value that others read", "_Facts.division", "self.consumers[value] == [reader]", "True"
-)
+    "a scale is divided out of a value that others read", "_Divisions.division",
+    "self.only_reader(value) is not reader", "value in self.returned",
+)  # fmt: skip
 
 STORED = Faults(
     "stored_weights", PASSES + "stored_weights",
     [graphs(stored_weights, "stored_weights", ("byte_product",), examples=300)],
 )  # fmt: skip
+STORED.edit("the scale is forgotten", "_of_bytes", "b.constant(scale,", "b.constant(np.ones_like(scale),")
 STORED.edit(
-    "the scale is forgotten", "stored_weights", "b.constant(plan.scale,", "b.constant(np.ones_like(plan.scale),"
+    "columns have the scale of others", "_of_bytes", "scale.astype(np.float32)", "scale[::-1].astype(np.float32)"
 )
-STORED.edit("columns have the scale of others", "_plan", "scale.astype(np.float32)", "scale[::-1].astype(np.float32)")
 
 BYTES = Faults("blocked_bytes", "minitvm.machines.simd.graph.blocked_bytes", [graphs(
     lambda graph: in_blocks(integer_products(graph)), "blocked integer_products", ("byte_product",), examples=300
@@ -578,7 +618,7 @@ WORDS.edit(
 HALF = Faults("half_products", PASSES + "half_products", [graphs(
     lambda graph: half_products(graph, OF_PAIRS), "half_products", ("half_product",), examples=300
 )])  # fmt: skip
-HALF.edit("the result stays float32", "half_products", "if is_half else total", "if False else total")
+HALF.edit("the result stays float32", "_of_halves", "if result == half else total", "if False else total")
 HALF.edit("constants with more bits are narrowed", "_narrow", "if np.array_equal(", "if True or np.array_equal(")
 
 PAIRS = Faults("blocked_brain", "minitvm.machines.simd.graph.blocked_brain", [graphs(
@@ -604,10 +644,10 @@ SHIFTS = Faults("shifted_scales", "minitvm.graph.passes.shifted_scales", [drawn(
 SHIFTS.edit("a shift rounds down", "_narrowed", "1 << (places - 1) if places > 0 else 0", "0")
 SHIFTS.edit("limits are forgotten", "_narrowed", "a_min=low, a_max=high", "a_min=-128, a_max=127")
 SHIFTS.edit("a shift to smaller units goes the other way", "_narrowed", '"left_shift"', '"right_shift"')
-SHIFTS.edit("sums of two tensors ignore their units", "_Chains._both", "one.shifted(finest - one.exponent)", "one")
-SHIFTS.edit("a bias keeps the units of floats", "_Chains._added", "np.ldexp(offset, total.exponent)", "offset")
+SHIFTS.edit("sums of two tensors ignore their units", "_Integers._both", "one.shifted(finest - one.exponent)", "one")
+SHIFTS.edit("a bias keeps the units of floats", "_Integers._added", "np.ldexp(offset, total.exponent)", "offset")
 SHIFTS.edit("a limit keeps the units of floats", "_units", "float(limit), exponent", "float(limit), 0")
-SHIFTS.edit("the upper limit is lost", "_Chains._quantized", "min(high, _units(most, exponent))", "high")
+SHIFTS.edit("the upper limit is lost", "_Integers._quantized", "min(high, _units(most, exponent))", "high")
 
 
 def _elements(trial: Trial, draw: Draw) -> None:

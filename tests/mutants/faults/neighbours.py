@@ -135,7 +135,7 @@ NORM.edit("transposed convolutions of several groups", "_foldable",
           '"transpose" in product.op and product.attrs["groups"] != 1', "False")  # fmt: skip
 SIMPLER = Faults("neighbours: simplify", "minitvm.graph.passes.simplify",
                  [_looked_for("simplify")])  # fmt: skip
-SIMPLER.edit("backwards is forwards", "same_form", "any(step != 1 for step in", "any(step not in (1, -1) for step in")
+SIMPLER.edit("backwards is forwards", "_keeps_form", "any(step != 1 for step in", "any(step not in (1, -1) for step in")
 
 CUMULATIVE = Faults("neighbours: running sums", "minitvm.topi.cumulative", [LINES])
 CUMULATIVE.edit("nothing is outside of the last part of a row", "_width",

@@ -17,24 +17,23 @@ BLOCKS = graphs(in_blocks, "blocked_layout", ("scaled_product", "pool", "concate
 SIMPLIFY = Faults("pattern: simplify", "minitvm.graph.passes.simplify", [SHAPES])
 SIMPLIFY.edit(
     "a pad that crops as much as it adds is dropped",
-    "same_form",
+    "_keeps_form",
     'if item.op == "nn.pad" and any(not is_zero(amount) for pair in item.attrs["pad_width"] for amount in pair):',
     "if False:",
 )
 SIMPLIFY.edit(
     "times one is dropped where the one broadcasts",
-    "times_one",
-    "return item.inputs[0] if same_shape(item.inputs[0].shape, item.output.shape) else None",
-    "return item.inputs[0]",
+    "RULES",
+    "_all(1), when=_keeps_shape)",
+    "_all(1))",
 )
 
-REBUILD = Faults("pattern: rebuild", "minitvm.graph.passes.rebuild", [])
-REBUILD.edit(
-    "a stand-in of a stand-in is not followed",
-    "rebuild",
-    "while value in stand_in:",
-    "if value in stand_in:",
-    by=[SHAPES],
+REWRITE = Faults("pattern: rewrite", "minitvm.graph.rewrite", [SHAPES])
+REWRITE.edit(
+    "a new value in the place of a new value is not followed",
+    "Rewriter.now",
+    "while value in self.instead:",
+    "if value in self.instead:",
 )
 
 KEYS = Faults("pattern: common subexpressions", "minitvm.graph.passes.common_subexpressions", [])
@@ -55,22 +54,24 @@ KEYS.edit(
 
 FOLD_BATCH_NORM = Faults("pattern: fold_batch_norm", "minitvm.graph.passes.fold_batch_norm", [NORMS])
 FOLD_BATCH_NORM.edit(
-    "a convolution that the graph returns is scaled with the batch norm behind it",
-    "fold_batch_norm",
-    "return len(consumers.get(value, [])) == 1 and value not in outputs",
-    "return len(consumers.get(value, [])) == 1",
-)
-FOLD_BATCH_NORM.edit(
-    "a convolution with a second reader is scaled with the batch norm behind it",
-    "fold_batch_norm",
-    "return len(consumers.get(value, [])) == 1 and value not in outputs",
-    "return value not in outputs",
-)
-FOLD_BATCH_NORM.edit(
     "a bias along another axis is folded",
-    "fold_batch_norm",
-    'if product.attrs["axis"] % data.ndim == axis:',
-    "if True:",
+    "_folded",
+    'if biased.attrs["axis"] % biased.output.ndim != axis:',
+    "if False:",
+)
+FOLD_BATCH_NORM.edit(
+    "a bias in front of the batch norm is lost",
+    "_folded",
+    'bias = match.array("bias").astype(np.float64)',
+    "bias = 0 * bias",
+    by=[graphs(fold_batch_norm, "fold_batch_norm", ("convolution_chain",))],
+)
+READERS = Faults("pattern: readers", "minitvm.graph.pattern", [NORMS])
+READERS.edit(
+    "a convolution with a second reader is scaled with the batch norm behind it",
+    "Facts.only_reader",
+    "len(readers) == 1",
+    "len(readers) >= 1",
 )
 FOLD_BATCH_NORM.edit(
     "grouped transposed convolutions are scaled by the wrong channels",

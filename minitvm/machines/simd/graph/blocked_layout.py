@@ -18,8 +18,8 @@ import numpy as np
 from ....backend import lookup
 from ....graph.builder import GraphBuilder
 from ....graph.nodes import Graph, OpNode, Value
-from ....graph.passes.rebuild import with_output_names
 from ....graph.registry import MAPS, get
+from ....graph.rewrite import with_output_names
 from ....strategy.algorithms import (
     WINOGRAD,
     ChannelUse,

@@ -1,0 +1,184 @@
+"""Patterns of operators in a graph: a pattern is written as the graph that it matches.
+
+    x, w = value("x"), constant("w")
+    product = op("nn.conv2d", x, w, name="product", alone=True)
+    biased = op("nn.bias_add", product | x, constant("bias"))
+    for match in matches(biased, item, Facts(graph)):
+        match["x"], match.array("bias"), match.node("product") if "product" in match else None
+
+`value` matches any value, `constant` one whose array is known, and `op` the output of an operator whose inputs match.
+Each takes a condition (`when`), and a name under which a match holds the value. A name that occurs twice must hold the
+same value both times: `op("multiply", x, op("sigmoid", x))` is x * sigmoid(x). `p | q` matches what either matches, p
+first. `graph.rewrite` applies tables of rules whose left sides are such patterns. After Relax's dataflow patterns (Lai
+et al., ASPLOS'25) and tinygrad's `PatternMatcher`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from types import EllipsisType
+
+import numpy as np
+
+from .nodes import Graph, OpNode, Value
+
+
+class Facts:
+    """Who makes each value of a graph, who reads it, and the arrays of its constants."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.returned = frozenset(graph.outputs)
+
+    @cached_property
+    def arrays(self) -> dict[Value, np.ndarray]:
+        """The arrays of the constants."""
+        return self.graph.arrays()
+
+    @cached_property
+    def producers(self) -> dict[Value, OpNode]:
+        """The node that makes each value but inputs and constants."""
+        return self.graph.producers()
+
+    @cached_property
+    def consumers(self) -> dict[Value, list[OpNode]]:
+        """The nodes that read each value, each node once."""
+        return self.graph.consumers()
+
+    def only_reader(self, value: Value) -> OpNode | None:
+        """The node that reads a value, if no other does, it reads it once, and the graph does not return it."""
+        readers = self.consumers.get(value, [])
+        alone = len(readers) == 1 and value not in self.returned and readers[0].inputs.count(value) == 1
+        return readers[0] if alone else None
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """What a pattern matched: the node at its root, and values by name."""
+
+    root: OpNode
+    facts: Facts
+    values: Mapping[str, Value]
+
+    def __getitem__(self, name: str) -> Value:
+        return self.values[name]
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.values
+
+    def node(self, name: str) -> OpNode:
+        """The node that makes the value of that name."""
+        return self.facts.producers[self.values[name]]
+
+    def array(self, name: str) -> np.ndarray:
+        """The array of the constant of that name."""
+        return self.facts.arrays[self.values[name]]
+
+
+@dataclass(frozen=True, slots=True)
+class ValuePattern:
+    """A pattern of values: any for which `when(value, facts)` holds."""
+
+    name: str = ""
+    when: Callable[[Value, Facts], bool] | None = None
+
+    def __or__(self, other: ValuePattern) -> ValuePattern:
+        return _Either(first=self, second=other)
+
+    def matches(self, value: Value, match: Match) -> Iterator[Match]:
+        """The ways to match a value: each is `match` with the names that this pattern adds."""
+        if self.when is None or self.when(value, match.facts):
+            yield from self._named(value, match)
+
+    def _named(self, value: Value, match: Match) -> Iterator[Match]:
+        if not self.name:
+            yield match
+        elif match.values.get(self.name, value) is value:
+            yield replace(match, values={**match.values, self.name: value})
+
+
+@dataclass(frozen=True, slots=True)
+class _Either(ValuePattern):
+    first: ValuePattern = ValuePattern()
+    second: ValuePattern = ValuePattern()
+
+    def matches(self, value: Value, match: Match) -> Iterator[Match]:
+        yield from self.first.matches(value, match)
+        yield from self.second.matches(value, match)
+
+
+@dataclass(frozen=True, slots=True)
+class OpPattern(ValuePattern):
+    """The output of one of some operators (any, if there are none); see `op`."""
+
+    ops: frozenset[str] = frozenset()
+    operands: tuple[ValuePattern, ...] = ()
+    others: ValuePattern | None = None
+    holds: Callable[[OpNode], bool] | None = None
+    alone: bool = False
+    any_order: bool = False
+
+    def matches(self, value: Value, match: Match) -> Iterator[Match]:
+        node = match.facts.producers.get(value)
+        if node is None or len(node.outputs) != 1 or (self.alone and match.facts.only_reader(value) is None):
+            return
+        inputs, more = node.inputs, len(node.inputs) - len(self.operands)
+        if (self.ops and node.op not in self.ops) or more < 0 or (more and self.others is None):
+            return
+        if self.holds is not None and not self.holds(node):
+            return
+        patterns = (*self.operands, *[self.others or ValuePattern()] * more)
+        for named in self._named(value, match):
+            yield from _all_match(patterns, inputs, named)
+            if self.any_order:
+                yield from _all_match(patterns, (inputs[1], inputs[0], *inputs[2:]), named)
+
+
+def _all_match(patterns: tuple[ValuePattern, ...], values: tuple[Value, ...], match: Match) -> Iterator[Match]:
+    """The ways to match values with patterns, one each."""
+    if not patterns:
+        yield match
+        return
+    for more in patterns[0].matches(values[0], match):
+        yield from _all_match(patterns[1:], values[1:], more)
+
+
+def value(name: str = "", when: Callable[[Value], bool] | None = None) -> ValuePattern:
+    """Any value for which `when(value)` holds."""
+    return ValuePattern(name, None if when is None else lambda v, facts: when(v))
+
+
+def constant(name: str = "", when: Callable[[np.ndarray], bool] | None = None) -> ValuePattern:
+    """A constant for whose array `when(array)` holds."""
+    return ValuePattern(name, lambda v, facts: v in facts.arrays and (when is None or when(facts.arrays[v])))
+
+
+def op(
+    ops: str | Collection[str],
+    *operands: ValuePattern | EllipsisType,
+    others: ValuePattern | None = None,
+    name: str = "",
+    when: Callable[[OpNode], bool] | None = None,
+    alone: bool = False,
+    any_order: bool = False,
+) -> OpPattern:
+    """The output of an operator of that name, or of one of several; `()` stands for all operators.
+
+    The operands match its first inputs. Each further input matches `others`; without `others` there is none. A last
+    operand `...` stands for any others. `when(node)` is a condition on the node, its attributes and types. `alone`
+    means that only one operator reads the output, and reads it once. `any_order` tries the first two operands the other
+    way round, too.
+    """
+    names = frozenset((ops,) if isinstance(ops, str) else ops)
+    if operands and operands[-1] is ...:
+        others = ValuePattern()
+    patterns = tuple(p for p in operands if not isinstance(p, EllipsisType))
+    return OpPattern(name, None, names, patterns, others, when, alone, any_order)
+
+
+def matches(pattern: OpPattern, item: OpNode, facts: Facts) -> Iterator[Match]:
+    """The ways in which the pattern matches with `item`, an operator of one output, at its root."""
+    if len(item.outputs) == 1:
+        yield from pattern.matches(item.outputs[0], Match(item, facts, {}))
