@@ -16,10 +16,11 @@ from typing import Any
 
 from .. import expr as e
 from ..arith import Analyzer
-from ..tir import fixed_point, tfloat32
+from ..tir.op import select
 
 # From one operation to the same value in other operations; None where the rule does not apply.
 Rewrite = Callable[[Any, Analyzer], e.Expr | None]
+_DROPPED = 13  # bits of mantissa that a float32 on tensor cores does without
 _ORDERS = (e.EQ, e.NE, e.LT, e.LE, e.GT, e.GE)
 
 
@@ -38,6 +39,36 @@ def decomposed(x: e.Expr, rules: Sequence[Rule], analyzer: Analyzer) -> e.Expr:
             other = rule.rewrite(x, analyzer)
             x = x if other is None else other
     return x
+
+
+def _fixed_point(x: e.Call, _: Analyzer) -> e.Expr:
+    """Legal: by definition, `q_multiply_shift(x, y, q, s)` on int32 is x * 2**s * y / 2**q, rounded, ties up.
+
+        ((int64(x) << max(s, 0)) * y + (1 << (q + max(-s, 0) - 1))) >> (q + max(-s, 0)), as int32
+
+    (TVM's `fixed_point_multiply`.) The last shift is by 1 to 63 places, the first by less than 64.
+    """
+    own, long = x.dtype, e.DType("int64").with_lanes(x.dtype.lanes)
+    value, factor, q, s = x.args
+    zero, one = e.const(0, own), e.const(1, long)
+    left, right = select(s > zero, s, zero).astype(long), select(s > zero, zero, zero - s).astype(long)
+    places = q.astype(long) + right
+    product = (value.astype(long) << left) * factor.astype(long)
+    return ((product + (one << (places - one))) >> places).astype(own)
+
+
+def _rounded_to_tf32(x: e.Call, _: Analyzer) -> e.Expr:
+    """Legal: half of what the dropped bits count is added to the magnitude, and they become zero.
+
+    The bits of a float are a sign and a magnitude that grows with the number; infinity comes after the largest number.
+    `round_tf32(x)` is a float32 as tensor cores of NVIDIA read it (PTX ISA, "cvt.rna.tf32.f32"): 10 bits of mantissa of
+    23, to the nearest, ties away from zero. A number that rounds to more than the largest becomes infinite.
+    """
+    (value,) = x.args
+    word = e.DType("int32").with_lanes(x.dtype.lanes)
+    bits = e.Call(word, "reinterpret", (value,))
+    rounded = e.call("bitwise_and", bits + e.const(1 << (_DROPPED - 1), word), e.const(-(1 << _DROPPED), word))
+    return select(e.call("isfinite", value), e.Call(x.dtype, "reinterpret", (rounded,)), value)
 
 
 def _integer_tests(x: e.Call, _: Analyzer) -> e.Expr | None:
@@ -147,8 +178,8 @@ def _rounded_away(x: e.Call, _: Analyzer) -> e.Expr:
 
 
 # No language has these.
-FIXED_POINT = Rule(("q_multiply_shift",), lambda x, _: fixed_point.written_out(x))
-TFLOAT32 = Rule(("round_tf32",), lambda x, _: tfloat32.written_out(x))
+FIXED_POINT = Rule(("q_multiply_shift",), _fixed_point)
+TFLOAT32 = Rule(("round_tf32",), _rounded_to_tf32)
 HINTS = Rule(("likely",), lambda x, _: x.args[0])
 
 # Functions of floats, applied to integers; the magnitude of numbers that have no sign.

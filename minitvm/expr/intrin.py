@@ -51,14 +51,14 @@ _INTRINSICS = [
     *(Intrinsic(name, 2, domain="int") for name in ("bitwise_and", "bitwise_or", "bitwise_xor")),
     Intrinsic("bitwise_not", 1, domain="int"),
     Intrinsic("popcount", 1, domain="int"),
-    # q_multiply_shift(x, y, q, s): x * y / 2**(q - s), ties rounded up, on int32; see `tir.fixed_point`.
+    # q_multiply_shift(x, y, q, s): x * y / 2**(q - s), ties rounded up, on int32; see `codegen.decompose`.
     Intrinsic("q_multiply_shift", 4, domain="int", operands=("int32",) * 4),
     # dot4_u8i8(a, b): words of four bytes, those of a unsigned, of b signed; the sum of their products, an int32.
     Intrinsic("dot4_u8i8", 2, domain="int", operands=("int32",) * 2),
     # dot2_bf16(acc, a, b): words of two bfloat16; fma(low, low, fma(high, high, acc)) in float32, each of the two
     # rounded to nearest even, subnormal operands and results zeros of their sign.
     Intrinsic("dot2_bf16", 3, domain="any", operands=("float32", "int32", "int32")),
-    # round_tf32(x): to 10 bits of mantissa, ties away from zero; infinities and NaN stay. See `tir.tfloat32`.
+    # round_tf32(x): to 10 bits of mantissa, ties away from zero; infinities and NaN stay. See `codegen.decompose`.
     Intrinsic("round_tf32", 1, operands=("float32",)),
     Intrinsic("reinterpret", 1, "given", "any"),  # the same bits as another dtype; the Call's dtype says which
     Intrinsic("tvm_storage_sync", 1, "void", "any", pure=False),  # barrier; the argument is the scope

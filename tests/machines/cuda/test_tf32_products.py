@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 
 from minitvm import reference, te, topi
+from minitvm.arith import Analyzer
+from minitvm.codegen.decompose import TFLOAT32, decomposed
 from minitvm.expr import call
 from minitvm.graph import Graph
 from minitvm.graph.builder import GraphBuilder
 from minitvm.machines.cuda.tf32_products import tf32_products
 from minitvm.reference.meaning.intrinsics import round_tf32
 from minitvm.target import Target
-from minitvm.tir.tfloat32 import written_out
 
 CONSENT = Target("cuda -arch=sm_80 -allow_tf32=true")
 
@@ -60,7 +61,7 @@ def test_written_out_it_is_the_same() -> None:
     values = np.array([*bits, 0x7FFFFFFF, 0x7FC00000], np.uint32).view(np.float32)
     x = te.placeholder(values.shape, name="x")
     own = te.compute(values.shape, lambda i: call("round_tf32", x[i]))
-    plain = te.compute(values.shape, lambda i: written_out(call("round_tf32", x[i])))
+    plain = te.compute(values.shape, lambda i: decomposed(call("round_tf32", x[i]), (TFLOAT32,), Analyzer()))
     first, second = reference.te.evaluate([own, plain], {x: values})
     np.testing.assert_array_equal(first, second)
 

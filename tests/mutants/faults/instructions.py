@@ -106,9 +106,9 @@ GROUP_TILES.edit("all groups of a block compute the same rows", "WarpgroupTile.g
 TF32 = Faults("float32 on tensor cores", "minitvm.machines.cuda.tf32_products", [CONSENT])
 TF32.edit("nobody is asked", "tf32_products", "not target.rounds_to_tf32", 'target.kind != "cuda"')
 TF32.edit("strict accuracy rounds too", "tf32_products", 'accuracy == "strict"', "False")
-TEN_BITS = Faults("rounding to 10 bits", "minitvm.tir.tfloat32", [CONSENT])
-TEN_BITS.edit("what is dropped is cut off", "written_out", "1 << (_DROPPED - 1)", "0")
-TEN_BITS.edit("NaN are rounded", "written_out", 'call("isfinite", x)', 'call("isfinite", const(0.0, x.dtype))')
+TEN_BITS = Faults("rounding to 10 bits", "minitvm.codegen.decompose", [CONSENT])
+TEN_BITS.edit("what is dropped is cut off", "_rounded_to_tf32", "1 << (_DROPPED - 1)", "0")
+TEN_BITS.edit("NaN are rounded", "_rounded_to_tf32", '"isfinite", value)', '"isfinite", e.const(0.0, x.dtype))')
 THREADS = Faults("what a warp does together", "minitvm.machines.gpu.transform.bind_threads", [TENSOR_CORES])
 THREADS.edit(
     "every lane does it", "_by_one_lane", "replace(node, body=If(EQ(lanes.var, lanes.start), node.body))", "node"
