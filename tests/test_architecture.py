@@ -130,6 +130,8 @@ LAZY_DOORS = [
         "a network is calibrated on a few samples by its interpreter, which needs no kernels",
     ),
     ("machines.vta.program", "reference", "the accelerator is simulated: its interpreter is the machine"),
+    ("machines.cuda.runtime.simulator", "reference.meaning", "what a simulated thread computes, the oracle defines"),
+    ("machines.cuda.runtime.simulated_warps", "reference.meaning", "and what the threads of a warp exchange"),
 ]
 
 # What a package loads because it is in a folder: it does not know what is there, so no import of its source says so.

@@ -7,6 +7,7 @@ Roundings, sign manipulations, `sqrt` and `fma` are exact or correctly rounded.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from fractions import Fraction
@@ -28,7 +29,7 @@ def meaning(op: str, dtype: DType, arg: DType) -> Callable[..., Value]:
     if op in _NATIVE_FLOAT and arg.is_float:
         return _NATIVE_FLOAT[op]
     if op == "fma" and arg.is_float:
-        return _fma_wide if arg.bits == 64 else lambda a, b, c: _fma_narrow(a, b, c, arg.numpy)
+        return _fma_wide if arg.bits == 64 else functools.partial(_fma_narrow, numpy=arg.numpy)
     if op in _INTEGER and (arg.is_int or arg.is_bool):
         function = _INTEGER[op]
         return lambda *args: as_value(function(*(np.asarray(a, arg.numpy) for a in args)), dtype)
@@ -140,11 +141,13 @@ def _fma_narrow(a: Value, b: Value, c: Value, numpy: Any) -> Value:
     The product is exact in float64. The sum is rounded there to odd (Boldo and Melquiond, "Emulation of FMA and
     correctly rounded sums", 2008), after which rounding once more is right.
     """
-    product = np.asarray(a).astype(np.float64) * np.asarray(b).astype(np.float64)
-    addend = np.asarray(c).astype(np.float64)
-    total = np.asarray(product + addend)
+    product = np.multiply(a, b, dtype=np.float64)
+    total = product + c
     back = total - product
-    error = (product - (total - back)) + (addend - back)
+    error = (product - (total - back)) + (c - back)
+    if not error.any():  # the sum is exact
+        return total.astype(numpy)[()]
+    total = np.asarray(total)
     nudge = np.isfinite(total) & np.isfinite(error) & (error != 0) & ((total.view(np.int64) & 1) == 0)
     toward = np.nextafter(total, np.where(error > 0, np.inf, -np.inf))
     return np.where(nudge, toward, total).astype(numpy)[()]

@@ -35,8 +35,8 @@ class Request:
     done: bool = False
 
 
-def _source(op: str, lane: int, by: int, width: int) -> int:
-    """The lane of the warp whose value a lane gets."""
+def source_lane(op: str, lane: int, by: int, width: int) -> int:
+    """The lane of the warp whose value a lane gets in a shuffle."""
     first = lane - lane % width
     if op == "tvm_warp_shuffle":
         return first + by % width
@@ -65,7 +65,7 @@ def _shuffled(requests: Sequence[Request]) -> bool:
         width = int(r.args[3])
         if not 0 < width <= size or width & (width - 1):
             raise ExecutionError(f"{call}: a width of {width}\n  wanted: a power of two, at most {size}")
-        source = _source(call.op, lane, int(r.args[2]), width)
+        source = source_lane(call.op, lane, int(r.args[2]), width)
         if source not in lanes:
             raise ExecutionError(
                 f"{call}: lane {lane} reads from lane {source}, which does not take part\n"

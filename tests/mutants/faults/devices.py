@@ -13,6 +13,7 @@ from ..seeded import (
     ON_A_DEVICE,
     ON_CUDA_GRIDS,
     ON_GRIDS,
+    PAIRS,
     PAIRS_IN_PYTHON,
     PAIRS_ON_A_DEVICE,
     PRETENDED,
@@ -139,13 +140,14 @@ SIMULATOR = Faults("simulator of CUDA", "minitvm.machines.cuda.runtime.simulator
 SIMULATOR.edit(
     "unmasked lanes are written", "_scatter", "        if m:\n            a[place] = x", "        a[place] = x"
 )
-SIMULATOR.edit(
-    "the low halves of pairs are added first",
-    "_dot2",
-    "((0xFFFF0000, 0), (0xFFFF, 16))",
-    "((0xFFFF, 16), (0xFFFF0000, 0))",
-    by=[PAIRS_IN_PYTHON],
-)
+SIMULATOR.edit("pairs are multiplied with themselves", "_dot2", "dot2_bf16(c, a, b)", "dot2_bf16(c, a, a)",
+               by=[PAIRS_IN_PYTHON])  # fmt: skip
+PAIRS_MEANT = Faults("products of pairs", "minitvm.reference.meaning.intrinsics", [PAIRS])
+PAIRS_MEANT.edit("the low halves of pairs are added first", "dot2_bf16",
+                 "high = flushed(_fma_narrow(a_high, b_high, flushed(acc), np.float32))\n        "
+                 "return flushed(_fma_narrow(a_low, b_low, high, np.float32))[()]",
+                 "low = flushed(_fma_narrow(a_low, b_low, flushed(acc), np.float32))\n        "
+                 "return flushed(_fma_narrow(a_high, b_high, low, np.float32))[()]")  # fmt: skip
 SIMULATOR.edit("every step is one", "_ramp", "* np.asarray(stride).astype(dtype)", "")
 SIMULATOR.edit("parameters have no end", "_pointer", "word.nbytes // dtype.itemsize", "None", by=[PRETENDED])
 SIMULATOR.edit("an element behind the end is in", "Pointer.elements", "<= self.length - count", "<= self.length",

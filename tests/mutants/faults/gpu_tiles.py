@@ -91,12 +91,13 @@ OWNED.edit("iterations of a parallel loop share a workspace", "_has_its_own",
 PARTS = Faults("parts of fused loops", "minitvm.tir.analysis.bindings", [TILES_ON_GPUS])
 PARTS.edit("their bounds are unknown", "reaches_every_point", "analyzer.bind(var, r)", "pass")
 MEETINGS = Faults("warps of the simulator", "minitvm.machines.cuda.runtime.simulated_warps", [WARPS])
-MEETINGS.edit("sections are forgotten", "_source", "lane + by if place + by < width else lane", "lane + by")
 MEETINGS.edit("lanes with other masks meet", "together", "place = (size, warp, mask)", "place = (size, warp, 0)")
 MEETINGS.edit(
     "a lane that takes no part has a value", "shuffle", "if source not in brought:",
     "brought = {**dict.fromkeys(range(LANES), (0, 0)), **brought}\n            if source not in brought:",
 )  # fmt: skip
+EXCHANGED = Faults("shuffles", "minitvm.reference.meaning.warps", [WARPS])
+EXCHANGED.edit("sections are forgotten", "source_lane", "other if first <= other < first + width else lane", "other")
 PRIVATE = Faults("private storage", "minitvm.reference.meaning.threads", [OWNERS])
 PRIVATE.edit(
     "iterations of parallel loops share it", "_owns", 'not scope.startswith(("global", "shared", "warp"))', "False"

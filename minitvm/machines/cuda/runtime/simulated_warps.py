@@ -95,29 +95,20 @@ def active() -> int:
 
 def shuffle(name: str, mask: Any, value: Any, by: Any, width: Any) -> Waits:
     """What the lane gets from the lane that `name` and `by` say; `by` may differ from lane to lane, `width` not."""
+    from minitvm.reference.meaning.warps import source_lane
+
     by, width = int(by), int(width)
 
     def exchanged(brought: Mapping[int, Any]) -> dict[int, Any]:
         results = {}
         for lane, (_, offset) in brought.items():
-            source = _source(name, lane, offset, width)
+            source = source_lane(f"tvm_{name}", lane, offset, width)
             if source not in brought:
                 raise KernelFault(f"{name}: lane {lane} reads from lane {source}, which does not take part")
             results[lane] = brought[source][0]
         return results
 
     return (yield from together(f"{name} over {width} lanes", int(mask) & WHOLE, (value, by), exchanged))
-
-
-def _source(name: str, lane: int, by: int, width: int) -> int:
-    base, place = lane // width * width, lane % width
-    if name == "warp_shuffle":
-        return base + by % width
-    if name == "warp_shuffle_down":
-        return lane + by if place + by < width else lane
-    if name == "warp_shuffle_up":
-        return lane - by if place >= by else lane
-    return lane ^ by if (lane ^ by) // width * width <= base else lane
 
 
 # -- tiles, in registers of all lanes
@@ -195,15 +186,3 @@ def _product_16x8x8(registers: Sequence[Sequence[Any]]) -> list[tuple[np.float32
     with np.errstate(all="ignore"):
         sums = (a @ b + c).astype(np.float32)
     return [tuple(sums[lane // 4 + 8 * (i >> 1), (lane % 4) * 2 + (i & 1)] for i in range(4)) for lane in range(LANES)]
-
-
-def tf32(value: Any) -> np.uint32:
-    """The word of a float32 with 10 bits of mantissa, to the nearest, ties away from zero."""
-    number = float(value)
-    if np.isfinite(number) and number != 0.0:
-        _, exponent = np.frexp(number)  # 0.5 <= |mantissa| < 1: 11 bits, the first of which is implied
-        exponent = max(int(exponent), -125)  # below it numbers have no smaller power of 2
-        scaled = np.floor(abs(number) * 2.0 ** (11 - exponent) + 0.5)
-        number = float(np.copysign(scaled * 2.0 ** (exponent - 11), number))
-    with np.errstate(over="ignore"):
-        return np.uint32(np.array(number, np.float32).view(np.uint32)[()])

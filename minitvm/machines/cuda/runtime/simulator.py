@@ -1,7 +1,9 @@
 """Kernel source run by Python: the names of `vectors.simd` over NumPy, the threads of a grid one at a time.
 
-It shares no code with what Numba compiles, so the two can be held against each other. A scalar is a NumPy scalar (an
-int64 a Python int), a vector a NumPy array of one dimension. Memory is the process's own: addresses are real.
+What an operation computes is defined by the oracle (`reference.meaning`), as the simulated accelerator's instructions
+are. The oracle shares no code with what Numba compiles, so the tests can hold the two against each other. A scalar is a
+NumPy scalar (an int64 a Python int), a vector a NumPy array of one dimension. Memory is the process's own: addresses
+are real.
 """
 
 from __future__ import annotations
@@ -9,7 +11,6 @@ from __future__ import annotations
 import builtins
 import ctypes
 import functools
-import math
 import re
 import sys
 from collections.abc import Callable, Sequence
@@ -19,6 +20,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from .... import expr as e
 from . import simulated_warpgroups, simulated_warps
 from .faults import Address, KernelFault
 from .simulated_blocks import Thread, Waits, as_coroutine, begin, coordinates, current, run_block, xyz
@@ -34,6 +36,7 @@ _HALVES = (np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16))
 _BOOL = np.dtype(np.bool_)
 
 Run = Callable[..., None]
+Defined = Callable[[Any], Callable[..., Any]]  # what an operation does with operands of a dtype
 
 
 def simulated(source: str, entry: str) -> Run:
@@ -133,13 +136,14 @@ def _dtype(args: Sequence[Any]) -> Any:
 _OWN = frozenset(kind for kind in _DTYPES.values() if kind not in (np.float16, np.int64, ml_dtypes.bfloat16))
 
 
-def _elementwise(function: Callable[..., Any], mask: bool = False) -> Callable[..., Any]:
+def _elementwise(defined: Defined, mask: bool = False) -> Callable[..., Any]:
     """An operation on operands of one dtype, the result's too; floats of 16 bits by way of float32."""
+    meaning: Defined = functools.cache(lambda kind: defined(e.DType(np.dtype(kind).name)))
 
     def apply(*args: Any) -> Any:
         kind = args[0].__class__
         if kind in _OWN and len(set(map(type, args))) == 1:  # most operations on scalars
-            result = function(*args)
+            result = meaning(kind)(*args)
             same = result.__class__ is (np.bool_ if mask else kind)
             return result if same else np.asarray(result).astype(np.bool_ if mask else kind)[()]
         dtype = _dtype(args)
@@ -147,7 +151,7 @@ def _elementwise(function: Callable[..., Any], mask: bool = False) -> Callable[.
             operands = [np.asarray(x).astype(dtype).astype(np.float32) for x in args]
         else:
             operands = [x if getattr(x, "dtype", None) is dtype else np.asarray(x).astype(dtype) for x in args]
-        result = np.asarray(function(*operands))
+        result = np.asarray(meaning(operands[0].dtype.type)(*operands))
         wanted = _BOOL if mask else dtype
         if result.dtype is not wanted or result is operands[0]:
             result = result.astype(wanted)
@@ -156,81 +160,79 @@ def _elementwise(function: Callable[..., Any], mask: bool = False) -> Callable[.
     return apply
 
 
-def _by(integers: Callable[..., Any], floats: Callable[..., Any]) -> Callable[..., Any]:
-    return lambda *args: (floats if args[0].dtype.kind == "f" else integers)(*args)
+# -- what operations mean, by the oracle's definitions of operators and intrinsics
 
 
-def _exact(function: Callable[[int, int], int]) -> Callable[..., Any]:
-    """A division of integers: by 0 it is 0, and the least integer by -1 wraps."""
+def _operator(kind: type[e.BinaryOp]) -> Defined:
+    """The operation that is an operator of expressions."""
 
-    def one(a: Any, b: Any) -> int:
-        return 0 if b == 0 else function(int(a), int(b))
+    def defined(dtype: e.DType) -> Callable[..., Any]:
+        from minitvm.reference.meaning.operations import on_arrays
 
-    def apply(a: Any, b: Any) -> Any:
-        a, b = np.broadcast_arrays(a, b)
-        bits = 8 * a.dtype.itemsize
-        wrapped = [one(x, y) % 2**bits for x, y in zip(a.reshape(-1), b.reshape(-1), strict=True)]
-        return np.array(wrapped, f"u{a.dtype.itemsize}").view(a.dtype).reshape(a.shape)
+        operator = on_arrays(kind, dtype)
+        return lambda a, b: operator(a, b, None)
 
-    return apply
+    return defined
 
 
-def _truncated(a: int, b: int) -> int:
-    quotient = abs(a) // abs(b)
-    return quotient if (a < 0) == (b < 0) else -quotient
+def _division(kind: type[e.BinaryOp]) -> Defined:
+    """An operator that divides: an integer by 0 is 0 in kernel source, and undefined in expressions."""
+
+    def defined(dtype: e.DType) -> Callable[..., Any]:
+        divide = _operator(kind)(dtype)
+        if dtype.is_float:
+            return divide
+        return lambda a, b: np.where(b == 0, 0, divide(a, np.where(b == 0, 1, b)))
+
+    return defined
 
 
-def _shifted(left: bool) -> Callable[..., Any]:
-    def apply(a: Any, b: Any) -> Any:
-        bits = 8 * a.dtype.itemsize
-        counts = b.astype(np.int64) if b.dtype.kind == "i" else b.astype(np.uint64)
-        inside = (counts >= 0) & (counts < bits)
-        count = np.where(inside, b, 0).astype(a.dtype)
-        moved = a << count if left else a >> count
-        outside = 0 if left or a.dtype.kind == "u" else np.where(a < 0, -1, 0)
-        return np.where(inside, moved, outside)
+def _intrinsic(name: str, integers: Callable[..., Any] | None = None) -> Defined:
+    """The operation that is an intrinsic of expressions; `integers` is what it does with integers, which have none."""
 
-    return apply
+    def defined(dtype: e.DType) -> Callable[..., Any]:
+        from minitvm.reference.meaning.intrinsics import meaning
+
+        return meaning(name, dtype, dtype) if integers is None or dtype.is_float else integers
+
+    return defined
 
 
-def _fused(a: Any, b: Any, c: Any) -> Any:
-    if a.dtype == np.float32:
-        return np.multiply(a, b, dtype=np.float64) + c
-    return a * b + c
+def _shift(name: str) -> Defined:
+    """A shift: by less than 0 it is as by all bits in kernel source, and undefined in expressions."""
+
+    def defined(dtype: e.DType) -> Callable[..., Any]:
+        shift = _intrinsic(name)(dtype)
+        return lambda a, b: shift(a, np.where(b < 0, dtype.bits, b))
+
+    return defined
 
 
-def _dot4(a: Any, b: Any, c: Any = None) -> Any:
-    left, right = np.ascontiguousarray(a).reshape(-1), np.ascontiguousarray(b).reshape(-1)
-    products = left.view(np.uint8).astype(np.int32) * right.view(np.int8).astype(np.int32)
-    sums = products.reshape(-1, 4).sum(1, dtype=np.int32).reshape(np.shape(a))
-    return sums if c is None else sums + c
+def _dot4_add(dtype: e.DType) -> Callable[..., Any]:
+    dot4 = _intrinsic("dot4_u8i8")(dtype)
+    return lambda a, b, c: dot4(a, b) + c
 
 
 def _dot2(c: Any, a: Any, b: Any) -> Any:
-    """Both products of bfloat16 added to c in float32, rounded through float64 rounded to odd; subnormals are zeros."""
+    from minitvm.reference.meaning.intrinsics import dot2_bf16
 
-    def flush(x: Any) -> Any:
-        return np.where(np.abs(x) < np.finfo(np.float32).tiny, np.copysign(np.float32(0), x), x)
-
-    total = flush(c)
-    for mask, left in ((0xFFFF0000, 0), (0xFFFF, 16)):
-        x, y = (flush(((np.asarray(w).view(np.uint32) & mask) << left).view(np.float32)) for w in (a, b))
-        product, before = np.float64(x) * np.float64(y), np.float64(total)
-        sums = product + before
-        back = sums - product
-        lost = (product - (sums - back)) + (before - back)
-        odd = np.isfinite(sums) & (lost != 0) & (np.asarray(sums).view(np.int64) % 2 == 0)
-        total = flush(np.where(odd, np.nextafter(sums, np.copysign(np.inf, lost)), sums).astype(np.float32))
-    return total[()]
+    return dot2_bf16(c, a, b)
 
 
-def _round_away(x: Any) -> Any:
-    magnitude = np.abs(x)
-    return np.copysign(np.where(magnitude % 1 == 0.5, np.ceil(magnitude), np.rint(magnitude)), x)
+def _tf32(x: Any) -> Any:
+    """The word of a float32 that is rounded to 10 bits of mantissa."""
+    from minitvm.reference.meaning.intrinsics import round_tf32
+
+    return round_tf32(x).view(np.uint32)
+
+
+def _plainly(function: Callable[..., Any]) -> Defined:
+    """An operation that only kernel source has; it does the same for each dtype."""
+    return lambda _: function
 
 
 def _zeros(leading: bool) -> Callable[..., Any]:
-    """How many zero bits stand before (or behind) the first one; the width for 0."""
+    """The number of zero bits above (or below) all others; the width for 0."""
 
     def apply(x: Any) -> Any:
         bits = 8 * x.dtype.itemsize
@@ -241,49 +243,34 @@ def _zeros(leading: bool) -> Callable[..., Any]:
     return apply
 
 
-def _special(name: str) -> Callable[..., Any]:
-    return np.vectorize(getattr(math, name), otypes=[np.float64])
-
-
 def _same(x: Any) -> Any:
     return x
 
 
-def _never(x: Any) -> Any:
-    return np.zeros(x.shape, bool)
+def _always(truth: bool) -> Callable[[Any], Any]:
+    return lambda x: np.full(x.shape, truth)
 
 
-def _sigmoid(x: Any) -> Any:
-    e = np.exp(-np.abs(x))
-    return np.where(x < 0, e, 1) / (e + 1)
-
-
-_UNARY: dict[str, Callable[..., Any]] = {
-    **{n: getattr(np, n) for n in ("exp", "log", "tanh", "exp2", "expm1", "log2", "log10", "log1p", "sin", "cos",
-                                   "tan", "sinh", "cosh", "sqrt", "sign")},
-    **{n: getattr(np, f"arc{n[1:]}") for n in ("asin", "acos", "atan", "asinh", "acosh", "atanh")},
-    **{n: _by(_same, getattr(np, n)) for n in ("floor", "ceil", "trunc", "rint")},
-    "round_away": _by(_same, _round_away), "neg": lambda x: -x, "absolute": np.abs, "invert": np.invert,
-    "exp10": lambda x: np.power(x.dtype.type(10), x), "erf": _special("erf"), "sigmoid": _sigmoid,
-    "rsqrt": lambda x: x.dtype.type(1) / np.sqrt(x),
-    "popcount": lambda x: np.bitwise_count(x.view(f"u{x.dtype.itemsize}")),
-    "clz": _zeros(True), "ctz": _zeros(False),
+_ELEMENTWISE: dict[str, Defined] = {
+    **{name: _intrinsic(name) for name in (
+        "exp", "exp2", "exp10", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos", "atan", "sinh",
+        "cosh", "tanh", "asinh", "acosh", "atanh", "sqrt", "rsqrt", "erf", "sigmoid", "pow", "atan2", "hypot", "fmod",
+        "copysign", "popcount", "fma", "dot4_u8i8")},
+    **{name: _intrinsic(own, _same) for name, own in (
+        ("floor", "floor"), ("ceil", "ceil"), ("trunc", "trunc"), ("rint", "nearbyint"), ("round_away", "round"))},
+    "absolute": _intrinsic("abs"), "invert": _intrinsic("bitwise_not"), "bitand": _intrinsic("bitwise_and"),
+    "bitor": _intrinsic("bitwise_or"), "bitxor": _intrinsic("bitwise_xor"), "shl": _shift("shift_left"),
+    "shr": _shift("shift_right"), "add": _operator(e.Add), "sub": _operator(e.Sub), "mul": _operator(e.Mul),
+    "maximum": _operator(e.Max), "minimum": _operator(e.Min), "div": _division(e.Div), "truncdiv": _division(e.Div),
+    "truncmod": _division(e.Mod), "floordiv": _division(e.FloorDiv), "floormod": _division(e.FloorMod),
+    "neg": _plainly(np.negative), "sign": _plainly(np.sign), "expm1": _plainly(np.expm1),
+    "max_select": _plainly(lambda a, b: np.where(a > b, a, b)), "clz": _plainly(_zeros(True)),
+    "min_select": _plainly(lambda a, b: np.where(a < b, a, b)), "ctz": _plainly(_zeros(False)), "dot4_add": _dot4_add,
 }  # fmt: skip
-_BINARY: dict[str, Callable[..., Any]] = {
-    "add": np.add, "sub": lambda a, b: a ^ b if a.dtype == bool else a - b, "mul": np.multiply,
-    "div": _by(_exact(_truncated), np.divide), "truncdiv": _exact(_truncated),
-    "truncmod": _by(_exact(lambda a, b: a - b * _truncated(a, b)), np.fmod),
-    "floordiv": _by(_exact(lambda a, b: a // b), lambda a, b: np.floor(a / b)),
-    "floormod": _by(_exact(lambda a, b: a % b), np.mod), "maximum": np.maximum, "minimum": np.minimum,
-    "max_select": lambda a, b: np.where(a > b, a, b), "min_select": lambda a, b: np.where(a < b, a, b),
-    "bitand": np.bitwise_and, "bitor": np.bitwise_or, "bitxor": np.bitwise_xor, "shl": _shifted(True),
-    "shr": _shifted(False), "copysign": np.copysign, "pow": np.power, "atan2": np.arctan2, "hypot": np.hypot,
-    "fmod": np.fmod, "dot4_u8i8": _dot4, "dot4_add": _dot4, "fma": _fused,
-}  # fmt: skip
-_TESTS: dict[str, Callable[..., Any]] = {
-    "lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal, "eq": np.equal, "ne": np.not_equal,
-    "isnan": _by(_never, np.isnan), "isinf": _by(_never, np.isinf),
-    "isfinite": _by(lambda x: np.ones(x.shape, bool), np.isfinite),
+_TESTS: dict[str, Defined] = {
+    "lt": _operator(e.LT), "le": _operator(e.LE), "gt": _operator(e.GT), "ge": _operator(e.GE), "eq": _operator(e.EQ),
+    "ne": _operator(e.NE), "isnan": _intrinsic("isnan", _always(False)), "isinf": _intrinsic("isinf", _always(False)),
+    "isfinite": _intrinsic("isfinite", _always(True)),
 }  # fmt: skip
 
 
@@ -506,8 +493,8 @@ def _folded(function: Callable[[Any, Any], Any]) -> Callable[[Any], Any]:
 
 
 OPERATIONS: dict[str, Callable[..., Any]] = {
-    **{name: _elementwise(f) for name, f in {**_UNARY, **_BINARY}.items()},
-    **{name: _elementwise(f, mask=True) for name, f in _TESTS.items()},
+    **{name: _elementwise(defined) for name, defined in _ELEMENTWISE.items()},
+    **{name: _elementwise(defined, mask=True) for name, defined in _TESTS.items()},
     "load": _load, "load_words": _load_words, "load_whole": _load_whole, "store": _store, "store_whole": _store_whole,
     "gather": _gather, "lookup": _gather, "scatter": _scatter, "ramp": _ramp,
     "load_masked": _load_masked, "store_masked": _store_masked,
@@ -515,7 +502,7 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     **{f"ldmatrix_x{n}{'_trans' if t else ''}": functools.partial(_ldmatrix, n, t)
        for n in (1, 2, 4) for t in (False, True)},
     **{f"mma_16x8x16_{kind}": functools.partial(_mma, kind) for kind in ("f16", "bf16")},
-    "mma_16x8x8_tf32": _mma_tf32, "tf32": simulated_warps.tf32,
+    "mma_16x8x8_tf32": _mma_tf32, "tf32": _tf32,
     **simulated_warpgroups.operations(range(8, 257, 8)),
     "broadcast": lambda x, lanes: np.full(lanes, x, _dtype((x,))), "select": _select,
     "dot2_bf16": _dot2, "first": lambda n, lanes: np.arange(lanes) < int(n),
@@ -526,6 +513,6 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     **{name: functools.partial(simulated_warps.shuffle, name) for name in (
         "warp_shuffle", "warp_shuffle_up", "warp_shuffle_down", "warp_shuffle_xor")},
     "warp_active": simulated_warps.active,
-    **{f"reduce_{n}": _folded(_elementwise(_BINARY[f])) for n, f in (
+    **{f"reduce_{n}": _folded(_elementwise(_ELEMENTWISE[f])) for n, f in (
         ("add", "add"), ("mul", "mul"), ("max", "maximum"), ("min", "minimum"), ("and", "bitand"), ("or", "bitor"))},
 }  # fmt: skip
