@@ -15,8 +15,9 @@ from ..executable.alignment import address
 from ..forks import lock
 from .arguments import checked_array, checked_scalar, contiguous, destination, disjoint
 from .device.arrays import argument, resident
-from .program import BoundProgram, Progress, open_program
+from .program import Progress, open_program
 from .shapes import bind_dims, spec_text
+from .steps import BoundSteps
 from .tvm_methods import TvmMethods
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ class Function(TvmMethods):
         self._dtypes = [spec.dtype.numpy for spec in self._specs]
         self._written = [not isinstance(c, Input) for c in self._order]
         self._simple = not any(isinstance(spec, ScalarSpec) for spec in self._specs)
-        self._known: dict[Any, BoundProgram] = {}
+        self._known: dict[Any, BoundSteps] = {}
 
     @property
     def name(self) -> str:
@@ -145,7 +146,7 @@ class Function(TvmMethods):
         bound, inputs, outputs = self._bound(args)
         bound.run(list(map(argument, inputs)), list(map(argument, outputs)), self.listeners)
 
-    def _bound(self, args: Sequence[Any]) -> tuple[BoundProgram, list[Any], list[Any]]:
+    def _bound(self, args: Sequence[Any]) -> tuple[BoundSteps, list[Any], list[Any]]:
         """The program for checked arguments, its inputs and its outputs, which the caller keeps: some are copies."""
         if len(args) != len(self._order):
             raise InputError(f"{len(args)} arguments; wanted {self.signature}")

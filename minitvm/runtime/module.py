@@ -21,9 +21,10 @@ from ..forks import recursive_lock
 from ..free_memory import out_of_memory
 from .arguments import Array, checked_array, checked_scalar, contiguous, destination, disjoint, listing, named
 from .device.arrays import DeviceArray, argument, resident
-from .program import BoundProgram, Progress, open_program, stamped_times
+from .program import Progress, open_program, stamped_times
 from .shapes import SizeChecks, bind_dims, check_fixed_dims, shape_function, spec_text
 from .states import States, check_bounds, memory_of
+from .steps import BoundSteps
 from .timing import StampedRun
 from .tvm_methods import TvmMethods
 
@@ -69,7 +70,7 @@ class GraphModule(TvmMethods):
         self._dtypes = [s.dtype.numpy for s in self._inputs]
         self._output_dtypes = [s.dtype.numpy for s in executable.outputs]
         self._simple = all(isinstance(s, TensorSpec) for s in self._inputs)
-        self._known: dict[Any, BoundProgram] = {}
+        self._known: dict[Any, BoundSteps] = {}
         self._sizes = data_sizes(executable)
         self._late_shapes = {
             number: shape_function(spec)
@@ -254,7 +255,7 @@ class GraphModule(TvmMethods):
 
     # -- steps of every call
 
-    def _prepare(self, values: Sequence[Any]) -> tuple[list[Any], BoundProgram]:
+    def _prepare(self, values: Sequence[Any]) -> tuple[list[Any], BoundSteps]:
         """Check everything, find the symbolic dimensions, and the program bound to them."""
         arrays: list[Any] = []
         tensors, scalars = [], []
@@ -275,13 +276,13 @@ class GraphModule(TvmMethods):
             self._known[shapes] = bound
         return arrays, bound
 
-    def _too_large(self, bound: BoundProgram) -> InputError:
+    def _too_large(self, bound: BoundSteps) -> InputError:
         """The error for outputs that this machine has no memory for."""
         rooms = list(zip(self.executable.outputs, bound.output_shapes, strict=True))
         nbytes = sum(math.prod(shape) * spec.dtype.bytes for spec, shape in rooms)
         return out_of_memory(self._what, listing([spec for spec, _ in rooms]), nbytes)
 
-    def _shaped(self, results: list[Array], bound: BoundProgram) -> list[Array]:
+    def _shaped(self, results: list[Array], bound: BoundSteps) -> list[Array]:
         """The outputs of a run; those whose shapes data decide get them now."""
         if not self._late_shapes:
             return results
@@ -316,7 +317,7 @@ class GraphModule(TvmMethods):
         with self._lock:
             return pool.filled(self._device, array)
 
-    def _destinations(self, bound: BoundProgram, out: Any, arrays: Sequence[Any]) -> list[Any]:
+    def _destinations(self, bound: BoundSteps, out: Any, arrays: Sequence[Any]) -> list[Any]:
         specs = self.executable.outputs
         if out is None or (isinstance(out, str) and out == "device"):
             shapes = zip(specs, bound.output_shapes, self._output_dtypes, strict=True)

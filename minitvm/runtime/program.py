@@ -1,21 +1,23 @@
-"""The interface of a back end for running executables: the protocol of programs, and the program of an executable.
+"""The interface of a back end for running executables: what a program is, and the program of an executable.
 
 `GraphModule` and `Function` check what a caller passes in, find the values of symbolic dimensions, and provide the
-memory of outputs. A `Program` does the rest: it holds constants and arenas, and runs the steps.
+memory of outputs. A `Program` does the rest: it holds constants and arenas, and its `steps.BoundSteps` run the steps.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 
 from ..backend import get
 from ..errors import InputError, Unsupported, needed
-from ..events import Listener
 from ..executable import Executable
+from .hosted import Run
 from .shapes import Bindings
+from .steps import BoundSteps
 
 # A way out where a compiler is missing: an artifact has machine code for one kind of CPU.
 ONLY_RUN = "an artifact that was exported on a machine with this CPU, by this version: it needs NumPy alone"
@@ -23,56 +25,45 @@ ONLY_RUN = "an artifact that was exported on a machine with this CPU, by this ve
 Progress = Callable[[int, int, str], None]  # (kernels done, their total, the name of the last one)
 
 
-class BoundProgram(Protocol):
-    """A program at one choice of dimensions. `env` are their values, `output_shapes` follow from them.
-
-    Of an output whose shape data decide, `output_shapes` has one dimension, the most elements that it can have; a run
-    puts the sizes that it found into `env`.
-
-    A program with a `device` (`device.device.Device`) also takes `device.arrays.DeviceArray`s for addresses; its
-    `pool` makes them.
-
-    A back end whose program has `run_stamped(inputs, outputs)` as well can be profiled: it runs as `run` does, and
-    returns `stamped.StampedRun.times`.
-    """
-
-    @property
-    def env(self) -> Bindings: ...
-    @property
-    def output_shapes(self) -> Sequence[tuple[int, ...]]: ...
-
-    def run(self, inputs: Sequence[int], outputs: Sequence[int], listeners: Sequence[Listener] = ()) -> None:
-        """Run all steps; returns when the outputs are written.
-
-        `inputs` and `outputs` are the addresses of dense arrays in the host's memory, in the order of the executable's;
-        for a scalar input the number is ignored, its value is in `env`. `listeners` are notified of each step. One
-        run at a time: the caller holds a lock.
-        """
+BOUND_LIMIT = 16  # choices of dimensions that a program keeps; the least recently used go first
 
 
-class Program(Protocol):
+class Program:
     """An executable that is ready to run on a machine: `program(executable, threads, ...)` makes it.
 
     `workers` processes may compile kernels, and `progress` is called after each; `kernels[k]` is the code of kernel k
     that `MachineCode.unpack` loaded, None where it is to be compiled. `threads` is the number of threads that a run
     uses; None means the default.
+
+    `hosted` are the executable's kernels for other machines, by their numbers. `states` are the memory of its states,
+    in order: dense arrays, or what is read and set as they are: `copy()`, `state[...] = array` and `fill(number)`.
     """
 
-    @property
-    def threads(self) -> int: ...
+    threads: int = 1
+    states: Sequence[Any] = ()
 
-    @property
-    def states(self) -> Sequence[Any]:
-        """The memory of the executable's states, in order: dense arrays, or what is read and set as they are.
+    def __init__(self, executable: Executable) -> None:
+        self.executable = executable
+        self.hosted: Mapping[int, Run] = {}
+        self._bound: OrderedDict[Any, Any] = OrderedDict()
 
-        That is `copy()`, `state[...] = array` and `fill(number)`.
-        """
+    def bound_to(self, env: Bindings) -> Any:
+        """A new `BoundSteps` at the dimensions `env`."""
+        raise NotImplementedError
 
-    def bind(self, key: Any, env: Bindings) -> BoundProgram:
+    def bind(self, key: Any, env: Bindings) -> Any:
         """The program at the dimensions `env`; equal keys mean equal dimensions."""
+        if key in self._bound:
+            self._bound.move_to_end(key)
+            return self._bound[key]
+        bound = self._bound[key] = self.bound_to(env)  # which may clear the others, if their memory moves
+        if len(self._bound) > BOUND_LIMIT:
+            self._bound.popitem(last=False)
+        return bound
 
-    def holds(self, bound: BoundProgram) -> bool:
+    def holds(self, bound: BoundSteps) -> bool:
         """Whether `bound`, made by `bind`, may still run: its memory is in place."""
+        return any(b is bound for b in self._bound.values())
 
 
 class MachineCode(Protocol):
@@ -117,7 +108,7 @@ def open_program(
 
 
 def stamped_times(
-    bound: BoundProgram, target: str, inputs: Sequence[int], outputs: Sequence[int]
+    bound: BoundSteps, target: str, inputs: Sequence[int], outputs: Sequence[int]
 ) -> np.ndarray[Any, Any]:
     """One run with a time stamp between its steps; raises `Unsupported` if the back end has no time stamps."""
     run = getattr(bound, "run_stamped", None)

@@ -169,7 +169,7 @@ def test_listeners_hear_each_iteration() -> None:
         module.listeners = [heard]
         same(listed(module(**inputs)), interpreter.run(CASES[name][0](), inputs))
         body = loops(module.executable)[0][1].steps
-        assert heard.kinds.count("loop") >= 1 and len(heard.kinds) > body
+        assert heard.kinds.count("Loop") >= 1 and len(heard.kinds) > body
 
 
 @pytest.mark.parametrize("name", ["rows", "nested"])

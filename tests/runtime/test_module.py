@@ -39,10 +39,10 @@ from minitvm.executable import (
     verify,
 )
 from minitvm.graph import GraphBuilder
-from minitvm.machines.cpu.runtime.program import BOUND_LIMIT
 from minitvm.reference import executable as execution
 from minitvm.reference import graph as interpreter
 from minitvm.runtime import Function, GraphModule, register_engine
+from minitvm.runtime.program import BOUND_LIMIT
 from tests.patience import PATIENCE
 
 F32, I32 = e.DType("float32"), e.DType("int32")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
@@ -11,31 +10,28 @@ import numpy as np
 
 from minitvm import executable as x
 from minitvm.errors import Unsupported
-from minitvm.events import Listener, Step, heard
+from minitvm.events import Listener
 from minitvm.executable.alignment import array_at
-from minitvm.runtime.loops import Memory, in_order
-from minitvm.runtime.shapes import Bindings, SizeChecks, rooms, shape_of
+from minitvm.runtime.program import Program as Base
+from minitvm.runtime.shapes import Bindings, shape_of
 from minitvm.runtime.states import zeros_of
+from minitvm.runtime.steps import BoundSteps
 
 
-class Program:
+class Program(Base):
     """An executable whose kernels are Python functions."""
 
     def __init__(self, executable: x.Executable, threads: int | None = None, **compiling: Any) -> None:
         if any(isinstance(step, x.CallExternal) for step in executable.steps):
             raise Unsupported("the toy calls no external engines")
-        self.executable = executable
+        super().__init__(executable)
         self.threads = 1
         self.states = [zeros_of(spec) for spec in executable.states]
         self.kernels = [_function(kernel) for kernel in executable.kernels]
 
-    def bind(self, key: Any, env: Bindings) -> Bound:
-        """The program at the dimensions `env`."""
+    def bound_to(self, env: Bindings) -> Bound:
+        """A program at the dimensions `env`, with arenas of its own."""
         return Bound(self, env)
-
-    def holds(self, bound: Bound) -> bool:
-        """Each program has arenas of its own."""
-        return bound.program is self
 
 
 def _function(kernel: x.Kernel) -> Callable[..., None]:
@@ -45,50 +41,43 @@ def _function(kernel: x.Kernel) -> Callable[..., None]:
     return function
 
 
-class Bound:
-    """A program with its dimensions and arenas."""
+class Bound(BoundSteps):
+    """A program with its dimensions and arenas: how a step is taken in NumPy's memory."""
 
     def __init__(self, program: Program, env: Bindings) -> None:
-        self.program, self.env = program, env
-        self.output_shapes = rooms(program.executable, env)
+        super().__init__(program, env)
         self.arenas = [np.zeros(int(x.evaluate(arena.size, env)), np.uint8) for arena in program.executable.arenas]
 
     def run(self, inputs: Sequence[int], outputs: Sequence[int], listeners: Sequence[Listener] = ()) -> None:
         """Take all steps in order."""
-        begin, end = heard(listeners, "step_begin"), heard(listeners, "step_end")
+        self.inputs, self.outputs = inputs, outputs
+        if not self.run_heard(listeners):
+            self.run_parts(self.one_by_one)
 
-        def count(place: Any, done: int) -> None:
-            self.argument(place, "int64", inputs, outputs)[0] = done
+    def launch(self, number: int, step: x.CallKernel) -> None:
+        """Call a kernel on its arguments."""
+        params = self.executable.kernels[step.kernel].params
+        with np.errstate(all="ignore"):
+            self.program.kernels[step.kernel](*(self.argument(a, p.dtype) for a, p in zip(step.args, params)))
 
-        memory = Memory(
-            lambda place: int(self.argument(place, "int64", inputs, outputs)[0]),
-            lambda place: bool(self.argument(place, "bool", inputs, outputs)[0]),
-            count,
-        )
-        for number, step in in_order(self.program.executable, memory, self.env):
-            event = Step(number, type(step).__name__, getattr(step, "operator", ""))
-            if begin is not None:
-                begin(event, time.perf_counter())
-            if isinstance(step, x.CallKernel):
-                params = self.program.executable.kernels[step.kernel].params
-                args = [self.argument(a, p.dtype, inputs, outputs) for a, p in zip(step.args, params)]
-                with np.errstate(all="ignore"):
-                    self.program.kernels[step.kernel](*args)
-            elif isinstance(step, x.Copy):
-                count = int(x.evaluate(step.nbytes, self.env))
-                read, written = (self.argument(place, "uint8", inputs, outputs) for place in (step.src, step.dst))
-                written[:count] = read[:count]
-            elif isinstance(step, x.BindSize):
-                count = int(self.argument(step.place, "int64", inputs, outputs)[0])
-                SizeChecks(self.program.executable).bind(step, count, self.env)
-            if end is not None:
-                end(event, time.perf_counter())
+    def copy(self, number: int, step: x.Copy) -> None:
+        """Copy bytes."""
+        count = int(x.evaluate(step.nbytes, self.env))
+        self.argument(step.dst, "uint8")[:count] = self.argument(step.src, "uint8")[:count]
 
-    def argument(self, a: Any, dtype: str, inputs: Sequence[int], outputs: Sequence[int]) -> Any:
+    def read(self, place: x.Location, dtype: str) -> Any:
+        """A number, which decides about loops and sizes."""
+        return self.argument(place, dtype)[0]
+
+    def write(self, place: x.Location, number: int) -> None:
+        """The number of an iteration."""
+        self.argument(place, "int64")[0] = number
+
+    def argument(self, a: Any, dtype: str) -> Any:
         """A kernel's argument: a flat array of all elements of a place, or a number."""
         program = self.program.executable
         if isinstance(a, x.Input | x.Output):
-            specs, places = (program.inputs, inputs) if isinstance(a, x.Input) else (program.outputs, outputs)
+            specs, places = (program.inputs, self.inputs) if isinstance(a, x.Input) else (program.outputs, self.outputs)
             spec: Any = specs[a.index]
             shape = shape_of(spec, self.env) if isinstance(a, x.Input) else self.output_shapes[a.index]
             count = prod(shape)

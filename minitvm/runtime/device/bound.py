@@ -1,4 +1,4 @@
-"""A program at one choice of dimensions: its launches, what a run copies, and the order of its steps.
+"""A program at one choice of dimensions, in the memory of a device: its launches, and what a run copies.
 
 Commands run in the order in which they are queued, so barriers between steps need nothing. A kernel's arguments are set
 once for a choice of memory, but for those that follow from sizes that the run itself finds. Arrays that lie on the
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from itertools import pairwise
 from math import prod
@@ -19,13 +19,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...errors import ExecutionError, InternalError, TargetError
-from ...events import Listener, Step, heard
+from ...errors import ExecutionError, InternalError
+from ...events import Listener
 from ...executable import (
     ArenaSlice,
     Barrier,
     BindSize,
-    CallExternal,
     CallKernel,
     ConstantRef,
     Copy,
@@ -39,10 +38,9 @@ from ...executable import (
     evaluate,
 )  # fmt: skip
 from ...executable.alignment import ALIGNMENT, address, aligned_empty, array_at
-from ...expr import Expr, free_vars
-from .. import externals
-from ..loops import Memory, in_order
-from ..shapes import Bindings, SizeChecks, require_room, rooms, shape_of
+from ...expr import DType, Expr, free_vars
+from ..shapes import Bindings, require_room, shape_of
+from ..steps import Array, BoundSteps, Part, Single, Stretch
 from ..timing import CLOCK, fill_skipped
 from .arrays import DeviceArray
 from .device import Bytes, Launch, Place, Shape, as_bytes, checked_shape, reported
@@ -67,19 +65,19 @@ class _Memory:
         self.fetched: list[Input | Output] = []
         self.returned: list[int] = []
         self.launches: list[Launch | None] = []
-        self.records: list[tuple[range, Launch]] = []
+        self.parts: list[Part] = []  # with stretches, once they are recorded
         self.runs = 0
 
 
-class BoundProgram:
+class BoundProgram(BoundSteps):
     """The memory and the launches for one choice of dimensions."""
 
+    program: DeviceProgram
+
     def __init__(self, program: DeviceProgram, env: Bindings) -> None:
-        x = program.executable
-        self.program, self.env, self.device = program, env, program.device
-        self.output_shapes = rooms(x, env)
+        super().__init__(program, env)
+        x, self.device = self.executable, program.device
         require_room(x, env)
-        self._checks = SizeChecks(x)
         self._arenas = [program.arena(k, int(evaluate(a.size, env))) for k, a in enumerate(x.arenas)]
         self._specs: list[tuple[TensorSpec, tuple[int, ...]] | None] = [
             None if isinstance(spec, ScalarSpec) else (spec, shape_of(spec, env)) for spec in x.inputs
@@ -91,6 +89,7 @@ class BoundProgram:
         self._own = [_is_own(step) for step in x.steps]
         self._shared: dict[int, Launch] = {}  # launches that use no inputs and outputs, by their steps
         self._memories: OrderedDict[tuple[int, ...], _Memory] = OrderedDict()
+        self._memory: _Memory  # of the run that is under way
         self._stretches = [] if later else self._of_the_device()
         self._copies_under_way = False  # from or to memory of the host that its kernels use
         self._host_values: dict[int, list[Any]] = {}  # the arguments of its kernels, by their steps
@@ -124,7 +123,7 @@ class BoundProgram:
         """The inputs and outputs of a run: those that the device can use in place are, the others have a copy."""
         key = (*map(self._address, inputs), *map(self._address, outputs))
         memory = self._memories.pop(key, None) or self._new_memory(key, inputs, outputs)
-        self._memories[key] = memory
+        self._memories[key] = self._memory = memory
         if len(self._memories) > MEMORIES:
             self._memories.popitem(last=False)
         return memory
@@ -143,7 +142,7 @@ class BoundProgram:
         written: list[Place] = []
         for k, (spec, array) in enumerate(zip(x.outputs, outputs, strict=True)):
             written.append(self._placed(Output(k), spec, self.output_shapes[k], array, key[len(inputs) + k]))
-        memory = _Memory(places, written)
+        memory = self._memory = _Memory(places, written)
         here = [spec is None or in_place or not prod(spec[1]) for spec, in_place in zip(self._specs, key, strict=False)]
         memory.fetched = [Input(k) for k, stays in enumerate(here) if not stays]
         for k, (spec, shape) in enumerate(zip(x.outputs, self.output_shapes, strict=True)):
@@ -155,7 +154,7 @@ class BoundProgram:
         for number, step in enumerate(x.steps):
             launch = None
             if isinstance(step, CallKernel) and not self._late[number] and not self.program.host.runs(step):
-                launch = self._shared.get(number) or self._launch(step, memory)
+                launch = self._shared.get(number) or self._launch(step)
                 if self._own[number]:
                     self._shared[number] = launch
             memory.launches.append(launch)
@@ -175,19 +174,19 @@ class BoundProgram:
                 self._room[at] = self.program.allocated(nbytes, what)
         return Place(self._room[at], 0, nbytes)
 
-    def place(self, at: Location, memory: _Memory) -> Place:
+    def place(self, at: Location) -> Place:
         """Where a location is on the device."""
-        place = self._anywhere(at, memory)
+        place = self._anywhere(at)
         if isinstance(place, HostPlace):
             raise InternalError(f"a step on {self.device.name} works on {at}, which is in the host's memory")
         return place
 
-    def _anywhere(self, at: Location, memory: _Memory) -> Place | HostPlace:
+    def _anywhere(self, at: Location) -> Place | HostPlace:
         """Where a location is."""
         if isinstance(at, Input):
-            return memory.inputs[at.index] or Place(None)
+            return self._memory.inputs[at.index] or Place(None)
         if isinstance(at, Output):
-            return memory.outputs[at.index]
+            return self._memory.outputs[at.index]
         if isinstance(at, State):
             state = self.program.states[at.index]
             return Place(state.buffer, 0, state.nbytes)
@@ -201,9 +200,9 @@ class BoundProgram:
 
     # -- launches
 
-    def _launch(self, step: CallKernel, memory: _Memory) -> Launch:
+    def _launch(self, step: CallKernel) -> Launch:
         about = self.program.executable.kernels[step.kernel]
-        values = [self.place(a, memory) if isinstance(a, Location) else evaluate(a, self.env) for a in step.args]
+        values = [self.place(a) if isinstance(a, Location) else evaluate(a, self.env) for a in step.args]
         shape = self._shape(step, about.name)
         if shape is None:
             return _nothing
@@ -259,63 +258,57 @@ class BoundProgram:
             self.device.finish()
             times[0, number] = time.clock_gettime_ns(CLOCK)
 
-        with reported(self.device, self.program.executable.name):
-            self._run(inputs, outputs, (), stamp)
-        fill_skipped(times, self.program.executable)
+        with reported(self.device, self.executable.name):
+            memory = self._entered(inputs, outputs)
+            self.run_parts(self.one_by_one, stamp)
+            stamp(steps)
+            self._copy_out(memory, outputs)
+        fill_skipped(times, self.executable)
         return times
 
-    def _run(
-        self, inputs: Sequence[Any], outputs: Sequence[Any], listeners: Sequence[Listener],
-        stamp: Callable[[int], None] | None = None,
-    ) -> None:  # fmt: skip
-        x = self.program.executable
-        begin, end = (heard(listeners, "step_begin"), heard(listeners, "step_end")) if listeners else (None, None)
+    def _run(self, inputs: Sequence[Any], outputs: Sequence[Any], listeners: Sequence[Listener]) -> None:
+        memory = self._entered(inputs, outputs)
+        if not listeners or not self.run_heard(listeners):
+            self.run_parts(self._parts_in(memory))
+        self._copy_out(memory, outputs)
+
+    def _entered(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> _Memory:
+        """Begin a run: choose its memory, and copy to the device what it needs."""
         self.device.enter()
         self.program.memory.require_known()
         memory = self._chosen(inputs, outputs)
         self._copy_in(memory, inputs, outputs)
-        if stamp is None and begin is None and end is None and self._recorded(memory):
-            self._copy_out(memory, outputs)
-            return
-        for number, step in in_order(x, self._counting(memory), self.env):
-            if stamp is not None:
-                stamp(number)
-            if begin is not None or end is not None:
-                self.device.finish()
-            name = x.kernels[step.kernel].name if isinstance(step, CallKernel) else getattr(step, "operator", "")
-            event = Step(number, type(step).__name__, name)
-            if begin is not None:
-                begin(event, time.perf_counter())
-            self._take(number, step, memory)
-            if end is not None:
-                self.device.finish()
-                end(event, time.perf_counter())
-        if stamp is not None:
-            stamp(len(x.steps))
-        self._copy_out(memory, outputs)
+        return memory
 
-    def _take(self, number: int, step: Any, memory: _Memory) -> None:
-        """Queue one step; waits where the host needs what a step has written."""
-        if self.program.host.runs(step):
-            self._run_on_host(number, step)
-        elif isinstance(step, CallKernel):
-            (memory.launches[number] or self._launch(step, memory))()
-        elif isinstance(step, Copy):
-            count = int(evaluate(step.nbytes, self.env))
-            if count:
-                self._copy(self._anywhere(step.dst, memory), self._anywhere(step.src, memory), count)
-        elif isinstance(step, BindSize):
-            count_read = np.zeros(1, np.int64)
-            self.device.read(as_bytes(count_read), self.place(step.place, memory))
-            self.device.finish()
-            self._checks.bind(step, int(count_read[0]), self.env)
-        elif isinstance(step, CallExternal):
-            self._call_engine(step, memory)
-        elif not isinstance(step, Barrier | Loop):  # the host repeats a loop: `in_order`
-            raise TargetError(f"a step {type(step).__name__} on {self.device.name}")
+    def _parts_in(self, memory: _Memory) -> Sequence[Part]:
+        """The parts of a run: each stretch of the device's as one command, from the second run in this memory on."""
+        memory.runs += 1
+        if not self._stretches or memory.runs == 1:
+            return self.one_by_one
+        if not memory.parts:
+            parts: list[Part] = []
+            done = 0
+            for stretch in self._stretches:
+                record = self.device.recorded(partial(self.run_parts, _each(stretch)))
+                if record is None:
+                    self._stretches = []
+                    return self.one_by_one
+                parts += [*_each(range(done, stretch.start)), Stretch(record)]
+                done = stretch.stop
+            memory.parts = [*parts, *_each(range(done, len(self.executable.steps)))]
+        return memory.parts
 
-    def _copy(self, to: Place | HostPlace, source: Place | HostPlace, nbytes: int) -> None:
+    # -- single steps
+
+    def launch(self, number: int, step: CallKernel) -> None:
+        (self._memory.launches[number] or self._launch(step))()
+
+    def copy(self, number: int, step: Copy) -> None:  # noqa: ARG002
         """Queue a copy, or make one inside of the host's memory."""
+        nbytes = int(evaluate(step.nbytes, self.env))
+        if not nbytes:
+            return
+        to, source = self._anywhere(step.dst), self._anywhere(step.src)
         if isinstance(to, Place) and isinstance(source, Place):
             self.device.copy(to, source, nbytes)
         elif isinstance(to, Place) and isinstance(source, HostPlace):
@@ -331,60 +324,45 @@ class BoundProgram:
     def _finish_copies(self) -> None:
         """Wait until the host's memory is what the steps before have made of it, and nobody reads it any more."""
         if self._copies_under_way:
-            self.device.finish()
+            self.finish()
             self._copies_under_way = False
 
-    def _run_on_host(self, number: int, step: CallKernel) -> None:
-        """Run a kernel of the host, whose arguments are set once unless they follow from sizes that the run finds."""
+    def finish(self) -> None:
+        self.device.finish()
+
+    def read(self, place: Location, dtype: str) -> Any:
+        one = np.zeros(1, dtype)
+        self.device.read(as_bytes(one), self.place(place))
+        self.finish()
+        return one[0]
+
+    def write(self, place: Location, number: int) -> None:
+        self.put_back(place, np.array([number], np.int64))
+
+    def array(self, place: Location, spec: TensorSpec) -> Array:
+        """A copy; it is there when all steps are finished."""
+        array = np.empty(shape_of(spec, self.env), spec.dtype.numpy)
+        if array.size:
+            self.device.read(as_bytes(array), self.place(place))
+        return array
+
+    def put_back(self, place: Location, array: Array) -> None:
+        if array.size:
+            self.device.write(self.place(place), as_bytes(array))
+            self.finish()
+
+    def flat(self, place: Location, dtype: DType) -> Array:
+        return self.program.host.flat(place, dtype, self.env, self._arenas)
+
+    def hosted_arguments(self, number: int, step: CallKernel) -> list[Any]:
+        """The arguments of a kernel of the host, made once unless they follow from sizes that the run finds."""
         values = self._host_values.get(number)
         if values is None:
-            values = self.program.host.values(step, self.env, self._arenas)
+            values = super().hosted_arguments(number, step)
             if not self._late[number]:
                 self._host_values[number] = values
         self._finish_copies()
-        self.program.host.kernels[step.kernel](values, step.parallel)
-
-    def _counting(self, memory: _Memory) -> Memory:
-        """What the host reads and writes to repeat a loop; it waits for what the device writes before."""
-
-        def read(at: Location, dtype: str) -> Any:
-            one = np.zeros(1, dtype)
-            self.device.read(as_bytes(one), self.place(at, memory))
-            self.device.finish()
-            return one[0]
-
-        def count(at: Location, done: int) -> None:
-            self.device.write(self.place(at, memory), as_bytes(np.array([done], np.int64)))
-            self.device.finish()
-
-        return Memory(lambda at: int(read(at, "int64")), lambda at: bool(read(at, "bool")), count)
-
-    def _recorded(self, memory: _Memory) -> bool:
-        """Run all steps, each stretch of the device's as one command, from the second run in this memory on.
-
-        False where that is not possible: nothing ran then.
-        """
-        memory.runs += 1
-        if not self._stretches or memory.runs == 1:
-            return False
-        if not memory.records:
-            for stretch in self._stretches:
-                record = self.device.recorded(partial(self._queue, stretch, memory))
-                if record is None:
-                    self._stretches, memory.records = [], []
-                    return False
-                memory.records.append((stretch, record))
-        done = 0
-        for stretch, record in memory.records:
-            self._queue(range(done, stretch.start), memory)
-            record()
-            done = stretch.stop
-        self._queue(range(done, len(self.program.executable.steps)), memory)
-        return True
-
-    def _queue(self, numbers: range, memory: _Memory) -> None:
-        for number in numbers:
-            self._take(number, self.program.executable.steps[number], memory)
+        return values
 
     def commands(self, calls: Sequence[tuple[Sequence[Any], Sequence[Any]]]) -> Launch:
         """What queues all steps for each choice of inputs and outputs, as one command where the device can record.
@@ -399,9 +377,8 @@ class BoundProgram:
         self.device.finish()
 
         def queue() -> None:
-            for memory in memories:
-                for number, step in in_order(self.program.executable, self._counting(memory), self.env):
-                    self._take(number, step, memory)
+            for self._memory in memories:
+                self.run_parts(self.one_by_one)
 
         at_once = self._stretches == [range(len(self.program.executable.steps))]
         return (self.device.recorded(queue) if at_once else None) or queue
@@ -447,28 +424,10 @@ class BoundProgram:
         if queued:
             self.device.finish()
 
-    def _call_engine(self, step: CallExternal, memory: _Memory) -> None:
-        """An engine works on arrays of the host: they are copied to it, and what it writes is copied back."""
-        values: list[Any] = []
-        written: list[tuple[Place, Any]] = []
-        for a, spec, access in zip(step.args, step.specs, step.access, strict=True):
-            if not isinstance(a, Location):
-                values.append(evaluate(a, self.env))
-            elif spec is None:
-                values.append(None)
-            else:
-                array, place = np.empty(shape_of(spec, self.env), spec.dtype.numpy), self.place(a, memory)
-                if array.size:
-                    self.device.read(as_bytes(array), place)
-                values.append(array)
-                if "w" in access:
-                    written.append((place, array))
-        self.device.finish()
-        externals.engine(step.engine)(values, step.attrs)
-        for place, array in written:
-            if array.size:
-                self.device.write(place, as_bytes(array))
-        self.device.finish()
+
+def _each(numbers: range) -> list[Part]:
+    """Steps among which there are no loops, each as a part."""
+    return [Single(number) for number in numbers]
 
 
 def _nothing() -> None:

@@ -11,6 +11,7 @@ import numpy as np
 from ...errors import InternalError
 from ...executable import ArenaSlice, CallKernel, ConstantRef, Copy, Executable, Location, evaluate
 from ...executable.alignment import aligned, aligned_empty
+from ...expr import DType
 from ..hosted import Run, hosted
 from ..shapes import Bindings
 from .device import Bytes, as_bytes
@@ -58,13 +59,10 @@ class HostSide:
         """Memory for an arena."""
         return aligned_empty(size, self.executable.arenas[index].alignment)
 
-    def values(self, step: CallKernel, env: Bindings, arenas: Sequence[Any]) -> list[Any]:
-        """The arguments of a kernel, flat arrays and numbers, where the program has these arenas."""
-        params = self.executable.kernels[step.kernel].params
-        return [
-            _typed(self._bytes(a, env, arenas), param.dtype.numpy) if isinstance(a, Location) else evaluate(a, env)
-            for a, param in zip(step.args, params, strict=True)
-        ]
+    def flat(self, at: Location, dtype: DType, env: Bindings, arenas: Sequence[Any]) -> np.ndarray[Any, Any]:
+        """All elements at a place of the host, where the program has these arenas."""
+        data = self._bytes(at, env, arenas)
+        return data[: data.size // dtype.bytes * dtype.bytes].view(dtype.numpy)
 
     def _bytes(self, at: Location, env: Bindings, arenas: Sequence[Any]) -> Bytes:
         if isinstance(at, ConstantRef):
@@ -78,7 +76,3 @@ def slice_of(arena: Bytes, at: ArenaSlice, env: Bindings) -> HostPlace:
     """The bytes of a slice of an arena of the host."""
     begin, nbytes = (int(evaluate(n, env)) for n in (at.offset, at.nbytes))
     return HostPlace(arena[begin : begin + nbytes])
-
-
-def _typed(data: Bytes, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    return data[: data.size // dtype.itemsize * dtype.itemsize].view(dtype)

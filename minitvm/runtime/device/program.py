@@ -6,7 +6,6 @@ program for one choice of dimensions.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -15,20 +14,19 @@ import numpy as np
 
 from ...errors import TargetError
 from ...executable import Executable
+from ..program import Program
 from ..shapes import Bindings
 from .arrays import Pool
 from .bound import BoundProgram
 from .device import Device, Place, as_bytes, reported
 from .host import HostSide
-from .states import DeviceState, States
+from .states import States
 
 if TYPE_CHECKING:
     from ..program import Progress
 
-BOUND_LIMIT = 16  # choices of dimensions that are kept; the least recently used go first
 
-
-class DeviceProgram:
+class DeviceProgram(Program):
     """An executable whose kernels are compiled for a device. One run at a time: the owner holds a lock."""
 
     def __init__(
@@ -41,17 +39,18 @@ class DeviceProgram:
         kernels: Sequence[Any] | None = None,
         device: str = "",
     ) -> None:
-        self.executable = executable
+        super().__init__(executable)
         self.device = self.open_device(device)
         self.threads = self.device.limits.units
         self.host = HostSide(executable, threads, kernels)
+        self.hosted = self.host.kernels
         self.kernels = self._compiled(progress, kernels)
         self.pool = Pool(self.allocated)
         self.memory = States(self, executable.states)
+        self.states = self.memory.arrays
         used = self.host.device_constants
         self.constants = [self.filled(c.data) if k in used else None for k, c in enumerate(executable.constants)]
         self._arenas: list[tuple[Any, int]] = [(None, -1)] * len(executable.arenas)
-        self._bound: OrderedDict[Any, BoundProgram] = OrderedDict()
 
     def _compiled(self, progress: Progress | None, codes: Sequence[Any] | None) -> dict[int, Any]:
         """The kernels that run on the device, by their numbers."""
@@ -60,11 +59,6 @@ class DeviceProgram:
         ready = None if codes is None else [codes[k] for k in numbers]
         loaded = self.device.compiled(own, progress, None if ready is None or None in ready else ready)
         return dict(zip(numbers, loaded, strict=True))
-
-    @property
-    def states(self) -> Sequence[DeviceState]:
-        """The executable's states, on the device."""
-        return self.memory.arrays
 
     def open_device(self, wanted: str) -> Device:
         """The device of that number or name, "" for the one on which programs of this kind run.
@@ -102,17 +96,9 @@ class DeviceProgram:
             self._arenas[index] = (buffer, size)
         return buffer
 
-    def bind(self, key: Any, env: Bindings) -> BoundProgram:
-        """The program at the dimensions `env`; `key` identifies them."""
-        bound = self._bound.pop(key, None) or BoundProgram(self, env)
-        self._bound[key] = bound
-        if len(self._bound) > BOUND_LIMIT:
-            self._bound.popitem(last=False)
-        return bound
-
-    def holds(self, bound: BoundProgram) -> bool:
-        """Whether `bound` is still among those kept."""
-        return any(b is bound for b in self._bound.values())
+    def bound_to(self, env: Bindings) -> BoundProgram:
+        """A new program at the dimensions `env`, for `bind`."""
+        return BoundProgram(self, env)
 
 
 def _refused(what: str, nbytes: int, found: str) -> TargetError:

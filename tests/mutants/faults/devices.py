@@ -81,8 +81,8 @@ LAUNCH.edit("what lies askew is used in place", "BoundProgram._address",
             "array.address if self.device.is_aligned(array.buffer) else 0", "array.address")  # fmt: skip
 LAUNCH.edit("what a function does not write is lost", "BoundProgram._new_memory", "if x.calling or spec.inout:",
             "if spec.inout and False:")  # fmt: skip
-LAUNCH.edit("of a mixed network only graphs run", "BoundProgram._recorded",
-            "self._queue(range(done, stretch.start), memory)", "pass")  # fmt: skip
+LAUNCH.edit("of a mixed network only graphs run", "BoundProgram._parts_in",
+            "[*_each(range(done, stretch.start)), Stretch(record)]", "[Stretch(record)]")  # fmt: skip
 ARRAYS = Faults("arrays on devices", "minitvm.runtime.device.arrays", [PRETENDED])
 ARRAYS.edit("memory comes back while it is used", "Pool.array", "made._free = free",
             "free.append(made.buffer)")  # fmt: skip
@@ -112,7 +112,7 @@ MEMORIES.edit("parts are strangers", "_overlap", "end > start", "False")
 MEMORIES.edit("loops end where they did", "_Copies.of", "end=begins[step.end]", "end=step.end")
 MEMORIES.edit("every value lies on the device", "_place", "(slot.memory,) = its", "pass")
 ON_BOTH = Faults("the host's part of a program", "minitvm.runtime.device.bound", [PRETENDED])
-ON_BOTH.edit("a kernel does not wait for its copies", "BoundProgram._run_on_host", "self._finish_copies()", "pass")
+ON_BOTH.edit("a kernel does not wait for its copies", "BoundProgram.hosted_arguments", "self._finish_copies()", "pass")
 CHOSEN = Faults("what the host had better run", "minitvm.machines.gpu.strategy.refusal", [REFUSED])
 CHOSEN.edit("many tasks are few", "refusal", "tasks < THREADS and ", "")
 CHOSEN.edit("loops run once", "_statements", "count * volume([node.extent])", "count")

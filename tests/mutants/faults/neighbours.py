@@ -121,10 +121,10 @@ SEGMENTS = Faults("neighbours: segments", "minitvm.machines.cpu.runtime.segments
                   [by_hand("loops in loops", lambda: levels("natively nested", (1,)))])  # fmt: skip
 SEGMENTS.edit("steps of inner loops come again", "_Segments.append",
               "at += 1 + (inner.steps if isinstance(inner, Loop) else 0)", "at += 1")  # fmt: skip
-REPEATED = Faults("neighbours: loops of Python", "minitvm.machines.cpu.runtime.program",
+REPEATED = Faults("neighbours: loops of Python", "minitvm.runtime.steps",
                   [by_hand("bounds of loops", lambda: bounds_stop(1, True))])  # fmt: skip
-REPEATED.edit("one iteration more than there is memory for", "BoundProgram._iterations",
-              "0 <= args[start + MOST] <= done[0]", "0 <= args[start + MOST] < done[0]")  # fmt: skip
+REPEATED.edit("one iteration more than there is memory for", "BoundSteps._iterations",
+              "done >= most", "done > most")  # fmt: skip
 
 POOL = Faults("neighbours: split_pool", "minitvm.graph.passes.split_pool",
               [_drawn("pools", pools(), mean_the_same)])  # fmt: skip

@@ -7,22 +7,18 @@ without allocation: a call writes the addresses of its inputs and outputs into t
 from __future__ import annotations
 
 import ctypes
-import time
-from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from ....errors import verification_asked
-from ....events import Listener, Step, heard
+from ....events import Listener
 from ....executable import (
-    ArenaSlice,
     Argument,
     Barrier,
     BindSize,
-    CallExternal,
     CallKernel,
     ConstantRef,
     Copy,
@@ -32,43 +28,29 @@ from ....executable import (
     Loop,
     Output,
     State,
-    evaluate,
+    TensorSpec,
 )
 from ....executable.alignment import ALIGNMENT, address, aligned, array_at
 from ....executable.evaluation import Evaluation, Number, function_of
 from ....expr import DType, Expr, Var, free_vars
 from ....free_memory import out_of_memory
-from ....runtime import externals
 from ....runtime.hosted import hosted, room
-from ....runtime.shapes import Bindings, SizeChecks, beyond_bound, require_room, rooms, shape_of
+from ....runtime.program import Program
+from ....runtime.shapes import Bindings, beyond_bound, require_room, shape_of
 from ....runtime.states import zeros_of
+from ....runtime.steps import Array, BoundSteps, Part, Stretch
 from ....runtime.words import scalar_word
 from .executor import BARRIER, COPY, PARALLEL, SEQUENTIAL
 from .huge_pages import Room, move_to_huge_pages
-from .segments import (
-    BEYOND,
-    DECISION,
-    GOING,
-    LANGUAGE,
-    LIMIT,
-    LOOP_WORDS,
-    MOST,
-    NUMBER,
-    OVER,
-    Alone,
-    Repeated,
-    Segment,
-    Table,
-    segments,
-)
+from .segments import BEYOND, DECISION, GOING, LANGUAGE, LIMIT, LOOP_WORDS, MOST, NUMBER, OVER, segments
 from .stamps import StampedProgram
-from .step_table import NativeStep
+from .step_table import NativeStep, StepTable, step_table
 from .team import ThreadTeam, default_threads, shared_team
 
 if TYPE_CHECKING:
     from ....runtime.program import Progress
 
-BOUND_LIMIT = 16  # shapes whose tables and arenas are kept; the least recently used go first
+_READ: dict[str, Any] = {"int64": ctypes.c_int64, "bool": ctypes.c_bool}
 
 
 class LoadedCode(Protocol):
@@ -78,7 +60,7 @@ class LoadedCode(Protocol):
     def address(self) -> int: ...
 
 
-class CpuProgram:
+class CpuProgram(Program):
     """An executable whose kernels are compiled and loaded. One run at a time: the owner of the program holds a lock."""
 
     def __init__(
@@ -92,25 +74,20 @@ class CpuProgram:
         kernels: Sequence[LoadedCode | None] | None = None,
     ) -> None:
         """`kernels` brings code for the executable's kernels, in order, None for each that is to be compiled."""
-        self.executable = executable
+        super().__init__(executable)
         self.hosted = {n: hosted(k, LANGUAGE) for n, k in enumerate(executable.kernels) if k.language != LANGUAGE}
         own = [number for number, kernel in enumerate(executable.kernels) if kernel.language == LANGUAGE]
         held = [code for number in own if kernels is not None and (code := kernels[number]) is not None]
         ready = held if len(held) == len(own) else load_kernels(executable, workers, progress)
         self.kernels = dict(zip(own, ready, strict=True))
         self.team = team or shared_team(default_threads() if threads is None else threads)
+        self.threads = self.team.threads
         self.constants = [aligned(c.data) for c in executable.constants]
         self.constant_places = [address(array) for array in self.constants]
         self.states = [zeros_of(spec) for spec in executable.states]
         move_to_huge_pages([*self.constants, *self.states])
         # Shared by programs bound to different shapes, only one of which runs at a time; they only grow.
         self._arenas = [Room(max(a.alignment, ALIGNMENT), isinstance(a.size, int)) for a in executable.arenas]
-        self._bound: OrderedDict[Any, BoundProgram] = OrderedDict()
-
-    @property
-    def threads(self) -> int:
-        """The size of the thread team."""
-        return self.team.threads
 
     def room(self, index: int) -> int:
         """The bytes that arena `index` has so far."""
@@ -126,20 +103,9 @@ class CpuProgram:
             raise out_of_memory(self.executable.name, "intermediate results", size) from None
         return room.memory
 
-    def bind(self, key: Any, env: Bindings) -> BoundProgram:
-        """The program at the dimensions `env`; `key` identifies them (the input shapes)."""
-        earlier = self._bound.get(key)
-        if earlier is not None:
-            self._bound.move_to_end(key)
-            return earlier
-        bound = self._bound[key] = BoundProgram(self, env)
-        if len(self._bound) > BOUND_LIMIT:
-            self._bound.popitem(last=False)
-        return bound
-
-    def holds(self, bound: BoundProgram) -> bool:
-        """Whether `bound` is still among those kept."""
-        return any(b is bound for b in self._bound.values())
+    def bound_to(self, env: Bindings) -> BoundProgram:
+        """A new program at the dimensions `env`, for `bind`."""
+        return BoundProgram(self, env)
 
 
 def load_kernels(executable: Executable, workers: int | None, progress: Progress | None) -> Sequence[LoadedCode]:
@@ -153,18 +119,18 @@ def load_kernels(executable: Executable, workers: int | None, progress: Progress
     return [load_kernel(code, entry) for code, (_, entry) in zip(codes, jobs, strict=True)]
 
 
-class BoundProgram:
+class BoundProgram(BoundSteps):
     """The tables for one choice of dimensions."""
+
+    program: CpuProgram
 
     def __init__(self, program: CpuProgram, env: Bindings) -> None:
         x = program.executable
-        self.program = program
-        self.env = env
         if verification_asked():
             from ....executable import verify
 
             verify(x, env)
-        self.output_shapes = rooms(x, env)
+        super().__init__(program, env)
         self._evaluated = Evaluation(env)  # for the tables that are made here; no size that a step binds is in it
         sizes = [int(self._evaluated(a.size)) for a in x.arenas]
         require_room(x, env, [max(0, size - program.room(i)) for i, size in enumerate(sizes)])
@@ -181,14 +147,15 @@ class BoundProgram:
         }
         self._needed: dict[int, list[Var]] = {number: [] for number in self._later}
         self._made_for: dict[int, list[Number]] = {}
-        self._checks = SizeChecks(x)
+        self._inputs: Sequence[int] = ()  # the addresses of this call
+        self._outputs: Sequence[int] = ()
         starts = [self._lay_out(step) for step in x.steps]
         table = np.array(self._words or [0], np.int64)
         self._table, self._table_place = table, address(table)
         self._args = table.data
         self._starts = starts
-        self._segments = self.segments()
-        self._single: list[Segment] | None = None  # each step by itself, for listeners
+        self._parts = self.parts()
+        self._alone: dict[int, StepTable] = {}  # a table of each step that was run by itself
         self._stamped: StampedProgram | None = None
 
     # -- the argument table
@@ -197,7 +164,7 @@ class BoundProgram:
         """Append a step's arguments; returns the place of the first."""
         start = len(self._words)
         x = self.program.executable
-        if isinstance(step, CallKernel):
+        if isinstance(step, CallKernel) and step.kernel not in self.program.hosted:
             params = x.kernels[step.kernel].params
             for a, p in zip(step.args, params, strict=True):
                 self._words.append(self._word(a, p.dtype))
@@ -205,8 +172,6 @@ class BoundProgram:
             self._words.append(self._word(step.dst, "handle"))
             self._words.append(self._word(step.src, "handle"))
             self._words.append(self._word(step.nbytes, "int64"))
-        elif isinstance(step, BindSize):
-            self._words.append(self._word(step.place, "handle"))
         elif isinstance(step, Loop):
             self._words += [0] * LOOP_WORDS
             places = {NUMBER: step.number, LIMIT: step.limit, GOING: step.going}
@@ -214,9 +179,6 @@ class BoundProgram:
                 if place is not None:
                     self._set(start + word, place, "handle")
             self._set(start + MOST, -1 if step.most is None else step.most, "int64")
-        elif isinstance(step, CallExternal):
-            for a in step.args:
-                self._words.append(self._word(a, "handle") if isinstance(a, Location) else 0)
         return start
 
     def _word(self, a: Argument, dtype: str) -> int:
@@ -235,12 +197,8 @@ class BoundProgram:
         if isinstance(a, Output):
             self._output_slots[a.index].append(at)
             return 0
-        if isinstance(a, ConstantRef):
-            return self.program.constant_places[a.index]
-        if isinstance(a, State):
-            return address(self.program.states[a.index])
-        if isinstance(a, ArenaSlice):
-            return self._places[a.arena] + int(self._evaluated(a.offset))
+        if isinstance(a, Location):
+            return self._address(a)
         if not self._binders or not isinstance(a, Expr):
             return scalar_word(self._evaluated(a), dtype)
         late = [v for v in free_vars(a) if v in self._binders]
@@ -250,6 +208,18 @@ class BoundProgram:
             self._needed[number] += (v for v in late if v not in self._needed[number])
             return 0
         return scalar_word(self._evaluated(a), dtype)
+
+    def _address(self, place: Location) -> int:
+        """Where a place is in this call."""
+        if isinstance(place, Input):
+            return self._inputs[place.index]
+        if isinstance(place, Output):
+            return self._outputs[place.index]
+        if isinstance(place, ConstantRef):
+            return self.program.constant_places[place.index]
+        if isinstance(place, State):
+            return address(self.program.states[place.index])
+        return self._places[place.arena] + int(self._evaluated(place.offset))
 
     # -- the step table
 
@@ -269,10 +239,18 @@ class BoundProgram:
         """The address of a step's arguments."""
         return self._table_place + 8 * self._starts[number]
 
-    def segments(self, stamp: Callable[[int], NativeStep] | None = None) -> list[Segment]:
+    def parts(self, stamp: Callable[[int], NativeStep] | None = None) -> list[Part]:
         """Tables of native steps, and the steps between them that Python takes, with stamps as `segments.segments`."""
-        program = self.program
-        return segments(program.executable, program.threads, self._native_step, self._arguments, stamp)
+        x, threads = self.executable, self.program.threads
+        return segments(x, threads, self._native_step, self._arguments, self._stretch, stamp)
+
+    def _stretch(self, table: StepTable, bounded: Sequence[int]) -> Stretch:
+        """A table as one command of the team; `bounded` are the numbers of those of its loops that have a bound."""
+        run = partial(self.program.team.run, table.address, table.parallel)
+        if bounded:
+            words = [(number, self._starts[number]) for number in bounded]
+            run = partial(_run_bounded, run, self.executable, self._args, words)
+        return Stretch(run, table)
 
     def run(self, inputs: Sequence[int], outputs: Sequence[int], listeners: Sequence[Listener] = ()) -> None:
         """Run with the addresses of the input tensors (anything for scalars) and of the output tensors.
@@ -281,49 +259,9 @@ class BoundProgram:
         run step by step.
         """
         self._point_to(inputs, outputs)
-        begin, end = (heard(listeners, "step_begin"), heard(listeners, "step_end")) if listeners else (None, None)
-        if begin is not None or end is not None:
-            self._run_stepwise(begin, end)
+        if listeners and self.run_heard(listeners):
             return
-        self.run_segments(self._segments)
-
-    def run_segments(self, parts: Sequence[Segment], stamp: Callable[[int], None] | None = None) -> None:
-        """Run segments in order; `stamp(i)` is called before each step i that Python takes."""
-        team_run = self.program.team.run
-        for part in parts:
-            if isinstance(part, Table):
-                team_run(part.native.address, part.native.parallel)
-                if part.bounded:
-                    self._check_bounds(part.bounded)
-                continue
-            if stamp is not None:
-                stamp(part.number)
-            if isinstance(part, Repeated):
-                for _ in self._iterations(part.number):
-                    self.run_segments(part.inside, stamp)
-            else:
-                self.run_alone(part.number)
-
-    def _iterations(self, number: int) -> Iterator[None]:
-        """One item for each iteration of a loop that Python repeats."""
-        start = self._starts[number]
-        args = self._args
-        done, limit = (array_at(args[start + word], DType("int64"), (1,)) for word in (NUMBER, LIMIT))
-        going = array_at(args[start + GOING], DType("bool"), (1,)) if args[start + GOING] else None
-        done[0] = 0
-        while done[0] < limit[0] and (going is None or going[0]):
-            if 0 <= args[start + MOST] <= done[0]:
-                raise beyond_bound(self.program.executable, number, args[start + MOST])
-            yield
-            done[0] += 1
-
-    def _check_bounds(self, loops: Sequence[int]) -> None:
-        """Raises `InputError` if a loop of a table ended because it would have gone on beyond its bound."""
-        for number in loops:
-            start = self._starts[number]
-            if self._args[start + DECISION] == BEYOND:
-                self._args[start + DECISION] = OVER
-                raise beyond_bound(self.program.executable, number, self._args[start + MOST])
+        self.run_parts(self._parts)
 
     def run_stamped(self, inputs: Sequence[int], outputs: Sequence[int]) -> np.ndarray[Any, Any]:
         """Run as `run` does, and return when each thread reached each step: see `stamps.StampedProgram`."""
@@ -334,7 +272,7 @@ class BoundProgram:
 
     def _point_to(self, inputs: Sequence[int], outputs: Sequence[int]) -> None:
         """Put the addresses of this call into the argument table."""
-        args = self._args
+        self._inputs, self._outputs, args = inputs, outputs, self._args
         for slots, place in zip(self._input_slots, inputs, strict=True):
             for slot in slots:
                 args[slot] = place
@@ -342,71 +280,31 @@ class BoundProgram:
             for slot in slots:
                 args[slot] = place
 
-    def _run_stepwise(self, begin: Any, end: Any) -> None:
-        x = self.program.executable
-        if self._single is None:
-            self._single = [self._alone(number) for number in range(len(x.steps))]
-        self._run_range(0, len(x.steps), begin, end)
+    # -- single steps
 
-    def _run_range(self, first: int, last: int, begin: Any, end: Any) -> None:
-        """Run steps one by one; the listeners hear of a loop in front of its iterations."""
-        x = self.program.executable
-        index = first
-        while index < last:
-            step = x.steps[index]
-            event = Step(
-                index, _kind(step), x.kernels[step.kernel].name if isinstance(step, CallKernel) else _kind(step)
-            )
-            if begin is not None:
-                begin(event, time.perf_counter())
-            if not isinstance(step, Loop):
-                assert self._single is not None
-                self.run_segments(self._single[index : index + 1])
-            if end is not None:
-                end(event, time.perf_counter())
-            index += 1
-            if isinstance(step, Loop):
-                for _ in self._iterations(index - 1):
-                    self._run_range(index, index + step.steps, begin, end)
-                index += step.steps
+    def launch(self, number: int, step: CallKernel | Copy) -> None:  # noqa: ARG002 (its table says what it is)
+        """Run one native step, by a table of its own."""
+        table = self._alone.get(number)
+        if table is None:
+            table = self._alone[number] = step_table([self._native_step(number)], self.program.threads)
+        self.program.team.run(table.address, table.parallel)
 
-    def _alone(self, number: int) -> Segment:
-        """One step by itself; a loop is taken by `_run_range`."""
-        x = self.program.executable
-        if isinstance(x.steps[number], Loop):
-            return Repeated(number, ())
-        only = replace(x, steps=x.steps[number : number + 1])
-        (segment,) = segments(
-            only, self.program.threads, lambda _: self._native_step(number), lambda _: self._arguments(number)
-        )
-        return segment if isinstance(segment, Table) else Alone(number)
+    copy = launch
 
-    def run_alone(self, number: int) -> None:
-        """Take a step that Python takes."""
-        step: Any = self.program.executable.steps[number]
-        start = self._starts[number]
-        if isinstance(step, BindSize):
-            self._bind_size(number, step, self._args[start])
-        elif isinstance(step, CallKernel):
-            self._run_hosted(step, start)
-        else:
-            self._run_external(step, start)
+    def read(self, place: Location, dtype: str) -> Any:
+        return _READ[dtype].from_address(self._address(place)).value
 
-    def _run_hosted(self, step: CallKernel, start: int) -> None:
-        """Run a kernel of another machine."""
-        x = self.program.executable
-        values: list[Any] = []
-        for i, (a, param) in enumerate(zip(step.args, x.kernels[step.kernel].params, strict=True)):
-            if isinstance(a, Location):
-                count = room(x, a, self.env) // param.dtype.bytes
-                values.append(array_at(self._args[start + i], param.dtype, (count,)))
-            else:
-                values.append(evaluate(a, self.env))
-        self.program.hosted[step.kernel](values, step.parallel)
+    def write(self, place: Location, number: int) -> None:
+        ctypes.c_int64.from_address(self._address(place)).value = number
 
-    def _bind_size(self, number: int, step: BindSize, place: int) -> None:
-        """Read a size, and fill in the arguments that follow from it, unless the sizes are those of the last run."""
-        self._checks.bind(step, ctypes.c_int64.from_address(place).value, self.env)
+    def array(self, place: Location, spec: TensorSpec) -> Array:
+        return array_at(self._address(place), spec.dtype, shape_of(spec, self.env))
+
+    def flat(self, place: Location, dtype: DType) -> Array:
+        return array_at(self._address(place), dtype, (room(self.executable, place, self.env) // dtype.bytes,))
+
+    def size_bound(self, number: int) -> None:
+        """Fill in the arguments that follow from a size, unless the sizes are those of the last run."""
         later = self._later[number]
         if not later:
             return
@@ -417,22 +315,14 @@ class BoundProgram:
             self._args[slot] = scalar_word(value(self.env), dtype)
         self._made_for[number] = sizes
 
-    def _run_external(self, step: Any, start: int) -> None:
-        """Call the engine of a step."""
-        values: list[Any] = []
-        for i, (a, spec) in enumerate(zip(step.args, step.specs, strict=False)):
-            if isinstance(a, Location) and spec is not None:
-                values.append(array_at(self._args[start + i], spec.dtype, shape_of(spec, self.env)))
-            else:
-                values.append(None if isinstance(a, Location) else evaluate(a, self.env))
-        externals.engine(step.engine)(values, step.attrs)
 
+def _run_bounded(run: Callable[[], None], x: Executable, args: Any, loops: Sequence[tuple[int, int]]) -> None:
+    """Run a table. Raises `InputError` if a loop of it ended because it would have gone on beyond its bound.
 
-_KINDS = {
-    BindSize: "bind_size", CallKernel: "kernel", Barrier: "barrier", Copy: "copy", CallExternal: "external",
-    Loop: "loop",
-}  # fmt: skip
-
-
-def _kind(step: Any) -> str:
-    return _KINDS[type(step)]
+    `loops` are the numbers of its loops, and where in the argument table each has its words.
+    """
+    run()
+    for number, start in loops:
+        if args[start + DECISION] == BEYOND:
+            args[start + DECISION] = OVER
+            raise beyond_bound(x, number, args[start + MOST])

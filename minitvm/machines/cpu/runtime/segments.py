@@ -6,10 +6,10 @@ A loop is a part of a table, which the team runs without Python, unless Python t
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from ....executable import BindSize, CallExternal, CallKernel, Executable, Loop, Step
+from ....runtime.steps import Part, Single, Stretch
 from .executor import BARRIER, LOOP_BEGIN, LOOP_HEAD, LOOP_NEXT, STEP_WORDS
 from .step_table import NativeStep, StepTable, step_table
 
@@ -28,53 +28,38 @@ def is_alone(x: Executable, step: Step) -> bool:
     return isinstance(step, CallExternal | BindSize)
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
-    """A table of native steps; `bounded` are the numbers of those of its loops that have a bound."""
-
-    native: StepTable
-    bounded: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Alone:
-    """A step that Python takes, by its number."""
-
-    number: int
-
-
-@dataclass(frozen=True, slots=True)
-class Repeated:
-    """A loop that Python repeats, by its number."""
-
-    number: int
-    inside: tuple[Segment, ...]
-
-
-Segment: TypeAlias = "Table | Alone | Repeated"
 Native: TypeAlias = Callable[[int], NativeStep]
+Command: TypeAlias = Callable[[StepTable, Sequence[int]], Stretch]
 
 
 def segments(
-    x: Executable, threads: int, native: Native, args: Callable[[int], int], stamp: Native | None = None
-) -> list[Segment]:
-    """The segments of a program for a team of `threads` threads.
+    x: Executable,
+    threads: int,
+    native: Native,
+    args: Callable[[int], int],
+    command: Command,
+    stamp: Native | None = None,
+) -> list[Part]:
+    """The parts of a program for a team of `threads` threads.
 
-    `native(i)` is step i for the executor, `args(i)` the address of its arguments. `stamp(i)` returns a step that is
-    inserted before step i, and at the end of each table.
+    `native(i)` is step i for the executor, `args(i)` the address of its arguments. `command` makes a stretch of a
+    table and the numbers of those of its loops that have a bound. `stamp(i)` returns a step that is inserted before
+    step i, and at the end of each table.
     """
-    return _Segments(x, threads, native, args, stamp).between(0, len(x.steps))
+    return _Segments(x, threads, native, args, command, stamp).between(0, len(x.steps))
 
 
 class _Segments:
     def __init__(
-        self, x: Executable, threads: int, native: Native, args: Callable[[int], int], stamp: Native | None
-    ) -> None:
+        self, x: Executable, threads: int, native: Native, args: Callable[[int], int], command: Command,
+        stamp: Native | None,
+    ) -> None:  # fmt: skip
         self.x, self.threads, self.native, self.args, self.stamp = x, threads, native, args, stamp
+        self.command = command
 
-    def between(self, first: int, last: int) -> list[Segment]:
-        """The segments of the steps from `first` up to `last`."""
-        made: list[Segment] = []
+    def between(self, first: int, last: int) -> list[Part]:
+        """The parts of the steps from `first` up to `last`."""
+        made: list[Part] = []
         rows: list[NativeStep] = []
         begin = first  # of the table that is being made
 
@@ -92,7 +77,7 @@ class _Segments:
             end = at + 1 + step.steps if isinstance(step, Loop) else at + 1
             if any(is_alone(self.x, inner) for inner in self.x.steps[at:end]):
                 close(at, before_alone=True)
-                made.append(Repeated(at, tuple(self.between(at + 1, end))) if isinstance(step, Loop) else Alone(at))
+                made.append(Single(at, tuple(self.between(at + 1, end))))
                 begin = end
             else:
                 self.append(rows, at)
@@ -120,12 +105,12 @@ class _Segments:
         rows += [_BARRIER, (LOOP_NEXT, 0, args, head * STEP_WORDS)]
         rows[head + 1] = (LOOP_HEAD, 0, args, len(rows) * STEP_WORDS)
 
-    def table(self, rows: Sequence[NativeStep], first: int, last: int) -> Table:
+    def table(self, rows: Sequence[NativeStep], first: int, last: int) -> Stretch:
         end = len(rows) * STEP_WORDS
         complete = [(row[0], end, *row[2:]) if row[0] == LOOP_HEAD else row for row in rows]
         steps = self.x.steps
         bounded = [k for k in range(first, last) if isinstance(loop := steps[k], Loop) and loop.most is not None]
-        return Table(step_table(complete, self.threads), tuple(bounded))
+        return self.command(step_table(complete, self.threads), bounded)
 
 
 _BARRIER = (BARRIER, 0, 0, 0)

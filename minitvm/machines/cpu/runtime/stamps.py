@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ....executable.alignment import address
+from ....runtime.steps import Stretch
 from ....runtime.timing import CLOCK, fill_skipped
 from .executor import STAMP
-from .segments import Segment, Table
 
 if TYPE_CHECKING:
     from .program import BoundProgram
@@ -31,7 +31,7 @@ class StampedProgram:
         self._count = len(bound.program.executable.steps)
         pitch = -(-(self._count + 1) // _LINE) * _LINE
         self._words = np.zeros((bound.program.team.threads, pitch), np.int64)
-        self._segments = bound.segments(self._stamp)
+        self._parts = bound.parts(self._stamp)
 
     def _stamp(self, step: int) -> tuple[int, int, int, int]:
         return (STAMP, CLOCK, address(self._words) + 8 * step, self._words.shape[1])
@@ -44,8 +44,8 @@ class StampedProgram:
         def stamp(number: int) -> None:
             words[0, number] = time.clock_gettime_ns(CLOCK)
 
-        bound.run_segments(self._segments, stamp)
-        if not _ends_in_table(self._segments):
+        bound.run_parts(self._parts, stamp)
+        if not (self._parts and isinstance(self._parts[-1], Stretch)):
             stamp(self._count)
         times = words[:, : self._count + 1].copy()
         # A step at the end of a table takes until all are done, which the caller sees; a worker may not be there.
@@ -53,7 +53,3 @@ class StampedProgram:
         times[:, 1:][unfinished] = np.broadcast_to(times[:1, 1:], unfinished.shape)[unfinished]
         fill_skipped(times, bound.program.executable)
         return times
-
-
-def _ends_in_table(segments: list[Segment]) -> bool:
-    return bool(segments) and isinstance(segments[-1], Table)

@@ -1,0 +1,241 @@
+"""The run that all machines share: an executable's steps, one after the other.
+
+`BoundSteps` takes steps, repeats loops, binds sizes, calls engines and the kernels of other machines, and notifies
+listeners. A machine adds its kernels and its kind of memory: the host's, where a place is an address (`machines.cpu`),
+or a device's, which the host reads and writes by copies (`device.bound`).
+
+A machine may take several steps as one command: a table of native steps, or a recorded graph. Such a `Stretch` does the
+same as its steps one by one, and saves the time between them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from ..errors import TargetError
+from ..events import Listener, heard
+from ..events import Step as Event
+from ..executable import (
+    Barrier,
+    BindSize,
+    CallExternal,
+    CallKernel,
+    Copy,
+    Executable,
+    Location,
+    Loop,
+    Step,
+    TensorSpec,
+    evaluate,
+)
+from ..expr import DType
+from . import externals
+from .shapes import Bindings, SizeChecks, beyond_bound, rooms
+
+Array = np.ndarray[Any, Any]
+Hook = Callable[[int], None]  # called with the number of a step
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Steps that the machine takes as one command; `keeps` must live as long as the command."""
+
+    run: Callable[[], None]
+    keeps: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class Single:
+    """One step, by its number; `inside` are the parts of a loop's body."""
+
+    number: int
+    inside: tuple[Part, ...] = ()
+
+
+Part: TypeAlias = "Stretch | Single"
+
+
+def singles(steps: Sequence[Step], first: int = 0, last: int | None = None) -> list[Single]:
+    """The steps from `first` up to `last`, each as a part."""
+    parts, at = list[Single](), first
+    while at < (len(steps) if last is None else last):
+        step, number = steps[at], at
+        at += 1 + (step.steps if isinstance(step, Loop) else 0)
+        parts.append(Single(number, tuple(singles(steps, number + 1, at))))
+    return parts
+
+
+class BoundSteps:
+    """A program at one choice of dimensions. `env` are their values, `output_shapes` follow from them.
+
+    Of an output whose shape data decide, `output_shapes` has one dimension, the most elements that it can have; a run
+    puts the sizes that it found into `env`.
+
+    A program with a `device` (`device.device.Device`) also takes `device.arrays.DeviceArray`s for addresses; its
+    `pool` makes them. A program that has `run_stamped(inputs, outputs)` as well can be profiled: it runs as `run` does,
+    and returns `stamped.StampedRun.times`.
+
+    A machine overrides the methods of the first part. Only those are called that the program's steps need.
+    """
+
+    def __init__(self, program: Any, env: Bindings) -> None:
+        self.program, self.env = program, env
+        self.executable: Executable = program.executable
+        self.output_shapes = rooms(self.executable, env)
+        self._checks = SizeChecks(self.executable)
+
+    # -- a machine's kernels and memory
+
+    def run(self, inputs: Sequence[int], outputs: Sequence[int], listeners: Sequence[Listener] = ()) -> None:
+        """Run all steps, by `run_parts` and `run_heard`; returns when the outputs are written.
+
+        `inputs` and `outputs` are the addresses of dense arrays in the host's memory, in the order of the executable's;
+        for a scalar input the number is ignored, its value is in `env`. `listeners` are notified of each step. One
+        run at a time: the caller holds a lock.
+        """
+        raise NotImplementedError
+
+    def launch(self, number: int, step: CallKernel) -> None:
+        """Run a kernel of this machine."""
+        raise NotImplementedError
+
+    def copy(self, number: int, step: Copy) -> None:
+        """Copy bytes from one place to another."""
+        raise NotImplementedError
+
+    def read(self, place: Location, dtype: str) -> Any:
+        """The number of a dtype that the steps before have left at a place."""
+        raise NotImplementedError
+
+    def write(self, place: Location, number: int) -> None:
+        """Write an int64 to a place."""
+        raise NotImplementedError
+
+    def array(self, place: Location, spec: TensorSpec) -> Array:
+        """A tensor in the host's memory, for an engine."""
+        raise NotImplementedError
+
+    def put_back(self, place: Location, array: Array) -> None:
+        """An engine has written the `array` of a place: copy it there, unless it is that memory."""
+
+    def flat(self, place: Location, dtype: DType) -> Array:
+        """All elements at a place, in the host's memory, for a kernel of another machine."""
+        raise NotImplementedError
+
+    def size_bound(self, number: int) -> None:
+        """Step `number` has given its size a value in `env`."""
+
+    def finish(self) -> None:
+        """Wait for all steps that were taken."""
+
+    # -- the run
+
+    @cached_property
+    def one_by_one(self) -> list[Single]:
+        """All steps, none of them in a stretch."""
+        return singles(self.executable.steps)
+
+    def run_parts(self, parts: Sequence[Part], before: Hook | None = None, after: Hook | None = None) -> None:
+        """Run parts in order, with a call before and after each step that is not in a stretch.
+
+        A loop counts as a step before its iterations. Raises `InputError` if a loop would go on beyond its bound.
+        """
+        for part in parts:
+            if isinstance(part, Stretch):
+                part.run()
+                continue
+            number, step = part.number, self.executable.steps[part.number]
+            if before is not None:
+                before(number)
+            self._take(number, step)
+            if after is not None:
+                after(number)
+            if isinstance(step, Loop):
+                for _ in self._iterations(number, step):
+                    self.run_parts(part.inside, before, after)
+
+    def run_heard(self, listeners: Sequence[Listener]) -> bool:
+        """Run step by step if a listener hears of steps. Without one nothing is run; the result is False."""
+        begin, end = heard(listeners, "step_begin"), heard(listeners, "step_end")
+        if begin is None and end is None:
+            return False
+        self.run_parts(self.one_by_one, self._told(begin), self._told(end))
+        return True
+
+    def _told(self, hear: Callable[[Event, float], None] | None) -> Hook | None:
+        if hear is None:
+            return None
+
+        def tell(number: int) -> None:
+            self.finish()
+            hear(self._event(number), time.perf_counter())
+
+        return tell
+
+    def _event(self, number: int) -> Event:
+        step: Any = self.executable.steps[number]
+        kind = type(step).__name__
+        if isinstance(step, CallKernel):
+            return Event(number, kind, self.executable.kernels[step.kernel].name)
+        return Event(number, kind, getattr(step, "operator", "") or kind.lower())
+
+    def _take(self, number: int, step: Step) -> None:
+        if isinstance(step, CallKernel):
+            hosted = self.program.hosted.get(step.kernel)
+            if hosted is None:
+                self.launch(number, step)
+            else:
+                hosted(self.hosted_arguments(number, step), step.parallel)
+        elif isinstance(step, Copy):
+            self.copy(number, step)
+        elif isinstance(step, BindSize):
+            self._checks.bind(step, int(self.read(step.place, "int64")), self.env)
+            self.size_bound(number)
+        elif isinstance(step, CallExternal):
+            self._call_engine(step)
+        elif not isinstance(step, Barrier | Loop):  # steps are taken in order, which is more than a barrier asks for
+            raise TargetError(f"a step {type(step).__name__}, which no machine takes")
+
+    def hosted_arguments(self, number: int, step: CallKernel) -> list[Any]:  # noqa: ARG002 (a machine may keep them)
+        """Flat arrays and numbers for a kernel of another machine."""
+        params = self.executable.kernels[step.kernel].params
+        return [
+            self.flat(a, param.dtype) if isinstance(a, Location) else evaluate(a, self.env)
+            for a, param in zip(step.args, params, strict=True)
+        ]
+
+    def _iterations(self, number: int, step: Loop) -> Iterator[None]:
+        """One item for each iteration of a loop."""
+        done = 0
+        self.write(step.number, done)
+        while done < self.read(step.limit, "int64") and (step.going is None or self.read(step.going, "bool")):
+            most = None if step.most is None else int(evaluate(step.most, self.env))
+            if most is not None and done >= most:
+                raise beyond_bound(self.executable, number, most)
+            yield
+            done += 1
+            self.write(step.number, done)
+
+    def _call_engine(self, step: CallExternal) -> None:
+        """An engine works on arrays of the host."""
+        values: list[Any] = []
+        written: list[tuple[Location, Array]] = []
+        for a, spec, access in zip(step.args, step.specs, step.access, strict=True):
+            if not isinstance(a, Location):
+                values.append(evaluate(a, self.env))
+            elif spec is None:
+                values.append(None)
+            else:
+                values.append(self.array(a, spec))
+                if "w" in access:
+                    written.append((a, values[-1]))
+        self.finish()
+        externals.engine(step.engine)(values, step.attrs)
+        for place, array in written:
+            self.put_back(place, array)
