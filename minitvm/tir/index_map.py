@@ -29,8 +29,6 @@ from ..expr import (
     FloorDiv,
     FloorMod,
     IntImm,
-    Max,
-    Min,
     Not,
     Range,
     StringImm,
@@ -46,6 +44,7 @@ from ..expr import (
 from .conditions import all_of, is_const
 from .index_sums import padded_edges, with_remainders, with_unit_places
 from .python_text import python
+from .values import NotAnIndex, values
 
 LARGEST = 1 << 20  # elements of a shape that are looked at one by one
 
@@ -391,13 +390,17 @@ class IndexMap:
         return [v for v in used if v not in self.initial_indices]
 
     def _places(self, points: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        values = dict(zip(self.initial_indices, points.astype(np.int64), strict=True))
+        at = dict(zip(self.initial_indices, points.astype(np.int64), strict=True))
         count = points.shape[1]
         try:
             with np.errstate(divide="raise"):
-                rows = [np.broadcast_to(_evaluated(e, values), (count,)) for e in self.final_indices]
-        except FloatingPointError:
+                rows = [np.broadcast_to(np.asarray(values(e, at), np.int64), (count,)) for e in self.final_indices]
+        except (FloatingPointError, ZeroDivisionError):
             raise InputError(f"{self} divides by zero") from None
+        except NotAnIndex as part:
+            raise InputError(
+                f"{part} is no index expression: only sums, products, //, %, min, max and bit operations are"
+            ) from None
         return np.stack(rows) if rows else np.zeros((0, count), np.int64)
 
     def is_equivalent_to(self, other: IndexMap) -> bool:
@@ -491,33 +494,6 @@ def _retyped(e: Expr, values: dict[Var, Expr]) -> Expr:
         dtype = "int64" if any(a.dtype == "int64" for a in args) else e.dtype
         return Call(args[0].dtype.__class__(dtype), e.op, tuple(a.astype(dtype) if a.dtype.is_int else a for a in args))
     return e
-
-
-_BINARY: dict[str, Callable[[Any, Any], Any]] = {
-    "Add": np.add, "Sub": np.subtract, "Mul": np.multiply, "FloorDiv": np.floor_divide, "FloorMod": np.mod,
-    "Min": np.minimum, "Max": np.maximum, "EQ": np.equal, "NE": np.not_equal, "LT": np.less, "LE": np.less_equal,
-    "GT": np.greater, "GE": np.greater_equal, "And": np.logical_and, "Or": np.logical_or,
-    "bitwise_and": np.bitwise_and, "bitwise_or": np.bitwise_or, "bitwise_xor": np.bitwise_xor,
-    "shift_left": np.left_shift, "shift_right": np.right_shift,
-}  # fmt: skip
-assert all(kind.__name__ in _BINARY for kind in (FloorDiv, FloorMod, Min, Max))
-
-
-def _evaluated(e: Expr, values: dict[Var, np.ndarray[Any, Any]]) -> Any:
-    if isinstance(e, IntImm):
-        return np.int64(e.value)
-    if isinstance(e, Var):
-        return values[e]
-    if isinstance(e, Cast) and e.dtype.is_int:
-        return np.asarray(_evaluated(e.value, values)).astype(e.dtype.numpy).astype(np.int64)
-    parts = e.args if isinstance(e, Call) else (e.a, e.b) if isinstance(e, BinaryOp) else ()
-    operation = _BINARY.get(e.op if isinstance(e, Call) else type(e).__name__)
-    if operation is not None and len(parts) == 2:
-        return operation(_evaluated(parts[0], values), _evaluated(parts[1], values))
-    if isinstance(e, Call) and e.op == "if_then_else":
-        condition, yes, no = (_evaluated(a, values) for a in e.args)
-        return np.where(condition, yes, no)
-    raise InputError(f"{e} is no index expression: only sums, products, //, %, min, max and bit operations are")
 
 
 def _listed(items: Sequence[Any], trailing: bool = False) -> str:

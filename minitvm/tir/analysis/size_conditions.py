@@ -16,14 +16,10 @@ import numpy as np
 from ...arith import Analyzer
 from ...arith.affine import structural_key, term_variables
 from ...expr import (
-    EQ,
     GE,
-    GT,
     LE,
     LT,
-    NE,
     Add,
-    And,
     BinaryOp,
     Call,
     Cast,
@@ -37,7 +33,6 @@ from ...expr import (
     Min,
     Mod,
     Mul,
-    Node,
     Not,
     Or,
     Select,
@@ -50,9 +45,11 @@ from ...expr import (
 )
 from ...expr.conditions import all_of, is_const
 from ...expr.visitor import accessed, variables
+from ..values import NotAnIndex, values
 from .in_bounds import Unshown
 
 _POINTS = 2_000_000  # iterations that are listed: a tenth of a second
+_NO_VALUE = (NotAnIndex, ZeroDivisionError, FloatingPointError)
 _Ends = tuple[Expr | None, Expr | None]
 _NONE: _Ends = (None, None)
 
@@ -302,7 +299,7 @@ def example_of(access: Unshown, sizes: Mapping[Var, int]) -> tuple[bool, dict[Va
             else:
                 certain = False
         outside = kept & ~np.broadcast_to(np.asarray(_value(access.condition, env), bool), (count,))
-    except (KeyError, ZeroDivisionError, FloatingPointError):
+    except _NO_VALUE:
         return False, None
     where = np.flatnonzero(outside)
     if not len(where):
@@ -314,7 +311,7 @@ def value_at(e: Expr, values: Mapping[Var, int]) -> int | None:
     """The value of an index where the variables have these values; None if it has others."""
     try:
         return int(_value(e, values))
-    except (KeyError, ZeroDivisionError):
+    except _NO_VALUE:
         return None
 
 
@@ -365,43 +362,7 @@ def _points(access: Unshown, needed: set[Var], sizes: Mapping[Var, int]) -> tupl
     return {v: np.broadcast_to(a, (count,)) for v, a in env.items()}, count
 
 
-_NUMPY: dict[type, Any] = {
-    Add: np.add, Sub: np.subtract, Mul: np.multiply, FloorDiv: np.floor_divide, FloorMod: np.mod, Min: np.minimum,
-    Max: np.maximum, EQ: np.equal, NE: np.not_equal, LT: np.less, LE: np.less_equal, GT: np.greater,
-    GE: np.greater_equal, And: np.logical_and, Or: np.logical_or,
-}  # fmt: skip
-_BITS = {
-    "shift_left": np.left_shift, "shift_right": np.right_shift, "bitwise_and": np.bitwise_and,
-    "bitwise_or": np.bitwise_or, "bitwise_xor": np.bitwise_xor,
-}  # fmt: skip
-
-
-def _value(e: Node, env: Mapping[Var, Any]) -> Any:
-    """The value of an index expression for arrays. Raises `KeyError` for what has none."""
-    if isinstance(e, IntImm):
-        return np.int64(e.value)
-    if isinstance(e, Var):
-        return env[e]
-    if isinstance(e, Cast) and e.dtype.is_int and e.dtype.bits >= 32:
-        return np.asarray(_value(e.value, env)).astype(np.int64)
-    if isinstance(e, Not):
-        return np.logical_not(_value(e.a, env))
-    if isinstance(e, Select) or (isinstance(e, Call) and e.op == "if_then_else"):
-        parts = e.args if isinstance(e, Call) else (e.condition, e.true_value, e.false_value)
-        return np.where(*(_value(p, env) for p in parts))
-    if isinstance(e, Call) and e.op == "likely":
-        return _value(e.args[0], env)
-    if isinstance(e, Call) and e.op in _BITS:
-        return _BITS[e.op](*(np.asarray(_value(a, env)) for a in e.args))
-    if isinstance(e, Div | Mod):
-        a, b = (np.asarray(_value(x, env)) for x in (e.a, e.b))
-        quotient = np.sign(a) * np.sign(b) * (abs(a) // np.where(b == 0, 1, abs(b)))
-        return quotient if isinstance(e, Div) else a - b * quotient
-    operation = _NUMPY.get(type(e))
-    if operation is None or not isinstance(e, BinaryOp):
-        raise KeyError(str(e))
-    a, b = _value(e.a, env), _value(e.b, env)
-    if isinstance(e, FloorDiv | FloorMod):
-        if np.any(np.asarray(b) == 0):
-            raise ZeroDivisionError
-    return operation(a, b)
+def _value(e: Expr, env: Mapping[Var, Any]) -> Any:
+    """`values`, with an error where an index is divided by zero."""
+    with np.errstate(divide="raise"):
+        return values(e, env)
