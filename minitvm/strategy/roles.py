@@ -355,21 +355,23 @@ def writer_of_sum(sch: Schedule, way: Roles, block: Any, written: Callable[[Sche
     return main
 
 
+def joined(places: Sequence[Any], iterators: Sequence[Any], axes: Sequence[Sequence[int]]) -> list[Any]:
+    """One index for each axis, of the places that the iterators have."""
+    indices = []
+    for axis in axes:
+        index = places[axis[0]]
+        for position in axis[1:]:
+            index = index * iterators[position].dom.extent + places[position]
+        indices.append(index)
+    return indices
+
+
 def join_axes(sch: Schedule, block: Any, main: Any, all_axes: Sequence[Axis]) -> None:
     """Make one axis of those of `all_axes` in the sum, in its accumulators, and behind it."""
     iterators = block_of(sch, block).iter_vars
     spatial = sum(map(len, all_axes))
 
-    def joined(*places: Any) -> list[Any]:
-        axes = []
-        for axis in all_axes:
-            place = places[axis[0]]
-            for position in axis[1:]:
-                place = place * iterators[position].dom.extent + places[position]
-            axes.append(place)
-        return [*axes, *places[spatial:]]
-
-    _change_axes(sch, block, main, joined)
+    _change_axes(sch, block, main, lambda *places: [*joined(places, iterators, all_axes), *places[spatial:]])
 
 
 def split_axis(sch: Schedule, block: Any, main: Any, position: int, size: int) -> None:

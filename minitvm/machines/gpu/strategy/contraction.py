@@ -20,7 +20,7 @@ from math import ceil, prod
 from typing import Any
 
 from ....expr import REDUCE
-from ....strategy.blocks import block_of, blocks_of, divisors, extents, only_reduction
+from ....strategy.blocks import block_of, divisors, extents, only_reduction
 from ....strategy.candidate import Candidate, Cost, Knob
 from ....strategy.epilogues import epilogue
 from ....strategy.registry import rule
@@ -41,7 +41,7 @@ from ....tir import Schedule
 from ....tir.nodes import Block, PrimFunc
 from . import implicit_gemm
 from .costs import BlockTile, ThreadTile, added_up_cost, contraction_cost, gap, grid_of
-from .fallback import THREADS, others_on_the_grid, spatial_instances, threads_of_a_block
+from .fallback import THREADS, others_on_the_grid, usual_threads
 from .grid import over_blocks_and_threads
 from .shared_tiles import schedule_shared, steps_of_piece
 from .split_sums import added_up, numbers_of_parts, parted
@@ -79,7 +79,7 @@ def contraction(func: PrimFunc, target: Any) -> Iterator[Candidate]:
     yield from joined
     tiled = TiledSum(block, target)
     widest = max(1, int(target.vector_lanes("float32")))
-    others = threads_of_a_block(max(map(spatial_instances, blocks_of(func))), target)
+    others = usual_threads(func, target)
 
     def price(**knobs: Any) -> Cost:
         cost, splits = tiled.cost(**knobs), int(knobs["splits"])

@@ -82,6 +82,11 @@ def threads_of_a_block(instances: int, target: Any) -> int:
     return min(max(THREADS, wanted), _LONGEST, limit)
 
 
+def usual_threads(func: PrimFunc, target: Any) -> int:
+    """How many threads a block should have in kernels of one result for each thread, by the largest of a function."""
+    return threads_of_a_block(max(map(spatial_instances, blocks_of(func))), target)
+
+
 def spatial_instances(block: Block) -> int:
     """How many results a block has."""
     return prod([volume([axis.dom.extent], _OPEN) for axis in block.iter_vars if axis.kind != REDUCE] or [1])

@@ -22,24 +22,13 @@ from typing import Any
 from ....errors import ScheduleError
 from ....expr import Call, Expr, Node, Select, children, walk
 from ....strategy.blocks import block_of, constant_extent, extents, inlinable
-from ....strategy.roles import quotients, step_along
+from ....strategy.roles import joined, quotients, step_along
 from ....tir import IndexMap, Schedule
 from ....tir.nodes import Block, BufferLoad, BufferStore, For, ForKind
 from ....tir.transform.affine import coefficient, linear
 from .grid import fused
 
 Axes = Sequence[Sequence[int]]  # of a tile: each axis the positions of the iterators that it joins, outer ones first
-
-
-def joined(places: Sequence[Any], iterators: Sequence[Any], axes: Axes) -> list[Any]:
-    """One index for each axis, of the places that the iterators have."""
-    indices = []
-    for axis in axes:
-        index = places[axis[0]]
-        for position in axis[1:]:
-            index = index * iterators[position].dom.extent + places[position]
-        indices.append(index)
-    return indices
 
 
 def staged(sch: Schedule, block: Any, buffer: str, axes: Axes, scope: str = "shared") -> Any:

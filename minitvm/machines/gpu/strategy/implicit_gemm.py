@@ -27,13 +27,13 @@ from itertools import product as product_of
 from math import ceil
 from typing import Any
 
-from ....strategy.blocks import block_of, blocks_of, constant_extent, largest_divisor, only_reduction
+from ....strategy.blocks import block_of, constant_extent, largest_divisor, only_reduction
 from ....strategy.candidate import Candidate, Cost
 from ....strategy.tile_nest import REGISTERS, VIRTUAL, TileNest
 from ....tir import IndexMap, Schedule
 from ....tir.nodes import PrimFunc
 from .costs import APART, BANKS, processors_of
-from .fallback import THREADS, others_on_the_grid, spatial_instances, threads_of_a_block
+from .fallback import THREADS, others_on_the_grid, usual_threads
 from .fetched_tiles import by_way_of_registers, fetched, kept_in_registers
 from .grid import over_blocks_of_threads
 from .matrices import MatrixProduct, as_matrices, product_of_matrices
@@ -141,7 +141,7 @@ def candidates(func: PrimFunc, target: Any) -> Iterator[Candidate]:
     product = None if reduction is None else product_of_matrices(reduction)
     if product is None or product.bytes > 4:
         return
-    others = threads_of_a_block(max(map(spatial_instances, blocks_of(func))), target)
+    others = usual_threads(func, target)
     fetches = fetches_of(product)
 
     def price(**knobs: Any) -> Cost:

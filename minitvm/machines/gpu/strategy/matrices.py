@@ -18,10 +18,10 @@ from ....expr.conditions import is_const
 from ....strategy.blocks import behind, block_of, extents, inline_injective
 from ....strategy.candidate import Unfit
 from ....strategy.epilogues import inlined_forward
-from ....strategy.roles import depends, operands, step_along
+from ....strategy.roles import depends, joined, operands, step_along
 from ....tir import IndexMap, Schedule
 from ....tir.nodes import Block, BufferLoad, BufferStore
-from .fetched_tiles import along, end_of, joined, padded, relooped, run_of, staged
+from .fetched_tiles import along, end_of, padded, relooped, run_of, staged
 
 AT_ONCE = 16  # bytes that a thread fetches
 

@@ -44,7 +44,7 @@ from ....tir.annotations import LANES
 from ....tir.nodes import BufferStore, PrimFunc
 from . import held_rows
 from .costs import processors_of
-from .fallback import THREADS, on_the_grid, spatial_instances, threads_of_a_block
+from .fallback import THREADS, on_the_grid, spatial_instances, threads_of_a_block, usual_threads
 from .grid import fused, over_blocks, over_blocks_and_threads
 
 _OPEN = 256  # what an open length counts as
@@ -154,7 +154,7 @@ def reduction(func: PrimFunc, target: Any) -> Iterator[Candidate]:
         raise Unfit(f"reduction: {read}")
     ordered, along_last = not read[1].reducer.commutative, reduces_along_last(block)
     lanes = max(1, int(target.vector_lanes("float32")))
-    others = threads_of_a_block(max(map(spatial_instances, blocks_of(func))), target)
+    others = usual_threads(func, target)
 
     def price(threads: int) -> Cost:
         alone_in_vectors = threads == 1 and _in_turn(target) and along_last

@@ -19,7 +19,6 @@ from ....expr import REDUCE, Var, find, walk
 from ....strategy.blocks import (
     attempt,
     block_of,
-    blocks_of,
     contiguous_along_last,
     divisors,
     inlinable,
@@ -36,7 +35,7 @@ from ....strategy.tile_nest import TileNest
 from ....tir import Schedule
 from ....tir.nodes import Block, BufferLoad, BufferStore, PrimFunc
 from .costs import processors_of
-from .fallback import THREADS, others_on_the_grid, spatial_instances, threads_of_a_block
+from .fallback import THREADS, others_on_the_grid, usual_threads
 from .grid import over_blocks_and_threads
 
 DEPTHWISE = (
@@ -74,7 +73,7 @@ def windows(func: PrimFunc, target: Any) -> Iterator[Candidate]:
     assert block is not None
     shape = shape_written(block)
     widest = max(1, int(target.vector_lanes("float32")))
-    others = threads_of_a_block(max(map(spatial_instances, blocks_of(func))), target)
+    others = usual_threads(func, target)
     along = contiguous_along_last(block)
     lanes_of = [n for n in (widest, 1) if n == 1 or (along and shape[-1] is not None and shape[-1] % n == 0)]
 

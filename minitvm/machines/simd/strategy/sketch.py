@@ -21,7 +21,7 @@ from itertools import product
 from typing import Any
 
 from ....errors import ScheduleError
-from ....strategy.blocks import block_of, blocks_of, constant_extent, inline_injective, only_reduction, volume
+from ....strategy.blocks import block_of, blocks_of, inline_injective, only_reduction, volume
 from ....strategy.candidate import Candidate, Cost, Knob
 from ....strategy.registry import rule
 from ....strategy.tile_nest import LANES, REGISTERS, TileNest
@@ -236,9 +236,8 @@ def _tiled(
     inits = list(sch.get_loops(nest.start(summed[0])))[-len(own) :]
     if unroll > 1:
         sch.unroll(summed[-1])
-    for loops in (own, [*nest.at(REGISTERS), *nest.at(LANES)]):
+    for loops in (own, [*nest.at(REGISTERS), *nest.at(LANES)], inits):
         _in_registers(sch, loops)
-    _vector_nest(sch, inits, lanes)
     if pack == PANEL:
         pack_panel(sch, made.packed, nest.grid[place], lanes, shortest=lanes)
     elif made.packed is not None:
@@ -260,11 +259,3 @@ def _in_registers(sch: Schedule, nest: Sequence[Any]) -> None:
     for loop in nest[:-1]:
         sch.unroll(loop)
     sch.vectorize(nest[-1])
-
-
-def _vector_nest(sch: Schedule, loops: Sequence[Any], lanes: int) -> None:
-    """The nest that starts the accumulators, in the order that it has: vectors along its last loop if it is one."""
-    for loop in loops[:-1]:
-        sch.unroll(loop)
-    if constant_extent(sch, loops[-1]) == lanes:
-        sch.vectorize(loops[-1])

@@ -22,7 +22,7 @@ from ....expr import REDUCE, find
 from ....strategy.blocks import block_named, block_of, constant_extent
 from ....strategy.candidate import Unfit
 from ....strategy.epilogues import epilogue, rearranged
-from ....strategy.roles import Access, Axis, axes_of, depends, join_axes
+from ....strategy.roles import Access, Axis, axes_of, depends, join_axes, joined
 from ....tir import IndexMap, Schedule
 from ....tir.nodes import Block, BufferLoad, BufferStore, PrimFunc
 from ....tir.schedule.shared_steps import steps_of
@@ -166,19 +166,11 @@ def _packed(sch: Schedule, block: Any, form: Form, read: int) -> Any:
     buffer = reads.reads[read].buffer
     load = next(n for n in find(reads.body, BufferLoad) if n.buffer is buffer)
     needed = [depends(load, axis.var) for axis in reads.iter_vars]
-    extents = [axis.dom.extent for axis in reads.iter_vars]
-    count = sum(map(len, form.axes))
+    iterators, count = reads.iter_vars, sum(map(len, form.axes))
     outside = [axis for axis in form.axes[:-1] if any(needed[p] for p in axis)]
-    summed = [(p,) for p in range(count, len(extents)) if needed[p]]
+    summed = [(p,) for p in range(count, len(iterators)) if needed[p]]
     order = (*outside, *summed, form.axes[-1])
-
-    def place(iters: Any, axis: Axis) -> Any:
-        result = iters[axis[0]]
-        for position in axis[1:]:
-            result = result * extents[position] + iters[position]
-        return result
-
-    where = IndexMap.from_func(lambda *iters: tuple(place(iters, axis) for axis in order), ndim=len(extents))
+    where = IndexMap.from_func(lambda *places: joined(places, iterators, order), ndim=len(iterators))
     packed = sch.reindex_cache_read(block, read, "local", where)
     own = [p for p, is_needed in enumerate(needed) if is_needed]
     if len(block_of(sch, packed).iter_vars) != len(own):
@@ -186,16 +178,6 @@ def _packed(sch: Schedule, block: Any, form: Form, read: int) -> Any:
     groups = [tuple(own.index(p) for p in axis if needed[p]) for axis in (*form.axes, *summed)]
     groups = [group for group in groups if group]
     if any(len(group) > 1 for group in groups):
-        sizes = [extents[p] for p in own]
-
-        def joined(*iters: Any) -> list[Any]:
-            axes = []
-            for group in groups:
-                result = iters[group[0]]
-                for position in group[1:]:
-                    result = result * sizes[position] + iters[position]
-                axes.append(result)
-            return axes
-
-        sch.transform_block_layout(packed, IndexMap.from_func(joined, ndim=len(own)))
+        mine = [iterators[p] for p in own]
+        sch.transform_block_layout(packed, IndexMap.from_func(lambda *at: joined(at, mine, groups), ndim=len(own)))
     return packed
