@@ -18,11 +18,10 @@ from typing import Any
 import numpy as np
 
 from ...errors import InputError, nearest
-from ...graph.builder import GraphBuilder
+from ...graph.forms import Forms
 from ...graph.nodes import Graph, OpNode, Value
 from ...graph.ops.layouts import transformed
 from ...graph.registry import get
-from ...graph.rewrite import with_output_names
 from ...topi.layouts import Layout
 from ...topi.shapes import is_one, paddings, per_axis
 
@@ -60,7 +59,7 @@ class ConvertLayout:
     def __call__(self, graph: Graph) -> Graph:
         if not isinstance(graph, Graph):
             raise InputError(f"ConvertLayout takes a graph\n  found:  {type(graph).__name__}")
-        return with_output_names(_Conversion(graph, self.desired_layouts).run(), graph)
+        return _Conversion(graph, self.desired_layouts).result()
 
 
 def _checked(op: str, layouts: Sequence[str]) -> tuple[str, ...]:
@@ -122,59 +121,50 @@ def default_kernel(data_layout: str, depthwise: bool) -> str:
     return "HWOI" if depthwise else "HWIO"
 
 
-class _Conversion:
+class _Conversion(Forms):
     def __init__(self, graph: Graph, desired: Mapping[str, Sequence[str]]) -> None:
-        self.graph = graph
+        super().__init__(graph)
         self.desired = desired
-        self.b = GraphBuilder(graph.name)
-        self.forms: dict[Value, dict[str, Value]] = {}
+        self.forms: dict[Value, dict[str, Value]] = {}  # those in other layouts than the original, which is plain
+        self.produced: dict[Value, str] = {}  # the layout in which an operator produced a value, if it is another
+        self.latest: dict[Value, str] = {}  # the layout of the form that was added last
         self.letters: dict[Value, str] = {}  # an operator's letters for the axes of a value, as printed
-        self.data = graph.arrays()
         self.kernels: dict[tuple[Value, str, str], Value] = {}
 
-    def run(self) -> Graph:
-        for value in self.graph.inputs:
-            self.forms[value] = {ORIGINAL: self.b.input(value.name, value.shape, value.dtype)}
-        for constant in self.graph.constants:
-            self.forms[constant.value] = {ORIGINAL: self.b.constant(constant.data, constant.value.name)}
-        for item in self.graph.nodes:
-            if not self.converted(item) and not self.followed(item):
-                results = self.b.op(item.op, *map(self.original, item.inputs), name=item.outputs[0].name, **item.attrs)
-                for old, new in zip(item.outputs, results if isinstance(results, tuple) else (results,), strict=True):
-                    self.forms[old] = {ORIGINAL: new}
-        return self.b.build([self.original(value) for value in self.graph.outputs])
+    def rewrite(self, item: OpNode) -> bool:
+        return self.converted(item) or self.followed(item)
 
     # -- forms
 
-    def original(self, value: Value) -> Value:
-        return self.form(value, ORIGINAL)
+    def made_plain(self, value: Value) -> Value:
+        return self.added(value, ORIGINAL)
 
     def form(self, value: Value, layout: str) -> Value:
-        """The value in a layout: an existing form, a reshape if no data move, or a `layout_transform`."""
-        forms = self.forms[value]
+        """The value in a layout."""
+        if layout == ORIGINAL:
+            return self.as_plain(value)
+        forms = self.forms.setdefault(value, {})
         if layout not in forms:
-            source = next(reversed(forms))
-            shape = layout_shape(value.shape, layout)
-            if _in_order(value.shape, source) == _in_order(value.shape, layout):
-                forms[layout] = self.b.op("reshape", forms[source], newshape=shape, allowzero=True, name=value.name)
-            else:
-                letters = self.letters.get(value, ORIGINAL)
-                forms[layout] = self.b.op(
-                    "layout_transform",
-                    forms[source],
-                    src_layout=_renamed(source, ORIGINAL, letters),
-                    dst_layout=_renamed(layout, ORIGINAL, letters),
-                    name=value.name,
-                )
+            forms[layout] = self.added(value, layout)
         return forms[layout]
+
+    def added(self, value: Value, layout: str) -> Value:
+        """Add a form of a value: a reshape if no data move, or a `layout_transform`."""
+        source, name = self.latest.get(value, ORIGINAL), value.name
+        at = self.plain[value] if source == ORIGINAL else self.forms[value][source]
+        self.latest[value] = layout
+        result: Value
+        if _in_order(value.shape, source) == _in_order(value.shape, layout):
+            result = self.b.op("reshape", at, newshape=layout_shape(value.shape, layout), allowzero=True, name=name)
+            return result
+        letters = self.letters.get(value, ORIGINAL)
+        src, dst = (_renamed(text, ORIGINAL, letters) for text in (source, layout))
+        result = self.b.op("layout_transform", at, src_layout=src, dst_layout=dst, name=name)
+        return result
 
     def layout_of(self, values: Sequence[Value]) -> str | None:
         """The layout in which one of the values was produced, if it is not the original."""
-        for value in values:
-            first = next(iter(self.forms[value]))
-            if first != ORIGINAL and value.ndim == len(ORIGINAL):
-                return first
-        return None
+        return next((self.produced[v] for v in values if v in self.produced and v.ndim == len(ORIGINAL)), None)
 
     def fits(self, value: Value, layout: str) -> bool:
         return value.ndim == len(ORIGINAL) and all(
@@ -184,7 +174,11 @@ class _Conversion:
         )
 
     def give(self, item: OpNode, layout: str, result: Value) -> bool:
-        self.forms[item.output] = {layout: result}
+        if layout == ORIGINAL:
+            self.plain[item.output] = result
+        else:
+            self.forms[item.output] = {layout: result}
+            self.produced[item.output] = self.latest[item.output] = layout
         return True
 
     # -- operators whose layout the user chose
@@ -229,12 +223,12 @@ class _Conversion:
     def kernel(self, weight: Value, own: str, layout: str) -> Value:
         """Filters in a layout, converted once even if several operators read them; constants are converted at once."""
         if own == layout:
-            return self.original(weight)
+            return self.as_plain(weight)
         if (weight, own, layout) not in self.kernels:
-            if weight in self.data:
-                kernel = self.b.constant(transformed(self.data[weight], own, layout), weight.name)
+            if weight in self.arrays:
+                kernel = self.b.constant(transformed(self.arrays[weight], own, layout), weight.name)
             else:
-                kernel = self.b.op("layout_transform", self.original(weight), src_layout=own, dst_layout=layout)
+                kernel = self.b.op("layout_transform", self.as_plain(weight), src_layout=own, dst_layout=layout)
             self.kernels[weight, own, layout] = kernel
         return self.kernels[weight, own, layout]
 
@@ -284,20 +278,20 @@ class _Conversion:
             return True
         if value.ndim > len(ORIGINAL):
             return False
-        return value in self.data or Layout.parse(form).is_plain or value.shape == output.shape
+        return value in self.arrays or Layout.parse(form).is_plain or value.shape == output.shape
 
     def operand(self, value: Value, output: Value, form: str) -> Value:
         if value.ndim == 0:
-            return self.original(value)
+            return self.as_plain(value)
         if value.ndim == len(ORIGINAL) and value.shape == output.shape:
             return self.form(value, form)
         whole = (1,) * (len(ORIGINAL) - value.ndim) + tuple(value.shape)
-        if value in self.data:
-            array = self.data[value]
+        if value in self.arrays:
+            array = self.arrays[value]
             return self.b.constant(_spread(array.reshape((1,) * (len(ORIGINAL) - array.ndim) + array.shape), form))
         if value.ndim == len(ORIGINAL) and Layout.parse(form).is_plain:
             return self.form(value, form)
-        full = self.b.op("reshape", self.original(value), newshape=whole, allowzero=True)
+        full = self.b.op("reshape", self.as_plain(value), newshape=whole, allowzero=True)
         if all(map(is_one, value.shape)):
             return self.b.op("reshape", full, newshape=())
         moved: Value = self.b.op("layout_transform", full, src_layout=ORIGINAL, dst_layout=form)
@@ -311,16 +305,16 @@ class _Conversion:
         if len(item.inputs) > 1 and any(v.ndim > 1 for v in item.inputs[1:]):
             return False
         attrs = {**item.attrs, "axis": form.index(ORIGINAL[item.attrs["axis"] % data.ndim])}
-        inputs = [self.form(data, form), *map(self.original, item.inputs[1:])]
+        inputs = [self.form(data, form), *map(self.as_plain, item.inputs[1:])]
         return self.give(item, form, self.b.op(item.op, *inputs, **attrs))
 
     def bias_add(self, item: OpNode, form: str) -> bool:
         data, bias = item.inputs
-        if bias not in self.data or Layout.parse(form).is_plain:
+        if bias not in self.arrays or Layout.parse(form).is_plain:
             return self.along_axis(item, form)
         shape = [1] * data.ndim
         shape[item.attrs["axis"] % data.ndim] = -1
-        spread = self.b.constant(_spread(self.data[bias].reshape(shape), form))
+        spread = self.b.constant(_spread(self.arrays[bias].reshape(shape), form))
         return self.give(item, form, self.b.op("add", self.form(data, form), spread))
 
     def concatenate(self, item: OpNode, form: str) -> bool:
@@ -345,9 +339,7 @@ class _Conversion:
         left = [letter for letter in ORIGINAL if letter not in gone]
         if not layout.is_plain or [letter for letter in form if letter not in gone] != left:
             return False
-        reduced = self.b.op(item.op, self.form(data, form), name=item.output.name, **attrs)
-        self.forms[item.output] = {ORIGINAL: reduced}
-        return True
+        return self.give(item, ORIGINAL, self.b.op(item.op, self.form(data, form), name=item.output.name, **attrs))
 
     def global_pool(self, item: OpNode, form: str) -> bool:
         axes = _whole_axes(Layout.parse(form), ORIGINAL[2:])
@@ -370,7 +362,7 @@ class _Conversion:
 
     def of_data(self, item: OpNode, form: str) -> bool:
         """An operator whose result is element by element that of its first input; the others have no axis of it."""
-        inputs = [self.form(item.inputs[0], form), *map(self.original, item.inputs[1:])]
+        inputs = [self.form(item.inputs[0], form), *map(self.as_plain, item.inputs[1:])]
         return self.give(item, form, self.b.op(item.op, *inputs, **item.attrs))
 
 

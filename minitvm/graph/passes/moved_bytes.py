@@ -14,15 +14,13 @@ After ONNX Runtime's propagation of QDQ pairs.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 
 from ...topi.shapes import paddings, per_axis
-from ..builder import GraphBuilder
+from ..forms import Forms
 from ..nodes import Graph, OpNode, Value
-from ..rewrite import with_output_names
 
 # Scales with which neither products nor quotients leave the normal numbers.
 _LEAST, _MOST = 1e-30, 1e30
@@ -32,7 +30,7 @@ def moved_bytes(graph: Graph) -> Graph:
     """The graph whose moves are of bytes wherever these are dequantised before, or quantised behind."""
     if not any(item.op in ("qnn.quantize", "qnn.dequantize") for item in graph.nodes):
         return graph
-    return with_output_names(_Moving(graph).run(), graph)
+    return _Moving(graph).result()
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,51 +43,26 @@ class _Step:
     floats: str
 
 
-@dataclass(slots=True)
-class _Moving:
-    """The pass at work: of each value the new one, the bytes that stand for it, or a move that is not made yet."""
+class _Moving(Forms):
+    """The pass at work: each value as it was, as the bytes that stand for it, or as a move that is not added yet."""
 
-    graph: Graph
-    b: GraphBuilder = field(init=False)
-    new: dict[Value, Value] = field(default_factory=dict)
-    stored: dict[Value, tuple[Value, _Step]] = field(default_factory=dict)
-    waiting: dict[Value, OpNode] = field(default_factory=dict)
-    arrays: dict[Value, np.ndarray] = field(init=False)
-    consumers: dict[Value, list[OpNode]] = field(init=False)
-    returned: set[Value] = field(init=False)
+    def __init__(self, graph: Graph) -> None:
+        super().__init__(graph)
+        self.stored: dict[Value, tuple[Value, _Step]] = {}
+        self.waiting: dict[Value, OpNode] = {}
 
-    def __post_init__(self) -> None:
-        self.b = GraphBuilder(self.graph.name)
-        self.arrays, self.consumers = self.graph.arrays(), self.graph.consumers()
-        self.returned = set(self.graph.outputs)
+    def rewrite(self, item: OpNode) -> bool:
+        rule = _RULES.get(item.op)
+        return rule is not None and rule(self, item)
 
-    def run(self) -> Graph:
-        for value in self.graph.inputs:
-            self.new[value] = self.b.input(value.name, value.shape, value.dtype)
-        for constant in self.graph.constants:
-            self.new[constant.value] = self.b.constant(constant.data, constant.value.name)
-        for item in self.graph.nodes:
-            rule = _RULES.get(item.op)
-            if rule is None or not rule(self, item):
-                self.emit(item)
-        return self.b.build([self.floats(value) for value in self.graph.outputs])
-
-    def emit(self, item: OpNode) -> None:
-        """The operator as it was."""
-        results = self.b.op(item.op, *map(self.floats, item.inputs), name=item.outputs[0].name, **item.attrs)
-        self.new.update(zip(item.outputs, results if isinstance(results, tuple) else (results,), strict=True))
-
-    def floats(self, value: Value) -> Value:
-        """The new value; it is made now if it was not needed before."""
-        if value not in self.new and value in self.waiting:
-            self.emit(self.waiting[value])
-        elif value not in self.new:
-            data, step = self.stored[value]
-            scale, zero = self.b.constant(np.float32(step.scale)), self.b.constant(np.array(step.zero, step.dtype))
-            self.new[value] = self.b.op(
-                "qnn.dequantize", data, scale, zero, name=value.name, axis=0, out_dtype=step.floats
-            )
-        return self.new[value]
+    def made_plain(self, value: Value) -> Value:
+        if value in self.waiting:
+            self.keep(self.waiting[value])
+            return self.plain[value]
+        data, step = self.stored[value]
+        scale, zero = self.b.constant(np.float32(step.scale)), self.b.constant(np.array(step.zero, step.dtype))
+        floats: Value = self.b.op("qnn.dequantize", data, scale, zero, name=value.name, axis=0, out_dtype=step.floats)
+        return floats
 
     def step(self, item: OpNode, dtype: str, floats: str) -> _Step | None:
         """The scale and zero point of an operator; None where they are computed, or differ from element to element."""
@@ -106,7 +79,7 @@ class _Moving:
         step = self.step(item, str(data.dtype), str(item.output.dtype))
         if step is None or item.output.dtype != "float32":
             return False
-        self.stored[item.output] = self.floats(data), step
+        self.stored[item.output] = self.as_plain(data), step
         return True
 
     def quantize(self, item: OpNode) -> bool:
@@ -114,7 +87,7 @@ class _Moving:
         step = self.step(item, str(item.output.dtype), str(data.dtype))
         if step is None or data.dtype != "float32":
             return False
-        self.new[item.output] = self.quantized(data, item, step)
+        self.plain[item.output] = self.quantized(data, item, step)
         return True
 
     def quantized(self, value: Value, item: OpNode, step: _Step) -> Value:
@@ -122,12 +95,12 @@ class _Moving:
         if value in self.stored and self.stored[value][1] == step:
             return self.stored[value][0]
         move = self.waiting.get(value)
-        if move is not None and value not in self.new:
+        if move is not None and value not in self.plain:
             parts = [self.quantized(v, item, step) for v in move.inputs]
             moved: Value = self.b.op(move.op, *parts, name=value.name, **move.attrs)
             return moved
         made: Value = self.b.op(
-            item.op, self.floats(value), *map(self.floats, item.inputs[1:]), name=item.output.name, **item.attrs
+            item.op, self.as_plain(value), *map(self.as_plain, item.inputs[1:]), name=item.output.name, **item.attrs
         )
         return made
 
@@ -152,7 +125,7 @@ class _Moving:
         steps = {self.stored[v][1] if v in self.stored else None for v in data}
         if len(steps) != 1 or None in steps:
             return False
-        inputs = [*(self.stored[v][0] for v in data), *map(self.floats, item.inputs[len(data) :])]
+        inputs = [*(self.stored[v][0] for v in data), *map(self.as_plain, item.inputs[len(data) :])]
         results = self.b.op(item.op, *inputs, name=item.outputs[0].name, **item.attrs)
         (step,) = steps
         assert step is not None
@@ -162,10 +135,7 @@ class _Moving:
 
     def waits(self, item: OpNode) -> bool:
         """Put off a move of floats that only one operator reads: if that is a quantisation, bytes will be moved."""
-        if item.op not in _REVERSIBLE or len(item.outputs) != 1 or item.output in self.returned:
-            return False
-        readers = self.consumers.get(item.output, ())
-        if item.output.dtype != "float32" or len(readers) != 1 or readers[0].inputs.count(item.output) != 1:
+        if item.op not in _REVERSIBLE or item.output.dtype != "float32" or self.only_reader(item.output) is None:
             return False
         self.waiting[item.output] = item
         return True
@@ -174,7 +144,7 @@ class _Moving:
 # Moves that read each element once: their data may as well be quantised before.
 _REVERSIBLE = frozenset(("concatenate", "expand_dims", "reshape", "squeeze", "transpose"))
 
-_RULES: dict[str, Callable[[_Moving, OpNode], Any]] = {
+_RULES: dict[str, Callable[[_Moving, OpNode], bool]] = {
     "qnn.dequantize": _Moving.dequantize,
     "qnn.quantize": _Moving.quantize,
     "concatenate": _Moving.concatenate,

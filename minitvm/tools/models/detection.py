@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from ...expr import SizeVar
 from ...graph import Graph, GraphBuilder, Value
+from ...graph.forms import Forms
 
 
 def remaining(
@@ -32,10 +32,6 @@ def remaining(
 
 def continued(graph: Graph) -> tuple[GraphBuilder, list[Value]]:
     """A builder that begins with a graph, and the graph's outputs in it."""
-    b = GraphBuilder(graph.name)
-    new = {value: b.input(value.name, value.shape, value.dtype) for value in graph.inputs}
-    new.update({c.value: b.constant(c.data, c.value.name) for c in graph.constants})
-    for item in graph.nodes:
-        results: Any = b.op(item.op, *(new[v] for v in item.inputs), name=item.outputs[0].name, **item.attrs)
-        new.update(zip(item.outputs, results if isinstance(results, tuple) else (results,), strict=True))
-    return b, [new[v] for v in graph.outputs]
+    same = Forms(graph)
+    same.visit()
+    return same.b, [same.plain[v] for v in graph.outputs]

@@ -219,8 +219,8 @@ TOGETHER.edit("one group is enough", "groups_together", "range(1, groups + 1)", 
 
 NORMS = Faults("graph blocked_layout (norms)", "minitvm.machines.simd.graph.blocked_sums",
                [by_hand("norms on blocks", norms_keep_their_meaning)])  # fmt: skip
-NORMS.edit("weights of channels in another order", "channel_norm", "blocking.data[v].reshape(-1, width)",
-           "blocking.data[v].reshape(width, -1).T")  # fmt: skip
+NORMS.edit("weights of channels in another order", "channel_norm", "blocking.arrays[v].reshape(-1, width)",
+           "blocking.arrays[v].reshape(width, -1).T")  # fmt: skip
 POOLS = Faults("graph blocked_layout (pools)", "minitvm.machines.simd.graph.blocked_sums",
                [graphs(in_blocks, "blocked_layout", ("conv2d", "pool"))])  # fmt: skip
 POOLS.edit("pools without their padding", "pool2d", "(*before, 0, *after, 0)", "(0, 0, 0, 0, 0, 0)")
@@ -314,7 +314,7 @@ CONVERTED = converted()
 CONVERT = Faults("graph convert_layout", "minitvm.compat.tvm.convert_layout", [
     graphs(LAYOUTS, "convert_layout", ("conv2d", "conv2d", "pool", "arithmetic", "concatenate", "pad")),
 ])  # fmt: skip
-CONVERT.edit("a reshape for a transpose", "_Conversion.form",
+CONVERT.edit("a reshape for a transpose", "_Conversion.added",
              "if _in_order(value.shape, source) == _in_order(value.shape, layout):",
              "if sorted(source) == sorted(layout):")  # fmt: skip
 CONVERT.edit(
@@ -334,8 +334,8 @@ CONVERT.edit(
 CONVERT.edit(
     "filters are cut anew, not turned",
     "_Conversion.kernel",
-    "self.b.constant(transformed(self.data[weight], own, layout), weight.name)",
-    "self.b.constant(self.data[weight].reshape(transformed(self.data[weight], own, layout).shape), weight.name)",
+    "self.b.constant(transformed(self.arrays[weight], own, layout), weight.name)",
+    "self.b.constant(self.arrays[weight].reshape(transformed(self.arrays[weight], own, layout).shape), weight.name)",
 )
 
 SPLIT = Faults("graph split_conv_transpose", PASSES + "split_conv_transpose", [

@@ -42,7 +42,7 @@ def conv2d(blocking: Blocking, item: OpNode) -> bool:
         return False
     data, weight = item.inputs
     in_block, out_block = words.blocks_of(blocking, item)
-    filters = words.packed_filters(blocking.data[weight], in_block, out_block)
+    filters = words.packed_filters(blocking.arrays[weight], in_block, out_block)
     at = words.blocked(blocking, data, in_block)
     attrs = {name: item.attrs[name] for name in ("strides", "padding", "dilation")}
     total = blocking.op(
@@ -62,8 +62,8 @@ def dense(blocking: Blocking, item: OpNode) -> bool:
     if not isinstance(depth, int) or depth == 0 or depth % 2:
         return False
     turned = item.op == "nn.dense" or bool(item.attrs.get("transpose_b"))
-    if weight in blocking.data and weight.ndim == 2:
-        array = blocking.data[weight]
+    if weight in blocking.arrays and weight.ndim == 2:
+        array = blocking.arrays[weight]
         columns = array if turned else array.T
         if columns.shape[0] >= blocking.lanes:
             _packed(blocking, item, columns)

@@ -28,7 +28,7 @@ def conv2d(blocking: Blocking, item: OpNode) -> bool:
         return _depthwise(blocking, item)
     if not words.is_conv_of_words(blocking, item):
         return False
-    filters = blocking.data[weight]
+    filters = blocking.arrays[weight]
     in_block, out_block = words.blocks_of(blocking, item)
     packed = words.packed_filters(filters, in_block, out_block)
     plain, zero_point = _unsigned(blocking, words.blocked(blocking, data, in_block), item)
@@ -48,7 +48,7 @@ def conv2d(blocking: Blocking, item: OpNode) -> bool:
 def _depthwise(blocking: Blocking, item: OpNode) -> bool:
     data, weight = item.inputs
     block = blocking.block(data)
-    if weight not in blocking.data or block is None or blocking.block(item.output) != block:
+    if weight not in blocking.arrays or block is None or blocking.block(item.output) != block:
         return False
     if any(0 in v.shape for v in (data, weight, item.output)):
         return False
@@ -63,9 +63,9 @@ def _depthwise(blocking: Blocking, item: OpNode) -> bool:
 def dense(blocking: Blocking, item: OpNode) -> bool:
     """`qnn.dense` with constant weights: a panel of columns is as wide as a vector."""
     data, weight = item.inputs
-    if weight not in blocking.data or data.ndim < 2 or 0 in weight.shape:
+    if weight not in blocking.arrays or data.ndim < 2 or 0 in weight.shape:
         return False
-    matrix, lanes = blocking.data[weight], blocking.lanes
+    matrix, lanes = blocking.arrays[weight], blocking.lanes
     columns, depth = matrix.shape
     if columns < lanes or depth % words.per_word(matrix):
         return False

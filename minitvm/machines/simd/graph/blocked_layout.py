@@ -16,10 +16,9 @@ from typing import Any
 import numpy as np
 
 from ....backend import lookup
-from ....graph.builder import GraphBuilder
+from ....graph.forms import Forms
 from ....graph.nodes import Graph, OpNode, Value
 from ....graph.registry import MAPS, get
-from ....graph.rewrite import with_output_names
 from ....strategy.algorithms import (
     WINOGRAD,
     ChannelUse,
@@ -39,7 +38,7 @@ from .channel_use import channel_uses, convolution_of, is_depthwise
 
 def layouts(target: Target, accuracy: str) -> list[tuple[str, Callable[[Graph], Graph]]]:
     """The part "layouts" of a back end for machines with vectors."""
-    return [("blocked_layout", lambda graph: with_output_names(blocked_layout(graph, target, accuracy), graph))]
+    return [("blocked_layout", lambda graph: blocked_layout(graph, target, accuracy))]
 
 
 def blocked_layout(graph: Graph, target: Target, accuracy: str = "fast") -> Graph:
@@ -48,7 +47,7 @@ def blocked_layout(graph: Graph, target: Target, accuracy: str = "fast") -> Grap
     Blocks are as wide as the target's vectors of float32, or of the 16-bit floats that its tensor cores multiply, where
     the graph has such convolutions. `accuracy="strict"` leaves out Winograd's algorithm.
     """
-    return Blocking(graph, target, accuracy).run()
+    return Blocking(graph, target, accuracy).result()
 
 
 # A block has the same number of channels in every dtype, so that casts keep the layout: one vector of float32 or of
@@ -77,40 +76,20 @@ def _channels_behind_convolutions(graph: Graph) -> set[int]:
     return {int(v.shape[1]) for v in seen if v.ndim > 1 and isinstance(v.shape[1], int)}
 
 
-class Blocking:
+class Blocking(Forms):
     """The pass at work: each value plain, blocked or both, and the operators that are left to look at."""
 
     def __init__(self, graph: Graph, target: Target, accuracy: str) -> None:
-        self.graph = graph
+        super().__init__(graph)
         self.target = target
         self.accuracy = accuracy
         wide = getattr(target.description, "channel_block", 0)
         self.lanes = wide or max(map(target.vector_lanes, _vectors_of(graph, target)))
-        self.b = GraphBuilder(graph.name)
-        self.plain: dict[Value, Value] = {}
         self.blocked: dict[Value, Value] = {}
-        self.data = graph.arrays()
-        self.consumers = graph.consumers()
         self.packed: dict[tuple[Value, tuple[Any, ...]], Value] = {}
         self.whole = _channels_behind_convolutions(graph)
         self.blocks: dict[int, int | None] = {}
         self.on_groups: dict[OpNode, bool] = {}
-
-    def run(self) -> Graph:
-        for value in self.graph.inputs:
-            self.plain[value] = self.b.input(value.name, value.shape, value.dtype)
-        for constant in self.graph.constants:
-            self.plain[constant.value] = self.b.constant(constant.data, constant.value.name)
-        for item in self.graph.nodes:
-            if not self.rewrite(item):
-                self.keep(item)
-        return self.b.build([self.as_plain(value) for value in self.graph.outputs])
-
-    def keep(self, item: OpNode) -> None:
-        """The operator as it was, on plain values."""
-        results = self.op(item.op, *(self.as_plain(v) for v in item.inputs), name=item.outputs[0].name, **item.attrs)
-        for old, new in zip(item.outputs, results if isinstance(results, tuple) else (results,), strict=True):
-            self.plain[old] = new
 
     def op(self, op: str, *inputs: Value, name: str | None = None, **attrs: Any) -> Any:
         return self.b.op(op, *inputs, name=name, **attrs)
@@ -158,11 +137,10 @@ class Blocking:
         split = full.reshape(full.shape[0], full.shape[1] // width, width, *full.shape[2:])
         return np.ascontiguousarray(np.moveaxis(split, 2, -1))
 
-    def as_plain(self, value: Value) -> Value:
-        if value not in self.plain:
-            at = self.blocked[value]
-            self.plain[value] = self.op("layout.unblock_axis", at, name=value.name, axis=1, extent=value.shape[1])
-        return self.plain[value]
+    def made_plain(self, value: Value) -> Value:
+        blocked = self.blocked[value]
+        plain: Value = self.op("layout.unblock_axis", blocked, name=value.name, axis=1, extent=value.shape[1])
+        return plain
 
     def as_blocked(self, value: Value) -> Value:
         if value not in self.blocked:
@@ -192,16 +170,16 @@ class Blocking:
         """An operand that broadcasts to the blocked form of `output`; None where it cannot."""
         rank = output.ndim
         if value.ndim == rank and value.shape[1] == output.shape[1] and value.dtype in _BLOCKED:
-            if value not in self.data:
+            if value not in self.arrays:
                 return self.as_blocked(value)
-        elif value not in self.data and value.ndim == rank and value.shape[1] == 1:  # of each pixel, for all channels
+        elif value not in self.arrays and value.ndim == rank and value.shape[1] == 1:  # of each pixel, for all channels
             pixels: Value = self.op("reshape", self.as_plain(value), newshape=(*value.shape, 1), allowzero=True)
             return pixels
-        elif value not in self.data and value.ndim:
+        elif value not in self.arrays and value.ndim:
             return None
-        if value not in self.data:
+        if value not in self.arrays:
             return self.as_plain(value)
-        array = self.data[value]
+        array = self.arrays[value]
         if array.ndim > rank:
             return None
         full = array.reshape((1,) * (rank - array.ndim) + array.shape) if array.ndim else array
@@ -258,7 +236,7 @@ class Blocking:
     def on_blocks(self, item: OpNode) -> bool:
         """Whether a convolution can be computed on blocks, if data and result have some."""
         data, weight = item.inputs[:2]
-        if len(item.inputs) != 2 or weight not in self.data or not _summed_in_vectors(item, self.target):
+        if len(item.inputs) != 2 or weight not in self.arrays or not _summed_in_vectors(item, self.target):
             return False
         layouts = (item.attrs.get("data_layout", "NCHW"), item.attrs.get("kernel_layout", "OIHW"))
         if layouts != ("NCHW", "OIHW") or item.output.shape[1] == 1:
@@ -331,36 +309,36 @@ class Blocking:
         if (weight, form) not in self.packed:
             kind, *blocks = form
             if kind == "depthwise":
-                packed = self.b.constant(_pack_depthwise(self.data[weight], *blocks), f"{weight.name}_packed")
+                packed = self.b.constant(_pack_depthwise(self.arrays[weight], *blocks), f"{weight.name}_packed")
             elif kind == "winograd":
-                packed = self.b.constant(_pack_winograd(self.data[weight], *blocks), f"{weight.name}_transformed")
+                packed = self.b.constant(_pack_winograd(self.arrays[weight], *blocks), f"{weight.name}_transformed")
             elif kind == "dense":
-                packed = self.b.constant(_pack_dense(self.data[weight], *blocks), f"{weight.name}_packed")
+                packed = self.b.constant(_pack_dense(self.arrays[weight], *blocks), f"{weight.name}_packed")
             else:
                 in_block, out_block, *groups = blocks
                 filters = self.as_plain(weight)
                 if groups:
-                    filters = self.b.constant(_of_groups_together(self.data[weight], *groups), weight.name)
+                    filters = self.b.constant(_of_groups_together(self.arrays[weight], *groups), weight.name)
                 packed = self.op("layout.pack_weights", filters, in_block=in_block, out_block=out_block)
             self.packed[weight, form] = packed
         return self.packed[weight, form]
 
     def bias_add(self, item: OpNode) -> bool:
         data, bias = item.inputs
-        if data not in self.blocked or bias not in self.data or item.attrs["axis"] != 1 or not self.block(data):
+        if data not in self.blocked or bias not in self.arrays or item.attrs["axis"] != 1 or not self.block(data):
             return False
         width = self.block(data) or 1
-        array = self.split_channels(self.data[bias].reshape(1, -1, *[1] * (data.ndim - 2)), width)
+        array = self.split_channels(self.arrays[bias].reshape(1, -1, *[1] * (data.ndim - 2)), width)
         self.blocked[item.output] = self.op("add", self.blocked[data], self.b.constant(array), name=item.output.name)
         return True
 
     def prelu(self, item: OpNode) -> bool:
         """One slope for each channel: a choice, element by element."""
         data, slope = item.inputs
-        if data not in self.blocked or slope not in self.data or item.attrs["axis"] != 1 or not self.block(data):
+        if data not in self.blocked or slope not in self.arrays or item.attrs["axis"] != 1 or not self.block(data):
             return False
         blocked, width = self.blocked[data], self.block(data) or 1
-        slopes = self.split_channels(self.data[slope].reshape(1, -1, *[1] * (data.ndim - 2)), width)
+        slopes = self.split_channels(self.arrays[slope].reshape(1, -1, *[1] * (data.ndim - 2)), width)
         positive = self.op("greater", blocked, self.b.constant(np.zeros((), data.dtype.numpy)))
         scaled = self.op("multiply", blocked, self.b.constant(slopes))
         self.blocked[item.output] = self.op("where", positive, blocked, scaled, name=item.output.name)
@@ -384,7 +362,7 @@ class Blocking:
         if blocked_brain.dense(self, item):
             return True
         data, weight = item.inputs[:2]
-        if len(item.inputs) != 2 or weight not in self.data or weight.ndim != 2 or data.ndim < 2:
+        if len(item.inputs) != 2 or weight not in self.arrays or weight.ndim != 2 or data.ndim < 2:
             return False
         if item.output.dtype != "float32" or data.dtype != weight.dtype or item.attrs.get("transpose_a"):
             return False

@@ -117,16 +117,16 @@ def interleave(blocking: Blocking, item: OpNode) -> bool:
         )  # fmt: skip
         blocking.blocked[item.output] = blocked
         return True
-    maker = next((n for n in blocking.graph.nodes if phases in n.outputs), None)
+    maker = blocking.producers.get(phases)
     if maker is None or maker.op not in ("nn.conv1d", "nn.conv2d", "nn.conv3d") or maker.attrs["groups"] != 1:
         return False
-    if phases in blocking.blocked or len(blocking.consumers[phases]) != 1 or phases in blocking.graph.outputs:
+    if phases in blocking.blocked or blocking.only_reader(phases) is None:
         return False
     data, weight = maker.inputs[:2]
     layouts = (maker.attrs.get("data_layout", "NCHW"), maker.attrs.get("kernel_layout", "OIHW"))
-    if weight not in blocking.data or len(maker.inputs) != 2 or layouts != ("NCHW", "OIHW"):
+    if weight not in blocking.arrays or len(maker.inputs) != 2 or layouts != ("NCHW", "OIHW"):
         return False
-    filters = blocking.data[weight]
+    filters = blocking.arrays[weight]
     turned = filters.reshape(math.prod(strides), -1, *filters.shape[1:]).swapaxes(0, 1).reshape(filters.shape)
     convolved = blocking.op(maker.op, blocking.as_plain(data), blocking.b.constant(turned, weight.name), **maker.attrs)
     blocking.plain[item.output] = blocking.op(

@@ -46,11 +46,11 @@ def channel_norm(blocking: Blocking, item: OpNode) -> bool:
     """Channels, or groups of them, that are normalised: in blocks they are numbered along two axes."""
     data, *weights = item.inputs
     width = blocking.block(item.output)
-    if data not in blocking.blocked or width is None or any(v not in blocking.data for v in weights):
+    if data not in blocking.blocked or width is None or any(v not in blocking.arrays for v in weights):
         return False
     if item.attrs["axis"] != 1 or int(data.shape[1]) % width:  # type: ignore[arg-type]
         return False  # what fills a block is no channel
-    rows = [blocking.b.constant(blocking.data[v].reshape(-1, width), v.name) for v in weights]
+    rows = [blocking.b.constant(blocking.arrays[v].reshape(-1, width), v.name) for v in weights]
     attrs = {**item.attrs, "axis": (1, -1)}
     blocking.blocked[item.output] = blocking.op(item.op, blocking.blocked[data], *rows, name=item.output.name, **attrs)
     return True

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def is_conv_of_words(blocking: Blocking, item: OpNode) -> bool:
     """Whether a convolution has constant weights, one group, and channels whose number is known."""
     data, weight = item.inputs
-    if weight not in blocking.data or item.attrs["groups"] != 1 or not isinstance(data.shape[1], int):
+    if weight not in blocking.arrays or item.attrs["groups"] != 1 or not isinstance(data.shape[1], int):
         return False
     return 0 not in (*data.shape, *weight.shape, *item.output.shape)
 
@@ -26,7 +26,7 @@ def blocks_of(blocking: Blocking, item: OpNode) -> tuple[int, int]:
     Products of bytes with what fills a block are 0, as its weights are. Those of floats need not be.
     """
     data, weight = item.inputs
-    count = per_word(blocking.data[weight])
+    count = per_word(blocking.arrays[weight])
     block = blocking.block(data)
     fits = block is not None and block % count == 0 and (weight.dtype.is_int or not blocking.filling(data))
     in_block = block if block is not None and fits else count
