@@ -39,7 +39,7 @@ from minitvm.target import Target
 from minitvm.tools import models, profile
 from minitvm.tune import Task, extract
 from minitvm.tune.measure import LEAST
-from minitvm.tune.residual import Point, Residual
+from minitvm.tune.residual import MeasuredCandidate, Residual
 from minitvm.tune.search import BATCH
 from minitvm.tune.task import function_task
 
@@ -60,7 +60,7 @@ CLOCK, FACTOR, FIRST, OTHERS, OWN = (
 class Known:
     """A measured candidate: as the residual knows it, measured over predicted, its record."""
 
-    point: Point
+    point: MeasuredCandidate
     ratio: float
     record: Record
 
@@ -89,7 +89,7 @@ def points(records: Sequence[Record]) -> list[Known]:
     cycle = Target("cpu").description.cycle_seconds
     return [
         Known(
-            Point(r.rule, r.knobs, Cost(r.compute, r.memory), r.task, r.target),
+            MeasuredCandidate(r.rule, r.knobs, Cost(r.compute, r.memory), r.task, r.target),
             seconds / (max(r.compute + r.memory, 1.0) * cycle),
             r,
         )

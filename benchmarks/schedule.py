@@ -16,7 +16,7 @@ from minitvm.expr import SPATIAL
 from minitvm.tir.nodes import PrimFunc
 from minitvm.tir.schedule import Schedule
 from minitvm.tir.schedule.registry import transforms
-from minitvm.tir.schedule.schedule import Call
+from minitvm.tir.schedule.schedule import PrimitiveCall
 
 MAKE_MS, APPLY_MS = 20.0, 10.0
 CALLS = 6  # legal calls of a primitive that are timed
@@ -50,9 +50,9 @@ def milliseconds(run: Callable[[], Any]) -> float:
     return (time.process_time() - start) * 1e3
 
 
-def legal_calls(sch: Schedule, name: str, count: int) -> list[Call]:
+def legal_calls(sch: Schedule, name: str, count: int) -> list[PrimitiveCall]:
     """Some legal calls of a primitive, spread over all that are tried."""
-    found: dict[str, Call] = {}
+    found: dict[str, PrimitiveCall] = {}
     for place in range(count):
         call = sch.draw(lambda n, place=place: place * n // count, name)  # type: ignore[misc]
         if call is not None:

@@ -65,7 +65,7 @@ def decode(key: bytes, data: bytes) -> bytes | None:
     return content if intact and hashlib.sha256(content).digest() == checksum else None
 
 
-class Store:
+class FileStore:
     """The files of one suffix in the directory; `what` names them in a warning. Keys have 32 bytes.
 
     A file may have a readable one of the suffix `beside` next to it, which comes and goes with it.

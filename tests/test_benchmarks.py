@@ -16,7 +16,7 @@ import pytest
 from minitvm.records.record import Record, target_key
 from minitvm.strategy.candidate import Cost
 from minitvm.target import Target
-from minitvm.tune.residual import Point
+from minitvm.tune.residual import MeasuredCandidate
 from minitvm.tune.space import Space
 
 from .tune.programs import product, task
@@ -140,7 +140,7 @@ def known_candidates(predicted: ModuleType, ratios: dict[str, list[float]]) -> l
             knobs = {"rows": rows, "form": "plain" if rows % 2 else "joined"}
             record = Record(task=name, target="t", machine="", name=name, rule="sketch", knobs=knobs, seconds=(ratio,),
                             compute=100.0, baseline=min(some))  # fmt: skip
-            point = Point("sketch", knobs, Cost(100.0), name, "t")
+            point = MeasuredCandidate("sketch", knobs, Cost(100.0), name, "t")
             made.append(predicted.Known(point, ratio, record))
     return made
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from .affine import FLOORMOD, PRODUCT, Affine, Atom, factors
 from .reasons import Reason, note, text
-from .sympy_bridge import Monomials, Shape, dense, dummies, monomials
+from .sympy_bridge import Monomials, TermNumbers, dense, dummies, monomials
 
 if TYPE_CHECKING:
     from .domain import Domain
@@ -37,7 +37,7 @@ def nonnegative(domain: Domain, f: Affine) -> bool:
     """Whether f >= 0 is shown to hold by its factors, or by putting in the ranges of its variables."""
     if len(f.terms) > _TERMS or any(len(factors(t)) > _DEGREE for t in f.terms):
         return False
-    shape = Shape()
+    shape = TermNumbers()
     rows = shape.monomials(f)
     relations = _relations(domain, shape)
     if len(shape.terms) > _VARIABLES:
@@ -53,7 +53,7 @@ def nonnegative(domain: Domain, f: Affine) -> bool:
     return True
 
 
-def _relations(domain: Domain, shape: Shape) -> list[Any]:
+def _relations(domain: Domain, shape: TermNumbers) -> list[Any]:
     """Sums that are >= 0 and tie the variables of the question to each other: symbolic ends of ranges, and facts."""
     from_ranges: list[Affine] = []
     for term in list(shape.terms):
@@ -173,7 +173,7 @@ def common_factor(x: Affine, d: Affine) -> tuple[Affine, Affine, Affine] | None:
     """
     if not x.terms or not d.terms or len(x.terms) > _TERMS or len(d.terms) > _TERMS:
         return None
-    shape = Shape()
+    shape = TermNumbers()
     top, bottom = shape.monomials(x), shape.monomials(d)
     count = len(shape.terms)
     if count > _VARIABLES or any(sum(p.values()) > _DEGREE for _, p in (*top, *bottom)):
@@ -199,7 +199,7 @@ def divisors(d: Affine) -> list[Affine]:
     """The factors of a divisor that are shorter than it, largest first: n*m of n*m*k, n + 1 of (n + 1)*m."""
     if len(d.terms) > _TERMS or any(len(factors(t)) > _DEGREE for t in d.terms):
         return []
-    shape = Shape()
+    shape = TermNumbers()
     rows = shape.monomials(d)
     count = len(shape.terms)
     if count > _VARIABLES:

@@ -16,7 +16,7 @@ from .affine import FLOORDIV, FLOORMOD, MAX, MIN, Affine, Atom, add_into, factor
 Monomials = tuple[tuple[int, tuple[int, ...]], ...]  # (coefficient, exponent of each dummy)
 
 
-class Shape:
+class TermNumbers:
     """Terms numbered in the order in which they are met."""
 
     def __init__(self) -> None:
@@ -51,7 +51,7 @@ def divide(x: Affine, d: Affine) -> tuple[Affine, Affine] | None:
     """(q, r) with x == q*d + r, from polynomial division over the integers; None where it gives no quotient."""
     if not d.terms or len(x.terms) > 24 or len(d.terms) > 8:
         return None
-    shape = Shape()
+    shape = TermNumbers()
     divisor, dividend = shape.monomials(d), shape.monomials(x)
     # A quotient needs all of the divisor's terms in the dividend.
     count = len(shape.terms)

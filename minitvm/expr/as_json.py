@@ -27,7 +27,7 @@ def to_json(root: Any) -> dict[str, Any]:
 
     Raises `Unsupported` for what is no part of a program.
     """
-    writer = _Writer()
+    writer = _ExprWriter()
     value = writer.value(root)
     return {"nodes": writer.rows, "root": value}
 
@@ -45,7 +45,7 @@ def from_json(data: Mapping[str, Any]) -> Any:
     return _read(data["root"], nodes)
 
 
-class _Writer:
+class _ExprWriter:
     def __init__(self) -> None:
         self.rows: list[list[Any]] = []
         self.numbers: dict[Node, int] = {}

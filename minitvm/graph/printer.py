@@ -14,16 +14,16 @@ from .nodes import FUSED, LOOP, Graph, Node, OpNode, Value
 
 def script(graph: Graph, mark: Mapping[Node, str] | None = None) -> str:
     """The text of a graph. `mark` maps nodes (or values) to notes; each is printed below its line, behind carets."""
-    names = _Names()
+    names = _ValueNames()
     return "\n".join(_function(graph, graph.name, names, dict(mark or {})))
 
 
 def node_script(item: OpNode) -> str:
     """One node on one line."""
-    return _line(item, _Names(), item.op)
+    return _line(item, _ValueNames(), item.op)
 
 
-class _Names:
+class _ValueNames:
     """A valid, unique Python name for each value."""
 
     def __init__(self) -> None:
@@ -36,7 +36,7 @@ class _Names:
         return self.names[value]
 
 
-def _function(graph: Graph, name: str, names: _Names, mark: dict[Node, str], within: str = "") -> list[str]:
+def _function(graph: Graph, name: str, names: _ValueNames, mark: dict[Node, str], within: str = "") -> list[str]:
     groups: list[str] = []
     body: list[str] = []
     for constant in graph.constants:
@@ -46,9 +46,9 @@ def _function(graph: Graph, name: str, names: _Names, mark: dict[Node, str], wit
         label = item.op
         if item.op == FUSED:
             label = called
-            groups += [*_function(item.graph, label, _Names(), mark), ""]
+            groups += [*_function(item.graph, label, _ValueNames(), mark), ""]
         elif item.op == LOOP:
-            groups += [*_function(item.body, f"{called}_body", _Names(), mark, called), ""]
+            groups += [*_function(item.body, f"{called}_body", _ValueNames(), mark, called), ""]
         body.append("    " + _line(item, names, label, called))
         for node in (item, *item.outputs):
             body += _note(node, body[-1], mark)
@@ -58,7 +58,7 @@ def _function(graph: Graph, name: str, names: _Names, mark: dict[Node, str], wit
     return [*groups, f"def {identifier(name)}({params}):", *body, f"    return {results}"]
 
 
-def _line(item: OpNode, names: _Names, label: str, called: str = "") -> str:
+def _line(item: OpNode, names: _ValueNames, label: str, called: str = "") -> str:
     results = ", ".join(f"{names(v)}: {v.type}" if len(item.outputs) == 1 else names(v) for v in item.outputs)
     args = [names(v) for v in item.inputs]
     attrs = {key: f"{called or label}_body" if isinstance(value, Graph) else _attribute(value)

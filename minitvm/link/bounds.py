@@ -23,7 +23,7 @@ _IDLE = ("reshape", "expand_dims", "squeeze", "copy", "match_cast")  # the same 
 
 
 @dataclass(frozen=True, slots=True)
-class Requirement:
+class InputBounds:
     """Every element of the input `name` is from `low` to `high`, both included; `where` needs that."""
 
     name: str
@@ -32,23 +32,23 @@ class Requirement:
     where: str
 
 
-def input_bounds(graph: Any) -> list[Requirement]:
+def input_bounds(graph: Any) -> list[InputBounds]:
     """The bounds of a graph's inputs, each once: of several for one input, the tightest."""
-    tightest: dict[str, Requirement] = {}
+    tightest: dict[str, InputBounds] = {}
     for bound in _all(graph):
         other = tightest.get(bound.name)
         if other is not None:
             low, high = _simple(Max, bound.low, other.low), _simple(Min, bound.high, other.high)
             same = _is(low, bound.low) and _is(high, bound.high)
-            bound = Requirement(bound.name, low, high, bound.where if same else other.where)
+            bound = InputBounds(bound.name, low, high, bound.where if same else other.where)
         tightest[bound.name] = bound
     return list(tightest.values())
 
 
-def _all(graph: Any) -> Iterator[Requirement]:
+def _all(graph: Any) -> Iterator[InputBounds]:
     inputs = frozenset(graph.inputs)
     sizes = {v for value in graph.inputs for d in value.shape for v in free_vars(as_expr(d))}
-    for scope in _scopes(graph, _Scope({}, {}, {}, {})):
+    for scope in _scopes(graph, _GraphScope({}, {}, {}, {})):
         for node in scope.nodes:
             if node.op == "nn.cache_update" and node.attrs["mode"] == "linear":
                 cache, new, position = node.inputs
@@ -68,11 +68,11 @@ def _all(graph: Any) -> Iterator[Requirement]:
                 where = f"{node.output.name} {verb} {written} of {rows} places of {cache.name}"
                 high = _simple(Sub, _simple(Sub, rows, written), most)
                 if {v for e in (least, high) for v in free_vars(as_expr(e))} <= sizes:
-                    yield Requirement(value.name, _simple(Sub, 0, least), high, where)
+                    yield InputBounds(value.name, _simple(Sub, 0, least), high, where)
 
 
 @dataclass(frozen=True, slots=True)
-class _Scope:
+class _GraphScope:
     """What is known in a graph, or in the body of a loop, of its values and of those around it."""
 
     producers: Mapping[Any, Any]
@@ -139,7 +139,7 @@ def _is_conversion(node: Any) -> bool:
     return node.op == "cast" and node.output.dtype.is_int and node.inputs[0].dtype.is_int
 
 
-def _scopes(graph: Any, around: _Scope) -> Iterator[_Scope]:
+def _scopes(graph: Any, around: _GraphScope) -> Iterator[_GraphScope]:
     """The graph and the bodies of its loops, each with what it knows."""
     scope = replace(
         around,

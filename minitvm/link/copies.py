@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 
 from ..executable import nodes as x
 from ..expr import Expr
-from .steps import Call, Copy, Loop, Slot, Step, touched, used
+from .steps import CallStep, CopyStep, LoopStep, Slot, Step, touched, used
 
 
 @dataclass(slots=True)
@@ -47,9 +47,9 @@ def _place(steps: Sequence[Step], memories: Sequence[str]) -> None:
     """Give the values that kernels of one other memory alone use their place there."""
     users: dict[Slot, set[str]] = {}
     for step in steps:
-        if isinstance(step, Copy):
+        if isinstance(step, CopyStep):
             continue  # a copy takes either memory
-        memory = memories[step.kernel] if isinstance(step, Call) else ""
+        memory = memories[step.kernel] if isinstance(step, CallStep) else ""
         for item in used(step):
             if isinstance(item, Slot):
                 users.setdefault(item.storage()[0], set()).add(memory)
@@ -65,11 +65,11 @@ class _Copies:
         self.made: list[Step] = []
 
     def of(self, steps: Sequence[Step]) -> list[Step]:
-        ends = {step.end for step in steps if isinstance(step, Loop)}
+        ends = {step.end for step in steps if isinstance(step, LoopStep)}
         begins: list[int] = []  # the place of each step, and of the end
         for number in range(len(steps) + 1):
             step = steps[number] if number < len(steps) else None
-            if number in ends or isinstance(step, Loop):
+            if number in ends or isinstance(step, LoopStep):
                 self.drop_all()
             begins.append(len(self.made))
             if step is not None:
@@ -77,11 +77,11 @@ class _Copies:
         for twin in self.twins.values():
             if twin.value.storage()[0].location is not None:  # an output or a state; others are needed no more
                 self.bring_back(twin)
-        return [replace(step, end=begins[step.end]) if isinstance(step, Loop) else step for step in self.made]
+        return [replace(step, end=begins[step.end]) if isinstance(step, LoopStep) else step for step in self.made]
 
     def step(self, step: Step) -> None:
-        memory = self.memories[step.kernel] if isinstance(step, Call) else ""
-        if isinstance(step, Call) and memory:
+        memory = self.memories[step.kernel] if isinstance(step, CallStep) else ""
+        if isinstance(step, CallStep) and memory:
             self.call(step, memory)
             return
         accesses = list(touched(step, self.kernels))
@@ -92,7 +92,7 @@ class _Copies:
             if "w" in access:
                 self.written(slot)
 
-    def call(self, call: Call, memory: str) -> None:
+    def call(self, call: CallStep, memory: str) -> None:
         """A kernel of another memory, on twins of the values that do not lie there."""
         args = [self.twin(call, number, memory) for number in range(len(call.args))]
         self.made.append(replace(call, args=args))
@@ -103,7 +103,7 @@ class _Copies:
                 if twin is not None:
                     twin.is_ahead = True
 
-    def twin(self, call: Call, number: int, memory: str) -> Slot | Expr:
+    def twin(self, call: CallStep, number: int, memory: str) -> Slot | Expr:
         """What a kernel gets for an argument."""
         item = call.args[number]
         if not isinstance(item, Slot) or isinstance(item.location, x.ConstantRef):
@@ -116,7 +116,7 @@ class _Copies:
             twin = _Twin(Slot(f"{item.name}_twin", item.nbytes, memory=memory), item, call.operator)
             self.twins[memory, _key(item)] = twin
             if not call.first[number]:
-                self.made.append(Copy(twin.slot, item, call.operator))
+                self.made.append(CopyStep(twin.slot, item, call.operator))
         twin.operator = call.operator
         return twin.slot
 
@@ -132,7 +132,7 @@ class _Copies:
 
     def bring_back(self, twin: _Twin) -> None:
         if twin.is_ahead:
-            self.made.append(Copy(twin.value, twin.slot, twin.operator))
+            self.made.append(CopyStep(twin.value, twin.slot, twin.operator))
             twin.is_ahead = False
 
     def drop_all(self) -> None:

@@ -19,18 +19,18 @@ from ..graph.nodes import BIND_SIZE, FUSED, LOOP, MATCH_CAST
 from ..lowering.lowered import LoweredFunc
 from ..lowering.units import Unit
 from ..tir.nodes import Buffer
-from .bounds import Requirement
-from .levels import Level
+from .bounds import InputBounds
+from .levels import GraphLevel
 from .linker import Linker
 from .steps import Slot, binding_of, constant, is_view, tensor_bytes
 
 
 def link_graph(
-    level: Level,
+    level: GraphLevel,
     units: Mapping[Any, Unit],
     lowered: Mapping[bytes, LoweredFunc],
     kind: str,
-    bounds: Iterable[Requirement] = (),
+    bounds: Iterable[InputBounds] = (),
     before: Any = None,
 ) -> x.Executable:
     """The executable of an optimized graph whose functions (`units`, by their nodes) are lowered, by their keys.
@@ -158,7 +158,7 @@ def _same_guard(a: x.Guard, b: x.Guard) -> bool:
 
 
 def _slots(
-    level: Level, constants: Mapping[Any, int]
+    level: GraphLevel, constants: Mapping[Any, int]
 ) -> tuple[dict[Any, Slot], dict[Any, Slot], list[tuple[Slot, Any]]]:
     """The places of inputs, constants and joined values; outputs that are written in place; outputs that are copied."""
     fused, together, slots = level.graph, level.together, {}
@@ -208,7 +208,7 @@ class _Linking:
     facts: Sequence[Expr]
     conditions: list[x.Guard] = field(default_factory=list)
 
-    def nodes(self, level: Level, slots: dict[Any, Slot], outputs: Mapping[Any, Slot]) -> None:
+    def nodes(self, level: GraphLevel, slots: dict[Any, Slot], outputs: Mapping[Any, Slot]) -> None:
         """The steps of one graph; the places of its values are added to `slots`. Those of `outputs` are fixed."""
         together = level.together
         for value in [*reversed(together.wholes), *together.parts]:  # a result may be a part of a later one
@@ -274,7 +274,7 @@ class _Linking:
                 if not any(_same_guard(guard, other) for other in self.conditions):
                     self.conditions.append(guard)
 
-    def loop(self, level: Level, node: Any, slots: dict[Any, Slot], outputs: Mapping[Any, Slot]) -> None:
+    def loop(self, level: GraphLevel, node: Any, slots: dict[Any, Slot], outputs: Mapping[Any, Slot]) -> None:
         """The steps of a loop. What it carries begins as a copy, unless it is computed in its place (`Level.taken`)."""
         linker, body = self.linker, level.bodies[node]
         graph = body.graph

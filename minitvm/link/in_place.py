@@ -158,7 +158,7 @@ def _updated(node: Any) -> int | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class PlaceInValue:
     """`offset` bytes into the value `whole`."""
 
     whole: Any
@@ -169,7 +169,7 @@ class Place:
 class Joined:
     """The places of the parts of such concatenations, by part; `nodes` are these concatenations."""
 
-    parts: Mapping[Any, Place] = field(default_factory=dict)
+    parts: Mapping[Any, PlaceInValue] = field(default_factory=dict)
     nodes: frozenset[Any] = frozenset()
 
     @property
@@ -186,7 +186,7 @@ def joined(fused: Any, made_in_place: Any, placed: Iterable[Any] = ()) -> Joined
     """
     fixed = {*placed, *fused.inputs, *fused.outputs, *(constant.value for constant in fused.constants)}
     free = {value for item in fused.nodes if made_in_place(item) for value in item.outputs if value not in fixed}
-    parts: dict[Any, Place] = {}
+    parts: dict[Any, PlaceInValue] = {}
     nodes = set()
     for item in fused.nodes:
         inputs = _parts(item)
@@ -194,7 +194,7 @@ def joined(fused: Any, made_in_place: Any, placed: Iterable[Any] = ()) -> Joined
             continue
         offset = 0
         for value in inputs:
-            parts[value] = Place(item.output, offset)
+            parts[value] = PlaceInValue(item.output, offset)
             offset += prod(value.shape) * value.dtype.bytes
         free -= set(inputs)  # a value lies in one place only
         nodes.add(item)

@@ -1,6 +1,6 @@
 """The graphs of a program, one inside of the other: the optimized graph, and the bodies of its loops.
 
-A `Level` has what linking needs to know of one of them: which operators update their input where it lies, which
+A `GraphLevel` has what linking needs to know of one of them: which operators update their input where it lies, which
 concatenations need no copy, and where values that a loop carries lie.
 """
 
@@ -19,7 +19,7 @@ from .steps import binding_of, is_view, writes_its_output
 
 
 @dataclass(frozen=True, slots=True)
-class Level:
+class GraphLevel:
     """One graph.
 
     `updates` are operators that change a state, a carried value, or what a function computed, where it lies: its
@@ -32,11 +32,11 @@ class Level:
     graph: Graph
     updates: InPlace
     together: Joined
-    bodies: Mapping[Any, Level]
+    bodies: Mapping[Any, GraphLevel]
     direct: frozenset[int] = frozenset()
     taken: Mapping[Any, Any] | None = None
 
-    def all(self) -> Iterator[Level]:
+    def all(self) -> Iterator[GraphLevel]:
         """This level and those inside of it, in the order of the program."""
         yield self
         for body in self.bodies.values():
@@ -47,18 +47,18 @@ class Level:
         return node.op != LOOP and node not in self.together.nodes and binding_of(node) is None
 
 
-def level_of(fused: Graph) -> Level:
+def level_of(fused: Graph) -> GraphLevel:
     """The level of an optimized graph."""
     return _level(fused, in_place(fused, is_view, writes_its_output), frozenset())
 
 
-def _level(graph: Graph, updates: InPlace, direct: frozenset[int]) -> Level:
+def _level(graph: Graph, updates: InPlace, direct: frozenset[int]) -> GraphLevel:
     bodies = {node: _body(node) for node in graph.nodes if node.op == LOOP}
     together = joined(graph, writes_its_output, updates.placed)
-    return Level(graph, updates, together, bodies, direct, _taken(graph, updates, together))
+    return GraphLevel(graph, updates, together, bodies, direct, _taken(graph, updates, together))
 
 
-def _body(node: Any) -> Level:
+def _body(node: Any) -> GraphLevel:
     """The level of a loop's body, where what it carries is a state: it begins as an input, and is left as an output."""
     pairs = tuple((1 + k, 1 + k) for k in range(node.attrs["carried"]))
     carrying = replace(node.body, states=pairs)
@@ -67,9 +67,9 @@ def _body(node: Any) -> Level:
     return replace_direct(level, written_directly(carrying, updates, is_view, level.needs_function))
 
 
-def replace_direct(level: Level, direct: frozenset[int]) -> Level:
+def replace_direct(level: GraphLevel, direct: frozenset[int]) -> GraphLevel:
     """The level with those carried values computed in their places."""
-    return Level(level.graph, level.updates, level.together, level.bodies, direct, level.taken)
+    return GraphLevel(level.graph, level.updates, level.together, level.bodies, direct, level.taken)
 
 
 def _taken(graph: Graph, updates: InPlace, together: Joined) -> dict[Any, Any]:
@@ -97,7 +97,7 @@ def _taken(graph: Graph, updates: InPlace, together: Joined) -> dict[Any, Any]:
     return taken
 
 
-def units_of(level: Level) -> dict[Any, Unit]:
+def units_of(level: GraphLevel) -> dict[Any, Unit]:
     """The functions of a program by their nodes; equal ones of all levels are shared."""
     updates = {node: number for inner in level.all() for node, number in inner.updates.nodes.items()}
     return {unit.node: unit for unit in to_units(level.graph, updates)}

@@ -25,9 +25,9 @@ from .copies import with_copies
 from .plan_memory import Lifetime, plan_memory
 from .steps import (
     Bind,
-    Call,
-    Copy,
-    Loop,
+    CallStep,
+    CopyStep,
+    LoopStep,
     Slot,
     Step,
     buffer_bytes,
@@ -76,7 +76,7 @@ class Linker:
 
     def copy(self, dst: Slot, src: Slot, operator: str = "copy") -> None:
         """Append a copy of all bytes of `src`."""
-        self.steps.append(Copy(dst, src, operator))
+        self.steps.append(CopyStep(dst, src, operator))
 
     def bind_size(self, var: Var, count: Slot, most: x.Dim, where: str, operator: str, reason: str = "") -> None:
         """Append the step that gives a size its value, the number in `count`; memory is planned for `most`."""
@@ -88,7 +88,7 @@ class Linker:
         self, number: Slot, limit: Slot, going: Slot | None, most: x.Dim | None, where: str, operator: str
     ) -> Iterator[None]:
         """The steps that are appended inside of this context are the body of a loop: `executable.Loop`."""
-        step = Loop(number, limit, going, most, where, operator)
+        step = LoopStep(number, limit, going, most, where, operator)
         self.steps.append(step)
         yield
         step.end = len(self.steps)
@@ -108,7 +108,7 @@ class Linker:
             first = [isinstance(arg, Slot) and arg in self._undefined for arg in args]
             number = self._kernel(lowered.kernels[stmt.kernel], args, first, lowered.refusal)
             grid = [substitute(d, scalars) for d in stmt.grid]
-            self.steps.append(Call(number, args, stmt.parallel, self._operator, grid, first))
+            self.steps.append(CallStep(number, args, stmt.parallel, self._operator, grid, first))
         else:
             raise InternalError(f"a host function holds only kernel calls, found {type(stmt).__name__}")
 
@@ -165,7 +165,7 @@ class Linker:
         for position, (wait, step) in enumerate(zip(waits, self.steps, strict=True)):
             if wait:
                 steps.append(x.Barrier())
-            if isinstance(step, Loop):
+            if isinstance(step, LoopStep):
                 inside = numbers[step.end - 1] - len(steps) if step.end > position + 1 else 0
                 going = None if step.going is None else _place(step.going)
                 steps.append(
@@ -175,7 +175,7 @@ class Linker:
                 steps.append(
                     x.BindSize(step.var, _place(step.count), step.most, step.where, step.operator, step.reason)
                 )
-            elif isinstance(step, Copy):
+            elif isinstance(step, CopyStep):
                 steps.append(x.Copy(_place(step.dst), _place(step.src), step.src.nbytes, step.operator))
             else:
                 args = tuple(_place(a) if isinstance(a, Slot) else plain(a) for a in step.args)
@@ -231,7 +231,7 @@ class Linker:
 
     def _surely_read(self, step: Step, slot: Slot, lowered: Sequence[LoweredKernel]) -> int:
         """A lower bound of the bytes of a slot that a step reads."""
-        if not isinstance(step, Call):
+        if not isinstance(step, CallStep):
             return slot.nbytes if isinstance(slot.nbytes, int) else 0
         kernel = lowered[step.kernel]
         rows = zip(kernel.params, kernel.surely_read, step.args, strict=True)
@@ -239,10 +239,10 @@ class Linker:
 
     def _most_written(self, step: Step, place: int, lowered: Sequence[LoweredKernel]) -> int | None:
         """An upper bound of the bytes that a step writes through the slot at `place`; None if it has none."""
-        if isinstance(step, Call):
+        if isinstance(step, CallStep):
             count = lowered[step.kernel].written[place]
             return None if count is None else count * self.kernels[step.kernel].params[place].dtype.bytes
-        if isinstance(step, Copy):
+        if isinstance(step, CopyStep):
             return step.src.nbytes if isinstance(step.src.nbytes, int) else None
         return 8  # the number that a loop counts
 
@@ -264,7 +264,7 @@ class Linker:
         if not first:
             return ()
         for position, step in enumerate(self.steps):
-            if isinstance(step, Loop):  # the outer ones come first, so that the range of an inner one lies inside
+            if isinstance(step, LoopStep):  # the outer ones come first, so that the range of an inner one lies inside
                 begin, end = numbers[position], numbers[step.end - 1]
                 for slot in first:
                     # What is there before the loop, and used in it, is used in each iteration.

@@ -96,7 +96,7 @@ def writes_its_output(node: Any) -> bool:
 
 
 @dataclass(slots=True)
-class Call:
+class CallStep:
     """A call of kernel number `kernel`. `first` says of each argument whether it is undefined before."""
 
     kernel: int
@@ -108,7 +108,7 @@ class Call:
 
 
 @dataclass(slots=True)
-class Copy:
+class CopyStep:
     dst: Slot
     src: Slot
     operator: str
@@ -125,7 +125,7 @@ class Bind:
 
 
 @dataclass(slots=True)
-class Loop:
+class LoopStep:
     """A loop whose body is the steps behind it, up to the number `end`."""
 
     number: Slot
@@ -137,16 +137,16 @@ class Loop:
     end: int = 0
 
 
-Step: TypeAlias = Call | Copy | Bind | Loop
+Step: TypeAlias = CallStep | CopyStep | Bind | LoopStep
 
 
 def used(step: Step) -> Sequence[Slot | Expr]:
     """What a step touches, and its numbers."""
     if isinstance(step, Bind):
         return [step.count]
-    if isinstance(step, Loop):
+    if isinstance(step, LoopStep):
         return [step.number, step.limit] if step.going is None else [step.number, step.limit, step.going]
-    return [step.dst, step.src] if isinstance(step, Copy) else step.args
+    return [step.dst, step.src] if isinstance(step, CopyStep) else step.args
 
 
 def touched(step: Step, kernels: Sequence[x.Kernel]) -> Iterator[tuple[Slot, str, int]]:
@@ -154,13 +154,13 @@ def touched(step: Step, kernels: Sequence[x.Kernel]) -> Iterator[tuple[Slot, str
 
     A copy and a loop read before they write: the loop its limit, before it counts.
     """
-    if isinstance(step, Call):
+    if isinstance(step, CallStep):
         for place, (item, param) in enumerate(zip(step.args, kernels[step.kernel].params, strict=True)):
             if isinstance(item, Slot):
                 yield item, param.access, place
         return
     slots = [item for item in used(step) if isinstance(item, Slot)]
-    written = [0] if isinstance(step, Copy | Loop) else []  # what is copied to, the number that is counted
+    written = [0] if isinstance(step, CopyStep | LoopStep) else []  # what is copied to, the number that is counted
     for place in [*(place for place in range(len(slots)) if place not in written), *written]:
         yield slots[place], "w" if place in written else "r", place
 
@@ -173,7 +173,7 @@ def touched(step: Step, kernels: Sequence[x.Kernel]) -> Iterator[tuple[Slot, str
 
 
 @dataclass(frozen=True, slots=True)
-class Touch:
+class StepTouch:
     """The bytes `[first, last)` of `memory` that a step accesses; None for `last` is the end of the memory.
 
     `writes` says whether the step writes them.
@@ -184,20 +184,20 @@ class Touch:
     last: int | None
     writes: bool
 
-    def meets(self, other: Touch) -> bool:
+    def meets(self, other: StepTouch) -> bool:
         """Whether the two touches share at least one byte, and at least one of them writes."""
         if self.memory != other.memory or not (self.writes or other.writes):
             return False
         return (other.last is None or self.first < other.last) and (self.last is None or other.first < self.last)
 
 
-def team_waits(parallel: Sequence[bool], touches: Sequence[Sequence[Touch]]) -> list[bool]:
+def team_waits(parallel: Sequence[bool], touches: Sequence[Sequence[StepTouch]]) -> list[bool]:
     """The steps before which all threads must wait, if `parallel` steps run on all threads and the others on thread 0.
 
     `touches` is what each step touches. No thread waits between steps that do not depend on one another.
     """
     waits: list[bool] = []
-    phase: list[tuple[bool, Sequence[Touch]]] = []
+    phase: list[tuple[bool, Sequence[StepTouch]]] = []
     for everyone, mine in zip(parallel, touches, strict=True):
         wait = any(a.meets(b) for other, theirs in phase if everyone or other for a in theirs for b in mine)
         if wait:
@@ -207,15 +207,15 @@ def team_waits(parallel: Sequence[bool], touches: Sequence[Sequence[Touch]]) -> 
     return waits
 
 
-def touches_of(step: Step, kernels: Sequence[x.Kernel]) -> list[Touch]:
+def touches_of(step: Step, kernels: Sequence[x.Kernel]) -> list[StepTouch]:
     """What a step touches."""
     return [_touch(slot, "w" in mode) for slot, mode, _ in touched(step, kernels)]
 
 
-def _touch(slot: Slot, writes: bool) -> Touch:
+def _touch(slot: Slot, writes: bool) -> StepTouch:
     home, offset = slot.storage()
     last = offset + slot.nbytes if isinstance(slot.nbytes, int) else None
-    return Touch(id(home) if home.location is None else home.location, offset, last, writes)
+    return StepTouch(id(home) if home.location is None else home.location, offset, last, writes)
 
 
 def edges_of(steps: Sequence[Step]) -> list[int]:
@@ -223,7 +223,7 @@ def edges_of(steps: Sequence[Step]) -> list[int]:
 
     Threads wait there in any case.
     """
-    loops = {edge for k, step in enumerate(steps) if isinstance(step, Loop) for edge in (k, k + 1, step.end)}
+    loops = {edge for k, step in enumerate(steps) if isinstance(step, LoopStep) for edge in (k, k + 1, step.end)}
     binds = {edge for k, step in enumerate(steps) if isinstance(step, Bind) for edge in (k, k + 1)}
     return sorted({0, len(steps), *loops, *binds})
 
@@ -236,4 +236,4 @@ def phases(edges: Sequence[int], waits: Sequence[bool]) -> Iterator[range]:
 
 def is_parallel(step: Step) -> bool:
     """Whether all threads run a step."""
-    return isinstance(step, Call) and step.parallel
+    return isinstance(step, CallStep) and step.parallel

@@ -21,7 +21,7 @@ from ..executable.nodes import KernelParam
 from ..expr import DType
 from ..expr.as_json import from_json, to_json
 from ..graph import registry
-from ..store import Store
+from ..store import FileStore
 from ..strategy.candidate import Decision
 from ..strategy.registry import rules
 from ..target import Target
@@ -29,7 +29,7 @@ from ..tir.passes import PassContext
 from .lowered import LoweredFunc, LoweredKernel, taken_for
 from .units import SharedFunction
 
-FUNCTIONS = Store(".fn", "lowered functions")
+FUNCTIONS = FileStore(".fn", "lowered functions")
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 # The packages that schedule and lower a function. The others do not take part.

@@ -22,7 +22,7 @@ from .units import SharedFunction
 Progress = Callable[[int, int], None]  # functions done, their total
 Decisions = Mapping[bytes, Decision]  # by the keys of functions
 
-TASK = pool.Task(f"{__name__}:lower_request", worth_starting=8)
+TASK = pool.PoolTask(f"{__name__}:lower_request", worth_starting=8)
 
 
 def lower_functions(

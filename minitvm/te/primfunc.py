@@ -71,7 +71,7 @@ def create_prim_func(
     """
     args: list[Tensor | Var] = [ops] if isinstance(ops, Tensor) else list(ops)
     _check_args(args)
-    lowering = _Lowering(index_dtype_override)
+    lowering = _FunctionBuilder(index_dtype_override)
     tensors = [arg for arg in args if isinstance(arg, Tensor)]
     for tensor in tensors:
         lowering.declare(tensor)
@@ -153,7 +153,7 @@ def _outputs(op: ComputeOp | ExternOp, first: Tensor, tensors: list[Tensor]) -> 
     return [outputs.get(k) or Tensor(op, first.shape, body.dtype, k) for k, body in enumerate(op.body)]
 
 
-class _Lowering:
+class _FunctionBuilder:
     """The buffers and names of one function under construction."""
 
     def __init__(self, index_dtype: str | None) -> None:

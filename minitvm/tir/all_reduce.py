@@ -14,7 +14,7 @@ from .nodes import BufferStore, Stmt
 
 
 @node
-class CommReducer(Node):
+class AllReducer(Node):
     """An associative combination of tuples: `combined`, of the earlier values `left` and the later ones `right`.
 
     `identity`, combined with anything, changes nothing.
@@ -42,7 +42,7 @@ class AllReduce(Stmt):
     are combined. All threads of the block have to reach it.
     """
 
-    reducer: CommReducer
+    reducer: AllReducer
     values: tuple[Expr, ...]
     condition: Expr
     threads: tuple[Expr, ...]

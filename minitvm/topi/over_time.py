@@ -33,7 +33,7 @@ _ROWS = (4, 2, 1)
 
 
 @dataclass(frozen=True, slots=True)
-class Layer:
+class LayerInputs:
     """The inputs of a layer.
 
     `x` [steps, batch, directions, gates * hidden] is the input's part of the gates, `r` [directions, hidden, gates *
@@ -95,10 +95,10 @@ class Layer:
             raise TypeMismatch(f"{self.op}: lengths are integers, found {self.lengths}")
 
 
-Cell = Callable[["Step"], Sequence[Buffer]]
+Cell = Callable[["TimeStep"], Sequence[Buffer]]
 
 
-def over_time(layer: Layer, cell: Cell) -> list[Tensor]:
+def over_time(layer: LayerInputs, cell: Cell) -> list[Tensor]:
     """y [steps, directions, batch, hidden], and the last of each state [directions, batch, hidden].
 
     `cell(step)` emits the stages of one step, and returns the buffers of the next states. Beyond its length a row of
@@ -110,7 +110,7 @@ def over_time(layer: Layer, cell: Cell) -> list[Tensor]:
         for k, (shape, dtype) in enumerate(layer.results)
     ]
     groups = [
-        _Group(layer, inputs, results, number, rows).nest(first, count, cell)
+        _RowGroup(layer, inputs, results, number, rows).nest(first, count, cell)
         for number, (first, count, rows) in enumerate(_groups(dims(layer.x)[1]))
     ]
     attrs = {"global_symbol": layer.op.replace(".", "_"), "tir.noalias": True}
@@ -132,11 +132,11 @@ def _groups(batch: Dim) -> Iterator[tuple[Dim, Dim, int]]:
         yield batch - batch % before, batch % before // rows, rows
 
 
-class _Group:
+class _RowGroup:
     """The rows that go through time together, and the statements that are emitted for them."""
 
     def __init__(
-        self, layer: Layer, inputs: Sequence[Buffer], results: Sequence[Buffer], number: int, rows: int
+        self, layer: LayerInputs, inputs: Sequence[Buffer], results: Sequence[Buffer], number: int, rows: int
     ) -> None:
         self.layer, self.rows, self.hidden = layer, rows, layer.hidden
         self.number, self.names = number, set[str]()
@@ -181,7 +181,7 @@ class _Group:
             place = te.select(self.way == const(0, self.way.dtype), now.var, backwards)
         else:
             place = now.var if self.layer.direction == FORWARD else backwards
-        step = Step(self, place, tuple(states))
+        step = TimeStep(self, place, tuple(states))
         following = cell(step)
         zero = const(0, self.x.dtype)
         y, hidden = self.results[0], following[0]
@@ -233,10 +233,10 @@ class _Group:
         return _nest(loops, extents, realize, ForKind.VECTORIZED)
 
 
-class Step:
+class TimeStep:
     """One step of time for a group of rows: what the equations of a cell are written with."""
 
-    def __init__(self, group: _Group, place: Expr, states: tuple[Buffer, ...]) -> None:
+    def __init__(self, group: _RowGroup, place: Expr, states: tuple[Buffer, ...]) -> None:
         self._group, self._place = group, place
         self.states, self.hidden = states, group.hidden
         self.statements: list[Stmt] = []

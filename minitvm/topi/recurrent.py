@@ -22,7 +22,7 @@ from ..te import Tensor
 from ..te.nodes import ComputeOp, TensorLoad
 from ..tir.nodes import Buffer
 from . import elementwise
-from .over_time import Layer, Step, over_time
+from .over_time import LayerInputs, TimeStep, over_time
 from .shapes import plus
 
 Function = Callable[[Expr], Expr]
@@ -65,7 +65,7 @@ def rnn(
     layer = layer_of("nn.rnn", (x, r, h, *others), direction=direction, lengths=lengths)
     (f,) = _functions("nn.rnn", activations, alpha, beta, clip)
 
-    def cell(s: Step) -> list[Buffer]:
+    def cell(s: TimeStep) -> list[Buffer]:
         sums = s.product(s.states[0], 0, 1)
         return [s.next_state(0, "hidden", lambda b, j: f(s.x(0, b, j) + sums[b, j]))]
 
@@ -87,7 +87,7 @@ def gru(
     layer = layer_of("nn.gru", (x, r, h, *others), direction=direction, lengths=lengths, linear_before_reset=late)
     f, g = _functions("nn.gru", activations, alpha, beta, clip)
 
-    def cell(s: Step) -> list[Buffer]:
+    def cell(s: TimeStep) -> list[Buffer]:
         (h,) = s.states
         sums = s.product(h, 0, 3 if late else 2)
 
@@ -127,7 +127,7 @@ def lstm(
     layer = layer_of("nn.lstm", (x, r, h, c, *others), direction=direction, lengths=lengths, peepholes=peepholes)
     f, g, act = _functions("nn.lstm", activations, alpha, beta, clip)
 
-    def cell(s: Step) -> list[Buffer]:
+    def cell(s: TimeStep) -> list[Buffer]:
         h, c = s.states
         sums = s.product(h, 0, 4)
 
@@ -152,7 +152,7 @@ def lstm(
 def layer_of(
     op: str, inputs: Sequence[Tensor], *, direction: str, lengths: bool, linear_before_reset: bool = False,
     peepholes: bool = False, **_: Any,
-) -> Layer:  # fmt: skip
+) -> LayerInputs:  # fmt: skip
     """The inputs of an operator by what they are for; raises an error if they are not those of its attributes."""
     gates, states = _CELLS[op][:2]
     sizes = (1,) * linear_before_reset + (3,) * peepholes
@@ -161,7 +161,7 @@ def layer_of(
         raise InputError(f"{op}: wanted {count} inputs with these attributes, found {len(inputs)}")
     (x, r), others = inputs[:2], tuple(inputs[2:])
     weights = others[states : states + len(sizes)]
-    layer = Layer(op, gates, direction, x, r, others[:states], weights, sizes, others[-1] if lengths else None)
+    layer = LayerInputs(op, gates, direction, x, r, others[:states], weights, sizes, others[-1] if lengths else None)
     layer.check()
     return layer
 

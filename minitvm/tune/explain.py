@@ -10,7 +10,7 @@ from ..records.database import Database
 from ..records.record import MEASURED, PAIRED, Record, undisturbed
 from ..strategy import candidates
 from ..strategy.candidate import Candidate, Cost
-from .residual import Point, left_out
+from .residual import MeasuredCandidate, left_out
 from .task import Task
 
 SHOWN = 12
@@ -62,7 +62,7 @@ def lines(task: Task, database: Database) -> list[str]:
     known, ratios = [r for r, _ in measured], [seconds / seconds_predicted(r, task) for r, seconds in measured]
     shown.append(f"  {sum(map(_is_near, ratios))} of {len(records)} within 25% of the formula")
     if len(known) > 1:
-        points = [Point(r.rule, r.knobs, Cost(r.compute, r.memory), r.task, r.target) for r in known]
+        points = [MeasuredCandidate(r.rule, r.knobs, Cost(r.compute, r.memory), r.task, r.target) for r in known]
         left = np.exp(left_out(points, ratios))
         shown.append(f"  {sum(map(_is_near, left))} of {len(known)} within 25% of what the others teach")
     return shown

@@ -34,8 +34,8 @@ from .task import Task
 
 _DIED = json.dumps({"outcome": CRASHED, "message": "the process that compiled it died"}).encode()
 _LATE = json.dumps({"outcome": LATE, "message": LATE}).encode()
-CHECK = pool.Task(f"{__name__}:check_request", worth_starting=1, worth_using=1, died=_DIED, late=_LATE)
-COMPILE = pool.Task(f"{__name__}:artifact_request", worth_starting=1, worth_using=1, died=_DIED, late=_LATE)
+CHECK = pool.PoolTask(f"{__name__}:check_request", worth_starting=1, worth_using=1, died=_DIED, late=_LATE)
+COMPILE = pool.PoolTask(f"{__name__}:artifact_request", worth_starting=1, worth_using=1, died=_DIED, late=_LATE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,7 @@ Matrix = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class MeasuredCandidate:
     """A candidate as the residual knows it: its rule and knobs, predicted cycles, the task and the target it is for."""
 
     rule: str
@@ -65,12 +65,12 @@ class Residual:
     """Fitted to points by `fit`, and then asked by `predict`: the logarithm of measured over predicted."""
 
     def __init__(self) -> None:
-        self._points: Sequence[Point] = ()
+        self._points: Sequence[MeasuredCandidate] = ()
         self._mean = 0.0
         self._weights: Matrix = np.zeros(0)
         self._inverse: Matrix = np.zeros((0, 0))  # of what the points have in common, and their noise
 
-    def fit(self, points: Sequence[Point], ratios: Sequence[float]) -> None:
+    def fit(self, points: Sequence[MeasuredCandidate], ratios: Sequence[float]) -> None:
         """Learn from candidates that were measured: measured over predicted seconds of each."""
         self._points = points[-MOST:]
         if not points:
@@ -80,14 +80,14 @@ class Residual:
         self._mean = float((self._inverse @ logs).sum() / self._inverse.sum())
         self._weights = self._inverse @ (logs - self._mean)
 
-    def predict(self, points: Sequence[Point]) -> Matrix:
+    def predict(self, points: Sequence[MeasuredCandidate]) -> Matrix:
         """log(measured / predicted) of each; 0 where nothing was learned."""
         if not self._points or not points:
             return np.zeros(len(points))
         answer: Matrix = self._mean + _covariance(points, self._points) @ self._weights
         return answer
 
-    def uncertainty(self, points: Sequence[Point]) -> Matrix:
+    def uncertainty(self, points: Sequence[MeasuredCandidate]) -> Matrix:
         """How far the logarithms may be from their predictions: the covariance of what is not known of them."""
         common = _covariance(points, points)
         if not self._points:
@@ -116,7 +116,7 @@ def boldest(logs: Matrix, unknown: Matrix, count: int) -> list[int]:
     return taken
 
 
-def left_out(points: Sequence[Point], ratios: Sequence[float]) -> Matrix:
+def left_out(points: Sequence[MeasuredCandidate], ratios: Sequence[float]) -> Matrix:
     """log(measured / predicted) of each of two points or more, the prediction learned from all others.
 
     In closed form: section 5.4.2 of the same book.
@@ -132,11 +132,11 @@ def _logs(ratios: Sequence[float]) -> Matrix:
     return np.log(np.asarray(ratios[-MOST:], np.float64))
 
 
-def _noisy(points: Sequence[Point]) -> Matrix:
+def _noisy(points: Sequence[MeasuredCandidate]) -> Matrix:
     return _covariance(points, points) + NOISE * np.eye(len(points))
 
 
-def _covariance(points: Sequence[Point], others: Sequence[Point]) -> Matrix:
+def _covariance(points: Sequence[MeasuredCandidate], others: Sequence[MeasuredCandidate]) -> Matrix:
     """What each point has in common with each of the others: the variances of the parts that they share."""
 
     def shared(what: str) -> Matrix:

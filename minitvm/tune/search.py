@@ -29,7 +29,7 @@ from ..strategy import Candidate, Decision, candidate_of
 from ..strategy.candidate import Cost
 from .measure import LATE, Asked, Measured, Measuring, caches
 from .prepare import Checked, artifacts, checked
-from .residual import Point, Residual, boldest
+from .residual import MeasuredCandidate, Residual, boldest
 from .space import Space
 from .task import Task
 
@@ -327,19 +327,19 @@ class Search:
             threads=getattr(self.task.target.description, "cores", 1), caches=caches(self.task), when=time.time(),
         )  # fmt: skip
 
-    def predicted(self, points: Sequence[Point]) -> np.ndarray:
+    def predicted(self, points: Sequence[MeasuredCandidate]) -> np.ndarray:
         """Seconds of candidates: the formula's cycles, and what was learned of it."""
         cycles = np.array([max(point.cost.cycles, 1.0) for point in points])
         return cycles * self.task.seconds_a_cycle * np.exp(self.residual.predict(points))
 
-    def _point(self, decision: Decision, cost: Cost) -> Point:
-        return Point(decision.rule, decision.knobs, cost, self.task.key, self.task.target_key)
+    def _point(self, decision: Decision, cost: Cost) -> MeasuredCandidate:
+        return MeasuredCandidate(decision.rule, decision.knobs, cost, self.task.key, self.task.target_key)
 
     def _learn(self) -> None:
         """Fit the residual to this task's records; to others of the same rules too, while those are few."""
         own = [record for record in self.seen.values() if _teaches(record)]
         known = [*(self._priors() if len(own) < 4 * BATCH else []), *own]
-        points = [Point(r.rule, r.knobs, Cost(r.compute, r.memory), r.task, r.target) for r in known]
+        points = [MeasuredCandidate(r.rule, r.knobs, Cost(r.compute, r.memory), r.task, r.target) for r in known]
         predicted = [max(r.compute + r.memory, 1.0) * self.task.seconds_a_cycle for r in known]
         self.residual.fit(points, [time / cycles for time, cycles in zip(undisturbed(known), predicted, strict=True)])
 

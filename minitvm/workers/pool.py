@@ -29,7 +29,7 @@ _ROOT = str(Path(__file__).resolve().parents[2])  # the folder of the package `m
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class PoolTask:
     """The work on each request: `"module:function"` names a function from bytes to bytes.
 
     A worker takes about half a second to start, in which time this process does some requests itself: fewer than
@@ -61,7 +61,7 @@ class _Worker:
             env={**os.environ, "PYTHONPATH": path},
         )
 
-    def result(self, task: Task, request: bytes) -> bytes | None:
+    def result(self, task: PoolTask, request: bytes) -> bytes | None:
         """The result of a request; None if the process died. Raises the `MinitvmError` that the function raised."""
         assert self.process.stdin is not None and self.process.stdout is not None
         try:
@@ -94,7 +94,7 @@ _lock = lock()
 
 
 def run(
-    task: Task,
+    task: PoolTask,
     requests: Sequence[bytes],
     workers: int | None = None,
     progress: Progress | None = None,
@@ -120,7 +120,7 @@ def run(
         return _in_workers(task, requests, count, progress, sizes or [len(r) for r in requests], end)
 
 
-def _here(task: Task, requests: Sequence[bytes], progress: Progress | None) -> list[bytes]:
+def _here(task: PoolTask, requests: Sequence[bytes], progress: Progress | None) -> list[bytes]:
     results = []
     for number, request in enumerate(requests):
         results.append(task.here(request))
@@ -130,7 +130,7 @@ def _here(task: Task, requests: Sequence[bytes], progress: Progress | None) -> l
 
 
 def _in_workers(
-    task: Task, requests: Sequence[bytes], count: int, progress: Progress | None, sizes: Sequence[int], end: float
+    task: PoolTask, requests: Sequence[bytes], count: int, progress: Progress | None, sizes: Sequence[int], end: float
 ) -> list[bytes]:
     while len(_workers) < count:
         _workers.append(_Worker())

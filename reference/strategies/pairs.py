@@ -24,7 +24,7 @@ from minitvm.reference import Verdict, check
 from minitvm.tir.analysis.threads import thread_reduction
 from minitvm.tir.nodes import PrimFunc
 from minitvm.tir.schedule import Schedule
-from minitvm.tir.schedule.calls import Call
+from minitvm.tir.schedule.calls import PrimitiveCall
 from minitvm.tir.transform import lower
 
 from .enough import Enough
@@ -87,7 +87,7 @@ class Chain:
         self.take(call)
         return True
 
-    def take(self, call: Call) -> None:
+    def take(self, call: PrimitiveCall) -> None:
         """Make a legal call."""
         sch = self.sch
         sch.apply(call)

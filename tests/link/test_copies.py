@@ -10,7 +10,7 @@ from typing import Any
 from minitvm.executable import Kernel, KernelParam, Output
 from minitvm.expr import DType
 from minitvm.link.copies import with_copies
-from minitvm.link.steps import Bind, Call, Copy, Loop, Slot, Step
+from minitvm.link.steps import Bind, CallStep, CopyStep, LoopStep, Slot, Step
 
 BYTES, HOST = 4, "cpu"
 ACCESSES = ("r", "w", "rw")
@@ -38,7 +38,7 @@ class Program:
     def call(self, args: Sequence[tuple[Slot, str, bool]]) -> None:
         self.table.append(kernel([access for _, access, _ in args], self.random.choice(["", HOST])))
         first = [is_first for _, _, is_first in args]
-        self.steps.append(Call(len(self.table) - 1, [slot for slot, _, _ in args], True, "op", [], first))
+        self.steps.append(CallStep(len(self.table) - 1, [slot for slot, _, _ in args], True, "op", [], first))
 
     def more(self, depth: int) -> None:
         for _ in range(self.random.randint(1, 4)):
@@ -51,11 +51,11 @@ class Program:
                 self.call(list(zip(apart, accesses, undefined, strict=True)))
             elif kind == "copy":
                 dst, src = self.random.sample([s for s in self.slots if s.nbytes == BYTES], 2)
-                self.steps.append(Copy(dst, src, "op"))
+                self.steps.append(CopyStep(dst, src, "op"))
             elif kind == "bind":
                 self.steps.append(Bind(None, self.random.choice(self.slots), 0, "", "op", ""))  # type: ignore[arg-type]
             else:
-                loop = Loop(Slot("number", 8), self.slots[1], None, None, "", "loop")
+                loop = LoopStep(Slot("number", 8), self.slots[1], None, None, "", "loop")
                 self.steps.append(loop)
                 self.more(depth + 1)
                 loop.end = len(self.steps)
@@ -84,18 +84,18 @@ class Machine:
         while at < end:
             step = steps[at]
             at += 1
-            if isinstance(step, Copy):
+            if isinstance(step, CopyStep):
                 self.view(step.dst)[:] = bytes(self.view(step.src))
-            elif isinstance(step, Call):
+            elif isinstance(step, CallStep):
                 self.call(step)
-            elif isinstance(step, Loop):
+            elif isinstance(step, LoopStep):
                 for _ in range(self.iterations[depth]):
                     self.run(steps, at, step.end, depth + 1)
                 at = step.end
             else:
                 self.seen.append(bytes(self.view(step.count)))
 
-    def call(self, step: Call) -> None:
+    def call(self, step: CallStep) -> None:
         about = self.program.table[step.kernel][0]
         views = [(self.view(slot), p.access) for slot, p in zip(step.args, about.params, strict=True)]  # type: ignore[arg-type]
         found = [bytes(view) for view, access in views if "r" in access]
@@ -120,8 +120,8 @@ def each_kernel_finds_what_it_would_in_one_memory(random: Random) -> None:
     steps = program.copied()
     assert result(program, steps, iterations) == expected
     for step in steps:
-        memory = program.table[step.kernel][1] if isinstance(step, Call) else ""
-        slots = () if isinstance(step, Copy) else step.args if isinstance(step, Call) else ()
+        memory = program.table[step.kernel][1] if isinstance(step, CallStep) else ""
+        slots = () if isinstance(step, CopyStep) else step.args if isinstance(step, CallStep) else ()
         assert all(slot.storage()[0].memory == memory for slot in slots if isinstance(slot, Slot))
 
 
@@ -135,19 +135,21 @@ def chain(*memories: str) -> tuple[list[Step], list[Slot], list[Kernel]]:
     """Kernels one after another, each with the result of the one before."""
     slots = [Slot(f"v{k}", BYTES) for k in range(len(memories))] + [Slot("y", BYTES, Output(0))]
     kernels = [kernel(["r", "w"], memory)[0] for memory in memories]
-    steps: list[Step] = [Call(k, [slots[k], slots[k + 1]], True, "op", [], [False, True]) for k in range(len(memories))]
+    steps: list[Step] = [
+        CallStep(k, [slots[k], slots[k + 1]], True, "op", [], [False, True]) for k in range(len(memories))
+    ]
     return steps, slots, kernels
 
 
 def a_value_is_copied_once_and_one_that_stays_is_not_copied() -> None:
     steps, slots, kernels = chain("", HOST, HOST, "")
     made = with_copies(steps, kernels, ["", HOST, HOST, ""])
-    copies = [(step.dst.name, step.src.name) for step in made if isinstance(step, Copy)]
+    copies = [(step.dst.name, step.src.name) for step in made if isinstance(step, CopyStep)]
     assert copies == [("v1_twin", "v1"), ("v3", "v3_twin")]
     assert [slot.memory for slot in slots] == ["", "", HOST, "", ""]
-    again = Call(1, [slots[1], slots[2]], True, "op", [], [False, True])  # it reads the copy that is there
+    again = CallStep(1, [slots[1], slots[2]], True, "op", [], [False, True])  # it reads the copy that is there
     more = with_copies([*steps[:2], replace(again)], kernels, ["", HOST, HOST, ""])
-    assert sum(isinstance(step, Copy) for step in more) == 1
+    assert sum(isinstance(step, CopyStep) for step in more) == 1
 
 
 def test_a_value_is_copied_once_and_one_that_stays_is_not_copied() -> None:

@@ -18,7 +18,7 @@ from minitvm.errors import VerificationError
 from minitvm.executable import Barrier, Executable, Input, Output, TensorSpec, verify
 from minitvm.expr import DType
 from minitvm.link import Linker, Slot
-from minitvm.link.steps import Touch, team_waits
+from minitvm.link.steps import StepTouch, team_waits
 from minitvm.lowering import LoweredFunc, lower_function
 from minitvm.reference import executable as interpreter
 from minitvm.runtime import GraphModule
@@ -116,7 +116,7 @@ def test_threads_compute_what_the_interpreter_does(program: Program) -> None:
 
 touches = st.lists(
     st.builds(
-        lambda memory, first, size, writes: Touch(memory, first, None if size == 0 else first + size, writes),
+        lambda memory, first, size, writes: StepTouch(memory, first, None if size == 0 else first + size, writes),
         st.integers(0, 1), st.integers(0, 5), st.integers(0, 3), st.booleans(),
     ),
     max_size=2,
@@ -124,10 +124,10 @@ touches = st.lists(
 
 
 @given(st.lists(st.tuples(st.booleans(), touches), max_size=7))
-def test_phases_are_as_long_as_can_be(steps: list[tuple[bool, list[Touch]]]) -> None:
+def test_phases_are_as_long_as_can_be(steps: list[tuple[bool, list[StepTouch]]]) -> None:
     """By definition: a set of bytes each; a phase ends where the next step shares some with a step of it."""
 
-    def bytes_of(touch: Touch) -> set[tuple[Any, int]]:
+    def bytes_of(touch: StepTouch) -> set[tuple[Any, int]]:
         return {(touch.memory, k) for k in range(touch.first, 20 if touch.last is None else touch.last)}
 
     def depends(early: int, late: int) -> bool:

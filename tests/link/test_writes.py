@@ -16,7 +16,7 @@ from minitvm.errors import InternalError
 from minitvm.executable import Input, Output, TensorSpec
 from minitvm.expr import DType
 from minitvm.link import Linker, Slot, link_function
-from minitvm.link.steps import Copy
+from minitvm.link.steps import CopyStep
 from minitvm.reference import check
 from minitvm.reference.strategies import graphs
 from minitvm.reference.strategies.graphs import RandomGraph
@@ -52,7 +52,7 @@ def test_a_graph_without_one_of_its_steps_is_not_linked(drawn: RandomGraph, choi
 
 
 def _no_bytes(step: Any) -> bool:
-    slots = [step.dst] if isinstance(step, Copy) else [a for a in step.args if isinstance(a, Slot)]
+    slots = [step.dst] if isinstance(step, CopyStep) else [a for a in step.args if isinstance(a, Slot)]
     return any(slot.nbytes == 0 for slot in slots)
 
 

@@ -56,7 +56,7 @@ def refuse(request: bytes) -> bytes:
 
 
 def test_an_error_keeps_its_class() -> None:
-    task = pool.Task("tests.runtime.test_workers:refuse", worth_starting=2)
+    task = pool.PoolTask("tests.runtime.test_workers:refuse", worth_starting=2)
     for workers in (0, 2):
         with pytest.raises(ScheduleError, match="^b: no$") as refusal:
             pool.run(task, [b"b", b"a"], workers)
@@ -93,7 +93,7 @@ def wait_so_long(request: bytes) -> bytes:
 
 
 def test_a_moment_ends_what_is_not_ready_and_leaves_no_reply_for_the_next() -> None:
-    task = pool.Task("tests.runtime.test_workers:wait_so_long", 1, 1, died=b"died", late=b"late")
+    task = pool.PoolTask("tests.runtime.test_workers:wait_so_long", 1, 1, died=b"died", late=b"late")
     assert pool.run(task, [b"0"], 1) == [b"0"]  # the worker has started
     start = time.monotonic()
     results = pool.run(task, [b"0.01", b"3600", b"3601"], 1, sizes=[3, 2, 1], end=start + 2.0)

@@ -16,7 +16,7 @@ from minitvm.workers import pool
 
 from .programs import product, task
 
-REPLIES = pool.Task(f"{__name__}:reply", worth_starting=1, worth_using=1, died=b"died")
+REPLIES = pool.PoolTask(f"{__name__}:reply", worth_starting=1, worth_using=1, died=b"died")
 
 
 def reply(request: bytes) -> bytes:

@@ -12,21 +12,21 @@ from hypothesis import strategies as st
 
 from minitvm.strategy import Cost
 from minitvm.tune import residual as module
-from minitvm.tune.residual import NOISE, VARIANCES, Point, Residual, boldest, left_out
+from minitvm.tune.residual import NOISE, VARIANCES, MeasuredCandidate, Residual, boldest, left_out
 
 
-def points(number: int, seed: int) -> tuple[list[Point], np.ndarray]:
+def points(number: int, seed: int) -> tuple[list[MeasuredCandidate], np.ndarray]:
     """Candidates with random knobs, and the logarithm of a ratio that depends on them smoothly."""
     generator = np.random.default_rng(seed)
     tiles, packs = 2 ** generator.integers(0, 5, number), generator.integers(0, 2, number)
     some = [
-        Point("r", {"rows": int(t), "pack": bool(p)}, Cost(1e6, 1e5), "task", "cpu")
+        MeasuredCandidate("r", {"rows": int(t), "pack": bool(p)}, Cost(1e6, 1e5), "task", "cpu")
         for t, p in zip(tiles, packs, strict=True)
     ]
     return some, 0.2 * np.log2(tiles) - 0.4 * packs + 0.3
 
 
-def learned(some: list[Point], logs: np.ndarray) -> Residual:
+def learned(some: list[MeasuredCandidate], logs: np.ndarray) -> Residual:
     residual = Residual()
     residual.fit(some, list(np.exp(logs)))
     return residual
@@ -70,7 +70,10 @@ def test_one_record_of_an_operator_moves_all_of_its_candidates() -> None:
 
 @pytest.mark.parametrize("what", ["rule", "task", "target"])
 def test_the_less_is_shared_the_less_is_learned(what: str) -> None:
-    here, there = Point("r", {}, Cost(1e6), "a", "cpu"), Point("other", {}, Cost(1e6), "b", "gpu")
+    here, there = (
+        MeasuredCandidate("r", {}, Cost(1e6), "a", "cpu"),
+        MeasuredCandidate("other", {}, Cost(1e6), "b", "gpu"),
+    )
     near = replace(there, **{what: getattr(here, what)})
     log_of_here, _, log_of_near = learned([here, there], np.array([1.0, -1.0])).predict([here, there, near])
     assert -1.0 < learned([here, there], np.array([1.0, -1.0])).predict([there])[0] < log_of_near < log_of_here
@@ -79,7 +82,7 @@ def test_the_less_is_shared_the_less_is_learned(what: str) -> None:
 def test_far_from_what_was_seen_only_what_is_shared_is_said() -> None:
     some, logs = points(12, 0)
     residual = learned(some, logs)
-    far = [Point("r", {"rows": 1 << n, "pack": True}, Cost(1e30), "task", "cpu") for n in (40, 60)]
+    far = [MeasuredCandidate("r", {"rows": 1 << n, "pack": True}, Cost(1e30), "task", "cpu") for n in (40, 60)]
     assert residual.predict(far)[0] == pytest.approx(residual.predict(far)[1])
     assert logs.min() < residual.predict(far)[0] < logs.max()
 
@@ -118,7 +121,7 @@ def test_the_last_points_count_where_there_are_too_many(monkeypatch: pytest.Monk
 
 
 def test_places_tell_candidates_apart() -> None:
-    place = Point("r", {"rows": 8, "order": "xy"}, Cost(100.0, 50.0)).place
+    place = MeasuredCandidate("r", {"rows": 8, "order": "xy"}, Cost(100.0, 50.0)).place
     assert place["r.rows"] == 1.5 and place["r.order=xy"] == 0.5
     assert place["memory"] == pytest.approx(1 / 3 / 0.3) and place["cycles"] == pytest.approx(math.log(150) / 2)
-    assert Point("r", {}, Cost(0.0)).place["cycles"] == 0.0
+    assert MeasuredCandidate("r", {}, Cost(0.0)).place["cycles"] == 0.0

@@ -64,15 +64,15 @@ class TVMCrash(MinitvmError):
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class StepResult:
     """What an earlier step gave, by name."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """One call of a schedule's method: TVM's name, arguments in which a `Result` is what an earlier step gave.
+class ScheduleStep:
+    """One call of a schedule's method: TVM's name, arguments in which a `StepResult` is what an earlier step gave.
 
     `outputs` names the results, in order; None where nobody asks for them.
     """
@@ -142,7 +142,7 @@ class RealTVM:
         number = self._ask("open", text=text_of(program), debug_mask=debug_mask)["schedule"]
         return RemoteSchedule(self, number, self._starts)
 
-    def schedule(self, program: PrimFunc | IRModule, steps: Trace | Sequence[Step]) -> IRModule:
+    def schedule(self, program: PrimFunc | IRModule, steps: Trace | Sequence[ScheduleStep]) -> IRModule:
         """The module after all steps. Raises `TVMRefusal` at the first that TVM refuses."""
         remote = self.open(program)
         text = ""
@@ -279,7 +279,7 @@ class RemoteSchedule:
         self._number = number
         self._start = start
 
-    def call(self, step: Step) -> str:
+    def call(self, step: ScheduleStep) -> str:
         """Take a step; the text of the module after it. Raises `TVMRefusal`, after which the schedule is as before.
 
         Raises `InputError` where the step gave another number of results than it names.
@@ -342,7 +342,7 @@ def function_from(text: str) -> PrimFunc:
     return next(iter(module.functions.values()))
 
 
-def steps_of(trace: Trace) -> Iterator[Step]:
+def steps_of(trace: Trace) -> Iterator[ScheduleStep]:
     """The instructions of one of our traces as steps for TVM."""
     names = trace.handle_names()
     for instruction in trace:
@@ -371,7 +371,7 @@ def _inputs(kind: str, inputs: list[Any]) -> list[Any]:
     return [[] if item == "None" else item for item in inputs] if kind in ("CacheRead", "CacheWrite") else inputs
 
 
-def step_of(instruction: Instruction, names: Mapping[Any, str]) -> Step:
+def step_of(instruction: Instruction, names: Mapping[Any, str]) -> ScheduleStep:
     """One instruction as a step; `names` names every handle that it takes or gives."""
     args: list[Any] = []
     kwargs: dict[str, Any] = {}
@@ -384,7 +384,7 @@ def step_of(instruction: Instruction, names: Mapping[Any, str]) -> Step:
         else:
             kwargs[name] = value
     outputs = tuple(names[handle] for handle in handles_in(instruction.outputs))
-    return Step(method_of(primitive.name), tuple(args), kwargs, outputs)
+    return ScheduleStep(method_of(primitive.name), tuple(args), kwargs, outputs)
 
 
 def method_of(primitive: str) -> str:
@@ -395,7 +395,7 @@ def method_of(primitive: str) -> str:
 def arguments_of(value: Any, names: Mapping[Any, str]) -> Any:
     """An argument with its handles as the results that they are."""
     if isinstance(value, BlockRV | LoopRV | ExprRV):
-        return Result(names[value])
+        return StepResult(names[value])
     if isinstance(value, IndexLambda):
         return IndexMapSource(repr(IndexLambda(value.parameters, value.results)))
     if isinstance(value, list) and len(value) == 2 and value[0] in ("read", "write"):
@@ -414,7 +414,7 @@ def encoded(value: Any) -> Any:
     if isinstance(value, list):
         return [encoded(item) for item in value]
     value = plain(value)
-    if isinstance(value, Result):
+    if isinstance(value, StepResult):
         return {"rv": value.name}
     if isinstance(value, IndexMapSource):
         return {"index_map": value.text}
@@ -427,7 +427,7 @@ def encoded(value: Any) -> Any:
 
 
 def _source(value: Any) -> str:
-    if isinstance(value, Result):
+    if isinstance(value, StepResult):
         return value.name
     if isinstance(value, IndexMapSource):
         return value.text

@@ -53,10 +53,10 @@ def from_onnx(
     or values that do not fit; `UnsupportedOperator`, which names operator, attribute or dtype and the node, for what
     minitvm does not implement, and its kind `ValueDependent` where the contents of an input decide a shape.
     """
-    from .importer import Importer
+    from .importer import OnnxImporter
     from .loading import load
 
-    return Importer(load(model), dict(shapes or {}), dict(values or {}), stop_before, states, max_length).run()
+    return OnnxImporter(load(model), dict(shapes or {}), dict(values or {}), stop_before, states, max_length).run()
 
 
 FRONTEND = Frontend(

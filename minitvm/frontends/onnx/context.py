@@ -13,7 +13,7 @@ from .dtypes import array_of, dtype_of
 from .registry import find
 
 if TYPE_CHECKING:
-    from .importer import Importer
+    from .importer import OnnxImporter
 
 _MISSING = object()
 # Attributes that divide or count something, of whichever operator.
@@ -31,7 +31,7 @@ _TRUE_UNLESS_0 = frozenset((("SplitToSequence", "keepdims"), ("Unique", "sorted"
 class NodeContext(Conversion):
     """One node that is being converted; `n[i]` is its i-th input."""
 
-    def __init__(self, importer: Importer, proto: Any, inputs: Sequence[Operand | None], version: int) -> None:
+    def __init__(self, importer: OnnxImporter, proto: Any, inputs: Sequence[Operand | None], version: int) -> None:
         super().__init__(importer.builder)
         self.importer, self.proto, self.inputs, self.version = importer, proto, inputs, version
         self.attributes = {a.name: a for a in proto.attribute}

@@ -26,7 +26,7 @@ from .states import state_names, state_shape
 from .unsupported import Known, before, left_open, live, with_others
 
 
-class Importer:
+class OnnxImporter:
     """One import of one model."""
 
     def __init__(

@@ -32,9 +32,9 @@ from ...expr.printer import fresh, identifier
 from ...runtime.dlpack import shared
 from ..common.operand import Operand
 from .dtypes import array_of
-from .importer import Importer
+from .importer import TorchImporter
 from .loading import decompositions, headline
-from .symbols import Symbols
+from .symbols import ProgramSymbols
 from .unsupported import refuse_unsupported
 
 OPTIONS = ("target", "threads", "accuracy")  # those of `build` that `torch.compile(options={...})` takes
@@ -152,7 +152,7 @@ class _Program:
         fixed: Sequence[int],
         settings: Mapping[str, Any],
     ) -> None:
-        importer = Importer("main", Symbols())
+        importer = TorchImporter("main", ProgramSymbols())
         placeholders = [node for node in graph.graph.nodes if node.op == "placeholder"]
         for position in fixed:
             importer.symbols.give(placeholders[position].meta["val"], args[position])
@@ -187,7 +187,7 @@ class _Program:
             for result, place in numbered
         ]
 
-    def _place(self, importer: Importer, node: Any) -> _Place | None:
+    def _place(self, importer: TorchImporter, node: Any) -> _Place | None:
         """Where the elements of a result are to lie; None for a dense tensor in the order of its axes."""
         value = node.meta.get("val") if hasattr(node, "meta") else None
         if not isinstance(value, torch.Tensor):

@@ -17,7 +17,7 @@ from ..common.operand import Operand
 from .dtypes import dtype_of
 
 if TYPE_CHECKING:
-    from .importer import Importer
+    from .importer import TorchImporter
 
 # Arguments that say where and how a result is stored, or in what order; the values are the same.
 _WITHOUT_EFFECT = frozenset({
@@ -26,10 +26,10 @@ _WITHOUT_EFFECT = frozenset({
 })  # fmt: skip
 
 
-class NodeContext(Conversion):
+class TorchNodeContext(Conversion):
     """One node that is being converted; `n["self"]` is the operand of its argument `self`."""
 
-    def __init__(self, importer: Importer, node: Any, values: dict[str, Any]) -> None:
+    def __init__(self, importer: TorchImporter, node: Any, values: dict[str, Any]) -> None:
         super().__init__(importer.builder)
         self.importer, self.node, self.values = importer, node, values
         arguments = node.target._schema.arguments
@@ -128,11 +128,11 @@ class NodeContext(Conversion):
 _ALONG_LINES = ("self", "index", "src", "source")
 
 
-def by_lines(convert: Callable[[NodeContext], Any]) -> Callable[[NodeContext], Any]:
+def by_lines(convert: Callable[[TorchNodeContext], Any]) -> Callable[[TorchNodeContext], Any]:
     """A converter that works along an axis; a tensor without dimensions is a line of one element to it."""
 
     @functools.wraps(convert)
-    def converted(n: NodeContext) -> Any:
+    def converted(n: TorchNodeContext) -> Any:
         arguments = {name: n.values[name] for name in _ALONG_LINES if isinstance(n.values.get(name), Operand)}
         scalars = {name: x for name, x in arguments.items() if x.ndim == 0}
         n.values.update({name: n.op("expand_dims", x, axis=0) for name, x in scalars.items()})
@@ -146,7 +146,7 @@ def by_lines(convert: Callable[[NodeContext], Any]) -> Callable[[NodeContext], A
     return converted
 
 
-def _of_rank(n: NodeContext, x: Operand | None, example: Any) -> Operand | None:
+def _of_rank(n: TorchNodeContext, x: Operand | None, example: Any) -> Operand | None:
     """A result without the axis that its declaration does not have."""
     if x is None or x.ndim == example.ndim:
         return x

@@ -10,24 +10,24 @@ from ...errors import InputError, InternalError, ModelError, TypeMismatch, Unsup
 from ...graph.nodes import Dim, Graph
 from ..common.operand import Operand
 from ..common.operand_builder import OperandBuilder
-from .context import NodeContext, label
+from .context import TorchNodeContext, label
 from .dtypes import array_of, dtype_of
 from .regions import convert, is_region
 from .registry import find
-from .symbols import Symbols
+from .symbols import ProgramSymbols
 from .unsupported import ASSERTIONS, is_inlined, refuse_unsupported
 
 # The errors of Python for values of arguments that a converter was not written for.
 _UNMEANT = (TypeError, ValueError, LookupError, ArithmeticError, AttributeError)
 
 
-class Importer:
+class TorchImporter:
     """One import of one graph.
 
     Nodes whose result is a size, a `torch.SymInt`, are not converted: the program holds the size as an expression.
     """
 
-    def __init__(self, name: str, symbols: Symbols) -> None:
+    def __init__(self, name: str, symbols: ProgramSymbols) -> None:
         self.builder = OperandBuilder(name)
         self.symbols = symbols
         self._values: dict[Any, Any] = {}
@@ -137,7 +137,7 @@ class Importer:
         function = find(str(node.target))
         if function is None:
             raise InternalError(f"{label(node)} has no converter")
-        context = NodeContext(self, node, self._arguments(node))
+        context = TorchNodeContext(self, node, self._arguments(node))
         try:
             with self.builder.at(context.where):
                 results = function(context)

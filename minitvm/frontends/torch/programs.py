@@ -11,8 +11,8 @@ from ...expr.printer import fresh, identifier
 from ...graph.nodes import Graph
 from ..common.operand import Operand
 from .dtypes import array_of
-from .importer import Importer
-from .symbols import Symbols
+from .importer import TorchImporter
+from .symbols import ProgramSymbols
 from .unsupported import refuse_unsupported
 
 
@@ -20,8 +20,8 @@ def import_program(program: Any, shapes: Mapping[str, Sequence[Any]]) -> Graph:
     """The graph of a decomposed program, some of its inputs at given shapes."""
     signature = program.graph_signature
     _refuse_mutation(signature)
-    symbols = Symbols(_names_of_symbols(program), program.range_constraints)
-    importer = Importer("main", symbols)
+    symbols = ProgramSymbols(_names_of_symbols(program), program.range_constraints)
+    importer = TorchImporter("main", symbols)
     placeholders = [node for node in program.graph.nodes if node.op == "placeholder"]
     tensors = {
         identifier(node.name): node
@@ -48,7 +48,7 @@ def import_program(program: Any, shapes: Mapping[str, Sequence[Any]]) -> Graph:
     return importer.build([(name, value) for name, (_, value) in zip(_output_names(program), results, strict=True)])
 
 
-def _user_input(importer: Importer, node: Any, spec: Any) -> None:
+def _user_input(importer: TorchImporter, node: Any, spec: Any) -> None:
     kind = type(spec.arg).__name__
     if kind == "TensorArgument":
         importer.input(node, identifier(node.name))

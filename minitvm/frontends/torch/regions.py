@@ -21,7 +21,7 @@ from ..common.operand import Operand
 from .context import label
 
 if TYPE_CHECKING:
-    from .importer import Importer
+    from .importer import TorchImporter
 
 WRITTEN_OUT = 16  # a loop that is known to be at most so long is written out: its iterations fuse
 
@@ -29,7 +29,7 @@ WRITTEN_OUT = 16  # a loop that is known to be at most so long is written out: i
 class RegionContext(Conversion):
     """One node that calls modules of the program."""
 
-    def __init__(self, importer: Importer, node: Any, arguments: Sequence[Any]) -> None:
+    def __init__(self, importer: TorchImporter, node: Any, arguments: Sequence[Any]) -> None:
         super().__init__(importer.builder)
         self.importer, self.node, self.arguments = importer, node, arguments
 
@@ -65,7 +65,7 @@ def is_region(node: Any) -> bool:
     return str(node.target) in REGIONS
 
 
-def convert(importer: Importer, node: Any, arguments: Sequence[Any]) -> list[Operand]:
+def convert(importer: TorchImporter, node: Any, arguments: Sequence[Any]) -> list[Operand]:
     """The results of such a node; raises `UnsupportedOperator` for what a graph cannot express."""
     return REGIONS[str(node.target)](RegionContext(importer, node, arguments))
 

@@ -4,7 +4,7 @@
     def gelu(n):
         return n.op("nn.gelu", n["self"], approximate=n.attr("approximate"))
 
-A converter takes a `NodeContext` and returns the operand, or the sequence of operands, for the node's results. An
+A converter takes a `TorchNodeContext` and returns the operand, or the sequence of operands, for the node's results. An
 operator that has a converter is not decomposed. An argument that a node gives and that the converter does not read is
 refused.
 """
@@ -16,9 +16,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from .context import NodeContext
+    from .context import TorchNodeContext
 
-Converter = Callable[["NodeContext"], Any]
+Converter = Callable[["TorchNodeContext"], Any]
 
 # By operator and overload, `add.Tensor`; all are of the namespace aten.
 CONVERTERS: dict[str, Converter] = {}

@@ -17,7 +17,7 @@ from ...topi.shapes import simple
 _ALWAYS_TAKEN = 2  # the lower end that PyTorch's ranges have where nobody asked for one
 
 
-class Symbols:
+class ProgramSymbols:
     """The variables of a program, by the names of its symbols.
 
     PyTorch writes sizes as SymPy expressions. They are read by the names of their classes: SymPy itself is not needed.

@@ -40,7 +40,7 @@ def layouts(target: Target, accuracy: str) -> list[tuple[str, Callable[[Graph], 
 
 def attention(graph: Graph, target: Target) -> Graph:
     """The graph with each attention as one function, where the target's caches hold what a few queries need."""
-    chains = {chain.result: chain for chain in _Chains(graph, target).found()}
+    chains = {chain.result: chain for chain in _Attentions(graph, target).found()}
     if not chains:
         return graph
     inside = {item for chain in chains.values() for item in chain.operators}
@@ -56,7 +56,7 @@ def attention(graph: Graph, target: Target) -> Graph:
 
 
 @dataclass(frozen=True, slots=True)
-class _Chain:
+class _ScoreChain:
     """The operators from the product that makes the scores to the one that reads their softmax, in order."""
 
     operators: tuple[OpNode, ...]
@@ -101,19 +101,19 @@ def _turned(product: OpNode) -> bool:
     return bool(product.attrs["transpose_b"])
 
 
-class _Chains(Facts):
+class _Attentions(Facts):
     """The attentions of a graph."""
 
     def __init__(self, graph: Graph, target: Target) -> None:
         super().__init__(graph)
         self.target = target
 
-    def found(self) -> list[_Chain]:
+    def found(self) -> list[_ScoreChain]:
         """The chains of products that pay as one function."""
         chains = (self.chain(item) for item in self.graph.nodes if self.is_product(item))
         return [chain for chain in chains if chain is not None]
 
-    def chain(self, result: OpNode) -> _Chain | None:
+    def chain(self, result: OpNode) -> _ScoreChain | None:
         """The attention that ends with a product, if there is one whose scores do not fit."""
         softmax = self.private(result.inputs[0])
         if softmax is None or softmax.op != "nn.softmax" or softmax.attrs["axis"] not in (-1, softmax.output.ndim - 1):
@@ -128,7 +128,7 @@ class _Chains(Facts):
             item = self.private(inner[0])
         if item is None or _turned(result) or not self.pays(item, result):
             return None
-        return _Chain((item, *reversed(operators)))
+        return _ScoreChain((item, *reversed(operators)))
 
     def private(self, value: Value) -> OpNode | None:
         """What makes a value that is read once."""

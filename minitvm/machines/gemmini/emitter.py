@@ -26,7 +26,7 @@ from .config import Gemmini
 from .instructions import SET
 from .isa import (
     ZERO,
-    Buffer,
+    BufferPlace,
     Compute,
     ConfigEx,
     ConfigLd,
@@ -35,9 +35,9 @@ from .isa import (
     Instruction,
     Mvin,
     Mvout,
-    Place,
     Preload,
     Program,
+    ProgramBuffer,
 )
 from .timing import by_start
 
@@ -95,7 +95,7 @@ class GemminiEmitter(ElementEmitter):
             if not isinstance(param, t.Buffer) or not isinstance(length := param.shape[0], IntImm):
                 raise Unsupported(f"{self.kernel.name}: {param} is no buffer of a constant size")
             role = "output" if param in stored else "input"
-            buffers.append(Buffer(param.name, role, length.value * param.dtype.bytes))
+            buffers.append(ProgramBuffer(param.name, role, length.value * param.dtype.bytes))
         return Program(tuple(buffers), (*self.instructions, Fence()), self.kernel.name)
 
     def add(self, *instructions: Instruction) -> None:
@@ -144,7 +144,7 @@ def load(emitter: GemminiEmitter, stmt: t.Instruction) -> None:
     inside = first + (above * width + left) * each
     if rows.x and rows.y:
         step = (rows.stride * each * side, width * each) if rows.y > 1 else (0, 0)
-        place = Place(name, rows.first * each * side)
+        place = BufferPlace(name, rows.first * each * side)
         emitter.add(ConfigLd(side), Mvin(place, sp=inside, rows=rows.x * each, lines=rows.y, step=step))
     for at, count, lines in _frame(rows, width):
         step = (0, width) if lines > 1 else (0, 0)
@@ -216,7 +216,7 @@ def alu(emitter: GemminiEmitter, stmt: t.Instruction) -> None:
     for moved, at in points(loops, 2):
         first = into.first + at
         emitter.zeros(np.arange(first, first + inner[0]))
-        place = Place(stmt.tiles[1].buffer.name, (other.first + moved) * row)
+        place = BufferPlace(stmt.tiles[1].buffer.name, (other.first + moved) * row)
         emitter.add(Mvin(place, acc=first, rows=inner[0], add=True))
 
 
@@ -232,4 +232,4 @@ def store(emitter: GemminiEmitter, stmt: t.Instruction) -> None:
     side = emitter.config.side
     step = (rows.stride * side, rows.x) if rows.y > 1 else (0, 0)
     emitter.add(ConfigSt(shift.value, least.value))
-    emitter.add(Mvout(Place(into.buffer.name, rows.first * side), source.first, rows.x, rows.y, step))
+    emitter.add(Mvout(BufferPlace(into.buffer.name, rows.first * side), source.first, rows.x, rows.y, step))

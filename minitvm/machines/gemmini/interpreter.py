@@ -13,7 +13,20 @@ import numpy as np
 
 from ...errors import ExecutionError, InputError, report
 from .config import Gemmini
-from .isa import ZERO, Compute, ConfigEx, ConfigLd, ConfigSt, Fence, Instruction, Mvin, Mvout, Place, Preload, Program
+from .isa import (
+    ZERO,
+    BufferPlace,
+    Compute,
+    ConfigEx,
+    ConfigLd,
+    ConfigSt,
+    Fence,
+    Instruction,
+    Mvin,
+    Mvout,
+    Preload,
+    Program,
+)
 
 Array = np.ndarray[Any, Any]
 
@@ -89,7 +102,7 @@ class _Machine:
         name, first = ("acc", one.acc) if one.acc is not None else ("sp", one.sp)
         assert first is not None
         dtype = self.pads[name].dtype
-        if isinstance(one.source, Place):
+        if isinstance(one.source, BufferPlace):
             nbytes = self.config.side * dtype.itemsize
             taken = self.memory_of(one.source)[self.bytes_at(one.source, one, self.ld.stride, nbytes)]
             rows = np.ascontiguousarray(taken).view(dtype)
@@ -125,12 +138,12 @@ class _Machine:
         if rows.min() < 0 or rows.max() >= len(self.pads[name]):
             raise self.error(f"rows 0 to {len(self.pads[name]) - 1} of {name}", f"{rows.min()} to {rows.max()}")
 
-    def memory_of(self, place: Place) -> Array:
+    def memory_of(self, place: BufferPlace) -> Array:
         if place.buffer not in self.memory:
             raise self.error(f"a buffer: {', '.join(self.memory)}", place.buffer)
         return self.memory[place.buffer]
 
-    def bytes_at(self, place: Place, one: Mvin | Mvout, stride: int, nbytes: int) -> Array:
+    def bytes_at(self, place: BufferPlace, one: Mvin | Mvout, stride: int, nbytes: int) -> Array:
         """The bytes of each row, in memory."""
         first = _lines(place.offset, one, one.step[0], stride)
         size = len(self.memory_of(place))

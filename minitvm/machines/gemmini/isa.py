@@ -52,7 +52,7 @@ class Instruction:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class BufferPlace:
     """A byte of a buffer: `name+offset`."""
 
     buffer: str
@@ -96,7 +96,7 @@ class ConfigSt(Instruction):
 class Mvin(Instruction):
     """`lines` lines of `rows` rows from memory (or of zeros), into the scratchpad (`sp`) or the accumulator (`acc`)."""
 
-    source: Place | str
+    source: BufferPlace | str
     sp: int | None = None
     acc: int | None = None
     rows: int = 1
@@ -132,7 +132,7 @@ class Compute(Instruction):
 class Mvout(Instruction):
     """`lines` lines of `rows` rows of the accumulator to memory; `step` as in MVIN."""
 
-    source: Place
+    source: BufferPlace
     acc: int = 0
     rows: int = 1
     lines: int = 1
@@ -149,7 +149,7 @@ class Fence(Instruction):
 
 
 @dataclass(frozen=True, slots=True)
-class Buffer:
+class ProgramBuffer:
     """An argument of a program: bytes of memory, read ("input") or written ("output")."""
 
     name: str
@@ -164,7 +164,7 @@ class Buffer:
 class Program:
     """Buffers in the order of the kernel's parameters, and instructions in the order in which the host sends them."""
 
-    buffers: tuple[Buffer, ...]
+    buffers: tuple[ProgramBuffer, ...]
     instructions: tuple[Instruction, ...]
     name: str = "program"
 
@@ -180,7 +180,7 @@ _FIELDS = {word: {f.name: f for f in fields(form)} for word, form in FORMS.items
 
 def assemble(text: str, name: str = "program") -> Program:
     """The program of a text; raises `ParseError`."""
-    buffers: list[Buffer] = []
+    buffers: list[ProgramBuffer] = []
     instructions: list[Instruction] = []
     for number, line in enumerate(text.splitlines(), 1):
         words = line.split(";")[0].split()
@@ -189,7 +189,7 @@ def assemble(text: str, name: str = "program") -> Program:
         try:
             if words[0] in (".input", ".output"):
                 role, (called, size) = words[0][1:], words[1:]
-                buffers.append(Buffer(called, role, int(size)))
+                buffers.append(ProgramBuffer(called, role, int(size)))
             else:
                 instructions.append(_instruction(words))
         except (ValueError, TypeError) as error:
@@ -207,7 +207,7 @@ def _instruction(words: list[str]) -> Instruction:
         if not equals and "source" in _FIELDS[word] and "source" not in values and part != "add":
             called, plus, offset = part.partition("+")
             key = "source"
-            values[key] = Place(called, int(offset)) if plus else part
+            values[key] = BufferPlace(called, int(offset)) if plus else part
             if not plus and (part != ZERO or word != Mvin.word):
                 raise ValueError(f"wanted a place such as p0+16, found {part!r}")
         elif key not in _FIELDS[word] or key in values:

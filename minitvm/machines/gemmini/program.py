@@ -8,7 +8,7 @@ from typing import Any
 from ...executable import Kernel
 from ...runtime.device.program import DeviceProgram
 from ...target import Target
-from ..scratchpad.simulated_device import Array, SimulatedDevice, hosted_on
+from ..scratchpad.simulated_device import Array, SimulatedAccelerator, hosted_on
 from ..scratchpad.timeline import Timeline
 from . import interpreter
 from .isa import Program, assemble
@@ -22,7 +22,7 @@ class GemminiProgram(DeviceProgram):
         return GemminiDevice(Target(self.executable.target).config)
 
 
-class GemminiDevice(SimulatedDevice):
+class GemminiDevice(SimulatedAccelerator):
     """The machine."""
 
     def program(self, kernel: Kernel) -> Program:

@@ -21,7 +21,7 @@ from ...tir import Schedule
 from ...tir.nodes import PrimFunc
 from ..scratchpad.instruction_set import Elements
 from ..scratchpad.strategy.convolution import (
-    Convolution,
+    ConvolutionNest,
     Stage,
     Tile,
     beyond_shift,
@@ -91,7 +91,7 @@ def conv2d_elements(func: PrimFunc, target: Any) -> Iterator[Candidate]:
     yield from tilings(conv, fits, price, apply)
 
 
-def _cost(conv: Convolution, config: Gemmini, tile: Tile, contexts: int) -> Cost:
+def _cost(conv: ConvolutionNest, config: Gemmini, tile: Tile, contexts: int) -> Cost:
     """The array's cycles, and those in which it waits. With two contexts a step's loads run during the other one's
     step, and so does, between two tiles, the way out. Nothing hides the first loads and the last way out. A step counts
     eight cycles more than it takes: of tiles that are about as fast, those with the shorter program are better. The

@@ -147,7 +147,7 @@ def hazards(program: Program, config: Gemmini, costs: list[Footprint]) -> list[d
 
 def simulate(program: Program, config: Gemmini) -> Timeline:
     """Time a program."""
-    return _Simulation(program, config).run()
+    return _GemminiSimulation(program, config).run()
 
 
 def by_start(program: Program, config: Gemmini) -> Program:
@@ -158,14 +158,14 @@ def by_start(program: Program, config: Gemmini) -> Program:
     ends before the second begins.
     """
     endless = replace(config, depth_load=1 << 30, depth_execute=1 << 30, depth_store=1 << 30)
-    starts = _Simulation(program, endless)
+    starts = _GemminiSimulation(program, endless)
     starts.run()
     body, last = program.instructions[:-1], program.instructions[-1:]
     order = sorted(range(len(body)), key=lambda number: (starts.began[number], number))
     return replace(program, instructions=(*(body[number] for number in order), *last))
 
 
-class _Simulation:
+class _GemminiSimulation:
     """When each instruction was sent, began and ended.
 
     What can happen first happens first, so time never runs back, and DRAM serves requests in the order of their times.

@@ -37,7 +37,7 @@ def bursts(bytes_in_a_row: int, dram: Dram) -> list[int]:
     return [dram.burst // dram.bytes_per_cycle] * whole + last
 
 
-class Moving:
+class OngoingTransfer:
     """One transfer on its way: which requests were asked, and what its cycles were spent on."""
 
     def __init__(self, channel: Channel, who: str, cycles: list[int], now: int) -> None:

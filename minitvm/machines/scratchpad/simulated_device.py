@@ -25,7 +25,7 @@ Array = np.ndarray[Any, Any]
 _EXTENDED = 12  # DLPack's kDLExtDev: a device of an extension
 
 
-class SimulatedDevice:
+class SimulatedAccelerator:
     """`runtime.device.Device`: each command is done at once.
 
     A machine's own has `program`, which reads a kernel, and `run` and `seconds`, which run what that returned and count
@@ -126,7 +126,7 @@ class SimulatedDevice:
         return self._seconds[id(program)][1]
 
 
-def hosted_on(device: Callable[[Any], SimulatedDevice], kernel: Kernel) -> Callable[[Sequence[Any], bool], None]:
+def hosted_on(device: Callable[[Any], SimulatedAccelerator], kernel: Kernel) -> Callable[[Sequence[Any], bool], None]:
     """What runs a kernel in the middle of a program of the host, on arrays in its memory: the part "hosted"."""
     machine = device(Target(kernel.target).config)
     program = machine.program(kernel)

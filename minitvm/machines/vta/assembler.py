@@ -34,7 +34,7 @@ _WORD = re.compile(r"\S+")
 
 
 @dataclass(frozen=True, slots=True)
-class _Operand:
+class _OperandField:
     """`key=values` in text: which attribute it fills, how many numbers it has, what stands between them."""
 
     attribute: str
@@ -43,12 +43,13 @@ class _Operand:
 
 
 _TRANSFER = {
-    "sram": _Operand("sram"), "dram": _Operand("dram"), "y": _Operand("y_size"), "x": _Operand("x_size"),
-    "stride": _Operand("x_stride"),
+    "sram": _OperandField("sram"), "dram": _OperandField("dram"),
+    "y": _OperandField("y_size"), "x": _OperandField("x_size"),
+    "stride": _OperandField("x_stride"),
 }  # fmt: skip
 _LOOPS = {
-    "uops": _Operand("uop_begin uop_end", 2, ":"), "loops": _Operand("outer inner", 2),
-    "dst": _Operand("dst_factors", 2), "src": _Operand("src_factors", 2),
+    "uops": _OperandField("uop_begin uop_end", 2, ":"), "loops": _OperandField("outer inner", 2),
+    "dst": _OperandField("dst_factors", 2), "src": _OperandField("src_factors", 2),
 }  # fmt: skip
 
 
@@ -57,17 +58,17 @@ class _Form:
     """One mnemonic: its node, its operands and flags, and what stands behind its dot."""
 
     make: Callable[..., Instruction]
-    operands: dict[str, _Operand]
+    operands: dict[str, _OperandField]
     flags: dict[str, str] = field(default_factory=dict)
     suffix: str = ""
     suffixes: dict[str, Any] = field(default_factory=dict)
 
 
 FORMS: dict[str, _Form] = {
-    "load": _Form(Load, {**_TRANSFER, "pads": _Operand("pads", 4)}, {"least": "pad_least"}, "memory", _PADS),
+    "load": _Form(Load, {**_TRANSFER, "pads": _OperandField("pads", 4)}, {"least": "pad_least"}, "memory", _PADS),
     "store": _Form(Store, _TRANSFER, {}, "memory", _PADS),
-    "gemm": _Form(Gemm, {**_LOOPS, "wgt": _Operand("wgt_factors", 2)}, {"reset": "reset"}),
-    "alu": _Form(Alu, {**_LOOPS, "imm": _Operand("immediate")}, {}, "op", _OPS),
+    "gemm": _Form(Gemm, {**_LOOPS, "wgt": _OperandField("wgt_factors", 2)}, {"reset": "reset"}),
+    "alu": _Form(Alu, {**_LOOPS, "imm": _OperandField("immediate")}, {}, "op", _OPS),
     "finish": _Form(Finish, {}),
 }
 
@@ -197,13 +198,13 @@ def _instruction(line: _Line, buffers: list[DramBuffer], places: dict[str, int],
                 line.refuse(f"{attribute} stands here twice", word)
             values[attribute] = value
     dram = values.get("dram")
-    if isinstance(dram, _Place):
+    if isinstance(dram, _BufferOffset):
         values["dram"] = dram.element(line, buffers[dram.buffer], pad, config)
     return form.make(**values)
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _BufferOffset:
     """`name+offset`, until the kind of element is known: which buffer, and how many elements behind its beginning."""
 
     buffer: int
@@ -231,7 +232,7 @@ def _operand(line: _Line, word: _Word, form: _Form, places: dict[str, int]) -> d
         name, _, offset = text.partition("+")
         if name not in places:
             line.refuse(f"no buffer is called {name!r}" if name else "wanted a number or a buffer", word, begin)
-        place = _Place(places[name], _integer(line, word, offset or "0", begin + len(name) + 1), word)
+        place = _BufferOffset(places[name], _integer(line, word, offset or "0", begin + len(name) + 1), word)
         return {"dram": place}
     parts, numbers = text.split(operand.between), []
     if len(parts) != operand.count:

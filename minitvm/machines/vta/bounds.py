@@ -23,7 +23,7 @@ from .layers import TIMES, Conv2d
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
+class CycleBound:
     """Cycles that a layer takes at least: of the array, of DRAM, of the module with array and ALU, and behind that."""
 
     array: int
@@ -41,7 +41,7 @@ class Bound:
         return "DRAM" if self.dram > self.compute + self.behind else "compute"
 
 
-def bound(layer: Conv2d, config: AccelConfig) -> Bound:
+def bound(layer: Conv2d, config: AccelConfig) -> CycleBound:
     """The least cycles of a layer whose sums are shifted and kept between -128 and 127.
 
     Channels fill whole blocks, the batch is one.
@@ -57,7 +57,7 @@ def bound(layer: Conv2d, config: AccelConfig) -> Bound:
         + registers * config.element_bytes(Scratchpad.OUT)
     )
     dram = config.dram
-    return Bound(products, -(-moved // dram.bytes_per_cycle), products + 4 * registers, dram.latency)
+    return CycleBound(products, -(-moved // dram.bytes_per_cycle), products + 4 * registers, dram.latency)
 
 
 # A Cortex-A9 has one NEON unit of 64 bits, that is two multiply-adds of float32 a cycle; two of them at 667 MHz stand

@@ -22,7 +22,7 @@ DRAM = "dram"
 
 
 @dataclass(frozen=True, slots=True)
-class Touch:
+class InstructionTouch:
     """Elements of one memory that an instruction reads or writes; DRAM is counted in grains."""
 
     memory: Scratchpad | str
@@ -108,23 +108,25 @@ class MicroOps:
         return Triples(*columns)
 
 
-def touched(instruction: Instruction, micro_ops: MicroOps, config: AccelConfig, grain_bytes: int) -> Iterator[Touch]:
+def touched(
+    instruction: Instruction, micro_ops: MicroOps, config: AccelConfig, grain_bytes: int
+) -> Iterator[InstructionTouch]:
     """What one instruction reads, then what it writes. A LOAD of micro-ops is noted in `micro_ops`."""
     if isinstance(instruction, Load):
-        yield Touch(DRAM, False, in_dram(instruction, config, grain_bytes))
-        yield Touch(instruction.memory.held, True, in_scratchpad(instruction))
+        yield InstructionTouch(DRAM, False, in_dram(instruction, config, grain_bytes))
+        yield InstructionTouch(instruction.memory.held, True, in_scratchpad(instruction))
         if instruction.memory is Scratchpad.UOP:
             micro_ops.load(instruction)
     elif isinstance(instruction, Store):
-        yield Touch(Scratchpad.ACC, False, in_scratchpad(instruction))
-        yield Touch(DRAM, True, in_dram(instruction, config, grain_bytes))
+        yield InstructionTouch(Scratchpad.ACC, False, in_scratchpad(instruction))
+        yield InstructionTouch(DRAM, True, in_dram(instruction, config, grain_bytes))
     elif isinstance(instruction, Loops):
         triples = micro_ops.triples(instruction)
         if isinstance(instruction, Gemm) and not instruction.reset:
-            yield Touch(Scratchpad.INP, False, triples.src)
-            yield Touch(Scratchpad.WGT, False, triples.wgt)
+            yield InstructionTouch(Scratchpad.INP, False, triples.src)
+            yield InstructionTouch(Scratchpad.WGT, False, triples.wgt)
         if isinstance(instruction, Alu) and instruction.immediate is None:
-            yield Touch(Scratchpad.ACC, False, triples.src)
+            yield InstructionTouch(Scratchpad.ACC, False, triples.src)
         if not (isinstance(instruction, Gemm) and instruction.reset):
-            yield Touch(Scratchpad.ACC, False, triples.dst)
-        yield Touch(Scratchpad.ACC, True, triples.dst)
+            yield InstructionTouch(Scratchpad.ACC, False, triples.dst)
+        yield InstructionTouch(Scratchpad.ACC, True, triples.dst)

@@ -168,7 +168,7 @@ def conv2d(
     """A program for a layer, with inputs "image" and "filters" and the output "result". Raises InputError."""
     if contexts not in (1, 2):
         raise InputError(f"one context or two, found {contexts}")
-    return _Writer(layer, config, contexts, tile or best_tile(layer, config), name).program()
+    return _LayerWriter(layer, config, contexts, tile or best_tile(layer, config), name).program()
 
 
 class _Context:
@@ -181,7 +181,7 @@ class _Context:
         self.stored: Handle | None = None
 
 
-class _Writer:
+class _LayerWriter:
     """Writes the stream of one layer."""
 
     def __init__(self, layer: Conv2d, config: AccelConfig, contexts: int, tile: Tile, name: str) -> None:

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from .config import AccelConfig, Scratchpad
-from .footprint import DRAM, MicroOps, Touch, grain, touched
+from .footprint import DRAM, InstructionTouch, MicroOps, grain, touched
 from .isa import QUEUES, Finish, Module, Program, Queue, Store
 
 MODULES = tuple(Module)
@@ -139,7 +139,7 @@ class _Shadow:
         self.written = np.zeros(depth, dtype=np.int32)  # the writer's number in its module, 0 for nobody
         self.read = np.zeros((len(MODULES), depth), dtype=np.int32)
 
-    def unordered(self, touch: Touch, clock: np.ndarray[Any, Any]) -> tuple[int, int, int, bool] | None:
+    def unordered(self, touch: InstructionTouch, clock: np.ndarray[Any, Any]) -> tuple[int, int, int, bool] | None:
         """(element, module, number there, whether that one wrote) of an access that is not before this one."""
         at = touch.indices
         late = self.written[at] > clock[self.writer[at]]
@@ -153,7 +153,7 @@ class _Shadow:
                 return int(at[place]), int(module), int(self.read[module, at[place]]), False
         return None
 
-    def note(self, touch: Touch, module: int, number: int) -> None:
+    def note(self, touch: InstructionTouch, module: int, number: int) -> None:
         if touch.writes:
             self.writer[touch.indices] = module
             self.written[touch.indices] = number
@@ -164,7 +164,9 @@ class _Shadow:
 Shadows = dict[Scratchpad | str, _Shadow]
 
 
-def _walk(program: Program, config: AccelConfig, order: Ordering) -> Iterator[tuple[int, list[Touch], Shadows]]:
+def _walk(
+    program: Program, config: AccelConfig, order: Ordering
+) -> Iterator[tuple[int, list[InstructionTouch], Shadows]]:
     """Each instruction in order, what it touches, and who touched the memories before it."""
     size = grain(program, config)
     end = max((b.address + b.count * config.element_bytes(b.kind) for b in program.buffers), default=0)

@@ -15,7 +15,7 @@ import numpy as np
 from ...executable import Kernel
 from ...runtime.device.program import DeviceProgram
 from ...target import Target
-from ..scratchpad.simulated_device import Array, SimulatedDevice, hosted_on
+from ..scratchpad.simulated_device import Array, SimulatedAccelerator, hosted_on
 from ..scratchpad.timeline import Timeline
 from .assembler import assemble
 from .config import AccelConfig
@@ -31,7 +31,7 @@ class AccelProgram(DeviceProgram):
         return AccelDevice(Target(self.executable.target).config)
 
 
-class AccelDevice(SimulatedDevice):
+class AccelDevice(SimulatedAccelerator):
     """The accelerator: programs are verified before they run."""
 
     def program(self, kernel: Kernel) -> Program:

@@ -22,7 +22,7 @@ from collections import deque
 from heapq import heappop, heappush
 
 from ...errors import InternalError
-from ..scratchpad.channel import Channel, Moving, bursts
+from ..scratchpad.channel import Channel, OngoingTransfer, bursts
 from ..scratchpad.timeline import Interval, Stall, Timeline, TokenUse
 from .config import AccelConfig
 from .encoding import BYTES
@@ -183,7 +183,7 @@ class _Unit(_Standing):
         self.left = sum(one.module is module for one in simulation.instructions)
         self.state = "idle"
         self.running, self.started, self.ends = -1, 0, 0
-        self.moving: Moving | None = None
+        self.moving: OngoingTransfer | None = None
 
     @property
     def done(self) -> bool:
@@ -235,7 +235,7 @@ class _Unit(_Standing):
         work: dict[str, int] = {"token": 1}
         if isinstance(one, Transfer) and one.elements:
             cycles = requests(one, self.simulation.config)
-            self.moving = Moving(self.simulation.channel, self.name, cycles, now)
+            self.moving = OngoingTransfer(self.simulation.channel, self.name, cycles, now)
             for when in self.moving.ask(now):
                 self.simulation.wake(when, self.name)
             return

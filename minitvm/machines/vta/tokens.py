@@ -20,7 +20,7 @@ import numpy as np
 
 from ...errors import VerificationError
 from .config import AccelConfig
-from .footprint import MicroOps, Touch, grain, touched
+from .footprint import InstructionTouch, MicroOps, grain, touched
 from .isa import QUEUES, Finish, Program, Queue, Store
 from .verifier import verify
 
@@ -68,12 +68,12 @@ def without(program: Program, queue: Queue, push: int, pop: int) -> Program:
     return replace(program, instructions=tuple(instructions))
 
 
-def _touches(program: Program, config: AccelConfig) -> list[list[Touch]]:
+def _touches(program: Program, config: AccelConfig) -> list[list[InstructionTouch]]:
     size, micro_ops = grain(program, config), MicroOps(program, config)
     return [list(touched(one, micro_ops, config, size)) for one in program.instructions]
 
 
-def _meeting(first: list[Touch], second: list[Touch]) -> str:
+def _meeting(first: list[InstructionTouch], second: list[InstructionTouch]) -> str:
     """An element that two instructions touch, and one writes; "" for none."""
     for a in first:
         for b in second:

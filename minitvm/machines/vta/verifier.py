@@ -21,7 +21,7 @@ from .ordering import Blocked, Ordering, conflicts, ordering, stores_after_finis
 Breach = tuple[int | None, str]
 
 
-class Checked:
+class CheckedProgram:
     """A program, its machine, and the order of its instructions, which is worked out when a rule asks for it."""
 
     def __init__(self, program: Program, config: AccelConfig) -> None:
@@ -43,10 +43,10 @@ class Checked:
 class Rule:
     name: str
     says: str
-    breaches: Callable[[Checked], Iterator[Breach]]
+    breaches: Callable[[CheckedProgram], Iterator[Breach]]
 
 
-def _buffers(x: Checked) -> Iterator[Breach]:
+def _buffers(x: CheckedProgram) -> Iterator[Breach]:
     end = 0
     for buffer in sorted(x.program.buffers, key=lambda b: b.address):
         if buffer.address < end:
@@ -60,20 +60,20 @@ def _buffers(x: Checked) -> Iterator[Breach]:
                 encode_micro_op(op, x.config)
 
 
-def _fields(x: Checked) -> Iterator[Breach]:
+def _fields(x: CheckedProgram) -> Iterator[Breach]:
     for i, one in x.each():
         for place, value in misfits(one, x.config):
             yield i, f"{place.path} is {value}; its {place.bits} bits hold {place.least} to {place.most}"
 
 
-def _neighbours(x: Checked) -> Iterator[Breach]:
+def _neighbours(x: CheckedProgram) -> Iterator[Breach]:
     for i, one in x.each():
         for side in ("prev", "next"):
             if (getattr(one, f"pop_{side}") or getattr(one, f"push_{side}")) and getattr(one.module, side) is None:
                 yield i, f"{one.module.value} has no neighbour at its side {side!r}"
 
 
-def _kinds(x: Checked) -> Iterator[Breach]:
+def _kinds(x: CheckedProgram) -> Iterator[Breach]:
     for i, one in x.each(Load):
         assert isinstance(one, Load)
         if one.memory is Scratchpad.OUT:
@@ -85,7 +85,7 @@ def _kinds(x: Checked) -> Iterator[Breach]:
             yield i, f"only results are stored, not {one.memory.word}"
 
 
-def _options(x: Checked) -> Iterator[Breach]:
+def _options(x: CheckedProgram) -> Iterator[Breach]:
     options = x.config.options
     for i, one in x.each(Load, Alu):
         if isinstance(one, Load) and one.pad_least and not options.pad_value:
@@ -98,7 +98,7 @@ def _options(x: Checked) -> Iterator[Breach]:
             yield i, "this machine's ALU does not clip"
 
 
-def _dram(x: Checked) -> Iterator[Breach]:
+def _dram(x: CheckedProgram) -> Iterator[Breach]:
     for i, one in x.each(Transfer):
         assert isinstance(one, Transfer)
         if one.elements == 0:
@@ -121,7 +121,7 @@ def _end(buffer: DramBuffer, config: AccelConfig) -> int:
     return buffer.address + buffer.count * config.element_bytes(buffer.kind)
 
 
-def _scratchpads(x: Checked) -> Iterator[Breach]:
+def _scratchpads(x: CheckedProgram) -> Iterator[Breach]:
     for i, one in x.each(Transfer):
         assert isinstance(one, Transfer)
         rows, columns = one.written_shape if isinstance(one, Load) else (one.y_size, one.x_size)
@@ -130,7 +130,7 @@ def _scratchpads(x: Checked) -> Iterator[Breach]:
             yield i, f"elements {one.sram} to {one.sram + rows * columns - 1} of {one.memory.word}, which has {depth}"
 
 
-def _micro_ops(x: Checked) -> Iterator[Breach]:
+def _micro_ops(x: CheckedProgram) -> Iterator[Breach]:
     held = MicroOps(x.program, x.config)
     depth = x.config.depth(Scratchpad.UOP)
     for i, one in x.each(Load, Loops):
@@ -171,14 +171,14 @@ def _iteration(loops: Loops, number: int) -> str:
     return f"({outer}, {inner}, {loops.uop_begin + number % count})"
 
 
-def _finish(x: Checked) -> Iterator[Breach]:
+def _finish(x: CheckedProgram) -> Iterator[Breach]:
     finishes = [i for i, _ in x.each(Finish)]
     last = len(x.program.instructions) - 1
     if finishes != [last]:
         yield (finishes[0] if finishes else None), f"FINISH stands at {finishes}, wanted once, at the end ({last})"
 
 
-def _balance(x: Checked) -> Iterator[Breach]:
+def _balance(x: CheckedProgram) -> Iterator[Breach]:
     for queue in QUEUES:
         pushes = sum(queue in one.pushes for _, one in x.each())
         pops = sum(queue in one.pops for _, one in x.each())
@@ -198,13 +198,13 @@ def deadlock_text(blocked: list[Blocked], program: Program) -> str:
     return "\n".join(lines)
 
 
-def _deadlock(x: Checked) -> Iterator[Breach]:
+def _deadlock(x: CheckedProgram) -> Iterator[Breach]:
     if x.order.blocked:
         first = next((b.instruction for b in x.order.blocked if b.instruction is not None), None)
         yield first, deadlock_text(x.order.blocked, x.program)
 
 
-def _ordered(x: Checked) -> Iterator[Breach]:
+def _ordered(x: CheckedProgram) -> Iterator[Breach]:
     for c in conflicts(x.program, x.config, x.order):
         did = [("wrote" if c.first_writes else "reads"), ("writes" if c.second_writes else "reads")]
         yield (
@@ -217,12 +217,12 @@ def _ordered(x: Checked) -> Iterator[Breach]:
         )
 
 
-def _loaded(x: Checked) -> Iterator[Breach]:
+def _loaded(x: CheckedProgram) -> Iterator[Breach]:
     for i, memory, element in unwritten(x.program, x.config, x.order):
         yield i, f"{memory}[{element}] was never {'stored' if memory == 'dram' else 'written'}"
 
 
-def _complete(x: Checked) -> Iterator[Breach]:
+def _complete(x: CheckedProgram) -> Iterator[Breach]:
     for store, finish in stores_after_finish(x.program, x.order):
         yield finish, f"instruction {store} may still be storing: {x.program.instructions[store]}"
 
@@ -247,7 +247,7 @@ RULES: tuple[Rule, ...] = (
 
 def verify(program: Program, config: AccelConfig) -> None:
     """Raises VerificationError with the first rule that does not hold, and the instruction that breaks it."""
-    checked = Checked(program, config)
+    checked = CheckedProgram(program, config)
     for rule in RULES:
         for index, text in rule.breaches(checked):
             raise VerificationError(

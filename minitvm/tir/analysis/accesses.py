@@ -30,7 +30,7 @@ from ..nodes import (
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class HandedAddress:
     """The address of a buffer, handed to a foreign call, and what that call may do: read the buffer, write it, both."""
 
     node: Node
@@ -39,18 +39,18 @@ class Address:
     write: bool = True
 
 
-def addresses(node: Node) -> Iterator[Address]:
+def addresses(node: Node) -> Iterator[HandedAddress]:
     """The addresses handed out below a node. Blocks inside are left out: they declare what they do."""
     if isinstance(node, BlockRealize | BufferRegion):
         return
     if isinstance(node, Call) and node.op == "tvm_access_ptr" and isinstance(node.args[1], BufferData):
         mask = node.args[4]
         bits = mask.value if isinstance(mask, IntImm) else 3
-        yield Address(node, node.args[1].buffer, bool(bits & 1), bool(bits & 2))
+        yield HandedAddress(node, node.args[1].buffer, bool(bits & 1), bool(bits & 2))
         return
     buffer = handed_out(node)
     if buffer is not None:
-        yield Address(node, buffer)
+        yield HandedAddress(node, buffer)
     for child in children(node):
         yield from addresses(child)
 

@@ -59,7 +59,7 @@ from ..nodes import (
     Stmt,
     While,
 )
-from .accesses import Address, addresses
+from .accesses import HandedAddress, addresses
 from .touches import Box, Touch, known_ranges, of_element, through_view
 
 Some = frozenset[Buffer] | None
@@ -271,7 +271,7 @@ def _of_read(touch: Touch) -> Effects:
     return Effects((touch,), (), lambda: (touch,))
 
 
-def _of_address(address: Address) -> Effects:
+def _of_address(address: HandedAddress) -> Effects:
     """A foreign call may read and write all of a buffer."""
     whole = address.buffer.full_region().region
     touch = Touch(address.node, address.buffer, whole, sure=False, opaque=True)

@@ -76,7 +76,7 @@ class Reducer:
 
 
 @dataclass(frozen=True, slots=True)
-class Match:
+class ReducerMatch:
     """An update read as `reducer.combine(x, operand)`; with `swapped` as `reducer.combine(operand, x)`."""
 
     reducer: Reducer
@@ -128,7 +128,7 @@ def register_reducer(
     return reducer
 
 
-def recognise(own: Values, update: Values) -> Match | None:
+def recognise(own: Values, update: Values) -> ReducerMatch | None:
     """The reducer that combines something into the elements `own` to give `update`; None when none does.
 
     Elements that no reducer combines together may each have one of their own: a sum beside a sum of squares.
@@ -139,13 +139,13 @@ def recognise(own: Values, update: Values) -> Match | None:
         for swapped in (False, True):
             operand = _match(reducer, own, update, swapped)
             if operand is not None:
-                return Match(reducer, operand, swapped)
+                return ReducerMatch(reducer, operand, swapped)
     parts = [recognise((o,), (u,)) for o, u in zip(own, update, strict=True)] if len(own) > 1 else []
     matches = [part for part in parts if part is not None]
     return _beside(matches) if matches and len(matches) == len(parts) else None
 
 
-def _beside(parts: Sequence[Match]) -> Match:
+def _beside(parts: Sequence[ReducerMatch]) -> ReducerMatch:
     """Several updates of one element each as one update of all elements."""
 
     def combine(x: Values, y: Values) -> Sequence[Expr]:
@@ -162,7 +162,7 @@ def _beside(parts: Sequence[Match]) -> Match:
         commutative=all(part.reducer.commutative for part in parts),
         idempotent=all(part.reducer.idempotent for part in parts),
     )
-    return Match(reducer, tuple(value for part in parts for value in part.operand))
+    return ReducerMatch(reducer, tuple(value for part in parts for value in part.operand))
 
 
 def _match(reducer: Reducer, own: Values, update: Values, swapped: bool) -> Values | None:
@@ -343,4 +343,4 @@ for _largest, _at in product((True, False), (0, 1)):
             idempotent=_ties != "taken",
         )
 
-__all__ = ["REDUCERS", "Match", "Reducer", "Relative", "recognise", "register_reducer"]
+__all__ = ["REDUCERS", "Reducer", "ReducerMatch", "Relative", "recognise", "register_reducer"]

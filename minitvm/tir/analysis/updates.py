@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from ...expr import Expr, IntImm, Node, Var, const, replace, structural_equal, substitute
 from ..nodes import Block, Buffer, BufferLoad, BufferStore, For, ForKind, LetStmt, Seq, Stmt
 from .accesses import reads_buffer
-from .reducers import Match, recognise
+from .reducers import ReducerMatch, recognise
 
 
 @dataclass(frozen=True, slots=True)
-class Element:
+class AccumulatedElement:
     """What a block accumulates in one buffer: an element, or with `loops` of its own a row of them.
 
     `indices` hold the variable of each of these loops once, by itself. `value` is what is stored, `init` its start.
@@ -50,7 +50,7 @@ class Element:
 class Update:
     """What a reduction block accumulates. `indices` is where, as the block's iterators say it, for all elements."""
 
-    elements: tuple[Element, ...]
+    elements: tuple[AccumulatedElement, ...]
     indices: tuple[Expr, ...]
 
     @property
@@ -82,7 +82,7 @@ def _read_update(block: Block, without_init: bool) -> Update | str:
     begin = {store.buffer: (loops, store) for loops, store in starts}
     if len(begin) != len(starts) or begin.keys() != {s.buffer for _, s in stores} or len(stores) != len(begin):
         return "its init and its body do not each store to every buffer once"
-    elements: list[Element] = []
+    elements: list[AccumulatedElement] = []
     for loops, store in stores:
         init = _started(store, loops, *begin[store.buffer])
         if init is not None and block.init is None:
@@ -91,7 +91,7 @@ def _read_update(block: Block, without_init: bool) -> Update | str:
             return f"{store.buffer.name} is not stored at one point alone"
         if any(reads_buffer(store.value, e.buffer) for e in elements):
             return f"{store.buffer.name} is computed from what was just stored"
-        elements.append(Element(store.buffer, store.indices, loops, substitute(store.value, values), init))
+        elements.append(AccumulatedElement(store.buffer, store.indices, loops, substitute(store.value, values), init))
     first = _decided(elements[0])
     for e in elements:
         own = {l.var for l in e.loops}
@@ -102,7 +102,7 @@ def _read_update(block: Block, without_init: bool) -> Update | str:
     return Update(tuple(elements), first)
 
 
-def _decided(element: Element) -> tuple[Expr, ...]:
+def _decided(element: AccumulatedElement) -> tuple[Expr, ...]:
     return tuple(element.indices[k] for k in element.places)
 
 
@@ -140,7 +140,7 @@ def _counts_from_zero(loop: For) -> bool:
     return _same(loop.start, const(0, loop.var.dtype)) and isinstance(loop.extent, IntImm)
 
 
-def recognised(block: Block, without_init: bool = False) -> tuple[Update, Match] | str:
+def recognised(block: Block, without_init: bool = False) -> tuple[Update, ReducerMatch] | str:
     """The update of a reduction block and the registered reducer that it is, or why there is no such reducer.
 
     A block without an init has none, or `without_init` one that starts from what is there: `init` loads it.

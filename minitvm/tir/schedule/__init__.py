@@ -11,15 +11,37 @@ from . import foreign_calls, primitives, trace
 from .block_scope import BlockScope, Dependency, DepKind, StmtSRef
 from .handles import BlockRV, ExprRV, LoopRV
 from .registry import PRIMITIVES, Failure, Primitive, Requirement, document, holds_inside, primitive, requirement
-from .schedule import Call, Schedule
+from .schedule import PrimitiveCall, Schedule
 from .state import ScheduleDebugMask, ScheduleState
 from .trace import Instruction, InstructionKind, Trace
 
 __all__ = [
-    "PRIMITIVES", "BlockRV", "BlockScope", "Call", "DepKind", "Dependency", "ExprRV", "Failure", "Instruction",
-    "InstructionKind", "LoopRV", "Primitive", "Reducer", "Requirement", "Schedule", "ScheduleDebugMask",
-    "ScheduleError", "ScheduleState", "StmtSRef", "Trace", "document", "holds_inside", "primitive", "primitives",
-    "register_reducer", "requirement",
+    "PRIMITIVES",
+    "BlockRV",
+    "BlockScope",
+    "DepKind",
+    "Dependency",
+    "ExprRV",
+    "Failure",
+    "Instruction",
+    "InstructionKind",
+    "LoopRV",
+    "Primitive",
+    "PrimitiveCall",
+    "Reducer",
+    "Requirement",
+    "Schedule",
+    "ScheduleDebugMask",
+    "ScheduleError",
+    "ScheduleState",
+    "StmtSRef",
+    "Trace",
+    "document",
+    "holds_inside",
+    "primitive",
+    "primitives",
+    "register_reducer",
+    "requirement",
 ]  # fmt: skip
 
 sys.modules[f"{__name__}.instruction"] = trace  # TVM has the class of instructions in a module of its own

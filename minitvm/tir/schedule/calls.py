@@ -16,7 +16,7 @@ from ...arith import simplify
 from ...errors import ScheduleError, nearest
 from ...expr import Expr, FloatImm, IntImm, StringImm, Var, const, substitute
 from ..nodes import BlockRealize, For
-from .handles import INLINE, BlockRV, ExprRV, Handle, LoopRV, Place, handles_in
+from .handles import INLINE, BlockRV, ExprRV, Handle, LoopRV, PlaceKey, handles_in
 from .lambdas import counted
 from .messages import described_value, foreign
 from .registry import PRIMITIVES, Primitive
@@ -128,7 +128,7 @@ _INLINED = {"compute_at": "compute_inline", "reverse_compute_at": "reverse_compu
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class PrimitiveCall:
     """A legal call of a primitive on a schedule: drawn by tests, tried by tuners."""
 
     primitive: Primitive
@@ -184,7 +184,7 @@ def normal(value: Any) -> Any:
 
 def run(primitive: Primitive, state: ScheduleState, nodes: Mapping[str, Any]) -> Any:
     """Run a primitive on a state; a place that is no loop may mean that another one runs, or none."""
-    place = next((value for value in nodes.values() if isinstance(value, Place)), None)
+    place = next((value for value in nodes.values() if isinstance(value, PlaceKey)), None)
     if place is None:
         return primitive.run(state, nodes)
     if primitive.name not in _INLINED:

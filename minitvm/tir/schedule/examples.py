@@ -144,7 +144,7 @@ def _program(text: str, parameters: dict[str, str], lowered: bool = False) -> Pr
         return _with_head(body[0])
     declared = {name: ast.unparse(s.annotation) for s in body if isinstance(s, ast.AnnAssign) and (name := _named(s))}
     body = [s for s in body if not (isinstance(s, ast.AnnAssign) and _named(s))]
-    reader = _Reader()
+    reader = _AbbreviationReader()
     for statement in body:
         reader.read(statement, {})
     if not parameters:
@@ -156,7 +156,7 @@ def _program(text: str, parameters: dict[str, str], lowered: bool = False) -> Pr
 
 
 def _with_head(function: ast.FunctionDef) -> PrimFunc:
-    reader = _Reader(sizes=False)
+    reader = _AbbreviationReader(sizes=False)
     for statement in function.body:
         reader.read(statement, {})
     return _parsed(ast.unparse(ast.fix_missing_locations(function)))
@@ -174,7 +174,7 @@ def _named(statement: ast.AnnAssign) -> str:
 
 
 @dataclass(slots=True)
-class _Reader:
+class _AbbreviationReader:
     """Walks a text, writes in the iterators that it leaves out, and notes (for `sizes`) how far buffers are indexed."""
 
     sizes: bool = True

@@ -30,12 +30,12 @@ class ExprRV(Var):
 
 
 @node
-class Place(Var):
+class PlaceKey(Var):
     """The key of a `LoopRV` that stands for no loop: computing at it means `compute_inline`, or nothing ("root")."""
 
 
 @node
-class Chosen(Var):
+class ChosenLoop(Var):
     """The key of a `LoopRV` that was sampled: it has its own identity, as another decision means another loop."""
 
     loop: Var | None = None
@@ -78,7 +78,7 @@ def numbers_to_handles(values: Any, numbers: dict[ExprRV, int]) -> Any:
         handle = ExprRV("v")
         numbers[handle] = values
         return handle
-    return LoopRV(values if isinstance(values, Place) else Chosen(values.name, values.dtype, values))
+    return LoopRV(values if isinstance(values, PlaceKey) else ChosenLoop(values.name, values.dtype, values))
 
 
 def handles_in(value: Any) -> list[Handle]:

@@ -13,15 +13,15 @@ from ..analysis.tree import with_own_keys
 from ..nodes import Block, BlockRealize, For, IRModule, PrimFunc
 from ..verifier import verify_if_asked
 from .block_scope import StmtSRef
-from .calls import Call, bind, complete, introduce, misfit, normal, run, with_numbers
+from .calls import PrimitiveCall, bind, complete, introduce, misfit, normal, run, with_numbers
 from .claims import declares_what_it_touches, widened
 from .handles import (
     BlockRV,
-    Chosen,
+    ChosenLoop,
     ExprRV,
     Handle,
     LoopRV,
-    Place,
+    PlaceKey,
     Sampled,
     handles_in,
     numbers_to_handles,
@@ -254,7 +254,7 @@ class Schedule(Methods):
         if isinstance(handle, Expr):
             return with_numbers(handle, self._numbers)
         node = self._resolve(handle)
-        if isinstance(node, Place):
+        if isinstance(node, PlaceKey):
             return None
         return node.block if isinstance(node, BlockRealize) else node
 
@@ -389,10 +389,10 @@ class Schedule(Methods):
             name = handle.key.name if isinstance(handle, LoopRV) else name_of(self._state, handle)
             raise ScheduleError(f"the handle of {name} was removed from the schedule: remove_rv")
 
-    def _resolve(self, handle: Any, state: ScheduleState | None = None) -> BlockRealize | For | Place:
+    def _resolve(self, handle: Any, state: ScheduleState | None = None) -> BlockRealize | For | PlaceKey:
         at = state or self._state
-        key: Any = handle.key.loop if isinstance(handle.key, Chosen) else handle.key
-        if isinstance(key, Place):
+        key: Any = handle.key.loop if isinstance(handle.key, ChosenLoop) else handle.key
+        if isinstance(key, PlaceKey):
             return key
         node = at.block(key) if isinstance(handle, BlockRV) else at.loop(key)
         if node is not None:
@@ -415,11 +415,11 @@ class Schedule(Methods):
 
     # ------------------------------------------------------------------ what is legal now
 
-    def space(self, *names: str) -> list[Call]:
+    def space(self, *names: str) -> list[PrimitiveCall]:
         """The calls that are legal now, of the named primitives or of all: what tests draw from and tuners try."""
         return legal_calls(self._chosen(names), self._fresh_state, self._would_take)
 
-    def draw(self, choose: Callable[[int], int], *names: str, tries: int | None = None) -> Call | None:
+    def draw(self, choose: Callable[[int], int], *names: str, tries: int | None = None) -> PrimitiveCall | None:
         """One legal call, without trying all of them: first a primitive, then one of its calls.
 
         `choose(n)` gives a number below n (`random.randrange`, or a Hypothesis draw); it is asked twice. A call that
@@ -432,7 +432,7 @@ class Schedule(Methods):
     def _chosen(self, names: Sequence[str]) -> list[Primitive]:
         return [registered(name) for name in names] if names else list(transforms())
 
-    def _would_take(self, primitive: Primitive, arguments: Mapping[str, Any]) -> Call | None:
+    def _would_take(self, primitive: Primitive, arguments: Mapping[str, Any]) -> PrimitiveCall | None:
         """The call with these arguments (nodes), None when it is refused or a trace could not say how to find them."""
         # Some conditions show only while a primitive works, so a call is tried on a copy: states are values.
         try:
@@ -443,7 +443,7 @@ class Schedule(Methods):
         handles = {name: to_handles(value) for name, value in arguments.items()}
         if not all(map(self._can_be_found, handles_in(list(handles.values())))):
             return None
-        return Call(primitive, handles, self._headline(primitive, handles))
+        return PrimitiveCall(primitive, handles, self._headline(primitive, handles))
 
     def _can_be_found(self, handle: Handle) -> bool:
         """Whether a trace can say how to find it: a loop is found through a block inside."""
@@ -452,7 +452,7 @@ class Schedule(Methods):
         node = self._state.loop(handle.key)
         return node is not None and bool(self._state.home(node).blocks_in(node))
 
-    def apply(self, call: Call) -> Any:
+    def apply(self, call: PrimitiveCall) -> Any:
         """Make a call that `space` gave."""
         return self.call(call.primitive, call.arguments)
 
@@ -497,4 +497,4 @@ RESERVED.update(name for name in vars(Schedule) if not name.startswith("__"))
 on_registration(_add_method)
 
 
-__all__ = ["Call", "Requirement", "Schedule", "bind"]
+__all__ = ["PrimitiveCall", "Requirement", "Schedule", "bind"]

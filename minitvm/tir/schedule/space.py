@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from .calls import Call, bind
+from .calls import PrimitiveCall, bind
 from .registry import Primitive
 from .state import ScheduleState
 
 # A program that a primitive may work on, anew for each; and the call with these arguments (nodes), if it is legal.
 FreshState = Callable[[], ScheduleState]
-WouldTake = Callable[[Primitive, Mapping[str, Any]], Call | None]
+WouldTake = Callable[[Primitive, Mapping[str, Any]], PrimitiveCall | None]
 
 
-def legal_calls(primitives: Sequence[Primitive], fresh: FreshState, would_take: WouldTake) -> list[Call]:
+def legal_calls(primitives: Sequence[Primitive], fresh: FreshState, would_take: WouldTake) -> list[PrimitiveCall]:
     """Every legal call that the spaces of some primitives hold, in their order."""
     tried = (would_take(one, bind(one, values, {})) for one in primitives if one.calls for values in one.calls(fresh()))
     return [call for call in tried if call is not None]
@@ -26,7 +26,7 @@ def draw_call(
     would_take: WouldTake,
     choose: Callable[[int], int],
     tries: int | None,
-) -> Call | None:
+) -> PrimitiveCall | None:
     """One legal call: see `Schedule.draw`."""
     first, at = choose(len(primitives)), choose(1 << 16)
     most = tries or (6 if len(primitives) > 1 else None)

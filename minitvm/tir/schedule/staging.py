@@ -59,7 +59,7 @@ def region_of(regions: Sequence[BufferRegion], index: int | str | Buffer) -> Buf
 
 
 @dataclass(frozen=True)
-class Part:
+class BufferPart:
     """A buffer that a block reads or writes, of which a primitive puts a part into a second buffer."""
 
     tree: Tree
@@ -74,23 +74,23 @@ class Part:
         return self.region.buffer
 
 
-def part_read(state: ScheduleState, block: BlockRealize, read_buffer_index: int | str | Buffer) -> Part:
+def part_read(state: ScheduleState, block: BlockRealize, read_buffer_index: int | str | Buffer) -> BufferPart:
     """What a block reads at an index that it has."""
     return _part(state, block, block.block.reads, read_buffer_index, False)
 
 
-def part_written(state: ScheduleState, block: BlockRealize, write_buffer_index: int | str | Buffer) -> Part:
+def part_written(state: ScheduleState, block: BlockRealize, write_buffer_index: int | str | Buffer) -> BufferPart:
     """What a block writes at an index that it has."""
     return _part(state, block, block.block.writes, write_buffer_index, True)
 
 
 def _part(
     state: ScheduleState, block: BlockRealize, regions: Sequence[BufferRegion], index: int | str | Buffer, write: bool
-) -> Part:
+) -> BufferPart:
     region = region_of(regions, index)
     assert region is not None  # reads_it, writes_it
     tree = state.home(block)
-    return Part(tree, Scope.around(tree, block), block, region, write)
+    return BufferPart(tree, Scope.around(tree, block), block, region, write)
 
 
 def listing(regions: Sequence[BufferRegion]) -> str:
@@ -399,7 +399,7 @@ def tile_nest(tile: Buffer, buffer: Buffer, box: Box, analyzer: Analyzer, into_t
 
 
 def staged_box(
-    part: Part, storage_scope: str, box: Box, analyzer: Analyzer, within: Stmt
+    part: BufferPart, storage_scope: str, box: Box, analyzer: Analyzer, within: Stmt
 ) -> tuple[Buffer, Stmt, list[Expr] | None]:
     """(a second buffer for a box, the nest that copies into it or back, where the box starts: None for all of it)."""
     tree, buffer = part.tree, part.buffer

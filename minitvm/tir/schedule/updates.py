@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...expr import Call, DataVar, Expr, Node, Var, free_vars, replace, rewrite, structural_equal, substitute
-from ..analysis.updates import Element
+from ..analysis.updates import AccumulatedElement
 from ..nodes import BlockRealize, BufferStore, For, LetStmt, Seq, Stmt
 
 
-def stored_together(elements: Sequence[Element], results: Sequence[Expr]) -> Stmt:
+def stored_together(elements: Sequence[AccumulatedElement], results: Sequence[Expr]) -> Stmt:
     """Stores each result to its element. All are computed from what was there before the first is stored.
 
     Rows are stored first, in loops of their own: each reads only itself and single elements (`recognised` saw to that),
@@ -34,7 +34,7 @@ def stored_together(elements: Sequence[Element], results: Sequence[Expr]) -> Stm
     return body
 
 
-def _hoisted(result: Expr, element: Element, lets: list[tuple[Var, Expr]]) -> Expr:
+def _hoisted(result: Expr, element: AccumulatedElement, lets: list[tuple[Var, Expr]]) -> Expr:
     """A result along a row, with the calls that are the same at all its places in variables."""
     own = {l.var for l in element.loops}
 

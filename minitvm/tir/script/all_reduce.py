@@ -8,7 +8,7 @@ from typing import Any
 
 from ...errors import InputError
 from ...expr import DataVar, Expr, IntImm, as_expr, const
-from ..all_reduce import AllReduce, CommReducer
+from ..all_reduce import AllReduce, AllReducer
 from ..nodes import BufferData, BufferLoad, BufferRegion, BufferStore
 
 SCOPE = "reduce_scope"
@@ -18,7 +18,7 @@ SCOPE = "reduce_scope"
 class ReduceScope:
     """`T.attr(reducer, "reduce_scope", ...)`: the reducer of what stands inside."""
 
-    reducer: CommReducer
+    reducer: AllReducer
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,14 +30,14 @@ class ThreadReduction:
     results: tuple[BufferLoad, ...]
     threads: tuple[Expr, ...]
 
-    def by(self, reducer: CommReducer) -> AllReduce:
+    def by(self, reducer: AllReducer) -> AllReduce:
         """The statement."""
         totals = tuple(DataVar(f"total_{k}", r.dtype) for k, r in enumerate(self.results))
         stores = tuple(BufferStore(r.buffer, v, r.indices) for r, v in zip(self.results, totals, strict=True))
         return AllReduce(reducer, self.values, self.condition, self.threads, totals, stores)
 
 
-def comm_reducer(combiner: Callable[..., Any], identity: Sequence[Any]) -> CommReducer:
+def comm_reducer(combiner: Callable[..., Any], identity: Sequence[Any]) -> AllReducer:
     """`T.comm_reducer(lambda x, y: x + y, [T.float32(0)])`: how threads combine values, and what changes nothing.
 
     For several values at once, `lambda x0, x1, y0, y1: (..., ...)`, the earlier ones first.
@@ -48,14 +48,14 @@ def comm_reducer(combiner: Callable[..., Any], identity: Sequence[Any]) -> CommR
     parts = tuple(combined) if isinstance(combined, tuple | list) else (combined,)
     if len(parts) != len(starts):
         raise InputError(f"T.comm_reducer combines {len(parts)} values, and has {len(starts)} identities")
-    return CommReducer(
+    return AllReducer(
         left, right, tuple(as_expr(p).astype(i.dtype) for p, i in zip(parts, starts, strict=True)), starts
     )
 
 
 def attr(node: Any, attr_key: str, value: Any) -> ReduceScope:  # noqa: ARG001 (TVM's argument)
     """`with T.attr(T.comm_reducer(...), "reduce_scope", T.reinterpret("handle", T.uint64(0))):` around a reduction."""
-    if attr_key == SCOPE and isinstance(node, CommReducer):
+    if attr_key == SCOPE and isinstance(node, AllReducer):
         return ReduceScope(node)
     raise InputError(
         f"T.attr of {attr_key!r} is not supported: of attribute statements, {SCOPE!r} alone has a meaning here\n"
@@ -98,7 +98,7 @@ def _place(value: Any) -> BufferLoad:
     return place
 
 
-def reducer_text(reducer: CommReducer, define: Callable[[Any], str], expr: Callable[[Expr], str]) -> str:
+def reducer_text(reducer: AllReducer, define: Callable[[Any], str], expr: Callable[[Expr], str]) -> str:
     """`T.comm_reducer(lambda x0, y0: x0 + y0, [T.float32(0.0)])`."""
     names = ", ".join(define(v) for v in (*reducer.left, *reducer.right))
     parts = [expr(e) for e in reducer.combined]

@@ -161,7 +161,7 @@ def init() -> InitSpec:
     return InitSpec()
 
 
-class _Axis:
+class _AxisNamespace:
     """`T.axis`: the iterators of a block."""
 
     def spatial(self, domain: Any, value: Any = None) -> AxisSpec:
@@ -190,7 +190,7 @@ class _Axis:
         raise AttributeError(nearest(name, ["remap", "spatial", "reduce", "opaque"]))
 
 
-axis = _Axis()
+axis = _AxisNamespace()
 
 
 def where(condition: Any) -> HeaderSpec:

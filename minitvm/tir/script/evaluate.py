@@ -409,16 +409,16 @@ class _Vector:
         """A load of the lanes where the predicate holds."""
         return BufferLoad(self.buffer, self.indices(indices), predicate)
 
-    def vstore(self, indices: Any, value: Any, predicate: Any = None) -> Store:
+    def vstore(self, indices: Any, value: Any, predicate: Any = None) -> VectorStore:
         """A store of the lanes where the predicate holds."""
-        return Store(self.buffer, self.indices(indices), value, predicate)
+        return VectorStore(self.buffer, self.indices(indices), value, predicate)
 
     def indices(self, indices: Any) -> tuple[Expr, ...]:
         return tuple(map(as_expr, indices if isinstance(indices, list | tuple) else (indices,)))
 
 
 @dataclass(frozen=True, slots=True)
-class Store:
+class VectorStore:
     """`A.vstore(...)`, which the parser makes a statement of."""
 
     buffer: Buffer

@@ -63,7 +63,7 @@ from .descriptions import (
     Meta,
     TypeName,
 )
-from .evaluate import Evaluator, Source, Store, describe, is_scalar, load_of
+from .evaluate import Evaluator, Source, VectorStore, describe, is_scalar, load_of
 from .signatures import declared_dimensions, is_buffer, names_of_sizes, quoted_names, with_names
 
 
@@ -539,7 +539,7 @@ class FunctionParser(Evaluator):
         value = self.evaluate(node.value)
         if isinstance(value, HeaderSpec):
             return self._header(value, node)
-        if isinstance(value, Store):
+        if isinstance(value, VectorStore):
             element = value.buffer[value.indices].dtype
             return BufferStore(value.buffer, _converted(value.value, element), value.indices, value.predicate)
         if isinstance(value, CallSpec):

@@ -9,38 +9,40 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class RefusedName:
     """Why a name is not in the language, and what takes its place."""
 
     reason: str
     instead: tuple[str, ...] = ()
 
 
-_SCALABLE = Refusal("vectors have a constant number of lanes", ("a vectorised loop of constant extent",))
-_ATTRIBUTE = Refusal(
+_SCALABLE = RefusedName("vectors have a constant number of lanes", ("a vectorised loop of constant extent",))
+_ATTRIBUTE = RefusedName(
     "there are no attribute statements",
     ("annotations= of a loop", "T.block_attr({...}) in a block", 'T.thread_binding(extent, thread="threadIdx.x")'),
 )
-_FLAT = Refusal(
+_FLAT = RefusedName(
     "accesses name a buffer and its indices, not an address", ("A[i] and A[i] = value", "T.match_buffer of a region")
 )
-_QUARTER = Refusal(
+_QUARTER = RefusedName(
     "the dtypes are bool, int8 to int64, uint8 to uint64, bfloat16, and float16 to float64", ('"float16"',)
 )
-_CALLS_FUNCTIONS = Refusal("a function returns nothing: it writes to its buffers", ("a parameter for the result",))
-_FLATTENED = Refusal(
+_CALLS_FUNCTIONS = RefusedName("a function returns nothing: it writes to its buffers", ("a parameter for the result",))
+_FLATTENED = RefusedName(
     "a buffer has one shape; lowering makes it flat", ("the shape in T.Buffer, or T.match_buffer of a handle",)
 )
-_REALIZE = Refusal(
+_REALIZE = RefusedName(
     "the region of a buffer that lives is not a statement", ("T.alloc_buffer in the block that uses it",)
 )
 
-REFUSED: dict[str, Refusal] = {
+REFUSED: dict[str, RefusedName] = {
     "vscale": _SCALABLE,
     "get_active_lane_mask": _SCALABLE,
     "get_vscale_expr": _SCALABLE,
     "iter_var": _ATTRIBUTE,
-    "reduce": Refusal("a reduction over threads is a statement", ("T.tvm_thread_allreduce", "a block with T.init()")),
+    "reduce": RefusedName(
+        "a reduction over threads is a statement", ("T.tvm_thread_allreduce", "a block with T.init()")
+    ),
     "load": _FLAT,
     "store": _FLAT,
     "preflattened_buffer": _FLATTENED,
@@ -49,7 +51,7 @@ REFUSED: dict[str, Refusal] = {
     "float8_e5m2": _QUARTER,
     "ret": _CALLS_FUNCTIONS,
     "thread_return": _CALLS_FUNCTIONS,
-    "Bind": Refusal("a name is bound by a typed assignment", ("x: T.int32 = value",)),
+    "Bind": RefusedName("a name is bound by a typed assignment", ("x: T.int32 = value",)),
 }
 
 

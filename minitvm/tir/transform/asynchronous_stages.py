@@ -64,7 +64,7 @@ def asynchronous_parts(pipeline: Pipeline) -> dict[int, Stmt]:
     return begun
 
 
-class Copies:
+class PipelineGroups:
     """The groups of a pipeline: what a part needs, and the statements of a time step with commits and waits."""
 
     def __init__(self, pipeline: Pipeline, begun: Mapping[int, Stmt]) -> None:

@@ -14,7 +14,7 @@ from .affine import Affine, Ranges, bounds, expr, interval, linear, split, with_
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class UsedSpan:
     """The part of one dimension that is used: `[base + low, base + high]`, `base` over the variables outside."""
 
     base: Affine
@@ -61,7 +61,7 @@ def _compact(stmt: Any, ranges: Ranges) -> Any:
     return map_children(stmt, lambda child: _compact(child, ranges))
 
 
-def used_spans(buffer: Buffer, body: Stmt, ranges: Ranges) -> list[Span | None]:
+def used_spans(buffer: Buffer, body: Stmt, ranges: Ranges) -> list[UsedSpan | None]:
     """The part of each dimension that `body` uses, over the variables defined outside it; None where unknown."""
     touched = effects(body, frozenset([buffer]))
     runs = []
@@ -73,9 +73,9 @@ def used_spans(buffer: Buffer, body: Stmt, ranges: Ranges) -> list[Span | None]:
     return [_hull([(sides[axis], inner, around) for sides, inner, around in runs]) for axis in range(buffer.ndim)]
 
 
-def _hull(sides: Iterable[tuple[Range | None, set[Var], Ranges]]) -> Span | None:
+def _hull(sides: Iterable[tuple[Range | None, set[Var], Ranges]]) -> UsedSpan | None:
     """Around what accesses touch of one dimension, each while the loops of some variables run; None where unknown."""
-    total: Span | None = None
+    total: UsedSpan | None = None
     for side, inner, ranges in sides:
         if side is None:
             return None
@@ -85,11 +85,11 @@ def _hull(sides: Iterable[tuple[Range | None, set[Var], Ranges]]) -> Span | None
             return None
         reach = first[0], first[1] + length[1] - 1
         low, high = reach if total is None else (min(reach[0], total.low), max(reach[1], total.high))
-        total = Span(outside, low, high)
+        total = UsedSpan(outside, low, high)
     return total
 
 
-def compacted_shape(buffer: Buffer, spans: list[Span | None]) -> tuple[Expr, ...]:
+def compacted_shape(buffer: Buffer, spans: list[UsedSpan | None]) -> tuple[Expr, ...]:
     """The shape after compaction; a dimension of which as much or an unknown part is used stays."""
     return tuple(
         const(span.extent, d.dtype) if _shrinks(span, d) else d  # type: ignore[union-attr]
@@ -97,7 +97,7 @@ def compacted_shape(buffer: Buffer, spans: list[Span | None]) -> tuple[Expr, ...
     )
 
 
-def _shrinks(span: Span | None, dim: Expr) -> bool:
+def _shrinks(span: UsedSpan | None, dim: Expr) -> bool:
     return span is not None and (not isinstance(dim, IntImm) or span.extent < dim.value)
 
 
@@ -121,7 +121,7 @@ def shrunk(stmt: Allocate, ranges: Ranges) -> Allocate:
     # What lets inside name, a base says in the variables outside: in one form the two cancel.
     lets = {node.var: node.value for node in find(stmt.body, LetStmt)}
 
-    def index(old: Expr, span: Span | None, moves: bool) -> Expr:
+    def index(old: Expr, span: UsedSpan | None, moves: bool) -> Expr:
         if not moves or span is None:
             return old
         written = _written_out(old, lets) if span.base.terms else old

@@ -40,7 +40,7 @@ from ..nodes import (
     Stmt,
 )
 from ..strides import strides_of_parts
-from .asynchronous_stages import Copies, asynchronous_parts
+from .asynchronous_stages import PipelineGroups, asynchronous_parts
 
 
 def inject_software_pipeline(func: PrimFunc) -> PrimFunc:
@@ -96,7 +96,7 @@ def emit(func: PrimFunc, pipeline: Pipeline) -> PrimFunc:
         _Part(_with_versions(begun.get(p, part), versions), stage, loop)
         for p, (part, stage) in enumerate(zip(pipeline.parts, pipeline.stages, strict=True))
     ]
-    copies = Copies(pipeline, begun)
+    copies = PipelineGroups(pipeline, begun)
     steps = _time_steps(loop, parts, pipeline.in_order, pipeline.depth, copies)
     return func.with_body(_replaced(func.body, loop, Seq(tuple(steps)), versions))
 
@@ -159,7 +159,9 @@ class _Part:
         return Analyzer().simplify(self.loop.start + self.loop.extent)
 
 
-def _time_steps(loop: For, parts: Sequence[_Part], order: Sequence[int], depth: int, copies: Copies) -> list[Stmt]:
+def _time_steps(
+    loop: For, parts: Sequence[_Part], order: Sequence[int], depth: int, copies: PipelineGroups
+) -> list[Stmt]:
     """All time steps, of parts in the order in which they run: part p of iteration i runs in step i + stage(p)."""
     kept = {k: v for k, v in loop.annotations.items() if k not in KEYS}
     dtype = loop.var.dtype

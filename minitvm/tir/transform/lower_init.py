@@ -51,10 +51,10 @@ def lower_init(func: PrimFunc) -> PrimFunc:
                     vi, vk = T.axis.remap("SR", [i, k])
                     C[vi] = C[vi] + A[vi, vk]
     """
-    return func.with_body(_Lowering(EMPTY_SUMS in func.attrs).visit(func.body, ()))
+    return func.with_body(_InitLowering(EMPTY_SUMS in func.attrs).visit(func.body, ()))
 
 
-class _Lowering:
+class _InitLowering:
     def __init__(self, empty_sums: bool) -> None:
         self.empty_sums = empty_sums
         self.before: dict[Var, list[Stmt]] = {}  # what must run before the loop over that variable

@@ -17,9 +17,18 @@ multiplied out, conditions decided on the iterations that they depend on.
 
 from .count import Work, count, count_statement, footprint
 from .formulas import LoopFormula, Rates, WorkFormulas, formulas, sizes_of
-from .hottest import Nest, hottest
+from .hottest import HottestNest, hottest
 
 __all__ = [
-    "LoopFormula", "Nest", "Rates", "Work", "WorkFormulas", "count", "count_statement", "footprint", "formulas",
-    "hottest", "sizes_of",
+    "HottestNest",
+    "LoopFormula",
+    "Rates",
+    "Work",
+    "WorkFormulas",
+    "count",
+    "count_statement",
+    "footprint",
+    "formulas",
+    "hottest",
+    "sizes_of",
 ]  # fmt: skip

@@ -12,7 +12,7 @@ from ... import expr as e
 from ...arith import Analyzer
 from ..nodes import Buffer, PrimFunc, Stmt
 from ..values import NotAnIndex, values
-from .domain import Domain, variables
+from .domain import PointDomain, variables
 from .intervals import Intervals, TooMany, union
 from .walk import Walk
 
@@ -59,14 +59,14 @@ def count(func: PrimFunc, sizes: Mapping[e.Var, int] | None = None, distinct: bo
     Without `distinct`, `reads` and `writes` stay empty: to tell distinct bytes apart takes most of the time.
     """
     counter = _Counter(distinct)
-    counter.stmt(func.body, Domain(points=dict(sizes or {})))
+    counter.stmt(func.body, PointDomain(points=dict(sizes or {})))
     return counter.work()
 
 
 def count_statement(stmt: Stmt, outer: Mapping[e.Var, int]) -> Work:
     """The work of a statement of a kernel at one iteration of the loops around it."""
     counter = _Counter()
-    counter.stmt(stmt, Domain(points=dict(outer)))
+    counter.stmt(stmt, PointDomain(points=dict(outer)))
     return counter.work()
 
 
@@ -76,7 +76,7 @@ def footprint(stmt: Stmt, outer: Mapping[e.Var, int], registers: Collection[Buff
     `registers` are the buffers of the kernel that are not in memory (`analysis.registers.in_registers`).
     """
     counter = _Counter()
-    counter.stmt(stmt, Domain(points=dict(outer)))
+    counter.stmt(stmt, PointDomain(points=dict(outer)))
     return counter.bytes_touched(registers)
 
 
@@ -99,14 +99,14 @@ class _Accesses:
         return union(parts)
 
 
-class _Counter(Walk[Domain]):
+class _Counter(Walk[PointDomain]):
     def __init__(self, distinct: bool = True) -> None:
         super().__init__()
         self.distinct = distinct
         self.accesses: dict[str, dict[Buffer, _Accesses]] = {"read": {}, "write": {}}
         self.analyzer = Analyzer()
 
-    def access(self, kind: str, buffer: Buffer, index: e.Expr, predicate: e.Expr | None, d: Domain) -> None:
+    def access(self, kind: str, buffer: Buffer, index: e.Expr, predicate: e.Expr | None, d: PointDomain) -> None:
         tally = self.accesses[kind].setdefault(buffer, _Accesses())
         if index.dtype.lanes > 1 and not isinstance(index, e.Ramp):
             self.value(index, d)  # a gather: its indices may be loads
@@ -130,7 +130,7 @@ class _Counter(Walk[Domain]):
             tally.anywhere = True
 
     def place(
-        self, tally: _Accesses, base: e.Expr, stride: int, lanes: int, predicate: e.Expr | None, d: Domain
+        self, tally: _Accesses, base: e.Expr, stride: int, lanes: int, predicate: e.Expr | None, d: PointDomain
     ) -> None:
         """Note where an access touches its buffer: listed offsets, each repeated along the free loops."""
         base = d.resolved(base)
@@ -154,7 +154,7 @@ class _Counter(Walk[Domain]):
         key = _together([(abs(c), n) for c, n in strides if c and n > 1])
         tally.bases.setdefault(key, []).append(offsets + low)
 
-    def masked(self, predicate: e.Expr, lanes: int, d: Domain) -> int | None:
+    def masked(self, predicate: e.Expr, lanes: int, d: PointDomain) -> int | None:
         """How many lanes a mask lets through in all; None where only a run can tell."""
         mask = d.resolved(predicate)
         try:
@@ -164,7 +164,7 @@ class _Counter(Walk[Domain]):
             return None
         return int(held.sum()) * (listed.iterations // max(listed.size, 1))
 
-    def constant(self, x: e.Expr, d: Domain) -> int | None:
+    def constant(self, x: e.Expr, d: PointDomain) -> int | None:
         """The number that an expression is everywhere, or None."""
         try:
             distinct = np.unique(values(d.resolved(x), d.points))

@@ -21,7 +21,7 @@ Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Domain:
+class PointDomain:
     """`size` listed points, the values of their variables, and `free` loops as (first value, iterations) by variable.
 
     `lets` are variables that stand for expressions. `exact` is false once something only a run can tell was passed.
@@ -45,7 +45,7 @@ class Domain:
         """`x` in terms of loop variables and sizes."""
         return substitute(x, self.lets) if self.lets else x
 
-    def listing(self, loops: Collection[Var]) -> Domain:
+    def listing(self, loops: Collection[Var]) -> PointDomain:
         """The domain with those loops' iterations listed."""
         listed = [v for v in self.free if v in loops]
         if not listed:
@@ -58,22 +58,22 @@ class Domain:
             points = {v: np.repeat(p, extent) if isinstance(p, np.ndarray) else p for v, p in points.items()}
             points[var] = np.tile(np.arange(start, start + extent, dtype=np.int64), size)
             size *= extent
-        return Domain(size, points, free, self.lets, self.exact)
+        return PointDomain(size, points, free, self.lets, self.exact)
 
-    def where(self, condition: Expr, holds: bool = True) -> Domain:
+    def where(self, condition: Expr, holds: bool = True) -> PointDomain:
         """The iterations at which a condition holds (or does not)."""
         resolved = self.resolved(condition)
         try:
             domain = self.listing(variables(resolved))
             kept = np.broadcast_to(np.asarray(values(resolved, domain.points), bool), domain.size) == holds
         except NotAnIndex:
-            return Domain(self.size, self.points, self.free, self.lets, False)
+            return PointDomain(self.size, self.points, self.free, self.lets, False)
         if kept.all():
             return self
         points = {v: p[kept] if isinstance(p, np.ndarray) else p for v, p in domain.points.items()}
-        return Domain(int(kept.sum()), points, domain.free, self.lets, self.exact)
+        return PointDomain(int(kept.sum()), points, domain.free, self.lets, self.exact)
 
-    def loop(self, var: Var, start: Expr, extent: Expr) -> Domain:
+    def loop(self, var: Var, start: Expr, extent: Expr) -> PointDomain:
         """The iterations of a loop in this domain."""
         first, count = self.resolved(start), self.resolved(extent)
         try:
@@ -81,9 +81,9 @@ class Domain:
             begins = values(first, domain.points)
             counts = values(count, domain.points)
         except NotAnIndex:
-            return Domain(self.size, self.points, {**self.free, var: (0, 1)}, self.lets, False)
+            return PointDomain(self.size, self.points, {**self.free, var: (0, 1)}, self.lets, False)
         if not isinstance(begins, np.ndarray) and not isinstance(counts, np.ndarray):
-            return Domain(
+            return PointDomain(
                 domain.size,
                 domain.points,
                 {**domain.free, var: (int(begins), max(int(counts), 0))},
@@ -93,15 +93,15 @@ class Domain:
         times = np.maximum(np.broadcast_to(counts, domain.size), 0)
         size = int(times.sum())
         if size > _MOST:
-            return Domain(self.size, self.points, {**self.free, var: (0, 1)}, self.lets, False)
+            return PointDomain(self.size, self.points, {**self.free, var: (0, 1)}, self.lets, False)
         within = np.arange(size, dtype=np.int64) - np.repeat(np.cumsum(times) - times, times)
         points = {v: np.repeat(p, times) if isinstance(p, np.ndarray) else p for v, p in domain.points.items()}
         points[var] = np.repeat(np.broadcast_to(begins, domain.size), times) + within
-        return Domain(size, points, domain.free, self.lets, self.exact)
+        return PointDomain(size, points, domain.free, self.lets, self.exact)
 
-    def let(self, var: Var, value: Expr) -> Domain:
+    def let(self, var: Var, value: Expr) -> PointDomain:
         """The domain in which `var` stands for `value`."""
-        return Domain(self.size, self.points, self.free, {**self.lets, var: self.resolved(value)}, self.exact)
+        return PointDomain(self.size, self.points, self.free, {**self.lets, var: self.resolved(value)}, self.exact)
 
 
 def variables(x: Node) -> set[Var]:

@@ -22,7 +22,7 @@ from ..analysis.registers import in_registers
 from ..nodes import Buffer, For, LetStmt, PrimFunc, Stmt
 from .count import PRODUCTS, count, footprint
 from .images import Access, distinct
-from .iterations import Iterations, Space
+from .iterations import Iterations, IterationSpace
 from .walk import Walk, known_before_running
 
 
@@ -100,7 +100,7 @@ def formulas(func: PrimFunc) -> WorkFormulas:
     sizes = sizes_of(func)
     if not sizes:
         return _constants(func)
-    walk = _FormulaWalk(Space(sizes))
+    walk = _FormulaWalk(IterationSpace(sizes))
     walk.stmt(func.body, Iterations(walk.space, {}))
     loads, stores = ({b: n for b, (n, _, _) in walk.accesses[kind].items()} for kind in ("read", "write"))
     reads, writes = (
@@ -159,7 +159,7 @@ def _levels(
     if not isinstance(stmt, For):
         parts = [child for child in e.children(stmt) if isinstance(child, Stmt)]
         return [level for part in parts for level in _levels(part, sizes, lets, depth, registers)]
-    space = Space(sizes)
+    space = IterationSpace(sizes)
     around = Iterations(space, {}, lets=lets)
     extent = e.substitute(stmt.extent, lets)
     try:
@@ -175,7 +175,7 @@ def _levels(
 class _FormulaWalk(Walk[Iterations]):
     """The accesses of a buffer are (how many, each of them with its iterations, whether one may be anywhere)."""
 
-    def __init__(self, space: Space) -> None:
+    def __init__(self, space: IterationSpace) -> None:
         super().__init__()
         self.space = space
         self.accesses: dict[str, dict[Buffer, tuple[Formula, list[Access], bool]]] = {"read": {}, "write": {}}

@@ -15,7 +15,7 @@ from .walk import known_before_running
 
 
 @dataclass(frozen=True, slots=True)
-class Nest:
+class HottestNest:
     """`loops` from the outside in, each with the variables' values around it: at the middle of the loops outside."""
 
     loops: tuple[tuple[For, Mapping[Var, int]], ...]
@@ -27,14 +27,14 @@ class Nest:
         return loop.body, {**outer, **_middle(loop, outer)}
 
 
-def hottest(func: PrimFunc, sizes: Mapping[Var, int] | None = None) -> Nest:
+def hottest(func: PrimFunc, sizes: Mapping[Var, int] | None = None) -> HottestNest:
     """Follow, from the outside in, the loop that does the most. Raises `NotAnIndex` for extents only a run can tell."""
     loops: list[tuple[For, Mapping[Var, int]]] = []
     stmt, outer = func.body, dict(sizes or {})
     while True:
         nested = _loops(stmt, outer)
         if not nested:
-            return Nest(tuple(loops))
+            return HottestNest(tuple(loops))
         loop, around = nested[0] if len(nested) == 1 else max(nested, key=lambda pair: _amount(count_statement(*pair)))
         loops.append((loop, around))
         stmt, outer = loop.body, {**around, **_middle(loop, around)}

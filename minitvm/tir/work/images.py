@@ -176,7 +176,7 @@ def _image(base: Affine, runs: Iterations) -> Image:
         return _signed(base, runs, unused, steps)
     points = projected(Points(tuple(runs.box), runs.terms[0][1]), unused)
     sides = {v: _Side(step, *runs.box[v]) for v, step in steps.items()}
-    shape = _Shape(domain, sides, list(points.conditions))
+    shape = _ConstrainedSides(domain, sides, list(points.conditions))
     offset = Affine(
         {t: c for t, c in base.terms.items() if not any(occurs(Affine.of(t), v) for v in steps)}, base.const
     )
@@ -228,7 +228,7 @@ def _step(base: Affine, v: Var, runs: Iterations) -> Affine:
     return parts[0]
 
 
-class _Shape:
+class _ConstrainedSides:
     """Sides and the conditions that tie them, brought into their simplest form: `sides` is changed in place."""
 
     def __init__(self, domain: Any, sides: dict[Var, _Side], conditions: list[Affine]) -> None:

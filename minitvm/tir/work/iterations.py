@@ -21,7 +21,7 @@ _MOST_TERMS = 16
 Terms = tuple[tuple[int, tuple[Affine, ...]], ...]
 
 
-class Space:
+class IterationSpace:
     """What all iterations of one kernel share: the ranges of its loops, the symbols of its sizes, and the counts."""
 
     def __init__(self, sizes: Mapping[e.Var, Any]) -> None:
@@ -63,7 +63,7 @@ class Iterations:
     for expressions, loops' own variables among them: two loops may have the same one.
     """
 
-    space: Space
+    space: IterationSpace
     box: Mapping[e.Var, tuple[Affine, Affine]]
     terms: Terms = ((1, ()),)
     lets: Mapping[e.Var, e.Expr] = field(default_factory=dict)

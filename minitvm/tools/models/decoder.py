@@ -42,7 +42,7 @@ def decoder(
     """
     import onnx
 
-    net = _Writer(seed, heads, key_heads, context, width // heads)
+    net = _DecoderGraph(seed, heads, key_heads, context, width // heads)
     half = width // heads // 2
     angles = np.arange(context)[:, None] * 10000.0 ** -(np.arange(half) / half)
     net.weight("cosines", np.cos(angles).astype(np.float32))
@@ -61,7 +61,7 @@ def decoder(
     return net.model(tokens, vocabulary)
 
 
-class _Writer:
+class _DecoderGraph:
     """An ONNX graph in the making."""
 
     def __init__(self, seed: int, heads: int, key_heads: int, context: int, width: int) -> None:

@@ -47,7 +47,7 @@ class _StepWork:
 
 
 @dataclass(frozen=True, slots=True)
-class _Group:
+class _OperatorSteps:
     """The steps of one operator in order, with the barriers after them."""
 
     operator: str
@@ -92,7 +92,7 @@ def _timed(module: GraphModule, args: Any, inputs: Any, runs: int) -> tuple[list
 
 def _profile(
     module: GraphModule, peak: Machine, plain: Sequence[float], stamps: Any, sizes: Mapping[Var, Any],
-    work: Sequence[_StepWork], groups: Sequence[_Group],
+    work: Sequence[_StepWork], groups: Sequence[_OperatorSteps],
 ) -> Profile:  # fmt: skip
     executable = module.executable
     origins = distances(executable, [[place for place, _ in step.places] for step in work], sizes)
@@ -125,7 +125,7 @@ def _profile(
     )  # fmt: skip
 
 
-def _times(executable: Executable, stamps: Any, group: _Group) -> tuple[float, float]:
+def _times(executable: Executable, stamps: Any, group: _OperatorSteps) -> tuple[float, float]:
     """(seconds, part of the team's time spent waiting) of an operator, in its best run."""
     first, last = group.steps.start, group.steps.stop
     seconds = _spans(stamps, first, last).mean(axis=1)
@@ -152,7 +152,7 @@ def _spans(stamps: Any, first: int, last: int) -> Any:
     return np.where((begin != 0) & (end != 0), end - begin, (end - begin)[:, :1]) * 1e-9
 
 
-def _timeline(executable: Executable, stamps: Any, groups: Sequence[_Group]) -> tuple[Any, ...]:
+def _timeline(executable: Executable, stamps: Any, groups: Sequence[_OperatorSteps]) -> tuple[Any, ...]:
     """One run as (operator, kernel, thread, start, end) in seconds, from when its first thread began."""
     first = stamps[:, 0]
     zero = first[first != 0].min(initial=stamps[0, 0])  # no stamp, no part in the run
@@ -169,7 +169,7 @@ def _timeline(executable: Executable, stamps: Any, groups: Sequence[_Group]) -> 
     return tuple((o, k, t, float(a), float(b)) for o, k, t, a, b in events)
 
 
-def _groups(executable: Executable) -> list[_Group]:
+def _groups(executable: Executable) -> list[_OperatorSteps]:
     """The steps by operator, in order; a barrier belongs to the operator before it."""
     starts: list[tuple[str, int]] = []
     for number, step in enumerate(executable.steps):
@@ -180,7 +180,7 @@ def _groups(executable: Executable) -> list[_Group]:
         if not starts or starts[-1][0] != name:
             starts.append((name, number))
     ends = [number for _, number in starts[1:]] + [len(executable.steps)]
-    return [_Group(name, range(start, end)) for (name, start), end in zip(starts, ends, strict=True)]
+    return [_OperatorSteps(name, range(start, end)) for (name, start), end in zip(starts, ends, strict=True)]
 
 
 def _values(executable: Executable, steps: range, sizes: Mapping[Var, Any]) -> tuple[str, ...]:
@@ -220,12 +220,12 @@ def step_name(executable: Executable, number: int) -> str:
     return "copy" if isinstance(step, Copy) else "wait"
 
 
-def _kernels(executable: Executable, group: _Group) -> tuple[str, ...]:
+def _kernels(executable: Executable, group: _OperatorSteps) -> tuple[str, ...]:
     names = [step_name(executable, n) for n in group.steps if not isinstance(executable.steps[n], Barrier)]
     return tuple(dict.fromkeys(names))
 
 
-def _refusal(executable: Executable, group: _Group) -> str:
+def _refusal(executable: Executable, group: _OperatorSteps) -> str:
     """Why an operator's kernels do not run on the machine that the network was compiled for."""
     calls = [step for n in group.steps if isinstance(step := executable.steps[n], CallKernel)]
     return next((why for call in calls if (why := executable.kernels[call.kernel].refusal)), "")

@@ -23,7 +23,7 @@ from hypothesis import HealthCheck, Phase, Verbosity, given, seed, settings
 from hypothesis import strategies as st
 from hypothesis.errors import Flaky
 
-from minitvm.compat.tvm.bridge import RealTVM, Step
+from minitvm.compat.tvm.bridge import RealTVM, ScheduleStep
 from minitvm.tir.nodes import PrimFunc
 
 from .tvm_calls import CALLS, NothingToCall, View
@@ -56,7 +56,7 @@ class Finding:
 
     outcome: Outcome
     func: PrimFunc
-    steps: tuple[Step, ...]
+    steps: tuple[ScheduleStep, ...]
 
     @property
     def size(self) -> int:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from minitvm.compat.tvm.bridge import RealTVM, Result, Step, TVMCrash, TVMRefusal, steps_of
+from minitvm.compat.tvm.bridge import RealTVM, ScheduleStep, StepResult, TVMCrash, TVMRefusal, steps_of
 from minitvm.errors import InputError, MissingExtra
 from minitvm.expr import Expr, Var, const, first_difference, structural_equal
 from minitvm.reference.strategies import exprs, prim_funcs, scheduled
@@ -232,13 +232,15 @@ def test_a_trace_that_tvm_wrote_loads_here(real: RealTVM) -> None:  # noqa: F811
     remote = real.open(matmul)
     text = ""
     for step in (
-        Step("get_sblock", (), {"name": "C"}, ("b0",)),
-        Step("get_loops", (), {"block": Result("b0")}, ("l1", "l2", "l3")),
-        Step("split", (), {"loop": Result("l1"), "factors": [None, 2]}, ("l4", "l5")),
-        Step("reorder", (Result("l4"), Result("l2"), Result("l5")), {}, ()),
-        Step("annotate", (), {"block_or_loop": Result("b0"), "ann_key": "note", "ann_val": "text"}, ()),
-        Step("cache_write", (), {"block": Result("b0"), "write_buffer_index": 0, "storage_scope": "local"}, ("b6",)),
-        Step("reverse_compute_at", (), {"block": Result("b6"), "loop": Result("l4")}, ()),
+        ScheduleStep("get_sblock", (), {"name": "C"}, ("b0",)),
+        ScheduleStep("get_loops", (), {"block": StepResult("b0")}, ("l1", "l2", "l3")),
+        ScheduleStep("split", (), {"loop": StepResult("l1"), "factors": [None, 2]}, ("l4", "l5")),
+        ScheduleStep("reorder", (StepResult("l4"), StepResult("l2"), StepResult("l5")), {}, ()),
+        ScheduleStep("annotate", (), {"block_or_loop": StepResult("b0"), "ann_key": "note", "ann_val": "text"}, ()),
+        ScheduleStep(
+            "cache_write", (), {"block": StepResult("b0"), "write_buffer_index": 0, "storage_scope": "local"}, ("b6",)
+        ),
+        ScheduleStep("reverse_compute_at", (), {"block": StepResult("b6"), "loop": StepResult("l4")}, ()),
     ):
         text = remote.call(step)
     sch = Schedule(matmul)
@@ -250,19 +252,19 @@ def test_a_trace_that_tvm_wrote_loads_here(real: RealTVM) -> None:  # noqa: F811
 @needs_tvm
 def test_a_step_that_tvm_refuses_changes_nothing(real: RealTVM) -> None:  # noqa: F811
     remote = real.open(matmul)
-    remote.call(Step("get_sblock", (), {"name": "C"}, ("b0",)))
-    before = remote.call(Step("get_loops", (), {"block": Result("b0")}, ("l1", "l2", "l3")))
+    remote.call(ScheduleStep("get_sblock", (), {"name": "C"}, ("b0",)))
+    before = remote.call(ScheduleStep("get_loops", (), {"block": StepResult("b0")}, ("l1", "l2", "l3")))
     with pytest.raises(TVMRefusal, match="ScheduleError"):
-        remote.call(Step("reverse_compute_inline", (), {"block": Result("b0")}, ()))
-    assert remote.call(Step("get_loops", (), {"block": Result("b0")}, ("l4", "l5", "l6"))) == before
+        remote.call(ScheduleStep("reverse_compute_inline", (), {"block": StepResult("b0")}, ()))
+    assert remote.call(ScheduleStep("get_loops", (), {"block": StepResult("b0")}, ("l4", "l5", "l6"))) == before
 
 
 @needs_tvm
 def test_another_number_of_results_is_told(real: RealTVM) -> None:  # noqa: F811
     remote = real.open(matmul)
-    remote.call(Step("get_sblock", (), {"name": "C"}, ("b0",)))
+    remote.call(ScheduleStep("get_sblock", (), {"name": "C"}, ("b0",)))
     with pytest.raises(InputError, match="get_loops gives another number of results in TVM\n  wanted: 1\n  found:  3"):
-        remote.call(Step("get_loops", (), {"block": Result("b0")}, ("l1",)))
+        remote.call(ScheduleStep("get_loops", (), {"block": StepResult("b0")}, ("l1",)))
 
 
 # ---- the process ---------------------------------------------------------------------------------------------------

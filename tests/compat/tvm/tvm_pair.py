@@ -17,7 +17,7 @@ from minitvm.compat.tvm.bridge import (
     IndexMapSource,
     RealTVM,
     RemoteSchedule,
-    Step,
+    ScheduleStep,
     TVMCrash,
     TVMRefusal,
     function_from,
@@ -80,7 +80,7 @@ class Pair:
         self.func = func
         self.ours = Schedule(func, seed=1, error_render_level="none")
         self.theirs: RemoteSchedule = real.open(func, debug_mask="all" if debug else "none")
-        self.steps: list[Step] = []  # that TVM was given
+        self.steps: list[ScheduleStep] = []  # that TVM was given
         self.after: PrimFunc | None = None  # TVM's last result
 
     def step(self, primitive: str, arguments: Mapping[str, Any]) -> Outcome:
@@ -126,7 +126,7 @@ class Pair:
             return Outcome(UNREADABLE, primitive, str(error).split("\n")[0], f"{error}\n{text}")
         return self._compared(primitive, refusal, about)
 
-    def _call(self, step: Step) -> str:
+    def _call(self, step: ScheduleStep) -> str:
         self.steps.append(step)
         return self.theirs.call(step)
 
@@ -138,11 +138,11 @@ class Pair:
             if handle not in self.ours.trace.handle_names():
                 self.ours._introduce(handle)
 
-    def _refused_step(self, primitive: str, arguments: Mapping[str, Any], names: Mapping[Any, str]) -> Step:
+    def _refused_step(self, primitive: str, arguments: Mapping[str, Any], names: Mapping[Any, str]) -> ScheduleStep:
         given = {name: tuple(value.items) if isinstance(value, Tuple) else value for name, value in arguments.items()}
         spread = SPREAD.get(primitive, "")
         args = tuple(remote_arguments(given.pop(spread), names)) if spread else ()
-        return Step(method_of(primitive), args, {k: remote_arguments(v, names) for k, v in given.items()}, None)
+        return ScheduleStep(method_of(primitive), args, {k: remote_arguments(v, names) for k, v in given.items()}, None)
 
     def _ours_alone(self, primitive: str, error: TVMRefusal) -> Outcome:
         wrong = self._difference(self.ours.func)
@@ -181,7 +181,7 @@ class Pair:
         return script_for_tvm(self.func, self.steps)
 
 
-def script_for_tvm(func: PrimFunc, steps: Sequence[Step]) -> str:
+def script_for_tvm(func: PrimFunc, steps: Sequence[ScheduleStep]) -> str:
     """A file that runs under TVM 0.27: the program, the steps, and the result printed."""
     lines = ["from tvm.s_tir import Schedule", "from tvm.script import tirx as T", "", ""]
     lines += [func.script(dialect="tvm-0.27", with_header=False), "", f"sch = Schedule({func.name})"]

@@ -18,7 +18,18 @@ from minitvm.lowering import place
 from minitvm.machines.gemmini import interpreter, schedule
 from minitvm.machines.gemmini.config import Gemmini
 from minitvm.machines.gemmini.emitter import GemminiEmitter
-from minitvm.machines.gemmini.isa import ZERO, Compute, ConfigLd, ConfigSt, Fence, Mvin, Mvout, Place, Preload, assemble
+from minitvm.machines.gemmini.isa import (
+    ZERO,
+    BufferPlace,
+    Compute,
+    ConfigLd,
+    ConfigSt,
+    Fence,
+    Mvin,
+    Mvout,
+    Preload,
+    assemble,
+)
 from minitvm.machines.gemmini.timing import by_start, simulate
 from minitvm.machines.scratchpad.topi import conv2d_elements, requantize_elements
 from minitvm.machines.scratchpad.viz.page import data
@@ -98,8 +109,9 @@ def test_rows_that_are_apart_are_waited_for() -> None:
 
 
 @given(st.lists(st.sampled_from([
-    Mvin(Place("image", 16), sp=3, rows=2, lines=2, step=(8, 5)), Mvin(ZERO, acc=0, rows=4, add=True), Preload(8),
-    Compute(1, 2, 3, 4, (5, 6), True), Compute(), Mvout(Place("y", 0), 4, 2), ConfigLd(0), ConfigSt(3, 0), Fence(),
+    Mvin(BufferPlace("image", 16), sp=3, rows=2, lines=2, step=(8, 5)), Mvin(ZERO, acc=0, rows=4, add=True),
+    Preload(8), Compute(1, 2, 3, 4, (5, 6), True), Compute(), Mvout(BufferPlace("y", 0), 4, 2),
+    ConfigLd(0), ConfigSt(3, 0), Fence(),
 ]), max_size=6))  # fmt: skip
 def test_text_is_read_back(instructions: list[Any]) -> None:
     text = "\n".join(map(str, instructions))

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from minitvm.errors import VerificationError
-from minitvm.machines.scratchpad.channel import Channel, Moving, bursts
+from minitvm.machines.scratchpad.channel import Channel, OngoingTransfer, bursts
 from minitvm.machines.scratchpad.timeline import STALLS, UNITS, WORK, Interval, overlapping
 from minitvm.machines.vta.assembler import assemble
 from minitvm.machines.vta.config import Dram, Pipelines, Scratchpad, configured
@@ -211,7 +211,7 @@ def test_what_holds_of_every_timeline(drawn, depth: int, latency: int, outstandi
 def test_the_channel_accounts_for_every_cycle() -> None:
     channel = Channel(Dram(latency=10, outstanding=2))
     channel.ask("other", 5, 0)
-    moving = Moving(channel, "load", [4, 4, 4], 2)
+    moving = OngoingTransfer(channel, "load", [4, 4, 4], 2)
     assert list(moving.ask(2)) == [19, 23]  # behind 5 cycles of the other: 5..9, 9..13, and the latency
     moving.answered = 1
     assert list(moving.ask(19)) == [33]

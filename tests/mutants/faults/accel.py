@@ -28,7 +28,7 @@ TEXT.edit("a frame without rows above is not printed", "Load.__str__", "if any(s
 TEXT.edit("a token to the next is not printed", "Instruction.tokens_text", '("prev", "next")', '("prev",)')
 
 PLACES = Faults("accel places", "minitvm.machines.vta.assembler", [read_back()])
-PLACES.edit("an offset in a buffer is lost", "_Place.element", "return first + self.offset", "return first")
+PLACES.edit("an offset in a buffer is lost", "_BufferOffset.element", "return first + self.offset", "return first")
 
 ISA = Faults("accel isa", "minitvm.machines.vta.isa", [*timed(), interpreted()])
 ISA.edit(
@@ -127,8 +127,10 @@ VERIFIER.edit("micro-ops need not be loaded", "_micro_ops", "if len(empty):", "i
 CHANNEL = Faults("accel channel", "minitvm.machines.scratchpad.channel", timed())
 CHANNEL.edit("data come without latency", "Channel.ask", "self.free + self.dram.latency", "self.free")
 CHANNEL.edit("requests are served at once", "Channel.ask", "max(now, self.free)", "now")
-CHANNEL.edit("any number of requests are on their way", "Moving.ask", "< self.channel.dram.outstanding", "< 1000")
-CHANNEL.edit("waiting for others counts as latency", "Moving.spent", "start - waits_from", "0")
+CHANNEL.edit(
+    "any number of requests are on their way", "OngoingTransfer.ask", "< self.channel.dram.outstanding", "< 1000"
+)
+CHANNEL.edit("waiting for others counts as latency", "OngoingTransfer.spent", "start - waits_from", "0")
 
 TIMING = Faults("accel timing", "minitvm.machines.vta.timing", timed())
 TIMING.edit("rows are never joined", "requests", "or transfer.x_stride == transfer.x_size", "")
@@ -161,20 +163,20 @@ STREAM.edit(
 LAYERS = Faults("accel layers", "minitvm.machines.vta.layers", [layered()])
 LAYERS.edit(
     "a load does not wait for the products before",
-    "_Writer.load",
+    "_LayerWriter.load",
     "after = [] if context.computed is None else [context.computed]",
     "after = []",
 )
 LAYERS.edit(
     "registers are set to zero while they are stored",
-    "_Writer.compute",
+    "_LayerWriter.compute",
     "[] if context.stored is None else [context.stored]",
     "[]",
 )
-LAYERS.edit("products do not wait for the load", "_Writer.compute", "after=[loaded]", "after=[]")
+LAYERS.edit("products do not wait for the load", "_LayerWriter.compute", "after=[loaded]", "after=[]")
 LAYERS.edit(
     "the frame at the right is at the left",
-    "_Writer.load",
+    "_LayerWriter.load",
     "before, columns - before - x_size",
     "columns - before - x_size, before",
 )

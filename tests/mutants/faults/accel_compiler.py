@@ -73,7 +73,7 @@ JOIN.edit(
 )
 
 FETCH = Faults("accel fetch_order", f"{_HOME}.fetch_order", BOTH)
-FETCH.edit("the first iteration is left out", "_Writer.written_out", "range(start, start + extent)",
+FETCH.edit("the first iteration is left out", "_InstructionWriter.written_out", "range(start, start + extent)",
            "range(start + (extent > 1), start + extent)")  # fmt: skip
 FETCH.edit("a transfer has three loops", "_is_rows", "len(loops) <= 2", "len(loops) <= 3")
 FETCH.edit("rows may be apart in a scratchpad", "_is_rows", "if steps[scratchpad] != behind:", "if False:")
@@ -103,13 +103,13 @@ DELAY.edit("a reset is due for any register", "_meet", "> 0", "> len(one[b]) - 1
 
 TOKEN = Faults("accel insert_tokens", f"{_HOME}.insert_tokens", [MACHINE, TOKENS])
 TOKEN.edit(
-    "loads need not wait for who reads", "_Memory.before", "(self.touched if writes else self.wrote)", "self.wrote"
+    "loads need not wait for who reads", "_LastTouches.before", "(self.touched if writes else self.wrote)", "self.wrote"
 )
-TOKEN.edit("who writes is forgotten", "_Memory.touch", "if writes:", "if False:")
+TOKEN.edit("who writes is forgotten", "_LastTouches.touch", "if writes:", "if False:")
 TOKEN.edit("a wait tells everything before", "_ordered", "ended[at][m])", "ended[-1][m])")
 TOKEN.edit("nothing is known by earlier waits", "_ordered", "at > now[module][m]}", "at > -1}")
 TOKEN.edit("the end waits for nothing", "_ordered", 'wanted["store"] = stored', "pass")
-TOKEN.edit("places count from each buffer's beginning", "_Memory.places", "+ self.first[tile.buffer]", "+ 0",
+TOKEN.edit("places count from each buffer's beginning", "_LastTouches.places", "+ self.first[tile.buffer]", "+ 0",
            by=[TOKENS])  # fmt: skip
 
 

@@ -201,7 +201,9 @@ PHASES = Faults("phases", "minitvm.link.steps", [*LINK.by, CALLS])
 PHASES.edit("missing barrier before a parallel kernel", "team_waits", "if everyone or other", "if other")
 PHASES.edit("missing barrier after a parallel kernel", "team_waits", "if everyone or other", "if everyone")
 PHASES.edit("a barrier ends no phase", "team_waits", "phase = []", "pass", by=[CALLS])
-PHASES.edit("what is written over is nobody's", "Touch.meets", "self.writes or other.writes", "self.writes", by=[CALLS])
+PHASES.edit(
+    "what is written over is nobody's", "StepTouch.meets", "self.writes or other.writes", "self.writes", by=[CALLS]
+)
 PHASES.edit("a part is apart from its whole", "_touch", "id(home)", "id(slot)", by=[SHARES])
 MEMORY = Faults(
     "memory plan",

@@ -99,9 +99,9 @@ AT_HAND.edit("a device that is named is another one", "at_hand", "target.arch or
 OPTIONS = Faults("options beside the device at hand", "minitvm.target.target", [PRETENDED])
 OPTIONS.edit("they are dropped", "Target.on", ", **options}", "}")
 MEMORIES = Faults("copies between memories", "minitvm.link.copies", [COPIES])
-MEMORIES.edit("what a loop's iteration left is not looked at", "_Copies.of", "number in ends or isinstance(step, Loop)",
-              "isinstance(step, Loop)")  # fmt: skip
-MEMORIES.edit("a loop finds copies of what was before it", "_Copies.of", "number in ends or isinstance(step, Loop)",
+MEMORIES.edit("what a loop's iteration left is not looked at", "_Copies.of",
+              "number in ends or isinstance(step, LoopStep)", "isinstance(step, LoopStep)")  # fmt: skip
+MEMORIES.edit("a loop finds copies of what was before it", "_Copies.of", "number in ends or isinstance(step, LoopStep)",
               "number in ends")  # fmt: skip
 MEMORIES.edit("results stay in the other memory", "_Copies.of", "self.bring_back(twin)", "pass")
 MEMORIES.edit("a step finds what a value was before", "_Copies.before", "self.bring_back(twin)", "pass")

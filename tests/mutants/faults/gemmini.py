@@ -43,13 +43,13 @@ CYCLES = Faults("gemmini timing", f"{_HOME}.timing", [HAZARDS, BY_HAND, QUEUES])
 CYCLES.edit("who reads a row is not waited for", "hazards", "touched[name, unit][rows]", "wrote[name, unit][rows]")
 CYCLES.edit("who writes a row is not waited for", "hazards", "wrote[name, unit][rows].max())", "0 * rows[0] - 1)")
 CYCLES.edit("writes are forgotten", "hazards", "wrote[name, one.unit][rows] = number", "pass")
-CYCLES.edit("sums are there at once", "_Simulation.begin", "end += self.config.drain", "end += 0")
-CYCLES.edit("products do not wait for weights", "_Simulation.ready", "(self.weights_in, \"waits for weights\")",
+CYCLES.edit("sums are there at once", "_GemminiSimulation.begin", "end += self.config.drain", "end += 0")
+CYCLES.edit("products do not wait for weights", "_GemminiSimulation.ready", "(self.weights_in, \"waits for weights\")",
             "(0, \"waits for weights\")")  # fmt: skip
-CYCLES.edit("the array has one set of weights", "_Simulation.ready", "self.last_begin if", "self.free[unit] if")
-CYCLES.edit("a transfer ends when it was asked", "_Simulation.ask", "self.end(move.number, unit, answered)",
+CYCLES.edit("the array has one set of weights", "_GemminiSimulation.ready", "self.last_begin if", "self.free[unit] if")
+CYCLES.edit("a transfer ends when it was asked", "_GemminiSimulation.ask", "self.end(move.number, unit, answered)",
             "self.end(move.number, unit, now + 1)")  # fmt: skip
-CYCLES.edit("queues are endless", "_Simulation.send", "after >= 0 and self.ended[after] < 0", "False")
+CYCLES.edit("queues are endless", "_GemminiSimulation.send", "after >= 0 and self.ended[after] < 0", "False")
 CYCLES.edit("instructions are sent in the order of the kernel", "by_start", "(starts.began[number], number)", "number")
 CYCLES.edit("strided rows are dense", "footprints", "one.step[0], stride)", "one.step[0], 1)")
 CYCLES.edit("a row takes two cycles", "footprints", "whole * max(config.side, 2)", "2 * whole * max(config.side, 2)")

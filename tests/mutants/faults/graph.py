@@ -566,9 +566,9 @@ ATTENTION = Faults("attention", "minitvm.machines.cpu.attention", [
           for sizes in ({"readers": ("scores",)}, {"batch": (1,), "rows": 20, "columns": 20})),
     ),
 ])  # fmt: skip
-ATTENTION.edit("a softmax of columns is one of rows", "_Chains.chain", 'softmax.attrs["axis"] not in', "None in")
-ATTENTION.edit("scores are read by others", "_Chains.private", "self.only_reader(value) is not None", "True")
-ATTENTION.edit("any scores are too many", "_Chains.pays", "return keeps_scores", "return True or keeps_scores")
+ATTENTION.edit("a softmax of columns is one of rows", "_Attentions.chain", 'softmax.attrs["axis"] not in', "None in")
+ATTENTION.edit("scores are read by others", "_Attentions.private", "self.only_reader(value) is not None", "True")
+ATTENTION.edit("any scores are too many", "_Attentions.pays", "return keeps_scores", "return True or keeps_scores")
 DIVISIONS = Faults("divided_scales", PASSES + "divided_scales", [
     drawn("quantised networks", _quantised, 200),
     by_hand(

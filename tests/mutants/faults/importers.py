@@ -241,7 +241,8 @@ ONNX_POOLING.edit(
     "the place in the picture, not in the tensor", "_places", "[size, *strides]", "[0, *strides]",
 )  # fmt: skip
 ONNX_POOLING.edit(
-    "a tap outside is the first or the last element", "_Axis.places", "n.op(\"minimum\", tap, most), least", "tap, -99",
+    "a tap outside is the first or the last element", "_PooledAxis.places",
+    "n.op(\"minimum\", tap, most), least", "tap, -99",
 )  # fmt: skip
 ONNX_POOLING.edit(
     "what is larger than asked begins with zeros", "max_unpool", "(0, simple(size - own)) for size",

@@ -11,11 +11,11 @@ from ..seeded import CONSENT, INSTRUCTIONS, TENSOR_CORES, WARPGROUPS
 from ..streams import by_hand
 
 STAGES = Faults("asynchronous stages", "minitvm.tir.transform.asynchronous_stages", [INSTRUCTIONS])
-STAGES.edit("a part waits for one group less", "Copies.of_step", "step > needed[p]", "step >= needed[p]")
-STAGES.edit("an early wait leaves one group more", "Copies.of_step", "step > max(early.values())",
+STAGES.edit("a part waits for one group less", "PipelineGroups.of_step", "step > needed[p]", "step >= needed[p]")
+STAGES.edit("an early wait leaves one group more", "PipelineGroups.of_step", "step > max(early.values())",
             "step >= max(early.values())", by=[TENSOR_CORES])  # fmt: skip
-STAGES.edit("nobody waits", "Copies.of_step", "if p in needed and p not in early:", "if False:")
-STAGES.edit("no group is committed", "Copies.of_step", "if [p] == last:", "if False:")
+STAGES.edit("nobody waits", "PipelineGroups.of_step", "if p in needed and p not in early:", "if False:")
+STAGES.edit("no group is committed", "PipelineGroups.of_step", "if [p] == last:", "if False:")
 BARRIERS = Faults("barriers and copies", "minitvm.machines.gpu.transform.insert_barriers", [INSTRUCTIONS])
 BARRIERS.edit(
     "what arrives at a wait is forgotten", "_Threads.arrivals", "if not any(is_wait(node) for node in walk(stmt)):",

@@ -145,10 +145,10 @@ PIPELINE.edit("copies share what they allocate", "_own_buffers", "if not fresh:"
 INIT = Faults("lower_init", TRANSFORM + "lower_init", [TILES, CARRIED, BLOCKS])
 INIT.edit("ends of loops that the init changes", "init_nest", "for loop in inner for e in", "for loop in own for e in",
           by=[by_hand("ends that an init changes", ends_that_an_init_changes)])  # fmt: skip
-INIT.edit("init lost", "_Lowering.realize", "self.before.setdefault(nest[0].var, []).append(nest[1])", "pass")
+INIT.edit("init lost", "_InitLowering.realize", "self.before.setdefault(nest[0].var, []).append(nest[1])", "pass")
 INIT.edit(
     "init again in each iteration",
-    "_Lowering.realize",
+    "_InitLowering.realize",
     "If(all_of(starts), block.init) if starts else block.init",
     "block.init",
 )
@@ -421,7 +421,7 @@ PLACE.edit(
 # -- compact_buffers
 
 COMPACT = Faults("compact_buffers", TRANSFORM + "compact_buffers", [CHAINS, TILES, BLOCKS])
-COMPACT.edit("one element too few", "Span.extent", "self.high - self.low + 1", "self.high - self.low or 1")
+COMPACT.edit("one element too few", "UsedSpan.extent", "self.high - self.low + 1", "self.high - self.low or 1")
 COMPACT.edit("accesses stay where they were", "shrunk", "- (span.base + span.low)", "- span.base")
 COMPACT.edit("only the last access counts", "_hull", "(min(reach[0], total.low), max(reach[1], total.high))", "reach")
 

@@ -99,11 +99,11 @@ SMALL.edit("halves are rounded to zero", "_rounded_away", "e.GE(", "e.GT(")
 TWINS = Faults("neighbours: copies", "minitvm.link.copies", [COPIES])
 TWINS.edit("what a kernel only writes is not fetched", "_Copies.twin", "if not call.first[number]:",
            'if "r" in self.kernels[call.kernel].params[number].access:')  # fmt: skip
-TWINS.edit("twins live on behind a loop", "_Copies.of", "if number in ends or isinstance(step, Loop):",
-           "if isinstance(step, Loop):")  # fmt: skip
+TWINS.edit("twins live on behind a loop", "_Copies.of", "if number in ends or isinstance(step, LoopStep):",
+           "if isinstance(step, LoopStep):")  # fmt: skip
 TWINS.edit("other twins of what was written live on", "_Copies.call", "self.written(item, twin)", "pass")
 BOUNDS = Faults("neighbours: bounds", "minitvm.link.bounds", [POSITIONS])
-BOUNDS.edit("the least that is subtracted is the most", "_Scope.source",
+BOUNDS.edit("the least that is subtracted is the most", "_GraphScope.source",
             "(_simple(Sub, 0, added[1]), _simple(Sub, 0, added[0]))",
             "(_simple(Sub, 0, added[0]), _simple(Sub, 0, added[1]))")  # fmt: skip
 BOUNDS.edit("a loop counts to its limit", "_scopes", "max(min(ends) - 1, 0)", "max(min(ends), 0)")

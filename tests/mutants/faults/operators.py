@@ -85,19 +85,19 @@ TE_RECURRENT.edit(
 TE_OVER_TIME = Faults("topi over_time", "minitvm.topi.over_time", [called("recurrent")])
 TE_OVER_TIME.edit(
     "both directions begin at the first step",
-    "_Group._time",
+    "_RowGroup._time",
     "self.way == const(0, self.way.dtype)",
     "self.way >= const(0, self.way.dtype)",
 )
 TE_OVER_TIME.edit(
     "a row goes on with what comes behind its end",
-    "Step.next_state",
+    "TimeStep.next_state",
     "self.unless_over(b, value(b, j), old[b, j])",
     "value(b, j)",
 )
 TE_OVER_TIME.edit(
     "a row without steps ends as it began",
-    "_Group.unless_empty",
+    "_RowGroup.unless_empty",
     'length > const(0, "int64")',
     'length >= const(0, "int64")',
 )

@@ -67,25 +67,28 @@ SHARES.edit(
 )
 SHARES.edit("all threads write the result", "_Share.finish", "write = If(all_of(alone), ", "write = If(const(True), ")
 COMBINED = Faults("lower_thread_allreduce, a tree", "minitvm.machines.gpu.transform.lower_thread_allreduce", [TREE])
-COMBINED.edit("a partner beyond the end", "_Lowering.by_a_tree", "if team.count % (2 * step):", "if False:")
+COMBINED.edit("a partner beyond the end", "_AllreduceLowering.by_a_tree", "if team.count % (2 * step):", "if False:")
 COMBINED.edit(
     "the last partial is lost",
-    "_Lowering.by_a_tree",
+    "_AllreduceLowering.by_a_tree",
     "me + step, const(team.count)",
     "me + step + 1, const(team.count)",
 )
-COMBINED.edit("a wrong offset", "_Lowering.by_a_tree", "at(me + step))", "at(me + 1))")
+COMBINED.edit("a wrong offset", "_AllreduceLowering.by_a_tree", "at(me + step))", "at(me + 1))")
 ALL = Faults(
     "lower_thread_allreduce, all threads", "minitvm.machines.gpu.transform.lower_thread_allreduce", [_everybody()]
 )
 ALL.edit(
     "no broadcast",
-    "_Lowering.by_a_tree",
+    "_AllreduceLowering.by_a_tree",
     "in zip(own, at(const(0)), strict=True)]",
     "in zip(own, at(me), strict=True)]",
 )
 ALL.edit(
-    "the condition is forgotten", "_Lowering.lowered", "if not is_const(stmt.condition, 1) else v", "if False else v"
+    "the condition is forgotten",
+    "_AllreduceLowering.lowered",
+    "if not is_const(stmt.condition, 1) else v",
+    "if False else v",
 )
 SHUFFLED = Faults("lower_thread_allreduce, shuffles", "minitvm.machines.gpu.transform.lower_thread_allreduce", [WARPS])
 SHUFFLED.edit("a wrong offset", "_down", "step *= 2", "step *= 4")
@@ -96,7 +99,7 @@ SHUFFLED.edit(
 )
 SHUFFLED.edit(
     "the other warps are left out",
-    "_Lowering.by_shuffles",
+    "_AllreduceLowering.by_shuffles",
     "LT(lane, const(count)), total",
     "LT(lane, const(1)), total",
 )

@@ -70,7 +70,7 @@ LATTICE.edit("a condition on sizes alone is forgotten", "number_of", "total *= h
 IMAGES = Faults("sizes: images", "minitvm.tir.work.images", [CASES, COUNTS])
 IMAGES.edit(
     "windows with gaps between them are one",
-    "_Shape._overlapping",
+    "_ConstrainedSides._overlapping",
     "times is None or not self.domain.nonnegative(small.extent - times)",
     "times is None",
 )

@@ -63,12 +63,18 @@ THREAD_SUMS.edit(
 )
 
 TREE = Faults("small: lower_thread_allreduce", "minitvm.machines.gpu.transform.lower_thread_allreduce", [THREADS])
-TREE.edit("a thread beyond the last is added", "_Lowering.by_a_tree", "if team.count % (2 * step):", "if False:")
-TREE.edit("one level too few", "_Lowering.by_a_tree", "while step < team.count:", "while step < team.count // 2:")
-TREE.edit("a bound for even teams only", "_Lowering.by_a_tree", "if team.count % (2 * step):", "if team.count % 2:")
+TREE.edit(
+    "a thread beyond the last is added", "_AllreduceLowering.by_a_tree", "if team.count % (2 * step):", "if False:"
+)
+TREE.edit(
+    "one level too few", "_AllreduceLowering.by_a_tree", "while step < team.count:", "while step < team.count // 2:"
+)
+TREE.edit(
+    "a bound for even teams only", "_AllreduceLowering.by_a_tree", "if team.count % (2 * step):", "if team.count % 2:"
+)
 TREE.edit(
     "the next neighbour in each level",
-    "_Lowering.by_a_tree",
+    "_AllreduceLowering.by_a_tree",
     "stmt.reducer.apply(at(me), at(me + step))",
     "stmt.reducer.apply(at(me), at(me + 1))",
 )
@@ -90,7 +96,7 @@ INIT.edit(
 )
 INIT.edit(
     "the init comes again in each step",
-    "_Lowering.realize",
+    "_InitLowering.realize",
     "[EQ(axis.var, axis.dom.start) for axis in block.iter_vars if axis.kind == REDUCE]",
     "[]",
 )

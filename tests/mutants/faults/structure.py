@@ -56,7 +56,9 @@ PASSES.edit(
 UPDATES = Faults(
     "rows of a reduction", "minitvm.tir.analysis.updates", [primitive("rfactor", modes=ROUNDED, examples=120)]
 )
-UPDATES.edit("a row is read at another place", "Element.place", "places[-1] + 1 if places", "places[-1] if places")
+UPDATES.edit(
+    "a row is read at another place", "AccumulatedElement.place", "places[-1] + 1 if places", "places[-1] if places"
+)
 EPILOGUE = Faults(
     "fuse_reduction_epilogue", "minitvm.compat.tvm.schedule.primitives.epilogue", [primitive("fuse_reduction_epilogue")]
 )

@@ -9,21 +9,31 @@ from ..workloads import families, lowered, primitive, schedules, tensors
 TE = Faults("te.create_prim_func", "minitvm.te.primfunc", [tensors()])
 TE.edit(
     "a condition of a reduction forgotten",
-    "_Lowering.reduction",
+    "_FunctionBuilder.reduction",
     "if not (isinstance(condition, IntImm) and condition.value):",
     "if False:",
 )
-TE.edit("a start of its own forgotten", "_Lowering.reduction", "reduce.init or combiner.identity", "combiner.identity")
+TE.edit(
+    "a start of its own forgotten",
+    "_FunctionBuilder.reduction",
+    "reduce.init or combiner.identity",
+    "combiner.identity",
+)
 TE.edit(
     "results are stored before all are computed",
-    "_Lowering.reduction",
+    "_FunctionBuilder.reduction",
     "(BufferStore(b, v, point) for b, v in zip(buffers, names, strict=True))",
     "(BufferStore(b, v, point) for b, v in zip(buffers[::-1], results[::-1], strict=True))",
 )
 TE.edit(
-    "axes start at zero", "_Lowering.nest", "self.index(axis.dom.start), self", "self.index(axis.dom.start * 0), self"
+    "axes start at zero",
+    "_FunctionBuilder.nest",
+    "self.index(axis.dom.start), self",
+    "self.index(axis.dom.start * 0), self",
 )
-TE.edit("every output has the first one's body", "_Lowering.nest", "op.body[outputs[0].value_index]", "op.body[0]")
+TE.edit(
+    "every output has the first one's body", "_FunctionBuilder.nest", "op.body[outputs[0].value_index]", "op.body[0]"
+)
 
 EXPR = Faults("expr", "minitvm.expr.visitor", [
     schedules("compute_inline", "split", "compute_at"),

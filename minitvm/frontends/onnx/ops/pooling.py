@@ -18,7 +18,7 @@ from .convolution import explicitly_padded, window_padding, without_second_windo
 
 
 @dataclass(frozen=True)
-class _Windows:
+class _PooledWindows:
     """The windows over the spatial axes of the data, as attributes of the operators of `topi.pool`."""
 
     pool_size: tuple[int, ...]
@@ -28,7 +28,7 @@ class _Windows:
     ceil_mode: bool
 
     @staticmethod
-    def of(n: NodeContext) -> _Windows:
+    def of(n: NodeContext) -> _PooledWindows:
         x, kernel = n[0], n.attr("kernel_shape")
         rank = len(kernel)
         if rank not in (1, 2, 3) or x.ndim != rank + 2:
@@ -39,7 +39,7 @@ class _Windows:
             n.refuse(f"pads {list(padding)} hold a whole window of {list(kernel)}")
         strides = without_second_window(strides, x.shape[2:], padding)
         ceil = bool(n.attr("ceil_mode", 0)) and n.attr("auto_pad", "NOTSET") in ("NOTSET", "")
-        return _Windows(kernel, strides, padding, dilations, ceil)
+        return _PooledWindows(kernel, strides, padding, dilations, ceil)
 
     def pooled(self, n: NodeContext, reduction: str, x: Operand, fill: float | None = None, **attrs: Any) -> Operand:
         """The reduction of each window; open paddings become part of the data, where there is a `fill`."""
@@ -49,7 +49,7 @@ class _Windows:
         )
         return pooled
 
-    def with_last_filled(self, counts: Sequence[Dim], extents: Sequence[Dim]) -> _Windows:
+    def with_last_filled(self, counts: Sequence[Dim], extents: Sequence[Dim]) -> _PooledWindows:
         """The same number of windows, `counts`, where padding reaches to the end of the last one."""
         rank = len(counts)
         after: list[Dim] = []
@@ -67,7 +67,7 @@ def _lowest(x: Operand) -> float:
 
 @converter("MaxPool")
 def max_pool(n: NodeContext) -> Any:
-    windows = _Windows.of(n)
+    windows = _PooledWindows.of(n)
     largest = windows.pooled(n, "max", n[0], _lowest(n[0]))
     if n.wants(1):
         return largest, _places(n, windows, largest.shape[2:])
@@ -75,7 +75,7 @@ def max_pool(n: NodeContext) -> Any:
     return largest
 
 
-def _places(n: NodeContext, windows: _Windows, counts: Sequence[Dim]) -> Operand:
+def _places(n: NodeContext, windows: _PooledWindows, counts: Sequence[Dim]) -> Operand:
     """Where in the whole tensor the largest element of each window lies, the first of equal ones.
 
     A tap outside of the picture stands for the nearest one inside, which is as large and lies where it says.
@@ -84,7 +84,7 @@ def _places(n: NodeContext, windows: _Windows, counts: Sequence[Dim]) -> Operand
     spatial, ndim = x.shape[2:], 2 * len(counts)
     many, size = product(x.shape[:2]), product(spatial)
     by_rows = [product(spatial[a + 1 :]) for a in range(rank)]
-    axes = [_Axis(n, windows, a, counts[a], spatial[a]) for a in range(rank)]
+    axes = [_PooledAxis(n, windows, a, counts[a], spatial[a]) for a in range(rank)]
     elements = _sum(
         n, [axis.places(a, ndim, n.numbers(kernel[a], rank + a, ndim)) for a, axis in enumerate(axes)], by_rows
     )
@@ -100,11 +100,11 @@ def _places(n: NodeContext, windows: _Windows, counts: Sequence[Dim]) -> Operand
 
 
 @dataclass(frozen=True)
-class _Axis:
+class _PooledAxis:
     """The windows along one spatial axis: `count` of them over `extent` elements."""
 
     n: NodeContext
-    windows: _Windows
+    windows: _PooledWindows
     axis: int
     count: Dim
     extent: Dim
@@ -155,7 +155,7 @@ def max_unpool(n: NodeContext) -> Any:
 @converter("AveragePool")
 def average_pool(n: NodeContext) -> Any:
     """Where paddings are open and not counted, the mean with zeros is divided by the share of elements inside."""
-    x, counted, windows = n[0], bool(n.attr("count_include_pad", 0)), _Windows.of(n)
+    x, counted, windows = n[0], bool(n.attr("count_include_pad", 0)), _PooledWindows.of(n)
     if counted or all(isinstance(p, int) for p in windows.padding):
         return windows.pooled(n, "avg", x, 0.0 if counted else None, count_include_pad=counted)
     ones = n.op("full", shape=(1, 1, *x.shape[2:]), fill_value=1.0, dtype=str(x.dtype))
@@ -169,7 +169,7 @@ def lp_pool(n: NodeContext) -> Any:
     p = n.attr("p", 2)
     if p < 1:
         n.refuse_attribute("p")
-    x, windows = n[0], _Windows.of(n)
+    x, windows = n[0], _PooledWindows.of(n)
     if windows.ceil_mode:
         windows = windows.with_last_filled(windows.pooled(n, "max", x, 0.0).shape[2:], x.shape[2:])
     size_of = n.op("abs", x)

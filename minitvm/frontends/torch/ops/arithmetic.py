@@ -7,7 +7,7 @@ from typing import Any
 
 from ....errors import UnsupportedOperator
 from ...common.operand import Operand
-from ..context import NodeContext
+from ..context import TorchNodeContext
 from ..registry import converter
 
 # Relay's name, and what it is for truth values, of operators whose operands are promoted to the result's dtype.
@@ -36,7 +36,7 @@ def _overloads(aten: str) -> list[str]:
 
 def _register(aten: str, relay: str, for_bool: str) -> None:
     @converter(*_overloads(aten))
-    def _(n: NodeContext) -> Any:
+    def _(n: TorchNodeContext) -> Any:
         a, b = (n.of_dtype(n.attr(name), n.dtype) for name in ("self", "other"))
         if n.dtype.is_bool and not for_bool:
             n.refuse_dtype("bool")
@@ -49,7 +49,7 @@ for _aten, (_relay, _for_bool) in _SAME.items():
 
 def _register_comparison(aten: str, relay: str) -> None:
     @converter(f"{aten}.Tensor", f"{aten}.Scalar")
-    def _(n: NodeContext) -> Any:
+    def _(n: TorchNodeContext) -> Any:
         a, b = n.promoted("self", "other")
         if a.dtype.is_bool and relay not in ("equal", "not_equal"):
             a, b = n.cast(a, "int8"), n.cast(b, "int8")
@@ -62,7 +62,7 @@ for _aten, _relay in _COMPARISONS.items():
 
 def _register_logical(aten: str, relay: str) -> None:
     @converter(f"{aten}.default")
-    def _(n: NodeContext) -> Any:
+    def _(n: TorchNodeContext) -> Any:
         return n.op(relay, n.cast(n["self"], "bool"), n.cast(n["other"], "bool"))
 
 
@@ -71,31 +71,31 @@ for _aten, _relay in _LOGICAL.items():
 
 
 @converter("add.Tensor", "add.Scalar")
-def add(n: NodeContext) -> Any:
+def add(n: TorchNodeContext) -> Any:
     """self + alpha * other."""
     a, b = _operands_of_sum(n)
     return n.op("logical_or" if n.dtype.is_bool else "add", a, b)
 
 
 @converter("sub.Tensor", "sub.Scalar")
-def sub(n: NodeContext) -> Any:
+def sub(n: TorchNodeContext) -> Any:
     """self - alpha * other."""
     return n.op("subtract", *_operands_of_sum(n))
 
 
 @converter("rsub.Tensor", "rsub.Scalar")
-def rsub(n: NodeContext) -> Any:
+def rsub(n: TorchNodeContext) -> Any:
     """other - alpha * self."""
     a, b = (n.of_dtype(n.attr(name), n.dtype) for name in ("self", "other"))
     return n.op("subtract", b, scaled(n, a, n.attr("alpha")))
 
 
-def _operands_of_sum(n: NodeContext) -> tuple[Operand, Operand]:
+def _operands_of_sum(n: TorchNodeContext) -> tuple[Operand, Operand]:
     a, b = (n.of_dtype(n.attr(name), n.dtype) for name in ("self", "other"))
     return a, scaled(n, b, n.attr("alpha"))
 
 
-def scaled(n: NodeContext, x: Operand, factor: Any) -> Operand:
+def scaled(n: TorchNodeContext, x: Operand, factor: Any) -> Operand:
     """factor * x."""
     if isinstance(factor, int | float) and factor == 1:
         return x
@@ -104,7 +104,7 @@ def scaled(n: NodeContext, x: Operand, factor: Any) -> Operand:
 
 
 @converter("div.Tensor", "div.Scalar", "div.Tensor_mode", "div.Scalar_mode", "true_divide.Tensor")
-def div(n: NodeContext) -> Any:
+def div(n: TorchNodeContext) -> Any:
     """The quotient, or its integer part (`trunc`), or its floor."""
     mode = n.attr("rounding_mode") if "rounding_mode" in n.values else None
     a, b = (n.of_dtype(n.attr(name), n.dtype) for name in ("self", "other"))
@@ -115,11 +115,11 @@ def div(n: NodeContext) -> Any:
 
 
 @converter("floor_divide.default")
-def floor_divide(n: NodeContext) -> Any:
+def floor_divide(n: TorchNodeContext) -> Any:
     return floored(n, *(n.of_dtype(n.attr(name), n.dtype) for name in ("self", "other")))
 
 
-def floored(n: NodeContext, a: Operand, b: Operand) -> Any:
+def floored(n: TorchNodeContext, a: Operand, b: Operand) -> Any:
     """The floor of the exact quotient, as in Python: 7.5 // 0.1 is 74, for 0.1 is a little more than a tenth.
 
     The remainder of `fmod` is exact, so a minus it is a multiple of b up to one rounding. A quotient of 0 keeps its
@@ -132,7 +132,7 @@ def floored(n: NodeContext, a: Operand, b: Operand) -> Any:
     return _floored(n, a, b)
 
 
-def _floored(n: NodeContext, a: Operand, b: Operand) -> Any:
+def _floored(n: TorchNodeContext, a: Operand, b: Operand) -> Any:
     zero = n.of_dtype(0.0, a.dtype)
     rest, ratio = n.op("mod", a, b), n.op("divide", a, b)
     whole = n.op("divide", n.op("subtract", a, rest), b)
@@ -146,7 +146,7 @@ def _floored(n: NodeContext, a: Operand, b: Operand) -> Any:
 
 
 @converter("pow.Tensor_Scalar", "pow.Tensor_Tensor", "pow.Scalar")
-def power(n: NodeContext) -> Any:
+def power(n: TorchNodeContext) -> Any:
     base, exponent = (n.of_dtype(n.attr(name), n.dtype) for name in ("self", "exponent"))
     number = n.attr("exponent")
     if isinstance(number, int | float):
@@ -159,7 +159,7 @@ def power(n: NodeContext) -> Any:
     return n.op("power", base, exponent)
 
 
-def _power_by_number(n: NodeContext, base: Operand, number: int) -> Operand:
+def _power_by_number(n: TorchNodeContext, base: Operand, number: int) -> Operand:
     """A product of squares, which is exact: floats have no 64 bits."""
     if number < 0:
         n.refuse(f"integers to the power of {number} are not supported")
@@ -171,7 +171,7 @@ def _power_by_number(n: NodeContext, base: Operand, number: int) -> Operand:
     return result
 
 
-def _integer_power(n: NodeContext, base: Operand, exponent: Operand) -> Operand:
+def _integer_power(n: TorchNodeContext, base: Operand, exponent: Operand) -> Operand:
     """A product of those squares that the exponent's bits name; below 0 it is 0, except of 1 and -1.
 
     For these, the lowest bit alone decides. Of other numbers, exponents from 256 on overflow.
@@ -194,7 +194,7 @@ _POWERS = {0.5: "sqrt", -0.5: "rsqrt", -1: "reciprocal", 1: "copy"}
 
 def _register_number(aten: str, relay: str) -> None:
     @converter(f"{aten}.default")
-    def _(n: NodeContext) -> Any:
+    def _(n: TorchNodeContext) -> Any:
         """The larger or smaller one; a NaN gives way to a number."""
         a, b = (n.cast(n[name], n.dtype) for name in ("self", "other"))
         if n.dtype.is_bool:
@@ -210,7 +210,7 @@ for _aten, _relay in {"fmax": "maximum", "fmin": "minimum"}.items():
 
 
 @converter("copysign.Tensor", "copysign.Scalar")
-def copysign(n: NodeContext) -> Any:
+def copysign(n: TorchNodeContext) -> Any:
     """The size of one number with the sign of another, which zeros and NaN have too."""
     x, other = (n.of_dtype(n.attr(name), n.dtype) for name in ("self", "other"))
     size = n.op("abs", x)
@@ -218,11 +218,11 @@ def copysign(n: NodeContext) -> Any:
 
 
 @converter("signbit.default")
-def signbit(n: NodeContext) -> Any:
+def signbit(n: TorchNodeContext) -> Any:
     return is_signed(n, n["self"])
 
 
-def is_signed(n: NodeContext, x: Operand) -> Operand:
+def is_signed(n: TorchNodeContext, x: Operand) -> Operand:
     """Whether each element has the sign minus."""
     if x.dtype.is_float:
         x = n.op("reinterpret", x, dtype=f"int{x.dtype.bits}")
@@ -234,7 +234,7 @@ def is_signed(n: NodeContext, x: Operand) -> Operand:
 
 
 @converter("hypot.default")
-def hypot(n: NodeContext) -> Any:
+def hypot(n: TorchNodeContext) -> Any:
     """sqrt(a^2 + b^2), by the larger one so that squares neither overflow nor vanish."""
     a, b = (n.op("abs", n.cast(n[name], n.dtype)) for name in ("self", "other"))
     high, low = n.op("maximum", a, b), n.op("minimum", a, b)
@@ -246,14 +246,14 @@ def hypot(n: NodeContext) -> Any:
 
 
 @converter("ldexp.Tensor")
-def ldexp(n: NodeContext) -> Any:
+def ldexp(n: TorchNodeContext) -> Any:
     """self * 2^other."""
     exponent = n.cast(n["other"], n.dtype)
     return n.op("multiply", n.cast(n["self"], n.dtype), n.op("power", n.of_dtype(2.0, n.dtype), exponent))
 
 
 @converter("clamp.Tensor")
-def clamp(n: NodeContext) -> Any:
+def clamp(n: TorchNodeContext) -> Any:
     x = n.cast(n["self"], n.dtype)
     low, high = n.optional("min"), n.optional("max")
     x = x if low is None else n.op("maximum", x, n.cast(low, n.dtype))
@@ -261,13 +261,13 @@ def clamp(n: NodeContext) -> Any:
 
 
 @converter("where.self")
-def where(n: NodeContext) -> Any:
+def where(n: TorchNodeContext) -> Any:
     a, b = (n.of_dtype(n.attr(name), n.dtype) for name in ("self", "other"))
     return n.op("where", n["condition"], a, b)
 
 
 @converter("masked_fill.Scalar", "masked_fill.Tensor")
-def masked_fill(n: NodeContext) -> Any:
+def masked_fill(n: TorchNodeContext) -> Any:
     return n.op("where", n["mask"], n.of_dtype(n.attr("value"), n.dtype), n["self"])
 
 
@@ -275,7 +275,7 @@ def masked_fill(n: NodeContext) -> Any:
 
 
 @converter("linear.default")
-def linear(n: NodeContext) -> Any:
+def linear(n: TorchNodeContext) -> Any:
     """x W' + b, with the weights as [outputs, inputs]."""
     x, weight, bias = n["input"], n["weight"], n.optional("bias")
     product = n.op("nn.dense", x, weight)
@@ -283,46 +283,46 @@ def linear(n: NodeContext) -> Any:
 
 
 @converter("mm.default", "bmm.default")
-def product(n: NodeContext) -> Any:
+def product(n: TorchNodeContext) -> Any:
     return n.op("nn.matmul", n["self"], n["mat2"])
 
 
 @converter("matmul.default")
-def matmul(n: NodeContext) -> Any:
+def matmul(n: TorchNodeContext) -> Any:
     return n.op("nn.matmul", n["self"], n["other"])
 
 
 @converter("mv.default")
-def matrix_by_vector(n: NodeContext) -> Any:
+def matrix_by_vector(n: TorchNodeContext) -> Any:
     return n.op("nn.matmul", n["self"], n["vec"])
 
 
 @converter("dot.default")
-def dot(n: NodeContext) -> Any:
+def dot(n: TorchNodeContext) -> Any:
     return n.op("nn.matmul", n["self"], n["tensor"])
 
 
 @converter("addmm.default")
-def addmm(n: NodeContext) -> Any:
+def addmm(n: TorchNodeContext) -> Any:
     return _with_addend(n, n.op("nn.matmul", n["mat1"], n["mat2"]))
 
 
 @converter("baddbmm.default")
-def baddbmm(n: NodeContext) -> Any:
+def baddbmm(n: TorchNodeContext) -> Any:
     return _with_addend(n, n.op("nn.matmul", n["batch1"], n["batch2"]))
 
 
 @converter("addmv.default")
-def addmv(n: NodeContext) -> Any:
+def addmv(n: TorchNodeContext) -> Any:
     return _with_addend(n, n.op("nn.matmul", n["mat"], n["vec"]))
 
 
 @converter("addbmm.default")
-def addbmm(n: NodeContext) -> Any:
+def addbmm(n: TorchNodeContext) -> Any:
     return _with_addend(n, n.op("sum", n.op("nn.matmul", n["batch1"], n["batch2"]), axis=(0,)))
 
 
-def _with_addend(n: NodeContext, product: Operand) -> Any:
+def _with_addend(n: TorchNodeContext, product: Operand) -> Any:
     """beta * self + alpha * product."""
     beta, total = n.attr("beta"), scaled(n, product, n.attr("alpha"))
     n.ignore("self")
@@ -330,7 +330,7 @@ def _with_addend(n: NodeContext, product: Operand) -> Any:
 
 
 @converter("_trilinear.default")
-def trilinear(n: NodeContext) -> Any:
+def trilinear(n: TorchNodeContext) -> Any:
     """The sum of products of three tensors, the one of `nn.Bilinear`; each lacks the axes that `expand` lists."""
     letters = "abcdefghijklmnopqrstuvwxyz"
     expanded = [n.attr(f"expand{k}") for k in (1, 2, 3)]
@@ -342,7 +342,7 @@ def trilinear(n: NodeContext) -> Any:
 
 
 @converter("einsum.default")
-def einsum(n: NodeContext) -> Any:
+def einsum(n: TorchNodeContext) -> Any:
     """An ellipsis and repeated labels are left to the operator."""
     equation = n.attr("equation").replace(" ", "")
     n.ignore("path")

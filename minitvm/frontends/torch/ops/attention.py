@@ -9,12 +9,12 @@ import numpy as np
 
 from ....graph.nodes import Dim
 from ...common.operand import Operand
-from ..context import NodeContext
+from ..context import TorchNodeContext
 from ..registry import converter
 
 
 @converter("scaled_dot_product_attention.default")
-def attention(n: NodeContext) -> Any:
+def attention(n: TorchNodeContext) -> Any:
     """softmax(query key' scale + mask) value; a query that may see nothing is 0."""
     if n.attr("dropout_p"):
         n.refuse("dropout in training is random\n  try:    module.eval() before the export")
@@ -39,7 +39,7 @@ def attention(n: NodeContext) -> Any:
     return result if seeing is None else n.op("where", seeing, result, n.of_dtype(0.0, result.dtype))
 
 
-def _repeated(n: NodeContext, x: Operand, heads: Dim) -> Operand:
+def _repeated(n: TorchNodeContext, x: Operand, heads: Dim) -> Operand:
     """Each head of keys or values as often as query heads share it."""
     own = x.shape[-3]
     if not isinstance(own, int) or not isinstance(heads, int):
@@ -48,7 +48,7 @@ def _repeated(n: NodeContext, x: Operand, heads: Dim) -> Operand:
     return repeated
 
 
-def _mask(n: NodeContext, queries: Dim, keys: Dim) -> Operand | None:
+def _mask(n: TorchNodeContext, queries: Dim, keys: Dim) -> Operand | None:
     """What may be seen, as truth values, or what is added to the scores."""
     if not n.attr("is_causal"):
         return n.optional("attn_mask")
@@ -60,7 +60,7 @@ def _mask(n: NodeContext, queries: Dim, keys: Dim) -> Operand | None:
     return visible
 
 
-def _masked(n: NodeContext, scores: Operand, mask: Operand) -> Operand:
+def _masked(n: TorchNodeContext, scores: Operand, mask: Operand) -> Operand:
     """The scores, minus infinity where nothing may be seen."""
     masked: Operand
     if not mask.dtype.is_bool:
@@ -73,7 +73,7 @@ def _masked(n: NodeContext, scores: Operand, mask: Operand) -> Operand:
     return masked
 
 
-def _seeing(n: NodeContext, mask: Operand) -> Operand | None:
+def _seeing(n: TorchNodeContext, mask: Operand) -> Operand | None:
     """Whether a query sees anything; None where all do."""
     if n.attr("is_causal"):
         return None
@@ -85,7 +85,7 @@ def _seeing(n: NodeContext, mask: Operand) -> Operand | None:
 
 
 @converter("_native_multi_head_attention.default")
-def multi_head_attention(n: NodeContext) -> Any:
+def multi_head_attention(n: TorchNodeContext) -> Any:
     """The operator that `nn.MultiheadAttention` calls in evaluation mode, without the weights as a second result."""
     if n.wants(1):
         n.refuse("the weights as results are not supported\n  try:    need_weights=False")
@@ -94,7 +94,7 @@ def multi_head_attention(n: NodeContext) -> Any:
     return [_attended(n, heads, n.attr("num_head")), None]
 
 
-def _attended(n: NodeContext, inputs: tuple[Operand, Operand, Operand], heads: int) -> Operand:
+def _attended(n: TorchNodeContext, inputs: tuple[Operand, Operand, Operand], heads: int) -> Operand:
     """Projections of [batch, places, width], attention in each head, and the projection back."""
     width = inputs[0].shape[-1]
     if not isinstance(width, int):
@@ -116,7 +116,7 @@ def _attended(n: NodeContext, inputs: tuple[Operand, Operand, Operand], heads: i
     return projected
 
 
-def _without_masked(n: NodeContext, scores: Operand) -> Operand:
+def _without_masked(n: TorchNodeContext, scores: Operand) -> Operand:
     """The scores [batch, heads, queries, keys] without what `mask` hides, by what `mask_type` says that it is over:
     0 queries and keys, 1 batch and keys, 2 all four."""
     mask, kind = n.optional("mask"), n.attr("mask_type")
@@ -132,14 +132,14 @@ def _without_masked(n: NodeContext, scores: Operand) -> Operand:
     return hidden
 
 
-def _linear(n: NodeContext, x: Operand, weight: str, bias: str) -> Operand:
+def _linear(n: TorchNodeContext, x: Operand, weight: str, bias: str) -> Operand:
     product, added = n.op("nn.dense", x, n[weight]), n.optional(bias)
     result: Operand = product if added is None else n.op("add", product, added)
     return result
 
 
 @converter("_transformer_encoder_layer_fwd.default")
-def encoder_layer(n: NodeContext) -> Any:
+def encoder_layer(n: TorchNodeContext) -> Any:
     """The operator of `nn.TransformerEncoderLayer` in evaluation mode.
 
     Attention and two products are each added to their input, which is normalised before (`norm_first`) or after.

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..context import NodeContext
+from ..context import TorchNodeContext
 from ..registry import converter
 
 
 @converter("convolution.default")
-def convolution(n: NodeContext) -> Any:
+def convolution(n: TorchNodeContext) -> Any:
     x, weight, bias = n["input"], n["weight"], n.optional("bias")
     rank = weight.ndim - 2
     if rank not in (1, 2, 3) or x.ndim != weight.ndim:

@@ -8,12 +8,12 @@ import numpy as np
 
 from ....topi.shapes import broadcast_shapes
 from ...common.operand import Operand
-from ..context import NodeContext
+from ..context import TorchNodeContext
 from ..registry import converter
 from .shaping import reshaped
 
 
-def places_of(n: NodeContext, x: Operand, sizes: Any) -> Operand:
+def places_of(n: TorchNodeContext, x: Operand, sizes: Any) -> Operand:
     """A row of indices for each element of x that is not 0.
 
     `sizes` are those of a result of the node; the first that no operator has bound yet is the number of rows.
@@ -27,7 +27,7 @@ def places_of(n: NodeContext, x: Operand, sizes: Any) -> Operand:
 
 
 @converter("nonzero.default")
-def nonzero(n: NodeContext) -> Any:
+def nonzero(n: TorchNodeContext) -> Any:
     """A row of indices for each element that is not 0."""
     x = n["self"]
     if x.ndim == 0:
@@ -36,7 +36,7 @@ def nonzero(n: NodeContext) -> Any:
 
 
 @converter("where.default")
-def where(n: NodeContext) -> Any:
+def where(n: TorchNodeContext) -> Any:
     """The indices of the elements that are not 0, a vector for each axis."""
     x = n["condition"]
     if x.ndim == 0:
@@ -46,7 +46,7 @@ def where(n: NodeContext) -> Any:
 
 
 @converter("masked_select.default")
-def masked_select(n: NodeContext) -> Any:
+def masked_select(n: TorchNodeContext) -> Any:
     """The elements at which a mask holds, row-major."""
     x, mask = n["self"], n["mask"]
     shape = broadcast_shapes(x.shape, mask.shape)

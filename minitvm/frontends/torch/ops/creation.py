@@ -9,61 +9,61 @@ import numpy as np
 from ....expr import Expr
 from ....topi.shapes import is_one
 from ...common.operand import Operand
-from ..context import NodeContext
+from ..context import TorchNodeContext
 from ..registry import converter
 
 
 @converter("full.default")
-def full(n: NodeContext) -> Any:
+def full(n: TorchNodeContext) -> Any:
     n.ignore("size", "dtype")
     return _filled(n, n.attr("fill_value"))
 
 
 @converter("full_like.default")
-def full_like(n: NodeContext) -> Any:
+def full_like(n: TorchNodeContext) -> Any:
     n.ignore("self", "dtype")
     return _filled(n, n.attr("fill_value"))
 
 
 @converter("new_full.default")
-def new_full(n: NodeContext) -> Any:
+def new_full(n: TorchNodeContext) -> Any:
     n.ignore("self", "size", "dtype")
     return _filled(n, n.attr("fill_value"))
 
 
 @converter("zeros.default", "zeros_like.default", "new_zeros.default")
-def zeros(n: NodeContext) -> Any:
+def zeros(n: TorchNodeContext) -> Any:
     n.ignore("self", "size", "dtype")
     return _filled(n, 0)
 
 
 @converter("ones.default", "ones_like.default", "new_ones.default")
-def ones(n: NodeContext) -> Any:
+def ones(n: TorchNodeContext) -> Any:
     n.ignore("self", "size", "dtype")
     return _filled(n, 1)
 
 
 @converter("empty.memory_format", "empty_like.default", "empty_permuted.default", "empty_strided.default",
            "new_empty.default", "new_empty_strided.default")  # fmt: skip
-def empty(n: NodeContext) -> Any:
+def empty(n: TorchNodeContext) -> Any:
     """Contents that nothing may depend on: zeros here."""
     n.ignore("self", "size", "dtype", "stride", "physical_layout")
     return _filled(n, 0)
 
 
 @converter("fill.Scalar", "fill.Tensor")
-def fill(n: NodeContext) -> Any:
+def fill(n: TorchNodeContext) -> Any:
     n.ignore("self")
     return _filled(n, n.attr("value"))
 
 
 @converter("scalar_tensor.default")
-def scalar_tensor(n: NodeContext) -> Any:
+def scalar_tensor(n: TorchNodeContext) -> Any:
     n.ignore("dtype")
     return n.of_dtype(n.attr("s"), n.dtype)
 
 
-def _filled(n: NodeContext, value: Any) -> Any:
+def _filled(n: TorchNodeContext, value: Any) -> Any:
     """A tensor of the result's type, each element the value: a number, a dimension or a tensor of one element."""
     if isinstance(value, bool | int | float) and all(is_one(d) for d in n.shape):
         return Operand.known(np.full((1,) * len(n.shape), value, n.dtype.numpy))
@@ -73,7 +73,7 @@ def _filled(n: NodeContext, value: Any) -> Any:
 
 
 @converter("arange.start_step", "arange.start", "arange.default")
-def arange(n: NodeContext) -> Any:
+def arange(n: TorchNodeContext) -> Any:
     n.ignore("dtype")
     start = n.attr("start") if "start" in n.values else 0
     step = n.attr("step") if "step" in n.values else 1
@@ -89,7 +89,7 @@ def arange(n: NodeContext) -> Any:
 
 def _register_triangle(aten: str, upper: bool) -> None:
     @converter(f"{aten}.default")
-    def _(n: NodeContext) -> Any:
+    def _(n: TorchNodeContext) -> Any:
         """The rows and the columns of the places in a triangle of a matrix, row-major."""
         n.ignore("dtype")
         rows, columns, offset = (n.attr(name) for name in ("row", "col", "offset"))
@@ -104,16 +104,16 @@ for _aten in ("tril_indices", "triu_indices"):
 
 
 @converter("tril.default")
-def tril(n: NodeContext) -> Any:
+def tril(n: TorchNodeContext) -> Any:
     return _triangle(n, upper=False)
 
 
 @converter("triu.default")
-def triu(n: NodeContext) -> Any:
+def triu(n: TorchNodeContext) -> Any:
     return _triangle(n, upper=True)
 
 
-def _triangle(n: NodeContext, upper: bool) -> Any:
+def _triangle(n: TorchNodeContext, upper: bool) -> Any:
     x, k = n["self"], n.attr("diagonal")
     if x.dtype.is_bool:
         return n.cast(n.op("trilu", n.cast(x, "int8"), k=k, upper=upper), "bool")

@@ -7,7 +7,7 @@ from typing import Any
 
 from ....expr import DType
 from ...common.operand import Operand
-from ..context import NodeContext
+from ..context import TorchNodeContext
 from ..registry import converter
 
 # ATen's name and Relay's. The result of the first has the dtype of its input, and of the second that of a float.
@@ -28,7 +28,7 @@ def _register(aten: str, relay: str) -> None:
     attrs = {"alpha": 1 / 6, "beta": 0.5} if relay == "nn.hard_sigmoid" else {}
 
     @converter(f"{aten}.default")
-    def _(n: NodeContext) -> Any:
+    def _(n: TorchNodeContext) -> Any:
         return n.op(relay, n.cast(n["self"], n.dtype), **attrs)
 
 
@@ -38,7 +38,7 @@ for _aten, _relay in {**_SAME, **_FLOAT}.items():
 
 def _register_test(aten: str, relay: str) -> None:
     @converter(f"{aten}.default")
-    def _(n: NodeContext) -> Any:
+    def _(n: TorchNodeContext) -> Any:
         x = n["self"]
         if x.dtype.is_float:
             return n.op(relay, x)
@@ -51,12 +51,12 @@ for _aten, _relay in _TESTS.items():
 
 @converter("clone.default", "alias.default", "detach.default", "lift_fresh_copy.default", "contiguous.default",
            "positive.default")  # fmt: skip
-def same(n: NodeContext) -> Any:
+def same(n: TorchNodeContext) -> Any:
     return n["self"]
 
 
 @converter("dropout.default")
-def dropout(n: NodeContext) -> Any:
+def dropout(n: TorchNodeContext) -> Any:
     """At inference nothing is dropped."""
     if n.attr("train") and n.attr("p"):
         n.refuse("dropout in training is random\n  try:    module.eval() before the export")
@@ -65,13 +65,13 @@ def dropout(n: NodeContext) -> Any:
 
 
 @converter("prims.convert_element_type.default")
-def convert_element_type(n: NodeContext) -> Any:
+def convert_element_type(n: TorchNodeContext) -> Any:
     n.ignore("dtype")
     return n.cast(n["a"], n.dtype)
 
 
 @converter("round.decimals")
-def round_to_decimals(n: NodeContext) -> Any:
+def round_to_decimals(n: TorchNodeContext) -> Any:
     """Rounded after, or before, the decimal point."""
     x, decimals = n["self"], n.attr("decimals")
     if decimals == 0 or not x.dtype.is_float:
@@ -82,24 +82,24 @@ def round_to_decimals(n: NodeContext) -> Any:
 
 
 @converter("_to_copy.default")
-def to_copy(n: NodeContext) -> Any:
+def to_copy(n: TorchNodeContext) -> Any:
     n.ignore("dtype")
     return n.cast(n["self"], n.dtype)
 
 
 @converter("logical_not.default")
-def logical_not(n: NodeContext) -> Any:
+def logical_not(n: TorchNodeContext) -> Any:
     return n.op("logical_not", n.cast(n["self"], "bool"))
 
 
 @converter("bitwise_not.default")
-def bitwise_not(n: NodeContext) -> Any:
+def bitwise_not(n: TorchNodeContext) -> Any:
     x = n["self"]
     return n.op("logical_not" if x.dtype.is_bool else "bitwise_not", x)
 
 
 @converter("expm1.default")
-def expm1(n: NodeContext) -> Any:
+def expm1(n: TorchNodeContext) -> Any:
     """exp(x) - 1 is 2 t / (1 - t) with t = tanh(x / 2), which is exact near 0."""
     x = n.cast(n["self"], n.dtype)
     t = n.op("tanh", n.op("multiply", x, 0.5))
@@ -108,17 +108,17 @@ def expm1(n: NodeContext) -> Any:
     return n.op("where", n.op("less", n.op("abs", x), 1.0), near, far)
 
 
-def _ones(n: NodeContext, dtype: DType) -> Any:
+def _ones(n: TorchNodeContext, dtype: DType) -> Any:
     return n.of_dtype(1.0, dtype)
 
 
 @converter("gelu.default")
-def gelu(n: NodeContext) -> Any:
+def gelu(n: TorchNodeContext) -> Any:
     return n.op("nn.gelu", n["self"], approximate=n.attr("approximate"))
 
 
 @converter("elu.default")
-def elu(n: NodeContext) -> Any:
+def elu(n: TorchNodeContext) -> Any:
     """scale * (x where positive, else alpha * (exp(input_scale * x) - 1)): ELU, SELU and CELU are cases of it."""
     x, alpha, scale, inner = n["self"], n.attr("alpha"), n.attr("scale"), n.attr("input_scale")
     if inner == 1:
@@ -131,12 +131,12 @@ def elu(n: NodeContext) -> Any:
 
 
 @converter("leaky_relu.default")
-def leaky_relu(n: NodeContext) -> Any:
+def leaky_relu(n: TorchNodeContext) -> Any:
     return n.op("nn.leaky_relu", n["self"], alpha=n.attr("negative_slope"))
 
 
 @converter("softplus.default")
-def softplus(n: NodeContext) -> Any:
+def softplus(n: TorchNodeContext) -> Any:
     """log(1 + exp(beta x)) / beta; from `threshold` on it is x itself, which for 20 and more rounds to the same."""
     x, beta, threshold = n["self"], n.attr("beta"), n.attr("threshold")
     soft = n.op("nn.softplus", x) if beta == 1 else n.op("divide", n.op("nn.softplus", n.op("multiply", x, beta)), beta)
@@ -146,7 +146,7 @@ def softplus(n: NodeContext) -> Any:
 
 
 @converter("sign.default", "sgn.default")
-def sign(n: NodeContext) -> Any:
+def sign(n: TorchNodeContext) -> Any:
     """-1, 0 or 1; of NaN it is 0 here, and of zeros 0 without a sign."""
     x = n["self"]
     if not x.dtype.is_float:
@@ -156,7 +156,7 @@ def sign(n: NodeContext) -> Any:
 
 
 @converter("angle.default")
-def angle(n: NodeContext) -> Any:
+def angle(n: TorchNodeContext) -> Any:
     """The angle of a real number: pi below 0, else 0."""
     x = n.cast(n["self"], n.dtype)
     turned = n.op("where", n.op("less", x, 0.0), n.of_dtype(math.pi, n.dtype), n.of_dtype(0.0, n.dtype))
@@ -164,21 +164,21 @@ def angle(n: NodeContext) -> Any:
 
 
 @converter("hardtanh.default")
-def hardtanh(n: NodeContext) -> Any:
+def hardtanh(n: TorchNodeContext) -> Any:
     return _clipped(n, n["self"], n.attr("min_val"), n.attr("max_val"))
 
 
 @converter("relu6.default")
-def relu6(n: NodeContext) -> Any:
+def relu6(n: TorchNodeContext) -> Any:
     return n.op("clip", n["self"], a_min=0, a_max=6)
 
 
 @converter("clamp.default")
-def clamp(n: NodeContext) -> Any:
+def clamp(n: TorchNodeContext) -> Any:
     return _clipped(n, n.cast(n["self"], n.dtype), n.attr("min"), n.attr("max"))
 
 
-def _clipped(n: NodeContext, x: Operand, least: Any, most: Any) -> Any:
+def _clipped(n: TorchNodeContext, x: Operand, least: Any, most: Any) -> Any:
     """x within bounds, which are numbers, sizes of tensors, or None."""
     if all(bound is None or isinstance(bound, int | float) for bound in (least, most)):
         return n.op("clip", x, a_min=least, a_max=most)
@@ -188,7 +188,7 @@ def _clipped(n: NodeContext, x: Operand, least: Any, most: Any) -> Any:
 
 
 @converter("rrelu_with_noise_functional.default")
-def rrelu(n: NodeContext) -> Any:
+def rrelu(n: TorchNodeContext) -> Any:
     """At inference the slope is the mean of the bounds; the noise, the second result, stays as it is."""
     if n.attr("training"):
         n.refuse("it is random\n  try:    module.eval() before the export")
@@ -200,7 +200,7 @@ def rrelu(n: NodeContext) -> Any:
 
 
 @converter("prelu.default")
-def prelu(n: NodeContext) -> Any:
+def prelu(n: TorchNodeContext) -> Any:
     """One slope, or one for each channel, axis 1."""
     x, slope = n["self"], n["weight"]
     wide = n.op("reshape", slope, newshape=(1, slope.shape[0], *(1,) * (x.ndim - 2))) if x.ndim > 1 else slope
@@ -208,25 +208,25 @@ def prelu(n: NodeContext) -> Any:
 
 
 @converter("_prelu_kernel.default")
-def prelu_kernel(n: NodeContext) -> Any:
+def prelu_kernel(n: TorchNodeContext) -> Any:
     x = n["self"]
     return n.op("where", n.op("greater", x, 0.0), x, n.op("multiply", x, n["weight"]))
 
 
 @converter("view.dtype")
-def view_as(n: NodeContext) -> Any:
+def view_as(n: TorchNodeContext) -> Any:
     """The same bits as another dtype of the same width."""
     n.ignore("dtype")
     return n.op("reinterpret", n["self"], dtype=str(n.dtype))
 
 
 @converter("exp2.default")
-def exp2(n: NodeContext) -> Any:
+def exp2(n: TorchNodeContext) -> Any:
     x = n.cast(n["self"], n.dtype)
     return n.op("power", n.of_dtype(2.0, n.dtype), x)
 
 
 @converter("erfc.default")
-def erfc(n: NodeContext) -> Any:
+def erfc(n: TorchNodeContext) -> Any:
     """1 - erf(x)."""
     return n.op("subtract", _ones(n, n.dtype), n.op("erf", n.cast(n["self"], n.dtype)))

@@ -10,20 +10,20 @@ from ....graph.nodes import Dim
 from ....topi.shapes import broadcast_shapes, product
 from ...common.blocks import blocks_to_picture
 from ...common.operand import Operand
-from ..context import NodeContext, by_lines
+from ..context import TorchNodeContext, by_lines
 from ..registry import converter
 from .counted import places_of
 from .shaping import reshaped
 
 
 @converter("embedding.default")
-def embedding(n: NodeContext) -> Any:
+def embedding(n: TorchNodeContext) -> Any:
     n.ignore("padding_idx")  # its row gets no gradient
     return n.op("take", n["weight"], n["indices"], axis=0)
 
 
 @converter("take.default")
-def take(n: NodeContext) -> Any:
+def take(n: TorchNodeContext) -> Any:
     """Elements of the flattened tensor."""
     x = n["self"]
     return n.op("take", reshaped(n, x, (product(x.shape),)), n["index"], axis=0)
@@ -31,13 +31,13 @@ def take(n: NodeContext) -> Any:
 
 @converter("index_select.default")
 @by_lines
-def index_select(n: NodeContext) -> Any:
+def index_select(n: TorchNodeContext) -> Any:
     return n.op("take", n["self"], n["index"], axis=n.axis())
 
 
 @converter("gather.default")
 @by_lines
-def gather(n: NodeContext) -> Any:
+def gather(n: TorchNodeContext) -> Any:
     """out[i, j, k] = self[index[i, j, k], j, k] for dim 0, and so on."""
     x, index, axis = n["self"], n["index"], n.axis()
     n.ignore("sparse_grad")
@@ -47,7 +47,7 @@ def gather(n: NodeContext) -> Any:
 
 
 @converter("index.Tensor")
-def index(n: NodeContext) -> Any:
+def index(n: TorchNodeContext) -> Any:
     """self[i, :, j, ...]: the shape that the indices have together replaces their axes.
 
     It stands where they stood if they are neighbours, else in front, as in NumPy.
@@ -72,7 +72,7 @@ def are_neighbours(axes: list[int]) -> bool:
     return axes == list(range(axes[0], axes[0] + len(axes)))
 
 
-def indexed_axes(n: NodeContext) -> tuple[list[int], list[Operand]]:
+def indexed_axes(n: TorchNodeContext) -> tuple[list[int], list[Operand]]:
     """The axes that `indices` has something for, and the indices.
 
     A mask stands for one vector of indices for each of its axes: as many as data decide.
@@ -95,7 +95,7 @@ def indexed_axes(n: NodeContext) -> tuple[list[int], list[Operand]]:
     return axes, indices
 
 
-def points_of(n: NodeContext, indices: list[Operand]) -> tuple[Operand, tuple[Dim, ...]]:
+def points_of(n: TorchNodeContext, indices: list[Operand]) -> tuple[Operand, tuple[Dim, ...]]:
     """The indices, broadcast to their common shape, as points along a last axis; and that shape."""
     shape = broadcast_shapes(*(i.shape for i in indices))
     wide = [i if i.shape == shape else n.op("broadcast_to", i, shape=shape) for i in indices]
@@ -105,7 +105,7 @@ def points_of(n: NodeContext, indices: list[Operand]) -> tuple[Operand, tuple[Di
 
 
 @converter("diagonal.default", "diagonal_copy.default")
-def diagonal(n: NodeContext) -> Any:
+def diagonal(n: TorchNodeContext) -> Any:
     """The elements of two axes whose indices differ by `offset`, along a new last axis."""
     x, offset = n["self"], n.attr("offset")
     first, second = n.attr("dim1") % x.ndim, n.attr("dim2") % x.ndim
@@ -129,7 +129,7 @@ def diagonal_places(rows: int, columns: int, offset: int) -> np.ndarray:
 
 
 @converter("unfold.default")
-def unfold(n: NodeContext) -> Any:
+def unfold(n: TorchNodeContext) -> Any:
     """All windows of an axis, the places within one along a new last axis."""
     x, size, step = n["self"], n.attr("size"), n.attr("step")
     axis = n.attr("dimension") % x.ndim
@@ -142,14 +142,14 @@ def unfold(n: NodeContext) -> Any:
 
 
 @converter("as_strided.default", "as_strided_copy.default")
-def as_strided(n: NodeContext) -> Any:
+def as_strided(n: TorchNodeContext) -> Any:
     """The elements of a tensor without gaps at places that sizes and strides give."""
     x = n["self"]
     places = strided_places(n, x)
     return n.op("take", reshaped(n, x, (product(x.shape),)), places, axis=0)
 
 
-def strided_places(n: NodeContext, x: Operand) -> np.ndarray:
+def strided_places(n: TorchNodeContext, x: Operand) -> np.ndarray:
     """Where the elements of a view of a tensor are in it, if it is flattened."""
     sizes, strides = n.attr("size"), n.attr("stride")
     offset = n.attr("storage_offset") or 0
@@ -164,7 +164,7 @@ def strided_places(n: NodeContext, x: Operand) -> np.ndarray:
 
 
 @converter("col2im.default")
-def col2im(n: NodeContext) -> Any:
+def col2im(n: TorchNodeContext) -> Any:
     """Blocks put back into a picture, overlapping elements added."""
     x = n["self"]
     before = tuple(n.attr("padding"))
@@ -176,7 +176,7 @@ def col2im(n: NodeContext) -> Any:
 
 
 @converter("bucketize.Tensor", "bucketize.Scalar", "searchsorted.Tensor", "searchsorted.Scalar")
-def bucketize(n: NodeContext) -> Any:
+def bucketize(n: TorchNodeContext) -> Any:
     """How many of the boundaries lie below an element; `right` also counts those that are equal to it.
 
     Boundaries of several axes have a row for each row of elements. All lie below a NaN.

@@ -10,13 +10,13 @@ import numpy as np
 from ....expr.dtypes import limits
 from ....graph.nodes import Dim
 from ...common.operand import Operand
-from ..context import NodeContext, by_lines
+from ..context import TorchNodeContext, by_lines
 from ..registry import converter
 
 
 def _softmax(relay: str) -> Any:
     @by_lines
-    def convert(n: NodeContext) -> Any:
+    def convert(n: TorchNodeContext) -> Any:
         n.ignore("half_to_float", "dtype")
         return n.op(relay, n.cast(n["self"], n.dtype), axis=n.axis())
 
@@ -29,7 +29,7 @@ converter("_log_softmax.default", "log_softmax.int")(_softmax("nn.log_softmax"))
 
 @converter("_safe_softmax.default")
 @by_lines
-def safe_softmax(n: NodeContext) -> Any:
+def safe_softmax(n: TorchNodeContext) -> Any:
     """Softmax, and 0 in lines all of whose elements are minus infinity: those that are masked entirely."""
     x, soft = n["self"], _softmax("nn.softmax")(n)
     visible = n.op("not_equal", x, n.of_dtype(-np.inf, x.dtype))
@@ -38,7 +38,7 @@ def safe_softmax(n: NodeContext) -> Any:
 
 
 @converter("_native_batch_norm_legit_no_training.default")
-def batch_norm(n: NodeContext) -> Any:
+def batch_norm(n: TorchNodeContext) -> Any:
     """Normalised with given statistics; the other results are of training."""
     x = n["input"]
     channels = x.shape[1]
@@ -48,7 +48,7 @@ def batch_norm(n: NodeContext) -> Any:
     return [normal, None, None]
 
 
-def _weight(n: NodeContext, name: str, shape: Sequence[Dim], value: float) -> Operand:
+def _weight(n: TorchNodeContext, name: str, shape: Sequence[Dim], value: float) -> Operand:
     """A weight, or the value that has no effect where it is left out."""
     weight = n.optional(name)
     if weight is not None:
@@ -61,18 +61,18 @@ def _weight(n: NodeContext, name: str, shape: Sequence[Dim], value: float) -> Op
 
 
 @converter("layer_norm.default")
-def layer_norm(n: NodeContext) -> Any:
+def layer_norm(n: TorchNodeContext) -> Any:
     return _layer_norm(n)
 
 
 @converter("native_layer_norm.default")
-def native_layer_norm(n: NodeContext) -> Any:
+def native_layer_norm(n: TorchNodeContext) -> Any:
     if n.wants(1) or n.wants(2):
         n.refuse("the statistics as results are not supported")
     return [_layer_norm(n), None, None]
 
 
-def _layer_norm(n: NodeContext) -> Any:
+def _layer_norm(n: TorchNodeContext) -> Any:
     """Over the last axes, which have the shape `normalized_shape`."""
     x, shape = n["input"], n.attr("normalized_shape")
     weight, bias = _weight(n, "weight", shape, 1), n.optional("bias")
@@ -82,7 +82,7 @@ def _layer_norm(n: NodeContext) -> Any:
 
 
 @converter("rms_norm.default")
-def rms_norm(n: NodeContext) -> Any:
+def rms_norm(n: TorchNodeContext) -> Any:
     x, shape, epsilon = n["input"], n.attr("normalized_shape"), n.attr("eps")
     axes = tuple(range(x.ndim - len(shape), x.ndim))
     epsilon = float(limits(x.dtype.numpy).eps) if epsilon is None else epsilon
@@ -90,7 +90,7 @@ def rms_norm(n: NodeContext) -> Any:
 
 
 @converter("native_group_norm.default")
-def native_group_norm(n: NodeContext) -> Any:
+def native_group_norm(n: TorchNodeContext) -> Any:
     if n.wants(1) or n.wants(2):
         n.refuse("the statistics as results are not supported")
     n.ignore("N", "C", "HxW")
@@ -98,11 +98,11 @@ def native_group_norm(n: NodeContext) -> Any:
 
 
 @converter("group_norm.default")
-def group_norm(n: NodeContext) -> Any:
+def group_norm(n: TorchNodeContext) -> Any:
     return _group_norm(n, n.attr("num_groups"))
 
 
-def _group_norm(n: NodeContext, groups: int) -> Any:
+def _group_norm(n: TorchNodeContext, groups: int) -> Any:
     x = n["input"]
     channels = (x.shape[1],)
     weight, bias = _weight(n, "weight", channels, 1), _weight(n, "bias", channels, 0)
@@ -110,7 +110,7 @@ def _group_norm(n: NodeContext, groups: int) -> Any:
 
 
 @converter("instance_norm.default")
-def instance_norm(n: NodeContext) -> Any:
+def instance_norm(n: TorchNodeContext) -> Any:
     """Each channel of each sample by its own statistics."""
     if not n.attr("use_input_stats"):
         n.refuse("running statistics are not supported")
@@ -122,7 +122,7 @@ def instance_norm(n: NodeContext) -> Any:
 
 
 @converter("_native_batch_norm_legit.no_stats")
-def batch_norm_of_batch(n: NodeContext) -> Any:
+def batch_norm_of_batch(n: TorchNodeContext) -> Any:
     """Each channel by the statistics of the batch, which the other results are."""
     x = n["input"]
     if n.wants(1) or n.wants(2):

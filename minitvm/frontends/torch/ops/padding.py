@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...common.operand import Operand
-from ..context import NodeContext
+from ..context import TorchNodeContext
 from ..registry import converter
 
 
 @converter("constant_pad_nd.default")
-def constant_pad(n: NodeContext) -> Any:
+def constant_pad(n: TorchNodeContext) -> Any:
     """A truth value is padded as a number."""
     x, widths, value = n["self"], _widths(n), n.attr("value")
     if x.dtype.is_bool:
@@ -21,7 +21,7 @@ def constant_pad(n: NodeContext) -> Any:
 
 def _register(aten: str, mode: str) -> None:
     @converter(*(f"{aten}{rank}d.default" for rank in (1, 2, 3)))
-    def _(n: NodeContext) -> Any:
+    def _(n: TorchNodeContext) -> Any:
         return n.op("nn.pad", n["self"], pad_width=_widths(n), pad_mode=mode)
 
 
@@ -29,7 +29,7 @@ for _aten, _mode in {"reflection_pad": "reflect", "replication_pad": "edge"}.ite
     _register(_aten, _mode)
 
 
-def _widths(n: NodeContext) -> tuple[tuple[int, int], ...]:
+def _widths(n: TorchNodeContext) -> tuple[tuple[int, int], ...]:
     """(before, after) of each axis, from the list that begins at the last axis."""
     x: Operand = n["self"]
     name = "pad" if "pad" in n.values else "padding"

@@ -10,12 +10,12 @@ import numpy as np
 from ....graph.nodes import Dim
 from ....topi.shapes import simple
 from ...common.operand import Operand
-from ..context import NodeContext
+from ..context import TorchNodeContext
 from ..registry import converter
 from .convolution import per_axis
 
 
-def _windows(n: NodeContext, rank: int) -> dict[str, Any]:
+def _windows(n: TorchNodeContext, rank: int) -> dict[str, Any]:
     size = per_axis(n.attr("kernel_size"), rank)
     strides = n.attr("stride")
     return {
@@ -26,11 +26,11 @@ def _windows(n: NodeContext, rank: int) -> dict[str, Any]:
     }
 
 
-def _max_pool(n: NodeContext, rank: int) -> Any:
+def _max_pool(n: TorchNodeContext, rank: int) -> Any:
     return _in_batch(n, rank, f"nn.max_pool{rank}d", dilation=per_axis(n.attr("dilation"), rank), **_windows(n, rank))
 
 
-def _in_batch(n: NodeContext, rank: int, op: str, x: Operand | None = None, **attrs: Any) -> Any:
+def _in_batch(n: TorchNodeContext, rank: int, op: str, x: Operand | None = None, **attrs: Any) -> Any:
     """The operator on a batch; a single picture is a batch of one."""
     x = n["self"] if x is None else x
     if x.ndim == rank + 2:
@@ -40,15 +40,15 @@ def _in_batch(n: NodeContext, rank: int, op: str, x: Operand | None = None, **at
 
 def _register(rank: int) -> None:
     @converter(f"max_pool{rank}d.default")
-    def _(n: NodeContext) -> Any:
+    def _(n: TorchNodeContext) -> Any:
         return _max_pool(n, rank)
 
     @converter(f"max_pool{rank}d_with_indices.default")
-    def _(n: NodeContext) -> Any:
+    def _(n: TorchNodeContext) -> Any:
         return _largest_and_places(n, _tables(n, rank)) if n.wants(1) else [_max_pool(n, rank), None]
 
     @converter(f"avg_pool{rank}d.default")
-    def _(n: NodeContext) -> Any:
+    def _(n: TorchNodeContext) -> Any:
         windows = _windows(n, rank)
         if not n.dtype.is_float:
             n.refuse("means of integers are not supported\n  try:    x.float()")
@@ -58,7 +58,7 @@ def _register(rank: int) -> None:
         return _in_batch(n, rank, f"nn.avg_pool{rank}d", count_include_pad=counted, **windows)
 
     @converter(f"adaptive_avg_pool{rank}d.default", *([f"_adaptive_avg_pool{rank}d.default"] if rank > 1 else []))
-    def _(n: NodeContext) -> Any:
+    def _(n: TorchNodeContext) -> Any:
         return _adaptive(n, rank)
 
 
@@ -66,7 +66,7 @@ for _rank in (1, 2, 3):
     _register(_rank)
 
 
-def _divided(n: NodeContext, rank: int, divisor: int, windows: dict[str, Any]) -> Any:
+def _divided(n: TorchNodeContext, rank: int, divisor: int, windows: dict[str, Any]) -> Any:
     """Sums over windows by a number: means of whole windows of the padded picture, times their size."""
     x, first = n["self"], n["self"].ndim - rank
     widths: list[tuple[Dim, Dim]] = [(0, 0)] * x.ndim
@@ -81,7 +81,7 @@ def _divided(n: NodeContext, rank: int, divisor: int, windows: dict[str, Any]) -
     return n.op("multiply", means, math.prod(windows["pool_size"]) / divisor)
 
 
-def _adaptive(n: NodeContext, rank: int) -> Any:
+def _adaptive(n: TorchNodeContext, rank: int) -> Any:
     """Means of as many windows as `output_size` says: a product with a matrix of shares along each axis."""
     x, sizes = n["self"], per_axis(n.attr("output_size"), rank)
     axes = tuple(range(x.ndim - rank, x.ndim))
@@ -97,7 +97,7 @@ def _adaptive(n: NodeContext, rank: int) -> Any:
 
 def _register_adaptive_max(rank: int) -> None:
     @converter(f"adaptive_max_pool{rank}d.default")
-    def _(n: NodeContext) -> Any:
+    def _(n: TorchNodeContext) -> Any:
         if not n.wants(1):
             return [_largest(n, rank), None]
         sizes = per_axis(n.attr("output_size"), rank)
@@ -114,7 +114,7 @@ for _rank in (2, 3):
     _register_adaptive_max(_rank)
 
 
-def _largest(n: NodeContext, rank: int) -> Operand:
+def _largest(n: TorchNodeContext, rank: int) -> Operand:
     """The largest of as many windows as `output_size` says: along one axis after the other, as a maximum allows."""
     x, sizes = n["self"], per_axis(n.attr("output_size"), rank)
     axes = tuple(range(x.ndim - rank, x.ndim))
@@ -131,7 +131,7 @@ def _largest(n: NodeContext, rank: int) -> Operand:
     return x
 
 
-def _tables(n: NodeContext, rank: int) -> list[np.ndarray]:
+def _tables(n: TorchNodeContext, rank: int) -> list[np.ndarray]:
     """For each axis, which entries the windows of a maximum have: [windows, size].
 
     The place of an entry outside of the picture is another one's of its window, which changes no maximum.
@@ -151,7 +151,7 @@ def _tables(n: NodeContext, rank: int) -> list[np.ndarray]:
     return tables
 
 
-def _largest_and_places(n: NodeContext, tables: list[np.ndarray]) -> list[Operand]:
+def _largest_and_places(n: TorchNodeContext, tables: list[np.ndarray]) -> list[Operand]:
     """The largest element of each window, and its place in the flattened picture; the windows' entries by axis."""
     x, rank = n["self"], len(tables)
     first, extents = x.ndim - rank, n.sizes(x, x.ndim - rank)
@@ -178,7 +178,7 @@ def _ranges(extent: int, size: int) -> list[tuple[int, int]]:
     return [(k * extent // size, -(-(k + 1) * extent // size)) for k in range(size)]
 
 
-def along(n: NodeContext, x: Operand, axis: int, shares: np.ndarray) -> Operand:
+def along(n: TorchNodeContext, x: Operand, axis: int, shares: np.ndarray) -> Operand:
     """x with each line of an axis multiplied by a matrix [extent, new extent]."""
     last = x.ndim - 1
     order = tuple(last if a == axis else axis if a == last else a for a in range(x.ndim))
@@ -187,7 +187,7 @@ def along(n: NodeContext, x: Operand, axis: int, shares: np.ndarray) -> Operand:
     return means if axis == last else n.op("transpose", means, axes=order)
 
 
-def _shares(n: NodeContext, extent: Dim, size: int) -> np.ndarray:
+def _shares(n: TorchNodeContext, extent: Dim, size: int) -> np.ndarray:
     """The matrix whose column k averages the elements of the window k."""
     if not isinstance(extent, int):
         n.refuse(f"the dimension {extent} is symbolic; it is averaged to {size}")

@@ -11,7 +11,7 @@ from ....expr import Expr
 from ....graph.nodes import Dim
 from ....topi.shapes import product
 from ...common.operand import Operand
-from ..context import NodeContext, by_lines
+from ..context import TorchNodeContext, by_lines
 from ..registry import converter
 
 _SAME = {
@@ -25,22 +25,22 @@ _OVERLOADS = {
 def _register(aten: str, relay: str) -> None:
     @converter(*(f"{aten}.{overload}" for overload in _OVERLOADS.get(aten, ("default",))))
     @by_lines
-    def _(n: NodeContext) -> Any:
+    def _(n: TorchNodeContext) -> Any:
         n.ignore("dtype")
         return _reduced(n, relay, n.cast(n["self"], n.dtype))
 
 
-def _reduced(n: NodeContext, relay: str, x: Operand) -> Any:
+def _reduced(n: TorchNodeContext, relay: str, x: Operand) -> Any:
     """A reduction over `dim`: an axis, several, or all where there is none."""
     return n.op(relay, x, axis=_axes(n), keepdims=_keepdims(n))
 
 
-def _axes(n: NodeContext) -> tuple[int, ...] | None:
+def _axes(n: TorchNodeContext) -> tuple[int, ...] | None:
     listed = n.attr("dim") if "dim" in n.values else None
     return (listed,) if isinstance(listed, int) else tuple(listed) if listed else None
 
 
-def _keepdims(n: NodeContext) -> bool:
+def _keepdims(n: TorchNodeContext) -> bool:
     return bool(n.attr("keepdim")) if "keepdim" in n.values else False
 
 
@@ -49,19 +49,19 @@ for _aten, _relay in _SAME.items():
 
 
 @converter("max.default")
-def max_(n: NodeContext) -> Any:
+def max_(n: TorchNodeContext) -> Any:
     return _reduced(n, "max", n["self"])
 
 
 @converter("min.default")
-def min_(n: NodeContext) -> Any:
+def min_(n: TorchNodeContext) -> Any:
     return _reduced(n, "min", n["self"])
 
 
 def _register_truth(aten: str) -> None:
     @converter(f"{aten}.default", f"{aten}.dim", f"{aten}.dims")
     @by_lines
-    def _(n: NodeContext) -> Any:
+    def _(n: TorchNodeContext) -> Any:
         """Over no axis, `dim=[]`, nothing is reduced."""
         x = n.cast(n["self"], "bool")
         reduces = "dim" not in n.values or n.attr("dim") != ()
@@ -75,14 +75,14 @@ for _aten in ("any", "all"):
 def _register_choice(aten: str, argument: str) -> None:
     @converter(f"{aten}.dim")
     @by_lines
-    def _(n: NodeContext) -> Any:
+    def _(n: TorchNodeContext) -> Any:
         x, axis, keep = n["self"], n.attr("dim"), _keepdims(n)
         values = n.op(aten, x, axis=(axis,), keepdims=keep)
         return [values, n.op(argument, x, axis=axis, keepdims=keep) if n.wants(1) else None]
 
     @converter(f"{argument}.default")
     @by_lines
-    def _(n: NodeContext) -> Any:
+    def _(n: TorchNodeContext) -> Any:
         return n.op(argument, n["self"], axis=n.attr("dim"), keepdims=bool(n.attr("keepdim")))
 
 
@@ -92,23 +92,23 @@ for _aten, _argument in {"max": "argmax", "min": "argmin"}.items():
 
 @converter("var.correction", "var.dim", "var.default")
 @by_lines
-def variance(n: NodeContext) -> Any:
+def variance(n: TorchNodeContext) -> Any:
     return _variance(n)
 
 
 @converter("std.correction", "std.dim", "std.default")
 @by_lines
-def deviation(n: NodeContext) -> Any:
+def deviation(n: TorchNodeContext) -> Any:
     return n.op("sqrt", _variance(n))
 
 
 @converter("var_mean.correction")
 @by_lines
-def variance_and_mean(n: NodeContext) -> Any:
+def variance_and_mean(n: TorchNodeContext) -> Any:
     return [_variance(n), _reduced(n, "mean", n["self"])]
 
 
-def _variance(n: NodeContext) -> Operand:
+def _variance(n: TorchNodeContext) -> Operand:
     """The mean square distance from the mean; the count of elements is less by `correction`, but not less than 0."""
     x, axes, keeps, correction = n["self"], _axes(n), _keepdims(n), _correction(n)
     if not isinstance(correction, Expr) and correction in (0, 1):
@@ -126,7 +126,7 @@ def _count(x: Operand, axes: tuple[int, ...] | None) -> Dim:
     return product([x.shape[a] for a in (range(x.ndim) if axes is None else axes)])
 
 
-def _correction(n: NodeContext) -> Any:
+def _correction(n: TorchNodeContext) -> Any:
     if "correction" not in n.declared:
         return int(n.attr("unbiased"))
     return 1 if n.attr("correction") is None else n.attr("correction")
@@ -134,14 +134,14 @@ def _correction(n: NodeContext) -> Any:
 
 @converter("linalg_vector_norm.default")
 @by_lines
-def vector_norm(n: NodeContext) -> Any:
+def vector_norm(n: TorchNodeContext) -> Any:
     """The p-norm over `dim`."""
     n.ignore("dtype")
     x, p = n.cast(n["self"], n.dtype), n.attr("ord")
     return norm(n, x, p, _axes(n), _keepdims(n))
 
 
-def norm(n: NodeContext, x: Operand, p: float, axes: tuple[int, ...] | None, keepdims: bool) -> Operand:
+def norm(n: TorchNodeContext, x: Operand, p: float, axes: tuple[int, ...] | None, keepdims: bool) -> Operand:
     """(sum |x|^p)^(1/p), the largest of |x| for infinity, how many are not 0 for 0."""
     size_of = n.op("abs", x)
     attrs = {"axis": axes, "keepdims": keepdims}
@@ -158,14 +158,14 @@ def norm(n: NodeContext, x: Operand, p: float, axes: tuple[int, ...] | None, kee
 
 
 @converter("dist.default")
-def distance(n: NodeContext) -> Any:
+def distance(n: TorchNodeContext) -> Any:
     """The p-norm of a difference."""
     difference = n.op("subtract", n.cast(n["self"], n.dtype), n.cast(n["other"], n.dtype))
     return norm(n, n.reshape(difference, (-1,)), n.attr("p"), None, keepdims=False)
 
 
 @converter("_cdist_forward.default")
-def distances(n: NodeContext) -> Any:
+def distances(n: TorchNodeContext) -> Any:
     """The p-norm of the difference of each row of x1 and each of x2."""
     a, b = n["x1"], n["x2"]
     n.ignore("compute_mode")
@@ -174,7 +174,7 @@ def distances(n: NodeContext) -> Any:
 
 
 @converter("_pdist_forward.default")
-def distances_within(n: NodeContext) -> Any:
+def distances_within(n: TorchNodeContext) -> Any:
     """The p-norm of the difference of each two rows, the first one before the second."""
     x = n["self"]
     rows, later = np.triu_indices(n.size(x, 0), 1)
@@ -184,7 +184,7 @@ def distances_within(n: NodeContext) -> Any:
 
 @converter("logcumsumexp.default")
 @by_lines
-def running_logsumexp(n: NodeContext) -> Any:
+def running_logsumexp(n: TorchNodeContext) -> Any:
     """log of the running sum of exp, of each element less the largest one so far that is finite."""
     x, axis = n["self"], n.axis()
     extent = n.size(x, axis)
@@ -197,7 +197,7 @@ def running_logsumexp(n: NodeContext) -> Any:
 def _register_running(aten: str) -> None:
     @converter(f"{aten}.default")
     @by_lines
-    def _(n: NodeContext) -> Any:
+    def _(n: TorchNodeContext) -> Any:
         n.ignore("dtype")
         return n.op(aten, n.cast(n["self"], n.dtype), axis=n.axis())
 
@@ -209,7 +209,7 @@ for _aten in ("cumsum", "cumprod"):
 def _register_extreme(aten: str) -> None:
     @converter(f"{aten}.default")
     @by_lines
-    def _(n: NodeContext) -> Any:
+    def _(n: TorchNodeContext) -> Any:
         """The extreme so far and its place, the last one of equal ones; from a NaN on it is NaN."""
         x, axis = n["self"], n.axis()
         extremes = n.op(aten, x, axis=axis)

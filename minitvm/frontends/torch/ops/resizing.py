@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ...common.operand import Operand
-from ..context import NodeContext
+from ..context import TorchNodeContext
 from ..registry import converter
 from .pooling import along
 
@@ -22,20 +22,20 @@ _SPATIAL = {
 
 def _register(aten: str, method: str, rank: int) -> None:
     @converter(f"{aten}.vec")
-    def _(n: NodeContext) -> Any:
+    def _(n: TorchNodeContext) -> Any:
         n.ignore("output_size")
         factors = n.attr("scale_factors")
         return _resized(n, method, rank, factors)
 
     @converter(f"{aten}.default")
-    def _(n: NodeContext) -> Any:
+    def _(n: TorchNodeContext) -> Any:
         n.ignore("output_size")
         names = ("scales",) if rank == 1 else ("scales_d", "scales_h", "scales_w")[3 - rank :]
         factors = [n.attr(name) for name in names]
         return _resized(n, method, rank, None if None in factors else factors)
 
 
-def _resized(n: NodeContext, method: str, rank: int, factors: Any) -> Any:
+def _resized(n: TorchNodeContext, method: str, rank: int, factors: Any) -> Any:
     """Pixel i lies at (i + 1/2) / scale - 1/2, at i / scale for `nearest`, or on the corners if these are aligned."""
     x = n["input"] if "input" in n.values else n["self"]
     scales = None if factors is None else (1.0,) * (x.ndim - rank) + tuple(map(float, factors))
@@ -55,7 +55,7 @@ def _resized(n: NodeContext, method: str, rank: int, factors: Any) -> Any:
     return _resized_bytes(n, x, rank, coordinate_transformation_mode=mode, **attrs)
 
 
-def _resized_bytes(n: NodeContext, x: Operand, rank: int, size: Any, scales: Any, **attrs: Any) -> Operand:
+def _resized_bytes(n: TorchNodeContext, x: Operand, rank: int, size: Any, scales: Any, **attrs: Any) -> Operand:
     """Integers are resized along one axis after the other, the last one first, and rounded each time, halves up.
 
     PyTorch does the same with weights of 14 bits, so a result may differ by 1 where it is near a half.
@@ -76,7 +76,7 @@ for _aten, (_method, _rank) in _SPATIAL.items():
 
 def _register_smooth(aten: str, reach: int) -> None:
     @converter(f"{aten}.vec", f"{aten}.default")
-    def _(n: NodeContext) -> Any:
+    def _(n: TorchNodeContext) -> Any:
         """Each pixel is a mean over as many old ones as it covers: a product with a matrix along each axis."""
         x = n["input"] if "input" in n.declared else n["self"]
         n.ignore("output_size")
@@ -121,7 +121,7 @@ _BORDERS = ("zeros", "border", "reflection")
 
 
 @converter("grid_sampler_2d.default", "grid_sampler_3d.default", "grid_sampler.default")
-def grid_sample(n: NodeContext) -> Any:
+def grid_sample(n: TorchNodeContext) -> Any:
     method, border = _METHODS[n.attr("interpolation_mode")], _BORDERS[n.attr("padding_mode")]
     grid = n["grid"]
     if method != "cubic" and border != "zeros":  # PyTorch clips what is no number to the first pixel
@@ -134,6 +134,6 @@ def grid_sample(n: NodeContext) -> Any:
 
 
 @converter("pixel_shuffle.default")
-def pixel_shuffle(n: NodeContext) -> Any:
+def pixel_shuffle(n: TorchNodeContext) -> Any:
     """[n, c r r, h, w] as [n, c, h r, w r]."""
     return n.op("nn.depth_to_space", n["self"], block_size=n.attr("upscale_factor"), mode="CRD")

@@ -11,7 +11,7 @@ from ....expr import DType, Expr
 from ....graph.nodes import Dim
 from ....topi.shapes import product, same, simple
 from ...common.operand import Operand
-from ..context import NodeContext, by_lines
+from ..context import TorchNodeContext, by_lines
 from ..registry import converter
 from .indexing import are_neighbours, diagonal_places, indexed_axes, points_of, strided_places
 
@@ -20,43 +20,43 @@ _REDUCTIONS = {"sum": "add", "add": "add", "prod": "mul", "multiply": "mul", "am
 
 @converter("scatter.src")
 @by_lines
-def scatter(n: NodeContext) -> Any:
+def scatter(n: TorchNodeContext) -> Any:
     return _scattered(n, n["src"], "none")
 
 
 @converter("scatter.value")
 @by_lines
-def scatter_value(n: NodeContext) -> Any:
+def scatter_value(n: TorchNodeContext) -> Any:
     value = n.of_dtype(n.attr("value"), n.dtype)
     return _scattered(n, n.op("broadcast_to", value, shape=n["index"].shape), "none")
 
 
 @converter("scatter.reduce")
 @by_lines
-def scatter_onto(n: NodeContext) -> Any:
+def scatter_onto(n: TorchNodeContext) -> Any:
     return _scattered(n, n["src"], _REDUCTIONS[n.attr("reduce")])
 
 
 @converter("scatter.value_reduce")
 @by_lines
-def scatter_value_onto(n: NodeContext) -> Any:
+def scatter_value_onto(n: TorchNodeContext) -> Any:
     value = n.op("broadcast_to", n.of_dtype(n.attr("value"), n.dtype), shape=n["index"].shape)
     return _scattered(n, value, _REDUCTIONS[n.attr("reduce")])
 
 
 @converter("scatter_add.default")
 @by_lines
-def scatter_add(n: NodeContext) -> Any:
+def scatter_add(n: TorchNodeContext) -> Any:
     return _scattered(n, n["src"], "add")
 
 
 @converter("scatter_reduce.two")
 @by_lines
-def scatter_reduce(n: NodeContext) -> Any:
+def scatter_reduce(n: TorchNodeContext) -> Any:
     return _reduced_onto(n)
 
 
-def _reduced_onto(n: NodeContext) -> Any:
+def _reduced_onto(n: TorchNodeContext) -> Any:
     """Without `include_self`, the elements that are written begin with the neutral element of the reduction."""
     x, reduce, includes = n["self"], n.attr("reduce"), n.attr("include_self")
     ones = n.op("full", shape=n["index"].shape, fill_value=1, dtype=str(x.dtype))
@@ -74,7 +74,7 @@ def _reduced_onto(n: NodeContext) -> Any:
     return n.op("divide" if x.dtype.is_float else "floor_divide", total, count)
 
 
-def _neutral(n: NodeContext, reduce: str, dtype: DType) -> Operand:
+def _neutral(n: TorchNodeContext, reduce: str, dtype: DType) -> Operand:
     """The number that changes nothing in a reduction."""
     if reduce in ("sum", "mean", "prod"):
         return n.of_dtype(int(reduce == "prod"), dtype)
@@ -84,7 +84,7 @@ def _neutral(n: NodeContext, reduce: str, dtype: DType) -> Operand:
     return n.of_dtype(int(ends.min if reduce == "amax" else ends.max), dtype)
 
 
-def _scattered(n: NodeContext, updates: Operand, reduction: str, onto: Operand | None = None) -> Any:
+def _scattered(n: TorchNodeContext, updates: Operand, reduction: str, onto: Operand | None = None) -> Any:
     """The updates may be larger than the index: only their first elements are written."""
     x, index, axis = n["self"] if onto is None else onto, n["index"], n.axis()
     if product(index.shape) == 0:
@@ -96,7 +96,7 @@ def _scattered(n: NodeContext, updates: Operand, reduction: str, onto: Operand |
 
 
 @converter("index_put.default")
-def index_put(n: NodeContext) -> Any:
+def index_put(n: TorchNodeContext) -> Any:
     """self with values at self[i, :, j, ...]; `accumulate` adds them."""
     x, values = n["self"], n.cast(n["values"], n.dtype)
     axes, indices = indexed_axes(n)
@@ -117,7 +117,7 @@ def index_put(n: NodeContext) -> Any:
 
 
 @converter("put.default")
-def put(n: NodeContext) -> Any:
+def put(n: TorchNodeContext) -> Any:
     """Elements of the flattened tensor replaced."""
     x = n["self"]
     flat, index, source = (n.reshape(y, (product(y.shape),)) for y in (x, n["index"], n["source"]))
@@ -127,7 +127,7 @@ def put(n: NodeContext) -> Any:
 
 @converter("index_reduce.default")
 @by_lines
-def index_reduce(n: NodeContext) -> Any:
+def index_reduce(n: TorchNodeContext) -> Any:
     """Whole entries of an axis onto others."""
     source, axis = n["source"], n.axis()
     line = n.reshape(n["index"], tuple(d if a == axis else 1 for a, d in enumerate(source.shape)))
@@ -136,7 +136,7 @@ def index_reduce(n: NodeContext) -> Any:
 
 
 @converter("select_scatter.default")
-def select_scatter(n: NodeContext) -> Any:
+def select_scatter(n: TorchNodeContext) -> Any:
     x = n["self"]
     axis, index = n.attr("dim") % x.ndim, n.attr("index")
     extent = x.shape[axis]
@@ -147,7 +147,7 @@ def select_scatter(n: NodeContext) -> Any:
 
 
 @converter("slice_scatter.default")
-def slice_scatter(n: NodeContext) -> Any:
+def slice_scatter(n: TorchNodeContext) -> Any:
     x = n["self"]
     axis = n.attr("dim") % x.ndim
     begin, end, step = n.attr("start"), n.attr("end"), n.attr("step")
@@ -162,7 +162,7 @@ def slice_scatter(n: NodeContext) -> Any:
     return _replaced(n, axis, first, stop, step, n["src"])
 
 
-def _replaced(n: NodeContext, axis: int, begin: Dim, end: Dim, step: int, updates: Operand) -> Any:
+def _replaced(n: TorchNodeContext, axis: int, begin: Dim, end: Dim, step: int, updates: Operand) -> Any:
     """x with other elements from `begin` to `end` along an axis."""
     x, updates = n["self"], n.cast(updates, n.dtype)
     extent = x.shape[axis]
@@ -174,7 +174,7 @@ def _replaced(n: NodeContext, axis: int, begin: Dim, end: Dim, step: int, update
     return parts[0] if len(parts) == 1 else n.op("concatenate", *parts, axis=axis)
 
 
-def _with_elements(n: NodeContext, x: Operand, axis: int, places: np.ndarray, updates: Operand) -> Operand:
+def _with_elements(n: TorchNodeContext, x: Operand, axis: int, places: np.ndarray, updates: Operand) -> Operand:
     """x with other entries of an axis: each is read from where the updates follow behind the old ones."""
     extent = n.size(x, axis)
     order = np.arange(extent)
@@ -184,7 +184,7 @@ def _with_elements(n: NodeContext, x: Operand, axis: int, places: np.ndarray, up
 
 
 @converter("diagonal_scatter.default")
-def diagonal_scatter(n: NodeContext) -> Any:
+def diagonal_scatter(n: TorchNodeContext) -> Any:
     """`self` with `src` on a diagonal."""
     x, src = n["self"], n.cast(n["src"], n.dtype)
     first, second = n.attr("dim1") % x.ndim, n.attr("dim2") % x.ndim
@@ -199,7 +199,7 @@ def diagonal_scatter(n: NodeContext) -> Any:
 
 
 @converter("as_strided_scatter.default")
-def as_strided_scatter(n: NodeContext) -> Any:
+def as_strided_scatter(n: TorchNodeContext) -> Any:
     """`self` with `src` at places that sizes and strides give."""
     x, src = n["self"], n.cast(n["src"], n.dtype)
     places = strided_places(n, x)
@@ -208,7 +208,7 @@ def as_strided_scatter(n: NodeContext) -> Any:
 
 
 @converter("copy.default")
-def copy(n: NodeContext) -> Any:
+def copy(n: TorchNodeContext) -> Any:
     """`src` in the place of `self`, in its dtype and shape."""
     n.ignore("self", "non_blocking")
     src = n.cast(n["src"], n.dtype)
@@ -216,7 +216,7 @@ def copy(n: NodeContext) -> Any:
 
 
 @converter("masked_scatter.default")
-def masked_scatter(n: NodeContext) -> Any:
+def masked_scatter(n: TorchNodeContext) -> Any:
     """The elements of `source`, one after the other, where the mask holds."""
     source = n["source"]
     x, mask = (y if y.shape == n.shape else n.op("broadcast_to", y, shape=n.shape) for y in (n["self"], n["mask"]))
@@ -231,7 +231,7 @@ _BAGS = ("sum", "mean", "max")
 
 
 @converter("_embedding_bag.default", "_embedding_bag_forward_only.default")
-def embedding_bag(n: NodeContext) -> Any:
+def embedding_bag(n: TorchNodeContext) -> Any:
     """Rows of the table at the indices, combined bag by bag; the bag b begins at offsets[b]. Empty bags are 0.
 
     Each row is scattered to its bag, of which there are as many as offsets that are not beyond it.

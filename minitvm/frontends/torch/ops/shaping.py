@@ -8,18 +8,18 @@ from typing import Any
 from ....expr import Expr
 from ....topi.shapes import same, simple
 from ...common.operand import Operand
-from ..context import NodeContext
+from ..context import TorchNodeContext
 from ..registry import converter
 
 
 @converter("view.default", "_unsafe_view.default", "reshape.default", "flatten.using_ints", "view_copy.default")
-def view(n: NodeContext) -> Any:
+def view(n: TorchNodeContext) -> Any:
     """The program has the result's shape, -1 included."""
     n.ignore("size", "shape", "start_dim", "end_dim")
     return reshaped(n, n["self"], n.shape)
 
 
-def reshaped(n: NodeContext, x: Operand, shape: tuple[Any, ...]) -> Operand:
+def reshaped(n: TorchNodeContext, x: Operand, shape: tuple[Any, ...]) -> Operand:
     """x in another shape."""
     if len(shape) == x.ndim and all(same(a, b) for a, b in zip(shape, x.shape, strict=True)):
         return x
@@ -27,7 +27,7 @@ def reshaped(n: NodeContext, x: Operand, shape: tuple[Any, ...]) -> Operand:
 
 
 @converter("expand.default")
-def expand(n: NodeContext) -> Any:
+def expand(n: TorchNodeContext) -> Any:
     n.ignore("size")
     x, shape = n["self"], n.shape
     if len(shape) == x.ndim and all(same(a, b) for a, b in zip(shape, x.shape, strict=True)):
@@ -36,7 +36,7 @@ def expand(n: NodeContext) -> Any:
 
 
 @converter("squeeze.dim", "squeeze.dims", "squeeze.default")
-def squeeze(n: NodeContext) -> Any:
+def squeeze(n: TorchNodeContext) -> Any:
     """Without the axes of `dim`, or all, that have one element; others stay."""
     x = n["self"]
     listed = n.attr("dim") if "dim" in n.values else tuple(range(x.ndim))
@@ -46,18 +46,18 @@ def squeeze(n: NodeContext) -> Any:
 
 
 @converter("unsqueeze.default")
-def unsqueeze(n: NodeContext) -> Any:
+def unsqueeze(n: TorchNodeContext) -> Any:
     x = n["self"]
     return n.op("expand_dims", x, axis=n.attr("dim") % (x.ndim + 1))
 
 
 @converter("permute.default", "permute_copy.default")
-def permute(n: NodeContext) -> Any:
+def permute(n: TorchNodeContext) -> Any:
     return _transposed(n, tuple(a % n["self"].ndim for a in n.attr("dims")))
 
 
 @converter("transpose.int")
-def transpose(n: NodeContext) -> Any:
+def transpose(n: TorchNodeContext) -> Any:
     rank = n["self"].ndim
     order = list(range(rank))
     if rank:
@@ -68,17 +68,17 @@ def transpose(n: NodeContext) -> Any:
 
 
 @converter("t.default")
-def turn(n: NodeContext) -> Any:
+def turn(n: TorchNodeContext) -> Any:
     return _transposed(n, tuple(reversed(range(n["self"].ndim))))
 
 
-def _transposed(n: NodeContext, order: tuple[int, ...]) -> Any:
+def _transposed(n: TorchNodeContext, order: tuple[int, ...]) -> Any:
     x = n["self"]
     return x if order == tuple(range(x.ndim)) else n.op("transpose", x, axes=order)
 
 
 @converter("cat.default")
-def cat(n: NodeContext) -> Any:
+def cat(n: TorchNodeContext) -> Any:
     """A vector without elements joins anything."""
     parts = [n.cast(p, n.dtype) for p in n.operands("tensors") if p.shape != (0,)]
     axis = n.attr("dim")
@@ -88,13 +88,13 @@ def cat(n: NodeContext) -> Any:
 
 
 @converter("stack.default")
-def stack(n: NodeContext) -> Any:
+def stack(n: TorchNodeContext) -> Any:
     parts = [n.cast(p, n.dtype) for p in n.operands("tensors")]
     return n.op("stack", *parts, axis=n.attr("dim") % (parts[0].ndim + 1))
 
 
 @converter("split_with_sizes.default")
-def split(n: NodeContext) -> Any:
+def split(n: TorchNodeContext) -> Any:
     x, sizes = n["self"], n.attr("split_sizes")
     axis, begin = n.attr("dim") % x.ndim, 0
     parts = []
@@ -106,7 +106,7 @@ def split(n: NodeContext) -> Any:
 
 
 @converter("slice.Tensor")
-def slice_(n: NodeContext) -> Any:
+def slice_(n: TorchNodeContext) -> Any:
     x = n["self"]
     axis, step = n.attr("dim") % x.ndim, n.attr("step")
     begin, end = n.attr("start"), n.attr("end")
@@ -126,7 +126,7 @@ def slice_(n: NodeContext) -> Any:
 
 
 @converter("narrow_copy.default")
-def narrow(n: NodeContext) -> Any:
+def narrow(n: TorchNodeContext) -> Any:
     """`length` entries of an axis."""
     axis, length = n.axis(), n.attr("length")
     begin = n.attr("start")
@@ -135,7 +135,7 @@ def narrow(n: NodeContext) -> Any:
 
 
 @converter("select.int")
-def select(n: NodeContext) -> Any:
+def select(n: TorchNodeContext) -> Any:
     """Without the axis `dim`, at the place `index`."""
     x, index = n["self"], n.attr("index")
     axis = n.attr("dim") % x.ndim
@@ -147,11 +147,11 @@ def select(n: NodeContext) -> Any:
 
 
 @converter("repeat.default")
-def repeat(n: NodeContext) -> Any:
+def repeat(n: TorchNodeContext) -> Any:
     return n.op("tile", n["self"], reps=n.attr("repeats"))
 
 
 @converter("flip.default")
-def flip(n: NodeContext) -> Any:
+def flip(n: TorchNodeContext) -> Any:
     x = n["self"]
     return n.op("reverse", x, axis=tuple(sorted(a % x.ndim for a in n.attr("dims"))))

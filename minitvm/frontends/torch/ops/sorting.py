@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from ...common.operand import Operand
-from ..context import NodeContext, by_lines
+from ..context import TorchNodeContext, by_lines
 from ..registry import converter
 
 
 @converter("topk.default")
 @by_lines
-def topk(n: NodeContext) -> Any:
+def topk(n: TorchNodeContext) -> Any:
     n.ignore("sorted")
     k = n.attr("k")
     if not isinstance(k, int):
@@ -21,13 +21,13 @@ def topk(n: NodeContext) -> Any:
 
 @converter("sort.default", "sort.stable")
 @by_lines
-def sort(n: NodeContext) -> Any:
+def sort(n: TorchNodeContext) -> Any:
     """Elements and their places before, equal ones in the order that they had."""
     n.ignore("stable")
     return _in_order(n, n["self"], n.axis(), is_ascend=not n.attr("descending"))
 
 
-def _in_order(n: NodeContext, x: Operand, axis: int, is_ascend: bool = True) -> list[Operand]:
+def _in_order(n: TorchNodeContext, x: Operand, axis: int, is_ascend: bool = True) -> list[Operand]:
     """The elements of each line in order, and their places before."""
     places = n.op("argsort", x, axis=axis, is_ascend=is_ascend)
     return [n.op("gather", x, places, axis=axis), places]
@@ -35,21 +35,21 @@ def _in_order(n: NodeContext, x: Operand, axis: int, is_ascend: bool = True) -> 
 
 @converter("argsort.default", "argsort.stable")
 @by_lines
-def argsort(n: NodeContext) -> Any:
+def argsort(n: TorchNodeContext) -> Any:
     n.ignore("stable")
     return n.op("argsort", n["self"], axis=n.axis(), is_ascend=not n.attr("descending"))
 
 
 @converter("kthvalue.default")
 @by_lines
-def kth_value(n: NodeContext) -> Any:
+def kth_value(n: TorchNodeContext) -> Any:
     """The k-th smallest element of each line, and its place; k begins at 1."""
     axis, k = n.axis(), n.attr("k")
     return _entry(n, _in_order(n, n["self"], axis), axis, k - 1)
 
 
 @converter("median.default", "nanmedian.default")
-def median_of_all(n: NodeContext) -> Any:
+def median_of_all(n: TorchNodeContext) -> Any:
     """The lower one of two in the middle; NaN if there is one, or without those."""
     n.values["self"] = n.reshape(n["self"], (-1,))
     return _median(n, 0, keeps=False)[0]
@@ -57,11 +57,11 @@ def median_of_all(n: NodeContext) -> Any:
 
 @converter("median.dim", "nanmedian.dim")
 @by_lines
-def median(n: NodeContext) -> Any:
+def median(n: TorchNodeContext) -> Any:
     return _median(n, n.axis(), bool(n.attr("keepdim")))
 
 
-def _median(n: NodeContext, axis: int, keeps: bool) -> list[Operand]:
+def _median(n: TorchNodeContext, axis: int, keeps: bool) -> list[Operand]:
     """The element in the middle of each line, and its place.
 
     A NaN comes last in order. It is the median, the first one of several; `nanmedian` has the middle of the others.
@@ -83,7 +83,9 @@ def _median(n: NodeContext, axis: int, keeps: bool) -> list[Operand]:
     return results if keeps else [n.op("squeeze", one, axis=(axis,)) for one in results]
 
 
-def _entry(n: NodeContext, parts: list[Operand], axis: int, place: Any, keeps: bool | None = None) -> list[Operand]:
+def _entry(
+    n: TorchNodeContext, parts: list[Operand], axis: int, place: Any, keeps: bool | None = None
+) -> list[Operand]:
     """One entry along an axis of several tensors; `keepdim` decides whether the axis stays."""
     keeps = bool(n.attr("keepdim")) if keeps is None else keeps
     entries = [n.part(x, axis, place, place + 1) for x in parts]

@@ -12,7 +12,7 @@ from ....workers import pool
 Job = tuple[str, str]  # source, entry
 
 # While a worker starts, this process compiles a few kernels.
-TASK = pool.Task(f"{__name__}:compile_request", worth_starting=6)
+TASK = pool.PoolTask(f"{__name__}:compile_request", worth_starting=6)
 
 
 def compile_kernels(jobs: Sequence[Job], workers: int | None = None, progress: Progress | None = None) -> list[bytes]:

@@ -11,11 +11,11 @@ import hashlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from ....store import Store
+from ....store import FileStore
 from ...simd.vectors.source import support_of
 from .loader import cpu_description
 
-KERNELS = Store(".o", "compiled kernels", beside=".py")
+KERNELS = FileStore(".o", "compiled kernels", beside=".py")
 _SUPPORT = ("compiler.py", "concurrency.py", "loader.py", "operations.py")
 
 

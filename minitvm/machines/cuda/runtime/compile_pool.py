@@ -12,7 +12,7 @@ from .compiler import kept_cubin
 
 Job = tuple[str, str, str]  # source, entry, architecture
 
-TASK = pool.Task(f"{__name__}:compile_request", worth_starting=4)
+TASK = pool.PoolTask(f"{__name__}:compile_request", worth_starting=4)
 
 
 def cubins(jobs: Sequence[Job], workers: int | None = None, progress: Progress | None = None) -> list[bytes]:

@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ....errors import InternalError, TargetError
-from ....store import Store
+from ....store import FileStore
 from ...simd.vectors.source import defined, numbered, support_of
 from .architectures import DEFAULT_ARCH, compute_capability
 
 if TYPE_CHECKING:
     from ...simd.vectors.front_end import Operations
 
-CUBINS = Store(".cubin", "compiled CUDA kernels", beside=".ptx")
+CUBINS = FileStore(".cubin", "compiled CUDA kernels", beside=".ptx")
 THREADS = "THREADS_OF_A_BLOCK"  # the constant of a module text that says so
 # What decides a kernel's code.
 _SOURCES = ("compiler.py", "operations.py", "async_copies.py", "tensor_cores.py", "warpgroups.py")

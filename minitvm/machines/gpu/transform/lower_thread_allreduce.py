@@ -81,7 +81,7 @@ def _visit(node: Any, warp: int) -> Any:
         return node
     if (isinstance(node, For) and str(node.thread).startswith("blockIdx")) or not _is_threads(node):
         return map_children(node, lambda child: _visit(child, warp))
-    lowering = _Lowering(warp)
+    lowering = _AllreduceLowering(warp)
     nest: Stmt = lowering.visit(node, ())
     for buffer in reversed(lowering.shared):
         nest = Allocate(buffer, nest)
@@ -92,7 +92,7 @@ def _is_threads(node: Any) -> bool:
     return isinstance(node, For) and is_hardware_thread(node)
 
 
-class _Lowering:
+class _AllreduceLowering:
     """The all-reductions in one nest of loops over threads; `shared` is storage that they need, outside of it."""
 
     def __init__(self, warp: int) -> None:

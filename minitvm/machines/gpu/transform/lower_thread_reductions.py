@@ -30,9 +30,9 @@ from ....expr import (
     substitute,
     walk,
 )
-from ....tir.all_reduce import AllReduce, CommReducer
+from ....tir.all_reduce import AllReduce, AllReducer
 from ....tir.analysis.bindings import why_not_injective
-from ....tir.analysis.reducers import Match
+from ....tir.analysis.reducers import ReducerMatch
 from ....tir.analysis.threads import adds_up, is_hardware_thread, reductions_over, thread_reduction
 from ....tir.analysis.updates import Update, recognised
 from ....tir.conditions import all_of, conjuncts, is_const, uses
@@ -286,7 +286,7 @@ class _Share:
         if isinstance(read, str):
             raise self.refuse(reduction, "an update that a registered reducer describes", read)
         self.read: Update = read[0]
-        self.match: Match = read[1]
+        self.match: ReducerMatch = read[1]
         if any(e.loops for e in self.read.elements):
             raise self.refuse(reduction, "one element of each result", "a block that accumulates rows")
         self.check_order()
@@ -357,7 +357,7 @@ class _Share:
             tuple(DataVar(name + (str(k) if k else ""), i.dtype) for k, i in enumerate(self.identity))
             for name in ("x", "y", "total")
         )
-        reducer = CommReducer(left, right, self.match.apply(left, right), self.identity)
+        reducer = AllReducer(left, right, self.match.apply(left, right), self.identity)
         stores = tuple(BufferStore(t.buffer, v, t.indices) for t, v in zip(total, totals, strict=True))
         threads = tuple(loop.var for loop in self.of.threads)
         combine = AllReduce(reducer, tuple(partial), const(True), threads, totals, stores)

@@ -53,7 +53,7 @@ class Stage:
 
 
 @dataclass(frozen=True, slots=True)
-class Convolution:
+class ConvolutionNest:
     """A sum of products of elements, the stages behind it, and the extents of its axes in elements.
 
     `image` and `filters` are the positions of the operands among the reads of the block; `pad` is the block that
@@ -81,7 +81,7 @@ class Convolution:
         return (columns - 1) * self.column_step + self.kernel_columns
 
 
-def convolution_of(func: PrimFunc) -> Convolution | None:
+def convolution_of(func: PrimFunc) -> ConvolutionNest | None:
     """The convolution that a function consists of; None where it is anything else."""
     blocks = list(blocks_of(func))
     sums = [block for block in blocks if is_reduction(block)]
@@ -108,7 +108,7 @@ def convolution_of(func: PrimFunc) -> Convolution | None:
     row_step, column_step = _step(image.indices[2], y), _step(image.indices[3], x)
     if row_step is None or column_step is None:
         return None
-    return Convolution(
+    return ConvolutionNest(
         block.name, at[image.buffer], at[filters.buffer], pads[0].name if pads else None, stages, outs, rows, columns,
         ins, kernel_rows * kernel_columns, kernel_rows, kernel_columns, row_step, column_step,
         bool(pads) and any(isinstance(n, Call) and n.op == "if_then_else" for n in walk(pads[0].body)),
@@ -346,12 +346,12 @@ def tile_sizes(n: int) -> list[int]:
     return sorted({-(-n // k) for k in few} | {size for size in few if -(-n // -(-n // size)) == size})
 
 
-def image_rows(conv: Convolution, rows: Number) -> Number:
+def image_rows(conv: ConvolutionNest, rows: Number) -> Number:
     """The rows of the image that so many rows of the result read."""
     return (rows - 1) * conv.row_step + conv.kernel_rows
 
 
-def _fits(conv: Convolution, depths: Any, config: Any, tile: Tile, contexts: int) -> bool:
+def _fits(conv: ConvolutionNest, depths: Any, config: Any, tile: Tile, contexts: int) -> bool:
     """Whether the contexts' tiles fit the scratchpads, and their micro-ops the store for these."""
     others = sum(stage.other is not None and not stage.spread for stage in conv.stages)
     spread = sum(stage.spread for stage in conv.stages)
@@ -364,14 +364,14 @@ def _fits(conv: Convolution, depths: Any, config: Any, tile: Tile, contexts: int
     return all(contexts * n <= depths[pad] for pad, n in needs.items()) and contexts * lists <= config.uop_bytes // 4
 
 
-def _micro_ops(conv: Convolution, tile: Tile) -> int:
+def _micro_ops(conv: ConvolutionNest, tile: Tile) -> int:
     """Micro-ops of a context: the loops of a product but the two longest, and a list for each block of channels."""
     filter_rows = conv.kernel_rows
     loops = sorted((tile.rows, tile.columns, tile.outs, tile.ins, filter_rows, conv.points // filter_rows))
     return prod(loops[:-2]) + 2 * tile.outs
 
 
-def _cost(conv: Convolution, config: Any, tile: Tile, contexts: int) -> Cost:
+def _cost(conv: ConvolutionNest, config: Any, tile: Tile, contexts: int) -> Cost:
     """For each step the longer of its loads and its products, of which loads run one step ahead; with one context their
     sum. The ALU's work hides the loads of the next tile's first step. Nothing hides the first loads and the last store.
     The products of a smaller tile hide the loads of a whole one.
@@ -397,7 +397,7 @@ def _cost(conv: Convolution, config: Any, tile: Tile, contexts: int) -> Cost:
     return Cost(compute, waiting + alone * (steps * load + store) + max(micro_ops, load) + store)
 
 
-def schedule_tiles(sch: Schedule, conv: Convolution, elements: Elements, size: Tile, contexts: int) -> None:
+def schedule_tiles(sch: Schedule, conv: ConvolutionNest, elements: Elements, size: Tile, contexts: int) -> None:
     """The program of this file's beginning, in the instructions that `elements` names."""
     tile, thread = tiled(sch, conv.stages, size.rows, size.columns, size.outs, contexts)
     block = sch.get_block(conv.block)

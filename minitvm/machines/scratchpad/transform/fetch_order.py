@@ -32,7 +32,7 @@ def fetch_order(func: PrimFunc) -> PrimFunc:
     """
     if not any(_is_ours(s) for s in _statements(func.body)):
         return func
-    writer = _Writer(func)
+    writer = _InstructionWriter(func)
     written, storage = list(writer.written_out(func.body, {})), writer.storage
     if len(written) > LIMIT:
         raise Unsupported(f"{func.name}: {len(written)} instructions, wanted at most {LIMIT}: larger tiles")
@@ -57,7 +57,7 @@ def _statements(stmt: Stmt) -> Iterator[Stmt]:
                 yield from _statements(inner)
 
 
-class _Writer:
+class _InstructionWriter:
     """Writes the instructions of a function out. `storage` is the scratchpad storage that it came by."""
 
     def __init__(self, func: PrimFunc) -> None:

@@ -43,14 +43,14 @@ def insert_tokens(func: PrimFunc, target: Any) -> PrimFunc:
     if not isinstance(body, Seq) or not any(isinstance(s, Instruction) and s.name == FINISH for s in body.stmts):
         return func
     elements, depths = target.config.elements(), target.config.depths()
-    ordered = _ordered(list(body.stmts), _Memory(planned(func.body, depths, elements), depths, elements))
+    ordered = _ordered(list(body.stmts), _LastTouches(planned(func.body, depths, elements), depths, elements))
     body = Seq(tuple(ordered))
     for allocation in reversed(storage):
         body = Allocate(allocation.buffer, body, allocation.annotations)
     return func.with_body(body)
 
 
-class _Memory:
+class _LastTouches:
     """Who touched each element of each scratchpad last."""
 
     def __init__(
@@ -87,7 +87,7 @@ class _Memory:
                 self.wrote[scope, module][at] = number
 
 
-def _ordered(stmts: list[Stmt], memory: _Memory) -> list[Stmt]:
+def _ordered(stmts: list[Stmt], memory: _LastTouches) -> list[Stmt]:
     pops: list[list[str]] = []
     pushes: list[list[str]] = []
     now: dict[str, Clock] = {m: dict.fromkeys(MODULES, -1) for m in MODULES}

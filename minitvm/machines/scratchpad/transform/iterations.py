@@ -30,7 +30,7 @@ Values = dict[Var, list[int]]  # of each loop
 
 
 @dataclass(frozen=True, slots=True)
-class Nest:
+class InstructionNest:
     """The loops of an instruction, the guards among them, and what is done to an element."""
 
     loops: tuple[For, ...]
@@ -43,7 +43,7 @@ class Nest:
         return {loop.var: list(range(extent_of(loop))) for loop in self.loops}
 
 
-def nest_of(stmt: Instruction) -> Nest:
+def nest_of(stmt: Instruction) -> InstructionNest:
     """The nest with which an instruction's body begins."""
     loops: list[For] = []
     guards: list[Expr] = []
@@ -56,7 +56,7 @@ def nest_of(stmt: Instruction) -> Nest:
         assert isinstance(inner, For)  # an instruction's body begins with its loops
         loops.append(inner)
         inner = inner.body
-    return Nest(tuple(loops), tuple(guards), inner)
+    return InstructionNest(tuple(loops), tuple(guards), inner)
 
 
 def extent_of(loop: For) -> int:

@@ -15,7 +15,7 @@ from ....tir.analysis.registers import in_registers
 from ....tir.nodes import Buffer, BufferLoad, BufferStore, For, ForKind, PrimFunc
 from ....tir.transform.pipeline import lower
 from ....tir.values import NotAnIndex
-from ....tir.work import Nest, Rates, Work, count, count_statement, footprint, formulas, hottest, sizes_of
+from ....tir.work import HottestNest, Rates, Work, count, count_statement, footprint, formulas, hottest, sizes_of
 from .model import KERNEL_EFFICIENCY, streamed
 from .tiling import cpu_of
 
@@ -121,7 +121,7 @@ def _accessed(kernel: PrimFunc) -> list[Any]:
     return list(find(kernel.body, BufferLoad)) + [store.value for store in find(kernel.body, BufferStore)]
 
 
-def _micro_kernel(nest: Nest, registers: Collection[Buffer]) -> tuple[int, float, int]:
+def _micro_kernel(nest: HottestNest, registers: Collection[Buffer]) -> tuple[int, float, int]:
     """(accumulators, operations an iteration, loads an iteration) of the innermost loop, in vectors."""
     if not nest.loops:
         return 0, 0.0, 0

@@ -36,7 +36,7 @@ from ....tir import Schedule
 from ....tir.annotations import IN_STEP, LANES
 from ....tir.nodes import Block, BufferStore, PrimFunc
 from .model import shared, streamed
-from .streams import Stream, streams
+from .streams import StreamedBlock, streams
 from .tasks import fused_tasks
 from .tiling import cpu_of
 from .turned import turned_copy
@@ -102,7 +102,7 @@ def block_by_block(func: PrimFunc, target: Any) -> Iterator[Candidate]:
         yield Candidate(knobs={**usual, **change}, price=price, apply=apply)
 
 
-def _changes(work_of: list[Stream], usual: BlockKnobs) -> Iterator[dict[str, bool | int]]:
+def _changes(work_of: list[StreamedBlock], usual: BlockKnobs) -> Iterator[dict[str, bool | int]]:
     """Other decisions that make a difference to a function."""
     yield {"vector_bytes": max(1, usual.vector_bytes // 2)}
     yield {"vector_bytes": 1}
@@ -119,7 +119,7 @@ def _changes(work_of: list[Stream], usual: BlockKnobs) -> Iterator[dict[str, boo
         yield {"unroll": _WRITTEN_OUT}
 
 
-def stream_cost(stream: Stream, inline: bool, knobs: BlockKnobs, cpu: Any) -> Cost:
+def stream_cost(stream: StreamedBlock, inline: bool, knobs: BlockKnobs, cpu: Any) -> Cost:
     """The cost of one block: its operations in vectors, and the bytes that it moves, unless it is inlined."""
     lanes = max(1, min(knobs.vector_bytes, cpu.vector_bytes) // stream.itemsize)
     if stream.turns and not knobs.turn:

@@ -38,7 +38,7 @@ _GROUPS = 4  # an open number of groups of rows
 def recurrent(func: PrimFunc, target: Any) -> Iterator[Candidate]:
     """Products in tiles of all rows of a group, with at most so many vectors of `sums`; all else is vectors already."""
     cpu = cpu_of(target)
-    products = [_Product.of(block) for block in _inside(func) if is_reduction(block)]
+    products = [_StateProduct.of(block) for block in _inside(func) if is_reduction(block)]
     lanes = max(1, cpu.vector_bytes // products[0].itemsize)
     steps = volume(func.params[0].shape[:1], _STEPS)  # type: ignore[union-attr]
     groups = list(blocks_of(func))
@@ -53,7 +53,7 @@ def recurrent(func: PrimFunc, target: Any) -> Iterator[Candidate]:
         names = [group.name for group in blocks_of(sch.func)]
         for block in list(_inside(sch.func)):
             if is_reduction(block):
-                product = _Product.of(block)
+                product = _StateProduct.of(block)
                 product.schedule(sch, product.tile(sums, lanes))
         if times * sum(product.multiply_adds for product in products) < PARALLEL_WORK:
             return
@@ -78,7 +78,7 @@ def _inside(func: PrimFunc) -> Iterator[Block]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Product:
+class _StateProduct:
     """A product of one step: `rows` of a state times weights [depth, columns]."""
 
     name: str
@@ -88,9 +88,9 @@ class _Product:
     itemsize: int
 
     @staticmethod
-    def of(block: Block) -> _Product:
+    def of(block: Block) -> _StateProduct:
         rows, columns, depth = (int(e or 1) for e in extents(axis.dom.extent for axis in block.iter_vars))
-        return _Product(block.name, rows, columns, depth, widest(block))
+        return _StateProduct(block.name, rows, columns, depth, widest(block))
 
     @property
     def multiply_adds(self) -> int:

@@ -36,7 +36,7 @@ from ....tir.annotations import LANES
 from ....tir.nodes import PrimFunc
 from .generic import PARALLEL_WORK, constant_extent, vectorized, widest
 from .model import shared, streamed
-from .streams import Stream, streams
+from .streams import StreamedBlock, streams
 from .tasks import fused_tasks
 from .tiling import cpu_of
 
@@ -129,7 +129,7 @@ def _filled_lanes(length: int | None, lanes: int) -> int:
     return lanes if length is None else min(lanes, 1 << max(0, length.bit_length() - 1))
 
 
-def _cycles(stream: Stream, vector_bytes: int, sums: int, cpu: Any) -> float:
+def _cycles(stream: StreamedBlock, vector_bytes: int, sums: int, cpu: Any) -> float:
     """Cycles of one block: its vectors of operations, and how long a sum waits for the step before."""
     lanes = max(1, min(vector_bytes, cpu.vector_bytes) // stream.itemsize)
     if stream.summed == 1:

@@ -46,7 +46,7 @@ class Axis:
 
 
 @dataclass(frozen=True, slots=True)
-class Operand:
+class AccessedOperand:
     """An access: the names of the axes on which it depends, its bytes an element and in all, its dimensions.
 
     On the axes of `groups` it depends by a quotient alone: so many neighbours read the same.
@@ -92,7 +92,7 @@ class Reduction:
     block: Block
     spatial: tuple[Axis, ...]
     summed: tuple[Axis, ...]
-    operands: tuple[Operand, ...]
+    operands: tuple[AccessedOperand, ...]
     operations: int
     itemsize: int
 
@@ -119,7 +119,7 @@ class Reduction:
         store = self.block.body
         assert isinstance(store, BufferStore)
         load = BufferLoad(store.buffer, store.indices)
-        written = Operand(load, frozenset(a.name for a in self.spatial), 4, 0, load.indices)
+        written = AccessedOperand(load, frozenset(a.name for a in self.spatial), 4, 0, load.indices)
         return [axis for axis in self.spatial if written.along(axis) == CONTIGUOUS]
 
 
@@ -142,12 +142,12 @@ def reduction_of(block: Block) -> Reduction | None:
     return Reduction(block, spatial, summed, operands, work, store.buffer.dtype.bytes)
 
 
-def _operand(load: BufferLoad, known: Mapping[Var, str]) -> Operand:
+def _operand(load: BufferLoad, known: Mapping[Var, str]) -> AccessedOperand:
     indices, shape = merged(load)
     used = frozenset(known[n] for i in indices for n in find(i, Var) if n in known)
     itemsize = load.buffer.dtype.bytes
     places = dimensions(indices, shape, known)
-    return Operand(load, used, itemsize, itemsize * prod(shape), indices, places, groups_of(indices, known))
+    return AccessedOperand(load, used, itemsize, itemsize * prod(shape), indices, places, groups_of(indices, known))
 
 
 def operations(node: Node, conditions: bool = True) -> int:
@@ -290,7 +290,7 @@ def tiling_cost(
     return TilingCost(names, compute, registers, tuple(nests), nbytes, cpu)
 
 
-def _slides_along(operand: Operand, order: Sequence[str], vector: str, last: Axis) -> str:
+def _slides_along(operand: AccessedOperand, order: Sequence[str], vector: str, last: Axis) -> str:
     """The axis of the tile along which a step of the innermost loop moves a window; "" where there is none, or where
     LLVM does not write that loop out."""
     if last.extent > _WRITTEN_OUT:
@@ -303,7 +303,7 @@ def _slides_along(operand: Operand, order: Sequence[str], vector: str, last: Axi
     return ""
 
 
-def _live(operand: Operand, tile: Mapping[str, Formula], order: Sequence[str], slides: str) -> Formula:
+def _live(operand: AccessedOperand, tile: Mapping[str, Formula], order: Sequence[str], slides: str) -> Formula:
     """Registers for an operand beside the one that passes: what is used again before the tile or the step is over.
 
     The tile is written out in this order. Along an axis on which the operand does not depend, what lies inside is used
@@ -372,5 +372,12 @@ def _ceil(a: Formula | int, b: Formula) -> Formula:
 
 
 __all__ = [
-    "Axis", "Operand", "Reduction", "TilingCost", "fitting_tiles", "knob", "reduction_of", "tiling_cost",
+    "AccessedOperand",
+    "Axis",
+    "Reduction",
+    "TilingCost",
+    "fitting_tiles",
+    "knob",
+    "reduction_of",
+    "tiling_cost",
 ]  # fmt: skip

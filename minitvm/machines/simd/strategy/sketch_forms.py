@@ -27,7 +27,7 @@ from ....tir import IndexMap, Schedule
 from ....tir.nodes import Block, BufferLoad, BufferStore, PrimFunc
 from ....tir.schedule.shared_steps import steps_of
 from .result_phases import ResultPhases, in_phases, result_phases
-from .sketch_costs import CONTIGUOUS, SAME, Operand, Reduction, reduction_of
+from .sketch_costs import CONTIGUOUS, SAME, AccessedOperand, Reduction, reduction_of
 
 PLAIN, JOINED, PACKED, SPLIT, PHASED = "plain", "joined", "packed", "split", "phased"
 # Results that share an element at least, or copying it does not pay: where the copy has another order, and where rows
@@ -114,7 +114,7 @@ def _read(block: Block, load: BufferLoad) -> int | None:
     return found[0] if len(found) == 1 else None
 
 
-def _is_worth_packing(reduction: Reduction, operand: Operand, axes: tuple[Axis, ...]) -> bool:
+def _is_worth_packing(reduction: Reduction, operand: AccessedOperand, axes: tuple[Axis, ...]) -> bool:
     """Whether it is read along the vectors, and enough results share it."""
     last = [reduction.spatial[p] for p in axes[-1]]
     shared = 1

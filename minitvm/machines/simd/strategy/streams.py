@@ -23,7 +23,7 @@ _COSTLY = 20  # operations that a function such as exp is as good as
 
 
 @dataclass(frozen=True, slots=True)
-class Stream:
+class StreamedBlock:
     """A block: `instances` of `operations` each, rows of `row` elements of `itemsize` bytes, `summed` terms a result.
 
     The terms lie `along` memory, so that vectors of them are summed, or each result is an element of a vector. The
@@ -41,17 +41,17 @@ class Stream:
     turns: bool
 
 
-def streams(func: PrimFunc) -> list[Stream]:
+def streams(func: PrimFunc) -> list[StreamedBlock]:
     """One for each block of a function that is not scheduled yet."""
     return [_stream(func, block) for block in blocks_of(func)]
 
 
-def _stream(func: PrimFunc, block: Block) -> Stream:
+def _stream(func: PrimFunc, block: Block) -> StreamedBlock:
     instances = volume((axis.dom.extent for axis in block.iter_vars), _LONG)
     spatial = [axis.dom.extent for axis in block.iter_vars if axis.kind != REDUCE]
     buffers = {region.buffer for region in (*block.reads, *block.writes)}
     moved = sum(min(instances, volume(b.shape, _LONG)) * b.dtype.bytes for b in buffers)
-    return Stream(
+    return StreamedBlock(
         instances,
         max(1, _operations(block.body)),
         volume(spatial[-1:], _LONG),

@@ -20,7 +20,7 @@ from .lanes import B1, F32, I32, Element, Value, VectorType, marker, numba_type,
 
 
 @dataclass(frozen=True, slots=True)
-class Operation:
+class ElementOperation:
     """`emit(*values)` on operands converted to one type; `kinds` are the element kinds it accepts, or one `element`."""
 
     name: str
@@ -70,10 +70,10 @@ def _predicate(test: Callable[[Value], Value]) -> Callable[[Value], Value]:
     return lambda a: test(a) if a.kind == "f" else a != a
 
 
-def _rows() -> list[Operation]:
+def _rows() -> list[ElementOperation]:
     op = operator
     inf = float("inf")
-    row = Operation
+    row = ElementOperation
     return [
         row("add", lambda a, b: a + b, 2, "fiub", operators=(op.add, op.iadd)),
         row("sub", lambda a, b: a - b, 2, "fiub", operators=(op.sub, op.isub)),
@@ -161,7 +161,7 @@ def bring(builder: ir.IRBuilder, ty: types.Type, llvm: ir.Value, to: tuple[Eleme
     return value if value.lanes == to[1] else value.splat(to[1])
 
 
-def _define(row: Operation) -> Any:
+def _define(row: ElementOperation) -> Any:
     def typer(*args: types.Type) -> types.Type | None:
         if len(args) != row.arity:
             return None

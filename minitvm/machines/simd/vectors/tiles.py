@@ -31,7 +31,7 @@ TILE = VectorType(I32, ROWS * WORDS)
 _I64 = ir.IntType(64)
 
 
-class Machine(Protocol):
+class TileMachine(Protocol):
     """What a machine with tile registers does; tiles are LLVM values of `VectorType(I32, 256)`."""
 
     def zero(self, builder: ir.IRBuilder, rows: int) -> ir.Value:
@@ -83,9 +83,9 @@ _PRODUCTS: dict[str, Callable[[Value, Value, Value], Value]] = {
 MACHINES: dict[str, Any] = {}
 
 
-def _machine(builder: ir.IRBuilder) -> Machine:
+def _machine(builder: ir.IRBuilder) -> TileMachine:
     choose = MACHINES.get(architecture(builder))
-    found: Machine | None = None if choose is None else choose()
+    found: TileMachine | None = None if choose is None else choose()
     return _Vectors() if found is None else found
 
 

@@ -65,7 +65,7 @@ class Chain:
     start: int = 0
     points: int = 1
     each: tuple[str, ...] = ()
-    loads: tuple[tuple[str, Image | None], ...] = ()
+    loads: tuple[tuple[str, ImageWindows | None], ...] = ()
 
     @property
     def ins(self) -> int:
@@ -74,7 +74,7 @@ class Chain:
 
 
 @dataclass(frozen=True, slots=True)
-class Image:
+class ImageWindows:
     """How much of an image a tile needs: `(n - 1) * step + window` along each axis, rows first, for n of the result."""
 
     steps: tuple[int, int]
@@ -125,7 +125,7 @@ def chain_of(func: PrimFunc) -> Chain | None:
     return Chain(tuple(stages), outs, rows, columns, reduction, start, prod(window), tuple(each), images)
 
 
-def _image(load: Block, rows: int, columns: int, window: tuple[int, int]) -> Image | None:
+def _image(load: Block, rows: int, columns: int, window: tuple[int, int]) -> ImageWindows | None:
     """What a tile reads of a loaded tensor; windows step as far as its extents say."""
     sizes = extents(axis.dom.extent for axis in load.iter_vars)
     height, width = sizes[2] or 1, sizes[3] or 1
@@ -133,7 +133,7 @@ def _image(load: Block, rows: int, columns: int, window: tuple[int, int]) -> Ima
         return None
     step, across = (1 if n == 1 else (size - k) // (n - 1) for size, k, n in
                     ((height, window[0], rows), (width, window[1], columns)))  # fmt: skip
-    return Image((step, across), window)
+    return ImageWindows((step, across), window)
 
 
 def _load(block: Block, store: BufferStore, held: dict[Buffer, Block]) -> Stage | None:

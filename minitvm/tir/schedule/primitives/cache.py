@@ -18,8 +18,8 @@ from ..moving import box_text, uncovered
 from ..registry import Failure, holds_inside, primitive, requirement
 from ..requirements import known_scope
 from ..staging import (
+    BufferPart,
     Insertion,
-    Part,
     bounded,
     box_to_read,
     box_written,
@@ -62,7 +62,7 @@ def writes_it(state: ScheduleState, block: BlockRealize, write_buffer_index: int
 
 
 @requirement
-def at_most_one_writer(match: Part) -> Failure | None:
+def at_most_one_writer(match: BufferPart) -> Failure | None:
     """the scope has at most one block that writes the buffer, another one, and that comes before all others who read it
 
     Then a copy made right after the writer, or at the start, holds what every other reader would have read. A block
@@ -99,7 +99,7 @@ def only_writer(state: ScheduleState, block: BlockRealize) -> Failure | None:
 
 @requirement
 def fills_its_box(
-    state: ScheduleState, block: BlockRealize, match: Part, consumer_blocks: Sequence[BlockRealize] | None
+    state: ScheduleState, block: BlockRealize, match: BufferPart, consumer_blocks: Sequence[BlockRealize] | None
 ) -> Failure | None:
     """the block writes every element of the box that is copied back: else the copy would overwrite with garbage
 
@@ -115,7 +115,7 @@ def fills_its_box(
     return Failure({block.block: "this block"}, f"every element of its box of {match.buffer.name} written", reason)
 
 
-def _left_readers(part: Part, consumers: Sequence[BlockRealize] | None) -> list[BlockRealize]:
+def _left_readers(part: BufferPart, consumers: Sequence[BlockRealize] | None) -> list[BlockRealize]:
     """The readers of a buffer, other than the block that writes it, that still read it after cache_write."""
     return [b for b in part.scope.readers(part.buffer) if b is not part.block and b not in (consumers or ())]
 
@@ -138,7 +138,7 @@ def readers_are_consumers(
     return None
 
 
-def _only_blocks_touch(part: Part) -> Failure | None:
+def _only_blocks_touch(part: BufferPart) -> Failure | None:
     buffer = part.buffer
     for access in accesses(part.tree, part.scope.realize.block.body):
         if access.buffer is buffer and not isinstance(access.spot, BufferRegion):
@@ -151,13 +151,13 @@ def _only_blocks_touch(part: Part) -> Failure | None:
 
 
 @requirement
-def read_in_blocks(match: Part) -> Failure | None:
+def read_in_blocks(match: BufferPart) -> Failure | None:
     """in the scope, the buffer is touched by blocks only"""
     return _only_blocks_touch(match)
 
 
 @requirement
-def written_in_blocks(match: Part) -> Failure | None:
+def written_in_blocks(match: BufferPart) -> Failure | None:
     """in the scope, the buffer is touched by blocks only"""
     return _only_blocks_touch(match)
 
@@ -211,7 +211,7 @@ def _more_than_written(
 )
 def cache_read(
     state: ScheduleState,
-    match: Part,
+    match: BufferPart,
     block: BlockRealize,
     read_buffer_index: int | str | Buffer,
     storage_scope: str,
@@ -285,7 +285,7 @@ cache_read.refuses(values_of_writer, "sch.cache_read('B', 0, 'local')", _HALF_OV
 )
 def cache_write(
     state: ScheduleState,
-    match: Part,
+    match: BufferPart,
     block: BlockRealize,
     write_buffer_index: int | str | Buffer,
     storage_scope: str,

@@ -21,7 +21,7 @@ from ....expr import (
 )
 from ...analysis.bindings import loops_binding
 from ...analysis.declared import declared_regions
-from ...analysis.reducers import Match
+from ...analysis.reducers import ReducerMatch
 from ...analysis.tree import Tree
 from ...analysis.updates import Update, recognised
 from ...conditions import is_const
@@ -35,16 +35,16 @@ from .reduction import reduction_block
 
 
 @dataclass(frozen=True)
-class Relative:
+class RelativeUpdate:
     """The loops around a block that hold nothing else, and the reducer that the block is an update of, or why none."""
 
     loops: list[For]
-    update: tuple[Update, Match] | str
+    update: tuple[Update, ReducerMatch] | str
 
 
-def _relative(state: ScheduleState, block: BlockRealize) -> Relative:
+def _relative(state: ScheduleState, block: BlockRealize) -> RelativeUpdate:
     tree = state.home(block)
-    return Relative(_own_loops(tree, block), recognised(block.block))
+    return RelativeUpdate(_own_loops(tree, block), recognised(block.block))
 
 
 def _own_loops(tree: Tree, block: BlockRealize) -> list[For]:
@@ -60,7 +60,7 @@ def _own_loops(tree: Tree, block: BlockRealize) -> list[For]:
 
 
 @requirement
-def reduces_alone(state: ScheduleState, block: BlockRealize, match: Relative) -> Failure | None:
+def reduces_alone(state: ScheduleState, block: BlockRealize, match: RelativeUpdate) -> Failure | None:
     """the loops that bind reduction iterators of the block hold nothing else, and each is serial"""
     reduced = loops_binding(block, (REDUCE, OPAQUE))
     for loop in state.home(block).loops_above(block):
@@ -78,7 +78,7 @@ def reduces_alone(state: ScheduleState, block: BlockRealize, match: Relative) ->
 
 
 @requirement
-def relative_sums(state: ScheduleState, block: BlockRealize, match: Relative) -> Failure | None:
+def relative_sums(state: ScheduleState, block: BlockRealize, match: RelativeUpdate) -> Failure | None:
     """the body is the update of a reducer that is registered as `relative`: a reference, which combines by itself, and
     sums that are relative to it and start from 0"""
     if isinstance(match.update, str):
@@ -108,7 +108,7 @@ def own_iterators(state: ScheduleState, block: BlockRealize) -> Failure | None:
     past="was reduced in passes, which made", match=_relative,
     requires=[reduction_block, reduces_alone, own_iterators, relative_sums],
 )  # fmt: skip
-def reduce_in_passes(state: ScheduleState, match: Relative, block: BlockRealize) -> list[BlockRealize]:
+def reduce_in_passes(state: ScheduleState, match: RelativeUpdate, block: BlockRealize) -> list[BlockRealize]:
     """Reduce the reference first, and then the sums that are relative to it.
 
     before:

@@ -17,7 +17,7 @@ from ..lambdas import IndexLambda
 from ..point_stages import Point, copies_its_values, point_of, stage_points, uses_var
 from ..registry import Failure, primitive, requirement
 from ..requirements import known_scope
-from ..staging import Part, free_name, initialised, listing, part_read, part_written, region_of, scoped_name
+from ..staging import BufferPart, free_name, initialised, listing, part_read, part_written, region_of, scoped_name
 from ..state import ScheduleState
 from .cache import at_most_one_writer, only_writer, reads_it, writes_it
 
@@ -25,13 +25,13 @@ Chosen = tuple[str, int] | list[Any] | str | Buffer
 
 
 @dataclass(frozen=True)
-class PartByPoint(Part):
+class PartByPoint(BufferPart):
     """A part of a buffer of which each iteration of a block touches one element, or why there is not one."""
 
     point: Point | str
 
 
-def _by_point(part: Part) -> PartByPoint:
+def _by_point(part: BufferPart) -> PartByPoint:
     point = point_of(part.block, part.buffer, part.write)
     return PartByPoint(part.tree, part.scope, part.block, part.region, part.write, point)
 

@@ -24,7 +24,7 @@ from ....expr import (
 from ...analysis.bindings import loops_binding, why_not_injective, why_not_started_first
 from ...analysis.block_kinds import Scope, why_not_reduction
 from ...analysis.declared import declared_regions
-from ...analysis.reducers import Match
+from ...analysis.reducers import ReducerMatch
 from ...analysis.tree import Tree
 from ...analysis.updates import Update, recognised
 from ...conditions import all_of, conjuncts, is_const, uses
@@ -48,19 +48,19 @@ from .kinds import serial_loop
 
 
 @dataclass(frozen=True)
-class Reduction:
+class LoopReduction:
     """The only block below a loop, the loops around it, and the reducer that its body is an update of, or why none."""
 
     tree: Tree
     block: BlockRealize
     loops: list[For]
-    update: tuple[Update, Match] | str
+    update: tuple[Update, ReducerMatch] | str
 
 
-def _reduction(state: ScheduleState, loop: For) -> Reduction:
+def _reduction(state: ScheduleState, loop: For) -> LoopReduction:
     tree = state.home(loop)
     block = tree.blocks_in(loop)[0]
-    return Reduction(tree, block, tree.loops_above(block), recognised(block.block))
+    return LoopReduction(tree, block, tree.loops_above(block), recognised(block.block))
 
 
 def _reduction_loops(block: BlockRealize, loops: Sequence[For]) -> list[For]:
@@ -97,7 +97,7 @@ def one_reduction_block(state: ScheduleState, loop: For) -> Failure | None:
 
 
 @requirement
-def binds_only_reduction(state: ScheduleState, loop: For, match: Reduction) -> Failure | None:
+def binds_only_reduction(state: ScheduleState, loop: For, match: LoopReduction) -> Failure | None:
     """the loop binds reduction iterators of the block only, at least one, or runs once and binds none; no loop binds
     iterators of both kinds"""
     block = match.block
@@ -121,7 +121,7 @@ def binds_only_reduction(state: ScheduleState, loop: For, match: Reduction) -> F
 
 
 @requirement
-def first_below(state: ScheduleState, loop: For, match: Reduction) -> Failure | None:
+def first_below(state: ScheduleState, loop: For, match: LoopReduction) -> Failure | None:
     """the block comes first below its outermost loop, and nothing else there writes what it reads
 
     The partial results are computed before that loop, in a nest of their own.
@@ -154,7 +154,7 @@ def first_below(state: ScheduleState, loop: For, match: Reduction) -> Failure | 
 
 
 @requirement
-def each_point_once(state: ScheduleState, loop: For, match: Reduction) -> Failure | None:
+def each_point_once(state: ScheduleState, loop: For, match: LoopReduction) -> Failure | None:
     """the loops map injectively and quasi-affinely to the block's iterators, and reduction iterators start where their
     loops start: each element is started once, first, and takes in each point once"""
     block, loops = match.block, match.loops
@@ -168,7 +168,7 @@ def each_point_once(state: ScheduleState, loop: For, match: Reduction) -> Failur
 
 
 @requirement
-def fixed_domains(state: ScheduleState, loop: For, match: Reduction) -> Failure | None:
+def fixed_domains(state: ScheduleState, loop: For, match: LoopReduction) -> Failure | None:
     """no start or extent of the loop, of a loop that becomes an iterator, or of a loop that stays in the second step
     depends on a loop that is not there any more; the extent of the loop itself depends on no loop at all"""
     block, loops = match.block, match.loops
@@ -197,7 +197,7 @@ def _domain(loop: For) -> str:
 
 
 @requirement
-def registered_reducer(state: ScheduleState, loop: For, match: Reduction) -> Failure | None:
+def registered_reducer(state: ScheduleState, loop: For, match: LoopReduction) -> Failure | None:
     """the body is the update of a registered associative reducer: sum, prod, min, max, argmin, argmax, or one made
     known by `register_reducer`; or of several buffers, each with one of its own"""
     block, update = match.block.block, match.update
@@ -207,7 +207,7 @@ def registered_reducer(state: ScheduleState, loop: For, match: Reduction) -> Fai
 
 
 @requirement
-def keeps_order(state: ScheduleState, loop: For, match: Reduction) -> Failure | None:
+def keeps_order(state: ScheduleState, loop: For, match: LoopReduction) -> Failure | None:
     """a reducer that is not commutative combines in the old order: the loop is the outermost reduction loop
 
     Each iteration of the loop then combines a run of consecutive elements, and the partial results are combined in the
@@ -233,7 +233,7 @@ def keeps_order(state: ScheduleState, loop: For, match: Reduction) -> Failure | 
 
 
 @requirement
-def fitting_axis(state: ScheduleState, factor_axis: int, match: Reduction) -> Failure | None:
+def fitting_axis(state: ScheduleState, factor_axis: int, match: LoopReduction) -> Failure | None:
     """-ndim - 1 <= factor_axis <= ndim, for the buffer that the block writes (of rows that it writes at once, without
     the dimensions along them)"""
     assert not isinstance(match.update, str)  # registered_reducer
@@ -263,7 +263,7 @@ slots_started = holds_inside(
     ],
     match=_reduction,
 )  # fmt: skip
-def rfactor(state: ScheduleState, match: Reduction, loop: For, factor_axis: int) -> BlockRealize:
+def rfactor(state: ScheduleState, match: LoopReduction, loop: For, factor_axis: int) -> BlockRealize:
     """Reduce in two steps: partial results, one for each iteration of the loop, then their combination.
 
     before:
@@ -339,7 +339,7 @@ def _turned(block: BlockRealize, loop: For, loops: Sequence[For]) -> list[For]:
 
 
 def _partial_results(
-    block: BlockRealize, loop: For, loops: Sequence[For], update: Update, reducer: Match,
+    block: BlockRealize, loop: For, loops: Sequence[For], update: Update, reducer: ReducerMatch,
     partial: Mapping[Buffer, Buffer], axis: int,
 ) -> BlockRealize:  # fmt: skip
     """The first block, in terms of the loops of the old one."""
@@ -408,7 +408,7 @@ def _fresh_lets(stmt: Stmt) -> Stmt:
 
 
 def _combination(
-    state: ScheduleState, block: BlockRealize, loop: For, loops: Sequence[For], update: Update, reducer: Match,
+    state: ScheduleState, block: BlockRealize, loop: For, loops: Sequence[For], update: Update, reducer: ReducerMatch,
     partial: Mapping[Buffer, Buffer], axis: int,
 ) -> BlockRealize:  # fmt: skip
     """The second block, in terms of the loops of the old one; it keeps the old one's id and name."""

@@ -14,8 +14,8 @@ from .....tir.schedule.primitives.cache import each_read, read_in_blocks, reads_
 from .....tir.schedule.registry import Failure, primitive, requirement
 from .....tir.schedule.requirements import known_scope
 from .....tir.schedule.staging import (
+    BufferPart,
     Insertion,
-    Part,
     block_in,
     bounded,
     copy_nest,
@@ -29,7 +29,7 @@ from .....tir.schedule.state import ScheduleState, guard
 
 
 @requirement
-def updates_it(block: BlockRealize, match: Part) -> Failure | None:
+def updates_it(block: BlockRealize, match: BufferPart) -> Failure | None:
     """the block also writes the buffer that it reads"""
     if region_of(block.block.writes, match.buffer) is not None:
         return None
@@ -43,7 +43,7 @@ def updates_it(block: BlockRealize, match: Part) -> Failure | None:
 
 
 @requirement
-def writes_what_it_reads(block: BlockRealize, match: Part) -> Failure | None:
+def writes_what_it_reads(block: BlockRealize, match: BufferPart) -> Failure | None:
     """write region of the block is inside its read region: what is copied back was copied in, or written since"""
     read, buffer = match.region, match.buffer
     write = region_of(block.block.writes, buffer)
@@ -59,7 +59,7 @@ def writes_what_it_reads(block: BlockRealize, match: Part) -> Failure | None:
 
 
 @requirement
-def finds_values(block: BlockRealize, match: Part) -> Failure | None:
+def finds_values(block: BlockRealize, match: BufferPart) -> Failure | None:
     """every element that is copied in has a value: the block reads it before it writes it, or the caller gave it"""
     buffer = match.buffer
     copied = [r for r in block.block.reads if r.buffer is buffer]
@@ -92,7 +92,11 @@ def _is_given(tree: Tree, block: BlockRealize, buffer: Buffer) -> bool:
     match=part_read,
 )
 def cache_inplace(
-    state: ScheduleState, match: Part, block: BlockRealize, read_buffer_index: int | str | Buffer, storage_scope: str
+    state: ScheduleState,
+    match: BufferPart,
+    block: BlockRealize,
+    read_buffer_index: int | str | Buffer,
+    storage_scope: str,
 ) -> list[BlockRealize]:
     """Let a block that updates a buffer in place work on a copy: copied in right before it, back right after it.
 

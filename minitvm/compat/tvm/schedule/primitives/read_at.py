@@ -21,8 +21,8 @@ from .....tir.schedule.primitives.cache import read_in_blocks, reads_it, writes_
 from .....tir.schedule.registry import Failure, holds_inside, primitive, requirement
 from .....tir.schedule.requirements import known_scope
 from .....tir.schedule.staging import (
+    BufferPart,
     Insertion,
-    Part,
     copy_of,
     initialised,
     known_box,
@@ -49,7 +49,7 @@ def below_loop(state: ScheduleState, block: BlockRealize, loop: For) -> Failure 
 
 
 @requirement
-def not_written_below(loop: For, block: BlockRealize, match: Part) -> Failure | None:
+def not_written_below(loop: For, block: BlockRealize, match: BufferPart) -> Failure | None:
     """no block below the loop writes the buffer: what is copied first stays true during the iteration"""
     name = match.buffer.name
     for other in match.tree.blocks_in(loop):
@@ -64,7 +64,7 @@ def not_written_below(loop: For, block: BlockRealize, match: Part) -> Failure | 
 
 
 @requirement
-def written_below_only(loop: For, match: Part) -> Failure | None:
+def written_below_only(loop: For, match: BufferPart) -> Failure | None:
     """all blocks of the scope that write the buffer stand below the loop
 
     What the new buffer holds at the start of an iteration was then written there by an earlier one, and not changed.
@@ -81,7 +81,7 @@ def written_below_only(loop: For, match: Part) -> Failure | None:
 
 
 @requirement
-def filled_below(state: ScheduleState, loop: For, match: Part) -> Failure | None:
+def filled_below(state: ScheduleState, loop: For, match: BufferPart) -> Failure | None:
     """below the loop, the first block that touches the buffer writes every element of the box that is copied back,
     without reading it unless it has an init and reduces over loops of its scope; the others touch that box only
     """
@@ -135,7 +135,7 @@ def _users(tree: Tree, loop: For, buffer: Buffer) -> list[BlockRealize]:
     match=part_read,
 )
 def read_at(
-    state: ScheduleState, match: Part, loop: For, block: BlockRealize, read_buffer_index: int, storage_scope: str
+    state: ScheduleState, match: BufferPart, loop: For, block: BlockRealize, read_buffer_index: int, storage_scope: str
 ) -> BlockRealize:
     """Copy what the blocks below a loop read of a buffer in one iteration, by one block at the start of the iteration.
 
@@ -189,7 +189,7 @@ read_at.refuses(
     match=part_written,
 )
 def write_at(
-    state: ScheduleState, match: Part, loop: For, block: BlockRealize, write_buffer_index: int, storage_scope: str
+    state: ScheduleState, match: BufferPart, loop: For, block: BlockRealize, write_buffer_index: int, storage_scope: str
 ) -> BlockRealize:
     """Let the blocks below a loop work on a copy of a buffer, copied back by one block at the end of each iteration.
 
@@ -262,7 +262,7 @@ def _has_values(
 
 
 def _staged(
-    state: ScheduleState, part: Part, loop: For, users: Sequence[BlockRealize], box: Box, storage_scope: str
+    state: ScheduleState, part: BufferPart, loop: For, users: Sequence[BlockRealize], box: Box, storage_scope: str
 ) -> BlockRealize:
     tree, buffer, back = part.tree, part.buffer, part.write
     cached = copy_of(tree, buffer, storage_scope)

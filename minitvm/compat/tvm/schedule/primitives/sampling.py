@@ -16,7 +16,7 @@ from .....expr import IntImm, Var
 from .....tir.analysis.block_kinds import Scope
 from .....tir.nodes import BlockRealize, For
 from .....tir.schedule import programs as on
-from .....tir.schedule.handles import INLINE, ROOT, Place, Sampled
+from .....tir.schedule.handles import INLINE, ROOT, PlaceKey, Sampled
 from .....tir.schedule.registry import PRIMITIVES, Failure, Refused, primitive, requirement
 from .....tir.schedule.state import ScheduleState
 
@@ -210,8 +210,8 @@ def locations(state: ScheduleState, block: BlockRealize) -> list[tuple[int, Var]
     """Where a block can be computed, by TVM's numbers: the keys of loops, and of places that are not loops."""
     places: list[tuple[int, Var]] = []
     if _legal(state, "compute_inline", {"block": block}):
-        places.append((INLINE_LOCATION, Place(INLINE)))
-    places.append((ROOT_LOCATION, Place(ROOT)))
+        places.append((INLINE_LOCATION, PlaceKey(INLINE)))
+    places.append((ROOT_LOCATION, PlaceKey(ROOT)))
     tree = state.home(block)
     if block is tree.root:
         return places
