@@ -14,6 +14,7 @@ from typing import Any
 from .. import expr as e
 from ..errors import Unsupported, report
 from ..expr.conditions import is_const
+from ..target import Target
 from ..tir import nodes as t
 from ..tir.analysis.registers import Register, registers_of, stored_first
 from ..tir.script.printer import script
@@ -28,7 +29,7 @@ class Emitter(Expressions):
     dialect = ""  # by which an intrinsic has a spelling of its instruction
     declares_all = False  # whether the language wants a declaration of a variable that is stored first
 
-    def __init__(self, kernel: t.PrimFunc, target: Any, reserved: Iterable[str]) -> None:
+    def __init__(self, kernel: t.PrimFunc, target: Target | None, reserved: Iterable[str]) -> None:
         super().__init__(kernel, target, reserved)
         self.lines: list[str] = []
         self.depth = 0

@@ -19,6 +19,7 @@ from .. import expr as e
 from ..arith import Analyzer
 from ..errors import InternalError, Unsupported
 from ..expr.conditions import is_const
+from ..target import Target
 from ..tir import nodes as t
 from ..tir.analysis.registers import Register, slot
 from . import decompose
@@ -37,7 +38,7 @@ class Expressions(ABC):
     index_rules: Sequence[decompose.Rule] = ()  # the same, for operations on indices
     functions: Mapping[str, str] = {}  # the names of intrinsics
 
-    def __init__(self, kernel: t.PrimFunc, target: Any, reserved: Iterable[str]) -> None:
+    def __init__(self, kernel: t.PrimFunc, target: Target | None, reserved: Iterable[str]) -> None:
         self.kernel = kernel
         self.target = target
         self.names = Names(reserved)

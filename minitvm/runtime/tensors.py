@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import InputError
+from ..target import Target
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +80,7 @@ class Tensor(np.ndarray[Any, Any]):
         self[...] = values
         return self
 
-    def copyto(self, target: Any, mem_scope: Any = None) -> Any:
+    def copyto(self, target: Target, mem_scope: Any = None) -> Any:
         """Copy it into an array, or onto a device."""
         if isinstance(target, Device):
             return tensor(self, target)

@@ -18,8 +18,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any
 
+from ..target import Target
 from .candidate import Cost, Decision, Option, Weighed
 
 
@@ -87,7 +87,7 @@ def whole_block(channels: int, lanes: int) -> int | None:
     return channels if channels <= 4 else None
 
 
-def direct_alone(conv: Convolution, block: int, target: Any, accuracy: str = "fast") -> list[Option]:  # noqa: ARG001
+def direct_alone(conv: Convolution, block: int, target: Target, accuracy: str = "fast") -> list[Option]:  # noqa: ARG001
     """What a back end without a part "algorithms" has: a convolution as it is written, and no groups of blocks."""
     return [Option(rule=DIRECT, knobs={}, price=lambda: Cost(0.0))] if conv.groups == 1 else []
 

@@ -71,7 +71,7 @@ class Rule:
         """Whether it is for the function; one with a block that never runs, at no cost, is for a `fallback`."""
         return self.matches(func) and (self.fallback or not any(map(_never_runs, blocks_of(func))))
 
-    def candidates(self, func: PrimFunc, target: Any, knobs: Mapping[str, Knob] | None = None) -> list[Candidate]:
+    def candidates(self, func: PrimFunc, target: Target, knobs: Mapping[str, Knob] | None = None) -> list[Candidate]:
         """Its candidates, the cheapest first; with `knobs` those that are left when all have these values.
 
         Raises `InputError` for a knob that they do not have, and for a value that it cannot have.
@@ -137,7 +137,7 @@ class Chosen:
         return self.choice.rule
 
 
-def schedule(func: PrimFunc, target: Any, knobs: Mapping[str, Knob] | None = None) -> Schedule:
+def schedule(func: PrimFunc, target: Target, knobs: Mapping[str, Knob] | None = None) -> Schedule:
     """A schedule for a level-3 function: the cheapest legal candidate of the first rule that fits.
 
     A rule all of whose candidates are refused is given up for the next: the result is always legal, at worst the loops
@@ -148,7 +148,7 @@ def schedule(func: PrimFunc, target: Any, knobs: Mapping[str, Knob] | None = Non
 
 
 def scheduled(
-    func: PrimFunc, target: Any, knobs: Mapping[str, Knob] | None = None, decision: Decision | None = None
+    func: PrimFunc, target: Target, knobs: Mapping[str, Knob] | None = None, decision: Decision | None = None
 ) -> PrimFunc:
     """The function that `schedule` makes; its attributes keep the trace and the record of the choice.
 
@@ -158,7 +158,7 @@ def scheduled(
     return with_record(chosen(func, target, knobs) if decision is None else decided_or_chosen(func, target, decision))
 
 
-def simpler(func: PrimFunc, target: Any, refused: Sequence[Weighed]) -> PrimFunc:
+def simpler(func: PrimFunc, target: Target, refused: Sequence[Weighed]) -> PrimFunc:
     """The function with a simpler schedule than those that were `refused` when they were lowered.
 
     That of a rule for all functions, if none is refused yet, else the loops as written.
@@ -184,14 +184,14 @@ def with_record(taken: Chosen) -> PrimFunc:
     return traced.with_attr(CHOICE, taken.choice.data)
 
 
-def rules(target: Any) -> Sequence[Rule]:
+def rules(target: Target) -> Sequence[Rule]:
     """The rules for a target, in the order in which they are tried; without a target those of the machine at hand."""
     asked = Target("cpu") if target is None else target
     part = lookup(asked, "rules")
     return rules_of(asked.kind) if part is None else part(asked)
 
 
-def candidates(func: PrimFunc, target: Any, for_tuning: bool = False) -> list[Candidate]:
+def candidates(func: PrimFunc, target: Target, for_tuning: bool = False) -> list[Candidate]:
     """What may be chosen for a function: the candidates of the rules that fit, rule by rule, the cheapest first.
 
     With `for_tuning` also those of rules that only a tuner asks; a rule that cannot look at the function has none.
@@ -208,7 +208,7 @@ def candidates(func: PrimFunc, target: Any, for_tuning: bool = False) -> list[Ca
     return every
 
 
-def candidate_of(func: PrimFunc, target: Any, decision: Decision) -> Candidate:
+def candidate_of(func: PrimFunc, target: Target, decision: Decision) -> Candidate:
     """The candidate of a rule that has these knobs, whether the rule would yield it or not.
 
     Raises `ScheduleError` if the rule is not there any more, does not fit the function, or has other knobs.
@@ -232,7 +232,7 @@ def candidate_of(func: PrimFunc, target: Any, decision: Decision) -> Candidate:
 
 
 @lru_cache(maxsize=8)
-def _proposed(row: Rule, func: PrimFunc, target: Any, names: frozenset[str] | None) -> list[Candidate]:
+def _proposed(row: Rule, func: PrimFunc, target: Target, names: frozenset[str] | None) -> list[Candidate]:
     """What a rule yields; a tuner asks again and again, and there may be thousands: of one for tuning the first with
     knobs of these names, or the first of all."""
     if names is None:
@@ -245,7 +245,7 @@ def _proposed(row: Rule, func: PrimFunc, target: Any, names: frozenset[str] | No
     return [] if first is None else [first.of_rule(row.name)]
 
 
-def decided(func: PrimFunc, target: Any, decision: Decision, steps: SharedSteps | None = None) -> Chosen:
+def decided(func: PrimFunc, target: Target, decision: Decision, steps: SharedSteps | None = None) -> Chosen:
     """The function scheduled by a decision; raises `ScheduleError` if that cannot be carried out (any more).
 
     `steps` are those that are shared with other schedules of the function.
@@ -258,7 +258,7 @@ def decided(func: PrimFunc, target: Any, decision: Decision, steps: SharedSteps 
     return Chosen(result, Choice(decision.rule, (Weighed.of(candidate),), 1, (), algorithms_of(func)))
 
 
-def decided_or_chosen(func: PrimFunc, target: Any, decision: Decision) -> Chosen:
+def decided_or_chosen(func: PrimFunc, target: Target, decision: Decision) -> Chosen:
     """The function scheduled by a decision, else as without one; then the first refusal of the record says why."""
     try:
         return decided(func, target, decision)
@@ -278,7 +278,7 @@ def not_carried_out(func: PrimFunc, decision: Decision) -> str:
 
 
 def chosen(
-    func: PrimFunc, target: Any, knobs: Mapping[str, Knob] | None = None, listeners: Sequence[Listener] = ()
+    func: PrimFunc, target: Target, knobs: Mapping[str, Knob] | None = None, listeners: Sequence[Listener] = ()
 ) -> Chosen:
     """What `schedule` takes, and why. Listeners hear of each refusal, as those of `events.listening` do."""
     report = heard((*listeners, *listening_now()), "refused")

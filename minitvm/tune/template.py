@@ -176,7 +176,7 @@ class Template:
                 raise LookupError(name)
         return _UNKNOWN
 
-    def _candidates(self, func: PrimFunc, target: Any) -> Iterator[Candidate]:  # noqa: ARG002 (a rule's arguments)
+    def _candidates(self, func: PrimFunc, target: Target) -> Iterator[Candidate]:  # noqa: ARG002 (a rule's arguments)
         for knobs in self._drawn:
             yield Candidate(knobs=dict(knobs), price=self.price, apply=self.apply)
 

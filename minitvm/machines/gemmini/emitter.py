@@ -17,6 +17,7 @@ import numpy as np
 
 from ...errors import InputError, Unsupported, report
 from ...expr import IntImm
+from ...target import Target
 from ...tir import nodes as t
 from ...tir.analysis.scratchpads import Strided, allocations, extents_of, scalars_of
 from ..scratchpad.emitter import ElementEmitter, Loops, Rows, joined, trace_of
@@ -42,7 +43,7 @@ from .isa import (
 from .timing import by_start
 
 
-def generate(kernel: t.PrimFunc, target: Any) -> str:
+def generate(kernel: t.PrimFunc, target: Target) -> str:
     """The part "generate" of the back end; raises `Unsupported` for what is no program of the machine."""
     lines = [f"; kernel {kernel.name}", *(f";   {step}" for step in trace_of(kernel))]
     return "\n".join(lines) + "\n" + str(program_of(kernel, target.config))

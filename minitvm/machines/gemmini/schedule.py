@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 from ...strategy import Candidate, Cost
 from ...strategy.registry import RULES, Rule, rule
+from ...target import Target
 from ...tir import Schedule
 from ...tir.nodes import PrimFunc
 from ..scratchpad.instruction_set import Elements
@@ -37,7 +37,7 @@ PASSES = SCRATCHPADS  # the hardware tracks hazards, so no tokens are inserted
 WAY_OUT = ("alu_shr_imm", "alu_min_imm", "alu_max_imm", "store")
 
 
-def rules(target: Any) -> list[Rule]:
+def rules(target: Target) -> list[Rule]:
     """The part "rules" of the back end."""
     return list(RULES[target.kind])
 
@@ -64,7 +64,7 @@ def fits_the_machine(func: PrimFunc) -> bool:
 
 
 @rule("gemmini", fits_the_machine)
-def conv2d_elements(func: PrimFunc, target: Any) -> Iterator[Candidate]:
+def conv2d_elements(func: PrimFunc, target: Target) -> Iterator[Candidate]:
     """Tiles of `rows` x `columns` x `outs` elements, sums in steps of `ins` blocks, `contexts` that take turns."""
     conv, config = convolution_of(func), target.config
     if conv is None:
@@ -113,7 +113,7 @@ def _cost(conv: ConvolutionNest, config: Gemmini, tile: Tile, contexts: int) -> 
     return Cost(compute, waiting + tile.alone(conv, contexts) * (steps * load + out) + load + out + longer)
 
 
-def refusal(func: PrimFunc, target: Any) -> str:
+def refusal(func: PrimFunc, target: Target) -> str:
     """Why a function does not run on the machine; "" for one that does. The part "refusal" of the back end."""
     why = misfit(func)
     if not why and next(iter(conv2d_elements(func, target)), None) is None:

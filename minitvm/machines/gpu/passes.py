@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import functools
 from dataclasses import replace
-from typing import Any
 
+from ...target import Target
 from ...tir.nodes import PrimFunc
 from ...tir.transform.pipeline import Additions, Pass, plain
 from ..simd.passes import PASSES as OF_VECTORS
@@ -23,7 +23,7 @@ _FOR_PROCESSORS = ("transpose_tiles", "strided_loads")
 
 def _on_processors(step: Pass) -> Pass:
     @functools.wraps(step.run)
-    def run(func: PrimFunc, target: Any) -> PrimFunc:
+    def run(func: PrimFunc, target: Target) -> PrimFunc:
         return func if target is None or target.processor is None else step.run(func, target)
 
     return replace(step, run=run)

@@ -22,6 +22,7 @@ from typing import Any
 
 from ...errors import Unsupported
 from ...expr import IntImm
+from ...target import Target
 from ...tir import nodes as t
 from ...tir.analysis.scratchpads import Strided, extents_of, scalars_of
 from ..scratchpad.emitter import ElementEmitter, Loops, Rows, joined, trace_of
@@ -35,7 +36,7 @@ from .isa import Alu, AluOp, Finish, Gemm, Instruction, Load, MicroOp, Module, P
 from .stream import Kernel, Stream
 
 
-def generate(kernel: t.PrimFunc, target: Any) -> str:
+def generate(kernel: t.PrimFunc, target: Target) -> str:
     """The assembly of a kernel; raises `Unsupported` for what is no program of the machine."""
     config: AccelConfig = target.config
     lines = [f"; kernel {kernel.name}", *(f";   {step}" for step in trace_of(kernel))]
@@ -244,7 +245,7 @@ def _fields(kernel: Kernel, loops: Loops, operands: Sequence[str]) -> dict[str, 
     return {"uop_begin": kernel[0], "uop_end": kernel[1], "outer": outer, "inner": inner, **factors}
 
 
-def assembly(source: str, entry: str, target: Any) -> str:
+def assembly(source: str, entry: str, target: Target) -> str:
     """What the machine runs: the instructions in their 128 bits, hexadecimal, beside their text."""
     config: AccelConfig = target.config
     program = assemble(source, config, entry)

@@ -126,7 +126,7 @@ def extended(*additions: Additions) -> tuple[Pass, ...]:
     return tuple(step for steps in places.values() for step in steps.values())
 
 
-def _applied(step: Pass, target: Any, limited: bool, func: PrimFunc) -> PrimFunc:
+def _applied(step: Pass, target: Target | None, limited: bool, func: PrimFunc) -> PrimFunc:
     if not limited:
         return step.run(func, target)
     return within_budget(step.name, func, lambda func: step.run(func, target))
@@ -134,7 +134,7 @@ def _applied(step: Pass, target: Any, limited: bool, func: PrimFunc) -> PrimFunc
 
 def lower(
     func: PrimFunc,
-    target: Any = None,
+    target: Target | None = None,
     name: str | None = None,
     callback: PassCallback | None = None,
     without: Collection[str] = (),

@@ -42,6 +42,7 @@ from ...expr import (
 )
 from ...expr.intrin import COLLECTIVES
 from ...expr.visitor import accessed, variables
+from ...target import Target
 from ..conditions import iterations, reads_memory
 from ..nodes import (
     Allocate,
@@ -71,7 +72,7 @@ class NotVectorizable(Exception):
     """This loop body has no vector form; the message says why."""
 
 
-def vectorize(func: PrimFunc, target: Any = None) -> PrimFunc:
+def vectorize(func: PrimFunc, target: Target | None = None) -> PrimFunc:
     """`for v in vectorized(16): B[v] = f(A[v])` -> `B[ramp(0, 1, 16)] = f(A[ramp(0, 1, 16)])`. Needs flat buffers.
 
     before:
@@ -87,7 +88,7 @@ def vectorize(func: PrimFunc, target: Any = None) -> PrimFunc:
 Around = tuple[For | LetStmt | Expr, ...]
 
 
-def _visit(node: Any, target: Any, around: Around) -> Any:
+def _visit(node: Any, target: Target | None, around: Around) -> Any:
     if not isinstance(node, Stmt):
         return node
     if isinstance(node, If):
@@ -106,7 +107,7 @@ def _visit(node: Any, target: Any, around: Around) -> Any:
         return replace(loop, kind=ForKind.SERIAL)
 
 
-def _vectorize_loop(loop: For, target: Any, around: Around) -> Stmt:
+def _vectorize_loop(loop: For, target: Target | None, around: Around) -> Stmt:
     widths = vector_widths(target)
     if isinstance(loop.extent, IntImm) and loop.extent.value in (1, *(widths or range(1, MAX_LANES + 1))):
         lanes = loop.extent.value
@@ -118,7 +119,7 @@ def _vectorize_loop(loop: For, target: Any, around: Around) -> Stmt:
     return _strip_mined(counted, min(lanes, *widths[-1:]) if widths else lanes, around)
 
 
-def natural_lanes(body: Stmt, target: Any) -> int:
+def natural_lanes(body: Stmt, target: Target | None) -> int:
     """Lanes that fill one register with the widest element stored in the body."""
     stored = [node.buffer.dtype for node in find(body, BufferStore)]
     return min((vector_lanes(target, d) for d in stored), default=vector_lanes(target, "float32"))

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ...errors import InputError, nearest
+from ...target import Target
 from . import options as opt
 from .stations import Visit, pages, require_all, stations, visits_of
 
@@ -77,7 +78,7 @@ def example() -> Graph:
     return b.build(b.op("nn.relu", b.op("nn.matmul", x, w)))
 
 
-def _graph(options: argparse.Namespace, target: Any) -> Graph:
+def _graph(options: argparse.Namespace, target: Target) -> Graph:
     """The model if it is one operator after fusion, else the operator that --op names."""
     from ...build import optimize_graph, stage
     from ...lowering import to_units

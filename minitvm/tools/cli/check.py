@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import InputError, MinitvmError, Unsupported
+from ...target import Target
 from . import options as opt
 from .difference import TOLERANCE, TOLERANCE_OF_INTEGERS, judged, line, relative_difference
 from .levels import LEVELS, Descent
@@ -72,7 +73,7 @@ def check(options: argparse.Namespace) -> int:
     return 1 if failures else 0
 
 
-def _check_programs(options: argparse.Namespace, target: Any) -> int:
+def _check_programs(options: argparse.Namespace, target: Target) -> int:
     from .check_program import check_file
 
     path = Path(options.model)
@@ -86,7 +87,7 @@ def _check_programs(options: argparse.Namespace, target: Any) -> int:
     return 1 if faults else 0
 
 
-def check_model(graph: Any, target: Any, seed: int, report: Report) -> int:
+def check_model(graph: Any, target: Target, seed: int, report: Report) -> int:
     """The compiled model against the graph interpreter; prints the line of the graph level."""
     from ... import build
     from ...expr import replace
@@ -150,7 +151,7 @@ class Case:
 
 
 def operator_cases(
-    units: list[Any], target: Any, seed: int, report: Report, seconds: float = 0
+    units: list[Any], target: Target, seed: int, report: Report, seconds: float = 0
 ) -> tuple[list[Case], list[str]]:
     """Each distinct operator compiled by itself and run, small ones first.
 

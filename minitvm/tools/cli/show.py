@@ -7,6 +7,7 @@ from typing import Any
 
 from ...errors import InputError, nearest
 from ...executable.memory_report import memory_plan
+from ...target import Target
 from . import options as opt
 from .progress import progress
 from .run import is_artifact
@@ -81,7 +82,7 @@ def show(options: argparse.Namespace) -> int:
     return 0
 
 
-def machine_code(executable: Any, target: Any, only: str | None = None) -> dict[str, str]:
+def machine_code(executable: Any, target: Target, only: str | None = None) -> dict[str, str]:
     """The assembly of an executable's kernels for a target, or of those of one operator."""
     from ... import backend
     from ...target import Target

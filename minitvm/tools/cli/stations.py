@@ -22,6 +22,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 from ...errors import InternalError
+from ...target import Target
 from .excerpt import excerpt
 from .text import TRACE, text
 
@@ -200,7 +201,7 @@ def empty_cache() -> Iterator[None]:
                 os.environ[name] = before
 
 
-def visits_of(model: Any, target: Any) -> list[Visit]:
+def visits_of(model: Any, target: Target | str) -> list[Visit]:
     """The stations that a build of a model reaches, in the order in which it reaches them."""
     from ...build import build
     from ...tir.passes import PassContext

@@ -7,10 +7,9 @@ expressions.
 
 from __future__ import annotations
 
-from typing import Any
-
 from ....errors import Unsupported, report
 from ....expr import Call
+from ....target import Target
 from ....tir.nodes import Allocate, Buffer, BufferLoad, BufferStore, Evaluate, For, Prefetch, PrimFunc
 from ....tir.script.printer import script
 from ...simd.codegen.numba_statements import NumbaStatements, import_lines
@@ -18,7 +17,7 @@ from ...simd.codegen.operands import access_outside
 from ...simd.tile_intrinsics import SCOPE
 
 
-def generate(kernel: PrimFunc, target: Any = None) -> str:
+def generate(kernel: PrimFunc, target: Target | None = None) -> str:
     """The module text of a kernel: an import line and the function, named as the kernel.
 
     Raises `Unsupported` for what a CPU kernel cannot express (thread axes, barriers, vector-typed buffers).
@@ -30,7 +29,7 @@ class _NumbaCPU(NumbaStatements):
     language = "a CPU kernel"
     dialect = "numba-cpu"
 
-    def __init__(self, kernel: PrimFunc, target: Any) -> None:
+    def __init__(self, kernel: PrimFunc, target: Target | None) -> None:
         super().__init__(kernel, target)
         self.tiles: dict[tuple[Buffer, int], str] = {}  # the variables of tiles, by buffer and place
 

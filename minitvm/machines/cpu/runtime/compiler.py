@@ -13,7 +13,6 @@ import functools
 import gc
 import warnings
 from collections.abc import Iterator
-from typing import Any
 
 import llvmlite.binding as llvm
 from llvmlite import ir
@@ -25,6 +24,7 @@ from numba.core.registry import cpu_target
 from numba.core.targetconfig import ConfigStack
 
 from ....errors import InternalError
+from ....target import Target
 from ...simd.vectors.front_end import Operations, Typed, translated
 from ...simd.vectors.source import defined, numbered
 from . import operations  # noqa: F401 (what kernel source may call)
@@ -152,6 +152,6 @@ def kernel_assembly(source: str, entry: str) -> str:
         return kernel_target_machine().emit_assembly(_optimised_module(source, entry))
 
 
-def assembly(source: str, entry: str, target: Any) -> str:  # noqa: ARG001 (kernels are compiled for this machine)
+def assembly(source: str, entry: str, target: Target) -> str:  # noqa: ARG001 (kernels are compiled for this machine)
     """The part "assembly" of the back end: `kernel_assembly`."""
     return kernel_assembly(source, entry)

@@ -21,12 +21,12 @@ blockIdx and threadIdx are the grid that the host launches. A parallel loop is s
 from __future__ import annotations
 
 from math import prod
-from typing import Any
 
 from .... import expr as e
 from ....errors import Unsupported
 from ....expr.conditions import is_const
 from ....expr.intrin import COLLECTIVES
+from ....target import Target
 from ....tir import nodes as t
 from ....tir.analysis.dynamic_shared import dynamic_storage
 from ....tir.analysis.threads import LANES, is_hardware_thread, is_of_a_warp, is_shared
@@ -48,7 +48,7 @@ _EVERYBODY = "i64(cuda.blockIdx.x) * i64(cuda.blockDim.x) + i64(cuda.threadIdx.x
 _ALL = "i64(cuda.gridDim.x) * i64(cuda.blockDim.x)"
 
 
-def generate(kernel: t.PrimFunc, target: Any = None) -> str:
+def generate(kernel: t.PrimFunc, target: Target | None = None) -> str:
     """The module text of a kernel: import lines and the function, named as the kernel.
 
     Raises `Unsupported` for what a CUDA kernel cannot express, and for a grid or storage beyond the target's limits.
@@ -62,7 +62,7 @@ class _NumbaCUDA(GridEmitter, NumbaStatements):
     static_shared_bytes = SHARED_BYTES
     whole_vectors = True
 
-    def __init__(self, kernel: t.PrimFunc, target: Any) -> None:
+    def __init__(self, kernel: t.PrimFunc, target: Target | None) -> None:
         super().__init__(kernel, target)
         self.index_dtype = index_dtype(kernel)
         self.names.used_names |= {"cuda"}

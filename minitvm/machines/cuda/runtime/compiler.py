@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from ....errors import InternalError, TargetError
 from ....store import FileStore
+from ....target import Target
 from ...simd.vectors.source import defined, numbered, support_of
 from .architectures import DEFAULT_ARCH, compute_capability
 
@@ -172,7 +173,7 @@ def cubin_of(source: str, entry: str, arch: str = DEFAULT_ARCH, compiled: Callab
     return code
 
 
-def assembly(source: str, entry: str, target: Any) -> str:
+def assembly(source: str, entry: str, target: Target) -> str:
     """The part "assembly" of the back end: PTX below what nvJitLink says of the kernel's registers and memory."""
     arch = getattr(target, "arch", "") or DEFAULT_ARCH
     ptx = ptx_of(source, entry, arch)

@@ -35,6 +35,7 @@ from ....strategy.blocks import behind, block_of, blocks_of, constant_extent, on
 from ....strategy.candidate import Candidate, Cost
 from ....strategy.registry import rule
 from ....strategy.roles import operands
+from ....target import Target
 from ....tir import Schedule
 from ....tir.nodes import Block, BufferLoad, BufferStore, PrimFunc
 from ...gpu.strategy.fallback import THREADS, others_on_the_grid
@@ -126,7 +127,7 @@ def has_product(func: PrimFunc) -> bool:
 
 
 @rule("cuda", has_product)
-def tensor_core(func: PrimFunc, target: Any) -> Iterator[Candidate]:
+def tensor_core(func: PrimFunc, target: Target) -> Iterator[Candidate]:
     """A block of `warp_rows` x `warp_columns` warps for each tile of `rows` x `columns`, in steps of `depth`."""
     product = product_of(func)
     if product is None or capability(target) < LEAST:

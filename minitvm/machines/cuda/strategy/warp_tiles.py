@@ -16,9 +16,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
 from math import ceil
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from ....strategy.candidate import Cost
+from ....target import Target
 
 WARP = 32
 PAD = 8  # elements behind a row of a tile, at most
@@ -84,7 +85,7 @@ class BlockTile(ABC):
         """Whether the product is whole tiles."""
         return product.m % self.rows == product.n % self.columns == product.k % self.depth == 0
 
-    def fits(self, product: Matrices, by_way: bool, target: Any) -> bool:
+    def fits(self, product: Matrices, by_way: bool, target: Target) -> bool:
         """Whether tiles are whole for copies, and fit registers and shared storage."""
         sizes = zip((self.rows, self.columns), product.at_once, strict=True)
         return (
@@ -94,7 +95,7 @@ class BlockTile(ABC):
             and self.shared_bytes(product, by_way) <= target.max_shared_memory_per_block
         )
 
-    def residents(self, product: Matrices, by_way: bool, target: Any) -> int:
+    def residents(self, product: Matrices, by_way: bool, target: Target) -> int:
         """How many blocks a multiprocessor keeps beside one another, by registers, threads and shared storage."""
         shared = target.shared_memory_per_multiprocessor or target.max_shared_memory_per_block
         limits = (
@@ -139,7 +140,7 @@ class WarpTile(BlockTile):
         tiles = self.stages * product.nbytes * (first + max(second, other))
         return tiles + (4 * self.rows * (self.columns + PAD) if by_way else 0)
 
-    def fits(self, product: Matrices, by_way: bool, target: Any) -> bool:
+    def fits(self, product: Matrices, by_way: bool, target: Target) -> bool:
         """Whether tiles are whole for warps, too."""
         whole = self.rows % (16 * self.warp_rows) == 0 and self.columns % (8 * self.warp_columns) == 0
         fits = whole and self.warps <= _WARPS and self.accumulators <= _ACCUMULATORS
@@ -149,14 +150,14 @@ class WarpTile(BlockTile):
 AnyTile = TypeVar("AnyTile", bound=BlockTile)
 
 
-def grouped(product: Matrices, tile: AnyTile, target: Any) -> AnyTile:
+def grouped(product: Matrices, tile: AnyTile, target: Target) -> AnyTile:
     """The tile with the group for which blocks at work beside one another read least."""
     rows = ceil(product.m / tile.rows)
     groups = [group for group in range(1, _GROUP + 1) if rows % group == 0]
     return min((replace(tile, group=group) for group in groups), key=lambda one: _read(product, one, target))
 
 
-def _read(product: Matrices, tile: BlockTile, target: Any) -> int:
+def _read(product: Matrices, tile: BlockTile, target: Target) -> int:
     """Rows and columns of the operands that the blocks at work on a device, one a multiprocessor, read of a step."""
     across = ceil(product.n / tile.columns)
     blocks = min(target.multiprocessors or _MULTIPROCESSORS, ceil(product.m / tile.rows) * across)
@@ -165,7 +166,7 @@ def _read(product: Matrices, tile: BlockTile, target: Any) -> int:
     return tile.group * tile.rows + ceil(blocks / tile.group) * tile.columns
 
 
-def warp_tile_cost(product: Matrices, tile: WarpTile, by_way: bool, padded: float, target: Any) -> Cost:
+def warp_tile_cost(product: Matrices, tile: WarpTile, by_way: bool, padded: float, target: Target) -> Cost:
     """Cycles of the multiprocessor that has most blocks; steps of tiles that are not whole take `padded` as long."""
     blocks = product.count * ceil(product.m / tile.rows) * ceil(product.n / tile.columns)
     processors = target.multiprocessors or _MULTIPROCESSORS

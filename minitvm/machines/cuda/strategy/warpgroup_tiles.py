@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import ceil
-from typing import Any
 
 from ....strategy.candidate import Cost
+from ....target import Target
 from .warp_tiles import BlockTile, Matrices
 
 ROWS, THREADS = 64, 128  # of a warpgroup
@@ -48,7 +48,7 @@ class WarpgroupTile(BlockTile):
         return tiles + (4 * self.rows * self.columns if by_way else 0)
 
 
-def warpgroup_tile_cost(product: Matrices, tile: WarpgroupTile, by_way: bool, padded: float, target: Any) -> Cost:
+def warpgroup_tile_cost(product: Matrices, tile: WarpgroupTile, by_way: bool, padded: float, target: Target) -> Cost:
     """Cycles of the multiprocessor that has most blocks; steps of tiles that are not whole take `padded` as long."""
     blocks = product.count * ceil(product.m / tile.rows) * ceil(product.n / tile.columns)
     mine = ceil(blocks / (target.multiprocessors or _MULTIPROCESSORS))

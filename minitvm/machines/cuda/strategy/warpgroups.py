@@ -18,10 +18,10 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from itertools import product as every
 from math import ceil, inf
-from typing import Any
 
 from ....strategy.candidate import Candidate, Cost
 from ....strategy.registry import rule
+from ....target import Target
 from ....tir import IndexMap, Schedule
 from ....tir.annotations import SWIZZLED
 from ....tir.nodes import PrimFunc
@@ -59,7 +59,7 @@ def multiplies_halves(func: PrimFunc) -> bool:
 
 
 @rule("cuda", multiplies_halves, first=True)
-def warpgroup(func: PrimFunc, target: Any) -> Iterator[Candidate]:
+def warpgroup(func: PrimFunc, target: Target) -> Iterator[Candidate]:
     """A warpgroup for each 64 rows of a tile of `rows` x `columns`, in pieces of `depth` steps, `stages` at a time.
 
     Only candidates that cost less than the best one of `tensor_core` are proposed.

@@ -18,7 +18,7 @@ from .contraction import contraction
 from .winograd import winograd
 
 
-def convolution_algorithms(conv: Convolution, block: int, target: Any, accuracy: str = "fast") -> list[Option]:
+def convolution_algorithms(conv: Convolution, block: int, target: Target, accuracy: str = "fast") -> list[Option]:
     """The algorithms that fit, the cheapest first; `block` is the number of channels that stand innermost.
 
     Winograd's algorithm is for 3x3, stride 1, images of constant extents and no dilation; it is left out with

@@ -37,6 +37,7 @@ from ....strategy.roles import (
     writer_of_sum,
 )
 from ....strategy.tile_nest import TileNest
+from ....target import Target
 from ....tir import Schedule
 from ....tir.nodes import Block, PrimFunc
 from . import implicit_gemm
@@ -67,7 +68,7 @@ def _reduction(func: PrimFunc) -> Block | None:
 
 
 @rule("gpu", has_contraction)
-def contraction(func: PrimFunc, target: Any) -> Iterator[Candidate]:
+def contraction(func: PrimFunc, target: Target) -> Iterator[Candidate]:
     """A tile of results for each thread, by the decisions of `TiledSum`; what follows the sum is computed with it.
 
     With `splits` above 1 the sum is computed in so many parts, which a second kernel adds up.
@@ -106,7 +107,7 @@ class TiledSum:
     parts, along a new first axis; the block itself adds them up, and has no schedule yet.
     """
 
-    def __init__(self, block: Block, target: Any) -> None:
+    def __init__(self, block: Block, target: Target) -> None:
         self.block, self.target = block, target
         self.ways = {names_of(way): way for way in roles(block)}
         self._sizes = {names: _sizes(way) for names, way in self.ways.items()}
@@ -176,18 +177,18 @@ def _sizes(way: Roles) -> tuple[Product, int, int]:
     return product, columns, ceil(product.outside * product.n / columns)
 
 
-def _lanes(way: Roles, target: Any) -> list[int]:
+def _lanes(way: Roles, target: Target) -> list[int]:
     """How wide vectors may be."""
     widest = max(1, int(target.vector_lanes("float32")))
     return sorted({n for n in (widest, widest // 2, 1) if 0 < n <= max(1, way.product.n)})
 
 
-def _fits(tile: ThreadTile, target: Any) -> bool:
+def _fits(tile: ThreadTile, target: Target) -> bool:
     """Whether a tile stays in the registers of a thread."""
     return tile.registers <= (target.max_registers_per_thread or _REGISTERS)
 
 
-def _register_tiles(way: Roles, target: Any) -> Iterator[tuple[ThreadTile, BlockTile]]:
+def _register_tiles(way: Roles, target: Target) -> Iterator[tuple[ThreadTile, BlockTile]]:
     """Tiles of threads that share nothing: neighbours of one row are neighbouring threads."""
     further = _further(way)
     for lanes in _lanes(way, target):
@@ -201,7 +202,7 @@ def _register_tiles(way: Roles, target: Any) -> Iterator[tuple[ThreadTile, Block
                         yield tile, BlockTile(1, THREADS)
 
 
-def _shared_tiles(way: Roles, target: Any) -> Iterator[tuple[ThreadTile, BlockTile]]:
+def _shared_tiles(way: Roles, target: Target) -> Iterator[tuple[ThreadTile, BlockTile]]:
     """Tiles of blocks of threads that fetch together."""
     product, further = way.product, _further(way)
     if way.row is None or way.group is not None or product.packed:

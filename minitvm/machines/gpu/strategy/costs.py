@@ -14,10 +14,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import ceil
-from typing import Any
 
 from ....strategy.candidate import Cost
 from ....strategy.roles import Product
+from ....target import Target
 
 BANKS = 32  # of shared storage, a word of 32 bits each
 APART = 4  # elements between lines that a bank would share: a whole vector, so that vectors stay aligned
@@ -96,7 +96,7 @@ def gap(line: int, rows: int) -> int:
 
 
 def contraction_cost(
-    product: Product, tile: ThreadTile, block: BlockTile, columns: int, outside: int, target: Any, vector: int
+    product: Product, tile: ThreadTile, block: BlockTile, columns: int, outside: int, target: Target, vector: int
 ) -> Cost:
     """Cycles of a multiprocessor, all of them busy with `outside` products of `product.m` by `columns` results.
 
@@ -136,17 +136,17 @@ def grid_of(product: Product, tile: ThreadTile, block: BlockTile, columns: int, 
     return ceil(outside * ceil(product.m / tile.rows) * ceil(columns / tile.columns) / block.threads)
 
 
-def processors_of(target: Any) -> int:
+def processors_of(target: Target) -> int:
     """How many multiprocessors there are."""
     return int(target.multiprocessors) or _MULTIPROCESSORS
 
 
-def added_up_cost(results: int, parts: int, target: Any) -> Cost:
+def added_up_cost(results: int, parts: int, target: Target) -> Cost:
     """A second kernel that adds up the parts of so many sums: each part is written, and read again."""
     return element_wise_cost(results * (2 * parts + 1), results * parts, parts, target)
 
 
-def element_wise_cost(words: int, operations: int, loads: int, target: Any) -> Cost:
+def element_wise_cost(words: int, operations: int, loads: int, target: Target) -> Cost:
     """A kernel that moves so many words of 32 bits, by way of the L2 cache, and does so many operations.
 
     A thread does `loads` one after the other.
@@ -156,7 +156,7 @@ def element_wise_cost(words: int, operations: int, loads: int, target: Any) -> C
     return Cost(_KERNEL + loads * _IN_TURN + work, 4 * words / (_L2_BYTES * processors))
 
 
-def residents(tile: ThreadTile, block: BlockTile, target: Any) -> int:
+def residents(tile: ThreadTile, block: BlockTile, target: Target) -> int:
     """How many blocks a multiprocessor keeps beside one another, by registers, threads and shared storage."""
     limits = [_BLOCKS, max(1, target.threads_per_multiprocessor // block.threads)]
     if target.registers_per_block:
@@ -174,7 +174,7 @@ def _instructions(product: Product, tile: ThreadTile, block: BlockTile) -> float
     return row + tile.blocks * tile.vectors * (1 if product.contiguous or block.copied else tile.lanes)
 
 
-def _loads(product: Product, tile: ThreadTile, block: BlockTile, target: Any) -> float:
+def _loads(product: Product, tile: ThreadTile, block: BlockTile, target: Target) -> float:
     """Cycles of a warp's loads for one step of the sum."""
     column = tile.blocks * tile.vectors * _ROW * tile.lanes / 4
     if block.copied:

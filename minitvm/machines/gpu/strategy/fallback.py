@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from math import log2, prod
-from typing import Any
 
 from ....expr import REDUCE
 from ....strategy.blocks import (
@@ -25,6 +24,7 @@ from ....strategy.blocks import (
 )
 from ....strategy.candidate import Candidate, Cost
 from ....strategy.registry import rule
+from ....target import Target
 from ....tir import Schedule
 from ....tir.annotations import LANES
 from ....tir.nodes import Block, BufferStore, PrimFunc
@@ -46,7 +46,7 @@ def anything(func: PrimFunc) -> bool:  # noqa: ARG001 (a rule's condition)
 
 
 @rule("gpu", anything, fallback=True)
-def fallback(func: PrimFunc, target: Any) -> Iterator[Candidate]:
+def fallback(func: PrimFunc, target: Target) -> Iterator[Candidate]:
     """Inline what is cheap, then a thread for each result."""
     lanes = int(target.vector_lanes("float32"))
     limit = int(getattr(target, "max_threads_per_block", 256))
@@ -72,7 +72,7 @@ def fallback(func: PrimFunc, target: Any) -> Iterator[Candidate]:
     yield Candidate(knobs={"inline": False, "threads": liked}, price=price, apply=apply)
 
 
-def threads_of_a_block(instances: int, target: Any) -> int:
+def threads_of_a_block(instances: int, target: Target) -> int:
     """How many threads a block of so many in all should have on a device."""
     limit = int(getattr(target, "max_threads_per_block", 256))
     if int(getattr(target, "warp_size", 32)) > 1:
@@ -82,7 +82,7 @@ def threads_of_a_block(instances: int, target: Any) -> int:
     return min(max(THREADS, wanted), _LONGEST, limit)
 
 
-def usual_threads(func: PrimFunc, target: Any) -> int:
+def usual_threads(func: PrimFunc, target: Target) -> int:
     """How many threads a block should have in kernels of one result for each thread, by the largest of a function."""
     return threads_of_a_block(max(map(spatial_instances, blocks_of(func))), target)
 

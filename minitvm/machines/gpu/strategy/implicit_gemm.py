@@ -30,6 +30,7 @@ from typing import Any
 from ....strategy.blocks import block_of, constant_extent, largest_divisor, only_reduction
 from ....strategy.candidate import Candidate, Cost
 from ....strategy.tile_nest import REGISTERS, VIRTUAL, TileNest
+from ....target import Target
 from ....tir import IndexMap, Schedule
 from ....tir.nodes import PrimFunc
 from .costs import APART, BANKS, processors_of
@@ -135,7 +136,7 @@ class Tile:
 _KNOBS = tuple(field.name for field in fields(Tile))
 
 
-def candidates(func: PrimFunc, target: Any) -> Iterator[Candidate]:
+def candidates(func: PrimFunc, target: Target) -> Iterator[Candidate]:
     """The tiles that fit a target, for the only reduction of a function, where that is a product of matrices."""
     reduction = only_reduction(func)
     product = None if reduction is None else product_of_matrices(reduction)
@@ -169,7 +170,7 @@ def fetches_of(product: MatrixProduct) -> tuple[int, ...]:
     return tuple(found)
 
 
-def tiles(product: MatrixProduct, fetches: Sequence[int], target: Any) -> Iterator[Tile]:
+def tiles(product: MatrixProduct, fetches: Sequence[int], target: Target) -> Iterator[Tile]:
     """The tiles that fit a target, where shared storage is faster than memory, with one piece of the steps or two."""
     if not target.local_memory_helps:
         return
@@ -191,7 +192,7 @@ def tiles(product: MatrixProduct, fetches: Sequence[int], target: Any) -> Iterat
                     yield from _fetching(product, replace(tile, splits=splits), limit, target)
 
 
-def _fetching(product: MatrixProduct, tile: Tile, limit: int, target: Any) -> Iterator[Tile]:
+def _fetching(product: MatrixProduct, tile: Tile, limit: int, target: Target) -> Iterator[Tile]:
     """A tile with each way in which its next piece may be fetched: of large tiles of plain products there are more."""
     yield tile
     if tile.stages == 1 or len(product.steps) > 1 or tile.thread_rows * tile.thread_columns < _LARGE:
@@ -209,14 +210,14 @@ def _sizes(extent: int, sizes: tuple[int, ...]) -> list[int]:
     return [size for size in sizes if size < 2 * extent or size == sizes[0]]
 
 
-def _splits(product: MatrixProduct, tile: Tile, target: Any) -> list[int]:
+def _splits(product: MatrixProduct, tile: Tile, target: Target) -> list[int]:
     """Into how many parts the steps may be split where blocks are few."""
     blocks = product.count * ceil(product.m / tile.rows) * ceil(product.n / tile.columns)
     most = min(32, product.k // (2 * tile.depth), 4 * processors_of(target) // blocks)
     return [n for n in (1, 2, 3, 4, 6, 8, 12, 16, 24, 32) if n <= max(1, most)]
 
 
-def tile_cost(product: MatrixProduct, tile: Tile, fetches: Sequence[int], target: Any) -> Cost:
+def tile_cost(product: MatrixProduct, tile: Tile, fetches: Sequence[int], target: Target) -> Cost:
     """Cycles of a multiprocessor, all of them busy with the tiles of a product."""
     blocks = product.count * ceil(product.m / tile.rows) * ceil(product.n / tile.columns) * tile.splits
     processors, warps = processors_of(target), tile.threads / 32

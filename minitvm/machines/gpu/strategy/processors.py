@@ -14,12 +14,13 @@ from typing import Any
 from ....strategy.blocks import blocks_of
 from ....strategy.candidate import Candidate
 from ....strategy.registry import Rule
+from ....target import Target
 from ....tir import Schedule
 from ....tir.nodes import For, ForKind, PrimFunc
 from ...simd import strategy as cpu
 
 
-def rules(target: Any) -> list[Rule]:
+def rules(target: Target) -> list[Rule]:
     """The rules of CPUs, their parallel loops on the grid."""
     return [replace(row, propose=_Proposed(row)) for row in cpu.rules(target)]
 
@@ -30,7 +31,7 @@ class _Proposed:
     def __init__(self, row: Rule) -> None:
         self.row = row
 
-    def __call__(self, func: PrimFunc, target: Any) -> Iterator[Candidate]:
+    def __call__(self, func: PrimFunc, target: Target) -> Iterator[Candidate]:
         for candidate in self.row.propose(func, target):
             yield replace(candidate, apply=_Gridded(candidate.apply))
 

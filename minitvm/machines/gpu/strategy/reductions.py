@@ -38,6 +38,7 @@ from ....strategy.blocks import (
 from ....strategy.candidate import Candidate, Cost, Knob, Unfit
 from ....strategy.registry import rule
 from ....strategy.rows import normalizes_rows
+from ....target import Target
 from ....tir import Schedule
 from ....tir.analysis.updates import recognised
 from ....tir.annotations import LANES
@@ -61,7 +62,7 @@ _BLOCKS = 32  # that a multiprocessor keeps at most
 
 
 @rule("gpu", normalizes_rows)
-def rows(func: PrimFunc, target: Any) -> Iterator[Candidate]:
+def rows(func: PrimFunc, target: Target) -> Iterator[Candidate]:
     """The blocks of a row one after the other, in one block of threads.
 
     The number of threads is decided, and whether they hold the row in registers.
@@ -110,7 +111,7 @@ def rows(func: PrimFunc, target: Any) -> Iterator[Candidate]:
             yield Candidate(knobs={"threads": threads, "held": held}, price=price, apply=apply)
 
 
-def _holds(length: int | None, threads: int, lanes: int, target: Any) -> bool:
+def _holds(length: int | None, threads: int, lanes: int, target: Target) -> bool:
     """Whether the threads of a block may hold a row: they are as many at once, and have registers."""
     return target.local_memory_helps and not _in_turn(target) and held_rows.fits(length, threads, lanes)
 
@@ -143,7 +144,7 @@ def reads_once(func: PrimFunc) -> bool:
 
 
 @rule("gpu", reads_once)
-def reduction(func: PrimFunc, target: Any) -> Iterator[Candidate]:
+def reduction(func: PrimFunc, target: Target) -> Iterator[Candidate]:
     """A block of threads a result, or as everything else a thread; the number of threads is decided."""
     block = only_reduction(func)
     if block is None:
@@ -227,7 +228,7 @@ def _shared_out(sch: Schedule, name: str, threads: int, outside: int, ordered: b
     sch.bind(team, "threadIdx.x")
 
 
-def _team_sizes(length: int, target: Any) -> list[int]:
+def _team_sizes(length: int, target: Target) -> list[int]:
     """Numbers of threads that may do a row together."""
     limit = min(int(getattr(target, "max_threads_per_block", 256)), 1024)
     least = max(2, int(getattr(target, "warp_size", 1)))
@@ -235,13 +236,13 @@ def _team_sizes(length: int, target: Any) -> list[int]:
     return sizes or [least]
 
 
-def _in_turn(target: Any) -> bool:
+def _in_turn(target: Target) -> bool:
     """Whether the threads of a block run one after the other, on a processor with vectors."""
     return int(getattr(target, "warp_size", 32)) <= 1 and not target.local_memory_helps
 
 
 def _price(
-    count: int, length: int, steps: float, threads: int, passes: int, meetings: int, target: Any, neighbours: bool
+    count: int, length: int, steps: float, threads: int, passes: int, meetings: int, target: Target, neighbours: bool
 ) -> Cost:  # fmt: skip
     """Cycles of `count` rows of `length` elements, each of `threads` that do so many steps and meet so many times.
 

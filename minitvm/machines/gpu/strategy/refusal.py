@@ -11,13 +11,14 @@ from typing import Any
 
 from ....expr import children, contains
 from ....strategy.blocks import blocks_of, volume
+from ....target import Target
 from ....tir.nodes import Block, For, PrimFunc, Stmt, While
 from .fallback import THREADS
 
 LEAST = 1 << 16  # statements of a task, from which it is long
 
 
-def refusal(func: PrimFunc, target: Any) -> str:
+def refusal(func: PrimFunc, target: Target) -> str:
     """Why a function does not run on the device; "" for one that does. The part "refusal" of its back ends."""
     if target.processor is not None:
         return ""

@@ -17,6 +17,7 @@ from ....strategy.blocks import block_of, constant_extent, extents
 from ....strategy.candidate import Unfit
 from ....strategy.epilogues import epilogue
 from ....strategy.tile_nest import TileNest
+from ....target import Target
 from ....tir import Schedule
 from ....tir.nodes import Block
 from .costs import BLOCKS_WANTED, processors_of
@@ -27,7 +28,7 @@ _PARTS = (2, 4, 8, 16, 32)  # no more: all of them are read again
 _LEAST_STEPS = 32  # of a part
 
 
-def numbers_of_parts(block: Block, depth: int, blocks: int, target: Any) -> list[int]:
+def numbers_of_parts(block: Block, depth: int, blocks: int, target: Target) -> list[int]:
     """In how many parts a sum of `depth` steps may be computed, more than one, where a grid of so many blocks is small.
 
     There are enough parts for a block on each multiprocessor, or as many as the sum has, up to enough for

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from math import ceil
-from typing import Any
 
 from ....expr import REDUCE, Var, find, walk
 from ....strategy.blocks import (
@@ -32,6 +31,7 @@ from ....strategy.epilogues import epilogue
 from ....strategy.registry import rule
 from ....strategy.roles import roles
 from ....strategy.tile_nest import TileNest
+from ....target import Target
 from ....tir import Schedule
 from ....tir.nodes import Block, BufferLoad, BufferStore, PrimFunc
 from .costs import processors_of
@@ -67,7 +67,7 @@ def has_window(func: PrimFunc) -> bool:
 
 
 @rule("gpu", has_window)
-def windows(func: PrimFunc, target: Any) -> Iterator[Candidate]:
+def windows(func: PrimFunc, target: Target) -> Iterator[Candidate]:
     """A thread for each tile of `pixels` by `lanes` along the last axes."""
     block = only_reduction(func)
     assert block is not None

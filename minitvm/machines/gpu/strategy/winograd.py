@@ -35,6 +35,7 @@ from ....strategy.blocks import (
 from ....strategy.candidate import Candidate, Cost, Unfit
 from ....strategy.epilogues import inlined_forward
 from ....strategy.registry import rule
+from ....target import Target
 from ....tir import Schedule
 from ....tir.nodes import PrimFunc
 from . import implicit_gemm
@@ -50,7 +51,7 @@ OP = "nn.contrib_winograd_conv2d_NCHWc"
 
 
 @rule("gpu", computes(OP), first=True)
-def winograd(func: PrimFunc, target: Any) -> Iterator[Candidate]:
+def winograd(func: PrimFunc, target: Target) -> Iterator[Candidate]:
     """A thread for each tile and channel of a transform; the products by the tiles of `implicit_gemm` or of `TiledSum`.
 
     With `splits` above 1 the transform of the result adds up the parts of products by `TiledSum`.
@@ -79,7 +80,9 @@ def winograd(func: PrimFunc, target: Any) -> Iterator[Candidate]:
         yield Candidate(knobs=knobs, price=price, apply=apply)
 
 
-def _by_matrices(product: MatrixProduct, tile: int, transforms: Callable[[], Cost], target: Any) -> Iterator[Candidate]:
+def _by_matrices(
+    product: MatrixProduct, tile: int, transforms: Callable[[], Cost], target: Target
+) -> Iterator[Candidate]:
     """The products of all places as products of matrices: rows are tiles, columns output channels."""
     fetches = implicit_gemm.fetches_of(product)
 
@@ -103,10 +106,10 @@ def _transforms(func: PrimFunc, line: int) -> tuple[Transform, Transform]:
     """The costs of both transforms: each of their values is the sum of about as many as a line has, twice."""
     values = {name: volume(shape_written(block_named(func, name))) for name in ("tiles", "products", "winograd")}
 
-    def before(target: Any, parts: int) -> Cost:  # noqa: ARG001 (the image is whole)
+    def before(target: Target, parts: int) -> Cost:  # noqa: ARG001 (the image is whole)
         return element_wise_cost(2 * values["tiles"], 2 * line * values["tiles"], line**2, target)
 
-    def behind_them(target: Any, parts: int) -> Cost:
+    def behind_them(target: Target, parts: int) -> Cost:
         read = values["products"] * parts
         operations = read + 2 * line * values["products"]
         return element_wise_cost(read + values["winograd"], operations, parts * line**2, target)

@@ -28,6 +28,7 @@ from typing import Any
 
 from ....errors import Unsupported
 from ....expr import EQ, LT, Call, DataVar, DType, Expr, IntImm, Var, const, contains, map_children, replace
+from ....target import Target
 from ....tir.all_reduce import AllReduce
 from ....tir.analysis.threads import is_hardware_thread
 from ....tir.conditions import all_of, is_const
@@ -38,7 +39,7 @@ from ....tir.op import min as smaller
 _AXES = "xyz"
 
 
-def lower_thread_allreduce(func: PrimFunc, target: Any = None) -> PrimFunc:
+def lower_thread_allreduce(func: PrimFunc, target: Target | None = None) -> PrimFunc:
     """Write out what threads do to combine their values. After `drop_blocks`, before `bind_threads`.
 
     before:

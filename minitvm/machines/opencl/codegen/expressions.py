@@ -14,6 +14,7 @@ from ....codegen.emitter import Emitter
 from ....codegen.spelling import BITS, COMPARISONS, C, atom
 from ....errors import Unsupported
 from ....expr.intrin import COLLECTIVES
+from ....target import Target
 from ....tir.analysis.threads import is_shared
 from ....tir.nodes import Buffer, BufferLoad, PrimFunc
 from ...gpu.codegen.index_width import index_dtype
@@ -53,7 +54,7 @@ class OpenCLExpressions(Emitter):
     lacks = (*Emitter.lacks, decompose.INTEGER_TESTS, decompose.UNSIGNED_ABS)
     index_rules = (decompose.TRUNCATED, decompose.SHIFTED)
 
-    def __init__(self, kernel: PrimFunc, target: Any) -> None:
+    def __init__(self, kernel: PrimFunc, target: Target | None) -> None:
         vectors = {f"{t}{n}" for t in ("char", "short", "int", "long", "float", "double", "uchar", "ushort", "uint",
                                        "ulong", "half") for n in (2, 3, 4, 8, 16)}  # fmt: skip
         super().__init__(kernel, target, RESERVED | vectors | {kernel.name})

@@ -20,6 +20,7 @@ from typing import Any
 from .... import expr as e
 from ....codegen.spelling import atom, is_index
 from ....expr.conditions import is_const
+from ....target import Target
 from ....tir import nodes as t
 from ....tir.analysis.registers import Register, registers_of
 from ....tir.analysis.threads import grid_of, is_shared
@@ -34,7 +35,7 @@ _WORD = e.DType("int64")
 _WIDEST_BITS = 256  # of a value, where the target has no wider vectors
 
 
-def generate(kernel: t.PrimFunc, target: Any = None) -> str:
+def generate(kernel: t.PrimFunc, target: Target | None = None) -> str:
     """The source of a kernel, with the functions that it uses.
 
     Raises `Unsupported` for what OpenCL C does not have, and for a grid or storage beyond the limits of the target.
@@ -42,7 +43,7 @@ def generate(kernel: t.PrimFunc, target: Any = None) -> str:
     return _OpenCL(kernel.with_body(in_pieces(kernel.body, _lanes(kernel, target))), target).source()
 
 
-def _lanes(kernel: t.PrimFunc, target: Any) -> int:
+def _lanes(kernel: t.PrimFunc, target: Target | None) -> int:
     """The lanes of the kernel's vectors: no value is wider than the target's vectors, or `_WIDEST_BITS`.
 
     PoCL 3.0 passes wider ones to its own functions in another way than they expect, unless its compiler knows that the
@@ -64,7 +65,7 @@ class _OpenCL(GridEmitter, OpenCLExpressions):
     dialect = "opencl"
     language = "an OpenCL kernel"
 
-    def __init__(self, kernel: t.PrimFunc, target: Any) -> None:
+    def __init__(self, kernel: t.PrimFunc, target: Target | None) -> None:
         super().__init__(kernel, target)
         self.shared: list[str] = []  # declarations, which stand at the top of a kernel
         self.scopes: list[set[str]] = [set()]  # the names that each pair of braces around here declares

@@ -28,6 +28,7 @@ from ....strategy.blocks import blocks_of, constant_extent, extents, is_reductio
 from ....strategy.candidate import Candidate, Cost, Knob
 from ....strategy.registry import rule
 from ....strategy.roles import operands
+from ....target import Target
 from ....tir import Schedule
 from ....tir.nodes import Block, BufferLoad, BufferStore, PrimFunc
 from ..instruction_set import Elements
@@ -225,7 +226,7 @@ def is_convolution(func: PrimFunc) -> bool:
 
 
 @rule("accel", is_convolution)
-def conv2d_elements(func: PrimFunc, target: Any) -> Iterator[Candidate]:
+def conv2d_elements(func: PrimFunc, target: Target) -> Iterator[Candidate]:
     """Tiles of `rows` x `columns` x `outs` elements, sums in steps of `ins` blocks of channels, `contexts` that take
     turns. Rows are divided only if no tile of whole ones fits.
     """

@@ -12,13 +12,14 @@ from typing import Any
 
 import numpy as np
 
+from ....target import Target
 from ....tir.analysis.scratchpads import Array, extents_of, is_scratchpad, read_and_written, strided
 from ....tir.nodes import Allocate, Buffer, Instruction, PrimFunc, Seq, Stmt
 
 Places = dict[Buffer, Array]
 
 
-def delay_resets(func: PrimFunc, target: Any) -> PrimFunc:
+def delay_resets(func: PrimFunc, target: Target) -> PrimFunc:
     """Move each instruction that reads nothing to the first one behind it that touches what it writes.
 
     Needs `fetch_order`. Nobody in between touches these elements, so the result is the same.

@@ -15,11 +15,11 @@ Moreau et al.); here loops are written out already.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
 from ....errors import Unsupported
+from ....target import Target
 from ....tir.analysis.scratchpads import Array, extents_of, is_scratchpad, planned, read_and_written, strided
 from ....tir.nodes import Allocate, Buffer, Instruction, PrimFunc, Seq, Stmt
 from ..instruction_set import FINISH, module_of, token
@@ -30,7 +30,7 @@ Places = list[tuple[str, Array, bool]]  # scratchpads, elements, whether they ar
 Clock = dict[str, int]  # for each module, the last instruction that has ended
 
 
-def insert_tokens(func: PrimFunc, target: Any) -> PrimFunc:
+def insert_tokens(func: PrimFunc, target: Target) -> PrimFunc:
     """The program with pushes and pops; needs `fetch_order`. A function without instructions stays as it is.
 
     `target.config` says how many elements the scratchpads have. Raises `InputError` where they do not suffice.

@@ -15,6 +15,7 @@ from ....codegen.emitter import Emitter
 from ....codegen.spelling import COMPARISONS, PYTHON, atom, is_index, rounded
 from ....errors import Unsupported
 from ....expr.conditions import is_const
+from ....target import Target
 from ....tir.nodes import Buffer, BufferLoad, PrimFunc
 from .alignment import is_whole
 
@@ -62,7 +63,7 @@ class NumbaExpressions(Emitter):
     functions = _CALLS
     whole_vectors = False  # whether an access of a whole vector at a multiple of its size is another instruction
 
-    def __init__(self, kernel: PrimFunc, target: Any) -> None:
+    def __init__(self, kernel: PrimFunc, target: Target | None) -> None:
         short = set(_SHORT.values())
         reserved = {*SIMD, *short, "args", "thread", "threads", "range", "min", "max", "INF", "NAN", kernel.name}
         reserved |= {f"{p}_{s}" for p in ("pointer", "stack", "scalar", "as") for s in short}

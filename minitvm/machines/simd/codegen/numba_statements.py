@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any
 
 from ....codegen.spelling import atom, is_index
 from ....errors import InternalError
 from ....expr import DType, IntImm, Var
+from ....target import Target
 from ....tir.analysis.registers import Register
 from ....tir.nodes import Buffer, BufferStore, For, PrimFunc
 from ....tir.verifier.kernel_rules import STACK_BYTES
@@ -17,7 +17,7 @@ from .numba_expressions import NumbaExpressions, short_name
 class NumbaStatements(NumbaExpressions):
     """Loops over ranges, conditions, stores and storage; a machine adds the header, its loops and its barriers."""
 
-    def __init__(self, kernel: PrimFunc, target: Any) -> None:
+    def __init__(self, kernel: PrimFunc, target: Target | None) -> None:
         super().__init__(kernel, target)
         self.stack_bytes = 0
 

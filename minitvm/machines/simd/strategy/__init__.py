@@ -1,5 +1,7 @@
 """Schedules for CPUs: the specific ones first, the generic one for everything else."""
 
+from ....target import Target
+
 from . import tiles, conv2d, depthwise, window_rows, winograd, pool, recurrent, matvec, contraction  # isort: skip  (the order of registration is the order in which rules are tried)
 from . import attention, block_weights  # isort: skip
 from . import rows  # isort: skip  (behind the rules of single operators)
@@ -11,6 +13,6 @@ from typing import Any  # isort: skip
 from ....strategy.registry import RULES, Rule  # isort: skip
 
 
-def rules(target: Any) -> list[Rule]:  # noqa: ARG001 (a part of a back end is asked for a target)
+def rules(target: Target) -> list[Rule]:  # noqa: ARG001 (a part of a back end is asked for a target)
     """The part "rules" of the CPU's back end."""
     return RULES["cpu"]

@@ -14,6 +14,7 @@ from typing import Any
 from ....strategy.algorithms import DIRECT, WINOGRAD, Convolution, algorithm_name, groups_together
 from ....strategy.candidate import Cost, Option, Weighed, cheapest_first
 from ....strategy.roles import LONG, Product
+from ....target import Target
 from ..topi.winograd import TILES, winograd_error_growth
 from .conv2d import DirectConvolution
 from .panels import PanelPlan, contraction_cost
@@ -25,7 +26,7 @@ _ITEM = 4  # bytes of a float32
 _TURN = 0.25  # cycles an element that is turned around in registers takes, beside its memory
 
 
-def convolution_algorithms(conv: Convolution, block: int, target: Any, accuracy: str = "fast") -> list[Option]:
+def convolution_algorithms(conv: Convolution, block: int, target: Target, accuracy: str = "fast") -> list[Option]:
     """The algorithms that fit, the cheapest first; `block` is the number of channels that stand innermost.
 
     `DIRECT` has no knobs. Those of `WINOGRAD` are `tile`, the outputs that it computes at a time in each direction, and
@@ -44,7 +45,7 @@ def convolution_algorithms(conv: Convolution, block: int, target: Any, accuracy:
     return cheapest_first(found)
 
 
-def _grouped(conv: Convolution, block: int, target: Any, accuracy: str) -> list[Option]:
+def _grouped(conv: Convolution, block: int, target: Target, accuracy: str) -> list[Option]:
     together = groups_together(conv.groups, (conv.in_channels, conv.out_channels), (block, block))
     if together is None or (together > 1 and accuracy == "strict"):
         return []
@@ -55,7 +56,7 @@ def _grouped(conv: Convolution, block: int, target: Any, accuracy: str) -> list[
     return [Option(rule=DIRECT, knobs={}, price=lambda: cost)]
 
 
-def _plain_groups(conv: Convolution, target: Any) -> float:
+def _plain_groups(conv: Convolution, target: Target) -> float:
     """Cycles of groups on plain layouts. A group has few channels: the lines that its panels share stay in the cache.
 
     So an image is read once, padded, and read again; with steps between pixels it is stored phase by phase.
@@ -66,7 +67,7 @@ def _plain_groups(conv: Convolution, target: Any) -> float:
     return cost.compute + min(cost.memory, image)
 
 
-def plain_cost(conv: Convolution, target: Any) -> Cost:
+def plain_cost(conv: Convolution, target: Target) -> Cost:
     """A convolution on plain layouts, by the rule for any sum of products."""
     cpu = cpu_of(target)
     sides = [LONG if side is None else side for side in conv.image]

@@ -15,13 +15,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from math import ceil
-from typing import Any
 
 from ....strategy.blocks import block_of, blocks_of, is_reduction, reduces_along_last
 from ....strategy.candidate import Candidate, Cost, Unfit
 from ....strategy.epilogues import epilogue
 from ....strategy.registry import rule
 from ....strategy.roles import LONG, Roles, roles
+from ....target import Target
 from ....tir import Schedule
 from ....tir.annotations import LANES
 from ....tir.nodes import Block, PrimFunc
@@ -37,7 +37,7 @@ _SUMS = 4  # vectors in which a sum is kept: one waits for itself
 _OPERATIONS = 30  # of a score behind its product: its exponential above all
 
 
-def keeps_scores(heads: int, rows: int, columns: int, depth: int, width: int, target: Any) -> bool:
+def keeps_scores(heads: int, rows: int, columns: int, depth: int, width: int, target: Target) -> bool:
     """Whether L2 holds keys, values and some rows of scores, but not all scores, and a block of rows is worth it."""
     cpu = cpu_of(target)
     tile = register_tile(rows, columns, "float32", target)
@@ -46,7 +46,7 @@ def keeps_scores(heads: int, rows: int, columns: int, depth: int, width: int, ta
     return heads * rows * columns * _BYTES > cpu.l2.size >= head + some and rows >= 2 * tile.rows
 
 
-def key_panel(rows: int | None, columns: int | None, target: Any) -> int:
+def key_panel(rows: int | None, columns: int | None, target: Target) -> int:
     """How many keys lie together: those of a register tile. None is an open number."""
     return register_tile(rows, columns, "float32", target).columns
 
@@ -76,7 +76,7 @@ def _by_rows(block: Block) -> Roles | None:
 
 
 @rule("cpu", is_attention)
-def attention(func: PrimFunc, target: Any) -> Iterator[Candidate]:
+def attention(func: PrimFunc, target: Target) -> Iterator[Candidate]:
     """Blocks of `queries`; tiles of `rows` by `vectors` for the scores, by `result_vectors` for what follows them."""
     parts, cpu = _parts(func), cpu_of(target)
     if parts is None:

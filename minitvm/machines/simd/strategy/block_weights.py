@@ -18,6 +18,7 @@ from ....strategy.candidate import Candidate, Cost
 from ....strategy.epilogues import epilogue
 from ....strategy.registry import rule
 from ....strategy.roles import LONG
+from ....target import Target
 from ....tir import Schedule
 from ....tir.nodes import BufferLoad, PrimFunc
 from .conv2d import schedule_other_blocks
@@ -31,7 +32,7 @@ _CYCLES = 3.0  # a vector of a word's products: two masks, a shift, two products
 
 
 @rule("cpu", computes(_OP))
-def block_weights(func: PrimFunc, target: Any) -> Iterator[Candidate]:
+def block_weights(func: PrimFunc, target: Target) -> Iterator[Candidate]:
     """Tiles of `rows` of the data by `vectors` of columns in registers."""
     block = next(b for b in blocks_of(func) if b.annotations.get("op") == _OP)
     cpu = cpu_of(target)

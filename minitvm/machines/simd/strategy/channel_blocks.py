@@ -11,6 +11,7 @@ from math import ceil, prod
 from typing import Any
 
 from ....strategy.algorithms import ChannelUse, Convolution, whole_block
+from ....target import Target
 from .. import tile_intrinsics as tiles
 from .algorithms import changes_around, convolution_algorithms, layout_changes, pixels_of, plain_cost
 from .tiles import PER_WORD, has_tiles
@@ -21,7 +22,7 @@ _ITEM = 4  # bytes of a float32
 _CLEAR = 0.97
 
 
-def channel_block(use: ChannelUse, lanes: int, target: Any, accuracy: str = "fast") -> int | None:
+def channel_block(use: ChannelUse, lanes: int, target: Target, accuracy: str = "fast") -> int | None:
     """The block that costs the least, of at least 4 channels (or all of a few); None where the plain layout does.
 
     Channels that a vector divides always have a block.
@@ -38,7 +39,7 @@ def channel_block(use: ChannelUse, lanes: int, target: Any, accuracy: str = "fas
     return best if costs[best] <= _CLEAR * stay else whole
 
 
-def _of_tiles(use: ChannelUse, target: Any) -> int:
+def _of_tiles(use: ChannelUse, target: Target) -> int:
     """The block that fills the rows of tile registers, if all that convolutions do with these channels is in tiles.
 
     0 where it is not.
@@ -50,7 +51,7 @@ def _of_tiles(use: ChannelUse, target: Any) -> int:
     return block if use.count % block == 0 and has_tiles(target, word) else 0
 
 
-def _cost(use: ChannelUse, block: int, target: Any, accuracy: str) -> float:
+def _cost(use: ChannelUse, block: int, target: Target, accuracy: str) -> float:
     """Cycles of what the network does with these channels in such blocks."""
     cpu, blocks = cpu_of(target), ceil(use.count / block)
     made = sum(_best(conv, block, target, accuracy) for conv in use.made)
@@ -61,7 +62,7 @@ def _cost(use: ChannelUse, block: int, target: Any, accuracy: str) -> float:
     return made + depthwise + vectors + _memory(use.passed, count, cpu) + layout_changes(turned, count, cpu)
 
 
-def _plain_cost(use: ChannelUse, lanes: int, target: Any, accuracy: str) -> float:
+def _plain_cost(use: ChannelUse, lanes: int, target: Target, accuracy: str) -> float:
     """The same in the plain layout, less what the convolutions that read these channels would cost with blocks."""
     cpu, vectors = cpu_of(target), use.count / lanes
     depthwise = sum(pixels * taps * vectors for pixels, taps in use.depthwise) / cpu.loads * 2
@@ -76,7 +77,7 @@ def _plain_cost(use: ChannelUse, lanes: int, target: Any, accuracy: str) -> floa
     return cycles
 
 
-def _best(conv: Convolution, block: int, target: Any, accuracy: str) -> float:
+def _best(conv: Convolution, block: int, target: Target, accuracy: str) -> float:
     found = convolution_algorithms(conv, block, target, accuracy)
     if found:
         return found[0].cost.cycles

@@ -22,6 +22,7 @@ from ....strategy.candidate import Candidate, Cost, Knob
 from ....strategy.epilogues import epilogue, rearranged
 from ....strategy.registry import rule
 from ....strategy.roles import Roles, depends, names_of, roles, split_axis, way_of, writer_of_sum
+from ....target import Target
 from ....tir import IndexMap, Schedule
 from ....tir.nodes import Block, PrimFunc
 from .conv2d import schedule_other_blocks
@@ -47,7 +48,7 @@ def _reduction(func: PrimFunc) -> Block | None:
 
 
 @rule("cpu", has_contraction)
-def contraction(func: PrimFunc, target: Any) -> Iterator[Candidate]:
+def contraction(func: PrimFunc, target: Target) -> Iterator[Candidate]:
     """Tiles of `rows` by `vectors` along the axes `row` and `column`, by their names; `task_rows` of the result a task.
 
     With `pack` the panel that the rows of a task read is copied first, with `phases` their operand is stored phase by

@@ -27,7 +27,7 @@ from ....strategy.candidate import Candidate, Cost
 from ....strategy.epilogues import epilogue
 from ....strategy.registry import rule
 from ....strategy.roles import Axis, axes_of, operands
-from ....target import CPU
+from ....target import CPU, Target
 from ....tir import Schedule
 from ....tir.annotations import SKIP_ZEROS
 from ....tir.nodes import Block, BufferStore, PrimFunc
@@ -205,7 +205,7 @@ OPS = ("nn.contrib_conv2d_NCHWc", "nn.contrib_conv3d_NCHWc", "qnn.contrib_conv2d
 
 
 @rule("cpu", computes(*OPS))
-def conv2d_nchwc(func: PrimFunc, target: Any) -> Iterator[Candidate]:
+def conv2d_nchwc(func: PrimFunc, target: Target) -> Iterator[Candidate]:
     """[N, O/y, .., OW, y]: tiles of pixels along a row times a few blocks of output channels, in any rank.
 
     Where a change of layout follows, it may be made in the cache, of some rows of the image at a time.
@@ -230,7 +230,14 @@ def conv2d_nchwc(func: PrimFunc, target: Any) -> Iterator[Candidate]:
 
 
 def _blocked(
-    target: Any, name: str, before: str, axes: Sequence[Axis], sch: Schedule, pixels: int, blocks: int, lines: int = 1
+    target: Target,
+    name: str,
+    before: str,
+    axes: Sequence[Axis],
+    sch: Schedule,
+    pixels: int,
+    blocks: int,
+    lines: int = 1,
 ) -> None:
     """Tiles in registers, the epilogue up to the block `before`; the other blocks each by itself.
 
@@ -296,7 +303,7 @@ class _Turned:
         return sorted(fitting, key=lambda rows: (self.tasks(blocks, rows), self.side(rows), rows), reverse=True)
 
     def candidate(
-        self, shape: DirectConvolution, target: Any, tile: dict[str, int], in_cache: bool, rows: int
+        self, shape: DirectConvolution, target: Target, tile: dict[str, int], in_cache: bool, rows: int
     ) -> Candidate:
         """The convolution with that tile, and the result turned around in the cache or after it was written."""
 
@@ -418,7 +425,7 @@ def conv_tiles(
     return tuple(sorted(costs.items(), key=lambda item: (item[1], -item[0][0])))
 
 
-def schedule_other_blocks(sch: Schedule, target: Any, done: set[str]) -> None:
+def schedule_other_blocks(sch: Schedule, target: Target, done: set[str]) -> None:
     """What is not part of the micro-kernel (the padded copy, a change of layout behind it), each block by itself."""
     for name in [b.name for b in blocks_of(sch.func)]:
         if name not in done:

@@ -15,6 +15,7 @@ from ....strategy.blocks import block_named, blocks_of, computes, divisors, redu
 from ....strategy.candidate import Candidate, Cost
 from ....strategy.epilogues import epilogue
 from ....strategy.registry import rule
+from ....target import Target
 from ....tir import Schedule
 from ....tir.nodes import Block, PrimFunc
 from .conv2d import schedule_other_blocks
@@ -26,7 +27,7 @@ _PADDED = "data_pad"
 
 
 @rule("cpu", computes("nn.contrib_depthwise_conv2d_NCHWc"))
-def depthwise_conv2d_nchwc(func: PrimFunc, target: Any) -> Iterator[Candidate]:
+def depthwise_conv2d_nchwc(func: PrimFunc, target: Target) -> Iterator[Candidate]:
     """[N, C/x, OH, OW, x]: tiles of pixels along a row; a weight vector serves all of them.
 
     The padded copy of `cached_rows` rows of the result is made next to their use, or before (`near`): images and

@@ -7,6 +7,7 @@ from typing import Any
 
 from ....strategy.candidate import Choice, choice_of
 from ....strategy.text import lines as choice_lines
+from ....target import Target
 from ....tir.nodes import PrimFunc
 from .algorithms import algorithm_text
 from .figures import KernelFigures, kernel_figures
@@ -15,12 +16,12 @@ from .tiling import cpu_of
 _GUESSED_GHZ = 3.0  # where the target does not say
 
 
-def explain(func: PrimFunc, target: Any) -> list[str]:
+def explain(func: PrimFunc, target: Target) -> list[str]:
     """The lines for a scheduled function."""
     return lines(choice_of(func), kernel_figures(func, target), target)
 
 
-def lines(choice: Choice, kernels: Sequence[KernelFigures], target: Any) -> list[str]:
+def lines(choice: Choice, kernels: Sequence[KernelFigures], target: Target) -> list[str]:
     """The choice, then the time that the kernels should take, then each kernel."""
     cpu = cpu_of(target)
     ghz = cpu.ghz or _GUESSED_GHZ

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ....expr import Var, find
+from ....target import Target
 from ....tir.analysis.registers import in_registers
 from ....tir.nodes import Buffer, BufferLoad, BufferStore, For, ForKind, PrimFunc
 from ....tir.transform.pipeline import lower
@@ -58,7 +59,7 @@ class KernelFigures:
         return max(self.compute_cycles, self.memory_cycles)
 
 
-def kernel_figures(func: PrimFunc, target: Any, sizes: Mapping[Var, int] | None = None) -> tuple[KernelFigures, ...]:
+def kernel_figures(func: PrimFunc, target: Target, sizes: Mapping[Var, int] | None = None) -> tuple[KernelFigures, ...]:
     """The figures of each kernel that a scheduled level-3 function becomes.
 
     `sizes` gives values to symbolic dimensions; where they are open, `formulas` has what depends on them.
@@ -73,7 +74,7 @@ def kernel_figures(func: PrimFunc, target: Any, sizes: Mapping[Var, int] | None 
     )
 
 
-def _kernels(func: PrimFunc, target: Any, without: Collection[str] = ()) -> list[PrimFunc]:
+def _kernels(func: PrimFunc, target: Target, without: Collection[str] = ()) -> list[PrimFunc]:
     return [f for _, f in lower(func, target, "kernel", without=without).items() if not f.attrs.get("host")]
 
 

@@ -32,6 +32,7 @@ from ....strategy.blocks import (
 from ....strategy.candidate import Candidate, Cost
 from ....strategy.registry import rule
 from ....strategy.roles import loops_as_one
+from ....target import Target
 from ....tir import Schedule
 from ....tir.annotations import IN_STEP, LANES
 from ....tir.nodes import Block, BufferStore, PrimFunc
@@ -64,7 +65,7 @@ class BlockKnobs:
     unroll: int = 1
 
     @staticmethod
-    def of(target: Any) -> BlockKnobs:
+    def of(target: Target) -> BlockKnobs:
         """The knobs that are taken on a machine."""
         return BlockKnobs(int(cpu_of(target).vector_bytes))
 
@@ -75,12 +76,12 @@ def anything(func: PrimFunc) -> bool:  # noqa: ARG001 (a rule's condition)
 
 
 @rule("cpu", anything, fallback=True)
-def generic(func: PrimFunc, target: Any) -> Iterator[Candidate]:
+def generic(func: PrimFunc, target: Target) -> Iterator[Candidate]:
     """Inline what is cheap, then schedule block by block."""
     yield from block_by_block(func, target)
 
 
-def block_by_block(func: PrimFunc, target: Any) -> Iterator[Candidate]:
+def block_by_block(func: PrimFunc, target: Target) -> Iterator[Candidate]:
     """What is taken on the machine, and that with one decision changed."""
     cpu, usual = cpu_of(target), {"inline": True, **asdict(BlockKnobs.of(target))}
     work_of = streams(func)
@@ -137,7 +138,7 @@ def stream_cost(stream: StreamedBlock, inline: bool, knobs: BlockKnobs, cpu: Any
     return cost * shared(min(knobs.tasks, TASKS), cpu) + Cost(float(knobs.tasks))
 
 
-def schedule_block(sch: Schedule, name: str, target: Any, knobs: BlockKnobs | None = None) -> None:
+def schedule_block(sch: Schedule, name: str, target: Target, knobs: BlockKnobs | None = None) -> None:
     """Parallel and vector loops for one block."""
     knobs = knobs or BlockKnobs.of(target)
     outside = turned_copy(sch, name, target) if knobs.turn else None
@@ -296,7 +297,7 @@ def parallelized(sch: Schedule, loops: list[Any], amount: int, most: int = TASKS
     attempt(lambda: sch.parallel(fused[0] if fused else loops[0]))
 
 
-def vector_lanes(block: Block, target: Any) -> int:
+def vector_lanes(block: Block, target: Target) -> int:
     """Lanes of the widest element that a block touches."""
     return max(1, cpu_of(target).vector_bytes // widest(block))
 

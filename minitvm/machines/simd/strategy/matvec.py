@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import ceil, log2
-from typing import Any
 
 from ....expr import REDUCE
 from ....expr.conditions import is_const
@@ -21,6 +20,7 @@ from ....strategy.blocks import blocks_of, inline_injective, is_reduction, only_
 from ....strategy.candidate import Candidate, Cost, Unfit
 from ....strategy.registry import rule
 from ....strategy.roles import LONG, contiguous_along, depends, operands
+from ....target import Target
 from ....tir import Schedule
 from ....tir.annotations import LANES
 from ....tir.nodes import Block, PrimFunc
@@ -65,7 +65,7 @@ def has_matvec(func: PrimFunc) -> bool:
 
 
 @rule("cpu", has_matvec)
-def matvec(func: PrimFunc, target: Any) -> Iterator[Candidate]:
+def matvec(func: PrimFunc, target: Target) -> Iterator[Candidate]:
     """Rows in parallel, each summed in `width` lanes (1: one after the other); the epilogue is computed row by row."""
     product = _product(func)
     if product is None:

@@ -10,11 +10,11 @@ Blocks are scheduled as any other. What is decided here is whether the loops ove
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from ....strategy.blocks import computes
 from ....strategy.candidate import Candidate
 from ....strategy.registry import rule
+from ....target import Target
 from ....tir.nodes import PrimFunc
 from .generic import block_by_block
 
@@ -22,6 +22,6 @@ POOLS = tuple(f"nn.{kind}_pool{rank}d" for kind in ("max", "avg") for rank in (1
 
 
 @rule("cpu", computes(*POOLS))
-def pool(func: PrimFunc, target: Any) -> Iterator[Candidate]:
+def pool(func: PrimFunc, target: Target) -> Iterator[Candidate]:
     """Windows of any rank on blocks, and what `window_rows` does not take: vectors along the last axis."""
     yield from block_by_block(func, target)

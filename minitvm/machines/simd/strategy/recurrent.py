@@ -21,6 +21,7 @@ from ....expr import walk
 from ....strategy.blocks import blocks_of, computes, extents, is_reduction, volume
 from ....strategy.candidate import Candidate, Cost
 from ....strategy.registry import rule
+from ....target import Target
 from ....tir import Schedule
 from ....tir.nodes import Block, BufferStore, PrimFunc
 from .generic import PARALLEL_WORK, widest
@@ -35,7 +36,7 @@ _GROUPS = 4  # an open number of groups of rows
 
 
 @rule("cpu", computes("nn.rnn", "nn.gru", "nn.lstm"))
-def recurrent(func: PrimFunc, target: Any) -> Iterator[Candidate]:
+def recurrent(func: PrimFunc, target: Target) -> Iterator[Candidate]:
     """Products in tiles of all rows of a group, with at most so many vectors of `sums`; all else is vectors already."""
     cpu = cpu_of(target)
     products = [_StateProduct.of(block) for block in _inside(func) if is_reduction(block)]

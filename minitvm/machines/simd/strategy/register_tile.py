@@ -22,6 +22,7 @@ from ....strategy.blocks import block_of
 from ....strategy.epilogues import epilogue
 from ....strategy.roles import Axis, join_axes, operands, panel_along
 from ....strategy.tile_nest import TileNest
+from ....target import Target
 from ....tir import Schedule
 from ....tir.annotations import PREFETCH
 from ....tir.nodes import BufferLoad
@@ -102,7 +103,7 @@ def _by_panels(sch: Schedule, block: Any, loops: Sequence[Any]) -> list[Any]:
     return list(loops)
 
 
-def accumulators(target: Any) -> int:
+def accumulators(target: Target) -> int:
     """How many vectors of accumulators a micro-kernel may keep in registers."""
     return int(cpu_of(target).vector_registers) - _SPARE_REGISTERS
 

@@ -31,6 +31,7 @@ from ....strategy.candidate import Candidate, Cost, Unfit
 from ....strategy.registry import rule
 from ....strategy.roles import loops_as_one
 from ....strategy.rows import Normalized, normalized
+from ....target import Target
 from ....tir import Schedule
 from ....tir.annotations import LANES
 from ....tir.nodes import PrimFunc
@@ -52,7 +53,7 @@ def normalizes(func: PrimFunc) -> bool:
 
 
 @rule("cpu", normalizes)
-def rows(func: PrimFunc, target: Any) -> Iterator[Candidate]:
+def rows(func: PrimFunc, target: Target) -> Iterator[Candidate]:
     """The blocks of a row one after the other; only the lengths of vectors and of sums are decided."""
     cpu, work_of, form = cpu_of(target), streams(func), normalized(func)
     assert form is not None

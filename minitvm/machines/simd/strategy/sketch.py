@@ -25,6 +25,7 @@ from ....strategy.blocks import block_of, blocks_of, inline_injective, only_redu
 from ....strategy.candidate import Candidate, Cost, Knob
 from ....strategy.registry import rule
 from ....strategy.tile_nest import LANES, REGISTERS, TileNest
+from ....target import Target
 from ....tir import Schedule
 from ....tir.nodes import Block, Buffer, BufferStore, PrimFunc
 from ....tir.schedule.shared_steps import steps_of
@@ -73,7 +74,7 @@ class Way:
 
 
 @rule("cpu", has_one_reduction, for_tuning=True)
-def sketch(func: PrimFunc, target: Any) -> Iterator[Candidate]:
+def sketch(func: PrimFunc, target: Target) -> Iterator[Candidate]:
     """Tiles of any shape, of each form: for each axis of vectors and order of loops the cheapest by the formulas."""
     block, cpu = only_reduction(func), cpu_of(target)
     written = None if block is None else reduction_of(block)
@@ -151,7 +152,7 @@ def _packing(way: Way) -> tuple[str, ...]:
     return (PANEL, WHOLE) if way.copied else (NOTHING,)
 
 
-def _way(func: PrimFunc, name: str, form: Form, target: Any) -> Way | None:
+def _way(func: PrimFunc, name: str, form: Form, target: Target) -> Way | None:
     """A form with its costs; None where the function cannot be brought into it."""
     sch = steps_of(func).schedule()  # forms begin alike, and candidates begin as their form does
     try:
@@ -183,7 +184,7 @@ def _written(way: Way, cpu: Any) -> float:
     return 2 * max(copied, default=0) / float(cpu.l3_rate)
 
 
-def _others(func: PrimFunc, own: Sequence[str], target: Any) -> Cost:
+def _others(func: PrimFunc, own: Sequence[str], target: Target) -> Cost:
     """The cost of the blocks that are not among these names, each by itself; what is inlined costs nothing."""
     total, knobs, cpu = Cost(0.0), BlockKnobs.of(target), cpu_of(target)
     for block, stream in zip(blocks_of(func), streams(func), strict=True):

@@ -28,6 +28,7 @@ from ....strategy.candidate import Candidate, Cost, Unfit
 from ....strategy.epilogues import epilogue, epilogue_of_part
 from ....strategy.registry import rule
 from ....strategy.roles import Roles, contiguous_along, depends, operands, panel_along, roles
+from ....target import Target
 from ....tir import IndexMap, Schedule
 from ....tir.nodes import Block, Buffer, BufferStore, PrimFunc
 from ....tir.transform.affine import coefficient, linear
@@ -48,7 +49,7 @@ _FEW_ROWS = 8  # of a tile: fewer are padded
 _MOST_STEP = 4  # how far apart rows may lie
 
 
-def has_tiles(target: Any, words: str) -> bool:
+def has_tiles(target: Target, words: str) -> bool:
     """Whether a target multiplies words, "u8i8" or "bf16", in tile registers."""
     return FEATURES[words] in getattr(cpu_of(target), "features", ())
 
@@ -168,7 +169,7 @@ def has_word_products(func: PrimFunc) -> bool:
 
 
 @rule("cpu", has_word_products, first=True)
-def tile_registers(func: PrimFunc, target: Any) -> Iterator[Candidate]:
+def tile_registers(func: PrimFunc, target: Target) -> Iterator[Candidate]:
     """`row_tiles` x `column_tiles` tiles of `rows` rows; `lines` of what reads the same columns are a task."""
     block, cpu = only_reduction(func), cpu_of(target)
     if block is None:

@@ -40,19 +40,19 @@ class RegisterTile:
         return self.vectors * self.lanes
 
 
-def cpu_of(target: Any) -> Any:
+def cpu_of(target: Target) -> Any:
     """The description of the CPU, also of one behind another interface; that of this machine without a target."""
     description = (target if target is not None else Target("cpu")).description
     return getattr(description, "processor", None) or description
 
 
-def register_tile(m: int | None, n: int | None, dtype: str, target: Any) -> RegisterTile:
+def register_tile(m: int | None, n: int | None, dtype: str, target: Target) -> RegisterTile:
     """The tile that spends the fewest cycles on an m x n result, edges included; None is an open extent."""
     return register_tiles(m, n, dtype, target)[0][0]
 
 
 def register_tiles(
-    m: int | None, n: int | None, dtype: str, target: Any, streams: bool = False
+    m: int | None, n: int | None, dtype: str, target: Target, streams: bool = False
 ) -> list[tuple[RegisterTile, float]]:
     """The tiles that fit the registers, each with its cycles for one step of k over an m x n result, the best first.
 
@@ -141,7 +141,7 @@ def _bits(dtype: str) -> int:
     return DType(dtype).scalar.bytes * 8
 
 
-def depth_block(k: int, tile: RegisterTile, itemsize: int, target: Any) -> int:
+def depth_block(k: int, tile: RegisterTile, itemsize: int, target: Target) -> int:
     """How much of k to take at a time: a packed panel of B fills at most a quarter of the L2 cache."""
     budget = cpu_of(target).l2.size // 4
     limit = max(64, budget // (tile.columns * itemsize))

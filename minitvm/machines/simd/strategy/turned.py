@@ -13,6 +13,7 @@ from typing import Any
 from ....errors import ScheduleError
 from ....expr import REDUCE, Expr, FloorMod, IntImm, Var, walk
 from ....strategy.blocks import constant_extent
+from ....target import Target
 from ....tir import Schedule
 from ....tir.nodes import Block, BufferStore
 from ..transform.transpose_tiles import LARGEST, SMALLEST, guarded_load
@@ -22,7 +23,7 @@ _OPEN = 16  # what an open extent counts as: a constant one that is larger is be
 _OPEN_SIDE = 8  # of a tile along an open axis: what is left of it is copied element by element
 
 
-def turned_copy(sch: Schedule, name: str, target: Any) -> list[Any] | None:
+def turned_copy(sch: Schedule, name: str, target: Target) -> list[Any] | None:
     """Schedule a block that is such a copy; gives the loops outside its tiles, None for any other block."""
     handle = sch.get_block(name)
     block = sch.get(handle)

@@ -17,7 +17,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import ceil
-from typing import Any
 
 from ....expr import REDUCE, find
 from ....strategy.blocks import (
@@ -37,6 +36,7 @@ from ....strategy.candidate import Candidate, Cost
 from ....strategy.epilogues import inlined_forward
 from ....strategy.registry import rule
 from ....strategy.roles import LONG
+from ....target import Target
 from ....tir import Schedule
 from ....tir.nodes import BufferLoad, PrimFunc
 from ....tir.transform.affine import coefficient, linear
@@ -93,7 +93,7 @@ def _windows(func: PrimFunc) -> _Windows:
 
 
 @rule("cpu", computes(*OPS))
-def window_rows(func: PrimFunc, target: Any) -> Iterator[Candidate]:
+def window_rows(func: PrimFunc, target: Target) -> Iterator[Candidate]:
     """Tiles of `rows` by `vectors`; a patch has `patch_rows` of the one and `patch_vectors` of the other."""
     what, cpu, kept = _windows(func), cpu_of(target), accumulators(target)
     height, width = (what.shape[-2] if len(what.shape) > 3 else 1), what.shape[-1]
@@ -121,7 +121,7 @@ def window_rows(func: PrimFunc, target: Any) -> Iterator[Candidate]:
             yield Candidate(knobs=knobs, price=price, apply=apply)
 
 
-def _schedule(sch: Schedule, what: _Windows, tile: tuple[int, int], patch: tuple[int, int], target: Any) -> None:
+def _schedule(sch: Schedule, what: _Windows, tile: tuple[int, int], patch: tuple[int, int], target: Target) -> None:
     (rows, vectors), (patch_rows, patch_vectors) = tile, patch
     window = sch.get_block(_WINDOWS)
     amount = work(block_of(sch, window))

@@ -23,6 +23,7 @@ from ....strategy.blocks import behind, block_named, computes, extents, inline_i
 from ....strategy.candidate import Candidate, Cost, Knob, Unfit
 from ....strategy.epilogues import inlined_forward
 from ....strategy.registry import rule
+from ....target import Target
 from ....tir import Schedule
 from ....tir.nodes import Block, PrimFunc
 from .generic import schedule_block
@@ -35,7 +36,7 @@ OP = "nn.contrib_winograd_conv2d_NCHWc"
 
 
 @rule("cpu", computes(OP))
-def winograd_conv2d_nchwc(func: PrimFunc, target: Any) -> Iterator[Candidate]:
+def winograd_conv2d_nchwc(func: PrimFunc, target: Target) -> Iterator[Candidate]:
     """[N, O/y, OH, OW, y], a group of rows of tiles at a time, and of that a panel of output channels.
 
     How many blocks are a panel, the packed weights say.
@@ -104,7 +105,7 @@ def _schedule(sch: Schedule, shape: WinogradShape, plan: WinogradPlan, _target: 
     sch.parallel(group)
 
 
-def _schedule_grid(sch: Schedule, shape: WinogradShape, plan: WinogradPlan, target: Any) -> None:
+def _schedule_grid(sch: Schedule, shape: WinogradShape, plan: WinogradPlan, target: Target) -> None:
     """Tasks are rectangles of `rows` x `across` tiles of a phase; tiles that stick out of the image are left out."""
     result = sch.get_block("winograd")
     inline_injective(sch, within=behind(sch.func, "winograd"))

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ....strategy.registry import RULES, Rule
+from ....target import Target
 from ....tir.nodes import PrimFunc
 from ...scratchpad.strategy import convolution
 from ...scratchpad.strategy.passes import PASSES
@@ -13,12 +12,12 @@ from . import registers
 __all__ = ["PASSES", "refusal", "rules"]
 
 
-def rules(target: Any) -> list[Rule]:
+def rules(target: Target) -> list[Rule]:
     """The part "rules" of its back end."""
     return list(RULES[target.kind])
 
 
-def refusal(func: PrimFunc, target: Any) -> str:
+def refusal(func: PrimFunc, target: Target) -> str:
     """Why a function does not run on the accelerator; "" for one that does. The part "refusal" of its back end."""
     if (conv := convolution.convolution_of(func)) is not None:
         why = convolution.beyond_constants(conv.stages, target.config)

@@ -28,6 +28,7 @@ from ....expr import Add, Call, Cast, Expr, IntImm, Max, Mul
 from ....strategy.blocks import blocks_of, extents, is_reduction
 from ....strategy.candidate import Candidate, Cost
 from ....strategy.registry import rule
+from ....target import Target
 from ....tir import Schedule
 from ....tir.nodes import Block, Buffer, BufferLoad, BufferStore, PrimFunc
 from ...scratchpad.instruction_set import Elements
@@ -227,7 +228,7 @@ def is_chain(func: PrimFunc) -> bool:
 
 
 @rule("accel", is_chain)
-def in_registers(func: PrimFunc, target: Any) -> Iterator[Candidate]:
+def in_registers(func: PrimFunc, target: Target) -> Iterator[Candidate]:
     """Tiles of `rows` x `columns` x `outs` elements in registers, `contexts` that take turns."""
     chain, config = chain_of(func), target.config
     if chain is None or misfit(chain, config):
