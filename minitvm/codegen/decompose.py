@@ -157,9 +157,10 @@ def _bytes_multiplied(x: e.Call, _: Analyzer) -> e.Expr:
 
 
 def _in_float32(x: Any, _: Analyzer) -> e.Expr | None:
-    """Legal: float32 has at least twice the digits of a 16-bit float, and two more. A result that is rounded to it, and
+    """Legal: float32 has at least twice the digits of a 16-bit float, and two more.
 
-    then to 16 bits, is the one that is rounded once (Figueroa, "When is double rounding innocuous?", 1995).
+    A result that is rounded to it, and then to 16 bits, is the one that is rounded once (Figueroa, "When is double
+    rounding innocuous?", 1995).
     """
     if not x.a.dtype.is_half:
         return None

@@ -16,6 +16,7 @@ import numpy as np
 
 from ..arith import Analyzer
 from ..expr import Add, Max, Min, Sub, as_expr, free_vars, match, structural_equal
+from ..graph import Graph
 from ..graph.loops import outside_inputs, own_outside
 from ..graph.nodes import LOOP, Dim, as_dim
 
@@ -32,7 +33,7 @@ class InputBounds:
     where: str
 
 
-def input_bounds(graph: Any) -> list[InputBounds]:
+def input_bounds(graph: Graph) -> list[InputBounds]:
     """The bounds of a graph's inputs, each once: of several for one input, the tightest."""
     tightest: dict[str, InputBounds] = {}
     for bound in _all(graph):
@@ -45,7 +46,7 @@ def input_bounds(graph: Any) -> list[InputBounds]:
     return list(tightest.values())
 
 
-def _all(graph: Any) -> Iterator[InputBounds]:
+def _all(graph: Graph) -> Iterator[InputBounds]:
     inputs = frozenset(graph.inputs)
     sizes = {v for value in graph.inputs for d in value.shape for v in free_vars(as_expr(d))}
     for scope in _scopes(graph, _GraphScope({}, {}, {}, {})):
@@ -139,7 +140,7 @@ def _is_conversion(node: Any) -> bool:
     return node.op == "cast" and node.output.dtype.is_int and node.inputs[0].dtype.is_int
 
 
-def _scopes(graph: Any, around: _GraphScope) -> Iterator[_GraphScope]:
+def _scopes(graph: Graph, around: _GraphScope) -> Iterator[_GraphScope]:
     """The graph and the bodies of its loops, each with what it knows."""
     scope = replace(
         around,

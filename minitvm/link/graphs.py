@@ -12,7 +12,7 @@ from ..executable import nodes as x
 from ..expr import EQ, GE, Expr, IntImm, Var, as_expr, const, match, structural_equal, substitute
 from ..expr.conditions import is_const
 from ..expr.printer import fresh
-from ..graph import registry
+from ..graph import Graph, registry
 from ..graph.loops import carried_inputs, outside_inputs, own_carried, own_outside
 from ..graph.lower import own_graph, own_scalars
 from ..graph.nodes import BIND_SIZE, FUSED, LOOP, MATCH_CAST
@@ -142,7 +142,7 @@ def _facts(relied_on: Iterable[x.Guard]) -> list[Expr]:
     return facts
 
 
-def _operators(graph: Any) -> Iterator[Any]:
+def _operators(graph: Graph) -> Iterator[Any]:
     """All operators of a graph, those in fused groups and bodies of loops too."""
     for item in graph.nodes:
         if item.op == FUSED:
@@ -189,7 +189,7 @@ def _slot(value: Any, location: x.Location | None = None) -> Slot:
     return Slot(value.name, tensor_bytes(value.shape, value.dtype), location)
 
 
-def constant_slots(graph: Any, constants: Mapping[int, int]) -> dict[Any, Slot]:
+def constant_slots(graph: Graph, constants: Mapping[int, int]) -> dict[Any, Slot]:
     """The places of a graph's constants; `constants` are the numbers of arrays, by their identity."""
     return {
         item.value: Slot(item.value.name, item.data.nbytes, x.ConstantRef(constants[id(item.data)]))
@@ -331,7 +331,7 @@ def _same_place(a: Slot, b: Slot) -> bool:
     return _same_memory(a, b) and a.storage()[1] == b.storage()[1]
 
 
-def _is_true(graph: Any, value: Any) -> bool:
+def _is_true(graph: Graph, value: Any) -> bool:
     return value in graph.arrays() and bool(graph.arrays()[value])
 
 

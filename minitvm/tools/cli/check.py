@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import InputError, MinitvmError, Unsupported
+from ...graph import Graph
 from ...target import Target
 from . import options as opt
 from .difference import TOLERANCE, TOLERANCE_OF_INTEGERS, judged, line, relative_difference
@@ -34,7 +35,7 @@ LARGE = 20_000  # elements of an operator's tensors above which it is checked at
 INTERPRETED = ("te", "tir", "schedule", "kernel", "executable")
 
 
-def register(commands: Any) -> None:
+def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser("check", help="compare every level with the compiled result", description=__doc__)
     opt.add_model(parser, programs=True)
     parser.add_argument("--seed", type=opt.natural, default=0, metavar="N", help="of the random inputs, 0 or more")
@@ -87,7 +88,7 @@ def _check_programs(options: argparse.Namespace, target: Target) -> int:
     return 1 if faults else 0
 
 
-def check_model(graph: Any, target: Target, seed: int, report: Report) -> int:
+def check_model(graph: Graph, target: Target, seed: int, report: Report) -> int:
     """The compiled model against the graph interpreter; prints the line of the graph level."""
     from ... import build
     from ...expr import replace
@@ -118,7 +119,7 @@ def check_model(graph: Any, target: Target, seed: int, report: Report) -> int:
     return report_level("graph", what, worst, TOLERANCE, seconds, notes)
 
 
-def softmax_inputs(graph: Any) -> list[Any]:
+def softmax_inputs(graph: Graph) -> list[Any]:
     """The inputs of the softmaxes that end the graph; reshapes may follow them."""
     from ...graph import registry
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import InputError, missing_extra
+from ...graph import Graph
 from . import options as opt
 from .demo_faces import faces
 from .difference import TOLERANCE, relative_difference
@@ -30,7 +31,7 @@ MARGIN = 12
 ACTIVATIONS = frozenset({"nn.relu", "sigmoid", "clip", "nn.hard_sigmoid"})
 
 
-def register(commands: Any) -> None:
+def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser("demo", help="read drawn text with a compiled network", description=__doc__)
     parser.add_argument("--text", default="Hello, tensor compiler", help="the words to draw, on one line")
     parser.add_argument("--font", metavar="TTF", help="a font file, for scripts that the built-in font does not have")
@@ -142,7 +143,7 @@ def decode(probabilities: np.ndarray, alphabet: list[str]) -> str:
     return "".join(alphabet[k] for k in best[changed] if k).strip()
 
 
-def show_operator(graph: Any) -> None:
+def show_operator(graph: Graph) -> None:
     """One fused convolution at every level, with similar lines folded."""
     from ...build import LEVELS_OF_OPERATOR, optimize_graph, stage, to_units
     from ...target import Target

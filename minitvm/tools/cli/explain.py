@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from contextlib import nullcontext
 from pathlib import Path
 from textwrap import indent
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .wrapping import columns, filled
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from ...tir.schedule import Primitive
 
 
-def register(commands: Any) -> None:
+def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser("explain", help="what a schedule primitive does", description=__doc__)
     parser.add_argument("primitive", nargs="?", help="its name; without one, the list of all")
     parser.add_argument("--load", metavar="FILE.py", help="a file that registers primitives; without a name, its own")

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import argparse
 import time
-from typing import Any
 
 from . import options as opt
 from .progress import progress
 from .run import output_path
 
 
-def register(commands: Any) -> None:
+def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser("export", help="compile a model into one file", description=__doc__)
     opt.add_model(parser)
     parser.add_argument(

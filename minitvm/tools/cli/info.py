@@ -12,7 +12,7 @@ from ...errors import TargetError
 PACKAGES = ("numpy", "numba", "llvmlite", "sympy", "islpy", "onnx", "onnxruntime", "pyopencl", "numba-cuda")
 
 
-def register(commands: Any) -> None:
+def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser("info", help="targets, devices, versions", description=__doc__)
     parser.set_defaults(function=info)
 

@@ -17,7 +17,6 @@ import sys
 import traceback
 from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 from ...errors import InputError, MinitvmError, MissingExtra
 from .pager import paged
@@ -26,7 +25,7 @@ from .time_limit import TimeUp, time_limit
 SECONDS = 30.0  # of computing, at most, for a check; right answers need two or three
 
 
-def register(commands: Any) -> None:
+def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser(
         "lesson",
         help="run a lesson or check its exercise",

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import argparse
 import inspect
-from typing import Any
 
 
-def register(commands: Any) -> None:
+def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser("models", help="the networks that need no file", description=__doc__)
     parser.set_defaults(function=models)
 

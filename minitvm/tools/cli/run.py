@@ -8,18 +8,18 @@ import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from ...errors import InputError
+from ...graph import Graph
 from . import options as opt
 from .difference import TOLERANCE, relative_difference
 from .progress import Steps, progress
 from .timed import timed
 
 
-def register(commands: Any) -> None:
+def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     parser = commands.add_parser("run", help="compile and run a model", description=__doc__)
     opt.add_model(parser)
     parser.add_argument("--input", metavar="X.npz", help="inputs by name; without it seeded random ones")
@@ -110,7 +110,7 @@ def save(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
         raise
 
 
-def check(graph: Any, inputs: Mapping[str, np.ndarray], outputs: tuple[np.ndarray, ...]) -> int:
+def check(graph: Graph, inputs: Mapping[str, np.ndarray], outputs: tuple[np.ndarray, ...]) -> int:
     """Compare with the graph interpreter: the largest difference as a part of the largest expected value."""
     from ...reference import graph as interpreter
 

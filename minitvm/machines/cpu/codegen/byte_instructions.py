@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from ....machines.simd.codegen.numba_statements import NumbaStatements
 from ....tir.nodes import Instruction
 from ...simd.codegen.operands import start_of, stride_of
 
 
-def dot_4x16(emitter: Any, stmt: Instruction) -> None:
+def dot_4x16(emitter: NumbaStatements, stmt: Instruction) -> None:
     """`dot_4x16_u8i8i32`: sixteen sums of four products each, all in one operation on words."""
     a, b, c = stmt.tiles
     (bytes_of_a, at_a), (bytes_of_b, at_b), (sums, at_c) = (start_of(emitter, tile) for tile in (a, b, c))
@@ -18,7 +17,7 @@ def dot_4x16(emitter: Any, stmt: Instruction) -> None:
     emitter.line(f"{store}({sums}, {at_c}, {total})")
 
 
-def tile_dot(emitter: Any, stmt: Instruction) -> None:
+def tile_dot(emitter: NumbaStatements, stmt: Instruction) -> None:
     """`tile_dot_16x16x64_i8i8i32`: rows of each tile may lie anywhere apart."""
     places = []
     for tile in stmt.tiles:

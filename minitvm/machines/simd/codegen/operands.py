@@ -6,22 +6,23 @@ from typing import Any
 
 from ....errors import Unsupported, report
 from ....expr import EQ, Expr, IntImm, const, find, substitute, walk
+from ....machines.simd.codegen.numba_statements import NumbaStatements
 from ....tir.nodes import Buffer, BufferLoad, BufferStore, Instruction, Stmt, Tile
 from ....tir.script.printer import script
 
 
-def start_of(emitter: Any, tile: Tile) -> tuple[str, str]:
+def start_of(emitter: NumbaStatements, tile: Tile) -> tuple[str, str]:
     """(the array, the index of the tile's first element), as text. The storage of a tile is memory."""
     return emitter.names[tile.buffer], emitter.place(tile.places[0].indices[0])
 
 
-def stride_of(emitter: Any, tile: Tile, axis: int) -> Expr:
+def stride_of(emitter: NumbaStatements, tile: Tile, axis: int) -> Expr:
     """How many elements of the flat buffer lie from one element of the tile to the next one along an axis."""
     stride: Expr = emitter.analyzer.simplify(tile.places[1 + axis].indices[0] - tile.places[0].indices[0])
     return stride
 
 
-def constant_stride(emitter: Any, tile: Tile, axis: int) -> int:
+def constant_stride(emitter: NumbaStatements, tile: Tile, axis: int) -> int:
     """The stride along an axis as a number; raises `Unsupported` where it is another one at each place."""
     stride = stride_of(emitter, tile, axis)
     if not isinstance(stride, IntImm):
@@ -29,17 +30,17 @@ def constant_stride(emitter: Any, tile: Tile, axis: int) -> int:
     return stride.value
 
 
-def plain(emitter: Any, index: Any) -> Any:
+def plain(emitter: NumbaStatements, index: Any) -> Any:
     """An index without the names that lets gave to its parts."""
     return substitute(index, dict(emitter.lets)) if emitter.lets else index
 
 
-def divides(emitter: Any, value: Expr, number: int) -> bool:
+def divides(emitter: NumbaStatements, value: Expr, number: int) -> bool:
     """Whether a value is surely a multiple of a number."""
     return bool(emitter.analyzer.can_prove(EQ(plain(emitter, value) % number, const(0, value.dtype))))
 
 
-def refused(emitter: Any, stmt: Instruction, wanted: str, found: str) -> Unsupported:
+def refused(emitter: NumbaStatements, stmt: Instruction, wanted: str, found: str) -> Unsupported:
     """The error for an instruction that a kernel cannot use."""
     program = script(emitter.kernel, mark={stmt: "here"}, context=2)
     return Unsupported(

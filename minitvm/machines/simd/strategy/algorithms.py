@@ -9,12 +9,11 @@ from __future__ import annotations
 from dataclasses import replace
 from math import ceil, prod
 from statistics import fmean
-from typing import Any
 
 from ....strategy.algorithms import DIRECT, WINOGRAD, Convolution, algorithm_name, groups_together
 from ....strategy.candidate import Cost, Option, Weighed, cheapest_first
 from ....strategy.roles import LONG, Product
-from ....target import Target
+from ....target import CPU, Target
 from ..topi.winograd import TILES, winograd_error_growth
 from .conv2d import DirectConvolution
 from .panels import PanelPlan, contraction_cost
@@ -90,19 +89,19 @@ def pixels_of(conv: Convolution) -> int:
     return conv.batch * prod(LONG if side is None else side for side in conv.image)
 
 
-def changes_around(conv: Convolution, cpu: Any) -> float:
+def changes_around(conv: Convolution, cpu: CPU) -> float:
     """Cycles of the changes of layout around a plain convolution whose neighbours are on blocks."""
     pixels = pixels_of(conv)
     before, behind = (pixels * prod(conv.strides), conv.in_channels), (pixels, conv.out_channels)
     return layout_changes(*before, cpu) + layout_changes(*behind, cpu)
 
 
-def layout_changes(pixels: int, channels: int, cpu: Any) -> float:
+def layout_changes(pixels: int, channels: int, cpu: CPU) -> float:
     """Cycles of a change between blocks and the plain layout, which reads and writes."""
     return float(pixels * channels * (2 * _ITEM / cpu.l3_rate + _TURN))
 
 
-def _direct(conv: Convolution, block: int, cpu: Any) -> Cost:
+def _direct(conv: Convolution, block: int, cpu: CPU) -> Cost:
     depth = conv.in_channels // conv.groups * prod(conv.kernel)
     blocks = ceil(conv.out_channels // conv.groups / block)
     weights = 4 * depth * conv.out_channels
@@ -117,7 +116,7 @@ def _direct(conv: Convolution, block: int, cpu: Any) -> Cost:
     return Cost(fmean(cost.compute for cost in costs), fmean(cost.memory for cost in costs))
 
 
-def _winograd(conv: Convolution, block: int, tile: int, cpu: Any) -> Option | None:
+def _winograd(conv: Convolution, block: int, tile: int, cpu: CPU) -> Option | None:
     """Winograd's algorithm on tiles of a size; None where the image is smaller than a tile, or tiles do not fit."""
     sides = list(zip(conv.image, conv.dilation, strict=True))
     if any(n is not None and n < tile * apart for n, apart in sides):

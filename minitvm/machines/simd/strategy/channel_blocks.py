@@ -8,10 +8,9 @@ vector divides may also stay as they are, where changes of layout would cost mor
 from __future__ import annotations
 
 from math import ceil, prod
-from typing import Any
 
 from ....strategy.algorithms import ChannelUse, Convolution, whole_block
-from ....target import Target
+from ....target import CPU, Target
 from .. import tile_intrinsics as tiles
 from .algorithms import changes_around, convolution_algorithms, layout_changes, pixels_of, plain_cost
 from .tiles import PER_WORD, has_tiles
@@ -84,5 +83,5 @@ def _best(conv: Convolution, block: int, target: Target, accuracy: str) -> float
     return plain_cost(conv, target).cycles + changes_around(conv, cpu_of(target))
 
 
-def _memory(pixels: int, channels: int, cpu: Any) -> float:
+def _memory(pixels: int, channels: int, cpu: CPU) -> float:
     return _ITEM * pixels * channels / float(cpu.l3_rate)

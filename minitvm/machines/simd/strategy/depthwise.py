@@ -9,13 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from math import ceil
-from typing import Any
 
 from ....strategy.blocks import block_named, blocks_of, computes, divisors, reduced, shape_written, volume
 from ....strategy.candidate import Candidate, Cost
 from ....strategy.epilogues import epilogue
 from ....strategy.registry import rule
-from ....target import Target
+from ....target import CPU, Target
 from ....tir import Schedule
 from ....tir.nodes import Block, PrimFunc
 from .conv2d import schedule_other_blocks
@@ -86,7 +85,7 @@ def _near(sch: Schedule, pixels: int, cached_rows: int) -> set[str]:
     return nest.names(pad)
 
 
-def _rows_in_cache(shape: list[int | None], padded: Block, cpu: Any) -> list[int] | None:
+def _rows_in_cache(shape: list[int | None], padded: Block, cpu: CPU) -> list[int] | None:
     """Rows of the result whose padded input fills a quarter of the L2 cache at most; a small image whole.
 
     None where images and blocks of channels are fewer than the cores.

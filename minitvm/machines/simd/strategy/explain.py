@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from ....strategy.candidate import Choice, choice_of
 from ....strategy.text import lines as choice_lines
-from ....target import Target
+from ....target import CPU, Target
 from ....tir.nodes import PrimFunc
 from .algorithms import algorithm_text
 from .figures import KernelFigures, kernel_figures
@@ -38,7 +37,7 @@ def lines(choice: Choice, kernels: Sequence[KernelFigures], target: Target) -> l
     return shown
 
 
-def _kernel_text(kernel: KernelFigures, cpu: Any, several: bool) -> list[str]:
+def _kernel_text(kernel: KernelFigures, cpu: CPU, several: bool) -> list[str]:
     lines = [f"kernel      {kernel.name}"] if several else []
     if kernel.formulas:
         return [*lines, *(f"{what:<11} {text}" for what, text in kernel.formulas)]
@@ -55,7 +54,7 @@ def _kernel_text(kernel: KernelFigures, cpu: Any, several: bool) -> list[str]:
     return lines
 
 
-def _registers(kernel: KernelFigures, cpu: Any) -> str:
+def _registers(kernel: KernelFigures, cpu: CPU) -> str:
     vectors = f"vector{'s' * (kernel.accumulators > 1)} of {kernel.lanes}" if kernel.lanes > 1 else "scalars"
     busy, loading = kernel.step_operations / cpu.fma_ports, kernel.step_loads / cpu.loads
     slower = "arithmetic limits it" if busy >= loading else "loads limit it"
@@ -69,7 +68,7 @@ def _size(nbytes: int) -> str:
     return f"{nbytes / 1024:.1f} KiB" if nbytes < 1 << 20 else f"{nbytes / (1 << 20):.1f} MiB"
 
 
-def _cache(nbytes: int, cpu: Any) -> str:
+def _cache(nbytes: int, cpu: CPU) -> str:
     """The smallest level that holds so much."""
     for name, cache in (("L1", cpu.l1), ("L2", cpu.l2), ("L3", cpu.l3)):
         if nbytes <= cache.size:

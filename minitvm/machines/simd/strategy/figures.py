@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ....expr import Var, find
-from ....target import Target
+from ....target import CPU, Target
 from ....tir.analysis.registers import in_registers
 from ....tir.nodes import Buffer, BufferLoad, BufferStore, For, ForKind, PrimFunc
 from ....tir.transform.pipeline import lower
@@ -78,7 +78,7 @@ def _kernels(func: PrimFunc, target: Target, without: Collection[str] = ()) -> l
     return [f for _, f in lower(func, target, "kernel", without=without).items() if not f.attrs.get("host")]
 
 
-def _figures(kernel: PrimFunc, plain: PrimFunc, cpu: Any, sizes: Mapping[Var, int]) -> KernelFigures:
+def _figures(kernel: PrimFunc, plain: PrimFunc, cpu: CPU, sizes: Mapping[Var, int]) -> KernelFigures:
     work = count(kernel, sizes)
     moved = work.moved(kernel)
     lanes = max((p.dtype.lanes for p in _accessed(kernel)), default=1)
@@ -98,7 +98,7 @@ def _figures(kernel: PrimFunc, plain: PrimFunc, cpu: Any, sizes: Mapping[Var, in
     )  # fmt: skip
 
 
-def _formulas(kernel: PrimFunc, cpu: Any, full: int) -> tuple[tuple[str, str], ...]:
+def _formulas(kernel: PrimFunc, cpu: CPU, full: int) -> tuple[tuple[str, str], ...]:
     """The kernel's work in its sizes: operations, bytes, cycles, and what each loop touches."""
     work = formulas(kernel)
     rates = Rates(full * cpu.fma_ports * KERNEL_EFFICIENCY, cpu.l3.size, cpu.l3_rate, cpu.memory_rate)

@@ -32,7 +32,7 @@ from ....strategy.blocks import (
 from ....strategy.candidate import Candidate, Cost
 from ....strategy.registry import rule
 from ....strategy.roles import loops_as_one
-from ....target import Target
+from ....target import CPU, Target
 from ....tir import Schedule
 from ....tir.annotations import IN_STEP, LANES
 from ....tir.nodes import Block, BufferStore, PrimFunc
@@ -120,7 +120,7 @@ def _changes(work_of: list[StreamedBlock], usual: BlockKnobs) -> Iterator[dict[s
         yield {"unroll": _WRITTEN_OUT}
 
 
-def stream_cost(stream: StreamedBlock, inline: bool, knobs: BlockKnobs, cpu: Any) -> Cost:
+def stream_cost(stream: StreamedBlock, inline: bool, knobs: BlockKnobs, cpu: CPU) -> Cost:
     """The cost of one block: its operations in vectors, and the bytes that it moves, unless it is inlined."""
     lanes = max(1, min(knobs.vector_bytes, cpu.vector_bytes) // stream.itemsize)
     if stream.turns and not knobs.turn:

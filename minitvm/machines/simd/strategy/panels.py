@@ -22,6 +22,7 @@ from ....expr import find
 from ....strategy.blocks import block_of, constant_extent, extents
 from ....strategy.candidate import Cost
 from ....strategy.roles import Product, contiguous_along
+from ....target import CPU
 from ....tir import Schedule
 from ....tir.annotations import PREFETCH
 from ....tir.nodes import BufferLoad, BufferStore
@@ -49,7 +50,7 @@ class PanelPlan:
     task_rows: int
 
 
-def contraction_cost(product: Product, plan: PanelPlan, pack: bool, itemsize: int, cpu: Any) -> Cost:
+def contraction_cost(product: Product, plan: PanelPlan, pack: bool, itemsize: int, cpu: CPU) -> Cost:
     """The cost of its tiles, edges included, and of waiting for the vectors' operand."""
     tile, m, n, depth = plan.tile, product.m, product.n, product.depth
     known = (None if product.m_open else m, None if product.n_open else n)

@@ -15,13 +15,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import ceil
-from typing import Any
 
 from ....expr import walk
 from ....strategy.blocks import blocks_of, computes, extents, is_reduction, volume
 from ....strategy.candidate import Candidate, Cost
 from ....strategy.registry import rule
-from ....target import Target
+from ....target import CPU, Target
 from ....tir import Schedule
 from ....tir.nodes import Block, BufferStore, PrimFunc
 from .generic import PARALLEL_WORK, widest
@@ -103,7 +102,7 @@ class _StateProduct:
         most = max(1, sums // self.rows)
         return RegisterTile(self.rows, ceil(vectors / ceil(vectors / most)), lanes)
 
-    def cycles(self, tile: RegisterTile, cpu: Any) -> float:
+    def cycles(self, tile: RegisterTile, cpu: CPU) -> float:
         """Cycles of its micro-kernels, or of reading the weights where that takes longer."""
         weights = self.columns * self.depth * self.itemsize
         near = _OF_L2 * cpu.l2_rate if weights <= cpu.l2.size else cpu.l3_rate

@@ -22,7 +22,7 @@ from ....strategy.blocks import block_of
 from ....strategy.epilogues import epilogue
 from ....strategy.roles import Axis, join_axes, operands, panel_along
 from ....strategy.tile_nest import TileNest
-from ....target import Target
+from ....target import CPU, Target
 from ....tir import Schedule
 from ....tir.annotations import PREFETCH
 from ....tir.nodes import BufferLoad
@@ -108,7 +108,7 @@ def accumulators(target: Target) -> int:
     return int(cpu_of(target).vector_registers) - _SPARE_REGISTERS
 
 
-def chain_cycles(results: int, kept: int, cpu: Any) -> float:
+def chain_cycles(results: int, kept: int, cpu: CPU) -> float:
     """Cycles a multiply-add of a step that updates `results` vectors, of which registers hold `kept`.
 
     Too few of them wait for one another; those that registers do not hold are loaded and stored in each step.
@@ -117,7 +117,7 @@ def chain_cycles(results: int, kept: int, cpu: Any) -> float:
     return (max(results / cpu.fma_ports, float(cpu.fma_latency)) + spilled) / results
 
 
-def window_cycles(steps: int, results: int, kept: int, cpu: Any) -> float:
+def window_cycles(steps: int, results: int, kept: int, cpu: CPU) -> float:
     """Cycles of so many terms of windows, vectors each with a load; a vector of weights serves `results` of them."""
     loads = (1 + 1 / results) / cpu.loads
     return steps * (chain_cycles(results, kept, cpu) + loads) / 2 / KERNEL_EFFICIENCY

@@ -13,7 +13,6 @@ image, a group of them, or a block of channels whose sums are vectors.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from ....expr import REDUCE
 from ....expr.conditions import is_const
@@ -31,7 +30,7 @@ from ....strategy.candidate import Candidate, Cost, Unfit
 from ....strategy.registry import rule
 from ....strategy.roles import loops_as_one
 from ....strategy.rows import Normalized, normalized
-from ....target import Target
+from ....target import CPU, Target
 from ....tir import Schedule
 from ....tir.annotations import LANES
 from ....tir.nodes import PrimFunc
@@ -130,7 +129,7 @@ def _filled_lanes(length: int | None, lanes: int) -> int:
     return lanes if length is None else min(lanes, 1 << max(0, length.bit_length() - 1))
 
 
-def _cycles(stream: StreamedBlock, vector_bytes: int, sums: int, cpu: Any) -> float:
+def _cycles(stream: StreamedBlock, vector_bytes: int, sums: int, cpu: CPU) -> float:
     """Cycles of one block: its vectors of operations, and how long a sum waits for the step before."""
     lanes = max(1, min(vector_bytes, cpu.vector_bytes) // stream.itemsize)
     if stream.summed == 1:

@@ -25,7 +25,7 @@ from ....strategy.blocks import block_of, blocks_of, inline_injective, only_redu
 from ....strategy.candidate import Candidate, Cost, Knob
 from ....strategy.registry import rule
 from ....strategy.tile_nest import LANES, REGISTERS, TileNest
-from ....target import Target
+from ....target import CPU, Target
 from ....tir import Schedule
 from ....tir.nodes import Block, Buffer, BufferStore, PrimFunc
 from ....tir.schedule.shared_steps import steps_of
@@ -178,7 +178,7 @@ def _way(func: PrimFunc, name: str, form: Form, target: Target) -> Way | None:
     return Way(form, reduction, rest, copied, burdens)
 
 
-def _written(way: Way, cpu: Any) -> float:
+def _written(way: Way, cpu: CPU) -> float:
     """Cycles in which a whole copy is written to the last cache, and read again."""
     copied = (one.nbytes for one in way.reduction.operands if one.axes == way.copied)
     return 2 * max(copied, default=0) / float(cpu.l3_rate)

@@ -21,6 +21,7 @@ import numpy as np
 from ....arith.formula import Formula, clamped, formula, largest, minimum, quotient, symbol
 from ....expr import REDUCE, Call, Expr, Node, Var, children, find, walk
 from ....strategy.blocks import COSTLY, extents
+from ....target import CPU
 from ....tir.nodes import Block, Buffer, BufferLoad, BufferStore
 from ....tir.transform.affine import coefficient, linear, moves
 from .model import KERNEL_EFFICIENCY
@@ -175,7 +176,7 @@ class TilingCost:
     registers: Formula
     nests: tuple[Nest, ...]
     sizes: tuple[int, ...]
-    cpu: Any
+    cpu: CPU
 
     def at(self, tiles: Mapping[str, Any]) -> tuple[Any, Any]:
         """(arithmetic, memory) for extents of the tile: numbers, or arrays of them."""
@@ -221,7 +222,7 @@ def knob(axis: Axis) -> str:
 
 
 def tiling_cost(
-    reduction: Reduction, vector: str, lanes: int, order: Sequence[str], last: str, cpu: Any,
+    reduction: Reduction, vector: str, lanes: int, order: Sequence[str], last: str, cpu: CPU,
     tasks: int | None = None, burdens: Mapping[Buffer, int] = MappingProxyType({}),
 ) -> TilingCost:  # fmt: skip
     """The formulas; see `TilingCost`.

@@ -28,7 +28,7 @@ from ....strategy.candidate import Candidate, Cost, Unfit
 from ....strategy.epilogues import epilogue, epilogue_of_part
 from ....strategy.registry import rule
 from ....strategy.roles import Roles, contiguous_along, depends, operands, panel_along, roles
-from ....target import Target
+from ....target import CPU, Target
 from ....tir import IndexMap, Schedule
 from ....tir.nodes import Block, Buffer, BufferStore, PrimFunc
 from ....tir.transform.affine import coefficient, linear
@@ -106,7 +106,7 @@ class WordProduct:
                 enough = [n for n in fitting if some * (self.lines // n) >= 4 * cores]
                 yield TilePlan(rows, row_tiles, column_tiles, max(enough, default=1))
 
-    def cost(self, plan: TilePlan, cpu: Any) -> Cost:
+    def cost(self, plan: TilePlan, cpu: CPU) -> Cost:
         """Cycles of the products or of their loads, whichever are more, and of the way back."""
         places = self.rows // (plan.rows * plan.row_tiles) * (self.columns // plan.columns) * self.outside
         products = plan.row_tiles * plan.column_tiles * plan.rows
@@ -117,7 +117,7 @@ class WordProduct:
         weights = 4 * self.depth * self.columns
         return Cost((places * (step * self.depth / tiles.WORDS + behind)) * shared(tasks, cpu), weights / cpu.l3_rate)
 
-    def in_vectors(self, cpu: Any) -> float:
+    def in_vectors(self, cpu: CPU) -> float:
         """Cycles of the same in vectors: a step multiplies as many words as a vector has lanes."""
         lanes = max(1, cpu.vector_bytes // 4)
         vectors = ceil(self.columns / lanes) * self.rows * self.outside

@@ -14,7 +14,7 @@ from typing import Any
 
 from ....expr import DType
 from ....strategy.roles import LONG
-from ....target import Target
+from ....target import CPU, Target
 from .model import step_cycles
 
 # An open side of an image is all of these pixels, in the mean: what suits one alone leaves a piece of others.
@@ -78,7 +78,7 @@ def register_tiles(
     return sorted(found, key=lambda pair: round(pair[1], 9)) or [(RegisterTile(1, 1, lanes), float("inf"))]
 
 
-def slower_than_least(m: int | None, n: int | None, tile: RegisterTile, cpu: Any, streams: bool = False) -> float:
+def slower_than_least(m: int | None, n: int | None, tile: RegisterTile, cpu: CPU, streams: bool = False) -> float:
     """By how much an m x n result takes longer in such tiles than it must.
 
     For an open extent (None) it is the geometric mean over the lengths that it may have: each counts the same, however
@@ -91,12 +91,12 @@ def slower_than_least(m: int | None, n: int | None, tile: RegisterTile, cpu: Any
     return prod(a / b for a, b in zip(taken, least, strict=True)) ** (1 / len(shapes))
 
 
-def least_cycles_of(m: int, n: int, lanes: int, cpu: Any, streams: bool = False) -> float:
+def least_cycles_of(m: int, n: int, lanes: int, cpu: CPU, streams: bool = False) -> float:
     """Cycles for one step of k over the whole result of its multiply-adds, or of reading the vectors' operand once."""
     return n / lanes * max(m / cpu.fma_ports, (1 + streams) / cpu.loads)
 
 
-def step_cycles_of(m: int, n: int, tile: RegisterTile, cpu: Any, streams: bool = False) -> float:
+def step_cycles_of(m: int, n: int, tile: RegisterTile, cpu: CPU, streams: bool = False) -> float:
     """Cycles for one step of k over the whole result: full tiles, then the edges with what is left of the tile.
 
     With `streams` the vectors' operand is asked for ahead of time.
@@ -126,7 +126,7 @@ def over_tiles(
     return total, bool(edge_rows) + bool(edge_columns)
 
 
-def _tile_cycles(rows: int, vectors: int, cpu: Any, streams: bool) -> float:
+def _tile_cycles(rows: int, vectors: int, cpu: CPU, streams: bool) -> float:
     # A tenth for everything that is not arithmetic makes bigger tiles win where they are equal.
     spilled = max(0, registers_of(rows, vectors) - cpu.vector_registers) * 2 / cpu.loads
     return step_cycles(rows, vectors, cpu, streams) + 0.1 * (rows + vectors) + spilled

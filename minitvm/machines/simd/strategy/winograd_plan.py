@@ -15,10 +15,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from math import ceil
 from statistics import fmean
-from typing import Any
 
 from ....strategy.blocks import divisors
 from ....strategy.candidate import Cost
+from ....target import CPU
 from .conv2d import conv_tiles
 from .model import NEAR_EFFICIENCY, stall_rate, step_cycles
 from .tiling import OPEN_SIDES
@@ -100,13 +100,13 @@ class WinogradPlan:
     across: int = 0
 
 
-def winograd_plans(shape: WinogradShape, cpu: Any, blocks: int | None = None) -> list[tuple[WinogradPlan, Cost]]:
+def winograd_plans(shape: WinogradShape, cpu: CPU, blocks: int | None = None) -> list[tuple[WinogradPlan, Cost]]:
     """The ways to block it, the cheapest first; `blocks` where the weights are packed already. There may be none."""
     plans = _of_list(shape, cpu, blocks) if shape.whole else _of_grid(shape, cpu, blocks)
     return sorted(((plan, winograd_cost(shape, plan, cpu)) for plan in plans), key=lambda pair: pair[1].cycles)
 
 
-def _of_list(shape: WinogradShape, cpu: Any, blocks: int | None) -> Iterator[WinogradPlan]:
+def _of_list(shape: WinogradShape, cpu: CPU, blocks: int | None) -> Iterator[WinogradPlan]:
     """Plans for tiles that are one list: a task takes rows that divide the image."""
     ((down, across),) = shape.sizes
     room = _room(shape, _PANEL, cpu)
@@ -119,7 +119,7 @@ def _of_list(shape: WinogradShape, cpu: Any, blocks: int | None) -> Iterator[Win
             yield WinogradPlan(rows, *tile, True)
 
 
-def _of_grid(shape: WinogradShape, cpu: Any, blocks: int | None) -> Iterator[WinogradPlan]:
+def _of_grid(shape: WinogradShape, cpu: CPU, blocks: int | None) -> Iterator[WinogradPlan]:
     """Plans for a grid of tiles: a task takes a rectangle that fits the stack, in whole register tiles."""
     tallest, longest = (max(sides) for sides in zip(*shape.sizes, strict=True))
     most = _OPEN_PIXELS if None in shape.image else longest
@@ -140,12 +140,12 @@ def _sides(longest: int, pixels: int) -> list[int]:
     return sorted({ceil(whole / parts) * pixels for parts in range(1, _RECTANGLES + 1)})
 
 
-def _room(shape: WinogradShape, panel: int, cpu: Any) -> int:
+def _room(shape: WinogradShape, panel: int, cpu: CPU) -> int:
     """How many tiles of a task, transformed, and their products with a panel, fit the stack and the L2 cache."""
     return int(min(_STACK, cpu.l2.size * 4 // 5) // (_ITEM * shape.places * (shape.in_channels + panel * shape.lanes)))
 
 
-def winograd_cost(shape: WinogradShape, plan: WinogradPlan, cpu: Any) -> Cost:
+def winograd_cost(shape: WinogradShape, plan: WinogradPlan, cpu: CPU) -> Cost:
     """The cost of a plan: products and transforms, and what waits for weights and for the transformed input.
 
     For an open image it is the mean of those that it may be.
@@ -154,7 +154,7 @@ def winograd_cost(shape: WinogradShape, plan: WinogradPlan, cpu: Any) -> Cost:
     return Cost(fmean(cost.compute for cost in costs), fmean(cost.memory for cost in costs))
 
 
-def _cost(shape: WinogradShape, image: tuple[int, int], plan: WinogradPlan, cpu: Any) -> Cost:
+def _cost(shape: WinogradShape, image: tuple[int, int], plan: WinogradPlan, cpu: CPU) -> Cost:
     down, across = image
     lines = [min(plan.across, across - first) for first in range(0, across, plan.across)] if plan.across else [across]
     groups = shape.images * ceil(down / plan.rows) * len(lines)
@@ -190,11 +190,11 @@ def _cost(shape: WinogradShape, image: tuple[int, int], plan: WinogradPlan, cpu:
     return Cost(products + vectors * _TRANSFORM[shape.tile], held) * idle
 
 
-def _rate(size: int, cpu: Any) -> float:
+def _rate(size: int, cpu: CPU) -> float:
     return _BESIDE * float(cpu.l3_rate) if size <= cpu.l3.size // 2 else stall_rate(cpu)
 
 
-def _register_tile(tiles: int, out_blocks: int, cpu: Any, blocks: int | None) -> tuple[int, int]:
+def _register_tile(tiles: int, out_blocks: int, cpu: CPU, blocks: int | None) -> tuple[int, int]:
     found = [tile for tile, _ in conv_tiles(tiles, out_blocks, cpu, whole=True)]
     if blocks is None:
         return found[0]
