@@ -28,7 +28,6 @@ ALLOWED = {
     "tests/tune/farm/test_farm.py": "a cable is pulled while work is done",
     "tests/tune/test_devices.py": "a device's clock is held against the host's",
     "tests/tune/test_remote.py": "says when a session began",
-    "tests/toy_backend/program.py": "reports how long a run took, as programs do",
     "minitvm/reference/executable.py": "reports to listeners when a step began and ended",
     "minitvm/reference/graph.py": "reports to listeners when an operator began and ended",
     "tests/machines/scratchpad/test_viz.py": "a browser that hangs is ended",
