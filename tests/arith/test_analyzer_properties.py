@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from minitvm.arith import Analyzer
@@ -11,7 +11,7 @@ from tests.fewer import examples
 
 from .expressions import Box, SymbolicShape, boxes, conditions, evaluate, integers, points
 
-_MANY = settings(max_examples=30)
+_MANY = examples(12, 30)
 
 
 @given(st.data())

@@ -28,7 +28,7 @@ def test_slow_fast_and_order_agree(data: st.DataObject) -> None:
     assert results[0] == results[1] == results[2]
 
 
-@examples(15)
+@examples(8)
 @given(prim_funcs(), st.integers(0, 3))
 def test_lowering_keeps_the_meaning(func: t.PrimFunc, seed: int) -> None:
     verdict = check(func, lower(func, None, "f"), seed=seed)

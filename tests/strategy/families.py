@@ -14,6 +14,7 @@ from minitvm import strategy, te, topi
 from minitvm.machines.simd.topi.blocked import conv2d_nchwc, dense_packed, depthwise_conv2d_nchwc, unblock_axis
 from minitvm.machines.simd.topi.window_rows import avg_pool_rows, depthwise_conv2d_rows, max_pool_rows
 from minitvm.machines.simd.topi.winograd import winograd_conv2d_nchwc
+from minitvm.reference.judging.inputs.sizes import size_names
 from minitvm.target import Target
 from minitvm.tir.nodes import PrimFunc
 
@@ -42,6 +43,11 @@ class Family:
 
     def __str__(self) -> str:
         return "-".join(filter(None, (self.targets[0].split()[0], self.rule, self.what)))
+
+
+def sizes(func: PrimFunc, data: Any) -> dict[str, int]:
+    """A size for each open extent: less than a tile, a whole one, or more."""
+    return {name: data.draw(st.sampled_from((1, 2, 3, 5, 16, 17, 64, 67))) for name in sorted(size_names(func, func))}
 
 
 def _size(draw: Draw, low: int, high: int) -> int:

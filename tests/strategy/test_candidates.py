@@ -14,7 +14,6 @@ from minitvm import reference, script, strategy, te, topi
 from minitvm.errors import InputError, ScheduleError
 from minitvm.events import Listener, Refusal, listening
 from minitvm.machines.simd.topi.blocked import conv2d_nchwc, unblock_axis
-from minitvm.reference.judging.inputs.sizes import size_names
 from minitvm.strategy import Candidate, Cost, Option, choice_of
 from minitvm.strategy.candidate import Unfit, Weighed, cheapest_first, reason
 from minitvm.strategy.registry import chosen, rule, rules_of
@@ -23,7 +22,7 @@ from minitvm.target import Target
 from minitvm.tir import Schedule
 from minitvm.tir.nodes import PrimFunc
 
-from .families import FAMILIES, TARGET, Family
+from .families import FAMILIES, TARGET, Family, sizes
 
 CPU = Target(TARGET)
 QUICK = settings(derandomize=True, deadline=None, phases=[Phase.generate])
@@ -62,11 +61,6 @@ def kept(family: Family, data: Any, every_size: bool) -> None:
         schedule = legal(other, func)
         if schedule is not None:
             same_meaning(func, schedule, other, {} if every_size else sizes(func, data))
-
-
-def sizes(func: PrimFunc, data: Any) -> dict[str, int]:
-    """A size for each open extent: less than a tile, a whole one, or more."""
-    return {name: data.draw(st.sampled_from((1, 2, 3, 5, 16, 17, 64, 67))) for name in sorted(size_names(func, func))}
 
 
 def same_meaning(func: PrimFunc, schedule: Schedule, candidate: Candidate, sizes: dict[str, int]) -> None:

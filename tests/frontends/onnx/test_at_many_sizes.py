@@ -28,7 +28,7 @@ def test_what_onnx_runtime_computes_at_each_size(name: str) -> None:
 
 
 @given(drawn=sequence_programs(), width=st.integers(1, 3))
-@examples(20, 60)
+@examples(10, 60)
 def test_sequences_are_joined_and_cut(drawn: tuple[onnx.ModelProto, int], width: int) -> None:
     import onnxruntime
 

@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 
 from minitvm.frontends.onnx import from_onnx
 from minitvm.frontends.onnx.export.to_onnx import to_onnx
 from minitvm.graph import Graph, GraphBuilder
 from minitvm.reference import graph as reference
+from tests.fewer import examples
 from tests.frontends.onnx.loop_models import Case, loop_models
 from tests.frontends.onnx.test_loops import imported
 
@@ -64,7 +65,7 @@ def test_loops_in_loops_keep_their_names_apart() -> None:
 
 
 @given(case=loop_models())
-@settings(max_examples=40)
+@examples(15, 40)
 def test_random_loops(case: Case) -> None:
     graph, _ = imported(case)
     for inputs in case.runs:

@@ -46,7 +46,7 @@ def assert_same(found: list[np.ndarray], wanted: list[np.ndarray], where: str = 
 
 
 @given(case=loop_models())
-@examples(13, 40)
+@examples(8, 40)
 def test_the_graph_is_what_onnx_runtime_computes(case: Case) -> None:
     graph, more = imported(case)
     verify_graph(graph)

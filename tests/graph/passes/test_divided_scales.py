@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from minitvm.graph import Graph, GraphBuilder, Value, verify_graph
 from minitvm.graph.passes.divided_scales import divided_scales
 from minitvm.reference import graph as interpreter
+from tests.fewer import number
 
 from .quantised_networks import inputs, networks
 
@@ -72,7 +73,7 @@ def chain_is_a_step_apart(graph: Graph) -> None:
 
 
 @given(graph=chains())
-@settings(QUICK, max_examples=100)
+@settings(QUICK, max_examples=number(40, 100))
 def test_chains_mean_what_they_did(graph: Graph) -> None:
     chain_is_a_step_apart(graph)
 

@@ -16,6 +16,7 @@ from minitvm.graph.nodes import Graph
 from minitvm.graph.passes.integer_products import integer_products
 from minitvm.graph.passes.pipeline import optimize
 from minitvm.reference import graph as interpreter
+from tests import fewer
 
 QUICK = settings(derandomize=True, deadline=None, phases=[Phase.generate])
 
@@ -103,7 +104,7 @@ def test_products_mean_what_they_did(data: Any) -> None:
 
 
 @given(data=st.data())
-@settings(QUICK, max_examples=8)
+@settings(QUICK, max_examples=fewer.number(4, 8))
 def test_compiled_products_are_those_of_the_interpreter(data: Any) -> None:
     graph = product(data.draw)
     x = inputs(graph)

@@ -16,6 +16,7 @@ from minitvm.reference import tir as reference
 from minitvm.target import Target
 from minitvm.tir import Schedule
 from minitvm.tir.nodes import BufferStore, PrimFunc
+from tests.fewer import number
 from tests.machines.gpu.transform.test_thread_reductions import summed
 from tests.tir.transform.reductions_on_threads import on_threads
 
@@ -65,7 +66,7 @@ def arrays_for(func: PrimFunc, rows: int, seed: int) -> list[np.ndarray]:
 @pytest.mark.parametrize(("target", "needs"), [("opencl", "pyopencl"), ("cuda", "numba_cuda")])
 def test_drawn_reductions_over_threads(target: str, needs: str) -> None:
     pytest.importorskip(needs)
-    given(data=st.data())(settings(QUICK, max_examples=8)(lambda data: reduced_alike(data.draw, target)))()
+    given(data=st.data())(settings(QUICK, max_examples=number(4, 8))(lambda data: reduced_alike(data.draw, target)))()
 
 
 @pytest.mark.full

@@ -59,7 +59,7 @@ def judge(func: PrimFunc, sch: Schedule) -> None:
         pass
 
 
-@settings(max_examples=40, **SLOW)
+@examples(16, 40, **SLOW)
 @given(PROGRAMS, st.data())
 def test_any_call_works_or_is_refused_for_people(func: PrimFunc, data: Any) -> None:
     sch = Schedule(func)

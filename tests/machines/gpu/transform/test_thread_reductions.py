@@ -22,6 +22,7 @@ from minitvm.tir.nodes import BufferLoad, BufferStore, IRModule, PrimFunc
 from minitvm.tir.schedule import Schedule
 from minitvm.tir.transform import lower
 from minitvm.tir.verifier import verify
+from tests.fewer import number
 from tests.tir.schedule import programs
 from tests.tir.transform.reductions_on_threads import on_threads
 
@@ -29,7 +30,7 @@ TARGETS = (None, "cuda")
 MODES = ("exact", "shadow")
 
 
-@settings(max_examples=6, deadline=None, phases=[Phase.generate, Phase.reuse])
+@settings(max_examples=number(3, 6), deadline=None, phases=[Phase.generate, Phase.reuse])
 @given(st.data())
 def test_each_level_means_the_reduction(data: st.DataObject) -> None:
     """The schedule, the program with all-reductions, its text, and the kernels by a tree and by shuffles."""
