@@ -206,7 +206,7 @@ def test_a_bug_of_ours_at_one_level_of_a_program_says_so_too(
         ("show good.onnx --level graph >&-", 0, ""),
         ("info 2>&- >/dev/null", 0, ""),
         ("run good.onnx 2>&- >/dev/null", 0, ""),
-        ("MINITVM_CACHE_DIR=/proc/nowhere run", 0, "minitvm run: compiled kernels are not kept: /proc/nowhere: "),
+        ("MINITVM_CACHE_DIR=/proc/nowhere run", 0, "minitvm run: lowered functions are not kept: /proc/nowhere: "),
     ],
     ids=[
         "a full disk",

@@ -123,7 +123,7 @@ def test_what_one_thread_does_for_another_is_shared() -> None:
     usual = [[100, 1_000, 3_100], [100, 1_000, 3_100]]
     absent = [[100, 1_000, 3_100], [0, 0, 0]]
     executable = SimpleNamespace(steps=(None, None))
-    groups = [measure._Group("f", range(1)), measure._Group("g", range(1, 2))]
+    groups = [measure._OperatorSteps("f", range(1)), measure._OperatorSteps("g", range(1, 2))]
     for runs, wanted in (([late], [2_900, 2_001]), ([late, usual], [900, 2_001]), ([absent], [900, 2_100])):
         times = [measure._times(executable, np.array(runs), group)[0] for group in groups]
         np.testing.assert_allclose(times, [one * 1e-9 for one in wanted])
