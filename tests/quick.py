@@ -1,4 +1,4 @@
-"""`make quick`: the tests without the slow ones, properties on a few examples each; a minute on two cores.
+"""`make quick`: the tests without the slow ones, properties on a few examples each; 45 seconds on two cores.
 
     python -m pytest -p tests.quick --junitxml=RESULTS.xml   # measures
     python -m tests.quick RESULTS.xml                        # adds to tests/slow.txt what was slow, drops what was not
@@ -22,7 +22,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 SLOW = Path(__file__).with_name("slow.txt")
 EXAMPLES = 5  # of each property
-SECONDS = 60.0  # of both cores that the chosen tests may take together; collecting them takes as long again
+SECONDS = 31.0  # of both cores that the chosen tests may take together; importing and collecting them takes longer
 MOST = 1.0  # seconds of one test function
 
 
