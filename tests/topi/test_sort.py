@@ -109,6 +109,7 @@ WAYS = [
 ]  # fmt: skip
 
 
+@pytest.mark.alike("way", "ascending")
 @pytest.mark.parametrize("ascending", [True, False])
 @pytest.mark.parametrize("way", WAYS, ids=str)
 def test_every_way_is_a_stable_sort(way: Any, ascending: bool, rng: np.random.Generator) -> None:
