@@ -34,7 +34,7 @@ faces: $(STAMPS)/demo $(STAMPS)/faces ## find the faces in a picture with a comp
 	$(BIN)/minitvm demo --faces $(if $(PICTURE),"$$PICTURE") --picture $(or $(FOUND),found.png)
 
 .PHONY: test
-test: $(STAMPS)/test ## run the tests that need no special hardware (some 25 minutes on two cores of 2.8 GHz)
+test: $(STAMPS)/test ## run the tests that need no special hardware (some 27 minutes on two cores of 2.8 GHz)
 	HYPOTHESIS_PROFILE=ci $(BIN)/python -m pytest -q -n 2 --dist worksteal
 
 .PHONY: quick
