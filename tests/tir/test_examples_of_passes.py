@@ -16,30 +16,27 @@ from __future__ import annotations
 
 import inspect
 import re
-import textwrap
 
 import pytest
 
 from minitvm.target import Target
 from minitvm.tir.nodes import PrimFunc
-from minitvm.tir.schedule.examples import program_of
+from minitvm.tir.schedule.examples import program_of, section
 from minitvm.tir.transform.pipeline import Pass, passes
 from minitvm.tir.transform.simplify import simplify
 
 TARGETS = ("opencl -device=mali", "cuda -arch=sm_80", "cpu")  # of passes that several have, the last counts
 PASSES = {step.name: step for target in TARGETS for step in passes(Target(target)) if step.name != "simplify_again"}
 _HIDDEN = re.compile(r"\s*(T\.reads\(|T\.writes\(|\w+ = T\.match_buffer\(var_)")
-_PROGRAM = r"((?:    .*\n|\n)+)"
-_SECTION = re.compile(rf"^before:\n{_PROGRAM}after(, simplified)?:\n{_PROGRAM}", re.MULTILINE)
 
 
 def example(docstring: str) -> tuple[PrimFunc, str, bool]:
     """The program before, the text after, and whether that is simplified."""
-    match = _SECTION.search(inspect.cleandoc(docstring) + "\n")
-    assert match is not None, "the docstring shows no program before and after"
-    before, after = (textwrap.dedent(match[k]).strip("\n") for k in (1, 3))
-    func = program_of(before, lowered="T.block(" not in before)
-    return func, joined(after), match[2] is not None
+    text = inspect.cleandoc(docstring)
+    before, after, simplified = (section(text, head) for head in ("before", "after", "after, simplified"))
+    shows = after or simplified
+    assert before and shows, "the docstring shows no program before and after"
+    return program_of(before, lowered="T.block(" not in before), joined(shows), simplified is not None
 
 
 def joined(text: str) -> str:
@@ -66,17 +63,18 @@ def shown(func: PrimFunc, after: str) -> str:
 
 
 def after_of(step: Pass) -> tuple[str, str]:
-    """What the docstring of a pass shows, and what the pass makes."""
+    """The program that the docstring of a pass shows, and the one that the pass makes."""
     func, after, simplified = example(step.run.__doc__ or "")
-    made = step.run(func, None)
-    assert made is not func, "the example shows a program that the pass leaves alone"
-    return after, shown(simplify(made) if simplified else made, after)
+    result = step.run(func, None)
+    result_text = shown(simplify(result) if simplified else result, after)
+    assert result_text != shown(func, after), "the example shows a program that the pass leaves alone"
+    return after, result_text
 
 
 @pytest.mark.parametrize("name", PASSES)
 def test_the_docstring_shows_what_the_pass_does(name: str) -> None:
-    after, made = after_of(PASSES[name])
-    assert made == after
+    after, result = after_of(PASSES[name])
+    assert result == after
 
 
 def test_a_docstring_that_lies_is_caught() -> None:
@@ -86,5 +84,5 @@ def test_a_docstring_that_lies_is_caught() -> None:
         return step.run(func, target)
 
     run.__doc__ = (step.run.__doc__ or "").replace("B[1] = A[1]", "B[1] = A[0]")
-    after, made = after_of(Pass("unroll", run, ""))
-    assert after != made
+    after, result = after_of(Pass("unroll", run, ""))
+    assert after != result

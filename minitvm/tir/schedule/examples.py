@@ -54,7 +54,7 @@ def example_of(primitive: Primitive | str) -> Example | None:
     primitive = PRIMITIVES[primitive] if isinstance(primitive, str) else primitive
     text = inspect.cleandoc(primitive.function.__doc__ or "")
     call = _CALL.search(text)
-    before, after = _section(text, "before"), _section(text, "after")
+    before, after = section(text, "before"), section(text, "after")
     if call is None and before is None and after is None:
         return None
     if call is None or before is None or after is None or call["rest"]:
@@ -62,7 +62,8 @@ def example_of(primitive: Primitive | str) -> Example | None:
     return Example(before, call["code"], after)
 
 
-def _section(text: str, head: str) -> str | None:
+def section(text: str, head: str) -> str | None:
+    """The lines under `head:` in a docstring, without their indentation; None where there are none."""
     match = re.search(rf"^{head}:\n((?:[ ]{{4}}.*\n|\n)+)", text + "\n", re.MULTILINE)
     return None if match is None else textwrap.dedent(match[1]).strip("\n")
 

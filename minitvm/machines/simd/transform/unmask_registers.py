@@ -27,10 +27,14 @@ def unmask_registers(func: PrimFunc) -> PrimFunc:
         B: T.Buffer((4,), "float32")
         S = T.decl_buffer((4,), scope="local")
         S.vstore([T.Ramp(0, 1, 4)], A[T.Ramp(0, 1, 4)], predicate=T.Ramp(0, 1, 4) < T.Broadcast(n, 4))
-        B.vstore([T.Ramp(0, 1, 4)], S[T.Ramp(0, 1, 4)], predicate=T.Ramp(0, 1, 4) < T.Broadcast(n, 4))
+        B.vstore(
+            [T.Ramp(0, 1, 4)],
+            S.vload([T.Ramp(0, 1, 4)], predicate=T.Ramp(0, 1, 4) < T.Broadcast(n, 4)),
+            predicate=T.Ramp(0, 1, 4) < T.Broadcast(n, 4)
+        )
     after:
         S = T.decl_buffer((4,), scope="local")
-        S.vstore([T.Ramp(0, 1, 4)], A[T.Ramp(0, 1, 4)], predicate=T.Ramp(0, 1, 4) < T.Broadcast(n, 4))
+        S[T.Ramp(0, 1, 4)] = A[T.Ramp(0, 1, 4)]
         B.vstore([T.Ramp(0, 1, 4)], S[T.Ramp(0, 1, 4)], predicate=T.Ramp(0, 1, 4) < T.Broadcast(n, 4))
     """
     # Legal: a lane that a mask leaves out is read under the same mask alone, so nobody sees what it holds.
