@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ...target import Target
 
 
-def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def register(commands: opt.Commands) -> None:
     parser = commands.add_parser(
         "accel",
         help="run and time programs of the simulated tensor accelerator",

@@ -39,7 +39,7 @@ The target:
 """
 
 
-def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def register(commands: opt.Commands) -> None:
     parser = commands.add_parser("book", help="walk through one build, function by function", description=__doc__)
     opt.add_model(parser, programs=True, optional=True)
     parser.add_argument("--op", metavar="NAME", help="the operator of the model, or the function of the file")

@@ -35,7 +35,7 @@ LARGE = 20_000  # elements of an operator's tensors above which it is checked at
 INTERPRETED = ("te", "tir", "schedule", "kernel", "executable")
 
 
-def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def register(commands: opt.Commands) -> None:
     parser = commands.add_parser("check", help="compare every level with the compiled result", description=__doc__)
     opt.add_model(parser, programs=True)
     parser.add_argument("--seed", type=opt.natural, default=0, metavar="N", help="of the random inputs, 0 or more")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ...tir.nodes import PrimFunc
 
 
-def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def register(commands: opt.Commands) -> None:
     parser = commands.add_parser(
         "check-schedules",
         help="operators without a schedule of their own",

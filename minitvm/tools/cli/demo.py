@@ -31,7 +31,7 @@ MARGIN = 12
 ACTIVATIONS = frozenset({"nn.relu", "sigmoid", "clip", "nn.hard_sigmoid"})
 
 
-def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def register(commands: opt.Commands) -> None:
     parser = commands.add_parser("demo", help="read drawn text with a compiled network", description=__doc__)
     parser.add_argument("--text", default="Hello, tensor compiler", help="the words to draw, on one line")
     parser.add_argument("--font", metavar="TTF", help="a font file, for scripts that the built-in font does not have")

@@ -12,13 +12,14 @@ from pathlib import Path
 from textwrap import indent
 from typing import TYPE_CHECKING
 
+from .options import Commands
 from .wrapping import columns, filled
 
 if TYPE_CHECKING:
     from ...tir.schedule import Primitive
 
 
-def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def register(commands: Commands) -> None:
     parser = commands.add_parser("explain", help="what a schedule primitive does", description=__doc__)
     parser.add_argument("primitive", nargs="?", help="its name; without one, the list of all")
     parser.add_argument("--load", metavar="FILE.py", help="a file that registers primitives; without a name, its own")

@@ -10,7 +10,7 @@ from .progress import progress
 from .run import output_path
 
 
-def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def register(commands: opt.Commands) -> None:
     parser = commands.add_parser("export", help="compile a model into one file", description=__doc__)
     opt.add_model(parser)
     parser.add_argument(

@@ -16,7 +16,7 @@ from typing import Any
 from . import options as opt
 
 
-def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def register(commands: opt.Commands) -> None:
     parser = commands.add_parser(
         "worker", help="measure for others: one of the machines of a farm",
         formatter_class=argparse.RawDescriptionHelpFormatter, description=__doc__,

@@ -8,11 +8,12 @@ from importlib import metadata
 from typing import Any
 
 from ...errors import TargetError
+from .options import Commands
 
 PACKAGES = ("numpy", "numba", "llvmlite", "sympy", "islpy", "onnx", "onnxruntime", "pyopencl", "numba-cuda")
 
 
-def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def register(commands: Commands) -> None:
     parser = commands.add_parser("info", help="targets, devices, versions", description=__doc__)
     parser.set_defaults(function=info)
 

@@ -19,13 +19,14 @@ from pathlib import Path
 from types import ModuleType
 
 from ...errors import InputError, MinitvmError, MissingExtra
+from .options import Commands
 from .pager import paged
 from .time_limit import TimeUp, time_limit
 
 SECONDS = 30.0  # of computing, at most, for a check; right answers need two or three
 
 
-def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def register(commands: Commands) -> None:
     parser = commands.add_parser(
         "lesson",
         help="run a lesson or check its exercise",

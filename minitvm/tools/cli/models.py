@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 import inspect
 
+from .options import Commands
 
-def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+
+def register(commands: Commands) -> None:
     parser = commands.add_parser("models", help="the networks that need no file", description=__doc__)
     parser.set_defaults(function=models)
 

@@ -9,7 +9,7 @@ import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from ...graph import Graph
 
 
+# argparse has no public name for what `add_subparsers` returns.
+Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 PROGRAM = ".pt2"  # what torch.export.save writes
 
 

@@ -15,7 +15,7 @@ from .run import is_artifact, output_path
 from .run_artifact import random_inputs
 
 
-def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def register(commands: opt.Commands) -> None:
     parser = commands.add_parser(
         "profile", help="time, rate and roofline of each operator",
         formatter_class=argparse.RawDescriptionHelpFormatter,

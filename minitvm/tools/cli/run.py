@@ -19,7 +19,7 @@ from .progress import Steps, progress
 from .timed import timed
 
 
-def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def register(commands: opt.Commands) -> None:
     parser = commands.add_parser("run", help="compile and run a model", description=__doc__)
     opt.add_model(parser)
     parser.add_argument("--input", metavar="X.npz", help="inputs by name; without it seeded random ones")

@@ -28,7 +28,7 @@ LEVELS = {
 _WHOLE = ("graph", "fused", "executable", "memory")  # levels of the model, not of an operator
 
 
-def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def register(commands: opt.Commands) -> None:
     parser = commands.add_parser(
         "show",
         help="print a model at one level",

@@ -25,7 +25,7 @@ _WORTH_A_CLOCK = 60.0  # seconds of a budget of which 2 may be spent on a clock 
 _UNITS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 
-def register(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def register(commands: opt.Commands) -> None:
     parser = commands.add_parser(
         "tune", help="measure other schedules of a model's operators, and keep those that are faster",
         formatter_class=argparse.RawDescriptionHelpFormatter,
