@@ -25,14 +25,14 @@ _ORDERS = (e.EQ, e.NE, e.LT, e.LE, e.GT, e.GE)
 
 
 @dataclass(frozen=True)
-class Rule:
+class Decomposition:
     """A rewrite of some operations: classes of nodes, or names of intrinsics."""
 
     operations: tuple[type | str, ...]
     rewrite: Rewrite
 
 
-def decomposed(x: e.Expr, rules: Sequence[Rule], analyzer: Analyzer) -> e.Expr:
+def decomposed(x: e.Expr, rules: Sequence[Decomposition], analyzer: Analyzer) -> e.Expr:
     """The expression with its outermost operation written by the rules; its operands stay as they are."""
     for rule in rules:
         if (x.op if isinstance(x, e.Call) else type(x)) in rule.operations:
@@ -179,21 +179,21 @@ def _rounded_away(x: e.Call, _: Analyzer) -> e.Expr:
 
 
 # No language has these.
-FIXED_POINT = Rule(("q_multiply_shift",), _fixed_point)
-TFLOAT32 = Rule(("round_tf32",), _rounded_to_tf32)
-HINTS = Rule(("likely",), lambda x, _: x.args[0])
+FIXED_POINT = Decomposition(("q_multiply_shift",), _fixed_point)
+TFLOAT32 = Decomposition(("round_tf32",), _rounded_to_tf32)
+HINTS = Decomposition(("likely",), lambda x, _: x.args[0])
 
 # Functions of floats, applied to integers; the magnitude of numbers that have no sign.
-INTEGER_TESTS = Rule(("isnan", "isinf", "isfinite"), _integer_tests)
-UNSIGNED_ABS = Rule(("abs",), _unsigned_abs)
+INTEGER_TESTS = Decomposition(("isnan", "isinf", "isfinite"), _integer_tests)
+UNSIGNED_ABS = Decomposition(("abs",), _unsigned_abs)
 
 # Quotients of integers that are rounded down, and their rests: by a positive constant; by any divisor.
-SHIFTED = Rule((e.FloorDiv, e.FloorMod), _shifted)
-TRUNCATED = Rule((e.FloorDiv, e.FloorMod), _truncated)
-FLOORED = Rule((e.FloorDiv, e.FloorMod), _floored)
+SHIFTED = Decomposition((e.FloorDiv, e.FloorMod), _shifted)
+TRUNCATED = Decomposition((e.FloorDiv, e.FloorMod), _truncated)
+FLOORED = Decomposition((e.FloorDiv, e.FloorMod), _floored)
 
 # Shifts by the width or more, products of the bytes of words, operators on 16-bit floats, halves away from zero.
-NEAR_SHIFTS = Rule(("shift_left", "shift_right"), _near)
-PRODUCTS_OF_BYTES = Rule(("dot4_u8i8",), _bytes_multiplied)
-HALVES = Rule((*_ORDERS, e.Add, e.Sub, e.Mul, e.Div, e.Mod, e.Min, e.Max), _in_float32)
-ROUNDED_AWAY = Rule(("round",), _rounded_away)
+NEAR_SHIFTS = Decomposition(("shift_left", "shift_right"), _near)
+PRODUCTS_OF_BYTES = Decomposition(("dot4_u8i8",), _bytes_multiplied)
+HALVES = Decomposition((*_ORDERS, e.Add, e.Sub, e.Mul, e.Div, e.Mod, e.Min, e.Max), _in_float32)
+ROUNDED_AWAY = Decomposition(("round",), _rounded_away)

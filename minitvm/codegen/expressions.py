@@ -34,8 +34,8 @@ class Expressions(ABC):
     syntax: ClassVar[Syntax]
     language = ""  # for people, what a kernel becomes: "a CPU kernel"
     index_dtype = e.DType("int64")  # of indices, wherever they are complete
-    lacks: Sequence[decompose.Rule] = (decompose.FIXED_POINT, decompose.TFLOAT32, decompose.HINTS)
-    index_rules: Sequence[decompose.Rule] = ()  # the same, for operations on indices
+    lacks: Sequence[decompose.Decomposition] = (decompose.FIXED_POINT, decompose.TFLOAT32, decompose.HINTS)
+    index_rules: Sequence[decompose.Decomposition] = ()  # the same, for operations on indices
     functions: Mapping[str, str] = {}  # the names of intrinsics
 
     def __init__(self, kernel: t.PrimFunc, target: Target | None, reserved: Iterable[str]) -> None:

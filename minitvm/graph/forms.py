@@ -10,11 +10,11 @@ from typing import Any
 
 from .builder import GraphBuilder
 from .nodes import Graph, OpNode, Value
-from .pattern import Facts
+from .pattern import GraphFacts
 from .rewrite import with_output_names
 
 
-class Forms(Facts):
+class Forms(GraphFacts):
     """The plain form of each value so far, `plain`, in the new graph that `b` builds; each operator is kept."""
 
     def __init__(self, graph: Graph) -> None:

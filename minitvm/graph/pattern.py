@@ -3,7 +3,7 @@
     x, w = value("x"), constant("w")
     product = op("nn.conv2d", x, w, name="product", alone=True)
     biased = op("nn.bias_add", product | x, constant("bias"))
-    for match in matches(biased, item, Facts(graph)):
+    for match in matches(biased, item, GraphFacts(graph)):
         match["x"], match.array("bias"), match.node("product") if "product" in match else None
 
 `value` matches any value, `constant` one whose array is known, and `op` the output of an operator whose inputs match.
@@ -25,7 +25,7 @@ import numpy as np
 from .nodes import Graph, OpNode, Value
 
 
-class Facts:
+class GraphFacts:
     """Who makes each value of a graph, who reads it, and the arrays of its constants."""
 
     def __init__(self, graph: Graph) -> None:
@@ -56,10 +56,10 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """What a pattern matched: the node at its root, and values by name."""
+    """A match of a pattern: the node at its root, and values by name."""
 
     root: OpNode
-    facts: Facts
+    facts: GraphFacts
     values: Mapping[str, Value]
 
     def __getitem__(self, name: str) -> Value:
@@ -82,7 +82,7 @@ class ValuePattern:
     """A pattern of values: any for which `when(value, facts)` holds."""
 
     name: str = ""
-    when: Callable[[Value, Facts], bool] | None = None
+    when: Callable[[Value, GraphFacts], bool] | None = None
 
     def __or__(self, other: ValuePattern) -> ValuePattern:
         return _Either(first=self, second=other)
@@ -178,7 +178,7 @@ def op(
     return OpPattern(name, None, names, patterns, others, when, alone, any_order)
 
 
-def matches(pattern: OpPattern, item: OpNode, facts: Facts) -> Iterator[Match]:
+def matches(pattern: OpPattern, item: OpNode, facts: GraphFacts) -> Iterator[Match]:
     """The ways in which the pattern matches with `item`, an operator of one output, at its root."""
     if len(item.outputs) == 1:
         yield from pattern.matches(item.outputs[0], Match(item, facts, {}))

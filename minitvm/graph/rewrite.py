@@ -23,7 +23,7 @@ from typing import Any
 from ..expr import Expr, replace, structural_equal
 from .builder import GraphBuilder
 from .nodes import Constant, Graph, OpNode, Value
-from .pattern import Facts, Match, OpPattern, matches
+from .pattern import GraphFacts, Match, OpPattern, matches
 
 
 class Rewriter(GraphBuilder):
@@ -82,7 +82,7 @@ Make = Callable[[Rewriter, Match], Value | None]
 
 @dataclass(frozen=True, slots=True)
 class RewriteRule:
-    """What takes the place of the output of a pattern's root: a value that the pattern names, or what `make` returns.
+    """A pattern, and what replaces the output of its root: a value that the pattern names, or one that `make` returns.
 
     `make(b, match)` adds operators to the builder and returns the new value, or None before it has added any.
     """
@@ -90,7 +90,7 @@ class RewriteRule:
     pattern: OpPattern
     make: str | Make
 
-    def applied(self, b: Rewriter, item: OpNode, facts: Facts) -> Value | None:
+    def applied(self, b: Rewriter, item: OpNode, facts: GraphFacts) -> Value | None:
         """The new value in the place of the output of `item`; None where the rule does not apply."""
         for match in matches(self.pattern, item, facts):
             if isinstance(self.make, str):
@@ -113,7 +113,7 @@ def rewrite(graph: Graph, rules: Sequence[RewriteRule], *, repeat: bool = False)
 
 def _visited(graph: Graph, rules: Sequence[RewriteRule]) -> Graph:
     """The graph after one visit of each node; the graph itself if no rule applied."""
-    facts, b = Facts(graph), Rewriter(graph)
+    facts, b = GraphFacts(graph), Rewriter(graph)
     of_operator: dict[str, list[RewriteRule]] = {}
     changed = False
     for item in graph.nodes:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from minitvm.graph import Graph, GraphBuilder, OpNode, Value
-from minitvm.graph.pattern import Facts, OpPattern, ValuePattern, constant, matches, op, value
+from minitvm.graph.pattern import GraphFacts, OpPattern, ValuePattern, constant, matches, op, value
 from tests.fewer import examples
 
 UNARY, BINARY = ("nn.relu", "negative"), ("add", "multiply")
@@ -129,7 +129,7 @@ def small(spec: Spec) -> bool:
 
 
 def patterns_match_what_they_mean(graph: Graph, spec: Spec) -> None:
-    pattern, facts = spec.made(), Facts(graph)
+    pattern, facts = spec.made(), GraphFacts(graph)
     assert isinstance(pattern, OpPattern)
     for item in graph.nodes:
         matched = {
@@ -154,24 +154,24 @@ def swish() -> tuple[Graph, OpNode]:
 def test_a_name_that_occurs_twice_is_one_value() -> None:
     graph, item = swish()
     pattern = op("multiply", value("x"), op("sigmoid", value("x"), name="gate"), any_order=True)
-    every = list(matches(pattern, item, Facts(graph)))
+    every = list(matches(pattern, item, GraphFacts(graph)))
     assert len(every) == 1
     match = every[0]
     assert match["x"] is graph.inputs[0] and match.node("gate") is graph.nodes[0] and match.root is item
     other = op("multiply", op("sigmoid", value("y"), name="y"), value())
-    assert not list(matches(other, item, Facts(graph)))
+    assert not list(matches(other, item, GraphFacts(graph)))
 
 
 def test_what_is_read_twice_or_returned_is_not_read_once() -> None:
     graph, item = swish()
-    facts = Facts(graph)
+    facts = GraphFacts(graph)
     assert facts.only_reader(graph.nodes[0].output) is item
     assert facts.only_reader(graph.inputs[0]) is None  # two operators
     assert facts.only_reader(item.output) is None  # returned
     b = GraphBuilder()
     x = b.input("x", (2,))
     square = b.build(b.op("multiply", x, x))
-    assert Facts(square).only_reader(square.inputs[0]) is None  # one operator, twice
+    assert GraphFacts(square).only_reader(square.inputs[0]) is None  # one operator, twice
 
 
 def test_conditions_and_further_inputs() -> None:
@@ -179,7 +179,7 @@ def test_conditions_and_further_inputs() -> None:
     x = b.input("x", (1, 2))
     joined = b.op("concatenate", x, x, np.zeros((1, 2), "float32"), axis=1)
     graph = b.build(joined)
-    facts, item = Facts(graph), graph.nodes[0]
+    facts, item = GraphFacts(graph), graph.nodes[0]
 
     def fits(pattern: OpPattern) -> bool:
         return bool(list(matches(pattern, item, facts)))

@@ -146,10 +146,10 @@ def test_patterns_see_the_graph_as_it_was_before_the_visit() -> None:
     b, x = chain()
     y = b.op("subtract", x, x, name="y")
     graph = b.build(b.op("negative", y, name="z"))
-    seen: list[OpNode] = []
+    inner: list[OpNode] = []
 
     def look(b: Rewriter, match: Match) -> None:
-        seen.append(match.node("inner"))
+        inner.append(match.node("inner"))
 
     rewrite(graph, [*SAME, RewriteRule(op("negative", op((), ..., name="inner")), look)])
-    assert seen == [graph.nodes[0]]
+    assert inner == [graph.nodes[0]]

@@ -20,7 +20,7 @@ from ...strategy.blocks import blocks_of, is_cheap
 from ..builder import GraphBuilder
 from ..lower import to_prim_func
 from ..nodes import Graph, OpNode, Value
-from ..pattern import Facts, Match, op
+from ..pattern import GraphFacts, Match, op
 from ..registry import get
 from ..rewrite import Rewriter, RewriteRule, rewrite
 
@@ -70,7 +70,7 @@ class _Chain:
         return not all(map(is_cheap, blocks_of(to_prim_func(graph))))
 
 
-class _Chains(Facts):
+class _Chains(GraphFacts):
     """For each value that is a function of one byte, its chain."""
 
     def __init__(self, graph: Graph) -> None:

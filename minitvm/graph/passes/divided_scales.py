@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..nodes import Graph, OpNode, Value
-from ..pattern import Facts, Match, op
+from ..pattern import GraphFacts, Match, op
 from ..rewrite import Rewriter, RewriteRule, rewrite
 
 # Operators whose result is divided if the inputs at these positions are: all of them, or of `_ONE` any one.
@@ -80,7 +80,7 @@ def divided_scales(graph: Graph, accuracy: str = "fast") -> Graph:
     return rewrite(graph, [RewriteRule(op((), ..., when=scales.__contains__), divided)])
 
 
-class _Divisions(Facts):
+class _Divisions(GraphFacts):
     """Where a scale can be divided out of a value."""
 
     def division(self, reader: OpNode, place: int) -> _Division | None:

@@ -21,7 +21,7 @@ import numpy as np
 from ...expr import DType
 from ...target import Target
 from ..nodes import Graph, OpNode, Value
-from ..pattern import Facts, Match, op, value
+from ..pattern import GraphFacts, Match, op, value
 from ..rewrite import Rewriter, RewriteRule, rewrite
 
 _HALVES = ("float16", "bfloat16")
@@ -84,7 +84,7 @@ def _multiplies(target: Target, accuracy: str, half: str) -> bool:
     return target.multiplies_matrices(half) or (half == "bfloat16" and target.multiplies_pairs and accuracy != "strict")
 
 
-def _narrow(wide_value: Value, facts: Facts, half: DType) -> Value | np.ndarray | None:
+def _narrow(wide_value: Value, facts: GraphFacts, half: DType) -> Value | np.ndarray | None:
     """What a float32 value was widened from: a value, or a constant whose elements are all of that dtype."""
     maker = facts.producers.get(wide_value)
     if maker is not None:

@@ -81,7 +81,7 @@ class BytesProduct:
 
 
 def bytes_product(match: Match, *, grouped: bool = False, offsets: bool = False) -> BytesProduct | None:
-    """What a match of `PRODUCT` multiplies; None where it is no product of bytes.
+    """The product that a match of `PRODUCT` computes; None where it is no product of bytes.
 
     A convolution has one group, or one for each channel; or any number if `grouped` is true. With `offsets` weights may
     have any zero points, one for each column; those of a channel alone are then int16.

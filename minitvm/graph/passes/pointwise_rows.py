@@ -55,7 +55,7 @@ class _Rows:
         return self.swapped(b, last, result)
 
     def follower(self, b: Rewriter, match: Match) -> Value | None:
-        """What is element-wise behind a product, and parts of its channels, in rows."""
+        """An element-wise operator behind a product, or a part of its channels, on rows."""
         item, rows = match.root, self.rows
         if item.op in (FUSED, LOOP) or not any(v in rows for v in item.inputs):
             return None

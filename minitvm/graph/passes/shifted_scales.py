@@ -20,7 +20,7 @@ import numpy as np
 
 from ..builder import GraphBuilder
 from ..nodes import Graph, OpNode, Value
-from ..pattern import Facts, Match, matches, op
+from ..pattern import GraphFacts, Match, matches, op
 from ..rewrite import RewriteRule, rewrite
 from .dead_code import dead_code
 from .integer_products import PRODUCT, BytesProduct, bytes_product
@@ -83,7 +83,7 @@ def exponent_of(scale: np.ndarray) -> int | None:
     return 1 - exponent if mantissa == 0.5 else None
 
 
-class _Integers(Facts):
+class _Integers(GraphFacts):
     """What is computed between integers."""
 
     def __init__(self, graph: Graph) -> None:

@@ -20,7 +20,7 @@ from ...expr import replace
 from ...graph.builder import GraphBuilder
 from ...graph.nodes import Graph, OpNode, Value
 from ...graph.passes.fuse import fused_node
-from ...graph.pattern import Facts
+from ...graph.pattern import GraphFacts
 from ...graph.registry import MAPS, get
 from ...graph.rewrite import same_shape
 from ...strategy.roles import LONG
@@ -101,7 +101,7 @@ def _turned(product: OpNode) -> bool:
     return bool(product.attrs["transpose_b"])
 
 
-class _Attentions(Facts):
+class _Attentions(GraphFacts):
     """The attentions of a graph."""
 
     def __init__(self, graph: Graph, target: Target) -> None:
@@ -131,7 +131,7 @@ class _Attentions(Facts):
         return _ScoreChain((item, *reversed(operators)))
 
     def private(self, value: Value) -> OpNode | None:
-        """What makes a value that is read once."""
+        """The node that makes a value, if one node reads it; None otherwise."""
         return self.producers.get(value) if self.only_reader(value) is not None else None
 
     def is_product(self, item: OpNode) -> bool:

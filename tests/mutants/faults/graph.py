@@ -262,8 +262,8 @@ GROUP_NORMS.edit("the shift is not scaled", "_of_scale", "(gamma * values, beta 
 GROUP_NORMS.edit("rows of any batch are groups", "_of_rows", "if not same_shape((batch,), x.shape[:1])", "if False")
 GROUP_NORMS.edit("weights of groups in another order", "_of_rows", "np.repeat(", "np.tile(")
 READERS = Faults("graph pattern (rows of groups)", "minitvm.graph.pattern", ROWS_OF_GROUPS)
-READERS.edit("what is returned is computed twice", "Facts.only_reader", " and value not in self.returned", "")
-READERS.edit("what others read disappears", "Facts.only_reader", "len(readers) == 1", "len(readers) >= 1")
+READERS.edit("what is returned is computed twice", "GraphFacts.only_reader", " and value not in self.returned", "")
+READERS.edit("what others read disappears", "GraphFacts.only_reader", "len(readers) == 1", "len(readers) >= 1")
 
 
 def _patterns(_: Trial, draw: Draw) -> None:
@@ -276,7 +276,7 @@ PATTERN = Faults("graph pattern", "minitvm.graph.pattern", [
             test_pattern.test_what_is_read_twice_or_returned_is_not_read_once),
     drawn("patterns", _patterns, 300),
 ])  # fmt: skip
-PATTERN.edit("what one operator reads twice is read once", "Facts.only_reader",
+PATTERN.edit("what one operator reads twice is read once", "GraphFacts.only_reader",
              " and readers[0].inputs.count(value) == 1", "")  # fmt: skip
 PATTERN.edit("a name holds the value that comes last", "ValuePattern._named",
              "elif match.values.get(self.name, value) is value:", "else:")  # fmt: skip

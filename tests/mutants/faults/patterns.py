@@ -69,7 +69,7 @@ FOLD_BATCH_NORM.edit(
 READERS = Faults("pattern: readers", "minitvm.graph.pattern", [NORMS])
 READERS.edit(
     "a convolution with a second reader is scaled with the batch norm behind it",
-    "Facts.only_reader",
+    "GraphFacts.only_reader",
     "len(readers) == 1",
     "len(readers) >= 1",
 )
