@@ -77,12 +77,9 @@ def _verified(request: pytest.FixtureRequest) -> Iterator[None]:
     from minitvm.lowering import verified
 
     changes = "monkeypatch" in request.fixturenames
-    if _is_property(request) or changes:
-        with verified.anew() if changes else contextlib.nullcontext():
-            yield
-        return
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("MINITVM_VERIFY", "0")
+    with verified.anew() if changes else contextlib.nullcontext(), pytest.MonkeyPatch.context() as patch:
+        if not changes and not _is_property(request):
+            patch.setenv("MINITVM_VERIFY", "0")
         yield
 
 

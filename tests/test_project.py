@@ -255,7 +255,7 @@ def test_no_docstring_begins_without_its_subject() -> None:
             if file.relative_to(ROOT).parts[1] in ("reference", "lessons"):
                 continue  # links
             text = file.read_text(encoding="utf-8")
-            if not re.search(rf'"""\W*({"|".join(NO_SUBJECT)})\b', text):
+            if not re.search(rf"[\"']\W*({'|'.join(NO_SUBJECT)})\b", text):
                 continue  # no need to parse it
             for node in ast.walk(ast.parse(text)):
                 if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):

@@ -135,8 +135,8 @@ class Place:
 def locate(text: str, old: str) -> list[Place]:
     """The places where `old` stands in a text: to the letter; else token by token; else with other names.
 
-    Only names that the text has nowhere may be other ones, each always the same and no two the same. Keywords,
-    numbers and operators have to agree, so does the place of each token; blanks, line breaks and comments do not.
+    A name of `old` that the text has nowhere may stand for another name: always for the same, and no two for one.
+    All other tokens must be the same, in the same order. Blanks, line breaks and comments do not count.
     """
     exact = [match.start() for match in re.finditer(re.escape(old), text)]
     if exact:

@@ -363,7 +363,7 @@ def test_a_machine_that_is_slow_for_a_while_makes_no_candidate_slow(faked: Any, 
 
 @cache
 def untuned() -> Decision:
-    """What a build would choose for the task of these tests."""
+    """The decision of a build for the task of these tests."""
     return Decision.of(searching.Space(task(product(64, 64, 8))).yielded[0])
 
 

@@ -59,16 +59,16 @@ class _Segments:
 
     def between(self, first: int, last: int) -> list[Part]:
         """The parts of the steps from `first` up to `last`."""
-        made: list[Part] = []
+        parts: list[Part] = []
         rows: list[NativeStep] = []
-        begin = first  # of the table that is being made
+        begin = first  # of the table that is being parts
 
         def close(end: int, before_alone: bool) -> None:
             nonlocal rows
             if rows:
                 if self.stamp is not None and (before_alone or end == len(self.x.steps)):
                     rows += [_BARRIER, self.stamp(end)]  # the last step takes until all threads are done
-                made.append(self.table(rows, begin, end))
+                parts.append(self.table(rows, begin, end))
             rows = []
 
         at = first
@@ -77,13 +77,13 @@ class _Segments:
             end = at + 1 + step.steps if isinstance(step, Loop) else at + 1
             if any(is_alone(self.x, inner) for inner in self.x.steps[at:end]):
                 close(at, before_alone=True)
-                made.append(Single(at, tuple(self.between(at + 1, end))))
+                parts.append(Single(at, tuple(self.between(at + 1, end))))
                 begin = end
             else:
                 self.append(rows, at)
             at = end
         close(last, before_alone=False)
-        return made
+        return parts
 
     def append(self, rows: list[NativeStep], number: int) -> None:
         """One step, or a loop with its body, at the end of a table."""
