@@ -214,7 +214,9 @@ def test_stamps_change_nothing() -> None:
     run = module.stamped(x)
     np.testing.assert_array_equal(run.outputs[0], module(x))
     assert run.times.shape == (2, len(module.executable.steps) + 1)
-    assert (np.diff(run.times, axis=1) >= 0).all()
+    # Thread 0 reaches each step; one that came too late for a step has no stamp there.
+    begin, end = run.times[:, :-1], run.times[:, 1:]
+    assert run.times[0].all() and (end >= begin)[(begin != 0) & (end != 0)].all()
 
 
 def row(**changes: Any) -> Row:
