@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 import numpy as np
 
+from . import lowering
 from .backend import get as get_backend
 from .backend import lookup
 from .build_options import BuildOptions, ForBuild, ForLower, ModelOptions, PassCallback, options_of
@@ -21,17 +22,6 @@ from .importing import imported
 from .link import link_function, link_graph
 from .link.bounds import input_bounds
 from .link.levels import level_of, units_of
-from .lowering import (
-    Unit,
-    host_of,
-    lower_function,
-    lower_placed,
-    place,
-    schedule_function,
-    to_kernels,
-    to_units,
-    with_a_schedule,
-)
 from .lowering.units import named
 from .records.lookup import algorithms, decisions
 from .strategy.algorithms import decided_algorithms
@@ -159,8 +149,8 @@ def lower(model: Any, target: str | Target = "cpu", stop_at: str = "kernel", **o
         from .graph.lower import to_te
 
         return {name: to_te(node) for name, node in nodes}
-    units = to_units(nodes)
-    places = {u.function.key: place(u.func, machine, u.function.operators).target for u in units}
+    units = lowering.to_units(nodes)
+    places = {u.function.key: lowering.place(u.func, machine, u.function.operators).target for u in units}
     decided: dict[bytes, Decision] = {}
     for one in dict.fromkeys(places.values()) if stop_at != "tir" else ():
         decided |= decisions([unit.function for unit in units if places[unit.function.key] == one], one, settings.tuned)
@@ -200,7 +190,7 @@ def to_graph(model: Any, **options: Unpack[ModelOptions]) -> Any:
 def compile_executable(model: Any, target: Target, options: BuildOptions = BuildOptions()) -> x.Executable:
     """Everything up to the executable; its kernels are source, not yet machine code."""
     if isinstance(model, PrimFunc | IRModule):
-        return link_function(lower_function(_single(model), target, options.callback), target.brief)
+        return link_function(lowering.lower_function(_single(model), target, options.callback), target.brief)
     graph = to_graph(model)
     return compile_fused(graph, optimize_graph(graph, target, options), target, options)
 
@@ -213,16 +203,16 @@ def compile_fused(graph: Any, fused: Any, target: Target, options: BuildOptions 
     functions = list(dict.fromkeys(units[node].function for node in needed))
     progress = options.progress
     report = (lambda done, total: progress("lowering", done, total)) if progress else None
-    lowered = lower_placed(
+    lowered = lowering.lower_placed(
         functions, target, options.callback, report, lambda group, machine: decisions(group, machine, options.tuned)
     )
-    return link_graph(level, units, lowered, host_of(target).brief, input_bounds(graph), graph)
+    return link_graph(level, units, lowered, lowering.host_of(target).brief, input_bounds(graph), graph)
 
 
 LEVELS_OF_OPERATOR = ("fused", "te", "tir", "schedule", "kernel", "source")
 
 
-def stage(unit: Unit, target: Target, level: str) -> Any:
+def stage(unit: lowering.Unit, target: Target, level: str) -> Any:
     """Lower one fused operator to `level`, one of `LEVELS_OF_OPERATOR`, and return its program there."""
     if level == "fused":
         return unit.node.graph if unit.node.op == "fused" else unit.node
@@ -230,7 +220,7 @@ def stage(unit: Unit, target: Target, level: str) -> Any:
         from .graph.lower import to_te
 
         return to_te(unit.node)
-    return _descend(unit.func, place(unit.func, target, unit.function.operators).target, level, None)
+    return _descend(unit.func, lowering.place(unit.func, target, unit.function.operators).target, level, None)
 
 
 def _descend(
@@ -244,14 +234,14 @@ def _descend(
     if stop_at == "tir":
         return func
     if stop_at == "schedule":
-        return schedule_function(func, target, decision) if schedule else func
+        return lowering.schedule_function(func, target, decision) if schedule else func
 
     def lowered(scheduled: PrimFunc) -> Any:
         if stop_at == "kernel":
-            return to_kernels(scheduled, target, callback)
-        return "\n\n".join(lower_function(scheduled, target, callback, before=func).sources.values())
+            return lowering.to_kernels(scheduled, target, callback)
+        return "\n\n".join(lowering.lower_function(scheduled, target, callback, before=func).sources.values())
 
-    return with_a_schedule(func, target, lowered, decision) if schedule else lowered(func)
+    return lowering.with_a_schedule(func, target, lowered, decision) if schedule else lowered(func)
 
 
 def optimize_graph(graph: Any, target: Target, options: BuildOptions = BuildOptions()) -> Any:
@@ -263,7 +253,7 @@ def optimize_graph(graph: Any, target: Target, options: BuildOptions = BuildOpti
     from .graph.passes.pipeline import optimize
 
     def evaluate(node: Any, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
-        return evaluate_node(node, arrays, host_of(target))
+        return evaluate_node(node, arrays, lowering.host_of(target))
 
     recorded = algorithms(target, options.tuned)
     with decided_algorithms(recorded) if recorded else nullcontext():

@@ -263,3 +263,20 @@ def test_no_docstring_begins_without_its_subject() -> None:
                     if words and words[0].strip("`,:") in NO_SUBJECT:
                         bare.append(f"{file.relative_to(ROOT)}:{getattr(node, 'lineno', 1)}: {' '.join(words[:6])}")
     assert bare == []
+
+
+def test_an_import_is_one_line() -> None:
+    """Where a module needs more names of another than fit, it imports that one: `from .. import expr as ex`.
+
+    The `__init__` of a package may list what the package offers.
+    """
+    long = []
+    for file in sorted((ROOT / "minitvm").rglob("*.py")):
+        text = file.read_text(encoding="utf-8")
+        if file.name != "__init__.py" and " import (" in text:
+            long += [
+                f"{file.relative_to(ROOT)}:{node.lineno}"
+                for node in ast.walk(ast.parse(text))
+                if isinstance(node, ast.ImportFrom) and node.end_lineno != node.lineno
+            ]
+    assert long == []

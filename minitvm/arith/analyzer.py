@@ -19,50 +19,16 @@ from math import gcd
 from typing import Any, Protocol
 from weakref import ref
 
+from .. import expr as ex
 from ..errors import InternalError, TypeMismatch
-from ..expr import (
-    EQ,
-    GE,
-    GT,
-    LE,
-    LT,
-    NE,
-    Add,
-    And,
-    Call,
-    Cast,
-    CompareOp,
-    Div,
-    DType,
-    Expr,
-    FloorDiv,
-    FloorMod,
-    IntImm,
-    IterVar,
-    Let,
-    Max,
-    Min,
-    Mod,
-    Mul,
-    Not,
-    Or,
-    Range,
-    Select,
-    SizeVar,
-    Sub,
-    Var,
-    as_expr,
-    const,
-    map_children,
-)
 from ..expr.node import kept_with_node
 from . import fold, rules
 from .affine import FLOORDIV, OPAQUE, Affine, Atom, term_variables
 from .domain import UNKNOWN, Domain, Interval
 from .normal import Normalizer, TooWide, imm, is_index_dtype
 
-_ARITHMETIC = (Add, Sub, Mul, FloorDiv, FloorMod, Div, Mod, Min, Max)
-_TRUE, _FALSE = IntImm(1, "bool"), IntImm(0, "bool")  # type: ignore[arg-type]
+_ARITHMETIC = (ex.Add, ex.Sub, ex.Mul, ex.FloorDiv, ex.FloorMod, ex.Div, ex.Mod, ex.Min, ex.Max)
+_TRUE, _FALSE = ex.IntImm(1, "bool"), ex.IntImm(0, "bool")  # type: ignore[arg-type]
 _MEMO_LIMIT = 20_000
 
 
@@ -70,11 +36,11 @@ class Loop(Protocol):
     """A loop: its variable takes the `extent` values that begin at `start`."""
 
     @property
-    def var(self) -> Var: ...
+    def var(self) -> ex.Var: ...
     @property
-    def start(self) -> Expr: ...
+    def start(self) -> ex.Expr: ...
     @property
-    def extent(self) -> Expr: ...
+    def extent(self) -> ex.Expr: ...
 
 
 class Analyzer:
@@ -82,13 +48,13 @@ class Analyzer:
 
     def __init__(self, ranges: Mapping[Any, Any] | None = None) -> None:
         self._domain = Domain()
-        self._memo: dict[Expr, Expr] = {}
+        self._memo: dict[ex.Expr, ex.Expr] = {}
         self._normal = Normalizer(self._domain, ref(self))
         for var, values in (ranges or {}).items():
             self.bind(var, values)
 
     @classmethod
-    def inside(cls, *around: Loop | IterVar) -> Analyzer:
+    def inside(cls, *around: Loop | ex.IterVar) -> Analyzer:
         """An analyzer inside of loops and of blocks with some iterators, outermost first."""
         analyzer = cls()
         for each in around:
@@ -97,19 +63,21 @@ class Analyzer:
 
     # -- what is known ----------------------------------------------------------------------------------------------
 
-    def bind(self, var: Var | IterVar | Loop, values: Range | tuple[Any, Any] | IterVar | Any = None) -> None:
+    def bind(
+        self, var: ex.Var | ex.IterVar | Loop, values: ex.Range | tuple[Any, Any] | ex.IterVar | Any = None
+    ) -> None:
         """Say where a variable lies: a `Range`, an inclusive pair (low, high), or an extent n for [0, n).
 
         The ends of a pair may be None. A loop and an `IterVar` bring their own domains. Binding again replaces what was
         known. A symbolic range keeps its bounds as expressions.
         """
-        if isinstance(var, IterVar):
+        if isinstance(var, ex.IterVar):
             values = var.dom if values is None else values
             var = var.var
-        elif not isinstance(var, Var):
-            values = Range(var.start, var.extent)
+        elif not isinstance(var, ex.Var):
+            values = ex.Range(var.start, var.extent)
             var = var.var
-        if isinstance(values, IterVar):
+        if isinstance(values, ex.IterVar):
             values = values.dom
         if values is None:
             raise TypeMismatch(f"bind({var.name}): wanted a Range, an extent or (low, high), found nothing")
@@ -121,9 +89,9 @@ class Analyzer:
         if isinstance(values, tuple):
             low, high = (self._end(v) for v in values)
         else:
-            r = values if isinstance(values, Range) else Range.of(values)
-            if isinstance(r.start, IntImm) and isinstance(r.extent, IntImm):  # most loops
-                least = 0 if isinstance(var, SizeVar) else r.start.value
+            r = values if isinstance(values, ex.Range) else ex.Range.of(values)
+            if isinstance(r.start, ex.IntImm) and isinstance(r.extent, ex.IntImm):  # most loops
+                least = 0 if isinstance(var, ex.SizeVar) else r.start.value
                 domain.ranges[var] = max(r.start.value, least), r.start.value + r.extent.value - 1
                 self._forget()
                 return
@@ -134,7 +102,7 @@ class Analyzer:
             None if low is None else domain.bounds(low)[0],
             None if high is None else domain.bounds(high)[1],
         )
-        if isinstance(var, SizeVar):
+        if isinstance(var, ex.SizeVar):
             interval = (max(interval[0] or 0, 0), interval[1])
         domain.ranges[var] = interval
         symbols = tuple(end if end is not None and not end.is_const else None for end in (low, high))
@@ -145,14 +113,14 @@ class Analyzer:
     def _end(self, value: Any) -> Affine | None:
         if isinstance(value, int) and value.bit_length() > 63:
             return None  # an end of uint64: no index dtype holds it, and an open end is still true
-        return None if value is None else self._normal.exact(as_expr(value))
+        return None if value is None else self._normal.exact(ex.as_expr(value))
 
-    def bind_value(self, var: Var, value: Expr) -> None:
+    def bind_value(self, var: ex.Var, value: ex.Expr) -> None:
         """Say that a variable lies within the bounds of an expression (a `Let`)."""
         self.bind(var, self.bounds(value))
 
     @contextmanager
-    def constraint(self, *conditions: Expr) -> Iterator[None]:
+    def constraint(self, *conditions: ex.Expr) -> Iterator[None]:
         """Within the scope, these conditions hold: ranges are narrowed and facts added."""
         saved = self._domain, self._normal, self._memo
         self._domain = self._domain.copy()
@@ -164,7 +132,7 @@ class Analyzer:
         finally:
             self._domain, self._normal, self._memo = saved
 
-    def assume(self, *conditions: Expr) -> None:
+    def assume(self, *conditions: ex.Expr) -> None:
         """From here on, to the end of the innermost `constraint`, these conditions hold."""
         for condition in conditions:
             self._assume(condition, True)
@@ -174,24 +142,24 @@ class Analyzer:
         self._normal.memo.clear()
         self._memo.clear()
 
-    def _assume(self, condition: Expr, holds: bool) -> None:
-        if isinstance(condition, Not):
+    def _assume(self, condition: ex.Expr, holds: bool) -> None:
+        if isinstance(condition, ex.Not):
             return self._assume(condition.a, not holds)
-        if isinstance(condition, Call) and condition.op == "likely":
+        if isinstance(condition, ex.Call) and condition.op == "likely":
             return self._assume(condition.args[0], holds)
-        if isinstance(condition, And if holds else Or):
+        if isinstance(condition, ex.And if holds else ex.Or):
             self._assume(condition.a, holds)
             return self._assume(condition.b, holds)
-        if not isinstance(condition, CompareOp) or not is_index_dtype(condition.a.dtype):
+        if not isinstance(condition, ex.CompareOp) or not is_index_dtype(condition.a.dtype):
             return None
         kind = type(condition) if holds else _NEGATED[type(condition)]
         # A sum of data that may wrap is one term, what is left of it: the fact is about that number.
         x, y = self._normal.exact(condition.a), self._normal.exact(condition.b)
-        if kind in (LT, LE, EQ):
-            self._assume_nonnegative(y - x - (1 if kind is LT else 0))
-        if kind in (GT, GE, EQ):
-            self._assume_nonnegative(x - y - (1 if kind is GT else 0))
-        if kind is NE:
+        if kind in (ex.LT, ex.LE, ex.EQ):
+            self._assume_nonnegative(y - x - (1 if kind is ex.LT else 0))
+        if kind in (ex.GT, ex.GE, ex.EQ):
+            self._assume_nonnegative(x - y - (1 if kind is ex.GT else 0))
+        if kind is ex.NE:
             self._assume_nonzero(x - y)
         return self._forget()
 
@@ -238,23 +206,23 @@ class Analyzer:
         """The ranges and facts in force, for the other modules of arith."""
         return self._domain
 
-    def normal_form(self, e: Expr) -> Affine | None:
+    def normal_form(self, e: ex.Expr) -> Affine | None:
         """The sum of terms that an index expression is; None for another dtype, or for data that may wrap."""
         if not is_index_dtype(e.dtype):
             return None
         x = self._normal.affine(e)
         return None if self._normal.may_wrap(x, e.dtype) else x
 
-    def affine(self, e: Expr) -> Affine:
+    def affine(self, e: ex.Expr) -> Affine:
         """Return an integer expression as a sum of terms, even if it contains data that may wrap.
 
         The sum may be used to rearrange the expression, but not to bound its value.
         """
         if not is_index_dtype(e.dtype):
-            return Affine({}, e.value) if isinstance(e, IntImm) else Affine.of(Atom(OPAQUE, (e,)))
+            return Affine({}, e.value) if isinstance(e, ex.IntImm) else Affine.of(Atom(OPAQUE, (e,)))
         return self._normal.affine(e)
 
-    def to_expr(self, x: Affine, dtype: Any) -> Expr:
+    def to_expr(self, x: Affine, dtype: Any) -> ex.Expr:
         """A normal form as an expression of that dtype."""
         x = self._fixed(x)
         try:
@@ -262,9 +230,9 @@ class Analyzer:
         except TooWide:
             if dtype == "int64":
                 raise InternalError(f"an index expression that int64 does not hold: {x}") from None
-            return Cast(DType(dtype), self.to_expr(x, DType("int64")))
+            return ex.Cast(ex.DType(dtype), self.to_expr(x, ex.DType("int64")))
 
-    def _written(self, x: Affine, e: Expr) -> Expr:
+    def _written(self, x: Affine, e: ex.Expr) -> ex.Expr:
         """A normal form of `e` as an expression; `e` as it is where the form does not fit.
 
         Not even its operands change: without the data in one of them, a sum of others would be one of indices.
@@ -274,7 +242,7 @@ class Analyzer:
         except TooWide:
             return e
 
-    def _side(self, x: Affine, dtype: Any) -> Expr:
+    def _side(self, x: Affine, dtype: Any) -> ex.Expr:
         """A side of a comparison: a sum that may wrap is not the number that was compared."""
         if self._normal.may_wrap(x, dtype):
             raise TooWide
@@ -284,51 +252,51 @@ class Analyzer:
 
     def bounds(self, e: Any) -> Interval:
         """(low, high), both inclusive, of an integer expression; None where an end is not known."""
-        e = as_expr(e)
-        if isinstance(e, IntImm):
+        e = ex.as_expr(e)
+        if isinstance(e, ex.IntImm):
             return e.value, e.value
         if e.dtype.is_bool:
             value = self.simplify(e)
-            return (value.value, value.value) if isinstance(value, IntImm) else (0, 1)
+            return (value.value, value.value) if isinstance(value, ex.IntImm) else (0, 1)
         if not is_index_dtype(e.dtype):
             if not e.dtype.is_int:
                 return UNKNOWN
             value = self.simplify(e)
-            return (value.value, value.value) if isinstance(value, IntImm) else (int(e.dtype.min), int(e.dtype.max))
+            return (value.value, value.value) if isinstance(value, ex.IntImm) else (int(e.dtype.min), int(e.dtype.max))
         x = self._normal.affine(e)
         return UNKNOWN if self._normal.may_wrap(x, e.dtype) else self._domain.bounds(x)
 
     def can_prove(self, condition: Any) -> bool:
         """Whether a bool expression is shown to hold for all values in range. False means "not shown"."""
-        e = as_expr(condition)
-        if isinstance(e, And):
+        e = ex.as_expr(condition)
+        if isinstance(e, ex.And):
             return self.can_prove(e.a) and self.can_prove(e.b)
         value = self.simplify(e)
-        return isinstance(value, IntImm) and value.value != 0
+        return isinstance(value, ex.IntImm) and value.value != 0
 
     def can_prove_equal(self, a: Any, b: Any) -> bool:
         """Whether two integer expressions are shown to be equal for all values in range."""
-        x, y = as_expr(a), as_expr(b)
+        x, y = ex.as_expr(a), ex.as_expr(b)
         if is_index_dtype(x.dtype) and is_index_dtype(y.dtype):
             f, g = self._normal.affine(x), self._normal.affine(y)
             # Sums of data are equal with what wraps of them; in two dtypes they wrap differently.
             wraps = x.dtype != y.dtype and (self._normal.may_wrap(f, x.dtype) or self._normal.may_wrap(g, y.dtype))
             return (f == g and not wraps) or self.can_prove(
-                EQ(x.astype("int64"), y.astype("int64")) if x.dtype != y.dtype else EQ(x, y)
+                ex.EQ(x.astype("int64"), y.astype("int64")) if x.dtype != y.dtype else ex.EQ(x, y)
             )
         return self.can_prove(x == y)
 
     def can_prove_nonnegative(self, e: Any) -> bool:
         """Whether e >= 0 is shown to hold."""
-        value = as_expr(e)
-        return self.can_prove(value >= const(0, value.dtype))
+        value = ex.as_expr(e)
+        return self.can_prove(value >= ex.const(0, value.dtype))
 
     def modular(self, e: Any) -> tuple[int, int]:
         """(coefficient, base) with e == base modulo coefficient for all values.
 
         Coefficient 0: e is base. (1, 0): nothing is known.
         """
-        e = as_expr(e)
+        e = ex.as_expr(e)
         x = self._normal.affine(e)
         coefficient = 1 << e.dtype.bits if self._normal.may_wrap(x, e.dtype) else 0
         for term, c in x.terms.items():
@@ -345,12 +313,12 @@ class Analyzer:
 
     def simplify(self, e: Any) -> Any:
         """An equal expression that is simpler, the same object where nothing is; a `Range` part by part."""
-        if isinstance(e, Range | IterVar):
-            return map_children(e, self.simplify)
-        if not isinstance(e, Expr):
-            e = as_expr(e)
+        if isinstance(e, ex.Range | ex.IterVar):
+            return ex.map_children(e, self.simplify)
+        if not isinstance(e, ex.Expr):
+            e = ex.as_expr(e)
         kind = type(e)
-        if kind is IntImm:
+        if kind is ex.IntImm:
             return e
         simpler = self._memo.get(e)
         if simpler is None:
@@ -362,26 +330,26 @@ class Analyzer:
             self._memo[e] = simpler
         return simpler
 
-    def _simplify(self, e: Expr) -> Expr:
-        if isinstance(e, (*_ARITHMETIC, Var)):
+    def _simplify(self, e: ex.Expr) -> ex.Expr:
+        if isinstance(e, (*_ARITHMETIC, ex.Var)):
             if is_index_dtype(e.dtype):
                 return self._written(self._fixed(self._normal.affine(e)), e)
-            return e if isinstance(e, Var) else fold.arithmetic(map_children(e, self.simplify))
-        if isinstance(e, CompareOp):
+            return e if isinstance(e, ex.Var) else fold.arithmetic(ex.map_children(e, self.simplify))
+        if isinstance(e, ex.CompareOp):
             return self._compare(e)
-        if isinstance(e, And | Or):
+        if isinstance(e, ex.And | ex.Or):
             return self._logical(e)
-        if isinstance(e, Not):
+        if isinstance(e, ex.Not):
             return self._not(e)
-        if isinstance(e, Select):
+        if isinstance(e, ex.Select):
             return self._select(e)
-        if isinstance(e, Call):
+        if isinstance(e, ex.Call):
             return self._call(e)
-        if isinstance(e, Let):
+        if isinstance(e, ex.Let):
             return self._let(e)
-        if isinstance(e, Cast):
+        if isinstance(e, ex.Cast):
             return self._cast(e)
-        return map_children(e, lambda c: self.simplify(c) if isinstance(c, Expr | Range | IterVar) else c)
+        return ex.map_children(e, lambda c: self.simplify(c) if isinstance(c, ex.Expr | ex.Range | ex.IterVar) else c)
 
     def _fixed(self, x: Affine) -> Affine:
         """Terms with one possible value become that value."""
@@ -395,36 +363,36 @@ class Analyzer:
                 changed = True
         return Affine(terms, constant) if changed else x
 
-    def _compare(self, e: CompareOp) -> Expr:
+    def _compare(self, e: ex.CompareOp) -> ex.Expr:
         if not is_index_dtype(e.a.dtype):
-            return fold.compare(map_children(e, self.simplify))
+            return fold.compare(ex.map_children(e, self.simplify))
         x, y = self._normal.affine(e.a), self._normal.affine(e.b)
         if self._normal.may_wrap(x, e.a.dtype) or self._normal.may_wrap(y, e.a.dtype):
             if x == y:
-                return _TRUE if isinstance(e, EQ | LE | GE) else _FALSE
+                return _TRUE if isinstance(e, ex.EQ | ex.LE | ex.GE) else _FALSE
             decided = self._decided_as_numbers(e)
-            return map_children(e, self.simplify) if decided is None else decided
+            return ex.map_children(e, self.simplify) if decided is None else decided
         try:
             return self._decided(e, x, y)
         except TooWide:
             return e
 
-    def _decided_as_numbers(self, e: CompareOp) -> Expr | None:
+    def _decided_as_numbers(self, e: ex.CompareOp) -> ex.Expr | None:
         """A comparison of sums that may wrap, by what conditions say of these very sums; None where they do not."""
-        if not isinstance(e, LT | LE | GT | GE):
+        if not isinstance(e, ex.LT | ex.LE | ex.GT | ex.GE):
             return None
         x, y = self._normal.exact(e.a), self._normal.exact(e.b)
-        if isinstance(e, GT | GE):
+        if isinstance(e, ex.GT | ex.GE):
             x, y = y, x
-        f = y - x - (1 if isinstance(e, LT | GT) else 0)
+        f = y - x - (1 if isinstance(e, ex.LT | ex.GT) else 0)
         return _TRUE if self._domain.nonnegative(f) else _FALSE if self._domain.nonnegative(-f - 1) else None
 
-    def _decided(self, e: CompareOp, x: Affine, y: Affine) -> Expr:
-        if isinstance(e, EQ | NE):
+    def _decided(self, e: ex.CompareOp, x: Affine, y: Affine) -> ex.Expr:
+        if isinstance(e, ex.EQ | ex.NE):
             return self._equality(e, x - y)
-        if isinstance(e, GT | GE):
+        if isinstance(e, ex.GT | ex.GE):
             x, y = y, x
-        f = y - x - (1 if isinstance(e, LT | GT) else 0)
+        f = y - x - (1 if isinstance(e, ex.LT | ex.GT) else 0)
         f = self._fixed(rules.tighten(self._domain, self._merged(f)))
         if self._domain.nonnegative(f):
             return _TRUE
@@ -435,22 +403,22 @@ class Analyzer:
     def _merged(self, x: Affine) -> Affine:
         return rules.merge_splits(self._domain, x) if len(x.terms) > 1 else x
 
-    def _inequality(self, f: Affine, dtype: Any) -> Expr:
+    def _inequality(self, f: Affine, dtype: Any) -> ex.Expr:
         """f >= 0 with positive terms on either side, as people write it."""
         positive = Affine({t: c for t, c in f.terms.items() if c > 0})
         negative = Affine({t: -c for t, c in f.terms.items() if c < 0})
         build = self._side
         if not negative.terms:
-            return GE(build(positive, dtype), imm(-f.const, dtype))
+            return ex.GE(build(positive, dtype), imm(-f.const, dtype))
         if not positive.terms:
-            return LT(build(negative, dtype), imm(f.const + 1, dtype))
+            return ex.LT(build(negative, dtype), imm(f.const + 1, dtype))
         if f.const >= 0:
-            return LE(build(negative, dtype), build(positive + f.const, dtype))
-        return LT(build(negative - (f.const + 1), dtype), build(positive, dtype))
+            return ex.LE(build(negative, dtype), build(positive + f.const, dtype))
+        return ex.LT(build(negative - (f.const + 1), dtype), build(positive, dtype))
 
-    def _equality(self, e: CompareOp, f: Affine) -> Expr:
+    def _equality(self, e: ex.CompareOp, f: Affine) -> ex.Expr:
         f = self._fixed(self._merged(f))
-        equal, unequal = (_TRUE, _FALSE) if isinstance(e, EQ) else (_FALSE, _TRUE)
+        equal, unequal = (_TRUE, _FALSE) if isinstance(e, ex.EQ) else (_FALSE, _TRUE)
         step = f.content()
         if step and f.const % step:
             return unequal
@@ -470,89 +438,89 @@ class Analyzer:
         left, right = (positive, negative - f.const) if positive.terms else (negative, Affine({}, f.const))
         return type(e)(self._side(left, e.a.dtype), self._side(right, e.a.dtype))
 
-    def _logical(self, e: And | Or) -> Expr:
+    def _logical(self, e: ex.And | ex.Or) -> ex.Expr:
         a = self.simplify(e.a)
-        decisive = isinstance(e, Or)
-        if isinstance(a, IntImm):
+        decisive = isinstance(e, ex.Or)
+        if isinstance(a, ex.IntImm):
             return a if bool(a.value) == decisive else self.simplify(e.b)
-        with self.constraint(Not(a) if decisive else a):
+        with self.constraint(ex.Not(a) if decisive else a):
             b = self.simplify(e.b)
-        if isinstance(b, IntImm):
+        if isinstance(b, ex.IntImm):
             # `a and False` is False, `a or True` True: a is pure, as every expression here is.
             return b if bool(b.value) == decisive else a
         return type(e)(a, b)
 
-    def _not(self, e: Not) -> Expr:
+    def _not(self, e: ex.Not) -> ex.Expr:
         a = self.simplify(e.a)
-        if isinstance(a, IntImm):
+        if isinstance(a, ex.IntImm):
             return _FALSE if a.value else _TRUE
-        if isinstance(a, Not):
+        if isinstance(a, ex.Not):
             return a.a
-        if isinstance(a, CompareOp) and (not a.a.dtype.is_float or isinstance(a, EQ | NE)):
+        if isinstance(a, ex.CompareOp) and (not a.a.dtype.is_float or isinstance(a, ex.EQ | ex.NE)):
             return self.simplify(_NEGATED[type(a)](a.a, a.b))
-        return Not(a)
+        return ex.Not(a)
 
-    def _select(self, e: Select) -> Expr:
+    def _select(self, e: ex.Select) -> ex.Expr:
         # Both sides are evaluated, so neither may be simplified under the condition: it might guard a load.
         condition = self.simplify(e.condition)
-        if isinstance(condition, IntImm):
+        if isinstance(condition, ex.IntImm):
             return self.simplify(e.true_value if condition.value else e.false_value)
         true, false = self.simplify(e.true_value), self.simplify(e.false_value)
-        return true if _alike(true, false) else Select(condition, true, false)
+        return true if _alike(true, false) else ex.Select(condition, true, false)
 
-    def _call(self, e: Call) -> Expr:
+    def _call(self, e: ex.Call) -> ex.Expr:
         if e.op == "if_then_else":
             return self._if_then_else(e)
         if e.op == "likely":
             value = self.simplify(e.args[0])
-            return value if isinstance(value, IntImm) else Call(e.dtype, "likely", (value,))
+            return value if isinstance(value, ex.IntImm) else ex.Call(e.dtype, "likely", (value,))
         if is_index_dtype(e.dtype) and e.op in ("shift_left", "shift_right", "bitwise_and"):
             return self._written(self._normal.affine(e), e)
-        return fold.bits(map_children(e, self.simplify))
+        return fold.bits(ex.map_children(e, self.simplify))
 
-    def _if_then_else(self, e: Call) -> Expr:
+    def _if_then_else(self, e: ex.Call) -> ex.Expr:
         condition = self.simplify(e.args[0])
-        if isinstance(condition, IntImm):
+        if isinstance(condition, ex.IntImm):
             return self.simplify(e.args[1] if condition.value else e.args[2])
         with self.constraint(condition):
             true = self.simplify(e.args[1])
-        with self.constraint(Not(condition)):
+        with self.constraint(ex.Not(condition)):
             false = self.simplify(e.args[2])
-        return true if _alike(true, false) else Call(e.dtype, e.op, (condition, true, false))
+        return true if _alike(true, false) else ex.Call(e.dtype, e.op, (condition, true, false))
 
-    def _let(self, e: Let) -> Expr:
+    def _let(self, e: ex.Let) -> ex.Expr:
         value = self.simplify(e.value)
-        if isinstance(value, IntImm | Var):
+        if isinstance(value, ex.IntImm | ex.Var):
             from ..expr import substitute
 
             return self.simplify(substitute(e.body, {e.var: value}))
         with self.constraint():
             if is_index_dtype(e.var.dtype):
                 self.bind_value(e.var, value)
-            return Let(e.var, value, self.simplify(e.body))
+            return ex.Let(e.var, value, self.simplify(e.body))
 
-    def _cast(self, e: Cast) -> Expr:
+    def _cast(self, e: ex.Cast) -> ex.Expr:
         if is_index_dtype(e.dtype) and is_index_dtype(e.value.dtype):
             return self._written(self._normal.affine(e), e)
-        return fold.cast(map_children(e, self.simplify))
+        return fold.cast(ex.map_children(e, self.simplify))
 
 
-_NEGATED: dict[type, type] = {LT: GE, GE: LT, LE: GT, GT: LE, EQ: NE, NE: EQ}
+_NEGATED: dict[type, type] = {ex.LT: ex.GE, ex.GE: ex.LT, ex.LE: ex.GT, ex.GT: ex.LE, ex.EQ: ex.NE, ex.NE: ex.EQ}
 
 
 def _alike(a: Any, b: Any) -> bool:
     """Whether two expressions are written the same way."""
     if a is b:
         return True
-    if type(a) is not type(b) or isinstance(a, Var):
+    if type(a) is not type(b) or isinstance(a, ex.Var):
         return False
-    if isinstance(a, IntImm):
+    if isinstance(a, ex.IntImm):
         return a.value == b.value and a.dtype == b.dtype
-    if isinstance(a, (*_ARITHMETIC, CompareOp, And, Or)):
+    if isinstance(a, (*_ARITHMETIC, ex.CompareOp, ex.And, ex.Or)):
         return _alike(a.a, b.a) and _alike(a.b, b.b)
-    if isinstance(a, Not):
+    if isinstance(a, ex.Not):
         return _alike(a.a, b.a)
-    if isinstance(a, Select | Call | Cast):
+    if isinstance(a, ex.Select | ex.Call | ex.Cast):
         from .affine import structural_key
 
         return bool(structural_key(a) == structural_key(b))
@@ -560,7 +528,7 @@ def _alike(a: Any, b: Any) -> bool:
 
 
 @kept_with_node
-def plain_affine(e: Expr) -> Affine:
+def plain_affine(e: ex.Expr) -> Affine:
     """The normal form of an expression whose variables nothing is known about."""
     return Analyzer().affine(e)
 
@@ -570,6 +538,6 @@ def simplify(e: Any, ranges: Mapping[Any, Any] | None = None) -> Any:
     return Analyzer(ranges).simplify(e)
 
 
-def uses(affine: Affine, var: Var) -> bool:
+def uses(affine: Affine, var: ex.Var) -> bool:
     """Whether a variable occurs in a normal form, at any depth."""
     return any(v is var for term in affine.terms for v in term_variables(term))

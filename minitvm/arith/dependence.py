@@ -21,35 +21,9 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-from ..expr import (
-    EQ,
-    GE,
-    GT,
-    LE,
-    LT,
-    NE,
-    Add,
-    And,
-    Call,
-    Cast,
-    Expr,
-    FloorDiv,
-    FloorMod,
-    IntImm,
-    IterVar,
-    Max,
-    Min,
-    Mul,
-    Not,
-    Or,
-    Range,
-    SizeVar,
-    Sub,
-    Var,
-    as_expr,
-)
+from .. import expr as ex
 
-_COMPARISONS = {LT: "<", LE: "<=", GT: ">", GE: ">=", EQ: "=", NE: "!="}
+_COMPARISONS = {ex.LT: "<", ex.LE: "<=", ex.GT: ">", ex.GE: ">=", ex.EQ: "=", ex.NE: "!="}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,15 +36,15 @@ class Access:
     """
 
     buffer: Any
-    indices: tuple[Expr, ...]
+    indices: tuple[ex.Expr, ...]
     domain: Mapping[Any, Any]
     write: bool = False
     condition: Any = True
     label: str = ""
 
     @property
-    def loops(self) -> tuple[Var, ...]:
-        return tuple(v.var if isinstance(v, IterVar) else v for v in self.domain)
+    def loops(self) -> tuple[ex.Var, ...]:
+        return tuple(v.var if isinstance(v, ex.IterVar) else v for v in self.domain)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +56,10 @@ class Dependence:
 
     source: Access
     sink: Access
-    source_at: dict[Var, int]
-    sink_at: dict[Var, int]
+    source_at: dict[ex.Var, int]
+    sink_at: dict[ex.Var, int]
     cell: tuple[int, ...]
-    sizes: dict[Var, int] = field(default_factory=dict)
+    sizes: dict[ex.Var, int] = field(default_factory=dict)
 
     @property
     def kind(self) -> str:
@@ -94,7 +68,7 @@ class Dependence:
         return f"{names[self.sink.write]} after {names[self.source.write]}"
 
     def __str__(self) -> str:
-        def at(values: dict[Var, int]) -> str:
+        def at(values: dict[ex.Var, int]) -> str:
             return "(" + ", ".join(f"{v.name}={n}" for v, n in values.items()) + ")"
 
         name = getattr(self.source.buffer, "name", self.source.buffer)
@@ -172,62 +146,62 @@ class _NotAffine(Exception):
 class _Space:
     """Names of one instance of an access's loops, and the constraints that describe it."""
 
-    def __init__(self, tag: str, shared: dict[Var, str]) -> None:
+    def __init__(self, tag: str, shared: dict[ex.Var, str]) -> None:
         self.tag = tag
-        self.names: dict[Var, str] = {}
+        self.names: dict[ex.Var, str] = {}
         self.shared = shared  # symbolic sizes, the same in both instances
         self.constraints: list[str] = []
         self.extra: list[str] = []
 
-    def loop(self, var: Var) -> str:
+    def loop(self, var: ex.Var) -> str:
         name = self.names[var] = f"{self.tag}{len(self.names)}"
         return name
 
     def text(self, e: Any) -> str:
         """An affine expression in isl's syntax; `//` and `%` by constants are allowed."""
-        e = as_expr(e)
-        if isinstance(e, IntImm):
+        e = ex.as_expr(e)
+        if isinstance(e, ex.IntImm):
             return str(e.value)
-        if isinstance(e, Var):
+        if isinstance(e, ex.Var):
             if e in self.names:
                 return self.names[e]
             return self.shared.setdefault(e, f"n{len(self.shared)}")
-        if isinstance(e, Add | Sub):
-            return f"({self.text(e.a)} {'+' if isinstance(e, Add) else '-'} {self.text(e.b)})"
-        if isinstance(e, Mul):
-            a, b = (e.a, e.b) if isinstance(e.b, IntImm) else (e.b, e.a)
-            if not isinstance(b, IntImm):
+        if isinstance(e, ex.Add | ex.Sub):
+            return f"({self.text(e.a)} {'+' if isinstance(e, ex.Add) else '-'} {self.text(e.b)})"
+        if isinstance(e, ex.Mul):
+            a, b = (e.a, e.b) if isinstance(e.b, ex.IntImm) else (e.b, e.a)
+            if not isinstance(b, ex.IntImm):
                 raise _NotAffine(f"{e} multiplies two variables")
             return f"({b.value} * {self.text(a)})"
-        if isinstance(e, FloorDiv | FloorMod):
-            if not isinstance(e.b, IntImm) or e.b.value <= 0:
+        if isinstance(e, ex.FloorDiv | ex.FloorMod):
+            if not isinstance(e.b, ex.IntImm) or e.b.value <= 0:
                 raise _NotAffine(f"{e} does not divide by a positive constant")
             floor = f"floor(({self.text(e.a)}) / {e.b.value})"
-            return floor if isinstance(e, FloorDiv) else f"({self.text(e.a)} - {e.b.value} * {floor})"
-        if isinstance(e, Cast) and e.dtype in ("int32", "int64") and e.value.dtype == "int32":
+            return floor if isinstance(e, ex.FloorDiv) else f"({self.text(e.a)} - {e.b.value} * {floor})"
+        if isinstance(e, ex.Cast) and e.dtype in ("int32", "int64") and e.value.dtype == "int32":
             return self.text(e.value)
-        if isinstance(e, Min | Max):
+        if isinstance(e, ex.Min | ex.Max):
             return self.extreme(e)
         raise _NotAffine(f"{e} is not affine in the loops")
 
-    def extreme(self, e: Min | Max) -> str:
+    def extreme(self, e: ex.Min | ex.Max) -> str:
         """A fresh name m with (m == a and a <= b) or (m == b and b <= a)."""
         name = f"{self.tag}m{len(self.extra)}"
         self.extra.append(name)
         a, b = self.text(e.a), self.text(e.b)
-        sign = "<=" if isinstance(e, Min) else ">="
+        sign = "<=" if isinstance(e, ex.Min) else ">="
         self.constraints.append(f"(({name} = {a} and {a} {sign} {b}) or ({name} = {b} and {b} {sign} {a}))")
         return name
 
     def condition(self, e: Any) -> str:
-        e = as_expr(e)
-        if isinstance(e, IntImm):
+        e = ex.as_expr(e)
+        if isinstance(e, ex.IntImm):
             return "0 = 0" if e.value else "0 = 1"
-        if isinstance(e, And | Or):
-            return f"({self.condition(e.a)} {'and' if isinstance(e, And) else 'or'} {self.condition(e.b)})"
-        if isinstance(e, Not):
+        if isinstance(e, ex.And | ex.Or):
+            return f"({self.condition(e.a)} {'and' if isinstance(e, ex.And) else 'or'} {self.condition(e.b)})"
+        if isinstance(e, ex.Not):
             return f"(not {self.condition(e.a)})"
-        if isinstance(e, Call) and e.op == "likely":
+        if isinstance(e, ex.Call) and e.op == "likely":
             return self.condition(e.args[0])
         if type(e) in _COMPARISONS:
             return f"({self.text(e.a)} {_COMPARISONS[type(e)]} {self.text(e.b)})"
@@ -235,8 +209,14 @@ class _Space:
 
     def enter(self, access: Access) -> None:
         for key, values in access.domain.items():
-            var = key.var if isinstance(key, IterVar) else key
-            r = values.dom if isinstance(values, IterVar) else values if isinstance(values, Range) else Range.of(values)
+            var = key.var if isinstance(key, ex.IterVar) else key
+            r = (
+                values.dom
+                if isinstance(values, ex.IterVar)
+                else values
+                if isinstance(values, ex.Range)
+                else ex.Range.of(values)
+            )
             start, extent = self.text(r.start), self.text(r.extent)
             name = self.loop(var)
             self.constraints.append(f"{start} <= {name} and {name} < {start} + {extent}")
@@ -247,7 +227,7 @@ class _Space:
 def _violation(
     source: Access, sink: Access, before: Order, after: Order, parallel: frozenset[int]
 ) -> Dependence | None:
-    shared: dict[Var, str] = {}
+    shared: dict[ex.Var, str] = {}
     a, b = _Space("s", shared), _Space("t", shared)
     a.enter(source)
     b.enter(sink)
@@ -256,7 +236,7 @@ def _violation(
     new = _pairs(a, b, after[source], after[sink])
     order = _earlier(old, frozenset())
     kept = _earlier(new, parallel)
-    sizes = [f"{name} >= 0" for var, name in shared.items() if isinstance(var, SizeVar)]
+    sizes = [f"{name} >= 0" for var, name in shared.items() if isinstance(var, ex.SizeVar)]
     names = [*a.names.values(), *b.names.values(), *shared.values(), *a.extra, *b.extra]
     facts = " and ".join([*a.constraints, *b.constraints, *same_cell, *sizes, f"({order})"])
     # Sizes are set dimensions, not parameters: a sample then has values for them too.
@@ -327,16 +307,17 @@ def _example(violations: Any) -> tuple[int, ...]:
     return tuple(int(point.get_coordinate_val(isl.dim_type.set, i).to_python()) for i in range(count))
 
 
-def _value(e: Any, env: Mapping[Var, int]) -> int:
-    e = as_expr(e)
-    if isinstance(e, Var):
+def _value(e: Any, env: Mapping[ex.Var, int]) -> int:
+    e = ex.as_expr(e)
+    if isinstance(e, ex.Var):
         return env[e]
-    if isinstance(e, IntImm):
+    if isinstance(e, ex.IntImm):
         return e.value
-    if isinstance(e, Cast):
+    if isinstance(e, ex.Cast):
         return _value(e.value, env)
     x, y = _value(e.a, env), _value(e.b, env)
     return {
-        Add: lambda: x + y, Sub: lambda: x - y, Mul: lambda: x * y, FloorDiv: lambda: x // y, FloorMod: lambda: x % y,
-        Min: lambda: min(x, y), Max: lambda: max(x, y),
+        ex.Add: lambda: x + y, ex.Sub: lambda: x - y, ex.Mul: lambda: x * y, ex.FloorDiv: lambda: x // y,
+        ex.FloorMod: lambda: x % y,
+        ex.Min: lambda: min(x, y), ex.Max: lambda: max(x, y),
     }[type(e)]()  # fmt: skip

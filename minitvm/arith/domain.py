@@ -11,22 +11,7 @@ from collections.abc import Mapping
 from typing import Any, TypeGuard
 
 from ..expr import DataVar, SizeVar, Var
-from .affine import (
-    FLOORDIV,
-    FLOORMOD,
-    MAX,
-    MIN,
-    OPAQUE,
-    PRODUCT,
-    Affine,
-    Atom,
-    Term,
-    add_into,
-    factors,
-    multiply,
-    product,
-    term_variables,
-)
+from . import affine as aff
 
 Interval = tuple[int | None, int | None]
 UNKNOWN: Interval = (None, None)
@@ -65,9 +50,9 @@ class Domain:
     def __init__(self, ranges: Mapping[Any, Interval] | None = None) -> None:
         self.ranges: dict[Any, Interval] = dict(ranges or {})
         # Symbolic bounds of a term, inclusive: (lower, upper), either may be None.
-        self.symbolic: dict[Any, tuple[Affine | None, Affine | None]] = {}
+        self.symbolic: dict[Any, tuple[aff.Affine | None, aff.Affine | None]] = {}
         self.order: dict[Var, int] = {}  # outer variables come first
-        self.facts: list[Affine] = []  # each is >= 0
+        self.facts: list[aff.Affine] = []  # each is >= 0
         self._intervals: dict[Any, Interval] = {}
         self._steps = 0
 
@@ -83,7 +68,7 @@ class Domain:
         """Drop what was computed from ranges that changed."""
         self._intervals.clear()
 
-    def narrow(self, term: Term, interval: Interval) -> bool:
+    def narrow(self, term: aff.Term, interval: Interval) -> bool:
         """Intersect the range of a term; whether that told anything new."""
         old = self.ranges.get(term, UNKNOWN)
         new = intersect(old, interval)
@@ -95,14 +80,14 @@ class Domain:
 
     # -- intervals --------------------------------------------------------------------------------------------------
 
-    def term_interval(self, term: Term) -> Interval:
+    def term_interval(self, term: aff.Term) -> Interval:
         """Bounds of one term."""
         interval = self._intervals.get(term)
         if interval is None:
             interval = self._intervals[term] = self._term_interval(term)
         return interval
 
-    def _term_interval(self, term: Term) -> Interval:
+    def _term_interval(self, term: aff.Term) -> Interval:
         declared = self.ranges.get(term, UNKNOWN)
         if isinstance(term, Var):
             if isinstance(term, SizeVar):
@@ -110,26 +95,26 @@ class Domain:
             return intersect(declared, (int(term.dtype.min), int(term.dtype.max))) if _is_data(term) else declared
         return intersect(declared, self._structure_interval(term))
 
-    def _structure_interval(self, atom: Atom) -> Interval:
-        if atom.kind == PRODUCT:
+    def _structure_interval(self, atom: aff.Atom) -> Interval:
+        if atom.kind == aff.PRODUCT:
             return self._product_interval(atom.args)
-        if atom.kind == OPAQUE:
+        if atom.kind == aff.OPAQUE:
             return UNKNOWN  # the converter put what it knows into `ranges`
         a, b = (self.interval(x) for x in atom.args)
-        if atom.kind == MIN:
+        if atom.kind == aff.MIN:
             low, high = hull(a, b)[0], intersect(a, b)[1]
             return low, high
-        if atom.kind == MAX:
+        if atom.kind == aff.MAX:
             return intersect(a, b)[0], hull(a, b)[1]
         if b[0] is None or b[0] < 0 or b[1] == 0:
             return UNKNOWN
         b = (max(b[0], 1), b[1])  # nothing is divided by zero
-        if atom.kind == FLOORDIV:
+        if atom.kind == aff.FLOORDIV:
             # The quotient grows with the dividend, and toward zero with the divisor (toward -1 from below).
             low = None if a[0] is None else a[0] // b[0] if a[0] < 0 else 0 if b[1] is None else a[0] // b[1]
             high = None if a[1] is None else a[1] // b[0] if a[1] >= 0 else -1 if b[1] is None else a[1] // b[1]
             return low, high
-        assert atom.kind == FLOORMOD
+        assert atom.kind == aff.FLOORMOD
         high = None if b[1] is None else b[1] - 1
         if a[0] is not None and a[0] >= 0 and a[1] is not None and (high is None or a[1] < high):
             high = a[1]
@@ -150,7 +135,7 @@ class Domain:
             result = multiply_intervals(result, whole)
         return result
 
-    def interval(self, affine: Affine) -> Interval:
+    def interval(self, affine: aff.Affine) -> Interval:
         """Constant bounds of a sum, term by term; an end is None where none is known."""
         low: int | None = affine.const
         high: int | None = affine.const
@@ -164,25 +149,25 @@ class Domain:
                 break
         return low, high
 
-    def bounds(self, affine: Affine) -> Interval:
+    def bounds(self, affine: aff.Affine) -> Interval:
         """`interval`, sharpened where terms hang together (`min(n, i + 4) - i`, a quotient beside its dividend)."""
         result = self.interval(affine)
-        extremes = [(t, c) for t, c in affine.terms.items() if isinstance(t, Atom) and t.kind in (MIN, MAX)]
+        extremes = [(t, c) for t, c in affine.terms.items() if isinstance(t, aff.Atom) and t.kind in (aff.MIN, aff.MAX)]
         if not extremes:
             return result
         for term, c in extremes[:3]:
-            if isinstance(term, Atom):
+            if isinstance(term, aff.Atom):
                 rest = affine.without(term)
                 a, b = (self.bounds(rest + arg.scaled(c)) for arg in term.args)
                 # The sum is the lower (for a minimum, c > 0) or the upper of the two sums.
-                lower = (term.kind == MIN) == (c > 0)
+                lower = (term.kind == aff.MIN) == (c > 0)
                 both = (hull(a, b)[0], intersect(a, b)[1]) if lower else (intersect(a, b)[0], hull(a, b)[1])
                 result = intersect(result, both)
         return result
 
     # -- proofs -----------------------------------------------------------------------------------------------------
 
-    def nonnegative(self, affine: Affine) -> bool:
+    def nonnegative(self, affine: aff.Affine) -> bool:
         """Whether affine >= 0 is shown to hold."""
         low, high = self.interval(affine)
         if low is not None and low >= 0:
@@ -192,13 +177,13 @@ class Domain:
         self._steps = _STEPS
         if self._prove(affine, _DEPTH, 2):
             return True
-        if not any(isinstance(term, Atom) and term.kind == PRODUCT for term in affine.terms):
+        if not any(isinstance(term, aff.Atom) and term.kind == aff.PRODUCT for term in affine.terms):
             return False
         from . import polynomials
 
         return polynomials.nonnegative(self, affine)
 
-    def _prove(self, f: Affine, depth: int, facts: int) -> bool:
+    def _prove(self, f: aff.Affine, depth: int, facts: int) -> bool:
         low, high = self.interval(f)
         if low is not None and low >= 0:
             return True
@@ -210,22 +195,22 @@ class Domain:
                 return True
         return facts > 0 and any(self._prove(g, depth - 1, facts - 1) for g in self._less_facts(f))
 
-    def _lowered(self, f: Affine) -> list[list[Affine]]:
+    def _lowered(self, f: aff.Affine) -> list[list[aff.Affine]]:
         """Ways to replace a term by a bound: each is a list of sums that must all be >= 0."""
         cancelled = self._cancelled(f)
         ways = self._without_innermost(f)
         return ways if cancelled is None else [[cancelled], *ways]
 
-    def _without_innermost(self, f: Affine) -> list[list[Affine]]:
+    def _without_innermost(self, f: aff.Affine) -> list[list[aff.Affine]]:
         for term, c in f.terms.items():
-            if not isinstance(term, Atom):
+            if not isinstance(term, aff.Atom):
                 continue
-            if term.kind in (MIN, MAX):
+            if term.kind in (aff.MIN, aff.MAX):
                 rest = f.without(term)
                 a, b = (rest + arg.scaled(c) for arg in term.args)
                 # min(a, b) <= (a + b) / 2 <= max(a, b), and f >= 0 as soon as 2 * f > -2, for f is an integer.
-                return [[a, b]] if (term.kind == MIN) == (c > 0) else [[a], [b], [a + b + 1]]
-            if term.kind == FLOORDIV and term.args[1].is_const:
+                return [[a, b]] if (term.kind == aff.MIN) == (c > 0) else [[a], [b], [a + b + 1]]
+            if term.kind == aff.FLOORDIV and term.args[1].is_const:
                 # d * (x // d) lies between x - d + 1 and x; f >= 0 as soon as d * f > -d, for f is an integer.
                 d = term.args[1].const
                 bound = term.args[0] if c < 0 else term.args[0] - (d - 1)
@@ -242,12 +227,12 @@ class Domain:
                     break
         return ways[:3]
 
-    def _cancelled(self, f: Affine) -> Affine | None:
+    def _cancelled(self, f: aff.Affine) -> aff.Affine | None:
         """f with a variable replaced by its bound, if a quotient, minimum or maximum of f cancels with one of that.
 
         The extent of a loop may be such a term: i < (n + 1) // 2 inside of a loop over (n + 1) // 2.
         """
-        atoms = [t for t in f.terms if isinstance(t, Atom) and t.kind != PRODUCT]
+        atoms = [t for t in f.terms if isinstance(t, aff.Atom) and t.kind != aff.PRODUCT]
         if not atoms:
             return None
         for term in f.terms:
@@ -257,28 +242,28 @@ class Domain:
                     return lowered
         return None
 
-    def _by_symbolic_quotient(self, f: Affine) -> list[list[Affine]]:
+    def _by_symbolic_quotient(self, f: aff.Affine) -> list[list[aff.Affine]]:
         """f = c*(x // d) + r >= 0 is shown by c*b + r*d + d - 1 >= 0, where b is x for c < 0, x - d + 1 for c > 0.
 
         As d*(x // d) lies between x - d + 1 and x, this gives d*f >= -(d - 1), and so f > -1.
         """
         for term, c in f.terms.items():
-            if not isinstance(term, Atom) or term.kind != FLOORDIV or term.args[1].is_const:
+            if not isinstance(term, aff.Atom) or term.kind != aff.FLOORDIV or term.args[1].is_const:
                 continue
             x, d = term.args
             least = self.interval(d)[0]
-            rest = multiply(f.without(term), d)
+            rest = aff.multiply(f.without(term), d)
             if least is not None and least >= 1 and rest is not None:
                 bound = x if c < 0 else x - d + 1
                 return [[bound.scaled(c) + rest + d - 1]]
         return []
 
-    def _inner_first(self, f: Affine) -> list[Any]:
+    def _inner_first(self, f: aff.Affine) -> list[Any]:
         """The factors of f that a bound may replace: those with symbolic bounds first, of them the innermost."""
         seen: dict[Any, None] = {}
-        products = any(isinstance(t, Atom) and t.kind == PRODUCT for t in f.terms)
+        products = any(isinstance(t, aff.Atom) and t.kind == aff.PRODUCT for t in f.terms)
         for term in f.terms:
-            for factor in factors(term):
+            for factor in aff.factors(term):
                 seen.setdefault(factor)
 
         def rank(term: Any) -> tuple[bool, int]:
@@ -287,14 +272,16 @@ class Domain:
         candidates = [t for t in seen if t in self.symbolic or products or _symbolic_modulo(t)]
         return sorted(candidates, key=rank)
 
-    def _eliminate(self, f: Affine, term: Term) -> Affine | None:
+    def _eliminate(self, f: aff.Affine, term: aff.Term) -> aff.Affine | None:
         """f with `term` replaced by its lower or upper bound, as the sign of its coefficient asks; None if unknown."""
         coefficient: dict[Any, int] = {}
         constant = 0
         rest: dict[Any, int] = {}
         for t, c in f.terms.items():
-            parts = list(factors(t))
-            position = next((i for i, p in enumerate(parts) if p is term or (isinstance(p, Atom) and p == term)), None)
+            parts = list(aff.factors(t))
+            position = next(
+                (i for i, p in enumerate(parts) if p is term or (isinstance(p, aff.Atom) and p == term)), None
+            )
             if position is None:
                 rest[t] = c
                 continue
@@ -302,8 +289,8 @@ class Domain:
             if not parts:
                 constant += c
             else:
-                add_into(coefficient, [(product(parts), c)], 1)
-        slope = Affine(coefficient, constant)
+                aff.add_into(coefficient, [(aff.product(parts), c)], 1)
+        slope = aff.Affine(coefficient, constant)
         low, high = self.interval(slope)
         if low is not None and low >= 0:
             bound = self._bound(term, 0)
@@ -313,21 +300,21 @@ class Domain:
             return None
         if bound is None:
             return None
-        moved = multiply(slope, bound)
-        return None if moved is None else Affine(rest, f.const) + moved
+        moved = aff.multiply(slope, bound)
+        return None if moved is None else aff.Affine(rest, f.const) + moved
 
-    def _bound(self, term: Term, end: int) -> Affine | None:
+    def _bound(self, term: aff.Term, end: int) -> aff.Affine | None:
         symbolic = self.symbolic.get(term, (None, None))[end]
-        if symbolic is not None and not any(v is term for t in symbolic.terms for v in term_variables(t)):
+        if symbolic is not None and not any(v is term for t in symbolic.terms for v in aff.term_variables(t)):
             return symbolic
         if end == 1 and _symbolic_modulo(term):
             low = self.interval(term.args[1])[0]
             if low is not None and low >= 0:
                 return term.args[1] - 1
         constant = self.term_interval(term)[end]
-        return None if constant is None else Affine({}, constant)
+        return None if constant is None else aff.Affine({}, constant)
 
-    def _less_facts(self, f: Affine) -> list[Affine]:
+    def _less_facts(self, f: aff.Affine) -> list[aff.Affine]:
         """f minus a multiple of a fact, so that one term goes away; f >= 0 if the result is."""
         results = []
         for fact in self.facts:
@@ -343,5 +330,5 @@ def _is_data(var: Var) -> bool:
     return isinstance(var, DataVar) and var.dtype.is_int
 
 
-def _symbolic_modulo(term: Any) -> TypeGuard[Atom]:
-    return isinstance(term, Atom) and term.kind == FLOORMOD and not term.args[1].is_const
+def _symbolic_modulo(term: Any) -> TypeGuard[aff.Atom]:
+    return isinstance(term, aff.Atom) and term.kind == aff.FLOORMOD and not term.args[1].is_const

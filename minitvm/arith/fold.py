@@ -13,40 +13,17 @@ from typing import Any
 
 import numpy as np
 
-from ..expr import (
-    EQ,
-    GE,
-    GT,
-    LE,
-    LT,
-    NE,
-    Add,
-    Call,
-    Cast,
-    Div,
-    DType,
-    Expr,
-    FloatImm,
-    FloorDiv,
-    FloorMod,
-    IntImm,
-    Max,
-    Min,
-    Mod,
-    Mul,
-    Sub,
-    const,
-)
+from .. import expr as ex
 
 
-def arithmetic(e: Expr) -> Expr:
+def arithmetic(e: ex.Expr) -> ex.Expr:
     """One operation of any dtype with its operands simplified already."""
     if e.dtype.lanes > 1:
         return e
     a, b = e.a, e.b  # type: ignore[attr-defined]
-    if isinstance(a, IntImm) and isinstance(b, IntImm):
+    if isinstance(a, ex.IntImm) and isinstance(b, ex.IntImm):
         return _fold_int(e, a.value, b.value)
-    if isinstance(a, FloatImm) and isinstance(b, FloatImm):
+    if isinstance(a, ex.FloatImm) and isinstance(b, ex.FloatImm):
         return _fold_float(e, a, b)
     return _neutral_float(e, a, b) if e.dtype.is_float else _neutral_int(e, a, b)
 
@@ -56,15 +33,15 @@ _BITS: dict[str, Callable[[int, int], int]] = {
 }  # fmt: skip
 
 
-def bits(e: Expr) -> Expr:
+def bits(e: ex.Expr) -> ex.Expr:
     """A bitwise operation on two constants; everything else stays. Python's integers are in two's complement, too."""
-    if not isinstance(e, Call) or e.op not in _BITS or not all(isinstance(a, IntImm) for a in e.args):
+    if not isinstance(e, ex.Call) or e.op not in _BITS or not all(isinstance(a, ex.IntImm) for a in e.args):
         return e
     a, b = (arg.value for arg in e.args)  # type: ignore[attr-defined]
-    return IntImm(wrap(_BITS[e.op](a, b), e.dtype), e.dtype)
+    return ex.IntImm(wrap(_BITS[e.op](a, b), e.dtype), e.dtype)
 
 
-def wrap(value: int, dtype: DType) -> int:
+def wrap(value: int, dtype: ex.DType) -> int:
     """An integer brought into a dtype's range as hardware does."""
     if dtype.is_bool:
         return int(value != 0)
@@ -72,108 +49,110 @@ def wrap(value: int, dtype: DType) -> int:
     return (value - low) % (high - low + 1) + low
 
 
-def _fold_int(e: Expr, a: int, b: int) -> Expr:
-    if isinstance(e, Div | Mod | FloorDiv | FloorMod) and b == 0:
+def _fold_int(e: ex.Expr, a: int, b: int) -> ex.Expr:
+    if isinstance(e, ex.Div | ex.Mod | ex.FloorDiv | ex.FloorMod) and b == 0:
         return e
     if e.dtype.is_bool:
         return e
     quotient = abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1) if b else 0
     table: dict[type, Any] = {
-        Add: lambda: a + b, Sub: lambda: a - b, Mul: lambda: a * b, FloorDiv: lambda: a // b, FloorMod: lambda: a % b,
-        Div: lambda: quotient, Mod: lambda: a - b * quotient, Min: lambda: min(a, b), Max: lambda: max(a, b),
+        ex.Add: lambda: a + b, ex.Sub: lambda: a - b, ex.Mul: lambda: a * b, ex.FloorDiv: lambda: a // b,
+        ex.FloorMod: lambda: a % b,
+        ex.Div: lambda: quotient, ex.Mod: lambda: a - b * quotient, ex.Min: lambda: min(a, b), ex.Max: lambda: max(a,
+        b),
     }  # fmt: skip
-    return IntImm(wrap(table[type(e)](), e.dtype), e.dtype)
+    return ex.IntImm(wrap(table[type(e)](), e.dtype), e.dtype)
 
 
-def _fold_float(e: Expr, a: FloatImm, b: FloatImm) -> Expr:
+def _fold_float(e: ex.Expr, a: ex.FloatImm, b: ex.FloatImm) -> ex.Expr:
     if isinstance(a.value, Fraction) or isinstance(b.value, Fraction):
         return e
     scalar = e.dtype.numpy.type
     x, y = scalar(a.value), scalar(b.value)
     with np.errstate(all="ignore"):
-        if isinstance(e, Add):
+        if isinstance(e, ex.Add):
             value = x + y
-        elif isinstance(e, Sub):
+        elif isinstance(e, ex.Sub):
             value = x - y
-        elif isinstance(e, Mul):
+        elif isinstance(e, ex.Mul):
             value = x * y
-        elif isinstance(e, Div):
+        elif isinstance(e, ex.Div):
             value = x / y
-        elif isinstance(e, Min | Max) and x != y:
-            value = np.minimum(x, y) if isinstance(e, Min) else np.maximum(x, y)
+        elif isinstance(e, ex.Min | ex.Max) and x != y:
+            value = np.minimum(x, y) if isinstance(e, ex.Min) else np.maximum(x, y)
         else:
             return e
-    return FloatImm(float(value), e.dtype)
+    return ex.FloatImm(float(value), e.dtype)
 
 
-def _is(e: Expr, value: float) -> bool:
+def _is(e: ex.Expr, value: float) -> bool:
     """A constant of exactly that value, the sign of zero included."""
-    if not isinstance(e, FloatImm) or isinstance(e.value, Fraction):
+    if not isinstance(e, ex.FloatImm) or isinstance(e.value, Fraction):
         return False
     return e.value == value and np.signbit(e.value) == np.signbit(value)
 
 
-def _neutral_float(e: Expr, a: Expr, b: Expr) -> Expr:
-    if isinstance(e, Add) and _is(b, -0.0):
+def _neutral_float(e: ex.Expr, a: ex.Expr, b: ex.Expr) -> ex.Expr:
+    if isinstance(e, ex.Add) and _is(b, -0.0):
         return a
-    if isinstance(e, Add) and _is(a, -0.0):
+    if isinstance(e, ex.Add) and _is(a, -0.0):
         return b
-    if isinstance(e, Sub) and _is(b, 0.0):
+    if isinstance(e, ex.Sub) and _is(b, 0.0):
         return a
-    if isinstance(e, Mul | Div) and _is(b, 1.0):
+    if isinstance(e, ex.Mul | ex.Div) and _is(b, 1.0):
         return a
-    if isinstance(e, Mul) and _is(a, 1.0):
+    if isinstance(e, ex.Mul) and _is(a, 1.0):
         return b
     return e
 
 
-def _neutral_int(e: Expr, a: Expr, b: Expr) -> Expr:
-    x = a.value if isinstance(a, IntImm) else None
-    y = b.value if isinstance(b, IntImm) else None
+def _neutral_int(e: ex.Expr, a: ex.Expr, b: ex.Expr) -> ex.Expr:
+    x = a.value if isinstance(a, ex.IntImm) else None
+    y = b.value if isinstance(b, ex.IntImm) else None
     if e.dtype.is_bool:
         return e
-    if isinstance(e, Add | Sub) and y == 0:
+    if isinstance(e, ex.Add | ex.Sub) and y == 0:
         return a
-    if isinstance(e, Add) and x == 0:
+    if isinstance(e, ex.Add) and x == 0:
         return b
-    if isinstance(e, Mul):
+    if isinstance(e, ex.Mul):
         if x == 1 or y == 0:
             return b
         if y == 1 or x == 0:
             return a
-    if isinstance(e, FloorDiv | Div) and y == 1:
+    if isinstance(e, ex.FloorDiv | ex.Div) and y == 1:
         return a
-    if isinstance(e, FloorMod | Mod) and y == 1:
-        return IntImm(0, e.dtype)
+    if isinstance(e, ex.FloorMod | ex.Mod) and y == 1:
+        return ex.IntImm(0, e.dtype)
     return e
 
 
-def compare(e: Expr) -> Expr:
+def compare(e: ex.Expr) -> ex.Expr:
     """Fold a comparison of two constants to true or false; any other comparison is returned unchanged."""
     a, b = e.a, e.b  # type: ignore[attr-defined]
-    if not isinstance(a, IntImm | FloatImm) or not isinstance(b, IntImm | FloatImm):
+    if not isinstance(a, ex.IntImm | ex.FloatImm) or not isinstance(b, ex.IntImm | ex.FloatImm):
         return e
     scalar = a.dtype.numpy.type
     if isinstance(a.value, Fraction) or isinstance(b.value, Fraction):
         return e
     x, y = scalar(a.value), scalar(b.value)
-    table: dict[type, Any] = {EQ: x == y, NE: x != y, LT: x < y, LE: x <= y, GT: x > y, GE: x >= y}
-    return const(bool(table[type(e)]))
+    table: dict[type, Any] = {ex.EQ: x == y, ex.NE: x != y, ex.LT: x < y, ex.LE: x <= y, ex.GT: x > y, ex.GE: x >= y}
+    return ex.const(bool(table[type(e)]))
 
 
-def cast(e: Expr) -> Expr:
+def cast(e: ex.Expr) -> ex.Expr:
     """A conversion of a constant; one to the dtype that the value has already goes away."""
-    assert isinstance(e, Cast)
+    assert isinstance(e, ex.Cast)
     value = e.value
     if value.dtype == e.dtype:
         return value
     if e.dtype.lanes > 1:
         return e
-    if isinstance(value, IntImm) and (e.dtype.is_int or e.dtype.is_bool):
-        return IntImm(wrap(value.value, e.dtype), e.dtype)
-    if isinstance(value, IntImm) and e.dtype.is_float:
-        return FloatImm(float(e.dtype.numpy.type(value.value)), e.dtype)
-    if isinstance(value, FloatImm) and e.dtype.is_float and not isinstance(value.value, Fraction):
+    if isinstance(value, ex.IntImm) and (e.dtype.is_int or e.dtype.is_bool):
+        return ex.IntImm(wrap(value.value, e.dtype), e.dtype)
+    if isinstance(value, ex.IntImm) and e.dtype.is_float:
+        return ex.FloatImm(float(e.dtype.numpy.type(value.value)), e.dtype)
+    if isinstance(value, ex.FloatImm) and e.dtype.is_float and not isinstance(value.value, Fraction):
         with np.errstate(all="ignore"):
-            return FloatImm(float(e.dtype.numpy.type(value.dtype.numpy.type(value.value))), e.dtype)
+            return ex.FloatImm(float(e.dtype.numpy.type(value.dtype.numpy.type(value.value))), e.dtype)
     return e

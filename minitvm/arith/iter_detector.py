@@ -7,25 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..expr import (
-    GE,
-    GT,
-    LE,
-    LT,
-    Add,
-    And,
-    Call,
-    Expr,
-    FloorDiv,
-    FloorMod,
-    IntImm,
-    Mul,
-    Not,
-    Range,
-    Sub,
-    Var,
-    as_expr,
-)
+from .. import expr as ex
 from ..expr.visitor import variables
 from .affine import Affine, divide_monomial, multiply
 from .analyzer import Analyzer
@@ -41,12 +23,12 @@ class NotAffine(Exception):
 class IterMark:
     """An iterator with values [0, extent): a loop variable less its start, or a fused sum."""
 
-    source: Var | IterSum
+    source: ex.Var | IterSum
     extent: Affine
     start: Affine = NOTHING
 
     def __repr__(self) -> str:
-        return self.source.name if isinstance(self.source, Var) else f"({self.source})"
+        return self.source.name if isinstance(self.source, ex.Var) else f"({self.source})"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -90,7 +72,7 @@ class IterMap:
     level: str = "none"
     padded: bool = False  # some split does not divide its iterator: the last tile is not full
     repeats: int | None = None  # the binding that takes one value at several points, where that is the error
-    bindings: tuple[Expr, ...] = field(default=(), repr=False)
+    bindings: tuple[ex.Expr, ...] = field(default=(), repr=False)
 
     def __bool__(self) -> bool:
         return not self.errors
@@ -104,12 +86,12 @@ class Detector:
     """Reads expressions as sums of splits, under one analyzer."""
 
     def __init__(
-        self, iters: Mapping[Var, Range], analyzer: Analyzer, keep_unit: bool, fuse_first: bool = False
+        self, iters: Mapping[ex.Var, ex.Range], analyzer: Analyzer, keep_unit: bool, fuse_first: bool = False
     ) -> None:
         self.fuse_first = fuse_first
         self.analyzer = analyzer
         self.domain = analyzer.domain
-        self.marks: dict[Var, IterMark] = {}
+        self.marks: dict[ex.Var, IterMark] = {}
         self.fused: dict[Any, IterMark] = {}
         self.limits: list[tuple[dict[Any, Affine], Affine]] = []  # a sum's steps and the extent that a predicate gives
         self.padded = False
@@ -119,7 +101,7 @@ class Detector:
             self.marks[var] = IterMark(var, self.affine(r.extent), self.affine(r.start))
 
     def affine(self, e: Any) -> Affine:
-        form = self.analyzer.normal_form(as_expr(e))
+        form = self.analyzer.normal_form(ex.as_expr(e))
         if form is None:
             raise NotAffine(f"{e} is not an index expression")
         return form
@@ -156,33 +138,33 @@ class Detector:
 
     # -- reading ----------------------------------------------------------------------------------------------------
 
-    def moves(self, e: Expr) -> bool:
+    def moves(self, e: ex.Expr) -> bool:
         return not variables(e).isdisjoint(self.marks)
 
-    def parse(self, e: Expr) -> IterSum:
-        if isinstance(e, Var) and e in self.marks:
+    def parse(self, e: ex.Expr) -> IterSum:
+        if isinstance(e, ex.Var) and e in self.marks:
             mark = self.marks[e]
             if mark.extent == ONE and not self.keep_unit:
                 return IterSum((), mark.start)
             return IterSum((IterSplit(mark, ONE, mark.extent),), mark.start)
         if not self.moves(e):
             return IterSum((), self.affine(e))
-        if isinstance(e, Add | Sub):
+        if isinstance(e, ex.Add | ex.Sub):
             a, b = self.parse(e.a), self.parse(e.b)
-            return self.added(a, b if isinstance(e, Add) else self.scaled(b, Affine({}, -1)))
-        if isinstance(e, Mul):
+            return self.added(a, b if isinstance(e, ex.Add) else self.scaled(b, Affine({}, -1)))
+        if isinstance(e, ex.Mul):
             moving, factor = (e.a, e.b) if self.moves(e.a) else (e.b, e.a)
             if self.moves(factor):
                 raise NotAffine(f"{e} multiplies two iterators")
             return self.scaled(self.parse(moving), self.affine(factor))
-        if isinstance(e, FloorDiv | FloorMod):
+        if isinstance(e, ex.FloorDiv | ex.FloorMod):
             if self.moves(e.b):
                 raise NotAffine(f"{e} divides by an iterator")
             by = self.affine(e.b)
             if not self.domain.nonnegative(by - 1) and not (len(by.terms) == 1 and self.domain.nonnegative(by)):
                 raise NotAffine(f"{e}: the divisor is not known to be positive")
             inner = self.parse(e.a)
-            return self.quotient(e, inner, by) if isinstance(e, FloorDiv) else self.remainder(e, inner, by)
+            return self.quotient(e, inner, by) if isinstance(e, ex.FloorDiv) else self.remainder(e, inner, by)
         from ..expr import Cast
 
         if isinstance(e, Cast) and self.keeps_value(e):
@@ -216,7 +198,7 @@ class Detector:
         args = tuple(IterSplit(x.mark, x.lower_factor, x.extent, self.times(x.scale, factor)) for x in a.args)
         return IterSum(args, self.times(a.base, factor))
 
-    def quotient(self, e: Expr, x: IterSum, by: Affine) -> IterSum:
+    def quotient(self, e: ex.Expr, x: IterSum, by: Affine) -> IterSum:
         if by == ONE:
             return x
         high, low = self.divided(e, x, by)
@@ -226,13 +208,13 @@ class Detector:
         cut = self.cut(e, split, by)
         return self.added(high, IterSum(cut[1]))
 
-    def remainder(self, e: Expr, x: IterSum, by: Affine) -> IterSum:
+    def remainder(self, e: ex.Expr, x: IterSum, by: Affine) -> IterSum:
         if by == ONE:
             return IterSum(())
         _, low = self.divided(e, x, by)
         return IterSum(()) if low is None else IterSum(self.cut(e, self.fuse(low), by)[0])
 
-    def divided(self, e: Expr, x: IterSum, by: Affine) -> tuple[IterSum, IterSum | None]:
+    def divided(self, e: ex.Expr, x: IterSum, by: Affine) -> tuple[IterSum, IterSum | None]:
         """x == by * first + second, as far as its terms divide; the second is None when nothing is left.
 
         With `fuse_first` a sum that is one iterator is divided as such: (i0*256 + i1) // 128, and not i0*2 + i1//128.
@@ -270,7 +252,7 @@ class Detector:
     def key(self, split: IterSplit) -> Any:
         return id(split.mark), split.lower_factor, split.extent
 
-    def cut(self, e: Expr, split: IterSplit, by: Affine) -> tuple[tuple[IterSplit, ...], tuple[IterSplit, ...]]:
+    def cut(self, e: ex.Expr, split: IterSplit, by: Affine) -> tuple[tuple[IterSplit, ...], tuple[IterSplit, ...]]:
         """(remainder, quotient) of a single split by `by`."""
         scale = split.scale
         if scale != ONE:
@@ -365,33 +347,33 @@ class Detector:
             return self.with_limits((*others, IterSplit(self.fused[key], ONE, extent, factor)))
         return args
 
-    def assume(self, condition: Expr) -> bool:
+    def assume(self, condition: ex.Expr) -> bool:
         """Take a bound of a fused sum from a predicate; whether it was understood."""
-        if isinstance(condition, And):
+        if isinstance(condition, ex.And):
             first, second = self.assume(condition.a), self.assume(condition.b)
             return first and second
-        if isinstance(condition, Call) and condition.op == "likely":
+        if isinstance(condition, ex.Call) and condition.op == "likely":
             return self.assume(condition.args[0])
-        if isinstance(condition, Not):
+        if isinstance(condition, ex.Not):
             simple = self.analyzer.simplify(condition)
-            return not isinstance(simple, Not) and self.assume(simple)
-        if isinstance(condition, IntImm):
+            return not isinstance(simple, ex.Not) and self.assume(simple)
+        if isinstance(condition, ex.IntImm):
             return condition.value != 0
-        if isinstance(condition, GT | GE):
-            kind = LT if isinstance(condition, GT) else LE
+        if isinstance(condition, ex.GT | ex.GE):
+            kind = ex.LT if isinstance(condition, ex.GT) else ex.LE
             return self.assume(kind(condition.b, condition.a))
-        if not isinstance(condition, LT | LE):
+        if not isinstance(condition, ex.LT | ex.LE):
             return False
         if self.analyzer.can_prove(condition):
             return True
         try:
             both = self.parse(condition.b - condition.a)
             moved = IterSum(tuple(IterSplit(a.mark, a.lower_factor, a.extent, -a.scale) for a in both.args))
-            limit = both.base + (0 if isinstance(condition, LT) else 1)
+            limit = both.base + (0 if isinstance(condition, ex.LT) else 1)
             split = self.fuse(moved)
         except NotAffine:
             return False
-        if isinstance(split.mark.source, Var) and split.lower_factor != ONE:
+        if isinstance(split.mark.source, ex.Var) and split.lower_factor != ONE:
             return False
         whole = split.scale
         extent = self.ceil(limit, whole)

@@ -16,15 +16,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..expr import (
-    Expr,
-    IntImm,
-    IterVar,
-    Range,
-    Var,
-    as_expr,
-    const,
-)
+from .. import expr as ex
 from .analyzer import Analyzer
 from .iter_check import check, to_expr
 from .iter_detector import Detector, IterMap, IterSum, NotAffine
@@ -52,28 +44,30 @@ def detect(
     if level not in LEVELS:
         raise ValueError(f"level {level!r} is not one of {', '.join(LEVELS)}")
     ranges = {
-        (v.var if isinstance(v, IterVar) else v): (r.dom if isinstance(r, IterVar) else r) for v, r in iters.items()
+        (v.var if isinstance(v, ex.IterVar) else v): (r.dom if isinstance(r, ex.IterVar) else r)
+        for v, r in iters.items()
     }
-    domains = {v: r if isinstance(r, Range) else Range.of(r) for v, r in ranges.items()}
+    domains = {v: r if isinstance(r, ex.Range) else ex.Range.of(r) for v, r in ranges.items()}
     analyzer = analyzer or Analyzer()
-    condition = as_expr(predicate)
-    exprs = tuple(as_expr(b) for b in bindings)
+    condition = ex.as_expr(predicate)
+    exprs = tuple(ex.as_expr(b) for b in bindings)
     # A loop that never runs maps nothing, so extents may be taken as at least 1.
-    with analyzer.constraint(*(r.extent >= const(1, r.extent.dtype) for r in domains.values())):
+    with analyzer.constraint(*(r.extent >= ex.const(1, r.extent.dtype) for r in domains.values())):
         for var, r in domains.items():
             analyzer.bind(var, r)
         result = _detect(exprs, domains, condition, level, analyzer, simplify_trivial, fuse_first, use_predicate=True)
-        if not result and level in ("none", "injective") and not isinstance(condition, IntImm):
+        if not result and level in ("none", "injective") and not isinstance(condition, ex.IntImm):
             # Injective on all points is injective where the predicate holds.
             without = _detect(
-                exprs, domains, const(True), level, analyzer, simplify_trivial, fuse_first, use_predicate=False
+                exprs, domains, ex.const(True), level, analyzer, simplify_trivial, fuse_first, use_predicate=False
             )
             return without if without else result
         return result
 
 
 def _detect(
-    bindings: tuple[Expr, ...], domains: Mapping[Var, Range], predicate: Expr, level: str, analyzer: Analyzer,
+    bindings: tuple[ex.Expr, ...], domains: Mapping[ex.Var, ex.Range], predicate: ex.Expr, level: str,
+    analyzer: Analyzer,
     simplify_trivial: bool, fuse_first: bool, use_predicate: bool,
 ) -> IterMap:  # fmt: skip
     try:
@@ -99,19 +93,19 @@ def _detect(
 
 def simplify(
     bindings: Sequence[Any], iters: Mapping[Any, Any], predicate: Any = True, analyzer: Analyzer | None = None
-) -> tuple[Expr, ...]:
+) -> tuple[ex.Expr, ...]:
     """Bindings rewritten through their normal form where they have one, else simplified (TVM's `iter_map_simplify`)."""
     analyzer = analyzer or Analyzer()
     with analyzer.constraint():
         for var, r in iters.items():
             analyzer.bind(var, r)
         mapping = detect(bindings, iters, predicate, "none", analyzer)
-        with analyzer.constraint(as_expr(predicate)):
+        with analyzer.constraint(ex.as_expr(predicate)):
             plain = tuple(analyzer.simplify(b) for b in bindings)
             if not mapping:
                 return plain
             rows = (
-                analyzer.simplify(to_expr(s, analyzer, as_expr(b).dtype))
+                analyzer.simplify(to_expr(s, analyzer, ex.as_expr(b).dtype))
                 for s, b in zip(mapping.sums, bindings, strict=True)
             )
             return tuple(min(r, p, key=lambda e: len(str(e))) for r, p in zip(rows, plain, strict=True))

@@ -12,58 +12,21 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
-from ..expr import (
-    Add,
-    BinaryOp,
-    Call,
-    Cast,
-    DataVar,
-    Div,
-    DType,
-    Expr,
-    FloorDiv,
-    FloorMod,
-    IntImm,
-    Let,
-    Max,
-    Min,
-    Mod,
-    Mul,
-    Not,
-    Select,
-    SizeVar,
-    Sub,
-    Var,
-    map_children,
-    walk,
-)
+from .. import expr as ex
+from . import affine as aff
 from . import fold, rules, symbolic
-from .affine import (
-    FLOORDIV,
-    FLOORMOD,
-    MAX,
-    MIN,
-    OPAQUE,
-    PRODUCT,
-    Affine,
-    Atom,
-    Term,
-    add_into,
-    multiply,
-    term_variables,
-)
 from .domain import UNKNOWN, Domain, Interval, hull, intersect
 
 if TYPE_CHECKING:
     from .analyzer import Analyzer
 
-_INDEX_DTYPES = (DType("int32"), DType("int64"))
-_INTEGERS = [DType(f"{kind}{bits}") for kind in ("int", "uint") for bits in (8, 16, 32, 64)]
+_INDEX_DTYPES = (ex.DType("int32"), ex.DType("int64"))
+_INTEGERS = [ex.DType(f"{kind}{bits}") for kind in ("int", "uint") for bits in (8, 16, 32, 64)]
 _LIMITS = {dtype: (int(dtype.min), int(dtype.max)) for dtype in _INTEGERS}
 _MEMO_LIMIT = 20_000
 
 
-def is_index_dtype(dtype: DType) -> bool:
+def is_index_dtype(dtype: ex.DType) -> bool:
     """Whether arithmetic of this dtype is index arithmetic: int32 or int64, one lane."""
     return dtype in _INDEX_DTYPES
 
@@ -73,12 +36,12 @@ class TooWide(Exception):
 
 
 @lru_cache(maxsize=4096)
-def imm(value: int, dtype: DType) -> Expr:
+def imm(value: int, dtype: ex.DType) -> ex.Expr:
     """An integer constant, shared; raises `TooWide` for one that the dtype does not hold."""
     low, high = _LIMITS[dtype]
     if not low <= value <= high:
         raise TooWide
-    return IntImm(value, dtype)
+    return ex.IntImm(value, dtype)
 
 
 class Normalizer:
@@ -90,79 +53,79 @@ class Normalizer:
     def __init__(self, domain: Domain, analyzer: ref[Analyzer]) -> None:
         self.domain = domain
         self._analyzer = analyzer
-        self.memo: dict[Expr, Affine] = {}
+        self.memo: dict[ex.Expr, aff.Affine] = {}
 
     # -- to the normal form -----------------------------------------------------------------------------------------
 
-    def affine(self, e: Expr) -> Affine:
+    def affine(self, e: ex.Expr) -> aff.Affine:
         """The normal form of an expression of index dtype; of another integer dtype, whose sums wrap, one term."""
         kept = self.memo.get(e)
         if kept is not None:
             return kept
-        if not is_index_dtype(e.dtype) and not isinstance(e, IntImm | Var):
+        if not is_index_dtype(e.dtype) and not isinstance(e, ex.IntImm | ex.Var):
             return self._one_term(e)
         terms: dict[Any, int] = {}
         constant = self._add(e, 1, terms)
         if not terms and not _LIMITS[e.dtype][0] <= constant <= _LIMITS[e.dtype][1]:
             constant = fold.wrap(constant, e.dtype)
-        result = Affine(terms, constant)
+        result = aff.Affine(terms, constant)
         if len(terms) > 1:
             result = rules.merge_splits(self.domain, result)
-        if terms and self._leaves(result, _LIMITS[e.dtype]) and any(map(_is_data, walk(e))):
+        if terms and self._leaves(result, _LIMITS[e.dtype]) and any(map(_is_data, ex.walk(e))):
             result = self._one_term(e)  # what is left of a sum whose data went away wraps as the sum did
         if len(self.memo) > _MEMO_LIMIT:
             self.memo.clear()
         self.memo[e] = result
         return result
 
-    def _add(self, e: Expr, scale: int, terms: dict[Any, int]) -> int:
+    def _add(self, e: ex.Expr, scale: int, terms: dict[Any, int]) -> int:
         """terms += scale * e; returns what that adds to the constant."""
         kind = type(e)
-        if kind is Var or kind is SizeVar or kind is DataVar:
+        if kind is ex.Var or kind is ex.SizeVar or kind is ex.DataVar:
             total = terms.get(e, 0) + scale
             if total:
                 terms[e] = total
             else:
                 del terms[e]
             return 0
-        if kind is IntImm:
+        if kind is ex.IntImm:
             return scale * e.value  # type: ignore[attr-defined]
-        if kind is Add:
+        if kind is ex.Add:
             return self._add(e.a, scale, terms) + self._add(e.b, scale, terms)  # type: ignore[attr-defined]
-        if kind is Sub:
+        if kind is ex.Sub:
             return self._add(e.a, scale, terms) + self._add(e.b, -scale, terms)  # type: ignore[attr-defined]
-        if kind is Mul:
+        if kind is ex.Mul:
             a, b = e.a, e.b  # type: ignore[attr-defined]
-            if type(b) is IntImm:
+            if type(b) is ex.IntImm:
                 return self._add(a, scale * b.value, terms) if b.value else 0
-            if type(a) is IntImm:
+            if type(a) is ex.IntImm:
                 return self._add(b, scale * a.value, terms) if a.value else 0
         value = self._nonlinear(e)
-        add_into(terms, value.terms.items(), scale)
+        aff.add_into(terms, value.terms.items(), scale)
         return scale * value.const
 
-    def _nonlinear(self, e: Expr) -> Affine:
-        if isinstance(e, Var):
-            return Affine.of(e)
-        if isinstance(e, Mul):
+    def _nonlinear(self, e: ex.Expr) -> aff.Affine:
+        if isinstance(e, ex.Var):
+            return aff.Affine.of(e)
+        if isinstance(e, ex.Mul):
             return self._product(e)
-        if isinstance(e, FloorDiv | FloorMod):
-            return self._divide(e, type(e) is FloorDiv)
-        if isinstance(e, Div | Mod):
+        if isinstance(e, ex.FloorDiv | ex.FloorMod):
+            return self._divide(e, type(e) is ex.FloorDiv)
+        if isinstance(e, ex.Div | ex.Mod):
             return self._truncated(e)
-        if isinstance(e, Min | Max):
+        if isinstance(e, ex.Min | ex.Max):
             return self._extreme(e)
-        if isinstance(e, Cast):
+        if isinstance(e, ex.Cast):
             return self._cast(e)
-        if isinstance(e, Call):
+        if isinstance(e, ex.Call):
             return self._call(e)
         return self._opaque(e)
 
-    def _product(self, e: Mul) -> Affine:
-        result = multiply(self.affine(e.a), self.affine(e.b))
+    def _product(self, e: ex.Mul) -> aff.Affine:
+        result = aff.multiply(self.affine(e.a), self.affine(e.b))
         return self._opaque(e) if result is None else result
 
-    def _divide(self, e: FloorDiv | FloorMod, quotient: bool) -> Affine:
+    def _divide(self, e: ex.FloorDiv | ex.FloorMod, quotient: bool) -> aff.Affine:
         x, d = self.affine(e.a), self.affine(e.b)
         if self.may_wrap(x, e.dtype) or self.may_wrap(d, e.dtype):
             return self._opaque(e)
@@ -170,7 +133,7 @@ class Normalizer:
             result = symbolic.floordiv(self.domain, x, d) if quotient else symbolic.floormod(self.domain, x, d)
             if result is not None and not any(self._wraps_inside(term, e.dtype) for term in result.terms):
                 return result
-            return Affine.of(Atom(FLOORDIV if quotient else FLOORMOD, (x, d)))
+            return aff.Affine.of(aff.Atom(aff.FLOORDIV if quotient else aff.FLOORMOD, (x, d)))
         by = d.const
         # a // -d == -a // d and a % -d == -(-a % d), but for data whose negative wraps
         if by == 0 or (by < 0 and self.may_wrap(-x, e.dtype)):
@@ -181,30 +144,32 @@ class Normalizer:
             return self._opaque(e)
         return divided if quotient else divided.scaled(sign)
 
-    def _truncated(self, e: Div | Mod) -> Affine:
+    def _truncated(self, e: ex.Div | ex.Mod) -> aff.Affine:
         """C's division agrees with the floor where neither side is negative."""
         x, d = self.affine(e.a), self.affine(e.b)
         if x.is_const and d.is_const and d.const:
             quotient = abs(x.const) // abs(d.const) * (1 if (x.const < 0) == (d.const < 0) else -1)
-            value = quotient if isinstance(e, Div) else x.const - d.const * quotient
-            return Affine({}, value) if _inside((value, value), _LIMITS[e.dtype]) else self._opaque(e)
+            value = quotient if isinstance(e, ex.Div) else x.const - d.const * quotient
+            return aff.Affine({}, value) if _inside((value, value), _LIMITS[e.dtype]) else self._opaque(e)
         positive = (self.domain.interval(d)[0] or 0) > 0
         if not positive or self.may_wrap(x, e.dtype) or self.may_wrap(d, e.dtype) or not self.domain.nonnegative(x):
             return self._opaque(e)
-        return self._divide(FloorDiv(e.a, e.b) if isinstance(e, Div) else FloorMod(e.a, e.b), isinstance(e, Div))
+        return self._divide(
+            ex.FloorDiv(e.a, e.b) if isinstance(e, ex.Div) else ex.FloorMod(e.a, e.b), isinstance(e, ex.Div)
+        )
 
-    def _extreme(self, e: Min | Max) -> Affine:
+    def _extreme(self, e: ex.Min | ex.Max) -> aff.Affine:
         a, b = self.affine(e.a), self.affine(e.b)
         if self.may_wrap(a, e.dtype) or self.may_wrap(b, e.dtype):
             return a if a == b else self._opaque(e)
-        low = isinstance(e, Min)
+        low = isinstance(e, ex.Min)
         if self.domain.nonnegative(b - a):
             return a if low else b
         if self.domain.nonnegative(a - b):
             return b if low else a
-        return Affine.of(Atom(MIN if low else MAX, (a, b)))
+        return aff.Affine.of(aff.Atom(aff.MIN if low else aff.MAX, (a, b)))
 
-    def _cast(self, e: Cast) -> Affine:
+    def _cast(self, e: ex.Cast) -> aff.Affine:
         source = e.value.dtype
         if not is_index_dtype(source):
             return self._opaque(e)
@@ -212,31 +177,31 @@ class Normalizer:
         if self.may_wrap(inner, source):
             return self._opaque(e)
         if inner.is_const:
-            return Affine({}, fold.wrap(inner.const, e.dtype))
+            return aff.Affine({}, fold.wrap(inner.const, e.dtype))
         narrows = e.dtype.bits < source.bits
         if not narrows and len(inner.terms) == 1 and not inner.const and not any(map(_has_data, inner.terms)):
             # A product of indices does not overflow: what is cast is in the range of its own dtype.
             ((term, factor),) = inner.terms.items()
-            if isinstance(term, Atom) and factor > 0:
+            if isinstance(term, aff.Atom) and factor > 0:
                 low, high = _LIMITS[source]
                 self.domain.narrow(term, (-(-low // factor), high // factor))
         return self._opaque(e) if narrows and not self._fits(inner, _LIMITS[e.dtype]) else inner
 
-    def _fits(self, x: Affine, limits: Interval) -> bool:
+    def _fits(self, x: aff.Affine, limits: Interval) -> bool:
         """Whether a sum, its terms and what these are made of keep their values in a narrower dtype."""
         if not _inside(self.domain.interval(x), limits):
             return False
         return all(self._term_fits(term, limits) for term in x.terms)
 
-    def _term_fits(self, term: Term, limits: Interval) -> bool:
-        if isinstance(term, Var) or term.kind == OPAQUE:
+    def _term_fits(self, term: aff.Term, limits: Interval) -> bool:
+        if isinstance(term, ex.Var) or term.kind == aff.OPAQUE:
             return _inside(self.domain.term_interval(term), limits)
-        if term.kind == PRODUCT:
+        if term.kind == aff.PRODUCT:
             return all(self._term_fits(factor, limits) for factor in term.args)
         return all(self._fits(arg, limits) for arg in term.args)
 
-    def _call(self, e: Call) -> Affine:
-        if e.op in ("shift_left", "shift_right", "bitwise_and") and isinstance(e.args[1], IntImm):
+    def _call(self, e: ex.Call) -> aff.Affine:
+        if e.op in ("shift_left", "shift_right", "bitwise_and") and isinstance(e.args[1], ex.IntImm):
             x, n = self.affine(e.args[0]), e.args[1].value
             if e.op == "shift_left" and 0 <= n < e.dtype.bits - 1:
                 return x.scaled(1 << n)
@@ -248,30 +213,32 @@ class Normalizer:
                 return rules.floormod(self.domain, x, n + 1)
         return self._opaque(e)
 
-    def simplify(self, e: Expr) -> Expr:
+    def simplify(self, e: ex.Expr) -> ex.Expr:
         """A part of an opaque term as the analyzer simplifies it."""
         analyzer = self._analyzer()
         assert analyzer is not None  # it is what asks
         return analyzer.simplify(e)
 
-    def _opaque(self, e: Expr) -> Affine:
+    def _opaque(self, e: ex.Expr) -> aff.Affine:
         simple = fold.bits(self.simplify_parts(e))
-        if simple is not e and isinstance(simple, Var | IntImm | Add | Sub | Min | Max):
+        if simple is not e and isinstance(simple, ex.Var | ex.IntImm | ex.Add | ex.Sub | ex.Min | ex.Max):
             return self.affine(simple)
-        atom = Atom(OPAQUE, (simple,))
+        atom = aff.Atom(aff.OPAQUE, (simple,))
         self.domain.narrow(atom, self.value_interval(simple))
-        return Affine.of(atom)
+        return aff.Affine.of(atom)
 
-    def simplify_parts(self, e: Expr) -> Expr:
+    def simplify_parts(self, e: ex.Expr) -> ex.Expr:
         """`e` with its operands simplified and nothing else; a decided Select becomes the side it takes."""
-        if isinstance(e, Select) or (isinstance(e, Call) and e.op == "if_then_else"):
+        if isinstance(e, ex.Select) or (isinstance(e, ex.Call) and e.op == "if_then_else"):
             return self.simplify(e)
-        return map_children(e, lambda c: self.simplify(c) if isinstance(c, Expr) and not isinstance(e, Let) else c)
+        return ex.map_children(
+            e, lambda c: self.simplify(c) if isinstance(c, ex.Expr) and not isinstance(e, ex.Let) else c
+        )
 
-    def value_interval(self, e: Expr) -> Interval:
+    def value_interval(self, e: ex.Expr) -> Interval:
         """Bounds of a value by what kind of value it is; its dtype's limits at worst."""
         limits: Interval = _LIMITS[e.dtype]
-        if isinstance(e, Cast):
+        if isinstance(e, ex.Cast):
             source = e.value.dtype
             if source.is_bool:
                 return 0, 1
@@ -280,45 +247,45 @@ class Normalizer:
             if is_index_dtype(source):  # a value that fits is kept, whatever it is made of
                 inner = self._bounded(e.value)
                 return inner if _inside(inner, limits) else limits
-        if isinstance(e, FloorMod) and isinstance(e.b, IntImm) and e.b.value > 0:
+        if isinstance(e, ex.FloorMod) and isinstance(e.b, ex.IntImm) and e.b.value > 0:
             return 0, e.b.value - 1  # of data that may wrap, too
-        if isinstance(e, Call) and e.op in ("bitwise_xor", "bitwise_or"):
+        if isinstance(e, ex.Call) and e.op in ("bitwise_xor", "bitwise_or"):
             low, high = hull(*map(self._bounded, e.args))
             if low is not None and low >= 0 and high is not None:  # no bit is set that neither may have
                 return 0, (1 << high.bit_length()) - 1
-        if isinstance(e, Select):
+        if isinstance(e, ex.Select):
             return intersect(limits, hull(self._bounded(e.true_value), self._bounded(e.false_value)))
-        if isinstance(e, Call) and e.op == "if_then_else":
+        if isinstance(e, ex.Call) and e.op == "if_then_else":
             return intersect(limits, hull(self._bounded(e.args[1]), self._bounded(e.args[2])))
         return limits
 
-    def _bounded(self, e: Expr) -> Interval:
+    def _bounded(self, e: ex.Expr) -> Interval:
         value = self.affine(e)
         return UNKNOWN if self.may_wrap(value, e.dtype) else self.domain.bounds(value)
 
-    def exact(self, e: Expr) -> Affine:
+    def exact(self, e: ex.Expr) -> aff.Affine:
         """The normal form as a number in mathematics: data that may wrap is one term, what is left of it."""
         x = self.affine(e)
         if not self.may_wrap(x, e.dtype):
             return x
         return self._one_term(e)
 
-    def _one_term(self, e: Expr) -> Affine:
-        atom = Atom(OPAQUE, (e,))
+    def _one_term(self, e: ex.Expr) -> aff.Affine:
+        atom = aff.Atom(aff.OPAQUE, (e,))
         self.domain.narrow(atom, _LIMITS[e.dtype])
-        return Affine.of(atom)
+        return aff.Affine.of(atom)
 
-    def may_wrap(self, x: Affine, dtype: DType) -> bool:
+    def may_wrap(self, x: aff.Affine, dtype: ex.DType) -> bool:
         """Whether the sum has data in it and could leave the range of its dtype."""
         if not any(map(_has_data, x.terms)):
             return False
         return not _inside(self.domain.interval(x), _LIMITS[dtype])
 
-    def _wraps_inside(self, term: Term, dtype: DType) -> bool:
+    def _wraps_inside(self, term: aff.Term, dtype: ex.DType) -> bool:
         """Whether a rule has made a dividend that may wrap: x % 7 * 2 % 7 is x * 2 % 7 only where x * 2 is a number."""
-        if isinstance(term, Var) or term.kind == OPAQUE:
+        if isinstance(term, ex.Var) or term.kind == aff.OPAQUE:
             return False
-        if term.kind == PRODUCT:
+        if term.kind == aff.PRODUCT:
             return any(self._wraps_inside(factor, dtype) for factor in term.args)
         return any(
             self.may_wrap(arg, dtype) or any(self._wraps_inside(inner, dtype) for inner in arg.terms)
@@ -327,7 +294,7 @@ class Normalizer:
 
     # -- and back ---------------------------------------------------------------------------------------------------
 
-    def expr(self, x: Affine, dtype: DType) -> Expr:
+    def expr(self, x: aff.Affine, dtype: ex.DType) -> ex.Expr:
         """The sum as people write it: outer (larger) terms first, the constant last, no leading minus if avoidable.
 
         Raises `TooWide` where a sum of indices in it, or a constant, is known not to fit the dtype.
@@ -341,58 +308,58 @@ class Normalizer:
             first = next((i for i, (_, c) in enumerate(ordered) if c > 0), None)
             if first is not None:
                 ordered.insert(0, ordered.pop(first))
-        result: Expr | None = None
+        result: ex.Expr | None = None
         if ordered[0][1] < 0:
             result = imm(x.const, dtype)
         for term, c in ordered:
             value = self._scaled(term, abs(c), dtype)
-            result = value if result is None else Add(result, value) if c > 0 else Sub(result, value)
+            result = value if result is None else ex.Add(result, value) if c > 0 else ex.Sub(result, value)
         assert result is not None
         if x.const and ordered[0][1] > 0:
-            result = Add(result, imm(x.const, dtype)) if x.const > 0 else Sub(result, imm(-x.const, dtype))
+            result = ex.Add(result, imm(x.const, dtype)) if x.const > 0 else ex.Sub(result, imm(-x.const, dtype))
         return result
 
-    def _leaves(self, x: Affine, limits: Interval) -> bool:
+    def _leaves(self, x: aff.Affine, limits: Interval) -> bool:
         """Whether a sum of indices has values outside of the limits, as far as its ends are known."""
         low, high = self.domain.interval(x)
         outside = (low is not None and low < limits[0]) or (high is not None and high > limits[1])  # type: ignore[operator]
         return outside and not any(map(_has_data, x.terms))
 
-    def _ordered(self, x: Affine) -> list[tuple[Any, int]]:
+    def _ordered(self, x: aff.Affine) -> list[tuple[Any, int]]:
         if len(x.terms) == 1:
             return list(x.terms.items())
         order = self.domain.order
 
         def rank(item: tuple[Any, int]) -> tuple[bool, int, int]:
             term, c = item
-            multiple = isinstance(term, Atom) and term.kind == "product"
-            outermost = order.get(term) if isinstance(term, Var) else None
+            multiple = isinstance(term, aff.Atom) and term.kind == "product"
+            outermost = order.get(term) if isinstance(term, ex.Var) else None
             if outermost is None:
-                positions = [order[v] for v in term_variables(term) if v in order]
+                positions = [order[v] for v in aff.term_variables(term) if v in order]
                 outermost = min(positions, default=1 << 30)
             return not multiple, -abs(c), outermost
 
         return sorted(x.terms.items(), key=rank)
 
-    def _scaled(self, term: Term, c: int, dtype: DType) -> Expr:
+    def _scaled(self, term: aff.Term, c: int, dtype: ex.DType) -> ex.Expr:
         value = self._term(term, dtype)
-        return value if c == 1 else Mul(value, imm(c, dtype))
+        return value if c == 1 else ex.Mul(value, imm(c, dtype))
 
-    def _term(self, term: Term, dtype: DType) -> Expr:
-        if isinstance(term, Var):
+    def _term(self, term: aff.Term, dtype: ex.DType) -> ex.Expr:
+        if isinstance(term, ex.Var):
             return term.astype(dtype)
-        if term.kind == OPAQUE:
-            opaque: Expr = term.args[0]
+        if term.kind == aff.OPAQUE:
+            opaque: ex.Expr = term.args[0]
             return opaque.astype(dtype)
         if term.kind == "product":
             order = self.domain.order
-            parts = sorted(term.args, key=lambda t: order.get(t, 1 << 30) if isinstance(t, Var) else 1 << 31)
+            parts = sorted(term.args, key=lambda t: order.get(t, 1 << 30) if isinstance(t, ex.Var) else 1 << 31)
             result = self._term(parts[0], dtype)
             for part in parts[1:]:
-                result = Mul(result, self._term(part, dtype))
+                result = ex.Mul(result, self._term(part, dtype))
             return result
         a, b = (self.expr(arg, dtype) for arg in term.args)
-        return {FLOORDIV: FloorDiv, FLOORMOD: FloorMod, MIN: Min, MAX: Max}[term.kind](a, b)
+        return {aff.FLOORDIV: ex.FloorDiv, aff.FLOORMOD: ex.FloorMod, aff.MIN: ex.Min, aff.MAX: ex.Max}[term.kind](a, b)
 
 
 def _inside(interval: Interval, limits: Interval) -> bool:
@@ -401,35 +368,35 @@ def _inside(interval: Interval, limits: Interval) -> bool:
     return low is not None and high is not None and bottom <= low and high <= top  # type: ignore[operator]
 
 
-def _has_data(term: Term) -> bool:
-    if isinstance(term, Var):
-        return isinstance(term, DataVar)
+def _has_data(term: aff.Term) -> bool:
+    if isinstance(term, ex.Var):
+        return isinstance(term, ex.DataVar)
     if term.data is None:
         term.data = _find_data(term)
     return term.data
 
 
-def _find_data(term: Atom) -> bool:
-    if term.kind == OPAQUE:
-        return any(map(_is_data, walk(term.args[0])))
+def _find_data(term: aff.Atom) -> bool:
+    if term.kind == aff.OPAQUE:
+        return any(map(_is_data, ex.walk(term.args[0])))
     if term.kind == "product":
         return any(_has_data(factor) for factor in term.args)
     return any(_has_data(inner) for arg in term.args for inner in arg.terms)
 
 
-def holds_data(e: Expr) -> bool:
+def holds_data(e: ex.Expr) -> bool:
     """Whether an expression of index dtype has data in it (a load, a call, a `DataVar`, another dtype): it wraps."""
-    return is_index_dtype(e.dtype) and any(map(_is_data, walk(e)))
+    return is_index_dtype(e.dtype) and any(map(_is_data, ex.walk(e)))
 
 
 def _is_data(part: Any) -> bool:
-    return isinstance(part, Expr) and not _is_index_arithmetic(part)
+    return isinstance(part, ex.Expr) and not _is_index_arithmetic(part)
 
 
-def _is_index_arithmetic(e: Expr) -> bool:
+def _is_index_arithmetic(e: ex.Expr) -> bool:
     """Whether a node computes with variables rather than bring in a value from elsewhere."""
-    if isinstance(e, Call):
+    if isinstance(e, ex.Call):
         return e.op in ("if_then_else", "likely", "shift_left", "shift_right", "bitwise_and")
-    if isinstance(e, Cast):
+    if isinstance(e, ex.Cast):
         return is_index_dtype(e.value.dtype) or e.value.dtype.is_bool
-    return isinstance(e, Var | IntImm | BinaryOp | Not | Select) and not isinstance(e, DataVar)
+    return isinstance(e, ex.Var | ex.IntImm | ex.BinaryOp | ex.Not | ex.Select) and not isinstance(e, ex.DataVar)

@@ -14,14 +14,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .. import expr as e
+from .. import expr as ex
 from ..arith import Analyzer
 from ..tir.op import select
 
 # From one operation to the same value in other operations; None where the rule does not apply.
-Rewrite = Callable[[Any, Analyzer], e.Expr | None]
+Rewrite = Callable[[Any, Analyzer], ex.Expr | None]
 _DROPPED = 13  # bits of mantissa that a float32 on tensor cores does without
-_ORDERS = (e.EQ, e.NE, e.LT, e.LE, e.GT, e.GE)
+_ORDERS = (ex.EQ, ex.NE, ex.LT, ex.LE, ex.GT, ex.GE)
 
 
 @dataclass(frozen=True)
@@ -32,32 +32,32 @@ class Decomposition:
     rewrite: Rewrite
 
 
-def decomposed(x: e.Expr, rules: Sequence[Decomposition], analyzer: Analyzer) -> e.Expr:
+def decomposed(x: ex.Expr, rules: Sequence[Decomposition], analyzer: Analyzer) -> ex.Expr:
     """The expression with its outermost operation written by the rules; its operands stay as they are."""
     for rule in rules:
-        if (x.op if isinstance(x, e.Call) else type(x)) in rule.operations:
+        if (x.op if isinstance(x, ex.Call) else type(x)) in rule.operations:
             other = rule.rewrite(x, analyzer)
             x = x if other is None else other
     return x
 
 
-def _fixed_point(x: e.Call, _: Analyzer) -> e.Expr:
+def _fixed_point(x: ex.Call, _: Analyzer) -> ex.Expr:
     """Legal: by definition, `q_multiply_shift(x, y, q, s)` on int32 is x * 2**s * y / 2**q, rounded, ties up.
 
         ((int64(x) << max(s, 0)) * y + (1 << (q + max(-s, 0) - 1))) >> (q + max(-s, 0)), as int32
 
     (TVM's `fixed_point_multiply`.) The last shift is by 1 to 63 places, the first by less than 64.
     """
-    own, long = x.dtype, e.DType("int64").with_lanes(x.dtype.lanes)
+    own, long = x.dtype, ex.DType("int64").with_lanes(x.dtype.lanes)
     value, factor, q, s = x.args
-    zero, one = e.const(0, own), e.const(1, long)
+    zero, one = ex.const(0, own), ex.const(1, long)
     left, right = select(s > zero, s, zero).astype(long), select(s > zero, zero, zero - s).astype(long)
     places = q.astype(long) + right
     product = (value.astype(long) << left) * factor.astype(long)
     return ((product + (one << (places - one))) >> places).astype(own)
 
 
-def _rounded_to_tf32(x: e.Call, _: Analyzer) -> e.Expr:
+def _rounded_to_tf32(x: ex.Call, _: Analyzer) -> ex.Expr:
     """Legal: half of what the dropped bits count is added to the magnitude, and they become zero.
 
     The bits of a float are a sign and a magnitude that grows with the number; infinity comes after the largest number.
@@ -65,90 +65,90 @@ def _rounded_to_tf32(x: e.Call, _: Analyzer) -> e.Expr:
     23, to the nearest, ties away from zero. A number that rounds to more than the largest becomes infinite.
     """
     (value,) = x.args
-    word = e.DType("int32").with_lanes(x.dtype.lanes)
-    bits = e.Call(word, "reinterpret", (value,))
-    rounded = e.call("bitwise_and", bits + e.const(1 << (_DROPPED - 1), word), e.const(-(1 << _DROPPED), word))
-    return select(e.call("isfinite", value), e.Call(x.dtype, "reinterpret", (rounded,)), value)
+    word = ex.DType("int32").with_lanes(x.dtype.lanes)
+    bits = ex.Call(word, "reinterpret", (value,))
+    rounded = ex.call("bitwise_and", bits + ex.const(1 << (_DROPPED - 1), word), ex.const(-(1 << _DROPPED), word))
+    return select(ex.call("isfinite", value), ex.Call(x.dtype, "reinterpret", (rounded,)), value)
 
 
-def _integer_tests(x: e.Call, _: Analyzer) -> e.Expr | None:
+def _integer_tests(x: ex.Call, _: Analyzer) -> ex.Expr | None:
     """Legal: an integer is finite and a number, whatever its value."""
-    return None if x.args[0].dtype.is_float else e.const(x.op == "isfinite", x.dtype)
+    return None if x.args[0].dtype.is_float else ex.const(x.op == "isfinite", x.dtype)
 
 
-def _unsigned_abs(x: e.Call, _: Analyzer) -> e.Expr | None:
+def _unsigned_abs(x: ex.Call, _: Analyzer) -> ex.Expr | None:
     """Legal: unsigned integers and truth values are their own magnitudes."""
     return x.args[0] if x.dtype.is_bool or x.dtype.kind == "uint" else None
 
 
-def _shifted(x: e.BinaryOp, _: Analyzer) -> e.Expr | None:
+def _shifted(x: ex.BinaryOp, _: Analyzer) -> ex.Expr | None:
     """Legal: a shift to the right rounds down, and the low bits are the rest, also below zero (two's complement)."""
     divisor = _positive(x.b)
     if divisor & (divisor - 1) or not divisor:
         return None
-    if isinstance(x, e.FloorDiv):
-        return e.Call(x.dtype, "shift_right", (x.a, e.const(divisor.bit_length() - 1, x.dtype)))
-    return e.Call(x.dtype, "bitwise_and", (x.a, e.const(divisor - 1, x.dtype)))
+    if isinstance(x, ex.FloorDiv):
+        return ex.Call(x.dtype, "shift_right", (x.a, ex.const(divisor.bit_length() - 1, x.dtype)))
+    return ex.Call(x.dtype, "bitwise_and", (x.a, ex.const(divisor - 1, x.dtype)))
 
 
-def _truncated(x: e.BinaryOp, analyzer: Analyzer) -> e.Expr | None:
+def _truncated(x: ex.BinaryOp, analyzer: Analyzer) -> ex.Expr | None:
     """Legal: a quotient that is not negative is rounded down by cutting off its digits."""
     low, _ = analyzer.bounds(x.a)
     if not _positive(x.b) or low is None or low < 0:
         return None
-    return (e.Div if isinstance(x, e.FloorDiv) else e.Mod)(x.a, x.b)
+    return (ex.Div if isinstance(x, ex.FloorDiv) else ex.Mod)(x.a, x.b)
 
 
-def _positive(divisor: e.Expr) -> int:
+def _positive(divisor: ex.Expr) -> int:
     """A constant above zero; 0 for any other divisor."""
-    return max(0, divisor.value) if isinstance(divisor, e.IntImm) else 0
+    return max(0, divisor.value) if isinstance(divisor, ex.IntImm) else 0
 
 
-def _floored(x: e.BinaryOp, _: Analyzer) -> e.Expr | None:
+def _floored(x: ex.BinaryOp, _: Analyzer) -> ex.Expr | None:
     """Legal: a truncated quotient is one too large where it leaves a rest whose sign is not the divisor's.
 
     The operands are written three times. A language with functions had better have one for this.
     """
     if not x.dtype.is_int:
         return None
-    zero, rest = e.const(0, x.dtype), e.Mod(x.a, x.b)
+    zero, rest = ex.const(0, x.dtype), ex.Mod(x.a, x.b)
     if x.dtype.kind == "uint":
-        return e.Div(x.a, x.b) if isinstance(x, e.FloorDiv) else rest
-    corrected = e.And(e.NE(rest, zero), e.NE(e.LT(rest, zero), e.LT(x.b, zero)))
-    if isinstance(x, e.FloorDiv):
-        return e.Div(x.a, x.b) - e.Cast(x.dtype, corrected)
-    return e.Select(corrected, rest + x.b, rest)
+        return ex.Div(x.a, x.b) if isinstance(x, ex.FloorDiv) else rest
+    corrected = ex.And(ex.NE(rest, zero), ex.NE(ex.LT(rest, zero), ex.LT(x.b, zero)))
+    if isinstance(x, ex.FloorDiv):
+        return ex.Div(x.a, x.b) - ex.Cast(x.dtype, corrected)
+    return ex.Select(corrected, rest + x.b, rest)
 
 
-def _near(x: e.Call, _: Analyzer) -> e.Expr | None:
+def _near(x: ex.Call, _: Analyzer) -> ex.Expr | None:
     """Legal: an amount from the width on leaves zeros; of a signed integer to the right the sign, as width - 1 does."""
     value, amount = x.args
-    last = e.const(x.dtype.bits - 1, x.dtype)
+    last = ex.const(x.dtype.bits - 1, x.dtype)
     if _is_below(amount, x.dtype.bits):
         return None
     if x.op == "shift_right" and x.dtype.kind == "int":
-        return e.call(x.op, value, e.Min(amount, last))
-    near = e.call(x.op, value, e.call("bitwise_and", amount, last))
-    return e.Select(e.LE(amount, last), near, e.const(0, x.dtype))
+        return ex.call(x.op, value, ex.Min(amount, last))
+    near = ex.call(x.op, value, ex.call("bitwise_and", amount, last))
+    return ex.Select(ex.LE(amount, last), near, ex.const(0, x.dtype))
 
 
-def _is_below(amount: e.Expr, bits: int) -> bool:
+def _is_below(amount: ex.Expr, bits: int) -> bool:
     """Whether the form of an amount, a constant or one that is cut off, says that it is less than a width."""
-    if isinstance(amount, e.Broadcast):
+    if isinstance(amount, ex.Broadcast):
         return _is_below(amount.value, bits)
-    if isinstance(amount, e.Min):
+    if isinstance(amount, ex.Min):
         return _is_below(amount.b, bits)
-    if isinstance(amount, e.Call):
+    if isinstance(amount, ex.Call):
         return amount.op == "bitwise_and" and _is_below(amount.args[1], bits)
-    return isinstance(amount, e.IntImm) and 0 <= amount.value < bits
+    return isinstance(amount, ex.IntImm) and 0 <= amount.value < bits
 
 
-def _bytes_multiplied(x: e.Call, _: Analyzer) -> e.Expr:
+def _bytes_multiplied(x: ex.Call, _: Analyzer) -> ex.Expr:
     """Legal: by definition of `dot4_u8i8`; the bytes of its first word are unsigned, those of the second one signed."""
 
-    def byte(word: e.Expr, k: int, kind: str) -> e.Expr:
-        low = e.call("shift_right", word, e.const(8 * k, word.dtype))
-        return e.Cast(x.dtype, e.Cast(e.DType(kind).with_lanes(x.dtype.lanes), low))
+    def byte(word: ex.Expr, k: int, kind: str) -> ex.Expr:
+        low = ex.call("shift_right", word, ex.const(8 * k, word.dtype))
+        return ex.Cast(x.dtype, ex.Cast(ex.DType(kind).with_lanes(x.dtype.lanes), low))
 
     a, b = x.args
     return sum(
@@ -156,7 +156,7 @@ def _bytes_multiplied(x: e.Call, _: Analyzer) -> e.Expr:
     )
 
 
-def _in_float32(x: Any, _: Analyzer) -> e.Expr | None:
+def _in_float32(x: Any, _: Analyzer) -> ex.Expr | None:
     """Legal: float32 has at least twice the digits of a 16-bit float, and two more.
 
     A result that is rounded to it, and then to 16 bits, is the one that is rounded once (Figueroa, "When is double
@@ -164,18 +164,18 @@ def _in_float32(x: Any, _: Analyzer) -> e.Expr | None:
     """
     if not x.a.dtype.is_half:
         return None
-    wide = e.DType("float32").with_lanes(x.a.dtype.lanes)
-    result = type(x)(e.Cast(wide, x.a), e.Cast(wide, x.b))
-    return result if isinstance(x, e.CompareOp) else e.Cast(x.dtype, result)
+    wide = ex.DType("float32").with_lanes(x.a.dtype.lanes)
+    result = type(x)(ex.Cast(wide, x.a), ex.Cast(wide, x.b))
+    return result if isinstance(x, ex.CompareOp) else ex.Cast(x.dtype, result)
 
 
-def _rounded_away(x: e.Call, _: Analyzer) -> e.Expr:
+def _rounded_away(x: ex.Call, _: Analyzer) -> ex.Expr:
     """Legal: x - trunc(x) is exact, and `copysign` keeps the sign of a zero. Infinities and NaN leave no fraction."""
     (value,) = x.args
-    whole = e.call("trunc", value)
-    up = e.GE(e.call("abs", value - whole), e.const(0.5, x.dtype))
-    step = e.Select(up, e.const(1, x.dtype), e.const(0, x.dtype))
-    return whole + e.call("copysign", step, value)
+    whole = ex.call("trunc", value)
+    up = ex.GE(ex.call("abs", value - whole), ex.const(0.5, x.dtype))
+    step = ex.Select(up, ex.const(1, x.dtype), ex.const(0, x.dtype))
+    return whole + ex.call("copysign", step, value)
 
 
 # No language has these.
@@ -188,12 +188,12 @@ INTEGER_TESTS = Decomposition(("isnan", "isinf", "isfinite"), _integer_tests)
 UNSIGNED_ABS = Decomposition(("abs",), _unsigned_abs)
 
 # Quotients of integers that are rounded down, and their rests: by a positive constant; by any divisor.
-SHIFTED = Decomposition((e.FloorDiv, e.FloorMod), _shifted)
-TRUNCATED = Decomposition((e.FloorDiv, e.FloorMod), _truncated)
-FLOORED = Decomposition((e.FloorDiv, e.FloorMod), _floored)
+SHIFTED = Decomposition((ex.FloorDiv, ex.FloorMod), _shifted)
+TRUNCATED = Decomposition((ex.FloorDiv, ex.FloorMod), _truncated)
+FLOORED = Decomposition((ex.FloorDiv, ex.FloorMod), _floored)
 
 # Shifts by the width or more, products of the bytes of words, operators on 16-bit floats, halves away from zero.
 NEAR_SHIFTS = Decomposition(("shift_left", "shift_right"), _near)
 PRODUCTS_OF_BYTES = Decomposition(("dot4_u8i8",), _bytes_multiplied)
-HALVES = Decomposition((*_ORDERS, e.Add, e.Sub, e.Mul, e.Div, e.Mod, e.Min, e.Max), _in_float32)
+HALVES = Decomposition((*_ORDERS, ex.Add, ex.Sub, ex.Mul, ex.Div, ex.Mod, ex.Min, ex.Max), _in_float32)
 ROUNDED_AWAY = Decomposition(("round",), _rounded_away)

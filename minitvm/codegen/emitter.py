@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterable
 from contextlib import contextmanager
 from typing import Any
 
-from .. import expr as e
+from .. import expr as ex
 from ..errors import Unsupported, report
 from ..expr.conditions import is_const
 from ..target import Target
-from ..tir import nodes as t
+from ..tir import nodes as tir
 from ..tir.analysis.registers import Register, registers_of, stored_first
 from ..tir.script.printer import script
 from ..tir.tensor_intrin import TensorIntrin
@@ -29,14 +29,16 @@ class Emitter(Expressions):
     dialect = ""  # by which an intrinsic has a spelling of its instruction
     declares_all = False  # whether the language wants a declaration of a variable that is stored first
 
-    def __init__(self, kernel: t.PrimFunc, target: Target | None, reserved: Iterable[str]) -> None:
+    def __init__(self, kernel: tir.PrimFunc, target: Target | None, reserved: Iterable[str]) -> None:
         super().__init__(kernel, target, reserved)
         self.lines: list[str] = []
         self.depth = 0
         self.handlers: dict[type, Callable[[Any], None]] = {
-            t.Seq: self.seq, t.For: self.loop, t.While: self.while_loop, t.If: self.branch, t.LetStmt: self.let,
-            t.BufferStore: self.store, t.Allocate: self.allocate, t.Assert: self.check, t.Evaluate: self.evaluate,
-            t.Prefetch: self.prefetch, t.Instruction: self.instruction, t.Async: self.begun,
+            tir.Seq: self.seq, tir.For: self.loop, tir.While: self.while_loop, tir.If: self.branch,
+            tir.LetStmt: self.let,
+            tir.BufferStore: self.store, tir.Allocate: self.allocate, tir.Assert: self.check,
+            tir.Evaluate: self.evaluate,
+            tir.Prefetch: self.prefetch, tir.Instruction: self.instruction, tir.Async: self.begun,
         }  # fmt: skip
 
     # -- lines
@@ -64,7 +66,7 @@ class Emitter(Expressions):
         """Comment lines for people: the kernel's parameters and the schedule that made it."""
         params = ", ".join(
             f"{p.name}: {p.dtype}[{', '.join(map(str, p.shape))}]"
-            if isinstance(p, t.Buffer)
+            if isinstance(p, tir.Buffer)
             else f"{p.name}: {p.dtype}"
             for p in self.kernel.params
         )
@@ -76,76 +78,76 @@ class Emitter(Expressions):
 
     # -- statements
 
-    def stmt(self, stmt: t.Stmt) -> None:
+    def stmt(self, stmt: tir.Stmt) -> None:
         """Emit one statement."""
         handler = self.handlers.get(type(stmt))
         if handler is None:
             raise Unsupported(f"{type(stmt).__name__} in a kernel: lowering should have removed it")
         handler(stmt)
 
-    def seq(self, stmt: t.Seq) -> None:
+    def seq(self, stmt: tir.Seq) -> None:
         for part in stmt.stmts:
             self.stmt(part)
 
-    def branch(self, stmt: t.If) -> None:
+    def branch(self, stmt: tir.If) -> None:
         with self.block(self.syntax.branch.format(self.value(stmt.condition))):
             self.stmt(stmt.then_case)
         if stmt.else_case is not None:
             with self.block(self.syntax.otherwise):
                 self.stmt(stmt.else_case)
 
-    def loop(self, stmt: t.For) -> None:
+    def loop(self, stmt: tir.For) -> None:
         """A loop, whose variable is an index. Its range answers later questions."""
         self.wide.add(stmt.var)
         self.analyzer.bind(stmt)
-        if stmt.kind is t.ForKind.THREAD:
+        if stmt.kind is tir.ForKind.THREAD:
             self.thread(stmt)
             return
-        if stmt.kind not in (t.ForKind.SERIAL, t.ForKind.PARALLEL, t.ForKind.UNROLLED):
+        if stmt.kind not in (tir.ForKind.SERIAL, tir.ForKind.PARALLEL, tir.ForKind.UNROLLED):
             raise Unsupported(f"a {stmt.kind} loop over {stmt.var.name} in {self.language}")
-        first, end = self.share(stmt) if stmt.kind is t.ForKind.PARALLEL else self.bounds(stmt)
+        first, end = self.share(stmt) if stmt.kind is tir.ForKind.PARALLEL else self.bounds(stmt)
         with self.block(self.loop_header(self.names[stmt.var], first, end)):
             self.stmt(stmt.body)
 
-    def thread(self, stmt: t.For) -> None:
+    def thread(self, stmt: tir.For) -> None:
         """A loop over an axis of a grid: the variable is the place of the thread that runs the body."""
         raise Unsupported(f"a loop over {stmt.thread} in {self.language}")
 
-    def bounds(self, stmt: t.For) -> tuple[str, str]:
+    def bounds(self, stmt: tir.For) -> tuple[str, str]:
         """The first iteration of a loop, and the one behind its last."""
         first, extent = self.index(stmt.start), self.index(stmt.extent)
-        if isinstance(stmt.start, e.IntImm) and isinstance(stmt.extent, e.IntImm):
+        if isinstance(stmt.start, ex.IntImm) and isinstance(stmt.extent, ex.IntImm):
             return first, str(stmt.start.value + stmt.extent.value)
         return first, f"{self.offset(stmt)}{extent}"
 
-    def share(self, stmt: t.For) -> tuple[str, str]:
+    def share(self, stmt: tir.For) -> tuple[str, str]:
         """The bounds of the iterations that one thread runs of a parallel loop: all, in a language without threads."""
         return self.bounds(stmt)
 
-    def offset(self, stmt: t.For) -> str:
+    def offset(self, stmt: tir.For) -> str:
         """The start of a loop, to which the number of an iteration is added."""
         return "" if is_const(stmt.start, 0) else f"{self.index(stmt.start)} + "
 
-    def let(self, stmt: t.LetStmt) -> None:
+    def let(self, stmt: tir.LetStmt) -> None:
         if self.notes_index(stmt):
             text, dtype = self.index(stmt.value), self.index_dtype
         else:
             text, dtype = self.value(stmt.value), stmt.value.dtype
         self.define(stmt.var, self.definition(stmt.var, text, dtype), stmt.body)
 
-    def define(self, var: e.Var, line: str, body: t.Stmt) -> None:  # noqa: ARG002
+    def define(self, var: ex.Var, line: str, body: tir.Stmt) -> None:  # noqa: ARG002
         """The line that defines a variable, and the statements that see it."""
         self.line(line)
         self.stmt(body)
 
-    def definition(self, var: e.Var, text: str, dtype: e.DType) -> str:  # noqa: ARG002
+    def definition(self, var: ex.Var, text: str, dtype: ex.DType) -> str:  # noqa: ARG002
         return f"{self.names[var]} = {text}{self.syntax.end}"
 
-    def while_loop(self, stmt: t.While) -> None:
+    def while_loop(self, stmt: tir.While) -> None:
         with self.block(self.syntax.repeat.format(self.value(stmt.condition))):
             self.stmt(stmt.body)
 
-    def store(self, stmt: t.BufferStore) -> None:
+    def store(self, stmt: tir.BufferStore) -> None:
         """A store of a register, of a scalar behind its condition, or of a vector with its mask."""
         buffer, index, value = stmt.buffer, stmt.indices[0], self.value(stmt.value)
         if buffer in self.registers:
@@ -163,22 +165,22 @@ class Emitter(Expressions):
         with self.block(self.syntax.branch.format(self.value(stmt.predicate))):
             self.line(text)
 
-    def store_neighbours(self, stmt: t.BufferStore, base: str, value: str) -> str:  # noqa: ARG002
+    def store_neighbours(self, stmt: tir.BufferStore, base: str, value: str) -> str:  # noqa: ARG002
         """A store of a vector, with or without a mask, to elements that lie together from `base` on."""
         raise self.lacking(stmt.value)
 
-    def scatter(self, stmt: t.BufferStore, value: str) -> str:  # noqa: ARG002
+    def scatter(self, stmt: tir.BufferStore, value: str) -> str:  # noqa: ARG002
         """A store of a vector, with or without a mask, to elements anywhere."""
         raise self.lacking(stmt.value)
 
-    def check(self, stmt: t.Assert) -> None:
+    def check(self, stmt: tir.Assert) -> None:
         # Kernels do not raise: the caller of the host function checks its conditions.
         self.line(f"{self.syntax.comment}holds: {' '.join(str(stmt.condition).split())}")
 
-    def prefetch(self, stmt: t.Prefetch) -> None:
+    def prefetch(self, stmt: tir.Prefetch) -> None:
         """A hint: most languages leave it to their compilers, or to threads that run while others wait."""
 
-    def allocate(self, stmt: t.Allocate) -> None:
+    def allocate(self, stmt: tir.Allocate) -> None:
         registers = registers_of(stmt.buffer, stmt.body)
         if registers is None:
             self.registers.pop(stmt.buffer, None)  # a copy of this nest may have kept the buffer in registers
@@ -191,11 +193,11 @@ class Emitter(Expressions):
                     self.declare_register(stmt.buffer, register, name)
         self.stmt(stmt.body)
 
-    def begun(self, stmt: t.Async) -> None:
+    def begun(self, stmt: tir.Async) -> None:
         """A copy that may arrive later. A language without such copies does it at once; then no wait is needed."""
         self.store(stmt.body)
 
-    def instruction(self, stmt: t.Instruction) -> None:
+    def instruction(self, stmt: tir.Instruction) -> None:
         """One instruction of the machine, as its intrinsic spells it; raises `Unsupported` if it does not."""
         intrin = TensorIntrin.get(stmt.name, allow_missing=True)
         spell = None if intrin is None else intrin.spelling(self.dialect)
@@ -218,10 +220,10 @@ class Emitter(Expressions):
     @abstractmethod
     def loop_header(self, name: str, first: str, end: str) -> str: ...
     @abstractmethod
-    def store_element(self, stmt: t.BufferStore, value: str) -> str: ...
+    def store_element(self, stmt: tir.BufferStore, value: str) -> str: ...
     @abstractmethod
-    def evaluate(self, stmt: t.Evaluate) -> None: ...
+    def evaluate(self, stmt: tir.Evaluate) -> None: ...
     @abstractmethod
-    def stack_array(self, buffer: t.Buffer) -> None: ...
+    def stack_array(self, buffer: tir.Buffer) -> None: ...
     @abstractmethod
-    def declare_register(self, buffer: t.Buffer, register: Register, name: str) -> None: ...
+    def declare_register(self, buffer: tir.Buffer, register: Register, name: str) -> None: ...

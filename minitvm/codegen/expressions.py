@@ -15,12 +15,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
-from .. import expr as e
+from .. import expr as ex
 from ..arith import Analyzer
 from ..errors import InternalError, Unsupported
 from ..expr.conditions import is_const
 from ..target import Target
-from ..tir import nodes as t
+from ..tir import nodes as tir
 from ..tir.analysis.registers import Register, slot
 from . import decompose
 from .spelling import BITS, COMPARISONS, Names, Syntax, atom, is_index, keeps_value
@@ -33,74 +33,74 @@ class Expressions(ABC):
 
     syntax: ClassVar[Syntax]
     language = ""  # for people, what a kernel becomes: "a CPU kernel"
-    index_dtype = e.DType("int64")  # of indices, wherever they are complete
+    index_dtype = ex.DType("int64")  # of indices, wherever they are complete
     lacks: Sequence[decompose.Decomposition] = (decompose.FIXED_POINT, decompose.TFLOAT32, decompose.HINTS)
     index_rules: Sequence[decompose.Decomposition] = ()  # the same, for operations on indices
     functions: Mapping[str, str] = {}  # the names of intrinsics
 
-    def __init__(self, kernel: t.PrimFunc, target: Target | None, reserved: Iterable[str]) -> None:
+    def __init__(self, kernel: tir.PrimFunc, target: Target | None, reserved: Iterable[str]) -> None:
         self.kernel = kernel
         self.target = target
         self.names = Names(reserved)
-        self.registers: dict[t.Buffer, dict[Register, str]] = {}
+        self.registers: dict[tir.Buffer, dict[Register, str]] = {}
         self.analyzer = Analyzer()  # ranges of variables in scope: they choose cheap divisions
-        self.wide: set[e.Var] = set()  # integer variables that are kept in the type of indices
-        self.lets: dict[e.Var, e.Expr] = {}  # indices that have names, written out
+        self.wide: set[ex.Var] = set()  # integer variables that are kept in the type of indices
+        self.lets: dict[ex.Var, ex.Expr] = {}  # indices that have names, written out
         self.spellers: dict[type, Callable[[Any], str]] = {
-            e.IntImm: self.constant, e.FloatImm: self.constant, e.Var: self.variable, t.BufferLoad: self.load,
-            e.Cast: self.cast, e.CompareOp: self.compare, e.And: self.logical, e.Or: self.logical,
-            e.Not: self.negation, e.BinaryOp: self.binary, e.Select: self.select, e.Call: self.call,
-            e.Ramp: self.ramp, e.Broadcast: self.broadcast, e.Shuffle: self.shuffle, e.Let: self.inner_let,
+            ex.IntImm: self.constant, ex.FloatImm: self.constant, ex.Var: self.variable, tir.BufferLoad: self.load,
+            ex.Cast: self.cast, ex.CompareOp: self.compare, ex.And: self.logical, ex.Or: self.logical,
+            ex.Not: self.negation, ex.BinaryOp: self.binary, ex.Select: self.select, ex.Call: self.call,
+            ex.Ramp: self.ramp, ex.Broadcast: self.broadcast, ex.Shuffle: self.shuffle, ex.Let: self.inner_let,
         }  # fmt: skip
 
     # -- indices
 
-    def index(self, x: e.Expr) -> str:
+    def index(self, x: ex.Expr) -> str:
         """A scalar index."""
-        if isinstance(x, e.IntImm):
+        if isinstance(x, ex.IntImm):
             return self.index_constant(x.value)
-        if isinstance(x, e.Var) and x in self.wide:
+        if isinstance(x, ex.Var) and x in self.wide:
             return self.names[x]
-        if isinstance(x, e.Cast) and is_index(x) and keeps_value(x, self.analyzer):
+        if isinstance(x, ex.Cast) and is_index(x) and keeps_value(x, self.analyzer):
             return self.index(x.value)
-        if not is_index(x) or isinstance(x, e.Var | e.Cast):
+        if not is_index(x) or isinstance(x, ex.Var | ex.Cast):
             return self.to_index(self.value(x))
         x = decompose.decomposed(x, self.index_rules, self.analyzer)
-        if isinstance(x, e.Add | e.Sub):
+        if isinstance(x, ex.Add | ex.Sub):
             right = self.index_term(x.b)
-            return f"{self.index(x.a)} {'+' if isinstance(x, e.Add) else '-'} {right}"
-        if isinstance(x, e.Mul):
+            return f"{self.index(x.a)} {'+' if isinstance(x, ex.Add) else '-'} {right}"
+        if isinstance(x, ex.Mul):
             return f"{atom(self.index(x.a))} * {atom(self.index(x.b))}"
-        if isinstance(x, e.Call):
+        if isinstance(x, ex.Call):
             return f"({f' {_INDEX_CALLS[x.op]} '.join(atom(self.index(a)) for a in x.args)})"
-        return self.index_extreme(x) if isinstance(x, e.Min | e.Max) else self.index_division(x)
+        return self.index_extreme(x) if isinstance(x, ex.Min | ex.Max) else self.index_division(x)
 
-    def index_term(self, x: e.Expr) -> str:
+    def index_term(self, x: ex.Expr) -> str:
         """An index behind a plus or a minus."""
-        return f"({self.index(x)})" if isinstance(x, e.Add | e.Sub) else self.index(x)
+        return f"({self.index(x)})" if isinstance(x, ex.Add | ex.Sub) else self.index(x)
 
     def index_constant(self, number: int) -> str:
         return str(number)
 
-    def contiguous(self, x: e.Expr) -> str | None:
+    def contiguous(self, x: ex.Expr) -> str | None:
         """The start of a vector index of stride one; None for any other."""
-        return self.place(x.base) if isinstance(x, e.Ramp) and is_const(x.stride, 1) else None
+        return self.place(x.base) if isinstance(x, ex.Ramp) and is_const(x.stride, 1) else None
 
-    def place(self, x: e.Expr) -> str:
+    def place(self, x: ex.Expr) -> str:
         """A complete index, of an element in memory."""
         return self.index(x)
 
-    def notes_index(self, x: t.LetStmt) -> bool:
+    def notes_index(self, x: tir.LetStmt) -> bool:
         """Whether a name stands for an index. Its range and its value then answer later questions."""
         if is_index(x.value):
             self.wide.add(x.var)
             self.analyzer.bind_value(x.var, x.value)
-            self.lets[x.var] = e.substitute(x.value, self.lets)
+            self.lets[x.var] = ex.substitute(x.value, self.lets)
         return is_index(x.value)
 
     # -- values
 
-    def value(self, x: e.Expr) -> str:
+    def value(self, x: ex.Expr) -> str:
         """A value of exactly its dtype."""
         x = decompose.decomposed(x, self.lacks, self.analyzer)
         for kind in type(x).__mro__:
@@ -108,86 +108,86 @@ class Expressions(ABC):
                 return self.spellers[kind](x)
         raise self.lacking(x)
 
-    def lacking(self, x: e.Expr) -> Unsupported:
+    def lacking(self, x: ex.Expr) -> Unsupported:
         """The error for an expression that the language cannot have."""
         return Unsupported(f"{type(x).__name__} in {self.language}: {x}")
 
-    def variable(self, x: e.Var) -> str:
+    def variable(self, x: ex.Var) -> str:
         return self.from_index(self.names[x], x.dtype) if x in self.wide else self.names[x]
 
-    def cast(self, x: e.Cast) -> str:
+    def cast(self, x: ex.Cast) -> str:
         source, to = x.value.dtype, x.dtype
         if source == to:
             return self.value(x.value)
         if "handle" in (source.kind, to.kind):
             raise Unsupported(f"a cast of {source} to {to} in {self.language}")
-        if is_index(x.value) and not isinstance(x.value, e.IntImm):
+        if is_index(x.value) and not isinstance(x.value, ex.IntImm):
             return self.converted(self.index(x.value), self.index_dtype, to)
         return self.converted(self.value(x.value), source, to)
 
-    def compare(self, x: e.CompareOp) -> str:
+    def compare(self, x: ex.CompareOp) -> str:
         if is_index(x.a) and is_index(x.b):
             return f"({self.index(x.a)} {COMPARISONS[type(x)]} {self.index(x.b)})"
         return self.prefix_mask(x) or self.comparison(x)
 
-    def prefix_mask(self, x: e.CompareOp) -> str | None:
+    def prefix_mask(self, x: ex.CompareOp) -> str | None:
         """`ramp(base) < broadcast(n)` is the mask of the first `n - base` lanes."""
         ramp, limit = x.a, x.b
-        if not (isinstance(x, e.LT) and isinstance(ramp, e.Ramp) and isinstance(limit, e.Broadcast)):
+        if not (isinstance(x, ex.LT) and isinstance(ramp, ex.Ramp) and isinstance(limit, ex.Broadcast)):
             return None
         if not is_const(ramp.stride, 1) or not (is_index(ramp.base) and is_index(limit.value)):
             return None
         return self.first_lanes(limit.value, ramp.base, ramp.lanes)
 
-    def logical(self, x: e.LogicalOp) -> str:
+    def logical(self, x: ex.LogicalOp) -> str:
         symbol = self.syntax.logical[type(x)][x.dtype.lanes > 1]
         return f"({self.value(x.a)} {symbol} {self.value(x.b)})"
 
-    def negation(self, x: e.Not) -> str:
+    def negation(self, x: ex.Not) -> str:
         return f"({self.syntax.negation[x.dtype.lanes > 1]}{atom(self.value(x.a))})"
 
-    def binary(self, x: e.BinaryOp) -> str:
+    def binary(self, x: ex.BinaryOp) -> str:
         return self.contracted(x) or self.arithmetic(x)
 
-    def contracted(self, x: e.BinaryOp) -> str | None:
+    def contracted(self, x: ex.BinaryOp) -> str | None:
         """A sum and a product in one operation: `c + a * b` of floats, rounded once, or `c` and a product of words."""
-        if not isinstance(x, e.Add):
+        if not isinstance(x, ex.Add):
             return None
         for product, c in ((x.b, x.a), (x.a, x.b)):
-            words = e.factors_of_words(product)
-            if words is not None and isinstance(product, e.Call):
+            words = ex.factors_of_words(product)
+            if words is not None and isinstance(product, ex.Call):
                 return self.words_added(product.op, *words, c)
-        product, c = (x.b, x.a) if isinstance(x.b, e.Mul) else (x.a, x.b)
-        if not isinstance(product, e.Mul) or not x.dtype.is_float or x.dtype.is_half:
+        product, c = (x.b, x.a) if isinstance(x.b, ex.Mul) else (x.a, x.b)
+        if not isinstance(product, ex.Mul) or not x.dtype.is_float or x.dtype.is_half:
             return None
         return self.multiply_add(product.a, product.b, c)
 
-    def select(self, x: e.Select) -> str:
+    def select(self, x: ex.Select) -> str:
         return self.choice(x.condition, self.value(x.true_value), self.value(x.false_value), x.dtype)
 
-    def choice(self, condition: e.Expr, yes: str, no: str, dtype: e.DType) -> str:
+    def choice(self, condition: ex.Expr, yes: str, no: str, dtype: ex.DType) -> str:
         """One of two values of a dtype. A scalar condition decides which of them is computed."""
         if condition.dtype.lanes == 1:
             return self.syntax.choice.format(condition=self.value(condition), yes=yes, no=no)
         return self.choice_of_lanes(condition, yes, no, dtype)
 
-    def call(self, x: e.Call) -> str:
+    def call(self, x: ex.Call) -> str:
         if x.op == "if_then_else":
             condition, yes, no = x.args
             return self.choice(condition, self.value(yes), self.value(no), x.dtype)
         return self.reinterpreted(x) if x.op == "reinterpret" else self.function(x, [self.value(a) for a in x.args])
 
-    def function(self, x: e.Call, args: list[str]) -> str:
+    def function(self, x: ex.Call, args: list[str]) -> str:
         if x.op not in self.functions:
             raise Unsupported(f"the intrinsic {x.op} in {self.language}")
         return f"{self.functions[x.op]}({', '.join(args)})"
 
-    def inner_let(self, _: e.Let) -> str:
+    def inner_let(self, _: ex.Let) -> str:
         raise InternalError("a let expression in a kernel: lowering should have removed it")
 
     # -- memory
 
-    def load(self, x: t.BufferLoad) -> str:
+    def load(self, x: tir.BufferLoad) -> str:
         buffer, index = x.buffer, x.indices[0]
         if index.dtype.lanes == 1 or buffer in self.registers:
             text = self.register(buffer, index) if buffer in self.registers else self.element(x)
@@ -195,14 +195,14 @@ class Expressions(ABC):
         base = self.contiguous(index)
         return self.gather(x) if base is None else self.neighbours(x, base)
 
-    def register(self, buffer: t.Buffer, index: e.Expr) -> str:
+    def register(self, buffer: tir.Buffer, index: ex.Expr) -> str:
         """The variable that holds a slot of a buffer."""
         at = slot(index)
         if at is None:
             raise InternalError(f"{buffer.name}[{index}] is not a constant slot")
         return self.registers[buffer][at]
 
-    def scalar(self, buffer: t.Buffer) -> e.DType:
+    def scalar(self, buffer: tir.Buffer) -> ex.DType:
         """The dtype of a buffer's elements, which are scalars."""
         if buffer.dtype.lanes > 1:
             raise Unsupported(f"buffer {buffer.name} of vector dtype {buffer.dtype} in {self.language}")
@@ -215,59 +215,59 @@ class Expressions(ABC):
         """An integer, converted to the type of indices."""
 
     @abstractmethod
-    def from_index(self, name: str, dtype: e.DType) -> str:
+    def from_index(self, name: str, dtype: ex.DType) -> str:
         """A variable that has the type of indices, as a value of its dtype."""
 
     @abstractmethod
-    def index_extreme(self, x: e.Min | e.Max) -> str: ...
+    def index_extreme(self, x: ex.Min | ex.Max) -> str: ...
     @abstractmethod
     def index_division(self, x: Any) -> str: ...
     @abstractmethod
-    def constant(self, x: e.IntImm | e.FloatImm) -> str: ...
+    def constant(self, x: ex.IntImm | ex.FloatImm) -> str: ...
     @abstractmethod
-    def zero(self, dtype: e.DType) -> str:
+    def zero(self, dtype: ex.DType) -> str:
         """Zeros, for the lanes that a mask keeps out of a load."""
 
     @abstractmethod
-    def converted(self, text: str, source: e.DType, to: e.DType) -> str: ...
+    def converted(self, text: str, source: ex.DType, to: ex.DType) -> str: ...
     @abstractmethod
-    def comparison(self, x: e.CompareOp) -> str: ...
+    def comparison(self, x: ex.CompareOp) -> str: ...
     @abstractmethod
-    def arithmetic(self, x: e.BinaryOp) -> str: ...
+    def arithmetic(self, x: ex.BinaryOp) -> str: ...
     @abstractmethod
-    def reinterpreted(self, x: e.Call) -> str: ...
+    def reinterpreted(self, x: ex.Call) -> str: ...
     @abstractmethod
-    def element(self, x: t.BufferLoad) -> str: ...
+    def element(self, x: tir.BufferLoad) -> str: ...
 
     # -- vectors: a language without them refuses what it meets
 
-    def broadcast(self, x: e.Broadcast) -> str:
+    def broadcast(self, x: ex.Broadcast) -> str:
         raise self.lacking(x)
 
-    def ramp(self, x: e.Ramp) -> str:
+    def ramp(self, x: ex.Ramp) -> str:
         raise self.lacking(x)
 
-    def shuffle(self, x: e.Shuffle) -> str:
+    def shuffle(self, x: ex.Shuffle) -> str:
         raise self.lacking(x)
 
-    def choice_of_lanes(self, condition: e.Expr, yes: str, no: str, dtype: e.DType) -> str:  # noqa: ARG002
+    def choice_of_lanes(self, condition: ex.Expr, yes: str, no: str, dtype: ex.DType) -> str:  # noqa: ARG002
         raise self.lacking(condition)
 
-    def neighbours(self, x: t.BufferLoad, base: str) -> str:  # noqa: ARG002
+    def neighbours(self, x: tir.BufferLoad, base: str) -> str:  # noqa: ARG002
         """A load of elements that lie together from `base` on."""
         raise self.lacking(x)
 
-    def gather(self, x: t.BufferLoad) -> str:
+    def gather(self, x: tir.BufferLoad) -> str:
         """A load of elements anywhere."""
         raise self.lacking(x)
 
     # -- operations that only some languages have in one: None if they are written out
 
-    def first_lanes(self, limit: e.Expr, base: e.Expr, lanes: int) -> str | None:  # noqa: B027
+    def first_lanes(self, limit: ex.Expr, base: ex.Expr, lanes: int) -> str | None:  # noqa: B027
         """The mask of the first `limit - base` lanes."""
 
-    def multiply_add(self, a: e.Expr, b: e.Expr, c: e.Expr) -> str | None:  # noqa: B027
+    def multiply_add(self, a: ex.Expr, b: ex.Expr, c: ex.Expr) -> str | None:  # noqa: B027
         """`a * b + c` of floats."""
 
-    def words_added(self, op: str, a: e.Expr, b: e.Expr, c: e.Expr) -> str | None:  # noqa: B027
+    def words_added(self, op: str, a: ex.Expr, b: ex.Expr, c: ex.Expr) -> str | None:  # noqa: B027
         """The sum of c and a product of words (`expr.factors_of_words`)."""

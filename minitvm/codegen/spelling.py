@@ -15,15 +15,15 @@ from fractions import Fraction
 
 import numpy as np
 
-from .. import expr as e
+from .. import expr as ex
 from ..arith import Analyzer
 from ..expr.printer import fresh, identifier
-from ..tir import nodes as t
+from ..tir import nodes as tir
 
 # Of these, bits of an integer in 64 bits are those in 32.
 BITS = {"bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^"}
-COMPARISONS: dict[type, str] = {e.EQ: "==", e.NE: "!=", e.LT: "<", e.LE: "<=", e.GT: ">", e.GE: ">="}
-_OF_INDICES = (e.Add, e.Sub, e.Mul, e.FloorDiv, e.FloorMod, e.Div, e.Mod, e.Min, e.Max)
+COMPARISONS: dict[type, str] = {ex.EQ: "==", ex.NE: "!=", ex.LT: "<", ex.LE: "<=", ex.GT: ">", ex.GE: ">="}
+_OF_INDICES = (ex.Add, ex.Sub, ex.Mul, ex.FloorDiv, ex.FloorMod, ex.Div, ex.Mod, ex.Min, ex.Max)
 _ATOM = re.compile(r"-?[\w.]+|[\w.]+\([^()]*\)|[\w.]+\[[^][]*\]")
 
 
@@ -45,11 +45,12 @@ class Syntax:
 
 PYTHON = Syntax(
     branch="if {}:", otherwise="else:", repeat="while {}:", nothing="pass", end="", close="", comment="# ",
-    logical={e.And: ("and", "&"), e.Or: ("or", "|")}, negation=("not ", "~"), choice="({yes} if {condition} else {no})",
+    logical={ex.And: ("and", "&"), ex.Or: ("or", "|")}, negation=("not ", "~"),
+    choice="({yes} if {condition} else {no})",
 )  # fmt: skip
 C = Syntax(
     branch="if ({}) {{", otherwise="else {", repeat="while ({}) {{", nothing=";", end=";", close="}", comment="// ",
-    logical={e.And: ("&&", "&"), e.Or: ("||", "|")}, negation=("!", "~"), choice="({condition} ? {yes} : {no})",
+    logical={ex.And: ("&&", "&"), ex.Or: ("||", "|")}, negation=("!", "~"), choice="({condition} ? {yes} : {no})",
 )  # fmt: skip
 
 
@@ -58,19 +59,19 @@ class Names:
 
     def __init__(self, reserved: Iterable[str]) -> None:
         self.used_names = set(reserved) | set(keyword.kwlist)
-        self.of: dict[e.Node | str, str] = {}
+        self.of: dict[ex.Node | str, str] = {}
 
     def fresh(self, wish: str) -> str:
         """A name that is not used yet."""
         return fresh(identifier(wish), self.used_names)
 
-    def __getitem__(self, item: e.Var | t.Buffer) -> str:
+    def __getitem__(self, item: ex.Var | tir.Buffer) -> str:
         if item not in self.of:
             self.of[item] = self.fresh(item.name)
         return self.of[item]
 
 
-def rounded(x: e.FloatImm) -> float:
+def rounded(x: ex.FloatImm) -> float:
     """The constant rounded once to its dtype, as a Python float (exact: every dtype's values are float64 values)."""
     value = x.value
     if isinstance(value, Fraction) and x.dtype != "float64":
@@ -108,20 +109,20 @@ def _enclosed(text: str) -> bool:
     return True
 
 
-def is_index(x: e.Expr) -> bool:
+def is_index(x: ex.Expr) -> bool:
     """Whether an expression is integer arithmetic over indices and constants only, to be done in int64."""
     if x.dtype not in ("int32", "int64"):
         return False
-    if isinstance(x, e.Var | e.IntImm):
-        return not isinstance(x, e.DataVar)
-    if isinstance(x, e.Cast):
+    if isinstance(x, ex.Var | ex.IntImm):
+        return not isinstance(x, ex.DataVar)
+    if isinstance(x, ex.Cast):
         return is_index(x.value)
-    if isinstance(x, e.Call):
+    if isinstance(x, ex.Call):
         return x.op in BITS and all(map(is_index, x.args))
     return isinstance(x, _OF_INDICES) and is_index(x.a) and is_index(x.b)
 
 
-def keeps_value(x: e.Cast, analyzer: Analyzer) -> bool:
+def keeps_value(x: ex.Cast, analyzer: Analyzer) -> bool:
     """Whether a conversion of an index keeps all values that the index can have."""
     low, high = (0, 0) if x.dtype.bits >= x.value.dtype.bits else analyzer.bounds(x.value)
     return low is not None and high is not None and x.dtype.min <= low and high <= x.dtype.max

@@ -9,11 +9,11 @@ import itertools
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from .. import expr as e
+from .. import expr as ex
 from ..errors import InputError, Unsupported
 
 Number = int | float
-Environment = Mapping[e.Var, Number]
+Environment = Mapping[ex.Var, Number]
 
 
 def _truncated_quotient(a: Number, b: Number) -> Number:
@@ -24,21 +24,21 @@ def _truncated_quotient(a: Number, b: Number) -> Number:
 
 
 _BINARY: dict[type, Callable[[Any, Any], Any]] = {
-    e.Add: lambda a, b: a + b,
-    e.Sub: lambda a, b: a - b,
-    e.Mul: lambda a, b: a * b,
-    e.Div: _truncated_quotient,
-    e.Mod: lambda a, b: a - b * _truncated_quotient(a, b),
-    e.FloorDiv: lambda a, b: a // b,
-    e.FloorMod: lambda a, b: a % b,
-    e.Min: min,
-    e.Max: max,
-    e.EQ: lambda a, b: a == b,
-    e.NE: lambda a, b: a != b,
-    e.LT: lambda a, b: a < b,
-    e.LE: lambda a, b: a <= b,
-    e.GT: lambda a, b: a > b,
-    e.GE: lambda a, b: a >= b,
+    ex.Add: lambda a, b: a + b,
+    ex.Sub: lambda a, b: a - b,
+    ex.Mul: lambda a, b: a * b,
+    ex.Div: _truncated_quotient,
+    ex.Mod: lambda a, b: a - b * _truncated_quotient(a, b),
+    ex.FloorDiv: lambda a, b: a // b,
+    ex.FloorMod: lambda a, b: a % b,
+    ex.Min: min,
+    ex.Max: max,
+    ex.EQ: lambda a, b: a == b,
+    ex.NE: lambda a, b: a != b,
+    ex.LT: lambda a, b: a < b,
+    ex.LE: lambda a, b: a <= b,
+    ex.GT: lambda a, b: a > b,
+    ex.GE: lambda a, b: a >= b,
 }
 _BITS: dict[str, Callable[[int, int], int]] = {
     "shift_left": lambda a, b: a << b,
@@ -49,7 +49,7 @@ _BITS: dict[str, Callable[[int, int], int]] = {
 }
 
 
-def evaluate(x: int | float | e.Expr, env: Environment) -> Number:
+def evaluate(x: int | float | ex.Expr, env: Environment) -> Number:
     """The value of `x` if the variables have the values in `env`.
 
     Raises `InputError` for a variable without a value and for a division by zero, `Unsupported` for an expression that
@@ -69,41 +69,41 @@ class Evaluation:
 
     def __init__(self, env: Environment) -> None:
         self.env = env
-        self._values: dict[e.Expr, Number] = {}
+        self._values: dict[ex.Expr, Number] = {}
 
-    def __call__(self, x: int | float | e.Expr) -> Number:
-        if not isinstance(x, e.Expr):
+    def __call__(self, x: int | float | ex.Expr) -> Number:
+        if not isinstance(x, ex.Expr):
             return x
-        if isinstance(x, e.IntImm):
+        if isinstance(x, ex.IntImm):
             return x.value
         value = self._values.get(x)
         if value is None:
             value = self._values[x] = self._value(x)
         return value
 
-    def _value(self, x: e.Expr) -> Number:
-        if isinstance(x, e.FloatImm):
+    def _value(self, x: ex.Expr) -> Number:
+        if isinstance(x, ex.FloatImm):
             return float(x.value)
-        if isinstance(x, e.Var):
+        if isinstance(x, ex.Var):
             if x not in self.env:
                 raise InputError(f"the symbolic dimension {x.name} has no value")
             return self.env[x]
-        if isinstance(x, e.And):
+        if isinstance(x, ex.And):
             return self(x.a) and self(x.b)
-        if isinstance(x, e.Or):
+        if isinstance(x, ex.Or):
             return self(x.a) or self(x.b)
-        if isinstance(x, e.Not):
+        if isinstance(x, ex.Not):
             return not self(x.a)
-        if isinstance(x, e.Select):
+        if isinstance(x, ex.Select):
             return self(x.true_value if self(x.condition) else x.false_value)
-        if isinstance(x, e.Cast):
+        if isinstance(x, ex.Cast):
             return _cast(self(x.value), x.dtype)
-        if isinstance(x, e.Let):
+        if isinstance(x, ex.Let):
             return evaluate(x.body, {**self.env, x.var: self(x.value)})
-        if isinstance(x, e.Call):
+        if isinstance(x, ex.Call):
             return self._call(x)
         operation = _BINARY.get(type(x))
-        if operation is None or not isinstance(x, e.BinaryOp):
+        if operation is None or not isinstance(x, ex.BinaryOp):
             raise Unsupported(f"{type(x).__name__} in an executable's expression: {x}")
         a, b = self(x.a), self(x.b)
         try:
@@ -112,7 +112,7 @@ class Evaluation:
             raise InputError(f"{x} divides by zero where {_bindings(self.env)}") from None
         return result
 
-    def _call(self, x: e.Call) -> Number:
+    def _call(self, x: ex.Call) -> Number:
         if x.op == "if_then_else":
             return self(x.args[1] if self(x.args[0]) else x.args[2])
         if x.op == "likely":
@@ -124,11 +124,11 @@ class Evaluation:
         raise Unsupported(f"{x.op} in an executable's expression: {x}")
 
 
-def function_of(x: int | float | e.Expr) -> Callable[[Environment], Number]:
+def function_of(x: int | float | ex.Expr) -> Callable[[Environment], Number]:
     """`evaluate` of one expression for many environments: a tree of functions that is made once."""
-    if not isinstance(x, e.Expr):
+    if not isinstance(x, ex.Expr):
         return lambda _: x
-    if sum(1 for _ in itertools.islice(e.walk(x), _MOST_FUNCTIONS + 1)) > _MOST_FUNCTIONS:
+    if sum(1 for _ in itertools.islice(ex.walk(x), _MOST_FUNCTIONS + 1)) > _MOST_FUNCTIONS:
         return lambda env: evaluate(x, env)  # its nodes may share much
     inner = _function(x)
 
@@ -141,34 +141,34 @@ def function_of(x: int | float | e.Expr) -> Callable[[Environment], Number]:
     return evaluated
 
 
-def _function(x: e.Expr) -> Callable[[Environment], Number]:
-    if isinstance(x, e.IntImm):
+def _function(x: ex.Expr) -> Callable[[Environment], Number]:
+    if isinstance(x, ex.IntImm):
         number = x.value
         return lambda _: number
-    if isinstance(x, e.Var):
+    if isinstance(x, ex.Var):
         return lambda env: env[x]
-    if isinstance(x, e.Select):
+    if isinstance(x, ex.Select):
         condition, first, second = map(_function, (x.condition, x.true_value, x.false_value))
         return lambda env: first(env) if condition(env) else second(env)
-    if isinstance(x, e.Not):
+    if isinstance(x, ex.Not):
         value = _function(x.a)
         return lambda env: not value(env)
-    if isinstance(x, e.Cast):
+    if isinstance(x, ex.Cast):
         value, dtype = _function(x.value), x.dtype
         return lambda env: _cast(value(env), dtype)
     operation = _BINARY.get(type(x))
-    if isinstance(x, e.BinaryOp) and (operation is not None or isinstance(x, e.And | e.Or)):
+    if isinstance(x, ex.BinaryOp) and (operation is not None or isinstance(x, ex.And | ex.Or)):
         a, b = _function(x.a), _function(x.b)
-        if isinstance(x, e.And):
+        if isinstance(x, ex.And):
             return lambda env: a(env) and b(env)
-        if isinstance(x, e.Or):
+        if isinstance(x, ex.Or):
             return lambda env: a(env) or b(env)
         assert operation is not None
         return lambda env: operation(a(env), b(env))
     return lambda env: evaluate(x, env)
 
 
-def _cast(value: Number, dtype: e.DType) -> Number:
+def _cast(value: Number, dtype: ex.DType) -> Number:
     if dtype.is_float:
         return float(value)
     if dtype.is_bool:

@@ -5,30 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ..expr import Expr, format_expr
-from .nodes import (
-    ArenaSlice,
-    Argument,
-    Barrier,
-    BindSize,
-    CallExternal,
-    CallKernel,
-    ConstantRef,
-    Copy,
-    Executable,
-    Input,
-    Location,
-    Loop,
-    Output,
-    ScalarSpec,
-    State,
-    Step,
-    TensorSpec,
-)
+from . import nodes
 
 __all__ = ["memory_of", "script", "step_text"]
 
 
-def script(executable: Executable, mark: int | None = None, note: str = "") -> str:
+def script(executable: nodes.Executable, mark: int | None = None, note: str = "") -> str:
     """The program as text; step number `mark`, if given, is underlined, with `note` after it."""
     x = executable
     parameters = ", ".join(f"{p.name}: {_spec(p)}" for p in x.inputs)
@@ -58,31 +40,31 @@ def script(executable: Executable, mark: int | None = None, note: str = "") -> s
         if i == mark:
             lead = len(text) - len(text.lstrip())
             lines.append(f"{' ' * lead}{'^' * (len(text) - lead)} {note}".rstrip())
-        ends += [i + 1 + step.steps] if isinstance(step, Loop) else []
+        ends += [i + 1 + step.steps] if isinstance(step, nodes.Loop) else []
     if not x.steps:
         lines.append("    pass")
     return "\n".join(lines) + "\n"
 
 
-def step_text(x: Executable, step: Step) -> str:
+def step_text(x: nodes.Executable, step: nodes.Step) -> str:
     """One step as a statement."""
-    if isinstance(step, Barrier):
+    if isinstance(step, nodes.Barrier):
         return "barrier()"
-    if isinstance(step, Copy):
+    if isinstance(step, nodes.Copy):
         copy = f"copy({_argument(x, step.dst)}, {_argument(x, step.src)}, {_number(step.nbytes)})"
         src, dst = (memory_of(x, place) for place in (step.src, step.dst))
         return copy if src == dst else f"{copy}  # from {_machine(x, src)} to {_machine(x, dst)}"
-    if isinstance(step, BindSize):
+    if isinstance(step, nodes.BindSize):
         return f"{step.var.name} = bind_size({_argument(x, step.place)}, most={_number(step.most)})"
-    if isinstance(step, Loop):
+    if isinstance(step, nodes.Loop):
         going = "" if step.going is None else f", while {_argument(x, step.going)}"
         most = "" if step.most is None else f", most={_number(step.most)}"
         return f"for {_argument(x, step.number)} in loop({_argument(x, step.limit)}{going}{most}):"
     args = [_argument(x, a) for a in step.args]
-    if isinstance(step, CallExternal):
+    if isinstance(step, nodes.CallExternal):
         attrs = [f"{k}={v!r}" for k, v in step.attrs.items()]
         return f"external({', '.join([repr(step.engine), *args, *attrs])})"
-    assert isinstance(step, CallKernel)
+    assert isinstance(step, nodes.CallKernel)
     name = _name(x.kernels, step.kernel, "kernel", lambda k: k.name)
     if step.grid:
         args.append(f"grid=({', '.join(map(_number, step.grid))})")
@@ -90,12 +72,14 @@ def step_text(x: Executable, step: Step) -> str:
     return f"{name}({', '.join(args)}){'' if step.parallel or step.grid else '  # thread 0'}{_on(target)}"
 
 
-def memory_of(x: Executable, place: Location) -> str:
+def memory_of(x: nodes.Executable, place: nodes.Location) -> str:
     """The target in whose memory a place is, "" for the executable's; constants are in that of whoever reads them."""
-    return x.arenas[place.arena].target if isinstance(place, ArenaSlice) and 0 <= place.arena < len(x.arenas) else ""
+    return (
+        x.arenas[place.arena].target if isinstance(place, nodes.ArenaSlice) and 0 <= place.arena < len(x.arenas) else ""
+    )
 
 
-def _machine(x: Executable, target: str) -> str:
+def _machine(x: nodes.Executable, target: str) -> str:
     return (target or x.target).split()[0]
 
 
@@ -111,16 +95,16 @@ def _name(table: Sequence, index: int, what: str, name: Callable) -> str:
     return str(name(table[index])) if 0 <= index < len(table) else f"{what}[{index}]"
 
 
-def _argument(x: Executable, a: Argument) -> str:
-    if isinstance(a, Input):
+def _argument(x: nodes.Executable, a: nodes.Argument) -> str:
+    if isinstance(a, nodes.Input):
         return _name(x.inputs, a.index, "input", lambda s: s.name)
-    if isinstance(a, Output):
+    if isinstance(a, nodes.Output):
         return _name(x.outputs, a.index, "output", lambda s: s.name)
-    if isinstance(a, State):
+    if isinstance(a, nodes.State):
         return _name(x.states, a.index, "state", lambda s: s.name)
-    if isinstance(a, ConstantRef):
+    if isinstance(a, nodes.ConstantRef):
         return _name(x.constants, a.index, "constant", lambda c: c.name)
-    if isinstance(a, ArenaSlice):
+    if isinstance(a, nodes.ArenaSlice):
         arena = _name(x.arenas, a.arena, "arena", lambda r: r.name)
         return f"{arena}[{_number(a.offset)}:{_number(a.offset)} + {_number(a.nbytes)}]"
     return _number(a)
@@ -135,5 +119,5 @@ def _shape(shape: Sequence[int | Expr]) -> str:
     return f"({inner},)" if len(shape) == 1 else f"({inner})"
 
 
-def _spec(p: TensorSpec | ScalarSpec) -> str:
-    return str(p.dtype) if isinstance(p, ScalarSpec) else f'Tensor({_shape(p.shape)}, "{p.dtype}")'
+def _spec(p: nodes.TensorSpec | nodes.ScalarSpec) -> str:
+    return str(p.dtype) if isinstance(p, nodes.ScalarSpec) else f'Tensor({_shape(p.shape)}, "{p.dtype}")'

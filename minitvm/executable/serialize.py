@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import expr as e
+from .. import expr as ex
 from ..errors import ArtifactError, Unsupported
 from . import nodes as n
 from .alignment import ALIGNMENT, aligned_empty
@@ -26,8 +26,8 @@ _FORMAT = "minitvm-executable"
 _BINARY = {
     c.__name__: c
     for c in (
-        e.Add, e.Sub, e.Mul, e.Div, e.Mod, e.FloorDiv, e.FloorMod, e.Min, e.Max,
-        e.EQ, e.NE, e.LT, e.LE, e.GT, e.GE, e.And, e.Or,
+        ex.Add, ex.Sub, ex.Mul, ex.Div, ex.Mod, ex.FloorDiv, ex.FloorMod, ex.Min, ex.Max,
+        ex.EQ, ex.NE, ex.LT, ex.LE, ex.GT, ex.GE, ex.And, ex.Or,
     )
 }  # fmt: skip
 _LOCATIONS = {c.__name__: c for c in (n.Input, n.Output, n.State, n.ConstantRef)}
@@ -37,26 +37,26 @@ class _Writer:
     """Turns nodes into JSON values; variables are numbered as they come."""
 
     def __init__(self) -> None:
-        self.variables: dict[e.Var, int] = {}
+        self.variables: dict[ex.Var, int] = {}
 
     def expr(self, x: Any) -> Any:
-        if not isinstance(x, e.Expr):
+        if not isinstance(x, ex.Expr):
             return x
-        if isinstance(x, e.Var):
+        if isinstance(x, ex.Var):
             return {"var": self.variables.setdefault(x, len(self.variables))}
-        if isinstance(x, e.IntImm):
+        if isinstance(x, ex.IntImm):
             return {"int": x.value, "dtype": str(x.dtype)}
-        if isinstance(x, e.FloatImm):
+        if isinstance(x, ex.FloatImm):
             return {"float": float(x.value).hex(), "dtype": str(x.dtype)}
-        if isinstance(x, e.BinaryOp) and type(x).__name__ in _BINARY:
+        if isinstance(x, ex.BinaryOp) and type(x).__name__ in _BINARY:
             return {"op": type(x).__name__, "args": [self.expr(x.a), self.expr(x.b)]}
-        if isinstance(x, e.Not):
+        if isinstance(x, ex.Not):
             return {"op": "Not", "args": [self.expr(x.a)]}
-        if isinstance(x, e.Select):
+        if isinstance(x, ex.Select):
             return {"op": "Select", "args": [self.expr(a) for a in (x.condition, x.true_value, x.false_value)]}
-        if isinstance(x, e.Cast):
+        if isinstance(x, ex.Cast):
             return {"op": "Cast", "dtype": str(x.dtype), "args": [self.expr(x.value)]}
-        if isinstance(x, e.Call):
+        if isinstance(x, ex.Call):
             return {"op": "Call", "name": x.op, "dtype": str(x.dtype), "args": [self.expr(a) for a in x.args]}
         raise Unsupported(f"{type(x).__name__} in an executable cannot be saved: {x}")
 
@@ -162,8 +162,8 @@ def blob(executable: n.Executable) -> tuple[int, Iterator[bytes | memoryview]]:
 
 class _Reader:
     def __init__(self, variables: list[list[str]]) -> None:
-        kinds = {"Var": e.Var, "SizeVar": e.SizeVar, "DataVar": e.DataVar}
-        self.variables = [kinds[kind](name, e.DType(dtype)) for kind, name, dtype in variables]
+        kinds = {"Var": ex.Var, "SizeVar": ex.SizeVar, "DataVar": ex.DataVar}
+        self.variables = [kinds[kind](name, ex.DType(dtype)) for kind, name, dtype in variables]
 
     def expr(self, j: Any) -> Any:
         if not isinstance(j, dict):
@@ -171,17 +171,17 @@ class _Reader:
         if "var" in j:
             return self.variables[j["var"]]
         if "int" in j:
-            return e.IntImm(j["int"], e.DType(j["dtype"]))
+            return ex.IntImm(j["int"], ex.DType(j["dtype"]))
         if "float" in j:
-            return e.FloatImm(float.fromhex(j["float"]), e.DType(j["dtype"]))
+            return ex.FloatImm(float.fromhex(j["float"]), ex.DType(j["dtype"]))
         args = [self.expr(a) for a in j["args"]]
         if j["op"] in _BINARY:
             return _BINARY[j["op"]](*args)
-        others: dict[str, Callable[[], e.Expr]] = {
-            "Not": lambda: e.Not(*args),
-            "Select": lambda: e.Select(*args),
-            "Cast": lambda: e.Cast(e.DType(j["dtype"]), *args),
-            "Call": lambda: e.Call(e.DType(j["dtype"]), j["name"], tuple(args)),
+        others: dict[str, Callable[[], ex.Expr]] = {
+            "Not": lambda: ex.Not(*args),
+            "Select": lambda: ex.Select(*args),
+            "Cast": lambda: ex.Cast(ex.DType(j["dtype"]), *args),
+            "Call": lambda: ex.Call(ex.DType(j["dtype"]), j["name"], tuple(args)),
         }
         return others[j["op"]]()
 
@@ -196,8 +196,8 @@ class _Reader:
         if j is None:
             return None
         if "scalar" in j:
-            return n.ScalarSpec(j["name"], e.DType(j["dtype"]), self.expr(j["scalar"]))
-        return n.TensorSpec(j["name"], e.DType(j["dtype"]), tuple(map(self.expr, j["shape"])), j["inout"])
+            return n.ScalarSpec(j["name"], ex.DType(j["dtype"]), self.expr(j["scalar"]))
+        return n.TensorSpec(j["name"], ex.DType(j["dtype"]), tuple(map(self.expr, j["shape"])), j["inout"])
 
     def step(self, j: Any) -> n.Step:
         if j["step"] == "barrier":
@@ -221,7 +221,7 @@ class _Reader:
         return n.Arena(j["name"], self.expr(j["size"]), j["alignment"], tuple(rows), j["target"])
 
     def kernel(self, j: Any) -> n.Kernel:
-        params = tuple(n.KernelParam(name, e.DType(dtype), role, access) for name, dtype, role, access in j["params"])
+        params = tuple(n.KernelParam(name, ex.DType(dtype), role, access) for name, dtype, role, access in j["params"])
         about = (j["shared_bytes"], j["target"], j["refusal"], j["tasks"])
         return n.Kernel(j["name"], j["language"], j["source"], j["entry"], params, j["script"], None, *about)
 
@@ -231,7 +231,7 @@ def from_json(body: Mapping[str, Any], data: bytes | bytearray | memoryview) -> 
     r = _Reader(body["variables"])
     constants = []
     for c in body["constants"]:
-        dtype, shape = e.DType(c["dtype"]), tuple(c["shape"])
+        dtype, shape = ex.DType(c["dtype"]), tuple(c["shape"])
         count = int(np.prod(shape, dtype=np.int64))
         values = np.frombuffer(data, dtype.numpy, count, c["offset"]) if count else np.empty(0, dtype.numpy)
         values = values.reshape(shape)

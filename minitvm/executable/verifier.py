@@ -12,28 +12,8 @@ from dataclasses import dataclass
 
 from ..errors import InternalError, MinitvmError, VerificationError, report
 from ..expr import Expr, Var, free_vars, multiple, structural_equal
+from . import nodes
 from .evaluation import Number, evaluate
-from .nodes import (
-    BUFFER,
-    ArenaSlice,
-    Argument,
-    Barrier,
-    BindSize,
-    CallExternal,
-    CallKernel,
-    ConstantRef,
-    Copy,
-    Dim,
-    Executable,
-    Input,
-    Location,
-    Loop,
-    Output,
-    ScalarSpec,
-    State,
-    Step,
-    TensorSpec,
-)
 from .printer import memory_of, script, step_text
 
 Breach = tuple[int | None, str]
@@ -44,43 +24,43 @@ Env = Mapping[Var, Number]
 class Rule:
     name: str
     says: str
-    breaches: Callable[[Executable, Env], Iterator[Breach]]
+    breaches: Callable[[nodes.Executable, Env], Iterator[Breach]]
 
 
-def accesses(executable: Executable, step: Step) -> list[tuple[Location, str]]:
+def accesses(executable: nodes.Executable, step: nodes.Step) -> list[tuple[nodes.Location, str]]:
     """The places a step touches, each with "r", "w" or "rw"."""
-    if isinstance(step, Barrier):
+    if isinstance(step, nodes.Barrier):
         return []
-    if isinstance(step, Copy):
+    if isinstance(step, nodes.Copy):
         return [(step.dst, "w"), (step.src, "r")]
-    if isinstance(step, BindSize):
+    if isinstance(step, nodes.BindSize):
         return [(step.place, "r")]
-    if isinstance(step, Loop):
+    if isinstance(step, nodes.Loop):
         decides = [step.limit] if step.going is None else [step.limit, step.going]
         return [(step.number, "w"), *((place, "r") for place in decides)]
-    if isinstance(step, CallExternal):
+    if isinstance(step, nodes.CallExternal):
         modes: list[str] = list(step.access)
     else:
         modes = [p.access for p in executable.kernels[step.kernel].params]
-    return [(a, m) for a, m in zip(step.args, modes, strict=False) if isinstance(a, Location)]
+    return [(a, m) for a, m in zip(step.args, modes, strict=False) if isinstance(a, nodes.Location)]
 
 
-def _value(n: Dim | float, env: Env) -> Number | None:
+def _value(n: nodes.Dim | float, env: Env) -> Number | None:
     try:
         return evaluate(n, env)
     except MinitvmError:
         return None
 
 
-def _same(a: Dim, b: Dim) -> bool:
+def _same(a: nodes.Dim, b: nodes.Dim) -> bool:
     if isinstance(a, Expr) and isinstance(b, Expr):
         return a is b or structural_equal(a, b)
     return not isinstance(a, Expr) and not isinstance(b, Expr) and a == b
 
 
-def overlap(a: Location, b: Location, env: Env) -> bool:
+def overlap(a: nodes.Location, b: nodes.Location, env: Env) -> bool:
     """Whether two places share a byte, as far as it can be decided."""
-    if isinstance(a, ArenaSlice) and isinstance(b, ArenaSlice):
+    if isinstance(a, nodes.ArenaSlice) and isinstance(b, nodes.ArenaSlice):
         if a.arena != b.arena:
             return False
         numbers = [_value(n, env) for n in (a.offset, a.nbytes, b.offset, b.nbytes)]
@@ -94,7 +74,7 @@ def overlap(a: Location, b: Location, env: Env) -> bool:
 # -- the rules
 
 
-def _names(x: Executable, env: Env) -> Iterator[Breach]:
+def _names(x: nodes.Executable, env: Env) -> Iterator[Breach]:
     tables = {"input": x.inputs, "output": x.outputs, "state": x.states, "constant": x.constants, "arena": x.arenas}
     for what, things in tables.items():
         seen: set[str] = set()
@@ -105,49 +85,49 @@ def _names(x: Executable, env: Env) -> Iterator[Breach]:
             seen.add(name)
 
 
-def _indices(x: Executable, env: Env) -> Iterator[Breach]:
-    def inside(a: Argument) -> bool:
-        if isinstance(a, Input):
-            return 0 <= a.index < len(x.inputs) and not isinstance(x.inputs[a.index], ScalarSpec)
-        if isinstance(a, Output):
+def _indices(x: nodes.Executable, env: Env) -> Iterator[Breach]:
+    def inside(a: nodes.Argument) -> bool:
+        if isinstance(a, nodes.Input):
+            return 0 <= a.index < len(x.inputs) and not isinstance(x.inputs[a.index], nodes.ScalarSpec)
+        if isinstance(a, nodes.Output):
             return 0 <= a.index < len(x.outputs)
-        if isinstance(a, State):
+        if isinstance(a, nodes.State):
             return 0 <= a.index < len(x.states)
-        if isinstance(a, ConstantRef):
+        if isinstance(a, nodes.ConstantRef):
             return 0 <= a.index < len(x.constants)
-        return not isinstance(a, ArenaSlice) or 0 <= a.arena < len(x.arenas)
+        return not isinstance(a, nodes.ArenaSlice) or 0 <= a.arena < len(x.arenas)
 
     for i, step in enumerate(x.steps):
-        args: tuple[Argument, ...] = ()
-        if isinstance(step, CallKernel) and not 0 <= step.kernel < len(x.kernels):
+        args: tuple[nodes.Argument, ...] = ()
+        if isinstance(step, nodes.CallKernel) and not 0 <= step.kernel < len(x.kernels):
             yield i, f"kernel {step.kernel} of {len(x.kernels)}"
-        if isinstance(step, CallKernel | CallExternal):
+        if isinstance(step, nodes.CallKernel | nodes.CallExternal):
             args = step.args
-        elif isinstance(step, Copy):
+        elif isinstance(step, nodes.Copy):
             args = (step.dst, step.src)
-        elif isinstance(step, BindSize):
+        elif isinstance(step, nodes.BindSize):
             args = (step.place,)
-        elif isinstance(step, Loop):
+        elif isinstance(step, nodes.Loop):
             args = (step.number, step.limit) if step.going is None else (step.number, step.limit, step.going)
         for a in args:
             if not inside(a):
                 yield i, f"{a} does not exist"
 
 
-def _calling(x: Executable, env: Env) -> Iterator[Breach]:
-    places = {(Input, i) for i in range(len(x.inputs))} | {(Output, i) for i in range(len(x.outputs))}
+def _calling(x: nodes.Executable, env: Env) -> Iterator[Breach]:
+    places = {(nodes.Input, i) for i in range(len(x.inputs))} | {(nodes.Output, i) for i in range(len(x.outputs))}
     order = [(type(c), c.index) for c in x.calling_order]
     if len(order) != len(places) or set(order) != places:
         yield None, f"the calling order is {x.calling_order}"
 
 
-def _arguments(x: Executable, env: Env) -> Iterator[Breach]:
+def _arguments(x: nodes.Executable, env: Env) -> Iterator[Breach]:
     for i, step in enumerate(x.steps):
-        if isinstance(step, CallExternal):
+        if isinstance(step, nodes.CallExternal):
             if not len(step.args) == len(step.access) == len(step.specs):
                 yield i, f"{len(step.args)} arguments, {len(step.access)} accesses, {len(step.specs)} specs"
             continue
-        if not isinstance(step, CallKernel):
+        if not isinstance(step, nodes.CallKernel):
             continue
         if len(step.grid) not in (0, 6):
             yield i, f"a grid of {len(step.grid)} extents, wanted those of blocks and threads along x, y and z"
@@ -155,18 +135,20 @@ def _arguments(x: Executable, env: Env) -> Iterator[Breach]:
         if len(params) != len(step.args):
             yield i, f"{len(step.args)} arguments for {len(params)} parameters"
         for p, a in zip(params, step.args, strict=False):
-            if (p.role == BUFFER) != isinstance(a, Location):
+            if (p.role == nodes.BUFFER) != isinstance(a, nodes.Location):
                 yield i, f"{p.name} is a {p.role}, its argument is {a!r}"
-            elif isinstance(a, Input | Output | State | ConstantRef) and not _holds(dtype := _dtype(x, a), p.dtype):
+            elif isinstance(a, nodes.Input | nodes.Output | nodes.State | nodes.ConstantRef) and not _holds(
+                dtype := _dtype(x, a), p.dtype
+            ):
                 yield i, f"{p.name} is {p.dtype}, its argument is {dtype}"
 
 
-def _loops(x: Executable, env: Env) -> Iterator[Breach]:
+def _loops(x: nodes.Executable, env: Env) -> Iterator[Breach]:
     ends = [len(x.steps)]  # of the loops around a step, the innermost last
     for i, step in enumerate(x.steps):
         while ends[-1] <= i:
             ends.pop()
-        if not isinstance(step, Loop):
+        if not isinstance(step, nodes.Loop):
             continue
         end = i + 1 + step.steps
         if step.steps < 0 or end > ends[-1]:
@@ -175,7 +157,10 @@ def _loops(x: Executable, env: Env) -> Iterator[Breach]:
         ends.append(end)
         places = [("number", step.number, "int64"), ("limit", step.limit, "int64"), ("condition", step.going, "bool")]
         for what, place, wanted in places:
-            if isinstance(place, Input | Output | State | ConstantRef) and _dtype(x, place) != wanted:
+            if (
+                isinstance(place, nodes.Input | nodes.Output | nodes.State | nodes.ConstantRef)
+                and _dtype(x, place) != wanted
+            ):
                 yield i, f"the {what} of a loop is {wanted}, found {_dtype(x, place)}"
 
 
@@ -191,40 +176,42 @@ def _holds(dtype: str | None, wanted: str) -> bool:
     return dtype == wanted or (dtype in ("int8", "uint8", "bfloat16") and wanted == "int32")
 
 
-def _dtype(x: Executable, a: Location) -> str | None:
-    if isinstance(a, Input):
+def _dtype(x: nodes.Executable, a: nodes.Location) -> str | None:
+    if isinstance(a, nodes.Input):
         return x.inputs[a.index].dtype
-    if isinstance(a, Output):
+    if isinstance(a, nodes.Output):
         return x.outputs[a.index].dtype
-    if isinstance(a, State):
+    if isinstance(a, nodes.State):
         return x.states[a.index].dtype
-    return x.constants[a.index].dtype if isinstance(a, ConstantRef) else None
+    return x.constants[a.index].dtype if isinstance(a, nodes.ConstantRef) else None
 
 
-def _constants(x: Executable, env: Env) -> Iterator[Breach]:
+def _constants(x: nodes.Executable, env: Env) -> Iterator[Breach]:
     for c in x.constants:
         if c.data.dtype != c.dtype.numpy or c.data.shape != c.shape or not c.data.flags.c_contiguous:
             declared, actual = f"{c.dtype}{list(c.shape)}", f"{c.data.dtype}{list(c.data.shape)}"
             yield None, f"constant {c.name} is said to be {declared}; its data is {actual}"
 
 
-def _states(x: Executable, env: Env) -> Iterator[Breach]:
+def _states(x: nodes.Executable, env: Env) -> Iterator[Breach]:
     for state in x.states:
         if not all(isinstance(d, int) and d >= 0 for d in state.shape):
             yield None, f"state {state.name} has the shape ({', '.join(map(str, state.shape))})"
     for bound in x.bounds:
-        specs: tuple[TensorSpec | ScalarSpec, ...] = x.states if isinstance(bound.place, State) else x.inputs
+        specs: tuple[nodes.TensorSpec | nodes.ScalarSpec, ...] = (
+            x.states if isinstance(bound.place, nodes.State) else x.inputs
+        )
         bounded = specs[bound.place.index] if 0 <= bound.place.index < len(specs) else None
-        if not isinstance(bounded, TensorSpec) or not bounded.dtype.is_int:
+        if not isinstance(bounded, nodes.TensorSpec) or not bounded.dtype.is_int:
             yield None, f"a bound is on {bound.place}"
 
 
-def _symbols(x: Executable, env: Env) -> Iterator[Breach]:
+def _symbols(x: nodes.Executable, env: Env) -> Iterator[Breach]:
     defined: set[Var] = set()
     # If a function gets its destinations from the caller, their shapes are known as well.
     specs = (*x.inputs, *x.outputs) if x.calling else x.inputs
     for spec in specs:
-        if isinstance(spec, ScalarSpec):
+        if isinstance(spec, nodes.ScalarSpec):
             defined.add(spec.var)
         else:
             defined |= {d for d in spec.shape if isinstance(d, Var)}
@@ -234,8 +221,8 @@ def _symbols(x: Executable, env: Env) -> Iterator[Breach]:
     ends: list[int] = []
     for i, step in enumerate(x.steps):
         _behind(ends, i)
-        ends += [i + 1 + step.steps] if isinstance(step, Loop) else []
-        if isinstance(step, BindSize):
+        ends += [i + 1 + step.steps] if isinstance(step, nodes.Loop) else []
+        if isinstance(step, nodes.BindSize):
             if step.var in defined or step.var in bound:
                 yield i, f"{step.var.name} has a value before"
             bound[step.var] = i
@@ -251,40 +238,40 @@ def _symbols(x: Executable, env: Env) -> Iterator[Breach]:
                 yield where, f"{v.name} is not a dimension of anything that the caller hands over"
 
 
-def _expressions(x: Executable) -> Iterator[tuple[int | None, Dim | float]]:
+def _expressions(x: nodes.Executable) -> Iterator[tuple[int | None, nodes.Dim | float]]:
     """The expressions of a program, with the step at which their values are needed; None: before the first one."""
     end = len(x.steps)
     for spec in x.inputs:
-        if not isinstance(spec, ScalarSpec):
+        if not isinstance(spec, nodes.ScalarSpec):
             yield from ((None, d) for d in spec.shape)
     yield from ((end, d) for spec in x.outputs for d in spec.shape)
     yield from ((None, a.size) for a in x.arenas)
-    bound = {step.var: i for i, step in enumerate(x.steps) if isinstance(step, BindSize)}
+    bound = {step.var: i for i, step in enumerate(x.steps) if isinstance(step, nodes.BindSize)}
     for guard in x.guards:  # checked as soon as its last size is bound
         at = max((bound[v] + 1 for v in guard.sizes() if v in bound), default=end)
         yield from ((at, side) for side in (guard.left, guard.right))
     for i, step in enumerate(x.steps):
-        if isinstance(step, Copy):
+        if isinstance(step, nodes.Copy):
             yield i, step.nbytes
-        if isinstance(step, BindSize):
+        if isinstance(step, nodes.BindSize):
             yield i, step.most
-        if isinstance(step, Loop) and step.most is not None:
+        if isinstance(step, nodes.Loop) and step.most is not None:
             yield i, step.most
-        if isinstance(step, CallKernel):
+        if isinstance(step, nodes.CallKernel):
             yield from ((i, d) for d in step.grid)
-        args = step.args if isinstance(step, CallKernel | CallExternal) else ()
+        args = step.args if isinstance(step, nodes.CallKernel | nodes.CallExternal) else ()
         for a in (*args, *(loc for loc, _ in accesses(x, step))):
-            if isinstance(a, ArenaSlice):
+            if isinstance(a, nodes.ArenaSlice):
                 yield i, a.offset
                 yield i, a.nbytes
             elif isinstance(a, int | float | Expr):
                 yield i, a
 
 
-def _slices(x: Executable, env: Env) -> Iterator[Breach]:
+def _slices(x: nodes.Executable, env: Env) -> Iterator[Breach]:
     for i, step in enumerate(x.steps):
         for place, _ in accesses(x, step):
-            if not isinstance(place, ArenaSlice):
+            if not isinstance(place, nodes.ArenaSlice):
                 continue
             offset, nbytes, size = (_value(n, env) for n in (place.offset, place.nbytes, x.arenas[place.arena].size))
             if (offset is not None and offset < 0) or (nbytes is not None and nbytes < 0):
@@ -293,14 +280,14 @@ def _slices(x: Executable, env: Env) -> Iterator[Breach]:
                 yield i, f"bytes {offset} to {offset + nbytes} of an arena of {size}"
 
 
-def _read_only(x: Executable, env: Env) -> Iterator[Breach]:
+def _read_only(x: nodes.Executable, env: Env) -> Iterator[Breach]:
     for i, step in enumerate(x.steps):
         for place, mode in accesses(x, step):
-            if "w" in mode and isinstance(place, Input | ConstantRef):
-                yield i, f"{step_text(x, step)} writes {'an input' if isinstance(place, Input) else 'a constant'}"
+            if "w" in mode and isinstance(place, nodes.Input | nodes.ConstantRef):
+                yield i, f"{step_text(x, step)} writes {'an input' if isinstance(place, nodes.Input) else 'a constant'}"
 
 
-def _aliasing(x: Executable, env: Env) -> Iterator[Breach]:
+def _aliasing(x: nodes.Executable, env: Env) -> Iterator[Breach]:
     for i, step in enumerate(x.steps):
         places = accesses(x, step)
         for j, (a, mode_a) in enumerate(places):
@@ -309,40 +296,40 @@ def _aliasing(x: Executable, env: Env) -> Iterator[Breach]:
                     yield i, "two arguments share bytes, and one of them is written"
 
 
-def _memories(x: Executable, env: Env) -> Iterator[Breach]:
+def _memories(x: nodes.Executable, env: Env) -> Iterator[Breach]:
     others = {arena.target for arena in x.arenas if arena.target}
     for i, step in enumerate(x.steps):
-        if isinstance(step, Copy | Barrier):
+        if isinstance(step, nodes.Copy | nodes.Barrier):
             continue
-        target = x.kernels[step.kernel].target if isinstance(step, CallKernel) else ""
+        target = x.kernels[step.kernel].target if isinstance(step, nodes.CallKernel) else ""
         memory = target if target in others else ""
         for place, _ in accesses(x, step):
-            if not isinstance(place, ConstantRef) and memory_of(x, place) != memory:
+            if not isinstance(place, nodes.ConstantRef) and memory_of(x, place) != memory:
                 at, wanted = (name or "the executable's machine" for name in (memory_of(x, place), memory))
                 yield i, f"an argument lies in the memory of {at}, and the step works in that of {wanted}"
 
 
-def _empty(x: Executable, place: Location, env: Env) -> bool:
+def _empty(x: nodes.Executable, place: nodes.Location, env: Env) -> bool:
     """Whether an output or a slice has no bytes."""
-    if isinstance(place, ArenaSlice):
+    if isinstance(place, nodes.ArenaSlice):
         return _value(place.nbytes, env) == 0
-    return isinstance(place, Output) and any(_value(d, env) == 0 for d in x.outputs[place.index].shape)
+    return isinstance(place, nodes.Output) and any(_value(d, env) == 0 for d in x.outputs[place.index].shape)
 
 
-def _written(x: Executable, env: Env) -> Iterator[Breach]:
+def _written(x: nodes.Executable, env: Env) -> Iterator[Breach]:
     written: set[int] = set()
     end = 0  # of the outermost loop; a body may have no iteration
     for i, step in enumerate(x.steps):
         if i >= end:
-            written |= {p.index for p, mode in accesses(x, step) if isinstance(p, Output) and "w" in mode}
-            end = i + 1 + step.steps if isinstance(step, Loop) else end
+            written |= {p.index for p, mode in accesses(x, step) if isinstance(p, nodes.Output) and "w" in mode}
+            end = i + 1 + step.steps if isinstance(step, nodes.Loop) else end
     for i, spec in enumerate(x.outputs):
-        if i not in written and not spec.inout and not _empty(x, Output(i), env):
+        if i not in written and not spec.inout and not _empty(x, nodes.Output(i), env):
             yield None, f"output {spec.name} is never written"
 
 
-def _initialised(x: Executable, env: Env) -> Iterator[Breach]:
-    written: list[Location] = [Output(i) for i, spec in enumerate(x.outputs) if spec.inout]
+def _initialised(x: nodes.Executable, env: Env) -> Iterator[Breach]:
+    written: list[nodes.Location] = [nodes.Output(i) for i, spec in enumerate(x.outputs) if spec.inout]
     ends: list[int] = []  # of the loops around a step, the innermost last
     before: list[int] = []  # how much was written in front of each: its body may have no iteration
     for i, step in enumerate(x.steps):
@@ -350,27 +337,29 @@ def _initialised(x: Executable, env: Env) -> Iterator[Breach]:
             del written[before.pop() :]
         places = accesses(x, step)
         for place, mode in places:
-            scratch = isinstance(place, ArenaSlice | Output)
+            scratch = isinstance(place, nodes.ArenaSlice | nodes.Output)
             if scratch and "r" in mode and not _empty(x, place, env):
                 if not any(overlap(place, w, env) for w in written):
                     yield i, f"{step_text(x, step)} reads what nothing wrote"
         written += [p for p, mode in places if "w" in mode]
-        if isinstance(step, Loop):
+        if isinstance(step, nodes.Loop):
             ends.append(i + 1 + step.steps)
             before.append(len(written))
 
 
-def _ordered(x: Executable, env: Env) -> Iterator[Breach]:
-    since: list[tuple[int, bool, Location, str]] = []  # step, on thread 0 only, place, mode: since the last barrier
+def _ordered(x: nodes.Executable, env: Env) -> Iterator[Breach]:
+    since: list[
+        tuple[int, bool, nodes.Location, str]
+    ] = []  # step, on thread 0 only, place, mode: since the last barrier
     ends: list[int] = []
     for i, step in enumerate(x.steps):
         if _behind(ends, i):
             since.clear()
-        if isinstance(step, Barrier | CallExternal | BindSize | Loop):
+        if isinstance(step, nodes.Barrier | nodes.CallExternal | nodes.BindSize | nodes.Loop):
             since.clear()
-            ends += [i + 1 + step.steps] if isinstance(step, Loop) else []
+            ends += [i + 1 + step.steps] if isinstance(step, nodes.Loop) else []
             continue
-        alone = not (isinstance(step, CallKernel) and step.parallel)
+        alone = not (isinstance(step, nodes.CallKernel) and step.parallel)
         places = accesses(x, step)
         for place, mode in places:
             for j, other_alone, other, other_mode in since:
@@ -404,7 +393,7 @@ RULES: tuple[Rule, ...] = (
 )
 
 
-def verify(executable: Executable, dims: Env | None = None) -> None:
+def verify(executable: nodes.Executable, dims: Env | None = None) -> None:
     """Check every rule; raises `VerificationError` that names the first broken one and marks the step.
 
     `dims` gives symbolic dimensions values at which symbolic offsets are compared as well; values at which an output

@@ -9,36 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from .. import expr as ex
+from .. import te
 from ..errors import InputError
-from ..expr import (
-    REDUCE,
-    Expr,
-    IntImm,
-    Node,
-    Range,
-    SizeVar,
-    Var,
-    as_expr,
-    const,
-    find,
-    free_vars,
-    map_children,
-    replace,
-    structural_equal,
-    walk,
-)  # fmt: skip
+from ..expr import find
 from ..expr.structural import structural_digest
-from ..te import (
-    ComputeOp,
-    ExternOp,
-    Operation,
-    Tensor,
-    TensorLoad,
-    compute,
-    create_prim_func,
-    placeholder,
-    post_order,
-)
 from ..te.nodes import PlaceholderOp
 from ..tir.nodes import EMPTY_SUMS, Block, PrimFunc
 from ..topi.elementwise import identity
@@ -53,19 +28,19 @@ def to_prim_func(node: OpNode | Graph, name: str = "main") -> PrimFunc:
     `node` may be its `own_graph`.
     """
     graph = node if isinstance(node, Graph) else own_graph(node)
-    func = create_prim_func([*to_te(graph), *own_scalars(graph)], name=name)
-    sums = [axis.dom.extent for block in find(func.body, Block) for axis in block.iter_vars if axis.kind == REDUCE]
-    if all(isinstance(extent, IntImm | Var) for extent in sums):
+    func = te.create_prim_func([*to_te(graph), *own_scalars(graph)], name=name)
+    sums = [axis.dom.extent for block in find(func.body, Block) for axis in block.iter_vars if axis.kind == ex.REDUCE]
+    if all(isinstance(extent, ex.IntImm | ex.Var) for extent in sums):
         return func
     return func.with_attr(EMPTY_SUMS, True)
 
 
-def to_te(node: OpNode | Graph) -> list[Tensor]:
+def to_te(node: OpNode | Graph) -> list[te.Tensor]:
     """The node's inputs as placeholders, then its outputs as tensor expressions over them."""
     return _to_te(node)[0]
 
 
-def relations(node: OpNode | Graph) -> tuple[Expr, ...]:
+def relations(node: OpNode | Graph) -> tuple[ex.Expr, ...]:
     """The conditions on its own sizes that the function of a node relies on, of type bool.
 
     They hold in each run of each network that calls it: its operators need the same of the network's sizes, where they
@@ -74,16 +49,16 @@ def relations(node: OpNode | Graph) -> tuple[Expr, ...]:
     return tuple(condition_of(a, b) for a, b in _to_te(node)[1])
 
 
-def _to_te(node: OpNode | Graph) -> tuple[list[Tensor], list[tuple[Dim, Dim]]]:
+def _to_te(node: OpNode | Graph) -> tuple[list[te.Tensor], list[tuple[Dim, Dim]]]:
     """The tensors, and what their operators assumed of sizes: pairs as listed by `topi.shapes.assuming`."""
     graph = node if isinstance(node, Graph) else own_graph(node)
     relations: list[tuple[Dim, Dim]] = []
-    tensors: dict[Value, Tensor] = {}
-    scalars: dict[Tensor, Expr] = {}
+    tensors: dict[Value, te.Tensor] = {}
+    scalars: dict[te.Tensor, ex.Expr] = {}
     for value in graph.inputs:
-        tensors[value] = placeholder(list(value.shape), value.dtype, name=value.name)
+        tensors[value] = te.placeholder(list(value.shape), value.dtype, name=value.name)
     for constant in graph.constants:
-        tensor = placeholder(constant.value.shape, constant.value.dtype, name=constant.value.name)
+        tensor = te.placeholder(constant.value.shape, constant.value.dtype, name=constant.value.name)
         tensors[constant.value] = tensor
         scalars[tensor] = _scalar(constant)
     forms = _Forms(graph)
@@ -100,9 +75,9 @@ def _to_te(node: OpNode | Graph) -> tuple[list[Tensor], list[tuple[Dim, Dim]]]:
     return [*inputs, *outputs], relations
 
 
-def _of_their_own(outputs: list[Tensor], taken: list[Tensor]) -> list[Tensor]:
+def _of_their_own(outputs: list[te.Tensor], taken: list[te.Tensor]) -> list[te.Tensor]:
     """The outputs, copied where an operator returned its input or another output: each parameter has its own place."""
-    own: list[Tensor] = []
+    own: list[te.Tensor] = []
     for tensor in outputs:
         own.append(identity(tensor) if any(tensor is other for other in (*taken, *own)) else tensor)
     return own
@@ -115,32 +90,32 @@ class _Forms:
     """
 
     def __init__(self, graph: Graph) -> None:
-        self.named = {d for value in (*graph.inputs, *graph.outputs) for d in value.shape if isinstance(d, Var)}
+        self.named = {d for value in (*graph.inputs, *graph.outputs) for d in value.shape if isinstance(d, ex.Var)}
         self.named |= set(own_scalars(graph))
-        self.computed: list[tuple[Expr, Expr]] = []
+        self.computed: list[tuple[ex.Expr, ex.Expr]] = []
 
-    def of(self, declared: tuple[Dim, ...], computed: tuple[Expr, ...]) -> tuple[Expr, ...]:
-        return tuple(self._form(as_expr(a), b) for a, b in zip(declared, computed, strict=True))
+    def of(self, declared: tuple[Dim, ...], computed: tuple[ex.Expr, ...]) -> tuple[ex.Expr, ...]:
+        return tuple(self._form(ex.as_expr(a), b) for a, b in zip(declared, computed, strict=True))
 
-    def _form(self, declared: Expr, computed: Expr) -> Expr:
-        if self.named.issuperset(free_vars(declared)):
+    def _form(self, declared: ex.Expr, computed: ex.Expr) -> ex.Expr:
+        if self.named.issuperset(ex.free_vars(declared)):
             return declared
-        known = next((form for dim, form in self.computed if structural_equal(dim, declared)), None)
+        known = next((form for dim, form in self.computed if ex.structural_equal(dim, declared)), None)
         if known is None:
             self.computed.append((declared, computed))
         return computed if known is None else known
 
 
-def _with_shape(tensor: Tensor, extents: tuple[Expr, ...]) -> Tensor:
+def _with_shape(tensor: te.Tensor, extents: tuple[ex.Expr, ...]) -> te.Tensor:
     """The tensor with its dimensions written as `extents`, which are equal to them."""
-    if all(structural_equal(a, b) for a, b in zip(tensor.shape, extents, strict=True)):
+    if all(ex.structural_equal(a, b) for a, b in zip(tensor.shape, extents, strict=True)):
         return tensor
     op = tensor.op
-    if not isinstance(op, ComputeOp) or len(op.body) != 1:
-        identity: Tensor = compute(extents, lambda *i: tensor[i], name="T_match_cast")
+    if not isinstance(op, te.ComputeOp) or len(op.body) != 1:
+        identity: te.Tensor = te.compute(extents, lambda *i: tensor[i], name="T_match_cast")
         return identity
-    axis = tuple(replace(a, dom=Range(a.dom.start, d)) for a, d in zip(op.axis, extents, strict=True))
-    return Tensor(ComputeOp(op.name, axis, op.body, op.attrs), extents, tensor.dtype)
+    axis = tuple(ex.replace(a, dom=ex.Range(a.dom.start, d)) for a, d in zip(op.axis, extents, strict=True))
+    return te.Tensor(te.ComputeOp(op.name, axis, op.body, op.attrs), extents, tensor.dtype)
 
 
 def function_key(graph: OpNode | Graph) -> bytes:
@@ -171,21 +146,21 @@ def own_graph(node: OpNode) -> Graph:
     return _without_idle_casts(Graph(of(graph.inputs), constants, nodes, of(graph.outputs)))
 
 
-def own_scalars(graph: Graph) -> tuple[Var, ...]:
+def own_scalars(graph: Graph) -> tuple[ex.Var, ...]:
     """The variables in attributes of an `own_graph` that are no dimension of a parameter: arguments of their own.
 
     They are variables of the network, in an order that follows from the structure.
     """
-    named = {d for value in (*graph.inputs, *graph.outputs) for d in value.shape if isinstance(d, Var)}
-    used: dict[Var, None] = {}
+    named = {d for value in (*graph.inputs, *graph.outputs) for d in value.shape if isinstance(d, ex.Var)}
+    used: dict[ex.Var, None] = {}
     for item in graph.nodes:
         for dim in item.symbols():
-            used.update((v, None) for v in free_vars(dim) if v not in named and v is not _ANY_SIZE)
+            used.update((v, None) for v in ex.free_vars(dim) if v not in named and v is not _ANY_SIZE)
     return tuple(used)
 
 
 # What the function of a `bind_size` has for its size: the value of its input, which it does not use.
-_ANY_SIZE = SizeVar("size")
+_ANY_SIZE = ex.SizeVar("size")
 
 
 def _impersonal(item: OpNode) -> Mapping[str, Any]:
@@ -194,7 +169,7 @@ def _impersonal(item: OpNode) -> Mapping[str, Any]:
         return {**item.attrs, "size": _ANY_SIZE, "most": 0, "where": "", "reason": ""}
     if item.op != MATCH_CAST:
         return item.attrs
-    dims = [(a, b) for a, b in item.attrs["dims"] if not (isinstance(a, Expr) and a.dtype.is_bool)]
+    dims = [(a, b) for a, b in item.attrs["dims"] if not (isinstance(a, ex.Expr) and a.dtype.is_bool)]
     return {**item.attrs, "dims": tuple(dims), "where": ""}
 
 
@@ -204,7 +179,9 @@ def _without_idle_casts(graph: Graph) -> Graph:
     nodes = []
     for item in graph.nodes:
         inputs = tuple(instead.get(v, v) for v in item.inputs)
-        idle = item.op == MATCH_CAST and all(structural_equal(as_expr(a), as_expr(b)) for a, b in item.attrs["dims"])
+        idle = item.op == MATCH_CAST and all(
+            ex.structural_equal(ex.as_expr(a), ex.as_expr(b)) for a, b in item.attrs["dims"]
+        )
         if idle and item.output not in graph.outputs:
             instead[item.output] = inputs[0]
         else:
@@ -223,13 +200,13 @@ def _as_graph(node: OpNode) -> Graph:
     return Graph(fresh, (), (OpNode(node.op, fresh, node.attrs, node.outputs),), node.outputs)
 
 
-def _scalar(constant: Constant) -> Expr:
+def _scalar(constant: Constant) -> ex.Expr:
     if constant.data.size != 1:
         raise InputError(f"{constant}: a constant inside a group has one element")
-    return const(constant.data.reshape(())[()].item(), constant.value.dtype)
+    return ex.const(constant.data.reshape(())[()].item(), constant.value.dtype)
 
 
-def _taken_for_equal(graph: Graph) -> list[tuple[Expr, Expr]]:
+def _taken_for_equal(graph: Graph) -> list[tuple[ex.Expr, ex.Expr]]:
     """Pairs of dimensions of which the first can be written as the second everywhere in the graph.
 
     A variable may stand for others, in whose terms it cannot be written; then its cast stays an operator.
@@ -237,11 +214,11 @@ def _taken_for_equal(graph: Graph) -> list[tuple[Expr, Expr]]:
     pairs = []
     for item in graph.nodes:
         for old, new in item.attrs["dims"] if item.op == MATCH_CAST else ():
-            if not isinstance(old, Expr) or old.dtype.is_bool:
+            if not isinstance(old, ex.Expr) or old.dtype.is_bool:
                 continue
-            if not (isinstance(old, Var) and isinstance(new, Expr)):
-                pairs.append((old, as_expr(new)))
-            elif isinstance(old, Var) and isinstance(new, Var):
+            if not (isinstance(old, ex.Var) and isinstance(new, ex.Expr)):
+                pairs.append((old, ex.as_expr(new)))
+            elif isinstance(old, ex.Var) and isinstance(new, ex.Var):
                 pairs.append((old, new))
     return pairs
 
@@ -255,20 +232,20 @@ class _Dimensions:
     """
 
     def __init__(self, graph: Graph) -> None:
-        self.renamed: list[tuple[Expr, Var]] = []
+        self.renamed: list[tuple[ex.Expr, ex.Var]] = []
         self.equal = _taken_for_equal(graph)
-        unified = [self._unified(d) for value in graph.inputs for d in value.shape if isinstance(d, Expr)]
-        symbolic = [d for d in unified if isinstance(d, Expr)]
-        within = {v for d in symbolic for v in free_vars(d)}
-        of_outputs = [self._unified(d) for value in graph.outputs for d in value.shape if isinstance(d, Expr)]
-        named: set[Var] = {d for d in symbolic if isinstance(d, Var)}
-        named |= {d for d in of_outputs if isinstance(d, Var) and d in within}
+        unified = [self._unified(d) for value in graph.inputs for d in value.shape if isinstance(d, ex.Expr)]
+        symbolic = [d for d in unified if isinstance(d, ex.Expr)]
+        within = {v for d in symbolic for v in ex.free_vars(d)}
+        of_outputs = [self._unified(d) for value in graph.outputs for d in value.shape if isinstance(d, ex.Expr)]
+        named: set[ex.Var] = {d for d in symbolic if isinstance(d, ex.Var)}
+        named |= {d for d in of_outputs if isinstance(d, ex.Var) and d in within}
         self.named = self._name(symbolic, named)
         scalars = {
             v
             for item in graph.nodes
-            for dim in replace(item, attrs=self.attrs(_impersonal(item))).symbols()
-            for v in free_vars(dim)
+            for dim in ex.replace(item, attrs=self.attrs(_impersonal(item))).symbols()
+            for v in ex.free_vars(dim)
             if v not in self.named and v is not _ANY_SIZE
         }
         if scalars:
@@ -276,22 +253,22 @@ class _Dimensions:
             self.renamed = []
             self.named = self._name(symbolic, named | scalars)
 
-    def _name(self, symbolic: list[Expr], named: set[Var]) -> set[Var]:
+    def _name(self, symbolic: list[ex.Expr], named: set[ex.Var]) -> set[ex.Var]:
         """Gives dimensions that the variables in `named` do not determine variables of their own; all that there are.
 
         Small ones come first: n // 4 * 8 beside n // 4 is 8 times the same variable.
         """
         named = set(named)
-        for dim in sorted(symbolic, key=lambda d: sum(1 for _ in walk(d))):
-            if all(v in named for v in free_vars(self._rewrite(dim))):
+        for dim in sorted(symbolic, key=lambda d: sum(1 for _ in ex.walk(d))):
+            if all(v in named for v in ex.free_vars(self._rewrite(dim))):
                 continue
-            own = SizeVar(f"d{len(self.renamed)}", dim.dtype)
+            own = ex.SizeVar(f"d{len(self.renamed)}", dim.dtype)
             self.renamed.append((dim, own))
             named.add(own)
         return named
 
-    def find(self, dim: Node) -> Var | None:
-        return next((var for replaced, var in self.renamed if structural_equal(replaced, dim)), None)
+    def find(self, dim: ex.Node) -> ex.Var | None:
+        return next((var for replaced, var in self.renamed if ex.structural_equal(replaced, dim)), None)
 
     def of(self, dim: Dim) -> Dim:
         return dim if isinstance(dim, int) else as_dim(self._rewrite(self._unified(dim)))
@@ -307,62 +284,62 @@ class _Dimensions:
 
     def _inferred(self, shape: tuple[Dim, ...]) -> tuple[Dim, ...]:
         """The target shape of a reshape; if the function cannot name one dimension, that one is inferred (-1)."""
-        unknown = [a for a, d in enumerate(shape) if isinstance(d, Expr) and set(free_vars(d)) - self.named]
+        unknown = [a for a, d in enumerate(shape) if isinstance(d, ex.Expr) and set(ex.free_vars(d)) - self.named]
         return tuple(-1 if a in unknown else d for a, d in enumerate(shape)) if len(unknown) == 1 else shape
 
     def _attribute(self, value: Any) -> Any:
-        if isinstance(value, Expr):
+        if isinstance(value, ex.Expr):
             return as_dim(self._rewrite(self._unified(value)))
         return tuple(map(self._attribute, value)) if isinstance(value, tuple) else value
 
     def _unified(self, dim: Any) -> Any:
         """A dimension with those that a cast takes for another written as that one."""
         for old, new in self.equal:
-            if structural_equal(old, dim):
+            if ex.structural_equal(old, dim):
                 return new
-        return map_children(dim, self._unified) if self.equal else dim
+        return ex.map_children(dim, self._unified) if self.equal else dim
 
     def _rewrite(self, dim: Any) -> Any:
         own = self.find(dim)
-        return own if own is not None else map_children(dim, self._rewrite)
+        return own if own is not None else ex.map_children(dim, self._rewrite)
 
 
-def _with_scalars(outputs: list[Tensor], scalars: Mapping[Tensor, Expr]) -> list[Tensor]:
+def _with_scalars(outputs: list[te.Tensor], scalars: Mapping[te.Tensor, ex.Expr]) -> list[te.Tensor]:
     """The outputs with every load of a scalar constant replaced by its value."""
     if not scalars:
         return outputs
-    operations: dict[Operation, Operation] = {}
-    tensors: dict[Tensor, Tensor] = {}
+    operations: dict[te.Operation, te.Operation] = {}
+    tensors: dict[te.Tensor, te.Tensor] = {}
 
     def go(old: Any) -> Any:
-        if isinstance(old, TensorLoad):
+        if isinstance(old, te.TensorLoad):
             if old.tensor in scalars:
                 return scalars[old.tensor]
             indices = tuple(map(go, old.indices))
             tensor = tensors[old.tensor]
             same = tensor is old.tensor and all(a is b for a, b in zip(indices, old.indices, strict=True))
-            return old if same else TensorLoad(tensor, indices)
-        return map_children(old, go)
+            return old if same else te.TensorLoad(tensor, indices)
+        return ex.map_children(old, go)
 
-    for tensor in post_order(outputs):
+    for tensor in te.post_order(outputs):
         op = tensor.op
         if isinstance(op, PlaceholderOp):
             tensors[tensor] = _of_one_value(tensor, scalars[tensor]) if tensor in scalars else tensor
             continue
-        if isinstance(op, ExternOp) and op not in operations:
+        if isinstance(op, te.ExternOp) and op not in operations:
             inputs = tuple(tensors[one] for one in op.inputs)
             same = all(a is b for a, b in zip(inputs, op.inputs, strict=True))
-            operations[op] = op if same else ExternOp(op.name, inputs, op.func)
-        if isinstance(op, ComputeOp) and op not in operations:
+            operations[op] = op if same else te.ExternOp(op.name, inputs, op.func)
+        if isinstance(op, te.ComputeOp) and op not in operations:
             body = tuple(map(go, op.body))
             same = all(a is b for a, b in zip(body, op.body, strict=True))
-            operations[op] = op if same else ComputeOp(op.name, op.axis, body, op.attrs)
+            operations[op] = op if same else te.ComputeOp(op.name, op.axis, body, op.attrs)
         new = operations[op]
-        tensors[tensor] = tensor if new is op else Tensor(new, tensor.shape, tensor.dtype, tensor.value_index)
+        tensors[tensor] = tensor if new is op else te.Tensor(new, tensor.shape, tensor.dtype, tensor.value_index)
     return [tensors[tensor] for tensor in outputs]
 
 
-def _of_one_value(tensor: Tensor, value: Expr) -> Tensor:
+def _of_one_value(tensor: te.Tensor, value: ex.Expr) -> te.Tensor:
     """A tensor of one value, for a function of loops, which takes tensors."""
-    filled: Tensor = compute(tensor.shape, lambda *_: value, name=tensor.name)
+    filled: te.Tensor = te.compute(tensor.shape, lambda *_: value, name=tensor.name)
     return filled

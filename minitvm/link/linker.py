@@ -21,24 +21,9 @@ from ..expr import Expr, IntImm, Var, substitute
 from ..expr.largest import largest
 from ..lowering.lowered import LoweredFunc, LoweredKernel
 from ..tir.nodes import Allocate, Buffer, KernelCall, Seq, Stmt
+from . import steps as link_steps
 from .copies import with_copies
 from .plan_memory import Lifetime, plan_memory
-from .steps import (
-    Bind,
-    CallStep,
-    CopyStep,
-    LoopStep,
-    Slot,
-    Step,
-    buffer_bytes,
-    edges_of,
-    is_parallel,
-    phases,
-    team_waits,
-    touched,
-    touches_of,
-    used,
-)
 
 
 @dataclass(slots=True)
@@ -47,19 +32,19 @@ class Linker:
 
     target: str
     kernels: list[x.Kernel] = field(default_factory=list)
-    steps: list[Step] = field(default_factory=list)
+    steps: list[link_steps.Step] = field(default_factory=list)
     _numbers: dict[tuple[LoweredKernel, tuple[x.KernelParam, ...]], int] = field(default_factory=dict)
-    _undefined: set[Slot] = field(default_factory=set)
+    _undefined: set[link_steps.Slot] = field(default_factory=set)
     _operator: str = ""
     bounds: dict[Var, x.Dim] = field(default_factory=dict)  # of the sizes that steps bind
 
     def call(
         self,
         lowered: LoweredFunc,
-        args: Sequence[Slot | Expr],
+        args: Sequence[link_steps.Slot | Expr],
         dims: Mapping[Var, Expr],
         operator: str = "",
-        results: Collection[Slot] = (),
+        results: Collection[link_steps.Slot] = (),
     ) -> None:
         """Append a function's kernel calls; `args` are in the order of its params, `dims` its symbolic dimensions.
 
@@ -70,51 +55,61 @@ class Linker:
         self._operator = operator or lowered.name
         self._undefined = set(results)
         host = lowered.host
-        places: dict[Any, Slot | Expr] = dict(zip(host.params, args, strict=True))
+        places: dict[Any, link_steps.Slot | Expr] = dict(zip(host.params, args, strict=True))
         scalars = {**dims, **{p: a for p, a in places.items() if isinstance(p, Var) and isinstance(a, Expr)}}
         self._host(lowered, host.body, places, scalars)
 
-    def copy(self, dst: Slot, src: Slot, operator: str = "copy") -> None:
+    def copy(self, dst: link_steps.Slot, src: link_steps.Slot, operator: str = "copy") -> None:
         """Append a copy of all bytes of `src`."""
-        self.steps.append(CopyStep(dst, src, operator))
+        self.steps.append(link_steps.CopyStep(dst, src, operator))
 
-    def bind_size(self, var: Var, count: Slot, most: x.Dim, where: str, operator: str, reason: str = "") -> None:
+    def bind_size(
+        self, var: Var, count: link_steps.Slot, most: x.Dim, where: str, operator: str, reason: str = ""
+    ) -> None:
         """Append the step that gives a size its value, the number in `count`; memory is planned for `most`."""
         self.bounds[var] = most
-        self.steps.append(Bind(var, count, most, where, operator, reason))
+        self.steps.append(link_steps.Bind(var, count, most, where, operator, reason))
 
     @contextmanager
     def loop(
-        self, number: Slot, limit: Slot, going: Slot | None, most: x.Dim | None, where: str, operator: str
+        self,
+        number: link_steps.Slot,
+        limit: link_steps.Slot,
+        going: link_steps.Slot | None,
+        most: x.Dim | None,
+        where: str,
+        operator: str,
     ) -> Iterator[None]:
         """The steps that are appended inside of this context are the body of a loop: `executable.Loop`."""
-        step = LoopStep(number, limit, going, most, where, operator)
+        step = link_steps.LoopStep(number, limit, going, most, where, operator)
         self.steps.append(step)
         yield
         step.end = len(self.steps)
 
     def _host(
-        self, lowered: LoweredFunc, stmt: Stmt, places: dict[Any, Slot | Expr], scalars: Mapping[Var, Expr]
+        self, lowered: LoweredFunc, stmt: Stmt, places: dict[Any, link_steps.Slot | Expr], scalars: Mapping[Var, Expr]
     ) -> None:
         if isinstance(stmt, Seq):
             for part in stmt.stmts:
                 self._host(lowered, part, places, scalars)
         elif isinstance(stmt, Allocate):
-            workspace = Slot(stmt.buffer.name, buffer_bytes(stmt.buffer, scalars))
+            workspace = link_steps.Slot(stmt.buffer.name, link_steps.buffer_bytes(stmt.buffer, scalars))
             self._undefined.add(workspace)
             self._host(lowered, stmt.body, {**places, stmt.buffer: workspace}, scalars)
         elif isinstance(stmt, KernelCall):
             args = [places[a] if isinstance(a, Buffer) else substitute(a, scalars) for a in stmt.args]
-            first = [isinstance(arg, Slot) and arg in self._undefined for arg in args]
+            first = [isinstance(arg, link_steps.Slot) and arg in self._undefined for arg in args]
             number = self._kernel(lowered.kernels[stmt.kernel], args, first, lowered.refusal)
             grid = [substitute(d, scalars) for d in stmt.grid]
-            self.steps.append(CallStep(number, args, stmt.parallel, self._operator, grid, first))
+            self.steps.append(link_steps.CallStep(number, args, stmt.parallel, self._operator, grid, first))
         else:
             raise InternalError(f"a host function holds only kernel calls, found {type(stmt).__name__}")
 
-    def _kernel(self, kernel: LoweredKernel, args: Sequence[Slot | Expr], new: Sequence[bool], refusal: str) -> int:
+    def _kernel(
+        self, kernel: LoweredKernel, args: Sequence[link_steps.Slot | Expr], new: Sequence[bool], refusal: str
+    ) -> int:
         """The number of a kernel that is called with `args`, from here on defined; `new` ones were not before."""
-        self._undefined.difference_update(arg for arg in args if isinstance(arg, Slot))
+        self._undefined.difference_update(arg for arg in args if isinstance(arg, link_steps.Slot))
         params = tuple(
             replace(p, access="w") if first and p.access == "rw" else p
             for p, first in zip(kernel.params, new, strict=True)
@@ -157,28 +152,28 @@ class Linker:
         """
         self._check_written(outputs)
         self.steps = with_copies(self.steps, self.kernels, [self._memory(kernel) for kernel in self.kernels])
-        edges = edges_of(self.steps)
+        edges = link_steps.edges_of(self.steps)
         waits = self._waits(edges)
         numbers = [number + barriers for number, barriers in enumerate(accumulate(waits))]
-        arenas = self._plan(numbers, list(phases(edges, waits)))
+        arenas = self._plan(numbers, list(link_steps.phases(edges, waits)))
         steps: list[x.Step] = []
         for position, (wait, step) in enumerate(zip(waits, self.steps, strict=True)):
             if wait:
                 steps.append(x.Barrier())
-            if isinstance(step, LoopStep):
+            if isinstance(step, link_steps.LoopStep):
                 inside = numbers[step.end - 1] - len(steps) if step.end > position + 1 else 0
                 going = None if step.going is None else _place(step.going)
                 steps.append(
                     x.Loop(inside, _place(step.number), _place(step.limit), going, step.most, step.where, step.operator)
                 )
-            elif isinstance(step, Bind):
+            elif isinstance(step, link_steps.Bind):
                 steps.append(
                     x.BindSize(step.var, _place(step.count), step.most, step.where, step.operator, step.reason)
                 )
-            elif isinstance(step, CopyStep):
+            elif isinstance(step, link_steps.CopyStep):
                 steps.append(x.Copy(_place(step.dst), _place(step.src), step.src.nbytes, step.operator))
             else:
-                args = tuple(_place(a) if isinstance(a, Slot) else plain(a) for a in step.args)
+                args = tuple(_place(a) if isinstance(a, link_steps.Slot) else plain(a) for a in step.args)
                 grid = tuple(map(plain, step.grid))
                 steps.append(x.CallKernel(step.kernel, args, step.parallel, step.operator, grid))
         return x.Executable(
@@ -188,17 +183,19 @@ class Linker:
 
     def _waits(self, edges: Sequence[int]) -> list[bool]:
         """The steps before which all threads must wait, decided for each stretch between two `edges`."""
-        decide = lookup(self.target, "waits") or team_waits
-        parallel = [is_parallel(step) for step in self.steps]
-        touches = [touches_of(step, self.kernels) for step in self.steps]
+        decide = lookup(self.target, "waits") or link_steps.team_waits
+        parallel = [link_steps.is_parallel(step) for step in self.steps]
+        touches = [link_steps.touches_of(step, self.kernels) for step in self.steps]
         return [wait for a, b in pairwise(edges) for wait in decide(parallel[a:b], touches[a:b])]
 
     def _check_written(self, outputs: Sequence[x.TensorSpec]) -> None:
         """Refuse outputs that no step writes: a run would return whatever was in memory."""
-        written: dict[Slot, int | None] = {}  # an upper bound of the bytes written of each slot that has its own memory
+        written: dict[
+            link_steps.Slot, int | None
+        ] = {}  # an upper bound of the bytes written of each slot that has its own memory
         lowered = [kernel for kernel, _ in self._numbers]
         for step in self.steps:
-            for slot, mode, place in touched(step, self.kernels):
+            for slot, mode, place in link_steps.touched(step, self.kernels):
                 home, _ = slot.storage()
                 if mode == "r" and home not in written and _is_scratch(home, outputs) and slot.nbytes != 0:
                     raise InternalError(f"{step.operator} reads {slot.name}, which no step before it writes")
@@ -213,7 +210,7 @@ class Linker:
                 if "w" in mode:
                     nbytes = self._most_written(step, place, lowered)
                     written[home] = None if before is None or nbytes is None else before + nbytes
-        writers: dict[int, tuple[Slot, list[int | None]]] = {}
+        writers: dict[int, tuple[link_steps.Slot, list[int | None]]] = {}
         for slot, nbytes in written.items():
             if isinstance(slot.location, x.Output):
                 writers.setdefault(slot.location.index, (slot, []))[1].append(nbytes)
@@ -229,20 +226,20 @@ class Linker:
             if total is not None and isinstance(slot.nbytes, int) and total < slot.nbytes:
                 raise InternalError(f"the steps write {total} of the {slot.nbytes} bytes of output {spec.name} at most")
 
-    def _surely_read(self, step: Step, slot: Slot, lowered: Sequence[LoweredKernel]) -> int:
+    def _surely_read(self, step: link_steps.Step, slot: link_steps.Slot, lowered: Sequence[LoweredKernel]) -> int:
         """A lower bound of the bytes of a slot that a step reads."""
-        if not isinstance(step, CallStep):
+        if not isinstance(step, link_steps.CallStep):
             return slot.nbytes if isinstance(slot.nbytes, int) else 0
         kernel = lowered[step.kernel]
         rows = zip(kernel.params, kernel.surely_read, step.args, strict=True)
         return max((count * p.dtype.bytes for p, count, arg in rows if arg is slot), default=0)
 
-    def _most_written(self, step: Step, place: int, lowered: Sequence[LoweredKernel]) -> int | None:
+    def _most_written(self, step: link_steps.Step, place: int, lowered: Sequence[LoweredKernel]) -> int | None:
         """An upper bound of the bytes that a step writes through the slot at `place`; None if it has none."""
-        if isinstance(step, CallStep):
+        if isinstance(step, link_steps.CallStep):
             count = lowered[step.kernel].written[place]
             return None if count is None else count * self.kernels[step.kernel].params[place].dtype.bytes
-        if isinstance(step, CopyStep):
+        if isinstance(step, link_steps.CopyStep):
             return step.src.nbytes if isinstance(step.src.nbytes, int) else None
         return 8  # the number that a loop counts
 
@@ -251,12 +248,12 @@ class Linker:
 
         The steps of a phase, a range of `together`, run at the same time if some of them run on all threads.
         """
-        first: dict[Slot, int] = {}
-        last: dict[Slot, int] = {}
-        parts: dict[Slot, None] = {}
+        first: dict[link_steps.Slot, int] = {}
+        last: dict[link_steps.Slot, int] = {}
+        parts: dict[link_steps.Slot, None] = {}
         for number, step in zip(numbers, self.steps, strict=True):
-            for item in used(step):
-                if isinstance(item, Slot) and item.location is None:
+            for item in link_steps.used(step):
+                if isinstance(item, link_steps.Slot) and item.location is None:
                     parts.setdefault(item)
                     slot, _ = item.storage()
                     first.setdefault(slot, number)
@@ -264,7 +261,9 @@ class Linker:
         if not first:
             return ()
         for position, step in enumerate(self.steps):
-            if isinstance(step, LoopStep):  # the outer ones come first, so that the range of an inner one lies inside
+            if isinstance(
+                step, link_steps.LoopStep
+            ):  # the outer ones come first, so that the range of an inner one lies inside
                 begin, end = numbers[position], numbers[step.end - 1]
                 for slot in first:
                     # What is there before the loop, and used in it, is used in each iteration.
@@ -272,7 +271,7 @@ class Linker:
                         last[slot] = end
         begins, ends = dict(zip(numbers, numbers, strict=True)), dict(zip(numbers, numbers, strict=True))
         for phase in together:
-            if any(is_parallel(self.steps[k]) for k in phase):
+            if any(link_steps.is_parallel(self.steps[k]) for k in phase):
                 begins |= {numbers[k]: numbers[phase[0]] for k in phase}
                 ends |= {numbers[k]: numbers[phase[-1]] for k in phase}
         rooms = {slot: largest(slot.nbytes, self.bounds) for slot in {*first, *parts}}
@@ -310,13 +309,13 @@ def _less(count: int, size: x.Dim) -> bool:
     return isinstance(size, int) and count < size
 
 
-def _is_scratch(slot: Slot, outputs: Sequence[x.TensorSpec]) -> bool:
+def _is_scratch(slot: link_steps.Slot, outputs: Sequence[x.TensorSpec]) -> bool:
     """Whether a slot is undefined when a run begins: memory of the arena, or an output that is not also an input."""
     location = slot.location
     return location is None or (isinstance(location, x.Output) and not outputs[location.index].inout)
 
 
-def _place(slot: Slot) -> x.Location:
+def _place(slot: link_steps.Slot) -> x.Location:
     if slot.location is None:
         raise InternalError(f"{slot.name} has no place in memory")
     return slot.location

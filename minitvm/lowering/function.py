@@ -16,22 +16,9 @@ from ..expr.printer import identifier
 from ..garbage import collected_seldom
 from ..strategy.candidate import Decision
 from ..target import Target
+from ..tir import nodes as tir
 from ..tir.analysis.in_bounds import Unshown, accesses, sizes_of
 from ..tir.analysis.size_conditions import condition_of, example_of, needs_no_size, value_at
-from ..tir.nodes import (
-    Block,
-    BlockRealize,
-    Buffer,
-    BufferLoad,
-    BufferStore,
-    For,
-    IRModule,
-    PrimFunc,
-    Seq,
-    Stmt,
-    root_block,
-    with_root,
-)
 from ..tir.script.printer import script
 from ..tir.transform.pipeline import PassCallback
 from .lowered import LoweredFunc, lowered
@@ -47,7 +34,7 @@ _SIZES = (1, 2, 3, 5, 8, 13)  # tried for sizes at which an access reaches outsi
 
 
 @kept_with_node
-def size_conditions(func: PrimFunc) -> tuple[Expr, ...]:
+def size_conditions(func: tir.PrimFunc) -> tuple[Expr, ...]:
     """Conditions on sizes under which all accesses of a function are inside their buffers.
 
     Raises `VerificationError` for an access that is outside, or that nothing shows to be inside.
@@ -85,17 +72,17 @@ def _example(access: Unshown, sizes: list[Var]) -> tuple[bool, dict[Var, int] | 
     return False, None
 
 
-def _refused(func: PrimFunc, access: Unshown, example: Mapping[Var, int] | None) -> VerificationError:
+def _refused(func: tir.PrimFunc, access: Unshown, example: Mapping[Var, int] | None) -> VerificationError:
     """The error for an access: the spot, the range that was wanted, and what decides the index."""
     buffer, axis = access.buffer, access.axis
     node = access.node
-    index = node.indices[axis] if isinstance(node, BufferLoad | BufferStore) else access.index
+    index = node.indices[axis] if isinstance(node, tir.BufferLoad | tir.BufferStore) else access.index
     name = (
         f"{buffer.name}[{', '.join(map(str, node.indices))}]"
-        if isinstance(node, BufferLoad | BufferStore)
+        if isinstance(node, tir.BufferLoad | tir.BufferStore)
         else buffer.name
     )
-    verb = "writes" if isinstance(node, BufferStore) else "reads"
+    verb = "writes" if isinstance(node, tir.BufferStore) else "reads"
     dim = buffer.shape[axis]
     values = _values(access, example or {})
     by_data = access.by_data
@@ -143,32 +130,36 @@ def _text(e: Expr) -> str:
 # one, and behind A in the other, r holds p, and S runs on equal memory from there.
 
 
-def updating(func: PrimFunc, number: int) -> PrimFunc:
+def updating(func: tir.PrimFunc, number: int) -> tir.PrimFunc:
     """`func`, whose last parameter is the result, without its input `number`, whose memory the result takes over.
 
     Raises `InternalError` if the function does not begin with a copy of that input, or reads it elsewhere.
     """
-    source, result, root = func.params[number], func.params[-1], root_block(func)
-    body = root.body.stmts if isinstance(root.body, Seq) else (root.body,)
+    source, result, root = func.params[number], func.params[-1], tir.root_block(func)
+    body = root.body.stmts if isinstance(root.body, tir.Seq) else (root.body,)
     first = next((k for k, stmt in enumerate(body) if _touches(stmt, result)), 0)
-    rest = Seq.of(*body[:first], *body[first + 1 :])
+    rest = tir.Seq.of(*body[:first], *body[first + 1 :])
     if not _is_copy(body[first], source, result) or _touches(rest, source):
         raise InternalError(
             f"{func.name} does not begin by copying {source} to {result}, or reads it elsewhere\n{func}"
         )
     params = tuple(p for p in func.params if p is not source)
-    return with_root(params, rest, dict(func.attrs), alloc_buffers=root.alloc_buffers)
+    return tir.with_root(params, rest, dict(func.attrs), alloc_buffers=root.alloc_buffers)
 
 
-def _is_copy(stmt: Stmt, source: object, result: object) -> bool:
+def _is_copy(stmt: tir.Stmt, source: object, result: object) -> bool:
     """Whether a statement is `result[i] = source[i]` for every i, and nothing else."""
     extents = []
-    while isinstance(stmt, For):
+    while isinstance(stmt, tir.For):
         extents.append((stmt.var, stmt.start, stmt.extent))
         stmt = stmt.body
-    if not isinstance(stmt, BlockRealize) or not isinstance(result, Buffer) or not isinstance(source, Buffer):
+    if (
+        not isinstance(stmt, tir.BlockRealize)
+        or not isinstance(result, tir.Buffer)
+        or not isinstance(source, tir.Buffer)
+    ):
         return False
-    block: Block = stmt.block
+    block: tir.Block = stmt.block
     store = block.body
     iterators = tuple(it.var for it in block.iter_vars)
     shapes = [source.shape, result.shape, tuple(extent for _, _, extent in extents)]
@@ -178,8 +169,8 @@ def _is_copy(stmt: Stmt, source: object, result: object) -> bool:
         and len({len(shape) for shape in (*shapes, iterators, stmt.iter_values)}) == 1
         and all(a is var for a, (var, _, _) in zip(stmt.iter_values, extents, strict=True))
         and all(structural_equal(a, b) and structural_equal(a, c) for a, b, c in zip(*shapes, strict=True))
-        and isinstance(store, BufferStore)
-        and isinstance(store.value, BufferLoad)
+        and isinstance(store, tir.BufferStore)
+        and isinstance(store.value, tir.BufferLoad)
         and (store.buffer, store.value.buffer) == (result, source)
         and store.predicate is None
         and store.value.predicate is None
@@ -189,14 +180,14 @@ def _is_copy(stmt: Stmt, source: object, result: object) -> bool:
 
 
 def _touches(stmt: Node, buffer: object) -> bool:
-    return any(isinstance(n, BufferLoad | BufferStore) and n.buffer is buffer for n in walk(stmt))
+    return any(isinstance(n, tir.BufferLoad | tir.BufferStore) and n.buffer is buffer for n in walk(stmt))
 
 
 T = TypeVar("T")
 
 
 @collected_seldom()
-def schedule_function(func: PrimFunc, target: Target, decision: Decision | None = None) -> PrimFunc:
+def schedule_function(func: tir.PrimFunc, target: Target, decision: Decision | None = None) -> tir.PrimFunc:
     """The function as the target's strategy schedules it, or by a `decision` that was measured, where it still applies.
 
     Its attributes "schedule_trace" and "schedule_choice" hold the steps, and the record of the chosen and the rejected
@@ -208,7 +199,7 @@ def schedule_function(func: PrimFunc, target: Target, decision: Decision | None 
 
 
 @collected_seldom()
-def to_kernels(func: PrimFunc, target: Target, callback: PassCallback | None = None) -> IRModule:
+def to_kernels(func: tir.PrimFunc, target: Target, callback: PassCallback | None = None) -> tir.IRModule:
     """A scheduled level-3 function as a host function and its kernels."""
     from ..strategy.candidate import choice_of
     from ..tir.transform.pipeline import lower
@@ -219,7 +210,7 @@ def to_kernels(func: PrimFunc, target: Target, callback: PassCallback | None = N
 
 @collected_seldom()
 def lower_function(
-    func: PrimFunc, target: Target, callback: PassCallback | None = None, before: PrimFunc | None = None
+    func: tir.PrimFunc, target: Target, callback: PassCallback | None = None, before: tir.PrimFunc | None = None
 ) -> LoweredFunc:
     """A scheduled level-3 function as a host function and its kernels, with the sources of the kernels.
 
@@ -234,7 +225,7 @@ def lower_function(
 
 
 def with_a_schedule(
-    func: PrimFunc, target: Target, lower: Callable[[PrimFunc], T], decision: Decision | None = None
+    func: tir.PrimFunc, target: Target, lower: Callable[[tir.PrimFunc], T], decision: Decision | None = None
 ) -> T:
     """`lower(scheduled)` for the schedule of `schedule_function`.
 

@@ -18,22 +18,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from .. import executable as exe
 from ..errors import TargetError
 from ..events import Listener, heard
 from ..events import Step as Event
-from ..executable import (
-    Barrier,
-    BindSize,
-    CallExternal,
-    CallKernel,
-    Copy,
-    Executable,
-    Location,
-    Loop,
-    Step,
-    TensorSpec,
-    evaluate,
-)
 from ..expr import DType
 from . import externals
 from .shapes import Bindings, SizeChecks, beyond_bound, rooms
@@ -61,12 +49,12 @@ class Single:
 Part: TypeAlias = "Stretch | Single"
 
 
-def singles(steps: Sequence[Step], first: int = 0, last: int | None = None) -> list[Single]:
+def singles(steps: Sequence[exe.Step], first: int = 0, last: int | None = None) -> list[Single]:
     """The steps from `first` up to `last`, each as a part."""
     parts, at = list[Single](), first
     while at < (len(steps) if last is None else last):
         step, number = steps[at], at
-        at += 1 + (step.steps if isinstance(step, Loop) else 0)
+        at += 1 + (step.steps if isinstance(step, exe.Loop) else 0)
         parts.append(Single(number, tuple(singles(steps, number + 1, at))))
     return parts
 
@@ -86,7 +74,7 @@ class BoundSteps:
 
     def __init__(self, program: Any, env: Bindings) -> None:
         self.program, self.env = program, env
-        self.executable: Executable = program.executable
+        self.executable: exe.Executable = program.executable
         self.output_shapes = rooms(self.executable, env)
         self._checks = SizeChecks(self.executable)
 
@@ -101,30 +89,30 @@ class BoundSteps:
         """
         raise NotImplementedError
 
-    def launch(self, number: int, step: CallKernel) -> None:
+    def launch(self, number: int, step: exe.CallKernel) -> None:
         """Run a kernel of this machine."""
         raise NotImplementedError
 
-    def copy(self, number: int, step: Copy) -> None:
+    def copy(self, number: int, step: exe.Copy) -> None:
         """Copy bytes from one place to another."""
         raise NotImplementedError
 
-    def read(self, place: Location, dtype: str) -> Any:
+    def read(self, place: exe.Location, dtype: str) -> Any:
         """The number of a dtype that the steps before have left at a place."""
         raise NotImplementedError
 
-    def write(self, place: Location, number: int) -> None:
+    def write(self, place: exe.Location, number: int) -> None:
         """Write an int64 to a place."""
         raise NotImplementedError
 
-    def array(self, place: Location, spec: TensorSpec) -> Array:
+    def array(self, place: exe.Location, spec: exe.TensorSpec) -> Array:
         """A tensor in the host's memory, for an engine."""
         raise NotImplementedError
 
-    def put_back(self, place: Location, array: Array) -> None:
+    def put_back(self, place: exe.Location, array: Array) -> None:
         """An engine has written the `array` of a place: copy it there, unless it is that memory."""
 
-    def flat(self, place: Location, dtype: DType) -> Array:
+    def flat(self, place: exe.Location, dtype: DType) -> Array:
         """All elements at a place, in the host's memory, for a kernel of another machine."""
         raise NotImplementedError
 
@@ -156,7 +144,7 @@ class BoundSteps:
             self._take(number, step)
             if after is not None:
                 after(number)
-            if isinstance(step, Loop):
+            if isinstance(step, exe.Loop):
                 for _ in self._iterations(number, step):
                     self.run_parts(part.inside, before, after)
 
@@ -181,54 +169,56 @@ class BoundSteps:
     def _event(self, number: int) -> Event:
         step: Any = self.executable.steps[number]
         kind = type(step).__name__
-        if isinstance(step, CallKernel):
+        if isinstance(step, exe.CallKernel):
             return Event(number, kind, self.executable.kernels[step.kernel].name)
         return Event(number, kind, getattr(step, "operator", "") or kind.lower())
 
-    def _take(self, number: int, step: Step) -> None:
-        if isinstance(step, CallKernel):
+    def _take(self, number: int, step: exe.Step) -> None:
+        if isinstance(step, exe.CallKernel):
             hosted = self.program.hosted.get(step.kernel)
             if hosted is None:
                 self.launch(number, step)
             else:
                 hosted(self.hosted_arguments(number, step), step.parallel)
-        elif isinstance(step, Copy):
+        elif isinstance(step, exe.Copy):
             self.copy(number, step)
-        elif isinstance(step, BindSize):
+        elif isinstance(step, exe.BindSize):
             self._checks.bind(step, int(self.read(step.place, "int64")), self.env)
             self.size_bound(number)
-        elif isinstance(step, CallExternal):
+        elif isinstance(step, exe.CallExternal):
             self._call_engine(step)
-        elif not isinstance(step, Barrier | Loop):  # steps are taken in order, which is more than a barrier asks for
+        elif not isinstance(
+            step, exe.Barrier | exe.Loop
+        ):  # steps are taken in order, which is more than a barrier asks for
             raise TargetError(f"a step {type(step).__name__}, which no machine takes")
 
-    def hosted_arguments(self, number: int, step: CallKernel) -> list[Any]:  # noqa: ARG002 (a machine may keep them)
+    def hosted_arguments(self, number: int, step: exe.CallKernel) -> list[Any]:  # noqa: ARG002 (a machine may keep them)
         """Flat arrays and numbers for a kernel of another machine."""
         params = self.executable.kernels[step.kernel].params
         return [
-            self.flat(a, param.dtype) if isinstance(a, Location) else evaluate(a, self.env)
+            self.flat(a, param.dtype) if isinstance(a, exe.Location) else exe.evaluate(a, self.env)
             for a, param in zip(step.args, params, strict=True)
         ]
 
-    def _iterations(self, number: int, step: Loop) -> Iterator[None]:
+    def _iterations(self, number: int, step: exe.Loop) -> Iterator[None]:
         """One item for each iteration of a loop."""
         done = 0
         self.write(step.number, done)
         while done < self.read(step.limit, "int64") and (step.going is None or self.read(step.going, "bool")):
-            most = None if step.most is None else int(evaluate(step.most, self.env))
+            most = None if step.most is None else int(exe.evaluate(step.most, self.env))
             if most is not None and done >= most:
                 raise beyond_bound(self.executable, number, most)
             yield
             done += 1
             self.write(step.number, done)
 
-    def _call_engine(self, step: CallExternal) -> None:
+    def _call_engine(self, step: exe.CallExternal) -> None:
         """An engine works on arrays of the host."""
         values: list[Any] = []
-        written: list[tuple[Location, Array]] = []
+        written: list[tuple[exe.Location, Array]] = []
         for a, spec, access in zip(step.args, step.specs, step.access, strict=True):
-            if not isinstance(a, Location):
-                values.append(evaluate(a, self.env))
+            if not isinstance(a, exe.Location):
+                values.append(exe.evaluate(a, self.env))
             elif spec is None:
                 values.append(None)
             else:

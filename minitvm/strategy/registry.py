@@ -26,24 +26,10 @@ from ..tir import Schedule
 from ..tir.nodes import Block, PrimFunc
 from ..tir.schedule.shared_steps import SharedSteps
 from ..tir.transform.growth import TOO_MUCH
+from . import candidate as strategy_candidates
 from .blocks import blocks_of
-from .candidate import (
-    CHOICE,
-    KEPT,
-    Candidate,
-    Choice,
-    Cost,
-    Decision,
-    Knob,
-    Unfit,
-    Weighed,
-    algorithms_of,
-    cheapest_first,
-    choice_of,
-    reason,
-)
 
-Propose = Callable[[PrimFunc, Any], Iterable[Candidate]]
+Propose = Callable[[PrimFunc, Any], Iterable[strategy_candidates.Candidate]]
 Matches = Callable[[PrimFunc], bool]
 
 # A rule is given up after so many refusals: most often they have one reason, which no knob changes. (Where the rule
@@ -71,7 +57,9 @@ class Rule:
         """Whether it is for the function; one with a block that never runs, at no cost, is for a `fallback`."""
         return self.matches(func) and (self.fallback or not any(map(_never_runs, blocks_of(func))))
 
-    def candidates(self, func: PrimFunc, target: Target, knobs: Mapping[str, Knob] | None = None) -> list[Candidate]:
+    def candidates(
+        self, func: PrimFunc, target: Target, knobs: Mapping[str, strategy_candidates.Knob] | None = None
+    ) -> list[strategy_candidates.Candidate]:
         """Its candidates, the cheapest first; with `knobs` those that are left when all have these values.
 
         Raises `InputError` for a knob that they do not have, and for a value that it cannot have.
@@ -80,7 +68,7 @@ class Rule:
         if knobs:
             fixed = [one.with_knobs(**knobs) for one in proposed]
             proposed = list({tuple(one.knobs.items()): one for one in reversed(fixed)}.values())[::-1]
-        return cheapest_first(proposed)
+        return strategy_candidates.cheapest_first(proposed)
 
 
 def _never_runs(block: Block) -> bool:
@@ -129,7 +117,7 @@ class Chosen:
     """A schedule, and why it is this one: the rule, what was weighed, what was refused."""
 
     schedule: Schedule
-    choice: Choice
+    choice: strategy_candidates.Choice
 
     @property
     def rule(self) -> str:
@@ -137,7 +125,7 @@ class Chosen:
         return self.choice.rule
 
 
-def schedule(func: PrimFunc, target: Target, knobs: Mapping[str, Knob] | None = None) -> Schedule:
+def schedule(func: PrimFunc, target: Target, knobs: Mapping[str, strategy_candidates.Knob] | None = None) -> Schedule:
     """A schedule for a level-3 function: the cheapest legal candidate of the first rule that fits.
 
     A rule all of whose candidates are refused is given up for the next: the result is always legal, at worst the loops
@@ -148,7 +136,10 @@ def schedule(func: PrimFunc, target: Target, knobs: Mapping[str, Knob] | None = 
 
 
 def scheduled(
-    func: PrimFunc, target: Target, knobs: Mapping[str, Knob] | None = None, decision: Decision | None = None
+    func: PrimFunc,
+    target: Target,
+    knobs: Mapping[str, strategy_candidates.Knob] | None = None,
+    decision: strategy_candidates.Decision | None = None,
 ) -> PrimFunc:
     """The function that `schedule` makes; its attributes keep the trace and the record of the choice.
 
@@ -158,7 +149,7 @@ def scheduled(
     return with_record(chosen(func, target, knobs) if decision is None else decided_or_chosen(func, target, decision))
 
 
-def simpler(func: PrimFunc, target: Target, refused: Sequence[Weighed]) -> PrimFunc:
+def simpler(func: PrimFunc, target: Target, refused: Sequence[strategy_candidates.Weighed]) -> PrimFunc:
     """The function with a simpler schedule than those that were `refused` when they were lowered.
 
     That of a rule for all functions, if none is refused yet, else the loops as written.
@@ -167,21 +158,28 @@ def simpler(func: PrimFunc, target: Target, refused: Sequence[Weighed]) -> PrimF
     for row in rules(target):
         if row.fallback and row.fits(func) and row.name not in tried:
             for candidate in row.candidates(func, target)[:1]:
-                weighed = (Weighed.of(candidate),)
-                choice = Choice(row.name, weighed, 1, tuple(refused), algorithms_of(func))
+                weighed = (strategy_candidates.Weighed.of(candidate),)
+                choice = strategy_candidates.Choice(
+                    row.name, weighed, 1, tuple(refused), strategy_candidates.algorithms_of(func)
+                )
                 return with_record(Chosen(candidate.schedule(func), choice))
-    return with_record(Chosen(Schedule(func), Choice(refused=tuple(refused), algorithms=algorithms_of(func))))
+    return with_record(
+        Chosen(
+            Schedule(func),
+            strategy_candidates.Choice(refused=tuple(refused), algorithms=strategy_candidates.algorithms_of(func)),
+        )
+    )
 
 
 def made_too_much_code(func: PrimFunc) -> str:
     """Which schedule of a function was given up because it made too much code, on one line; "" if none was."""
-    return next((one.refused for one in choice_of(func).refused if TOO_MUCH in one.refused), "")
+    return next((one.refused for one in strategy_candidates.choice_of(func).refused if TOO_MUCH in one.refused), "")
 
 
 def with_record(taken: Chosen) -> PrimFunc:
     """A scheduled function whose attributes keep the trace and the record of the choice."""
     traced = taken.schedule.func.with_attr("schedule_trace", taken.schedule.trace.as_python())
-    return traced.with_attr(CHOICE, taken.choice.data)
+    return traced.with_attr(strategy_candidates.CHOICE, taken.choice.data)
 
 
 def rules(target: Target) -> Sequence[Rule]:
@@ -191,12 +189,12 @@ def rules(target: Target) -> Sequence[Rule]:
     return rules_of(asked.kind) if part is None else part(asked)
 
 
-def candidates(func: PrimFunc, target: Target, for_tuning: bool = False) -> list[Candidate]:
+def candidates(func: PrimFunc, target: Target, for_tuning: bool = False) -> list[strategy_candidates.Candidate]:
     """What may be chosen for a function: the candidates of the rules that fit, rule by rule, the cheapest first.
 
     With `for_tuning` also those of rules that only a tuner asks; a rule that cannot look at the function has none.
     """
-    every: list[Candidate] = []
+    every: list[strategy_candidates.Candidate] = []
     for row in rules(target):
         if (row.for_tuning and not for_tuning) or not row.fits(func):
             continue
@@ -208,7 +206,9 @@ def candidates(func: PrimFunc, target: Target, for_tuning: bool = False) -> list
     return every
 
 
-def candidate_of(func: PrimFunc, target: Target, decision: Decision) -> Candidate:
+def candidate_of(
+    func: PrimFunc, target: Target, decision: strategy_candidates.Decision
+) -> strategy_candidates.Candidate:
     """The candidate of a rule that has these knobs, whether the rule would yield it or not.
 
     Raises `ScheduleError` if the rule is not there any more, does not fit the function, or has other knobs.
@@ -232,7 +232,9 @@ def candidate_of(func: PrimFunc, target: Target, decision: Decision) -> Candidat
 
 
 @lru_cache(maxsize=8)
-def _proposed(row: Rule, func: PrimFunc, target: Target, names: frozenset[str] | None) -> list[Candidate]:
+def _proposed(
+    row: Rule, func: PrimFunc, target: Target, names: frozenset[str] | None
+) -> list[strategy_candidates.Candidate]:
     """What a rule yields; a tuner asks again and again, and there may be thousands: of one for tuning the first with
     knobs of these names, or the first of all."""
     if names is None:
@@ -245,7 +247,9 @@ def _proposed(row: Rule, func: PrimFunc, target: Target, names: frozenset[str] |
     return [] if first is None else [first.of_rule(row.name)]
 
 
-def decided(func: PrimFunc, target: Target, decision: Decision, steps: SharedSteps | None = None) -> Chosen:
+def decided(
+    func: PrimFunc, target: Target, decision: strategy_candidates.Decision, steps: SharedSteps | None = None
+) -> Chosen:
     """The function scheduled by a decision; raises `ScheduleError` if that cannot be carried out (any more).
 
     `steps` are those that are shared with other schedules of the function.
@@ -255,38 +259,52 @@ def decided(func: PrimFunc, target: Target, decision: Decision, steps: SharedSte
         result = candidate.schedule(func, steps)
     except (LookupError, ArithmeticError, ValueError, TypeError) as error:  # values that the rule never meant
         raise ScheduleError(f"{decision}: {type(error).__name__}: {error}") from error
-    return Chosen(result, Choice(decision.rule, (Weighed.of(candidate),), 1, (), algorithms_of(func)))
+    return Chosen(
+        result,
+        strategy_candidates.Choice(
+            decision.rule, (strategy_candidates.Weighed.of(candidate),), 1, (), strategy_candidates.algorithms_of(func)
+        ),
+    )
 
 
-def decided_or_chosen(func: PrimFunc, target: Target, decision: Decision) -> Chosen:
+def decided_or_chosen(func: PrimFunc, target: Target, decision: strategy_candidates.Decision) -> Chosen:
     """The function scheduled by a decision, else as without one; then the first refusal of the record says why."""
     try:
         return decided(func, target, decision)
     except ScheduleError as error:
         usual = chosen(func, target)
-        first = Weighed(decision.rule, dict(decision.knobs), Cost(0.0), reason(error))
+        first = strategy_candidates.Weighed(
+            decision.rule, dict(decision.knobs), strategy_candidates.Cost(0.0), strategy_candidates.reason(error)
+        )
         return replace(usual, choice=replace(usual.choice, refused=(first, *usual.choice.refused)))
 
 
-def not_carried_out(func: PrimFunc, decision: Decision) -> str:
+def not_carried_out(func: PrimFunc, decision: strategy_candidates.Decision) -> str:
     """Why a function that should be scheduled by a decision was not, on one line; "" where it was."""
-    choice = choice_of(func)
-    if choice.taken is not None and Decision(choice.rule, choice.taken.knobs) == decision:
+    choice = strategy_candidates.choice_of(func)
+    if choice.taken is not None and strategy_candidates.Decision(choice.rule, choice.taken.knobs) == decision:
         return ""
-    refusals = (one.refused for one in choice.refused if Decision(one.rule, one.knobs) == decision)
+    refusals = (one.refused for one in choice.refused if strategy_candidates.Decision(one.rule, one.knobs) == decision)
     return next(refusals, f"{decision}: another schedule was taken")
 
 
 def chosen(
-    func: PrimFunc, target: Target, knobs: Mapping[str, Knob] | None = None, listeners: Sequence[Listener] = ()
+    func: PrimFunc,
+    target: Target,
+    knobs: Mapping[str, strategy_candidates.Knob] | None = None,
+    listeners: Sequence[Listener] = (),
 ) -> Chosen:
     """What `schedule` takes, and why. Listeners hear of each refusal, as those of `events.listening` do."""
     report = heard((*listeners, *listening_now()), "refused")
-    refused: list[Weighed] = []
+    refused: list[strategy_candidates.Weighed] = []
 
-    def refuse(row: Rule, error: ScheduleError, candidate: Candidate | None = None) -> None:
-        why, values = reason(error), dict(candidate.knobs) if candidate else {}
-        refused.append(Weighed(row.name, values, candidate.cost if candidate else Cost(0.0), why))
+    def refuse(row: Rule, error: ScheduleError, candidate: strategy_candidates.Candidate | None = None) -> None:
+        why, values = strategy_candidates.reason(error), dict(candidate.knobs) if candidate else {}
+        refused.append(
+            strategy_candidates.Weighed(
+                row.name, values, candidate.cost if candidate else strategy_candidates.Cost(0.0), why
+            )
+        )
         if report is not None:
             report(Refusal(row.name, values, why))
 
@@ -303,30 +321,38 @@ def chosen(
         for number, candidate in enumerate(proposed[:PATIENCE]):
             try:
                 result = candidate.schedule(func)
-            except Unfit as error:
+            except strategy_candidates.Unfit as error:
                 refuse(row, error)
                 break
             except ScheduleError as error:
                 refuse(row, error, candidate)
                 continue
-            weighed = tuple(map(Weighed.of, proposed[number : number + KEPT]))
-            return Chosen(result, Choice(row.name, weighed, len(proposed), tuple(refused), algorithms_of(func)))
+            weighed = tuple(map(strategy_candidates.Weighed.of, proposed[number : number + strategy_candidates.KEPT]))
+            return Chosen(
+                result,
+                strategy_candidates.Choice(
+                    row.name, weighed, len(proposed), tuple(refused), strategy_candidates.algorithms_of(func)
+                ),
+            )
         if knobs and proposed:  # a rule that proposes nothing is not the one whose knobs these are
             reasons = "; ".join(dict.fromkeys(one.refused for one in refused))
             raise ScheduleError(f"{row.name}: no candidate with {with_values(knobs)} is legal: {reasons}")
     if knobs:
         raise InputError(f"knobs are for functions that a rule schedules; none fits: {with_values(knobs)}")
-    return Chosen(Schedule(func), Choice(refused=tuple(refused), algorithms=algorithms_of(func)))
+    return Chosen(
+        Schedule(func),
+        strategy_candidates.Choice(refused=tuple(refused), algorithms=strategy_candidates.algorithms_of(func)),
+    )
 
 
 def report_refusals(func: PrimFunc) -> None:
     """Report what was refused when a function was scheduled, in another process or another build."""
     report = heard(listening_now(), "refused")
     if report is not None:
-        for one in choice_of(func).refused:
+        for one in strategy_candidates.choice_of(func).refused:
             report(Refusal(one.rule, one.knobs, one.refused))
 
 
-def with_values(knobs: Mapping[str, Knob]) -> str:
+def with_values(knobs: Mapping[str, strategy_candidates.Knob]) -> str:
     """Knobs with their values, as text."""
     return ", ".join(f"{name}={value}" for name, value in knobs.items())

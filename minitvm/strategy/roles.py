@@ -15,25 +15,8 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Any
 
+from .. import expr as ex
 from ..errors import ScheduleError
-from ..expr import (
-    REDUCE,
-    Add,
-    Call,
-    Cast,
-    Expr,
-    FloorDiv,
-    FloorMod,
-    IntImm,
-    Mul,
-    Node,
-    Var,
-    children,
-    factors_of_words,
-    find,
-    structural_equal,
-    walk,
-)
 from ..expr.conditions import is_const
 from ..tir import IndexMap, Schedule
 from ..tir.nodes import Block, BufferLoad, BufferStore
@@ -115,7 +98,7 @@ class Roles:
     @property
     def pitch(self) -> int:
         """How many elements lie between neighbours of the sum in the vectors' operand; 0 for a sum over more axes."""
-        summed = [axis for axis in self.block.iter_vars if axis.kind == REDUCE and not is_const(axis.dom.extent, 1)]
+        summed = [axis for axis in self.block.iter_vars if axis.kind == ex.REDUCE and not is_const(axis.dom.extent, 1)]
         shape = extents(self.vectors.buffer.shape)
         if len(summed) != 1 or None in shape:
             return 0
@@ -131,7 +114,7 @@ class Roles:
         if self.group is not None and rows is not None:
             rows, outside = self.group, outside * (rows // self.group)
         m, n = LONG if rows is None else rows, LONG if columns is None else columns
-        depth = volume((axis.dom.extent for axis in self.block.iter_vars if axis.kind == REDUCE), LONG)
+        depth = volume((axis.dom.extent for axis in self.block.iter_vars if axis.kind == ex.REDUCE), LONG)
         is_open = rows is None, columns is None
         return Product(m, n, depth, outside, *is_open, self.contiguous, bool(self.panel), self.pitch)
 
@@ -143,7 +126,7 @@ def operands(block: Block) -> tuple[BufferLoad, BufferLoad] | None:
     `dot4_u8i8` takes words of four bytes, `dot2_bf16` words of two bfloat16.
     """
     body = block.body
-    if not isinstance(body, BufferStore) or not isinstance(body.value, Add) or block.init is None:
+    if not isinstance(body, BufferStore) or not isinstance(body.value, ex.Add) or block.init is None:
         return None
     factors = next(filter(None, map(_factors, (body.value.b, body.value.a))), None)
     if factors is None:
@@ -185,17 +168,17 @@ def _rows(block: Block, axes: Sequence[Axis]) -> list[int]:
     return [next(inner_first) if is_open[p] else p for p in range(len(axes))]
 
 
-def depends(access: Access, var: Var) -> bool:
+def depends(access: Access, var: ex.Var) -> bool:
     """Whether a variable decides which element is accessed."""
-    return any(item is var for index in access.indices for item in walk(index))
+    return any(item is var for index in access.indices for item in ex.walk(index))
 
 
-def contiguous_along(access: Access, var: Var) -> bool:
+def contiguous_along(access: Access, var: ex.Var) -> bool:
     """Whether the next along a variable is the next in memory."""
     return step_along(access, var) == 1
 
 
-def step_along(access: Access, var: Var) -> int:
+def step_along(access: Access, var: ex.Var) -> int:
     """How many elements of the last axis the next along a variable is away; 0 where it is not a constant number."""
     indices = list(access.indices)
     while indices and is_const(access.buffer.shape[len(indices) - 1], 1):
@@ -203,7 +186,7 @@ def step_along(access: Access, var: Var) -> int:
     if not indices:
         return 0
     *others, last = indices
-    if any(item is var for index in others for item in walk(index)):
+    if any(item is var for index in others for item in ex.walk(index)):
         return 0
     form = linear(last)
     step = coefficient(form, var)
@@ -212,7 +195,7 @@ def step_along(access: Access, var: Var) -> int:
 
 def axes_of(block: Block, accesses: Sequence[Access], kept: Collection[int] | None = None) -> tuple[Axis, ...]:
     """The axes of the result, neighbours that are one axis in all accesses together."""
-    spatial = [p for p, axis in enumerate(block.iter_vars) if axis.kind != REDUCE]
+    spatial = [p for p, axis in enumerate(block.iter_vars) if axis.kind != ex.REDUCE]
     axes: list[Axis] = []
     for position in spatial:
         stay = kept is None or {position - 1, position} <= set(kept)
@@ -226,36 +209,38 @@ def axes_of(block: Block, accesses: Sequence[Access], kept: Collection[int] | No
 def neighbours(block: Block, position: int, access: Access, may_be_open: bool = False) -> bool:
     """Whether an iterator and the one before it index neighbouring dimensions as they are, or neither indexes."""
     outer, inner = (block.iter_vars[p] for p in (position - 1, position))
-    if not isinstance(inner.dom.extent, IntImm) and not may_be_open:
+    if not isinstance(inner.dom.extent, ex.IntImm) and not may_be_open:
         return False
     units = {axis.var for axis in block.iter_vars if is_const(axis.dom.extent, 1)} - {outer.var, inner.var}
-    uses = [p for p, e in enumerate(access.indices) if any(item is outer.var or item is inner.var for item in walk(e))]
+    uses = [
+        p for p, e in enumerate(access.indices) if any(item is outer.var or item is inner.var for item in ex.walk(e))
+    ]
     if not uses:
         return True
     if len(uses) != 2 or uses[1] != uses[0] + 1:
         return False
     first, second = (access.indices[p] for p in uses)
     extent, dim = inner.dom.extent, access.buffer.shape[uses[1]]
-    whole = is_const(dim, int(extent.value)) if isinstance(extent, IntImm) else structural_equal(dim, extent)
+    whole = is_const(dim, int(extent.value)) if isinstance(extent, ex.IntImm) else ex.structural_equal(dim, extent)
     return _is_iterator(first, outer.var, units) and _is_iterator(second, inner.var, units) and whole
 
 
-def _is_iterator(index: Expr, var: Var, units: Collection[Var]) -> bool:
+def _is_iterator(index: ex.Expr, var: ex.Var, units: Collection[ex.Var]) -> bool:
     """Whether an index is an iterator, beside others that are always 0."""
     form = linear(index)
     return coefficient(form, var) == 1 and form.const == 0 and all(t in units for t in form.without(var).terms)
 
 
-def panel_along(access: BufferLoad, var: Var) -> int:
+def panel_along(access: BufferLoad, var: ex.Var) -> int:
     """c where neighbours along a variable are contiguous in panels of c: `[var // c, .., var % c]`; else 0."""
     *others, last = access.indices
-    if not isinstance(last, FloorMod) or last.a is not var or not isinstance(last.b, IntImm):
+    if not isinstance(last, ex.FloorMod) or last.a is not var or not isinstance(last.b, ex.IntImm):
         return 0
     width = int(last.b.value)
     return width if quotients(others, var) == {width} else 0
 
 
-def quotients(nodes: Sequence[Node], var: Var) -> set[int] | None:
+def quotients(nodes: Sequence[ex.Node], var: ex.Var) -> set[int] | None:
     """The constants by which a variable is divided wherever it occurs; None where it occurs as itself."""
     constants: set[int] = set()
     todo = list(nodes)
@@ -263,10 +248,10 @@ def quotients(nodes: Sequence[Node], var: Var) -> set[int] | None:
         node = todo.pop()
         if node is var:
             return None
-        if isinstance(node, FloorDiv) and node.a is var and isinstance(node.b, IntImm):
+        if isinstance(node, ex.FloorDiv) and node.a is var and isinstance(node.b, ex.IntImm):
             constants.add(int(node.b.value))
         else:
-            todo += children(node)
+            todo += ex.children(node)
     return constants
 
 
@@ -276,21 +261,21 @@ def _group(block: Block, axis: Axis, vectors: BufferLoad) -> int:
         return 0
     inner, extent = block.iter_vars[axis[-1]].var, block.iter_vars[axis[-1]].dom.extent
     constants = quotients(vectors.indices, inner) if len(axis) == 1 else None
-    if not constants or not isinstance(extent, IntImm):
+    if not constants or not isinstance(extent, ex.IntImm):
         return 1
     group = min(constants)
     return group if all(n % group == 0 for n in (extent.value, *constants)) else 1
 
 
-def _factors(e: Expr) -> tuple[Expr, Expr] | None:
-    if isinstance(e, Mul):
+def _factors(e: ex.Expr) -> tuple[ex.Expr, ex.Expr] | None:
+    if isinstance(e, ex.Mul):
         return e.a, e.b
-    return factors_of_words(e)
+    return ex.factors_of_words(e)
 
 
-def _load(e: Expr) -> BufferLoad | None:
-    while isinstance(e, Cast) or (isinstance(e, Call) and e.op == "round_tf32"):
-        e = e.value if isinstance(e, Cast) else e.args[0]
+def _load(e: ex.Expr) -> BufferLoad | None:
+    while isinstance(e, ex.Cast) or (isinstance(e, ex.Call) and e.op == "round_tf32"):
+        e = e.value if isinstance(e, ex.Cast) else e.args[0]
     return e if isinstance(e, BufferLoad) else None
 
 
@@ -300,7 +285,7 @@ def loops_as_one(sch: Schedule, handle: Any, loops: Sequence[tuple[int, Any]]) -
     Of open extents two are fused, the innermost ones first: the quotients of three are not put together again.
     """
     block = block_of(sch, handle)
-    accesses = list(find(block.body, Access))
+    accesses = list(ex.find(block.body, Access))
     groups: list[list[tuple[int, Any]]] = []
     for position, loop in reversed(loops):
         inner = groups[0] if groups else []
@@ -344,8 +329,8 @@ def writer_of_sum(sch: Schedule, way: Roles, block: Any, written: Callable[[Sche
     Raises `Unfit` for a sum whose axes are in another order, or other axes than those of what follows it.
     """
     kinds = [axis.kind for axis in way.block.iter_vars]
-    spatial = len(kinds) - kinds.count(REDUCE)
-    if kinds != sorted(kinds, key=lambda kind: kind == REDUCE):
+    spatial = len(kinds) - kinds.count(ex.REDUCE)
+    if kinds != sorted(kinds, key=lambda kind: kind == ex.REDUCE):
         raise Unfit("contraction: wanted the axes of the sum behind those of the result")
     main = written(sch, block)
     if len(sch.get_loops(main)) != spatial:

@@ -5,61 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from .. import expr as ex
 from ..errors import InputError, report
-from ..expr import (
-    REDUCE,
-    BinaryOp,
-    Call,
-    DataVar,
-    DType,
-    Expr,
-    IntImm,
-    IterVar,
-    Node,
-    Range,
-    Reduce,
-    Select,
-    Var,
-    call,
-    const,
-    free_vars,
-    map_children,
-    match,
-    replace,
-    rewrite,
-    substitute,
-    walk,
-)
 from ..expr.conditions import is_const
 from ..expr.printer import fresh
+from ..tir import nodes as tir
 from ..tir.analysis.declared import with_declared_regions
 from ..tir.analysis.tree import fresh_copy
-from ..tir.nodes import (
-    Block,
-    BlockRealize,
-    Buffer,
-    BufferData,
-    BufferLoad,
-    BufferRegion,
-    BufferStore,
-    For,
-    ForKind,
-    LetStmt,
-    PrimFunc,
-    Seq,
-    Stmt,
-    root_block,
-    with_root,
-)
 from .nodes import ComputeOp, ExternOp, Operation, PlaceholderOp, Tensor, TensorLoad
 from .tensors import post_order
 
 
 def create_prim_func(
-    ops: Sequence[Tensor | Var] | Tensor,
+    ops: Sequence[Tensor | ex.Var] | Tensor,
     index_dtype_override: str | None = None,
     name: str = "main",
-) -> PrimFunc:
+) -> tir.PrimFunc:
     """The function that computes the tensors among `ops` from the placeholders among them, parameters in that order.
 
     Each compute becomes a block with its signature, spatial iterators first; what is not a parameter is allocated in
@@ -69,14 +30,14 @@ def create_prim_func(
     `index_dtype_override` loops and indices have that dtype. Raises `InputError` when a needed placeholder or variable
     is missing from `ops`.
     """
-    args: list[Tensor | Var] = [ops] if isinstance(ops, Tensor) else list(ops)
+    args: list[Tensor | ex.Var] = [ops] if isinstance(ops, Tensor) else list(ops)
     _check_args(args)
     lowering = _FunctionBuilder(index_dtype_override)
     tensors = [arg for arg in args if isinstance(arg, Tensor)]
     for tensor in tensors:
         lowering.declare(tensor)
-    allocated: list[Buffer] = []
-    stmts: list[Stmt] = []
+    allocated: list[tir.Buffer] = []
+    stmts: list[tir.Stmt] = []
     ordered = post_order(tensors)
     done: set[Operation] = set()
     for tensor in ordered:
@@ -98,17 +59,17 @@ def create_prim_func(
     if not stmts:
         raise InputError("create_prim_func: there is nothing to compute: every tensor given is a placeholder")
     params = tuple(lowering.buffers[arg] if isinstance(arg, Tensor) else arg for arg in args)
-    func = with_root(
-        params, Seq.of(*stmts), {"global_symbol": name, "tir.noalias": True}, alloc_buffers=tuple(allocated)
+    func = tir.with_root(
+        params, tir.Seq.of(*stmts), {"global_symbol": name, "tir.noalias": True}, alloc_buffers=tuple(allocated)
     )
     _check_variables(func, allocated)
     return func
 
 
 def _check_args(args: Iterable[Any]) -> None:
-    seen: set[Node] = set()
+    seen: set[ex.Node] = set()
     for arg in args:
-        if not isinstance(arg, Tensor | Var):
+        if not isinstance(arg, Tensor | ex.Var):
             raise InputError(f"create_prim_func: wanted tensors and variables, found {arg!r}")
         if arg in seen:
             raise InputError(f"create_prim_func: {arg} is given twice; a parameter has one place")
@@ -128,12 +89,12 @@ def _check_is_argument(tensor: Tensor, arguments: list[Tensor]) -> None:
     )
 
 
-def _check_variables(func: PrimFunc, allocated: list[Buffer]) -> None:
-    defined: set[Var] = {p for p in func.params if isinstance(p, Var)}
+def _check_variables(func: tir.PrimFunc, allocated: list[tir.Buffer]) -> None:
+    defined: set[ex.Var] = {p for p in func.params if isinstance(p, ex.Var)}
     for buffer in func.buffers:
-        defined.update(v for dim in buffer.shape for v in walk(dim) if isinstance(v, Var))
-    used = dict.fromkeys(free_vars(func.body))
-    used.update({v: None for b in allocated for dim in b.shape for v in free_vars(dim)})
+        defined.update(v for dim in buffer.shape for v in ex.walk(dim) if isinstance(v, ex.Var))
+    used = dict.fromkeys(ex.free_vars(func.body))
+    used.update({v: None for b in allocated for dim in b.shape for v in ex.free_vars(dim)})
     unknown = [v.name for v in used if v not in defined]
     if unknown:
         raise InputError(
@@ -157,130 +118,135 @@ class _FunctionBuilder:
     """The buffers and names of one function under construction."""
 
     def __init__(self, index_dtype: str | None) -> None:
-        self.index_dtype = None if index_dtype is None else DType(index_dtype)
-        self.buffers: dict[Tensor, Buffer] = {}
+        self.index_dtype = None if index_dtype is None else ex.DType(index_dtype)
+        self.buffers: dict[Tensor, tir.Buffer] = {}
         self.buffer_names: set[str] = set()
         self.block_names: set[str] = {"root"}
 
-    def declare(self, tensor: Tensor) -> Buffer:
+    def declare(self, tensor: Tensor) -> tir.Buffer:
         name = fresh(tensor.name, self.buffer_names)
-        buffer = Buffer(name, tuple(self.index(d) for d in tensor.shape), tensor.dtype)
+        buffer = tir.Buffer(name, tuple(self.index(d) for d in tensor.shape), tensor.dtype)
         self.buffers[tensor] = buffer
         return buffer
 
-    def index(self, value: Expr) -> Expr:
+    def index(self, value: ex.Expr) -> ex.Expr:
         return value if self.index_dtype is None else _as_index(value, self.index_dtype)
 
-    def blocks(self, op: ComputeOp, outputs: list[Tensor]) -> list[Stmt]:
+    def blocks(self, op: ComputeOp, outputs: list[Tensor]) -> list[tir.Stmt]:
         """One block for a reduction, one an output otherwise."""
-        if isinstance(op.body[0], Reduce):
+        if isinstance(op.body[0], ex.Reduce):
             if any(is_const(a.dom.extent, 0) for a in op.reduce_axis):
                 # Nothing to reduce: the init belongs to the first iteration, which never runs.
                 return [self.nest(op, [output], op.axis) for output in outputs]
             return [self.nest(op, outputs, op.axis + op.reduce_axis)]
         return [self.nest(op, [output], op.axis) for output in outputs]
 
-    def extern(self, op: ExternOp, outputs: list[Tensor]) -> tuple[Stmt, list[Buffer]]:
+    def extern(self, op: ExternOp, outputs: list[Tensor]) -> tuple[tir.Stmt, list[tir.Buffer]]:
         """The loops of a function on the buffers of its tensors, and the buffers that it allocates."""
-        root = root_block(op.func)
+        root = tir.root_block(op.func)
         paired = zip(op.func.buffers, (*op.inputs, *outputs), strict=True)
         moved = {buffer: self.buffers[tensor] for buffer, tensor in paired}
         for buffer in root.alloc_buffers:
-            moved[buffer] = replace(buffer, name=fresh(buffer.name, self.buffer_names))
+            moved[buffer] = ex.replace(buffer, name=fresh(buffer.name, self.buffer_names))
 
-        def change(at: Node) -> Node | None:
-            if isinstance(at, BufferLoad | BufferStore | BufferRegion | BufferData) and at.buffer in moved:
-                return replace(at, buffer=moved[at.buffer])
-            if isinstance(at, Block):
-                return replace(at, name=fresh(at.name, self.block_names))
+        def change(at: ex.Node) -> ex.Node | None:
+            if (
+                isinstance(at, tir.BufferLoad | tir.BufferStore | tir.BufferRegion | tir.BufferData)
+                and at.buffer in moved
+            ):
+                return ex.replace(at, buffer=moved[at.buffer])
+            if isinstance(at, tir.Block):
+                return ex.replace(at, name=fresh(at.name, self.block_names))
             return None
 
         # A function may be called twice: each call gets its own loops and blocks.
-        return fresh_copy(rewrite(root.body, change)), [moved[buffer] for buffer in root.alloc_buffers]
+        return fresh_copy(ex.rewrite(root.body, change)), [moved[buffer] for buffer in root.alloc_buffers]
 
-    def nest(self, op: ComputeOp, outputs: list[Tensor], axes: tuple[IterVar, ...]) -> Stmt:
+    def nest(self, op: ComputeOp, outputs: list[Tensor], axes: tuple[ex.IterVar, ...]) -> tir.Stmt:
         iter_vars, loops, values = [], [], {}
         for axis in axes:
             start, extent = self.index(axis.dom.start), self.index(axis.dom.extent)
             dtype = self.index_dtype or axis.var.dtype
-            block_var = Var(f"v_{axis.var.name}", dtype)
-            iter_vars.append(IterVar(block_var, Range(start, extent), axis.kind))
-            loops.append((Var(axis.var.name, dtype), start, extent))
+            block_var = ex.Var(f"v_{axis.var.name}", dtype)
+            iter_vars.append(ex.IterVar(block_var, ex.Range(start, extent), axis.kind))
+            loops.append((ex.Var(axis.var.name, dtype), start, extent))
             values[axis.var] = block_var
         buffers = [self.buffers[t] for t in outputs]
         point = tuple(values[a.var] for a in op.axis)
         first = op.body[0]
-        init: Stmt | None
-        body: Stmt
-        reduces = any(axis.kind == REDUCE for axis in axes)
-        if isinstance(first, Reduce) and not reduces:
+        init: tir.Stmt | None
+        body: tir.Stmt
+        reduces = any(axis.kind == ex.REDUCE for axis in axes)
+        if isinstance(first, ex.Reduce) and not reduces:
             start = (first.init or first.combiner.identity)[outputs[0].value_index]
-            init, body = None, BufferStore(buffers[0], self.element(start, values).astype(buffers[0].dtype), point)
-        elif isinstance(first, Reduce):
+            init, body = None, tir.BufferStore(buffers[0], self.element(start, values).astype(buffers[0].dtype), point)
+        elif isinstance(first, ex.Reduce):
             init, body = self.reduction(first, buffers, point, values)
         else:
             value = self.element(op.body[outputs[0].value_index], values)
-            init, body = None, BufferStore(buffers[0], value.astype(buffers[0].dtype), point)
+            init, body = None, tir.BufferStore(buffers[0], value.astype(buffers[0].dtype), point)
         label = op.name if len(outputs) > 1 else outputs[0].name
         block = with_declared_regions(
-            Block(tuple(iter_vars), (), (), fresh(label, self.block_names), body, init, annotations=dict(op.attrs))
+            tir.Block(tuple(iter_vars), (), (), fresh(label, self.block_names), body, init, annotations=dict(op.attrs))
         )
-        stmt: Stmt = BlockRealize(tuple(loop for loop, _, _ in loops), const(True), block)
+        stmt: tir.Stmt = tir.BlockRealize(tuple(loop for loop, _, _ in loops), ex.const(True), block)
         for var, start, extent in reversed(loops):
-            stmt = For(var, start, extent, ForKind.SERIAL, stmt)
+            stmt = tir.For(var, start, extent, tir.ForKind.SERIAL, stmt)
         return stmt
 
     def reduction(
-        self, reduce: Reduce, buffers: list[Buffer], point: tuple[Expr, ...], values: Mapping[Var, Expr]
-    ) -> tuple[Stmt, Stmt]:
+        self, reduce: ex.Reduce, buffers: list[tir.Buffer], point: tuple[ex.Expr, ...], values: Mapping[ex.Var, ex.Expr]
+    ) -> tuple[tir.Stmt, tir.Stmt]:
         """(init, update) of a reduction into `buffers` at `point`."""
         combiner = reduce.combiner
         starts = [self.element(e, values).astype(e.dtype) for e in reduce.init or combiner.identity]
-        init = Seq.of(*(BufferStore(b, s, point) for b, s in zip(buffers, starts, strict=True)))
+        init = tir.Seq.of(*(tir.BufferStore(b, s, point) for b, s in zip(buffers, starts, strict=True)))
         sources = [self.element(s, values).astype(s.dtype) for s in reduce.sources]
         condition = self.element(reduce.condition, values)
-        if not (isinstance(condition, IntImm) and condition.value):
+        if not (isinstance(condition, ex.IntImm) and condition.value):
             # If the condition fails, the identity is combined, so that the update stays a plain reduction.
-            sources = [call("if_then_else", condition, s, i) for s, i in zip(sources, combiner.identity, strict=True)]
-        arguments: dict[Var, Expr] = {}
-        arguments.update(zip(combiner.lhs, (BufferLoad(b, point) for b in buffers), strict=True))
+            sources = [
+                ex.call("if_then_else", condition, s, i) for s, i in zip(sources, combiner.identity, strict=True)
+            ]
+        arguments: dict[ex.Var, ex.Expr] = {}
+        arguments.update(zip(combiner.lhs, (tir.BufferLoad(b, point) for b in buffers), strict=True))
         arguments.update(zip(combiner.rhs, sources, strict=True))
-        results = [substitute(result, arguments) for result in combiner.results]
+        results = [ex.substitute(result, arguments) for result in combiner.results]
         if len(buffers) == 1:
-            return init, BufferStore(buffers[0], results[0], point)
+            return init, tir.BufferStore(buffers[0], results[0], point)
         # All results are computed before the first is stored: each may read all the old values.
-        names = [DataVar(f"v_{b.name}", b.dtype) for b in buffers]
-        update = Seq.of(*(BufferStore(b, v, point) for b, v in zip(buffers, names, strict=True)))
+        names = [ex.DataVar(f"v_{b.name}", b.dtype) for b in buffers]
+        update = tir.Seq.of(*(tir.BufferStore(b, v, point) for b, v in zip(buffers, names, strict=True)))
         for var, result in reversed(list(zip(names, results, strict=True))):
-            update = LetStmt(var, result, update)
+            update = tir.LetStmt(var, result, update)
         return init, update
 
-    def element(self, value: Expr, values: Mapping[Var, Expr]) -> Expr:
+    def element(self, value: ex.Expr, values: Mapping[ex.Var, ex.Expr]) -> ex.Expr:
         """A te expression over buffers and block iterators."""
 
         def go(old: Any) -> Any:
-            if isinstance(old, Var):
+            if isinstance(old, ex.Var):
                 return values.get(old, old)
             if isinstance(old, TensorLoad):
                 indices = tuple(go(i) for i in old.indices)
-                return BufferLoad(self.buffers[old.tensor], tuple(self.index(i) for i in indices))
+                return tir.BufferLoad(self.buffers[old.tensor], tuple(self.index(i) for i in indices))
             if self.index_dtype is None:
-                return map_children(old, go)
+                return ex.map_children(old, go)
             return _retyped(old, go)
 
         return go(value)
 
 
-def _retyped(old: Node, go: Any) -> Any:
+def _retyped(old: ex.Node, go: Any) -> Any:
     """`map_children` after iterators changed their dtype: the operands of a node are converted to one dtype again."""
-    if isinstance(old, BinaryOp):
-        return type(old)(*match(go(old.a), go(old.b)))
-    if isinstance(old, Select):
-        return Select(go(old.condition), *match(go(old.true_value), go(old.false_value)))
-    if isinstance(old, Call) and len(old.args) > 1:
-        return call(old.op, *(go(a) for a in old.args))
-    return map_children(old, go)
+    if isinstance(old, ex.BinaryOp):
+        return type(old)(*ex.match(go(old.a), go(old.b)))
+    if isinstance(old, ex.Select):
+        return ex.Select(go(old.condition), *ex.match(go(old.true_value), go(old.false_value)))
+    if isinstance(old, ex.Call) and len(old.args) > 1:
+        return ex.call(old.op, *(go(a) for a in old.args))
+    return ex.map_children(old, go)
 
 
-def _as_index(value: Expr, dtype: DType) -> Expr:
-    return const(value.value, dtype) if isinstance(value, IntImm) else value.astype(dtype)
+def _as_index(value: ex.Expr, dtype: ex.DType) -> ex.Expr:
+    return ex.const(value.value, dtype) if isinstance(value, ex.IntImm) else value.astype(dtype)

@@ -14,25 +14,7 @@ import keyword
 from collections.abc import Iterable
 from fractions import Fraction
 
-from ..expr import (
-    And,
-    Call,
-    Cast,
-    CommReducer,
-    Expr,
-    ExprPrinter,
-    FloatImm,
-    IntImm,
-    IterVar,
-    Max,
-    Min,
-    Not,
-    Or,
-    Reduce,
-    Select,
-    Var,
-    free_vars,
-)
+from .. import expr as ex
 from ..expr.conditions import is_const
 from ..expr.printer import fresh, identifier
 from .nodes import ComputeOp, ExternOp, Operation, PlaceholderOp, Tensor, TensorLoad
@@ -59,7 +41,7 @@ def statements(tensors: Iterable[Tensor]) -> tuple[list[str], dict[Tensor, str]]
     return script.lines, {one: script.names[_key(one.op, one.value_index)] for one in results}
 
 
-class _Script(ExprPrinter):
+class _Script(ex.ExprPrinter):
     """Collects the lines. Tensors, sizes and reduction axes share one namespace, which no lambda may shadow."""
 
     prefix = "te."
@@ -68,15 +50,15 @@ class _Script(ExprPrinter):
         super().__init__()
         self.extra = {
             TensorLoad: self._load,
-            Reduce: self._reduce,
-            And: lambda e: f"te.all({', '.join(map(self.expr, _chain(e, And)))})",
-            Or: lambda e: f"te.any({', '.join(map(self.expr, _chain(e, Or)))})",
-            Not: lambda e: f"~{self._print(e.a, _ATOM)}",
-            Call: self._call,
-            Min: lambda e: f"te.minimum({self.expr(e.a)}, {self.expr(e.b)})",
-            Max: lambda e: f"te.maximum({self.expr(e.a)}, {self.expr(e.b)})",
-            Cast: self._cast,
-            Select: lambda e: (
+            ex.Reduce: self._reduce,
+            ex.And: lambda e: f"te.all({', '.join(map(self.expr, _chain(e, ex.And)))})",
+            ex.Or: lambda e: f"te.any({', '.join(map(self.expr, _chain(e, ex.Or)))})",
+            ex.Not: lambda e: f"~{self._print(e.a, _ATOM)}",
+            ex.Call: self._call,
+            ex.Min: lambda e: f"te.minimum({self.expr(e.a)}, {self.expr(e.b)})",
+            ex.Max: lambda e: f"te.maximum({self.expr(e.a)}, {self.expr(e.b)})",
+            ex.Cast: self._cast,
+            ex.Select: lambda e: (
                 f"te.select({self.expr(e.condition)}, {self.expr(e.true_value)}, {self.expr(e.false_value)})"
             ),
         }
@@ -90,7 +72,7 @@ class _Script(ExprPrinter):
                 done.add(tensor.op)
                 self._operation(tensor.op)
 
-    def name(self, var: Var) -> str:
+    def name(self, var: ex.Var) -> str:
         return self.names.get(var, var.name)
 
     def _define(self, tensors: list[Tensor]) -> None:
@@ -98,7 +80,7 @@ class _Script(ExprPrinter):
             self._fresh(_key(tensor.op, tensor.value_index), tensor.name)
         for tensor in tensors:
             for dim in tensor.shape:
-                for size in free_vars(dim):
+                for size in ex.free_vars(dim):
                     if size not in self.names:
                         kind = "size_var" if type(size).__name__ == "SizeVar" else "var"
                         self._fresh(size, size.name)
@@ -128,7 +110,7 @@ class _Script(ExprPrinter):
             ends = f"({self.expr(axis.dom.min)}, {self.expr(end)})"
             self.lines.append(f'{self.names[axis.var]} = te.reduce_axis({ends}, "{axis.var.name}")')
         first = op.body[0]
-        if isinstance(first, Reduce) and first.combiner.name not in _BUILT_IN:
+        if isinstance(first, ex.Reduce) and first.combiner.name not in _BUILT_IN:
             self._reducer(first.combiner)
         before = set(self.used_names)
         params = ", ".join(self._fresh(axis.var, axis.var.name) for axis in op.axis)
@@ -164,12 +146,12 @@ class _Script(ExprPrinter):
         ]
 
     def _body(self, op: ComputeOp) -> str:
-        if isinstance(op.body[0], Reduce):
+        if isinstance(op.body[0], ex.Reduce):
             return self._reduce(op.body[0])
         parts = [self.expr(value) for value in op.body]
         return parts[0] if len(parts) == 1 else f"({', '.join(parts)})"
 
-    def _reducer(self, combiner: CommReducer) -> None:
+    def _reducer(self, combiner: ex.CommReducer) -> None:
         name = self._fresh(combiner, combiner.name)
         before = set(self.used_names)
         several = len(combiner.lhs) > 1
@@ -187,30 +169,30 @@ class _Script(ExprPrinter):
             f'{name} = te.comm_reducer(lambda {params}: {result}, lambda *dtypes: {identity}, "{combiner.name}")'
         )
 
-    def _values(self, values: tuple[Expr, ...]) -> str:
+    def _values(self, values: tuple[ex.Expr, ...]) -> str:
         parts = [self.expr(value) for value in values]
         return parts[0] if len(parts) == 1 else f"({', '.join(parts)})"
 
     def _load(self, e: TensorLoad) -> str:
         return f"{self.names[_key(e.tensor.op, e.tensor.value_index)]}[{', '.join(map(self.expr, e.indices))}]"
 
-    def _reduce(self, e: Reduce) -> str:
+    def _reduce(self, e: ex.Reduce) -> str:
         called = f"te.{e.combiner.name}" if e.combiner.name in _BUILT_IN else self.names[e.combiner]
         axes = ", ".join(self._axis(axis) for axis in e.axes)
         parts = [self._values(e.sources), f"axis=[{axes}]"]
-        if not (isinstance(e.condition, IntImm) and e.condition.value):
+        if not (isinstance(e.condition, ex.IntImm) and e.condition.value):
             parts.append(f"where={self.expr(e.condition)}")
         if e.init:
             parts.append(f"init={self._values(e.init)}")
         return f"{called}({', '.join(parts)})"
 
-    def _cast(self, e: Cast) -> str:
+    def _cast(self, e: ex.Cast) -> str:
         value = e.value
-        if isinstance(value, IntImm | FloatImm):  # a Python number has no `astype`
+        if isinstance(value, ex.IntImm | ex.FloatImm):  # a Python number has no `astype`
             return f'te.const({value.value}, "{value.dtype}").astype("{e.dtype}")'
         return f'{self._print(value, _ATOM)}.astype("{e.dtype}")'
 
-    def _call(self, e: Call) -> str:
+    def _call(self, e: ex.Call) -> str:
         if e.op in _BITS:
             return f"({self._print(e.args[0], _ATOM)} {_BITS[e.op]} {self._print(e.args[1], _ATOM)})"
         if e.op == "bitwise_not":
@@ -218,19 +200,19 @@ class _Script(ExprPrinter):
         called, *args = self._call_arguments(e)
         return f"te.{called}({', '.join(args)})"
 
-    def _axis(self, axis: IterVar) -> str:
+    def _axis(self, axis: ex.IterVar) -> str:
         return self.names[axis.var]
 
-    def _parts(self, e: Expr) -> tuple[str, int]:
+    def _parts(self, e: ex.Expr) -> tuple[str, int]:
         # Python's `and` needs a truth value at once, which an expression does not have.
-        return (self.extra[type(e)](e), _ATOM) if isinstance(e, And | Or | Not) else super()._parts(e)
+        return (self.extra[type(e)](e), _ATOM) if isinstance(e, ex.And | ex.Or | ex.Not) else super()._parts(e)
 
-    def _atom(self, e: Expr) -> str:
-        if isinstance(e, IntImm):
+    def _atom(self, e: ex.Expr) -> str:
+        if isinstance(e, ex.IntImm):
             return str(bool(e.value)) if e.dtype == "bool" else f'te.const({e.value}, "{e.dtype}")'
         return super()._atom(e)
 
-    def float(self, e: FloatImm) -> str:
+    def float(self, e: ex.FloatImm) -> str:
         if isinstance(e.value, Fraction):
             return super().float(e)
         text = repr(e.value)
@@ -240,7 +222,7 @@ class _Script(ExprPrinter):
             return f'te.const(float("nan"), "{e.dtype}")'
         return text if e.dtype == "float32" else f'te.const({text}, "{e.dtype}")'
 
-    def _tuple(self, dims: tuple[Expr, ...]) -> str:
+    def _tuple(self, dims: tuple[ex.Expr, ...]) -> str:
         return f"({', '.join(map(self.expr, dims))}{',' if len(dims) == 1 else ''})"
 
 
@@ -248,7 +230,7 @@ def _key(op: Operation, index: int) -> tuple[Operation, int]:
     return op, index
 
 
-def _chain(e: Expr, kind: type) -> list[Expr]:
+def _chain(e: ex.Expr, kind: type) -> list[ex.Expr]:
     return [*_chain(e.a, kind), e.b] if isinstance(e, kind) else [e]  # type: ignore[attr-defined]
 
 

@@ -7,18 +7,7 @@ from typing import Any
 
 from ..errors import InputError
 from ..expr import Expr, Var, const, replace
-from ..tir.nodes import (
-    Block,
-    BlockRealize,
-    Buffer,
-    BufferRegion,
-    Evaluate,
-    For,
-    PrimFunc,
-    Seq,
-    Stmt,
-    root_block,
-)
+from ..tir import nodes as tir
 from ..tir.tensor_intrin import TensorIntrin
 from .nodes import ComputeOp, PlaceholderOp, Tensor
 from .primfunc import create_prim_func
@@ -28,7 +17,7 @@ def decl_tensor_intrin(
     op: Tensor | ComputeOp,
     fcompute: Callable[..., Any],
     name: str = "tensor_intrin",
-    binds: Mapping[Tensor, Buffer] | None = None,
+    binds: Mapping[Tensor, tir.Buffer] | None = None,
     scalar_params: Sequence[Var] | None = None,
     default_buffer_params: Mapping[str, Any] | None = None,
 ) -> TensorIntrin:
@@ -49,12 +38,12 @@ def decl_tensor_intrin(
             raise InputError(f"decl_tensor_intrin: {source.name} is computed; an intrinsic reads placeholders")
     scalars = tuple(scalar_params or ())
     desc = _description(create_prim_func([*inputs, tensor, *scalars]), name)
-    buffers: list[Buffer] = []
+    buffers: list[tir.Buffer] = []
     for item, declared in zip((*inputs, tensor), desc.buffers, strict=False):
         bound = (binds or {}).get(item)
         default = dict(default_buffer_params or {})
         default.pop("offset_factor", None)  # a hint of TVM's; offsets are exact here
-        buffers.append(bound or Buffer(declared.name, declared.shape, declared.dtype, **default))
+        buffers.append(bound or tir.Buffer(declared.name, declared.shape, declared.dtype, **default))
     ins, outs = buffers[:-1], buffers[-1:]
     statements = fcompute(ins, outs, list(scalars)) if scalars else fcompute(ins, outs)
     body, reset, update = (
@@ -72,17 +61,17 @@ def decl_tensor_intrin(
     return TensorIntrin.register(name, desc, impl, override=True)
 
 
-def _stmt(value: Any) -> Stmt:
-    if isinstance(value, Stmt):
+def _stmt(value: Any) -> tir.Stmt:
+    if isinstance(value, tir.Stmt):
         return value
     if isinstance(value, Expr):
-        return Evaluate(value)
+        return tir.Evaluate(value)
     if isinstance(value, list | tuple):
-        return Seq.of(*map(_stmt, value))
+        return tir.Seq.of(*map(_stmt, value))
     raise InputError(f"decl_tensor_intrin: wanted a statement or an expression, found {type(value).__name__}")
 
 
-def _description(func: PrimFunc, name: str) -> PrimFunc:
+def _description(func: tir.PrimFunc, name: str) -> tir.PrimFunc:
     """The nest of a compute as the root block of a description; init and updates are separate, as after `blockize`."""
     from ..tir.nodes import IRModule
     from ..tir.schedule import PRIMITIVES
@@ -90,29 +79,29 @@ def _description(func: PrimFunc, name: str) -> PrimFunc:
     from ..tir.schedule.state import ScheduleState
 
     state = ScheduleState(IRModule({"main": func}), "main")
-    loop = root_block(func).body
-    if not isinstance(loop, For):
+    loop = tir.root_block(func).body
+    if not isinstance(loop, tir.For):
         raise InputError(f"decl_tensor_intrin: {name} has no loops")
     try:
-        outer: BlockRealize = PRIMITIVES["blockize"].run(state, {"target": loop, "preserve_unit_iters": False})
+        outer: tir.BlockRealize = PRIMITIVES["blockize"].run(state, {"target": loop, "preserve_unit_iters": False})
     except Refused as refused:
         raise InputError(f"decl_tensor_intrin: {name}: {refused.failure.found}") from None
     # Each of its iterators has only one value, and is not used.
     block = replace(outer.block, name="root", annotations={}, iter_vars=())
-    return PrimFunc(func.params, BlockRealize((), const(True), block), func.attrs)
+    return tir.PrimFunc(func.params, tir.BlockRealize((), const(True), block), func.attrs)
 
 
 def _implementation(
-    desc: PrimFunc, buffers: Sequence[Buffer], scalars: Sequence[Var], body: Stmt, init: Stmt | None
-) -> PrimFunc:
-    pattern = root_block(desc)
+    desc: tir.PrimFunc, buffers: Sequence[tir.Buffer], scalars: Sequence[Var], body: tir.Stmt, init: tir.Stmt | None
+) -> tir.PrimFunc:
+    pattern = tir.root_block(desc)
     own = dict(zip(desc.buffers, buffers, strict=False))
 
-    def regions(declared: Sequence[BufferRegion]) -> tuple[BufferRegion, ...]:
-        return tuple(BufferRegion(own[r.buffer], r.region) for r in declared)
+    def regions(declared: Sequence[tir.BufferRegion]) -> tuple[tir.BufferRegion, ...]:
+        return tuple(tir.BufferRegion(own[r.buffer], r.region) for r in declared)
 
-    block = Block((), regions(pattern.reads), regions(pattern.writes), "root", body, init)
-    return PrimFunc((*buffers, *scalars), BlockRealize((), const(True), block), {"global_symbol": "impl"})
+    block = tir.Block((), regions(pattern.reads), regions(pattern.writes), "root", body, init)
+    return tir.PrimFunc((*buffers, *scalars), tir.BlockRealize((), const(True), block), {"global_symbol": "impl"})
 
 
 __all__ = ["decl_tensor_intrin"]

@@ -7,57 +7,43 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
+from .. import expr as ex
 from ..errors import InputError, TypeMismatch, report
-from ..expr import (
-    REDUCE,
-    DType,
-    Expr,
-    FloatImm,
-    IntImm,
-    IterVar,
-    Range,
-    Reduce,
-    SizeVar,
-    Var,
-    as_expr,
-    const,
-    structural_equal,
-    walk,
-)
+from ..expr import const
 from .nodes import ComputeOp, ExternOp, PlaceholderOp, Tensor
 
 __all__ = ["compute", "const", "placeholder", "post_order", "rational", "reduce_axis", "size_var", "var"]
 
 
-def var(name: str = "tindex", dtype: str = "int32") -> Var:
+def var(name: str = "tindex", dtype: str = "int32") -> ex.Var:
     """A free scalar variable."""
-    return Var(name, DType(dtype))
+    return ex.Var(name, ex.DType(dtype))
 
 
-def size_var(name: str = "size", dtype: str = "int32") -> SizeVar:
+def size_var(name: str = "size", dtype: str = "int32") -> ex.SizeVar:
     """A variable that is never negative: a symbolic dimension."""
-    return SizeVar(name, DType(dtype))
+    return ex.SizeVar(name, ex.DType(dtype))
 
 
-def rational(numerator: int, denominator: int, dtype: str = "float32") -> FloatImm:
+def rational(numerator: int, denominator: int, dtype: str = "float32") -> ex.FloatImm:
     """The exact constant numerator/denominator; it is rounded only when code is generated."""
-    return FloatImm(Fraction(numerator, denominator), DType(dtype))
+    return ex.FloatImm(Fraction(numerator, denominator), ex.DType(dtype))
 
 
 def placeholder(shape: Any, dtype: str | None = None, name: str = "placeholder") -> Tensor:
     """An input tensor of that shape (integers or expressions) and dtype (default float32)."""
     dims = as_shape(shape, name)
-    kind = DType(dtype or "float32")
+    kind = ex.DType(dtype or "float32")
     return Tensor(PlaceholderOp(name, dims, kind), dims, kind)
 
 
-def reduce_axis(dom: Any, name: str = "rv") -> IterVar:
+def reduce_axis(dom: Any, name: str = "rv") -> ex.IterVar:
     """An axis to reduce over: `dom` is a `Range` or the half-open pair (begin, end)."""
-    if not isinstance(dom, Range):
+    if not isinstance(dom, ex.Range):
         if not isinstance(dom, Sequence) or len(dom) != 2:
             raise InputError(f"reduce_axis {name}: wanted a Range or a pair (begin, end), found {dom!r}")
-        dom = Range.of(*dom)
-    return IterVar(Var(name, dom.extent.dtype), dom, REDUCE)
+        dom = ex.Range.of(*dom)
+    return ex.IterVar(ex.Var(name, dom.extent.dtype), dom, ex.REDUCE)
 
 
 def compute(
@@ -76,12 +62,12 @@ def compute(
     """
     dims = as_shape(shape, name)
     axis = tuple(
-        IterVar(Var(axis_name, dim.dtype), Range.of(dim))
+        ex.IterVar(ex.Var(axis_name, dim.dtype), ex.Range.of(dim))
         for axis_name, dim in zip(_axis_names(fcompute, len(dims), name, varargs_names), dims, strict=True)
     )
     values = fcompute(*(a.var for a in axis))
     several = isinstance(values, list | tuple)
-    body = tuple(as_expr(value) for value in (values if several else (values,)))
+    body = tuple(ex.as_expr(value) for value in (values if several else (values,)))
     _check_body(name, body)
     annotations = dict(attrs or {})
     if tag:
@@ -111,15 +97,15 @@ def post_order(outputs: Iterable[Tensor]) -> list[Tensor]:
     return list(done)
 
 
-def as_shape(shape: Any, name: str) -> tuple[Expr, ...]:
+def as_shape(shape: Any, name: str) -> tuple[ex.Expr, ...]:
     """A shape as integer expressions; an `Expr` or int alone is a shape of one dimension."""
-    extents = tuple(shape) if isinstance(shape, Sequence | Iterable) and not isinstance(shape, Expr) else (shape,)
-    dims = tuple(as_expr(dim) for dim in extents)
+    extents = tuple(shape) if isinstance(shape, Sequence | Iterable) and not isinstance(shape, ex.Expr) else (shape,)
+    dims = tuple(ex.as_expr(dim) for dim in extents)
     for dim in dims:
         if not dim.dtype.is_int:
             raise TypeMismatch(f"{name}: a dimension is an integer, found {dim} of dtype {dim.dtype}")
-        if isinstance(dim, IntImm) and dim.value < 0:
-            shown = ", ".join(str(d.value) if isinstance(d, IntImm) else str(d) for d in dims)
+        if isinstance(dim, ex.IntImm) and dim.value < 0:
+            shown = ", ".join(str(d.value) if isinstance(d, ex.IntImm) else str(d) for d in dims)
             raise InputError(f"{name.removeprefix('T_')}: a dimension is not negative, found shape ({shown})")
     return dims
 
@@ -146,13 +132,13 @@ def _axis_names(fcompute: Callable[..., Any], ndim: int, name: str, varargs_name
     return [*named, *rest]
 
 
-def _check_body(name: str, body: tuple[Expr, ...]) -> None:
+def _check_body(name: str, body: tuple[ex.Expr, ...]) -> None:
     if not body:
         raise InputError(f"compute {name}: the function gave no value")
     for value in body:
         if value.dtype.lanes != 1 or value.dtype.kind == "handle":
             raise TypeMismatch(f"compute {name}: an element is a scalar, found {value} of dtype {value.dtype}")
-        inner = [item for item in walk(value) if isinstance(item, Reduce) and item is not value]
+        inner = [item for item in ex.walk(value) if isinstance(item, ex.Reduce) and item is not value]
         if inner:
             raise TypeMismatch(
                 report(
@@ -161,7 +147,7 @@ def _check_body(name: str, body: tuple[Expr, ...]) -> None:
                     tries=[f"compute the reduction as a tensor of its own, and read that in {name}"],
                 )
             )
-    reductions = [value for value in body if isinstance(value, Reduce)]
+    reductions = [value for value in body if isinstance(value, ex.Reduce)]
     if not reductions:
         return
     first = reductions[0]
@@ -178,14 +164,14 @@ def _check_body(name: str, body: tuple[Expr, ...]) -> None:
         )
 
 
-def _same_reduction(a: Reduce, b: Reduce) -> bool:
+def _same_reduction(a: ex.Reduce, b: ex.Reduce) -> bool:
     if a is b:  # a body of one value is compared with itself, and may be long: Winograd's transforms are
         return True
     return (
-        structural_equal(a.combiner, b.combiner)
+        ex.structural_equal(a.combiner, b.combiner)
         and len(a.axes) == len(b.axes)
         and all(x is y for x, y in zip(a.axes, b.axes, strict=True))
-        and structural_equal(a.sources, b.sources)
-        and structural_equal(a.condition, b.condition)
-        and structural_equal(a.init, b.init)
+        and ex.structural_equal(a.sources, b.sources)
+        and ex.structural_equal(a.condition, b.condition)
+        and ex.structural_equal(a.init, b.init)
     )

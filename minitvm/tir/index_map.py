@@ -16,31 +16,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from .. import expr as ex
 from ..arith import Analyzer, iter_check, iter_map, simplify
 from ..arith.affine import Affine
 from ..errors import InputError
-from ..expr import (
-    EQ,
-    BinaryOp,
-    Call,
-    Cast,
-    DType,
-    Expr,
-    FloorDiv,
-    FloorMod,
-    IntImm,
-    Not,
-    Range,
-    StringImm,
-    Var,
-    as_expr,
-    binary,
-    const,
-    free_vars,
-    structural_equal,
-    substitute,
-    walk,
-)
 from .conditions import all_of, is_const
 from .index_sums import padded_edges, with_remainders, with_unit_places
 from .python_text import python
@@ -49,14 +28,14 @@ from .values import NotAnIndex, values
 LARGEST = 1 << 20  # elements of a shape that are looked at one by one
 
 
-def _inside(dims: Sequence[Expr], extents: Mapping[Var, Expr]) -> Analyzer:
+def _inside(dims: Sequence[ex.Expr], extents: Mapping[ex.Var, ex.Expr]) -> Analyzer:
     """An analyzer for variables from 0 to these extents, and for the sizes of a shape, which are not negative."""
     analyzer = Analyzer()
     for dim in dims:
-        if isinstance(dim, Var):
+        if isinstance(dim, ex.Var):
             analyzer.bind(dim, (0, None))
     for var, extent in extents.items():
-        analyzer.bind(var, Range(const(0, extent.dtype), extent))
+        analyzer.bind(var, ex.Range(ex.const(0, extent.dtype), extent))
     return analyzer
 
 
@@ -72,10 +51,10 @@ class IndexMap:
     Other variables are sizes, as in `lambda i, j: (j * n + i,)`.
     """
 
-    initial_indices: tuple[Var, ...]
-    final_indices: tuple[Expr, ...]
+    initial_indices: tuple[ex.Var, ...]
+    final_indices: tuple[ex.Expr, ...]
     inverse_index_map: IndexMap | None = None
-    shapes: dict[tuple[Any, ...], list[Expr]] = field(default_factory=dict)  # what `map_shape` has found
+    shapes: dict[tuple[Any, ...], list[ex.Expr]] = field(default_factory=dict)  # what `map_shape` has found
 
     AXIS_SEPARATOR: ClassVar[str] = "axis_separator"
 
@@ -110,13 +89,13 @@ class IndexMap:
         variables = index_variables(mapping_function, ndim, index_dtype)
         returned = checked_indices(mapping_function(*variables))
         results = list(returned) if isinstance(returned, list | tuple) else [returned]
-        finals: list[Expr] = []
+        finals: list[ex.Expr] = []
         separators: list[int] = []
         for result in results:
             if _is_separator(result):
                 separators.append(len(finals))
                 continue
-            value = as_expr(result)
+            value = ex.as_expr(result)
             if not value.dtype.is_int:
                 raise InputError(f"an index map gives integers; found {value} of dtype {value.dtype}")
             finals.append(value)
@@ -134,19 +113,21 @@ class IndexMap:
 
     # ------------------------------------------------------------------ applying it
 
-    def map_indices(self, indices: Sequence[Any]) -> list[Expr]:
+    def map_indices(self, indices: Sequence[Any]) -> list[ex.Expr]:
         """Where the element at `indices` goes. An index of a narrow dtype is widened to that of the map's variables."""
         if len(indices) != len(self.initial_indices):
             raise InputError(f"{self}: wanted {len(self.initial_indices)} indices, found {len(indices)}")
-        values = {var: _widened(as_expr(index), var) for var, index in zip(self.initial_indices, indices, strict=True)}
+        values = {
+            var: _widened(ex.as_expr(index), var) for var, index in zip(self.initial_indices, indices, strict=True)
+        }
         if all(var.dtype == value.dtype for var, value in values.items()):
-            return [substitute(e, values) for e in self.final_indices]
+            return [ex.substitute(e, values) for e in self.final_indices]
         return [_retyped(e, values) for e in self.final_indices]
 
-    def __call__(self, *indices: Any) -> list[Expr]:
+    def __call__(self, *indices: Any) -> list[ex.Expr]:
         return self.map_indices(indices)
 
-    def map_shape(self, shape: Sequence[Any], analyzer: Analyzer | None = None) -> list[Expr]:
+    def map_shape(self, shape: Sequence[Any], analyzer: Analyzer | None = None) -> list[ex.Expr]:
         """A shape that holds all elements of a shape, in `IntImm`s where that has; may hold padding.
 
         The smallest, but for the remainder of a division by a constant: it has that many places. So 3 elements in tiles
@@ -154,17 +135,19 @@ class IndexMap:
 
         Raises `InputError` where an index may become negative or its greatest value is not known.
         """
-        dims = tuple(map(as_expr, shape))
-        key = tuple(d.value if isinstance(d, IntImm) else d for d in dims)
+        dims = tuple(map(ex.as_expr, shape))
+        key = tuple(d.value if isinstance(d, ex.IntImm) else d for d in dims)
         if key not in self.shapes:
             self.shapes[key] = self._mapped_shape(dims, analyzer or Analyzer())
         return list(self.shapes[key])
 
-    def _mapped_shape(self, dims: tuple[Expr, ...], analyzer: Analyzer) -> list[Expr]:
+    def _mapped_shape(self, dims: tuple[ex.Expr, ...], analyzer: Analyzer) -> list[ex.Expr]:
         extents = [self._extent(row, dims, analyzer) for row in range(len(self.final_indices))]
         if all(e is not None for e in extents):
             whole = [_divisor(final) for final in self.final_indices]
-            return [e if c is None else const(c, e.dtype) for e, c in zip(extents, whole, strict=True) if e is not None]
+            return [
+                e if c is None else ex.const(c, e.dtype) for e, c in zip(extents, whole, strict=True) if e is not None
+            ]
         table = self._table(dims)
         if table is None:
             unknown = self.final_indices[extents.index(None)]
@@ -172,14 +155,14 @@ class IndexMap:
         if table.size and table.min() < 0:
             raise InputError(f"{self}: an index becomes {int(table.min())}, below zero")
         tops = table.max(axis=1) + 1 if table.shape[1] else np.zeros(len(table), np.int64)
-        return [const(int(top), self._dtype(dims)) for top in tops]
+        return [ex.const(int(top), self._dtype(dims)) for top in tops]
 
     def map_ndarray(self, array: Any) -> Any:
         """A NumPy array in the new layout; padding is zero. Raises `InputError` where it depends on a size."""
         others = self._others()
         if others:
             raise InputError(f"{self}: it depends on {', '.join(v.name for v in others)}, which has no value here")
-        shape = [int(d) for d in self.map_shape([const(n) for n in array.shape]) if isinstance(d, IntImm)]
+        shape = [int(d) for d in self.map_shape([ex.const(n) for n in array.shape]) if isinstance(d, ex.IntImm)]
         places = self._places(np.indices(array.shape).reshape(array.ndim, -1))
         moved = np.zeros(shape, array.dtype)
         moved[tuple(places)] = array.reshape(-1)
@@ -189,7 +172,7 @@ class IndexMap:
 
     def why_not_injective(self, shape: Sequence[Any]) -> str | None:
         """None where no two elements of a shape go to one place, else two that do, or why this is not decided."""
-        dims = tuple(map(as_expr, shape))
+        dims = tuple(map(ex.as_expr, shape))
         form = self._form(dims)
         if form is not None and form[0]:
             return None
@@ -201,30 +184,30 @@ class IndexMap:
             return None
         counted = np.bincount(inverse.reshape(-1), minlength=len(first))
         pair = np.flatnonzero(inverse.reshape(-1) == int(np.argmax(counted > 1)))[:2]
-        sizes = tuple(int(d) for d in dims if isinstance(d, IntImm))
+        sizes = tuple(int(d) for d in dims if isinstance(d, ex.IntImm))
         one, other = (tuple(int(x) for x in np.unravel_index(p, sizes)) for p in pair)
         return f"{_point(one)} and {_point(other)} both go to {_point([int(x) for x in table[:, pair[0]]])}"
 
-    def non_surjective_inverse(self, shape: Sequence[Any]) -> tuple[IndexMap, Expr]:
+    def non_surjective_inverse(self, shape: Sequence[Any]) -> tuple[IndexMap, ex.Expr]:
         """(the map back, the condition under which a new index is padding), both over the new indices.
 
         The map back is right at every place that is not padding. Raises `NotInjective` where two elements go to one
         place, or no way back can be found.
         """
-        dims = tuple(map(as_expr, shape))
+        dims = tuple(map(ex.as_expr, shape))
         reason = self.why_not_injective(dims)
         if reason is not None:
             raise NotInjective(f"{self} has no inverse: {reason}")
         dtype = self._dtype(dims)
-        places = tuple(Var(f"axis{k}", dtype) for k in range(len(self.final_indices)))
+        places = tuple(ex.Var(f"axis{k}", dtype) for k in range(len(self.final_indices)))
         back = self._way_back(dims, places)
         if back is None:
             raise NotInjective(f"{self}: its inverse is not known\n  try:    give inverse_index_map")
         return IndexMap(places, back), self._padding(dims, places, back)
 
-    def image(self, shape: Sequence[Any], places: IndexMap) -> list[Expr]:
+    def image(self, shape: Sequence[Any], places: IndexMap) -> list[ex.Expr]:
         """The conditions, over the indices of the map back, under which a place of the new shape is not padding."""
-        dims = tuple(map(as_expr, shape))
+        dims = tuple(map(ex.as_expr, shape))
         return self._filled(dims, places.initial_indices, places.final_indices)
 
     def inverse(self, shape: Sequence[Any]) -> IndexMap:
@@ -234,37 +217,41 @@ class IndexMap:
             raise NotInjective(f"{self} leaves padding where {padding}\n  try:    non_surjective_inverse")
         return back
 
-    def _padding(self, dims: tuple[Expr, ...], places: tuple[Var, ...], back: tuple[Expr, ...]) -> Expr:
+    def _padding(self, dims: tuple[ex.Expr, ...], places: tuple[ex.Var, ...], back: tuple[ex.Expr, ...]) -> ex.Expr:
         # A place y is in the image exactly where back(y) is inside the shape and f(back(y)) = y: if y = f(x) then
         # back(y) = x, which is inside; and the other way round y is the image of back(y).
         conditions = self._filled(dims, places, back)
         if not conditions:
-            return const(False)
+            return ex.const(False)
         if (edges := padded_edges(dims, self.map_shape(dims), places, back, len(conditions))) is not None:
             return edges
         inside = _inside(dims, dict(zip(places, self.map_shape(dims), strict=True)))
-        filled: Expr = inside.simplify(all_of(conditions))
-        padding: Expr = inside.simplify(Not(filled))
+        filled: ex.Expr = inside.simplify(all_of(conditions))
+        padding: ex.Expr = inside.simplify(ex.Not(filled))
         return padding
 
-    def _filled(self, dims: tuple[Expr, ...], places: tuple[Var, ...], back: tuple[Expr, ...]) -> list[Expr]:
+    def _filled(
+        self, dims: tuple[ex.Expr, ...], places: tuple[ex.Var, ...], back: tuple[ex.Expr, ...]
+    ) -> list[ex.Expr]:
         if self.fills(dims):
             return []
         inside = _inside(dims, dict(zip(places, self.map_shape(dims), strict=True)))
-        conditions: list[Expr] = []
+        conditions: list[ex.Expr] = []
         for value, dim in zip(back, dims, strict=True):
             conditions += [c for c in (value >= 0, value < dim) if not inside.can_prove(c)]
         with inside.constraint(*conditions):
             for place, value in zip(places, self.map_indices(back), strict=True):
                 if not inside.can_prove_equal(place, value):
-                    conditions.append(EQ(*_matched(inside.simplify(value), place)))
+                    conditions.append(ex.EQ(*_matched(inside.simplify(value), place)))
         return conditions
 
     def fills(self, shape: Sequence[Any]) -> bool:
         """Whether an injective map surely leaves no padding: both shapes have equally many elements."""
-        dims = tuple(map(as_expr, shape))
-        before, after = (math.prod(d.value for d in s if isinstance(d, IntImm)) for s in (dims, self.map_shape(dims)))
-        if all(isinstance(d, IntImm) for d in (*dims, *self.map_shape(dims))):
+        dims = tuple(map(ex.as_expr, shape))
+        before, after = (
+            math.prod(d.value for d in s if isinstance(d, ex.IntImm)) for s in (dims, self.map_shape(dims))
+        )
+        if all(isinstance(d, ex.IntImm) for d in (*dims, *self.map_shape(dims))):
             return before == after
         form = self._form(dims, level="bijective")
         if form is None or not form[0]:
@@ -273,7 +260,7 @@ class IndexMap:
         # Bijective onto a box: onto that at zero where nothing is added before or after.
         return not any(shift for _, shift in moved.values()) and all(row.base == Affine({}) for row in normal.sums)
 
-    def _way_back(self, dims: tuple[Expr, ...], places: tuple[Var, ...]) -> tuple[Expr, ...] | None:
+    def _way_back(self, dims: tuple[ex.Expr, ...], places: tuple[ex.Var, ...]) -> tuple[ex.Expr, ...] | None:
         if self.inverse_index_map is not None:
             return self._given_back(dims, places)
         form = self._form(dims)
@@ -285,17 +272,17 @@ class IndexMap:
             values = iter_check.inverse(normal, places, inside)
         except ValueError:  # which digit is the lower one is not known
             return None
-        back: list[Expr] = []
+        back: list[ex.Expr] = []
         for var, dim in zip(self.initial_indices, dims, strict=True):
             shift = moved[var]
-            value = values.get(shift[0], const(shift[1], dim.dtype))
+            value = values.get(shift[0], ex.const(shift[1], dim.dtype))
             back.append(with_remainders(inside.simplify(value.astype(dim.dtype) - shift[1])))
         return with_unit_places(back, self.initial_indices, self.final_indices, places, self.map_shape(dims))
 
-    def _given_back(self, dims: tuple[Expr, ...], places: tuple[Var, ...]) -> tuple[Expr, ...] | None:
+    def _given_back(self, dims: tuple[ex.Expr, ...], places: tuple[ex.Var, ...]) -> tuple[ex.Expr, ...] | None:
         """The inverse that the caller passed, if it is an inverse."""
         assert self.inverse_index_map is not None
-        domains = {v: Range(const(0, d.dtype), d) for v, d in zip(self.initial_indices, dims, strict=False)}
+        domains = {v: ex.Range(ex.const(0, d.dtype), d) for v, d in zip(self.initial_indices, dims, strict=False)}
         analyzer = _inside(dims, {v: r.extent for v, r in domains.items()})
         again = self.inverse_index_map.map_indices(self.final_indices)
         if len(again) != len(dims):
@@ -304,19 +291,19 @@ class IndexMap:
             table = self._table(dims)
             if table is None or self.inverse_index_map._others():
                 return None
-            sizes = tuple(int(d) for d in dims if isinstance(d, IntImm))
+            sizes = tuple(int(d) for d in dims if isinstance(d, ex.IntImm))
             if not np.array_equal(self.inverse_index_map._places(table), np.indices(sizes).reshape(len(sizes), -1)):
                 return None
         return tuple(self.inverse_index_map.map_indices(places))
 
     # ------------------------------------------------------------------ how it is seen
 
-    def _dtype(self, dims: Sequence[Expr]) -> DType:
-        return DType("int64" if any(d.dtype == "int64" for d in dims) else "int32")
+    def _dtype(self, dims: Sequence[ex.Expr]) -> ex.DType:
+        return ex.DType("int64" if any(d.dtype == "int64" for d in dims) else "int32")
 
     def _form(
-        self, dims: tuple[Expr, ...], level: str = "injective"
-    ) -> tuple[iter_map.IterMap, dict[Var, tuple[Var, int]]] | None:
+        self, dims: tuple[ex.Expr, ...], level: str = "injective"
+    ) -> tuple[iter_map.IterMap, dict[ex.Var, tuple[ex.Var, int]]] | None:
         """The quasi-affine form, over shifted variables: for each index a variable s = index + c with the constant c.
 
         `(i + 5) // 4` is a quotient of s = i + 5, one index in a domain that begins at zero.
@@ -324,8 +311,10 @@ class IndexMap:
         if len(dims) != len(self.initial_indices):
             raise InputError(f"{self}: wanted a shape of {len(self.initial_indices)} dimensions, found {len(dims)}")
         for shifts in (dict.fromkeys(self.initial_indices, 0), self._shifts()):
-            moved = {v: (Var(v.name, d.dtype), shifts[v]) for v, d in zip(self.initial_indices, dims, strict=True)}
-            domains = {moved[v][0]: Range(const(0, d.dtype), d + moved[v][1]) for v, d in zip(moved, dims, strict=True)}
+            moved = {v: (ex.Var(v.name, d.dtype), shifts[v]) for v, d in zip(self.initial_indices, dims, strict=True)}
+            domains = {
+                moved[v][0]: ex.Range(ex.const(0, d.dtype), d + moved[v][1]) for v, d in zip(moved, dims, strict=True)
+            }
             inside = _inside(dims, {v: r.extent for v, r in domains.items()})
             rows = self.map_indices([s - c if c else s for s, c in moved.values()])
             normal = iter_map.detect([inside.simplify(r) for r in rows], domains, level=level)
@@ -333,27 +322,27 @@ class IndexMap:
                 break
         return normal, moved
 
-    def _shifts(self) -> dict[Var, int]:
+    def _shifts(self) -> dict[ex.Var, int]:
         shifts = dict.fromkeys(self.initial_indices, 0)
-        for part in (p for e in self.final_indices for p in walk(e)):
-            if not isinstance(part, FloorDiv | FloorMod):
+        for part in (p for e in self.final_indices for p in ex.walk(e)):
+            if not isinstance(part, ex.FloorDiv | ex.FloorMod):
                 continue
             inner = Analyzer().simplify(part.a)
-            used = [v for v in free_vars(inner) if v in shifts]
+            used = [v for v in ex.free_vars(inner) if v in shifts]
             if len(used) == 1:
                 offset = Analyzer().simplify(inner - used[0])
-                if isinstance(offset, IntImm) and offset.value > 0:
+                if isinstance(offset, ex.IntImm) and offset.value > 0:
                     shifts[used[0]] = offset.value
         return shifts
 
-    def _extent(self, row: int, dims: tuple[Expr, ...], analyzer: Analyzer) -> Expr | None:
+    def _extent(self, row: int, dims: tuple[ex.Expr, ...], analyzer: Analyzer) -> ex.Expr | None:
         """One more than the greatest value of a final index; None where that is not known, or it may be negative."""
-        domains = {v: Range(const(0, d.dtype), d) for v, d in zip(self.initial_indices, dims, strict=True)}
+        domains = {v: ex.Range(ex.const(0, d.dtype), d) for v, d in zip(self.initial_indices, dims, strict=True)}
         (value,) = (self.map_indices(list(self.initial_indices))[row],)
         dtype = self._dtype(dims)
         inside = _inside(dims, {v: r.extent for v, r in domains.items()})
         low, high = inside.bounds(value)
-        if any(not isinstance(d, IntImm) for d in dims):
+        if any(not isinstance(d, ex.IntImm) for d in dims):
             normal = iter_map.detect([inside.simplify(value)], domains, level="none")
             if not normal or not all(inside.domain.nonnegative(s.scale) for s in normal.sums[0].args):
                 return None
@@ -365,28 +354,28 @@ class IndexMap:
                 total = total + reach
             if not inside.domain.nonnegative(normal.sums[0].base):
                 return None
-            extent: Expr = analyzer.simplify(analyzer.to_expr(total, dtype))
+            extent: ex.Expr = analyzer.simplify(analyzer.to_expr(total, dtype))
             return extent
-        if not all(isinstance(d, IntImm) and d.value > 0 for d in dims):
+        if not all(isinstance(d, ex.IntImm) and d.value > 0 for d in dims):
             return None
         exact = iter_map.detect([inside.simplify(value)], domains, level="none") or bool(self._others())
         if not exact or low is None or high is None or int(low) < 0:
             return None
-        return const(int(high) + 1, dtype)
+        return ex.const(int(high) + 1, dtype)
 
-    def _table(self, dims: tuple[Expr, ...]) -> np.ndarray[Any, Any] | None:
+    def _table(self, dims: tuple[ex.Expr, ...]) -> np.ndarray[Any, Any] | None:
         """The place of each element of a shape of constants, row by row.
 
         None where it is too large or not constant, or the places depend on other variables than the indices.
         """
-        sizes = [d.value for d in dims if isinstance(d, IntImm)]
+        sizes = [d.value for d in dims if isinstance(d, ex.IntImm)]
         if len(sizes) < len(dims) or math.prod(sizes) > LARGEST or self._others():
             return None
         return self._places(np.indices(sizes).reshape(len(sizes), -1))
 
-    def _others(self) -> list[Var]:
+    def _others(self) -> list[ex.Var]:
         """The variables of the map that are not its indices."""
-        used = dict.fromkeys(v for e in self.final_indices for v in free_vars(e))
+        used = dict.fromkeys(v for e in self.final_indices for v in ex.free_vars(e))
         return [v for v in used if v not in self.initial_indices]
 
     def _places(self, points: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
@@ -409,7 +398,7 @@ class IndexMap:
             return False
         mine = [Analyzer().simplify(e) for e in self.final_indices]
         theirs = [Analyzer().simplify(e) for e in other.map_indices(self.initial_indices)]
-        return structural_equal(tuple(mine), tuple(theirs))
+        return ex.structural_equal(tuple(mine), tuple(theirs))
 
     def __repr__(self) -> str:
         names = ", ".join(v.name for v in self.initial_indices)
@@ -420,7 +409,7 @@ def checked_indices(result: Any) -> Any:
     """The result of a caller's function of indices; raises `InputError` unless it is an expression or lists of them."""
     if isinstance(result, list | tuple):
         return type(result)(map(checked_indices, result))
-    if isinstance(result, Expr | str | int | float | np.generic):
+    if isinstance(result, ex.Expr | str | int | float | np.generic):
         return result
     raise InputError(f"a function of indices gives expressions, or lists of them; found {result!r}")
 
@@ -435,7 +424,7 @@ def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
 
 def index_variables(
     function: Callable[..., Any], ndim: int | None, dtype: str | Sequence[str] = "int32"
-) -> tuple[Var, ...]:
+) -> tuple[ex.Var, ...]:
     """The variables to run a function of indices on, `ndim` of them where it takes `*indices`; raises `InputError`.
 
     They are of one dtype, or each of its own.
@@ -457,42 +446,44 @@ def index_variables(
     if ndim is not None and len(names) != ndim:
         raise InputError(f"an index map of {ndim} indices: its function takes {len(names)}")
     dtypes = [dtype] * len(names) if isinstance(dtype, str) else dtype
-    return tuple(Var(name, DType(one)) for name, one in zip(names, dtypes, strict=True))
+    return tuple(ex.Var(name, ex.DType(one)) for name, one in zip(names, dtypes, strict=True))
 
 
-def _divisor(e: Expr) -> int | None:
+def _divisor(e: ex.Expr) -> int | None:
     """The constant c of an index `x % c`."""
-    return e.b.value if isinstance(e, FloorMod) and isinstance(e.b, IntImm) and e.b.value > 0 else None
+    return e.b.value if isinstance(e, ex.FloorMod) and isinstance(e.b, ex.IntImm) and e.b.value > 0 else None
 
 
 def _is_separator(value: Any) -> bool:
-    text = value.value if isinstance(value, StringImm) else value
+    text = value.value if isinstance(value, ex.StringImm) else value
     return isinstance(text, str) and text == IndexMap.AXIS_SEPARATOR
 
 
-def _matched(a: Expr, b: Expr) -> tuple[Expr, Expr]:
+def _matched(a: ex.Expr, b: ex.Expr) -> tuple[ex.Expr, ex.Expr]:
     dtype = "int64" if "int64" in (a.dtype, b.dtype) else a.dtype
     return a.astype(dtype), b.astype(dtype)
 
 
-def _widened(index: Expr, var: Var) -> Expr:
+def _widened(index: ex.Expr, var: ex.Var) -> ex.Expr:
     """`129 - i0` does not fit an int8 that picks from 130 elements."""
     narrow = index.dtype.is_int and index.dtype.bits < var.dtype.bits
     return index.astype(var.dtype) if narrow else index
 
 
-def _retyped(e: Expr, values: dict[Var, Expr]) -> Expr:
+def _retyped(e: ex.Expr, values: dict[ex.Var, ex.Expr]) -> ex.Expr:
     """An expression over other variables, of another dtype: built again, so that constants follow."""
-    if isinstance(e, Var):
+    if isinstance(e, ex.Var):
         return values.get(e, e)
-    if isinstance(e, BinaryOp):
-        return binary(type(e), _retyped(e.a, values), _retyped(e.b, values))
-    if isinstance(e, Cast):
+    if isinstance(e, ex.BinaryOp):
+        return ex.binary(type(e), _retyped(e.a, values), _retyped(e.b, values))
+    if isinstance(e, ex.Cast):
         return _retyped(e.value, values).astype(e.dtype)
-    if isinstance(e, Call):
+    if isinstance(e, ex.Call):
         args = [_retyped(a, values) for a in e.args]
         dtype = "int64" if any(a.dtype == "int64" for a in args) else e.dtype
-        return Call(args[0].dtype.__class__(dtype), e.op, tuple(a.astype(dtype) if a.dtype.is_int else a for a in args))
+        return ex.Call(
+            args[0].dtype.__class__(dtype), e.op, tuple(a.astype(dtype) if a.dtype.is_int else a for a in args)
+        )
     return e
 
 

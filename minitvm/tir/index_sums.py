@@ -8,55 +8,41 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 
+from .. import expr as ex
 from ..arith import Analyzer
-from ..expr import (
-    EQ,
-    Add,
-    And,
-    Expr,
-    FloorDiv,
-    FloorMod,
-    IntImm,
-    Mul,
-    Node,
-    Or,
-    Range,
-    Sub,
-    Var,
-    const,
-    free_vars,
-    rewrite,
-    structural_equal,
-)
 from ..expr.conditions import is_const
 
-Term = tuple[int, Expr | None]  # a factor and what it multiplies, None for 1
+Term = tuple[int, ex.Expr | None]  # a factor and what it multiplies, None for 1
 
 
-def with_remainders(e: Expr) -> Expr:
+def with_remainders(e: ex.Expr) -> ex.Expr:
     """An expression with `k * x - k * c * (x // c)` in its sums written as `x % c * k`."""
 
-    def change(node: Node) -> Node | None:
-        return _folded(node) if isinstance(node, Add | Sub) else None
+    def change(node: ex.Node) -> ex.Node | None:
+        return _folded(node) if isinstance(node, ex.Add | ex.Sub) else None
 
-    changed: Expr = rewrite(e, change)
+    changed: ex.Expr = ex.rewrite(e, change)
     return changed
 
 
-def with_remainders_inside(e: Expr) -> Expr:
+def with_remainders_inside(e: ex.Expr) -> ex.Expr:
     """An expression with a digit `x // a % b` written as TVM does: `x % (a * b) // a`."""
 
-    def change(node: Node) -> Node | None:
-        if not isinstance(node, FloorMod) or not isinstance(node.a, FloorDiv) or not isinstance(node.b, IntImm):
+    def change(node: ex.Node) -> ex.Node | None:
+        if (
+            not isinstance(node, ex.FloorMod)
+            or not isinstance(node.a, ex.FloorDiv)
+            or not isinstance(node.b, ex.IntImm)
+        ):
             return None
         x, step = node.a.a, node.a.b
-        return (x % (step.value * node.b.value)) // step if isinstance(step, IntImm) and step.value > 0 else None
+        return (x % (step.value * node.b.value)) // step if isinstance(step, ex.IntImm) and step.value > 0 else None
 
-    changed: Expr = rewrite(e, change)
+    changed: ex.Expr = ex.rewrite(e, change)
     return changed
 
 
-def last_first(e: Expr, order: Sequence[Var]) -> Expr:
+def last_first(e: ex.Expr, order: Sequence[ex.Var]) -> ex.Expr:
     """A sum whose terms come in the order of the last of `order` that each uses, backwards; constants at the end, or in
     front where all else is subtracted.
     """
@@ -65,7 +51,7 @@ def last_first(e: Expr, order: Sequence[Var]) -> Expr:
         return e
 
     def place(term: Term) -> int:
-        used = free_vars(term[1]) if term[1] is not None else ()
+        used = ex.free_vars(term[1]) if term[1] is not None else ()
         return max((order.index(v) for v in used if v in order), default=-1)
 
     ordered = sorted(addends, key=place, reverse=True)
@@ -75,19 +61,23 @@ def last_first(e: Expr, order: Sequence[Var]) -> Expr:
 
 
 def with_unit_places(
-    back: Sequence[Expr], variables: Sequence[Var], finals: Sequence[Expr], places: Sequence[Var], shape: Sequence[Expr]
-) -> tuple[Expr, ...]:
+    back: Sequence[ex.Expr],
+    variables: Sequence[ex.Var],
+    finals: Sequence[ex.Expr],
+    places: Sequence[ex.Var],
+    shape: Sequence[ex.Expr],
+) -> tuple[ex.Expr, ...]:
     """The way back of a layout with the indices in it that are always 0, as TVM has them: `axis0 * 4 + axis1` where
     all elements are in the first tile of 4.
     """
     by_variable = dict(zip(variables, back, strict=True))
     for final, place, dim in zip(finals, places, shape, strict=True):
-        index, step = (final.a, final.b) if isinstance(final, FloorDiv) else (final, const(1, final.dtype))
+        index, step = (final.a, final.b) if isinstance(final, ex.FloorDiv) else (final, ex.const(1, final.dtype))
         if (
             not is_const(dim, 1)
-            or not isinstance(index, Var)
+            or not isinstance(index, ex.Var)
             or index not in by_variable
-            or not isinstance(step, IntImm)
+            or not isinstance(step, ex.IntImm)
         ):
             continue
         tile = _product(step.value, place, by_variable[index])
@@ -96,25 +86,29 @@ def with_unit_places(
 
 
 def padded_edges(
-    dims: Sequence[Expr], shape: Sequence[Expr], places: Sequence[Var], back: Sequence[Expr], conditions: int
-) -> Expr | None:
+    dims: Sequence[ex.Expr],
+    shape: Sequence[ex.Expr],
+    places: Sequence[ex.Var],
+    back: Sequence[ex.Expr],
+    conditions: int,
+) -> ex.Expr | None:
     """Where a layout of digits has padding, as TVM writes it: in which tile, and from where in it.
 
     `axis0 == 3 and 2 <= axis1` for 14 elements in tiles of 4. `back` are the elements as sums over the `places` of the
     new shape. None where there are other conditions than the `conditions` many that say which elements there are.
     """
-    ranges = {p: Range(const(0, d.dtype), d) for p, d in zip(places, shape, strict=True)}
+    ranges = {p: ex.Range(ex.const(0, d.dtype), d) for p, d in zip(places, shape, strict=True)}
     inside = Analyzer(ranges)
-    numbered: list[tuple[int, Expr]] = []
+    numbered: list[tuple[int, ex.Expr]] = []
     edges = 0
     for value, dim in zip(back, dims, strict=True):
         digits = terms(value)
         start = -sum(k for k, t in digits if t is None)
         whole = [(k, t) for k, t in digits if t is not None]
-        if not isinstance(dim, IntImm) or not whole or start < 0:
+        if not isinstance(dim, ex.IntImm) or not whole or start < 0:
             return None
         step, tile = max(whole, key=lambda t: t[0])
-        if start == 0 and step == 1 and isinstance(tile, Var) and len(whole) == 1:  # not in tiles
+        if start == 0 and step == 1 and isinstance(tile, ex.Var) and len(whole) == 1:  # not in tiles
             low, high = inside.bounds(tile)
             if high != dim.value - 1:
                 edges += 1
@@ -122,7 +116,7 @@ def padded_edges(
             continue
         rest = _sum([t for t in whole if t[1] is not tile], value)
         low, high = inside.bounds(rest)
-        if not isinstance(tile, Var) or tile not in ranges or low is None or high is None or low < 0 or high >= step:
+        if not isinstance(tile, ex.Var) or tile not in ranges or low is None or high is None or low < 0 or high >= step:
             return None
         last, left = divmod(dim.value + start, step)
         if start:
@@ -134,44 +128,46 @@ def padded_edges(
             return None
         if left:
             edges += 1
-            numbered.append((places.index(tile), _edge(inside, tile, last, _from(const(left, rest.dtype), rest, high))))
+            numbered.append(
+                (places.index(tile), _edge(inside, tile, last, _from(ex.const(left, rest.dtype), rest, high)))
+            )
         if inside.bounds(tile)[1] != (last if left else last - 1):
             return None
     if edges != conditions:
         return None
-    return functools.reduce(Or, [edge for _, edge in sorted(numbered, key=lambda e: e[0])])
+    return functools.reduce(ex.Or, [edge for _, edge in sorted(numbered, key=lambda e: e[0])])
 
 
-def _from(least: Expr, index: Expr, high: int | None) -> Expr:
+def _from(least: ex.Expr, index: ex.Expr, high: int | None) -> ex.Expr:
     last = high is not None and is_const(least, high)
-    return EQ(index, least) if isinstance(index, Var) and last else least <= index
+    return ex.EQ(index, least) if isinstance(index, ex.Var) and last else least <= index
 
 
-def _edge(inside: Analyzer, tile: Var, at: int, condition: Expr) -> Expr:
-    return condition if inside.bounds(tile) == (at, at) else And(EQ(tile, const(at, tile.dtype)), condition)
+def _edge(inside: Analyzer, tile: ex.Var, at: int, condition: ex.Expr) -> ex.Expr:
+    return condition if inside.bounds(tile) == (at, at) else ex.And(ex.EQ(tile, ex.const(at, tile.dtype)), condition)
 
 
-def terms(e: Expr) -> list[Term]:
+def terms(e: ex.Expr) -> list[Term]:
     """The terms of a sum of products with constants."""
-    if isinstance(e, Add):
+    if isinstance(e, ex.Add):
         return [*terms(e.a), *terms(e.b)]
-    if isinstance(e, Sub):
+    if isinstance(e, ex.Sub):
         return [*terms(e.a), *((-k, t) for k, t in terms(e.b))]
-    if isinstance(e, IntImm):
+    if isinstance(e, ex.IntImm):
         return [(e.value, None)] if e.value else []
-    if isinstance(e, Mul) and isinstance(e.b, IntImm):
+    if isinstance(e, ex.Mul) and isinstance(e.b, ex.IntImm):
         return [(k * e.b.value, t) for k, t in terms(e.a)]
     return [(1, e)]
 
 
-def _folded(e: Expr) -> Expr | None:
+def _folded(e: ex.Expr) -> ex.Expr | None:
     addends = terms(e)
     for k, (factor, term) in enumerate(addends):
-        if not isinstance(term, FloorDiv) or not isinstance(term.b, IntImm) or factor % term.b.value:
+        if not isinstance(term, ex.FloorDiv) or not isinstance(term.b, ex.IntImm) or factor % term.b.value:
             continue
         whole = -factor // term.b.value
         for j, (other, x) in enumerate(addends):
-            if x is not None and other == whole and structural_equal(x, term.a):
+            if x is not None and other == whole and ex.structural_equal(x, term.a):
                 rest = [t for at, t in enumerate(addends) if at not in (j, k)]
                 rest.insert(min(j, k), (whole, x % term.b))
                 total = _sum(rest, e)
@@ -179,18 +175,18 @@ def _folded(e: Expr) -> Expr | None:
     return None
 
 
-def _sum(addends: Sequence[Term], like: Expr) -> Expr:
-    total: Expr | None = None
+def _sum(addends: Sequence[Term], like: ex.Expr) -> ex.Expr:
+    total: ex.Expr | None = None
     for factor, term in addends:
         if total is not None and factor < 0:
             total = total - _product(-factor, term, like)
         else:
             product = _product(factor, term, like)
             total = product if total is None else total + product
-    return const(0, like.dtype) if total is None else total
+    return ex.const(0, like.dtype) if total is None else total
 
 
-def _product(factor: int, term: Expr | None, like: Expr) -> Expr:
+def _product(factor: int, term: ex.Expr | None, like: ex.Expr) -> ex.Expr:
     if term is None:
-        return const(factor, like.dtype)
-    return term if factor == 1 else term * const(factor, like.dtype)
+        return ex.const(factor, like.dtype)
+    return term if factor == 1 else term * ex.const(factor, like.dtype)

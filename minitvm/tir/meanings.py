@@ -17,39 +17,13 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from .. import expr as ex
 from ..errors import InputError, TypeMismatch
-from ..expr import (
-    Add,
-    Call,
-    Expr,
-    IntImm,
-    Node,
-    StringImm,
-    Var,
-    as_expr,
-    find,
-    free_vars,
-    map_children,
-    replace,
-    substitute,
-    walk,
-)
 from ..expr.conditions import is_const
 from ..expr.foreign import NAMED_CODE
-from .nodes import (
-    BlockRealize,
-    Buffer,
-    BufferData,
-    BufferLoad,
-    BufferStore,
-    Evaluate,
-    For,
-    LetStmt,
-    PrimFunc,
-    Stmt,
-)
+from . import nodes as tir
 
-Meaning = PrimFunc | Callable[..., Expr]
+Meaning = tir.PrimFunc | Callable[..., ex.Expr]
 MEANINGS: dict[str, Meaning] = {}
 
 
@@ -62,14 +36,14 @@ def register_meaning(name: str, meaning: Meaning, override: bool = False) -> Non
     """
     if name in MEANINGS and not override:
         raise InputError(f"{name} has a meaning already\n  try:    override=True")
-    if isinstance(meaning, PrimFunc):
+    if isinstance(meaning, tir.PrimFunc):
         body = _body(meaning)
-        more = next((n for n in find(body, BlockRealize | BufferData)), None)
+        more = next((n for n in ex.find(body, tir.BlockRealize | tir.BufferData)), None)
         root = meaning.body
-        if more is not None or (isinstance(root, BlockRealize) and root.block.alloc_buffers):
+        if more is not None or (isinstance(root, tir.BlockRealize) and root.block.alloc_buffers):
             raise InputError(f"the meaning of {name} holds blocks, buffers or addresses\n  wanted: loops and stores")
         for part in (s for b in meaning.buffers for s in (*b.strides, *b.shape)):
-            loose = next((v for v in free_vars(part) if not any(v is p for p in meaning.params)), None)
+            loose = next((v for v in ex.free_vars(part) if not any(v is p for p in meaning.params)), None)
             if loose is not None:
                 raise InputError(f"the meaning of {name}: no argument of a call tells {loose.name}; wanted a parameter")
     elif not callable(meaning):
@@ -78,28 +52,28 @@ def register_meaning(name: str, meaning: Meaning, override: bool = False) -> Non
     _expanded.cache_clear()
 
 
-def written_out(func: PrimFunc) -> PrimFunc:
+def written_out(func: tir.PrimFunc) -> tir.PrimFunc:
     """The function with each foreign call replaced by its meaning, if it has one; the same function if none has."""
     return _expanded(func) if MEANINGS else func
 
 
 @functools.lru_cache(64)  # a program is run many times
-def _expanded(func: PrimFunc) -> PrimFunc:
-    if not any(_meaning(node) is not None for node in walk(func.body)):
+def _expanded(func: tir.PrimFunc) -> tir.PrimFunc:
+    if not any(_meaning(node) is not None for node in ex.walk(func.body)):
         return func
     return func.with_body(_rewritten(func.body))
 
 
 def _rewritten(node: Any) -> Any:
-    if isinstance(node, Evaluate) and isinstance(node.value, Call):
+    if isinstance(node, tir.Evaluate) and isinstance(node.value, ex.Call):
         meaning = _meaning(node.value)
-        if isinstance(meaning, PrimFunc):
+        if isinstance(meaning, tir.PrimFunc):
             return _statement(node.value, meaning)
-    rebuilt = map_children(node, _rewritten)
+    rebuilt = ex.map_children(node, _rewritten)
     meaning = _meaning(rebuilt)
-    if meaning is None or isinstance(meaning, PrimFunc):
+    if meaning is None or isinstance(meaning, tir.PrimFunc):
         return rebuilt
-    value = as_expr(meaning(*_arguments(rebuilt)))
+    value = ex.as_expr(meaning(*_arguments(rebuilt)))
     if value.dtype != rebuilt.dtype:
         raise TypeMismatch(
             f"the meaning of {_name(rebuilt)} is a value of {value.dtype}, the call one of {rebuilt.dtype}"
@@ -107,72 +81,76 @@ def _rewritten(node: Any) -> Any:
     return value
 
 
-def _name(call: Call) -> str:
+def _name(call: ex.Call) -> str:
     first = call.args[0] if call.args and call.op in NAMED_CODE else None
-    return first.value if isinstance(first, StringImm) else call.op
+    return first.value if isinstance(first, ex.StringImm) else call.op
 
 
-def _arguments(call: Call) -> Sequence[Expr]:
+def _arguments(call: ex.Call) -> Sequence[ex.Expr]:
     return call.args[1:] if call.op in NAMED_CODE else call.args
 
 
-def _meaning(node: Node) -> Meaning | None:
-    return MEANINGS.get(_name(node)) if isinstance(node, Call) else None
+def _meaning(node: ex.Node) -> Meaning | None:
+    return MEANINGS.get(_name(node)) if isinstance(node, ex.Call) else None
 
 
-def _body(meaning: PrimFunc) -> Stmt:
-    return meaning.body.block.body if isinstance(meaning.body, BlockRealize) else meaning.body
+def _body(meaning: tir.PrimFunc) -> tir.Stmt:
+    return meaning.body.block.body if isinstance(meaning.body, tir.BlockRealize) else meaning.body
 
 
-def _statement(call: Call, meaning: PrimFunc) -> Stmt:
+def _statement(call: ex.Call, meaning: tir.PrimFunc) -> tir.Stmt:
     name, arguments = _name(call), _arguments(call)
     if len(arguments) != len(meaning.params):
         raise InputError(f"{name}: {len(arguments)} arguments; its meaning takes {len(meaning.params)}: {call}")
-    values: dict[Var, Expr] = {}
-    places: dict[Buffer, tuple[Buffer, Expr]] = {}
+    values: dict[ex.Var, ex.Expr] = {}
+    places: dict[tir.Buffer, tuple[tir.Buffer, ex.Expr]] = {}
     for parameter, argument in zip(meaning.params, arguments, strict=True):
-        if isinstance(parameter, Buffer):
+        if isinstance(parameter, tir.Buffer):
             places[parameter] = _place(name, argument)
         elif argument.dtype != parameter.dtype:
             raise TypeMismatch(f"{name}: {parameter.name} is {parameter.dtype}, the call hands over {argument}")
         else:
             values[parameter] = argument
-    return _with_own_variables(substitute(_moved(_body(meaning), places), values))
+    return _with_own_variables(ex.substitute(_moved(_body(meaning), places), values))
 
 
-def _place(name: str, argument: Expr) -> tuple[Buffer, Expr]:
+def _place(name: str, argument: ex.Expr) -> tuple[tir.Buffer, ex.Expr]:
     """The buffer that an address belongs to, and the number of elements before it, counted from the buffer's own."""
-    if isinstance(argument, Call) and argument.op == "tvm_access_ptr" and isinstance(argument.args[1], BufferData):
+    if (
+        isinstance(argument, ex.Call)
+        and argument.op == "tvm_access_ptr"
+        and isinstance(argument.args[1], tir.BufferData)
+    ):
         return argument.args[1].buffer, _from_its_own(argument.args[1].buffer, argument.args[2])
-    if isinstance(argument, Call) and argument.op == "address_of" and isinstance(argument.args[0], BufferLoad):
+    if isinstance(argument, ex.Call) and argument.op == "address_of" and isinstance(argument.args[0], tir.BufferLoad):
         load = argument.args[0]
         return load.buffer, _flat(_strides(load.buffer), load.indices)
-    if isinstance(argument, BufferData):
-        return argument.buffer, as_expr(0)
+    if isinstance(argument, tir.BufferData):
+        return argument.buffer, ex.as_expr(0)
     raise InputError(f"{name}: its meaning takes an address, found {argument}\n  try:    A.access_ptr(...)")
 
 
-def _from_its_own(buffer: Buffer, start: Expr) -> Expr:
+def _from_its_own(buffer: tir.Buffer, start: ex.Expr) -> ex.Expr:
     if start is buffer.elem_offset:
-        return as_expr(0)
-    if isinstance(start, Add) and start.a is buffer.elem_offset:
+        return ex.as_expr(0)
+    if isinstance(start, ex.Add) and start.a is buffer.elem_offset:
         return start.b
     return start if is_const(buffer.elem_offset, 0) else start - buffer.elem_offset
 
 
-def _strides(buffer: Buffer) -> list[Expr]:
+def _strides(buffer: tir.Buffer) -> list[ex.Expr]:
     if buffer.strides:
         return list(buffer.strides)
-    strides: list[Expr] = [as_expr(1)] * buffer.ndim
+    strides: list[ex.Expr] = [ex.as_expr(1)] * buffer.ndim
     for axis in range(buffer.ndim - 2, -1, -1):
         inner, extent = strides[axis + 1], buffer.shape[axis + 1]
-        constant = isinstance(inner, IntImm) and isinstance(extent, IntImm)
-        strides[axis] = as_expr(int(inner) * int(extent)) if constant else inner * extent  # type: ignore[call-overload]
+        constant = isinstance(inner, ex.IntImm) and isinstance(extent, ex.IntImm)
+        strides[axis] = ex.as_expr(int(inner) * int(extent)) if constant else inner * extent  # type: ignore[call-overload]
     return strides
 
 
-def _flat(strides: Sequence[Expr], indices: Sequence[Expr]) -> Expr:
-    total: Expr = as_expr(0)
+def _flat(strides: Sequence[ex.Expr], indices: Sequence[ex.Expr]) -> ex.Expr:
+    total: ex.Expr = ex.as_expr(0)
     for index, stride in zip(indices, strides, strict=True):
         if is_const(index, 0):
             continue
@@ -181,7 +159,7 @@ def _flat(strides: Sequence[Expr], indices: Sequence[Expr]) -> Expr:
     return total
 
 
-def _indices(buffer: Buffer, flat: Expr) -> tuple[Expr, ...]:
+def _indices(buffer: tir.Buffer, flat: ex.Expr) -> tuple[ex.Expr, ...]:
     """The indices of an element by its number in the storage: the outer strides are multiples of the inner ones."""
     indices = []
     strides = _strides(buffer)
@@ -191,10 +169,10 @@ def _indices(buffer: Buffer, flat: Expr) -> tuple[Expr, ...]:
     return tuple(indices)
 
 
-def _moved(node: Any, places: Mapping[Buffer, tuple[Buffer, Expr]]) -> Any:
+def _moved(node: Any, places: Mapping[tir.Buffer, tuple[tir.Buffer, ex.Expr]]) -> Any:
     """Accesses of the meaning's buffers as accesses of the storage that they stand for."""
-    rebuilt = map_children(node, lambda child: _moved(child, places))
-    if not isinstance(rebuilt, BufferLoad | BufferStore) or rebuilt.buffer not in places:
+    rebuilt = ex.map_children(node, lambda child: _moved(child, places))
+    if not isinstance(rebuilt, tir.BufferLoad | tir.BufferStore) or rebuilt.buffer not in places:
         return rebuilt
     buffer, start = places[rebuilt.buffer]
     if buffer.dtype != rebuilt.buffer.dtype:
@@ -202,13 +180,15 @@ def _moved(node: Any, places: Mapping[Buffer, tuple[Buffer, Expr]]) -> Any:
             f"{rebuilt.buffer.name} of a meaning is {rebuilt.buffer.dtype}, {buffer.name} is {buffer.dtype}"
         )
     number = _flat(_strides(rebuilt.buffer), rebuilt.indices)
-    return replace(rebuilt, buffer=buffer, indices=_indices(buffer, number if is_const(start, 0) else start + number))
+    return ex.replace(
+        rebuilt, buffer=buffer, indices=_indices(buffer, number if is_const(start, 0) else start + number)
+    )
 
 
 def _with_own_variables(stmt: Any) -> Any:
     """A copy whose loops and lets have variables of their own: a meaning may stand in several places."""
-    rebuilt = map_children(stmt, _with_own_variables)
-    if isinstance(rebuilt, For | LetStmt):
+    rebuilt = ex.map_children(stmt, _with_own_variables)
+    if isinstance(rebuilt, tir.For | tir.LetStmt):
         fresh = rebuilt.var.with_name(rebuilt.var.name)
-        return replace(rebuilt, var=fresh, body=substitute(rebuilt.body, {rebuilt.var: fresh}))
+        return ex.replace(rebuilt, var=fresh, body=ex.substitute(rebuilt.body, {rebuilt.var: fresh}))
     return rebuilt

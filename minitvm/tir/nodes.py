@@ -25,25 +25,9 @@ from dataclasses import field
 from enum import StrEnum
 from typing import Any, NoReturn
 
+from .. import expr as ex
 from ..errors import InputError, TypeMismatch, nearest
-from ..expr import (
-    Broadcast,
-    Call,
-    Cast,
-    DType,
-    Expr,
-    ExprPrinter,
-    FloatImm,
-    IntImm,
-    IterVar,
-    Node,
-    Range,
-    Var,
-    as_expr,
-    const,
-    contains,
-    node,
-)
+from ..expr import node
 
 
 class ForKind(StrEnum):
@@ -61,7 +45,7 @@ CONCURRENT = (ForKind.PARALLEL, ForKind.VECTORIZED, ForKind.THREAD)
 
 
 @node
-class Buffer(Node):
+class Buffer(ex.Node):
     """A multi-dimensional array; identity is its address, `name` only for people.
 
     `strides` empty means row-major. `elem_offset` counts elements from the start of `data`. `scope` says where it
@@ -70,11 +54,11 @@ class Buffer(Node):
     """
 
     name: str
-    shape: tuple[Expr, ...]
-    dtype: DType = DType("float32")
+    shape: tuple[ex.Expr, ...]
+    dtype: ex.DType = ex.DType("float32")
     scope: str = "global"
-    strides: tuple[Expr, ...] = ()
-    elem_offset: Expr = IntImm(0)
+    strides: tuple[ex.Expr, ...] = ()
+    elem_offset: ex.Expr = ex.IntImm(0)
     align: int = 64
     device: str = "cpu"
     axis_separators: tuple[int, ...] = ()
@@ -82,10 +66,10 @@ class Buffer(Node):
     _renamable = True
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "dtype", DType(self.dtype))
-        object.__setattr__(self, "shape", tuple(as_expr(d) for d in self.shape))
-        object.__setattr__(self, "strides", tuple(as_expr(d) for d in self.strides))
-        object.__setattr__(self, "elem_offset", as_expr(self.elem_offset))
+        object.__setattr__(self, "dtype", ex.DType(self.dtype))
+        object.__setattr__(self, "shape", tuple(ex.as_expr(d) for d in self.shape))
+        object.__setattr__(self, "strides", tuple(ex.as_expr(d) for d in self.strides))
+        object.__setattr__(self, "elem_offset", ex.as_expr(self.elem_offset))
 
     __hash__ = object.__hash__
 
@@ -95,7 +79,7 @@ class Buffer(Node):
 
     def __getitem__(self, indices: Any) -> BufferLoad:
         position = indices if isinstance(indices, tuple) else (indices,)
-        return BufferLoad(self, tuple(as_expr(i) for i in position))
+        return BufferLoad(self, tuple(ex.as_expr(i) for i in position))
 
     def __iter__(self) -> NoReturn:
         # Without it Python would ask for A[0], A[1], ... for ever: no index is refused.
@@ -107,7 +91,7 @@ class Buffer(Node):
         return BufferData(self)
 
     def access_ptr(self, access_mask: str | int, ptr_type: str = "handle", content_lanes: int = 1, offset: Any = 0,
-                   extent: Any = None) -> Expr:  # fmt: skip
+                   extent: Any = None) -> ex.Expr:  # fmt: skip
         """TVM's `tvm_access_ptr`: the address of the buffer, and whether it is read ("r"), written ("w") or both.
 
         `offset` counts elements from the start of the buffer; `extent` is their number, by default all that follow.
@@ -115,24 +99,24 @@ class Buffer(Node):
         """
         from .pointers import access_ptr
 
-        return access_ptr(self, access_mask, DType(ptr_type), content_lanes, as_expr(offset), extent)
+        return access_ptr(self, access_mask, ex.DType(ptr_type), content_lanes, ex.as_expr(offset), extent)
 
     def full_region(self) -> BufferRegion:
         """The region of all elements."""
-        return BufferRegion(self, tuple(Range(const(0, d.dtype), d) for d in self.shape))
+        return BufferRegion(self, tuple(ex.Range(ex.const(0, d.dtype), d) for d in self.shape))
 
     def __repr__(self) -> str:
         return f"Buffer({self.name}: {self.dtype}[{', '.join(map(str, self.shape))}] in {self.scope})"
 
 
 @node
-class BufferLoad(Expr):
+class BufferLoad(ex.Expr):
     """`buffer[indices]`; with a `Ramp` (or vector) as last index, a vector load. `predicate` masks lanes."""
 
     buffer: Buffer
-    indices: tuple[Expr, ...]
-    predicate: Expr | None = None
-    dtype: DType = field(init=False)
+    indices: tuple[ex.Expr, ...]
+    predicate: ex.Expr | None = None
+    dtype: ex.DType = field(init=False)
     _children = ("indices", "predicate")
     _accesses = "element"
 
@@ -141,35 +125,35 @@ class BufferLoad(Expr):
         _check_rank(self.buffer, self.indices)
         object.__setattr__(self, "dtype", _element_dtype(self.buffer, self.indices))
 
-    def _format(self, printer: ExprPrinter) -> str:
+    def _format(self, printer: ex.ExprPrinter) -> str:
         return f"{self.buffer.name}[{', '.join(map(printer.expr, self.indices)) or '()'}]"
 
 
 @node
-class BufferData(Expr):
+class BufferData(ex.Expr):
     """`A.data`: the address of a buffer's storage, handed to code that the program does not describe.
 
     The block around declares what that code reads and writes.
     """
 
     buffer: Buffer
-    dtype: DType = DType("handle")
+    dtype: ex.DType = ex.DType("handle")
     _accesses = "address"
 
-    def _format(self, printer: ExprPrinter) -> str:  # noqa: ARG002 (a node's method)
+    def _format(self, printer: ex.ExprPrinter) -> str:  # noqa: ARG002 (a node's method)
         return f"{self.buffer.name}.data"
 
 
 @node
-class BufferRegion(Node):
+class BufferRegion(ex.Node):
     """A box of a buffer: one range a dimension."""
 
     buffer: Buffer
-    region: tuple[Range, ...]
+    region: tuple[ex.Range, ...]
     _children = ("region",)
 
 
-class Stmt(Node):
+class Stmt(ex.Node):
     """A statement."""
 
     __slots__ = ()
@@ -185,9 +169,9 @@ class BufferStore(Stmt):
     """`buffer[indices] = value`; with a vector index, a vector store. `predicate` masks lanes."""
 
     buffer: Buffer
-    value: Expr
-    indices: tuple[Expr, ...]
-    predicate: Expr | None = None
+    value: ex.Expr
+    indices: tuple[ex.Expr, ...]
+    predicate: ex.Expr | None = None
     _children = ("indices", "value", "predicate")
     _accesses = "element"
 
@@ -206,9 +190,9 @@ class BufferStore(Stmt):
 class For(Stmt):
     """`for var in kind(start, start + extent): body`. `thread` names the axis of a THREAD loop ("blockIdx.x")."""
 
-    var: Var
-    start: Expr
-    extent: Expr
+    var: ex.Var
+    start: ex.Expr
+    extent: ex.Expr
     kind: ForKind
     body: Stmt
     thread: str | None = None
@@ -217,12 +201,12 @@ class For(Stmt):
     _defs = ("var",)
 
     @property
-    def loop_var(self) -> Var:
+    def loop_var(self) -> ex.Var:
         """TVM's name for `var`."""
         return self.var
 
     @property
-    def min(self) -> Expr:
+    def min(self) -> ex.Expr:
         """TVM's name for `start`."""
         return self.start
 
@@ -231,7 +215,7 @@ class For(Stmt):
 class While(Stmt):
     """`while condition: body`."""
 
-    condition: Expr
+    condition: ex.Expr
     body: Stmt
     _children = ("condition", "body")
 
@@ -240,7 +224,7 @@ class While(Stmt):
 class If(Stmt):
     """`if condition: then_case else: else_case`."""
 
-    condition: Expr
+    condition: ex.Expr
     then_case: Stmt
     else_case: Stmt | None = None
     _children = ("condition", "then_case", "else_case")
@@ -272,8 +256,8 @@ class Seq(Stmt):
 class LetStmt(Stmt):
     """`var = value` for the statements in `body`."""
 
-    var: Var
-    value: Expr
+    var: ex.Var
+    value: ex.Expr
     body: Stmt
     _children = ("value", "body")
     _defs = ("var",)
@@ -283,7 +267,7 @@ class LetStmt(Stmt):
 class Assert(Stmt):
     """Refuse with `message` unless `condition` holds."""
 
-    condition: Expr
+    condition: ex.Expr
     message: str
     _children = ("condition",)
 
@@ -292,12 +276,12 @@ class Assert(Stmt):
 class Evaluate(Stmt):
     """Run an expression for its effect (an intrinsic call)."""
 
-    value: Expr
+    value: ex.Expr
     _children = ("value",)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.value, Expr):
-            object.__setattr__(self, "value", as_expr(self.value))
+        if not isinstance(self.value, ex.Expr):
+            object.__setattr__(self, "value", ex.as_expr(self.value))
 
 
 @node
@@ -305,12 +289,12 @@ class Prefetch(Stmt):
     """The cache line of `buffer[index]` will be read; kernel level. A hint: it means nothing, at any index."""
 
     buffer: Buffer
-    index: Expr
+    index: ex.Expr
     _children = ("index",)
 
 
 @node
-class Tile(Node):
+class Tile(ex.Node):
     """Where an operand of an instruction lies: `places[0]` is its first element, `places[1 + d]` the next one along its
     dimension d (the first again, where there is only one).
 
@@ -342,7 +326,7 @@ class Instruction(Stmt):
     """
 
     name: str
-    operands: tuple[Tile | Expr, ...]
+    operands: tuple[Tile | ex.Expr, ...]
     body: Stmt
     together: int = 1
     _children = ("operands", "body")
@@ -356,25 +340,25 @@ class Instruction(Stmt):
         return tuple(o for o in self.operands if isinstance(o, Tile))
 
 
-def copied_load(value: Expr) -> BufferLoad | None:
+def copied_load(value: ex.Expr) -> BufferLoad | None:
     """What a copy reads: A[j] of `A[j]` and of `if_then_else(c, A[j], 0)`; None for other values."""
-    if isinstance(value, Call) and value.op == "if_then_else":
+    if isinstance(value, ex.Call) and value.op == "if_then_else":
         condition, read, other = value.args
-        plain = is_zero(other) and not contains(condition, BufferLoad)
+        plain = is_zero(other) and not ex.contains(condition, BufferLoad)
         return read if plain and isinstance(read, BufferLoad) else None
     return value if isinstance(value, BufferLoad) else None
 
 
-def is_copied(value: Expr) -> bool:
+def is_copied(value: ex.Expr) -> bool:
     """Whether a store of this value is a copy: of a load, or zeros where a condition does not hold, or zeros alone."""
     return copied_load(value) is not None or is_zero(value)
 
 
-def is_zero(value: Expr) -> bool:
+def is_zero(value: ex.Expr) -> bool:
     """Whether a value is the constant 0, or a vector of these."""
-    while isinstance(value, Broadcast | Cast):
+    while isinstance(value, ex.Broadcast | ex.Cast):
         value = value.value
-    return isinstance(value, IntImm | FloatImm) and value.value == 0
+    return isinstance(value, ex.IntImm | ex.FloatImm) and value.value == 0
 
 
 @node
@@ -422,9 +406,9 @@ class KernelCall(Stmt):
     """
 
     kernel: str
-    args: tuple[Buffer | Expr, ...]
+    args: tuple[Buffer | ex.Expr, ...]
     parallel: bool = False
-    grid: tuple[Expr, ...] = ()
+    grid: tuple[ex.Expr, ...] = ()
     _children = ("args", "grid")
 
 
@@ -438,7 +422,7 @@ class BlockId:
 
 
 @node
-class MatchBufferRegion(Node):
+class MatchBufferRegion(ex.Node):
     """`buffer` is another view of the region `source`."""
 
     buffer: Buffer
@@ -456,7 +440,7 @@ class Block(Stmt):
     a fresh `BlockId()`.
     """
 
-    iter_vars: tuple[IterVar, ...]
+    iter_vars: tuple[ex.IterVar, ...]
     reads: tuple[BufferRegion, ...]
     writes: tuple[BufferRegion, ...]
     name: str = field(compare=False)
@@ -479,8 +463,8 @@ class Block(Stmt):
 class BlockRealize(Stmt):
     """One execution of a block: a value for each of its iterators, where `predicate` holds."""
 
-    iter_values: tuple[Expr, ...]
-    predicate: Expr
+    iter_values: tuple[ex.Expr, ...]
+    predicate: ex.Expr
     block: Block
     _children = ("iter_values", "predicate", "block")
 
@@ -491,7 +475,7 @@ EMPTY_SUMS = "tir.empty_sums"
 
 
 @node
-class PrimFunc(Node):
+class PrimFunc(ex.Node):
     """A function over buffers and scalars.
 
     `params` are in calling order. Free variables in the shapes of the buffers are symbolic dimensions, bound by the
@@ -499,7 +483,7 @@ class PrimFunc(Node):
     `BlockRealize` of the root block, named "root", which holds the buffers that the function allocates.
     """
 
-    params: tuple[Buffer | Var, ...]
+    params: tuple[Buffer | ex.Var, ...]
     body: Stmt
     attrs: Mapping[str, Any] = field(default_factory=dict)
     _children = ("body",)
@@ -546,7 +530,7 @@ class PrimFunc(Node):
 
 
 @node
-class IRModule(Node):
+class IRModule(ex.Node):
     """Functions by name, in order. What `@I.ir_module` makes and a `Schedule` works on.
 
     A function that is alone goes by "main" too, whatever its name is: so TVM calls it in a module that it makes itself.
@@ -615,22 +599,22 @@ def root_block(func: PrimFunc) -> Block:
 
 
 def with_root(
-    params: tuple[Buffer | Var, ...], body: Stmt, attrs: Mapping[str, Any], alloc_buffers: tuple[Buffer, ...] = ()
+    params: tuple[Buffer | ex.Var, ...], body: Stmt, attrs: Mapping[str, Any], alloc_buffers: tuple[Buffer, ...] = ()
 ) -> PrimFunc:
     """A level-3 function: `body` inside the root block that every one has."""
     root = Block((), (), (), "root", body, alloc_buffers=alloc_buffers)
-    return PrimFunc(params, BlockRealize((), const(True), root), attrs)
+    return PrimFunc(params, BlockRealize((), ex.const(True), root), attrs)
 
 
 def _with_tuple(node: Any, name: str) -> None:
     """Make a tuple of a list that was handed over for a field, as TVM's constructors take one."""
     value = getattr(node, name)
     if type(value) is not tuple:
-        items = tuple(as_expr(item) if not isinstance(item, Node) else item for item in value)
+        items = tuple(ex.as_expr(item) if not isinstance(item, ex.Node) else item for item in value)
         object.__setattr__(node, name, items)
 
 
-def _check_rank(buffer: Buffer, indices: tuple[Expr, ...]) -> None:
+def _check_rank(buffer: Buffer, indices: tuple[ex.Expr, ...]) -> None:
     if len(indices) != len(buffer.shape):
         raise TypeMismatch(
             f"{buffer.name}[{', '.join(map(str, indices))}]: wrong number of indices\n"
@@ -639,6 +623,6 @@ def _check_rank(buffer: Buffer, indices: tuple[Expr, ...]) -> None:
         )
 
 
-def _element_dtype(buffer: Buffer, indices: tuple[Expr, ...]) -> DType:
+def _element_dtype(buffer: Buffer, indices: tuple[ex.Expr, ...]) -> ex.DType:
     lanes = indices[-1].dtype.lanes if indices else 1
     return buffer.dtype.with_lanes(buffer.dtype.lanes * lanes)

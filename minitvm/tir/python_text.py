@@ -13,74 +13,55 @@ from collections.abc import Callable, Collection, Mapping
 from fractions import Fraction
 from typing import Any
 
+from .. import expr as ex
 from ..errors import InputError
-from ..expr import (
-    INTRINSICS,
-    And,
-    BinaryOp,
-    Call,
-    Cast,
-    DType,
-    Expr,
-    ExprPrinter,
-    FloatImm,
-    IntImm,
-    Not,
-    Or,
-    Select,
-    StringImm,
-    Var,
-    as_expr,
-    const,
-)
-from ..expr import call as intrinsic
 from . import op
 
 _BITS = {"bitwise_xor": "^", "bitwise_and": "&", "bitwise_or": "|", "shift_left": "<<", "shift_right": ">>"}
 _TIGHT = 20  # no operator takes a call apart
-_CHAINS: dict[type, str] = {And: "all", Or: "any"}
+_CHAINS: dict[type, str] = {ex.And: "all", ex.Or: "any"}
 
 
-class _PythonText(ExprPrinter):
+class _PythonText(ex.ExprPrinter):
     """Expressions as Python that makes them again, run on variables: int32 and float32 bare, bits by operators."""
 
     prefix = "tir."
 
-    def __init__(self, named: Collection[Var] | None = None) -> None:
+    def __init__(self, named: Collection[ex.Var] | None = None) -> None:
         super().__init__()
         self.named = named
 
-    def _parts(self, e: Expr) -> tuple[str, int]:
+    def _parts(self, e: ex.Expr) -> tuple[str, int]:
         # Python's own and, or, not ask for the truth of an expression.
-        if isinstance(e, And | Or | Not):
+        if isinstance(e, ex.And | ex.Or | ex.Not):
             return self._atom(e), _TIGHT
         return super()._parts(e)
 
-    def _atom(self, e: Expr) -> str:
-        if isinstance(e, Var) and self.named is not None and e not in self.named:
+    def _atom(self, e: ex.Expr) -> str:
+        if isinstance(e, ex.Var) and self.named is not None and e not in self.named:
             return f'tir.Var("{e.name}", "{e.dtype}")'
-        if isinstance(e, IntImm):
+        if isinstance(e, ex.IntImm):
             if e.dtype.is_bool or e.dtype == "int32":
                 return repr(bool(e.value) if e.dtype.is_bool else e.value)
             return f'tir.const({e.value}, "{e.dtype}")'
-        if isinstance(e, Call) and e.op in _BITS:
+        if isinstance(e, ex.Call) and e.op in _BITS:
             a, b = map(self.expr, e.args)
             return f"(({a}) {_BITS[e.op]} ({b}))"
-        if isinstance(e, Call) and e.op not in INTRINSICS:
+        if isinstance(e, ex.Call) and e.op not in ex.INTRINSICS:
             raise InputError(f"{e}: a call of {e.op} cannot be kept in a trace")
-        if isinstance(e, Select):
+        if isinstance(e, ex.Select):
             return f"tir.select({', '.join(map(self.expr, (e.condition, e.true_value, e.false_value)))})"
-        if isinstance(e, Cast):
+        if isinstance(e, ex.Cast):
             return f'tir.cast({self.expr(e.value)}, "{e.dtype}")'
-        if isinstance(e, And | Or):
+        if isinstance(e, ex.And | ex.Or):
             return f"tir.{_CHAINS[type(e)]}({self.expr(e.a)}, {self.expr(e.b)})"
-        if isinstance(e, Not):
+        if isinstance(e, ex.Not):
             return f"tir.Not({self.expr(e.a)})"
-        if not isinstance(e, BinaryOp | Call | Var | FloatImm | StringImm):
+        if not isinstance(e, ex.BinaryOp | ex.Call | ex.Var | ex.FloatImm | ex.StringImm):
             raise InputError(f"{e} cannot be kept in a trace")
         return super()._atom(e)
 
-    def float(self, e: FloatImm) -> str:
+    def float(self, e: ex.FloatImm) -> str:
         if isinstance(e.value, Fraction):
             raise InputError(f"{e} cannot be kept in a trace: it is a rational number")
         if e.dtype == "float32" and math.isfinite(e.value):
@@ -89,7 +70,7 @@ class _PythonText(ExprPrinter):
         return f'tir.const({text}, "{e.dtype}")'
 
 
-def python(e: Expr, named: Collection[Var] | None = None) -> str:
+def python(e: ex.Expr, named: Collection[ex.Var] | None = None) -> str:
     """An expression as Python over the names of its variables; those that are not `named` are written as variables.
 
     Raises `InputError` for expressions without such a text: loads, vectors, calls other than scalar intrinsics.
@@ -109,16 +90,17 @@ _OPERATORS: dict[type, Callable[[Any, Any], Any]] = {
 _FUNCTIONS: dict[str, Callable[..., Any]] = {
     "min": op.min, "max": op.max, "all": op.all, "any": op.any, "select": op.select, "truncdiv": op.truncdiv,
     "truncmod": op.truncmod, "if_then_else": op.if_then_else, "reinterpret": op.reinterpret, "cast": op.cast,
-    "const": lambda value, dtype: const(_number(value), dtype), "Not": lambda value: Not(as_expr(value)), "Var": Var,
+    "const": lambda value, dtype: ex.const(_number(value), dtype), "Not": lambda value: ex.Not(ex.as_expr(value)),
+    "Var": ex.Var,
 }  # fmt: skip
 
 
-def parse_expression(text: str, names: Mapping[str, Expr]) -> Expr:
+def parse_expression(text: str, names: Mapping[str, ex.Expr]) -> ex.Expr:
     """The expression of a text over known names; raises `ValueError` for any other text."""
     value = evaluated(parsed(text), names)
     if isinstance(value, list | tuple):
         raise ValueError(f"{text!r} is no single expression")
-    return as_expr(value)
+    return ex.as_expr(value)
 
 
 def parsed(text: str) -> ast.expr:
@@ -129,7 +111,7 @@ def parsed(text: str) -> ast.expr:
         raise ValueError(f"{text!r} is no Python expression") from error
 
 
-def evaluated(tree: ast.expr, names: Mapping[str, Expr]) -> Any:
+def evaluated(tree: ast.expr, names: Mapping[str, ex.Expr]) -> Any:
     """The value of a tree: an expression, or lists and tuples of them; raises `ValueError` if it has none."""
     if isinstance(tree, ast.List | ast.Tuple):
         items = [evaluated(item, names) for item in tree.elts]
@@ -137,10 +119,10 @@ def evaluated(tree: ast.expr, names: Mapping[str, Expr]) -> Any:
     if isinstance(tree, ast.Name) and tree.id in names:
         return names[tree.id]
     if isinstance(tree, ast.Constant) and isinstance(tree.value, bool | int | float | str):
-        return tree.value if isinstance(tree.value, str) else as_expr(tree.value)
+        return tree.value if isinstance(tree.value, str) else ex.as_expr(tree.value)
     if isinstance(tree, ast.UnaryOp) and isinstance(tree.op, ast.USub):
         if isinstance(tree.operand, ast.Constant) and isinstance(tree.operand.value, int | float):
-            return as_expr(-tree.operand.value)
+            return ex.as_expr(-tree.operand.value)
         return -evaluated(tree.operand, names)
     if isinstance(tree, ast.BinOp) and type(tree.op) in _OPERATORS:
         return _OPERATORS[type(tree.op)](evaluated(tree.left, names), evaluated(tree.right, names))
@@ -154,19 +136,19 @@ def evaluated(tree: ast.expr, names: Mapping[str, Expr]) -> Any:
 def _called(tree: ast.Call, arguments: list[Any]) -> Any:
     name = ast.unparse(tree.func)
     if name == "float" and len(arguments) == 1 and isinstance(arguments[0], str):
-        return FloatImm(float(arguments[0]), DType("float64"))
+        return ex.FloatImm(float(arguments[0]), ex.DType("float64"))
     short = name.removeprefix("tir.").removeprefix("T.")
     try:
         if short in _FUNCTIONS:
             return _FUNCTIONS[short](*arguments)
-        if short in INTRINSICS:
-            return intrinsic(short, *arguments)
+        if short in ex.INTRINSICS:
+            return ex.call(short, *arguments)
     except TypeError as error:  # a wrong number of arguments, or of the wrong kind
         raise ValueError(f"{ast.unparse(tree)!r}: {error}") from None
     raise ValueError(f"{ast.unparse(tree)!r} means nothing in an index expression")
 
 
 def _number(value: Any) -> int | float:
-    if isinstance(value, IntImm | FloatImm) and not isinstance(value.value, Fraction):
+    if isinstance(value, ex.IntImm | ex.FloatImm) and not isinstance(value.value, Fraction):
         return value.value
     raise ValueError(f"{value} is no number")

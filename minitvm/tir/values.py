@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from .. import expr as e
+from .. import expr as ex
 
-Points = Mapping[e.Var, Any]  # a number, or an array with one value a point
+Points = Mapping[ex.Var, Any]  # a number, or an array with one value a point
 
 
 class NotAnIndex(Exception):
@@ -21,23 +21,23 @@ def _quotient(a: Any, b: Any) -> Any:
 
 
 _BINARY: dict[type, Callable[[Any, Any], Any]] = {
-    e.Add: lambda a, b: a + b,
-    e.Sub: lambda a, b: a - b,
-    e.Mul: lambda a, b: a * b,
-    e.Div: _quotient,
-    e.Mod: lambda a, b: a - b * _quotient(a, b),
-    e.FloorDiv: lambda a, b: a // b,
-    e.FloorMod: lambda a, b: a % b,
-    e.Min: np.minimum,
-    e.Max: np.maximum,
-    e.EQ: lambda a, b: a == b,
-    e.NE: lambda a, b: a != b,
-    e.LT: lambda a, b: a < b,
-    e.LE: lambda a, b: a <= b,
-    e.GT: lambda a, b: a > b,
-    e.GE: lambda a, b: a >= b,
-    e.And: np.logical_and,
-    e.Or: np.logical_or,
+    ex.Add: lambda a, b: a + b,
+    ex.Sub: lambda a, b: a - b,
+    ex.Mul: lambda a, b: a * b,
+    ex.Div: _quotient,
+    ex.Mod: lambda a, b: a - b * _quotient(a, b),
+    ex.FloorDiv: lambda a, b: a // b,
+    ex.FloorMod: lambda a, b: a % b,
+    ex.Min: np.minimum,
+    ex.Max: np.maximum,
+    ex.EQ: lambda a, b: a == b,
+    ex.NE: lambda a, b: a != b,
+    ex.LT: lambda a, b: a < b,
+    ex.LE: lambda a, b: a <= b,
+    ex.GT: lambda a, b: a > b,
+    ex.GE: lambda a, b: a >= b,
+    ex.And: np.logical_and,
+    ex.Or: np.logical_or,
 }
 _CALLS: dict[str, Callable[..., Any]] = {
     "likely": lambda a: a,
@@ -51,28 +51,28 @@ _CALLS: dict[str, Callable[..., Any]] = {
 }
 
 
-def values(x: e.Expr, points: Points) -> Any:
+def values(x: ex.Expr, points: Points) -> Any:
     """The value of `x` at each point: an array, or one number where it is the same everywhere.
 
     Raises `NotAnIndex` for what only a run can tell: loads, floats, variables without a value.
     """
-    if isinstance(x, e.IntImm):
+    if isinstance(x, ex.IntImm):
         return x.value
-    if isinstance(x, e.Var):
+    if isinstance(x, ex.Var):
         if x not in points:
             raise NotAnIndex(x.name)
         return points[x]
-    if isinstance(x, e.BinaryOp) and type(x) in _BINARY and not x.a.dtype.is_float:
+    if isinstance(x, ex.BinaryOp) and type(x) in _BINARY and not x.a.dtype.is_float:
         return _BINARY[type(x)](values(x.a, points), values(x.b, points))
-    if isinstance(x, e.Not):
+    if isinstance(x, ex.Not):
         return np.logical_not(values(x.a, points))
-    if isinstance(x, e.Select):
+    if isinstance(x, ex.Select):
         return np.where(*(values(part, points) for part in (x.condition, x.true_value, x.false_value)))
-    if isinstance(x, e.Cast) and not x.dtype.is_float:
+    if isinstance(x, ex.Cast) and not x.dtype.is_float:
         operand = values(x.value, points)
         # A narrower one wraps, and truth values are added as numbers only when they are some.
         exact = x.dtype.bits >= x.value.dtype.bits and x.dtype.kind == x.value.dtype.kind
         return operand if exact else np.asarray(operand).astype(x.dtype.scalar.numpy)
-    if isinstance(x, e.Call) and x.op in _CALLS:
+    if isinstance(x, ex.Call) and x.op in _CALLS:
         return _CALLS[x.op](*(values(a, points) for a in x.args))
     raise NotAnIndex(str(x))

@@ -10,29 +10,17 @@ from .. import te
 from ..errors import InputError, TypeMismatch
 from ..expr import And, Call, Expr, Not, Or, Var, as_expr, call, const
 from ..te import Tensor
-from .shapes import (
-    Dim,
-    agree,
-    axis_of,
-    broadcast_index,
-    broadcast_shapes,
-    differ,
-    dims,
-    is_one,
-    require_repeats,
-    same,
-    simple,
-)
+from . import shapes
 
 Binary = Callable[..., Tensor]
 
 
 def broadcast(name: str, function: Callable[..., Any], *operands: Tensor | Expr) -> Tensor:
     """`function` of the operands' elements at each point of the common shape; expressions are scalars."""
-    shape = broadcast_shapes(*(dims(t) for t in operands if isinstance(t, Tensor)))
+    shape = shapes.broadcast_shapes(*(shapes.dims(t) for t in operands if isinstance(t, Tensor)))
 
     def element(*point: Any) -> Any:
-        return function(*(t[broadcast_index(t, point, shape)] if isinstance(t, Tensor) else t for t in operands))
+        return function(*(t[shapes.broadcast_index(t, point, shape)] if isinstance(t, Tensor) else t for t in operands))
 
     return te.compute(shape, element, name=f"T_{name}")
 
@@ -145,41 +133,45 @@ def where(condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
 
 def bias_add(data: Tensor, bias: Tensor, *, axis: int = 1) -> Tensor:
     """data + bias, with one bias per channel along `axis`."""
-    at = axis_of(axis, data.ndim)
-    if bias.ndim != 1 or not (is_one(dims(bias)[0]) or agree(dims(bias)[0], dims(data)[at])):
+    at = shapes.axis_of(axis, data.ndim)
+    if bias.ndim != 1 or not (
+        shapes.is_one(shapes.dims(bias)[0]) or shapes.agree(shapes.dims(bias)[0], shapes.dims(data)[at])
+    ):
         raise TypeMismatch(f"bias_add: wanted a bias of shape ({data.shape[at]},), found {bias}")
     if data.dtype != bias.dtype:
         raise TypeMismatch(f"bias_add: data is {data.dtype}, bias {bias.dtype}")
     return te.compute(
-        data.shape, lambda *i: data[i] + bias[broadcast_index(bias, (i[at],), (data.shape[at],))], name="T_bias_add"
+        data.shape,
+        lambda *i: data[i] + bias[shapes.broadcast_index(bias, (i[at],), (data.shape[at],))],
+        name="T_bias_add",
     )
 
 
-def broadcast_to(x: Tensor, *, shape: Sequence[Dim]) -> Tensor:
+def broadcast_to(x: Tensor, *, shape: Sequence[shapes.Dim]) -> Tensor:
     """x repeated along axes of extent 1 and along missing axes, to exactly `shape`."""
     target = tuple(shape)
     behind = target[len(target) - x.ndim :] if x.ndim <= len(target) else ()
-    if len(behind) != x.ndim or not all(map(_becomes, dims(x), behind)):
+    if len(behind) != x.ndim or not all(map(_becomes, shapes.dims(x), behind)):
         raise InputError(f"broadcast_to: shape ({', '.join(map(str, x.shape))}) does not become {target}")
-    return te.compute(target, lambda *i: x[broadcast_index(x, i, target)], name="T_broadcast_to")
+    return te.compute(target, lambda *i: x[shapes.broadcast_index(x, i, target)], name="T_broadcast_to")
 
 
-def _becomes(own: Dim, extent: Dim) -> bool:
+def _becomes(own: shapes.Dim, extent: shapes.Dim) -> bool:
     """Whether an axis can be repeated to an extent."""
-    if is_one(own) or same(own, extent):
+    if shapes.is_one(own) or shapes.same(own, extent):
         return True
-    if differ(own, 1) or not isinstance(own, Var) or not isinstance(extent, int | Var):
-        return agree(own, extent)
-    require_repeats(own, extent)
+    if shapes.differ(own, 1) or not isinstance(own, Var) or not isinstance(extent, int | Var):
+        return shapes.agree(own, extent)
+    shapes.require_repeats(own, extent)
     return True
 
 
-def full(*, shape: Sequence[Dim], fill_value: float, dtype: str = "float32") -> Tensor:
+def full(*, shape: Sequence[shapes.Dim], fill_value: float, dtype: str = "float32") -> Tensor:
     """A tensor of one value."""
     return te.compute(tuple(shape), lambda *i: const(fill_value, dtype), name="T_full")
 
 
-def arange(*, start: Dim = 0, stop: Dim, step: float = 1, dtype: str = "int64") -> Tensor:
+def arange(*, start: shapes.Dim = 0, stop: shapes.Dim, step: float = 1, dtype: str = "int64") -> Tensor:
     """start, start + step, ... before `stop`; a symbolic end needs an integer step, and is never before the start."""
     symbolic = isinstance(start, Expr) or isinstance(stop, Expr)
     if symbolic and (int(step) != step or step == 0):
@@ -194,11 +186,11 @@ def arange(*, start: Dim = 0, stop: Dim, step: float = 1, dtype: str = "int64") 
     return te.compute((count,), element, name="T_arange")
 
 
-def _steps(start: Dim, stop: Dim, step: int) -> Dim:
+def _steps(start: shapes.Dim, stop: shapes.Dim, step: int) -> shapes.Dim:
     """The distance from start to stop in steps, rounded up."""
     distance = stop - start if step > 0 else start - stop
     size = abs(step)
-    return simple(distance if size == 1 else (distance + (size - 1)) // size)
+    return shapes.simple(distance if size == 1 else (distance + (size - 1)) // size)
 
 
 def elementwise_sum(*data: Tensor) -> Tensor:

@@ -19,23 +19,9 @@ from typing import Any
 from .. import te
 from ..expr import Expr, IntImm, IterVar, Node, Range, Var, as_expr, const, replace, rewrite, substitute, walk
 from ..te import Tensor
+from ..tir import nodes as tir
 from ..tir.analysis.declared import with_declared_regions
 from ..tir.annotations import IN_STEP
-from ..tir.nodes import (
-    Block,
-    BlockRealize,
-    Buffer,
-    BufferLoad,
-    BufferRegion,
-    BufferStore,
-    For,
-    ForKind,
-    PrimFunc,
-    Seq,
-    Stmt,
-    root_block,
-    with_root,
-)
 from .shapes import Dim
 
 # Elements below which waking another thread costs more than it saves; a symbolic extent counts as large.
@@ -50,7 +36,7 @@ Start = Callable[..., Expr]
 def along(
     tensors: Sequence[Tensor],
     axis: int,
-    line: PrimFunc,
+    line: tir.PrimFunc,
     starts: Sequence[Start] = (),
     whole: Tensor | None = None,
     in_step: bool = False,
@@ -67,9 +53,11 @@ def along(
     """
     count, operands = len(tensors), [*tensors, *([] if whole is None else [whole])]
     lead, rest = tensors[0].shape[:axis], tensors[0].shape[axis + 1 :]
-    inputs = [Buffer(f"p{k}", t.shape, t.dtype) for k, t in enumerate(operands)]
+    inputs = [tir.Buffer(f"p{k}", t.shape, t.dtype) for k, t in enumerate(operands)]
     results = [
-        Buffer(b.name, (*lead, *_of(b.shape, line, tensors, axis), *rest) if whole is None else whole.shape, b.dtype)
+        tir.Buffer(
+            b.name, (*lead, *_of(b.shape, line, tensors, axis), *rest) if whole is None else whole.shape, b.dtype
+        )
         for b in line.buffers[count:]
     ]
     loops = [(Var(f"i{a}", d.dtype), d) for a, d in enumerate(tensors[0].shape) if a != axis]
@@ -83,14 +71,14 @@ def along(
         started(result, lambda *at, start=start: start(at, *inputs))
         for result, start in zip(results, starts, strict=False)
     ]
-    func = with_root(
-        (*inputs, *results), Seq.of(*begun, body), {"global_symbol": line.name, "tir.noalias": True}
+    func = tir.with_root(
+        (*inputs, *results), tir.Seq.of(*begun, body), {"global_symbol": line.name, "tir.noalias": True}
     )  # fmt: skip
     outputs = te.extern_primfunc(operands, func)
     return outputs if isinstance(outputs, list) else [outputs]
 
 
-def _of(shape: Sequence[Expr], line: PrimFunc, tensors: Sequence[Tensor], axis: int) -> tuple[Expr, ...]:
+def _of(shape: Sequence[Expr], line: tir.PrimFunc, tensors: Sequence[Tensor], axis: int) -> tuple[Expr, ...]:
     """Extents of the line's function as extents of the tensors."""
     extents = {
         b.shape[0]: t.shape[axis] for b, t in zip(line.buffers, tensors, strict=False) if isinstance(b.shape[0], Var)
@@ -98,46 +86,48 @@ def _of(shape: Sequence[Expr], line: PrimFunc, tensors: Sequence[Tensor], axis: 
     return tuple(substitute(d, extents) for d in shape)
 
 
-def _for_a_line(line: PrimFunc, buffers: Sequence[Buffer], axis: int, iterators: Sequence[IterVar]) -> Block:
+def _for_a_line(
+    line: tir.PrimFunc, buffers: Sequence[tir.Buffer], axis: int, iterators: Sequence[IterVar]
+) -> tir.Block:
     """The block that computes one line: the function's body, with its accesses moved into the whole tensors."""
     places = dict(zip(line.buffers, buffers, strict=True))
     at = [it.var for it in iterators]
-    root = root_block(line)
+    root = tir.root_block(line)
     extents = {b.shape[0]: buffers[k].shape[axis] for k, b in enumerate(line.buffers) if isinstance(b.shape[0], Var)}
     own = {b: replace(b, shape=tuple(substitute(d, extents) for d in b.shape)) for b in root.alloc_buffers}
 
     def change(node: Node) -> Node | None:
-        if isinstance(node, BufferLoad | BufferStore) and node.buffer in places:
+        if isinstance(node, tir.BufferLoad | tir.BufferStore) and node.buffer in places:
             return replace(node, buffer=places[node.buffer], indices=(*at[:axis], node.indices[0], *at[axis:]))
-        if isinstance(node, BufferLoad | BufferStore) and node.buffer in own:
+        if isinstance(node, tir.BufferLoad | tir.BufferStore) and node.buffer in own:
             return replace(node, buffer=own[node.buffer])
         return None
 
     body = substitute(rewrite(root.body, change), extents)
 
-    def region(buffer: Buffer) -> BufferRegion:
+    def region(buffer: tir.Buffer) -> tir.BufferRegion:
         ranges = [Range(v, const(1, v.dtype)) for v in at]
         whole = Range(const(0, buffer.shape[axis].dtype), buffer.shape[axis])
-        return BufferRegion(buffer, (*ranges[:axis], whole, *ranges[axis:]))
+        return tir.BufferRegion(buffer, (*ranges[:axis], whole, *ranges[axis:]))
 
     regions = [region(b) for b in buffers]
-    read = {n.buffer for n in walk(body) if isinstance(n, BufferLoad)}
-    written = {n.buffer for n in walk(body) if isinstance(n, BufferStore)}
+    read = {n.buffer for n in walk(body) if isinstance(n, tir.BufferLoad)}
+    written = {n.buffer for n in walk(body) if isinstance(n, tir.BufferStore)}
     reads, writes = (tuple(r for r in regions if r.buffer in touched) for touched in (read, written))
-    return Block(tuple(iterators), reads, writes, line.name, body, alloc_buffers=tuple(own.values()))
+    return tir.Block(tuple(iterators), reads, writes, line.name, body, alloc_buffers=tuple(own.values()))
 
 
-def started(result: Buffer, value: Callable[..., Expr]) -> Stmt:
+def started(result: tir.Buffer, value: Callable[..., Expr]) -> tir.Stmt:
     """An ordinary block that writes every element of a buffer: schedules make vectors of it."""
     iterators = [IterVar(Var(f"v{a}", d.dtype), Range(const(0, d.dtype), d)) for a, d in enumerate(result.shape)]
     at = tuple(it.var for it in iterators)
-    block = Block(tuple(iterators), (), (), "start", BufferStore(result, value(*at), at))
+    block = tir.Block(tuple(iterators), (), (), "start", tir.BufferStore(result, value(*at), at))
     variables = [Var(f"c{a}", d.dtype) for a, d in enumerate(result.shape)]
     return nest(variables, list(result.shape), with_declared_regions(block), 0)
 
 
 def updated(
-    op: str, tensors: Sequence[Tensor], buffers: Sequence[Buffer], axes: Sequence[tuple[Var, Expr]], body: Stmt
+    op: str, tensors: Sequence[Tensor], buffers: Sequence[tir.Buffer], axes: Sequence[tuple[Var, Expr]], body: tir.Stmt
 ) -> Tensor:
     """The last of the tensors with what `body` writes for each point of the axes (variable, extent).
 
@@ -145,35 +135,35 @@ def updated(
     """
     old, result = buffers[-2:]
     iterators = tuple(IterVar(v, Range(const(0, v.dtype), d)) for v, d in axes)
-    block = with_declared_regions(Block(iterators, (), (), "update", body))
+    block = with_declared_regions(tir.Block(iterators, (), (), "update", body))
     loops = [Var(f"i{k}", v.dtype) for k, (v, _) in enumerate(axes)]
     written = nest(loops, [d for _, d in axes], block, work(tensors[:-1]))
-    func = with_root(
-        tuple(buffers), Seq.of(started(result, lambda *at: old[at]), written),
+    func = tir.with_root(
+        tuple(buffers), tir.Seq.of(started(result, lambda *at: old[at]), written),
         {"global_symbol": op, "tir.noalias": True},
     )  # fmt: skip
     tensor: Tensor = te.extern_primfunc(list(tensors), func)
     return tensor
 
 
-def zeroed(func: PrimFunc, results: Sequence[int]) -> PrimFunc:
+def zeroed(func: tir.PrimFunc, results: Sequence[int]) -> tir.PrimFunc:
     """The function with zeros in the buffers of those numbers first: data decide where it writes them."""
     buffers = [func.buffers[k] for k in results]
     zeros = [started(b, lambda *_, b=b: const(0, b.dtype)) for b in buffers]
-    root = root_block(func)
-    return with_root(func.buffers, Seq.of(*zeros, root.body), dict(func.attrs), root.alloc_buffers)
+    root = tir.root_block(func)
+    return tir.with_root(func.buffers, tir.Seq.of(*zeros, root.body), dict(func.attrs), root.alloc_buffers)
 
 
-def nest(variables: Sequence[Var], extents: Sequence[Expr], block: Block, amount: int) -> Stmt:
+def nest(variables: Sequence[Var], extents: Sequence[Expr], block: tir.Block, amount: int) -> tir.Stmt:
     """A block in one loop per iterator; the outermost is parallel if there is enough work."""
-    stmt: Stmt = BlockRealize(tuple(variables), const(True), block)
+    stmt: tir.Stmt = tir.BlockRealize(tuple(variables), const(True), block)
     for number, (var, extent) in reversed(list(enumerate(zip(variables, extents, strict=True)))):
         parallel = number == 0 and amount >= _PARALLEL
-        stmt = For(var, const(0, var.dtype), extent, ForKind.PARALLEL if parallel else ForKind.SERIAL, stmt)
+        stmt = tir.For(var, const(0, var.dtype), extent, tir.ForKind.PARALLEL if parallel else tir.ForKind.SERIAL, stmt)
     return stmt
 
 
-def work(tensors: Sequence[Tensor | Buffer]) -> int:
+def work(tensors: Sequence[Tensor | tir.Buffer]) -> int:
     """About how many elements the tensors have."""
     total = 0
     for tensor in tensors:

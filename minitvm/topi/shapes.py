@@ -7,25 +7,9 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
+from .. import expr as ex
 from .. import te
 from ..errors import InputError, TypeMismatch
-from ..expr import (
-    EQ,
-    GE,
-    GT,
-    Expr,
-    IntImm,
-    Not,
-    Or,
-    Select,
-    SizeVar,
-    Var,
-    as_expr,
-    const,
-    match,
-    structural_equal,
-    walk,
-)
 from ..te import Tensor
 
 Dim = Any  # int | Expr, for arithmetic that both support
@@ -33,14 +17,14 @@ Dim = Any  # int | Expr, for arithmetic that both support
 
 def simple(value: Any) -> Dim:
     """A dimension in its simplest form: an int where it is one."""
-    if isinstance(value, IntImm):
+    if isinstance(value, ex.IntImm):
         return value.value
-    if not isinstance(value, Expr):
+    if not isinstance(value, ex.Expr):
         return int(value)
     from .. import arith
 
     simplified = arith.simplify(value)
-    return simplified.value if isinstance(simplified, IntImm) else simplified
+    return simplified.value if isinstance(simplified, ex.IntImm) else simplified
 
 
 def dims(tensor: Tensor, layout: str = "") -> tuple[Dim, ...]:
@@ -51,7 +35,7 @@ def dims(tensor: Tensor, layout: str = "") -> tuple[Dim, ...]:
     if layout and len(tensor.shape) != layout.count(",") + 1:
         found = ", ".join(map(str, tensor.shape))
         raise InputError(f"{tensor.name}: wanted the dimensions [{layout}], found [{found}]")
-    return tuple(d.value if isinstance(d, IntImm) else d for d in tensor.shape)
+    return tuple(d.value if isinstance(d, ex.IntImm) else d for d in tensor.shape)
 
 
 def constant(value: Dim, what: str) -> int:
@@ -66,7 +50,7 @@ def same(a: Dim, b: Dim) -> bool:
     """Whether two dimensions are equal for all values of their variables."""
     if isinstance(a, int) and isinstance(b, int):
         return a == b
-    if structural_equal(as_expr(a), as_expr(b)):
+    if ex.structural_equal(ex.as_expr(a), ex.as_expr(b)):
         return True
     return bool(simple(a - b) is not None and isinstance(simple(a - b), int) and simple(a - b) == 0)
 
@@ -92,14 +76,14 @@ def assuming() -> Iterator[list[tuple[Dim, Dim]]]:
 
 def is_condition(dim: Dim) -> bool:
     """Whether the first of a pair listed by `assuming` is a condition."""
-    return isinstance(dim, Expr) and dim.dtype.is_bool
+    return isinstance(dim, ex.Expr) and dim.dtype.is_bool
 
 
-def condition_of(a: Dim, b: Dim) -> Expr:
+def condition_of(a: Dim, b: Dim) -> ex.Expr:
     """The condition that a pair states; for a condition and a number: that it holds, or does not."""
     if is_condition(a):
-        return a if isinstance(b, int) and b else Not(a)
-    return EQ(*match(as_expr(a), as_expr(b)))
+        return a if isinstance(b, int) and b else ex.Not(a)
+    return ex.EQ(*ex.match(ex.as_expr(a), ex.as_expr(b)))
 
 
 def agree(a: Dim, b: Dim) -> bool:
@@ -131,7 +115,7 @@ def require(condition: Dim, message: str) -> None:
 def require_at_least(size: Dim, least: Dim, what: str) -> None:
     """State that a size, the number of `what`, is at least `least`."""
     if not (isinstance(size, int) and isinstance(least, int) and size >= least):
-        require(GE(*match(as_expr(size), as_expr(least))), f"wanted at least {least} {what}, found {size}")
+        require(ex.GE(*ex.match(ex.as_expr(size), ex.as_expr(least))), f"wanted at least {least} {what}, found {size}")
 
 
 def require_divides(divisor: Dim, size: Dim, what: str) -> None:
@@ -142,23 +126,25 @@ def require_divides(divisor: Dim, size: Dim, what: str) -> None:
         require_at_least(divisor, 1, f"as the divisor of {what}")
     rest = simple(size % divisor)
     message = f"wanted a multiple of {divisor} {what}, found {size}"
-    require(rest == 0 if isinstance(rest, int) else EQ(*match(rest, as_expr(0))), message)
+    require(rest == 0 if isinstance(rest, int) else ex.EQ(*ex.match(rest, ex.as_expr(0))), message)
 
 
 def require_some(size: Dim, what: str, read_by: Sequence[Dim]) -> None:
     """State that a size, the number of `what`, is not 0 if they are read: unless an extent of the result is 0."""
     if isinstance(size, int) and size > 0:
         return
-    empty = [EQ(*match(as_expr(d), as_expr(0))) for d in read_by if not (isinstance(d, int) and d > 0)]
-    condition: Expr = GE(*match(as_expr(size), as_expr(1)))
+    empty = [ex.EQ(*ex.match(ex.as_expr(d), ex.as_expr(0))) for d in read_by if not (isinstance(d, int) and d > 0)]
+    condition: ex.Expr = ex.GE(*ex.match(ex.as_expr(size), ex.as_expr(1)))
     for other in empty:
-        condition = Or(other, condition)
+        condition = ex.Or(other, condition)
     require(condition, f"wanted {what}, found none")
 
 
 def differ(a: Dim, b: Dim) -> bool:
     """Whether two dimensions are different for all values of their variables."""
-    equal = simple(EQ(as_expr(a), as_expr(b))) if isinstance(a, Expr) or isinstance(b, Expr) else int(a == b)
+    equal = (
+        simple(ex.EQ(ex.as_expr(a), ex.as_expr(b))) if isinstance(a, ex.Expr) or isinstance(b, ex.Expr) else int(a == b)
+    )
     return isinstance(equal, int) and not equal
 
 
@@ -166,7 +152,7 @@ def may_exceed(a: Dim, b: Dim) -> bool:
     """Whether a dimension is more than another for some values of their variables, or that is not decided."""
     if isinstance(a, int) and isinstance(b, int):
         return a > b
-    more = simple(GT(as_expr(a), as_expr(b)))
+    more = simple(ex.GT(ex.as_expr(a), ex.as_expr(b)))
     return not isinstance(more, int) or bool(more)
 
 
@@ -174,10 +160,10 @@ def at_least_one(dim: Dim) -> Dim:
     """A dimension in its simplest form if no size of the network is 0."""
     from .. import arith
 
-    if not isinstance(dim, Expr):
+    if not isinstance(dim, ex.Expr):
         return dim
-    simplified = arith.simplify(dim, {v: (1, None) for v in walk(dim) if isinstance(v, SizeVar)})
-    return simplified.value if isinstance(simplified, IntImm) else simplified
+    simplified = arith.simplify(dim, {v: (1, None) for v in ex.walk(dim) if isinstance(v, ex.SizeVar)})
+    return simplified.value if isinstance(simplified, ex.IntImm) else simplified
 
 
 def _broadcasts(dim: Dim) -> bool:
@@ -201,12 +187,12 @@ def product(values: Sequence[Dim]) -> Dim:
 
 def smaller(a: Dim, b: Dim) -> Dim:
     """The smaller of two dimensions."""
-    return simple(te.minimum(*match(as_expr(a), as_expr(b))))
+    return simple(te.minimum(*ex.match(ex.as_expr(a), ex.as_expr(b))))
 
 
 def larger(a: Dim, b: Dim) -> Dim:
     """The larger of two dimensions."""
-    return simple(te.maximum(*match(as_expr(a), as_expr(b))))
+    return simple(te.maximum(*ex.match(ex.as_expr(a), ex.as_expr(b))))
 
 
 def plus(index: Any, offset: Dim) -> Any:
@@ -252,25 +238,25 @@ def broadcast_shapes(*shapes: Sequence[Dim], repeated: bool = True) -> tuple[Dim
 
 def _is_free(dim: Dim) -> bool:
     """Whether a size is a number, a variable, or a choice between such by `_one_of_two`."""
-    if isinstance(dim, Select):
+    if isinstance(dim, ex.Select):
         return _is_free(dim.true_value) and _is_free(dim.false_value)
-    return isinstance(dim, int | IntImm | Var)
+    return isinstance(dim, int | ex.IntImm | ex.Var)
 
 
 def require_repeats(size: Dim, extent: Dim, what: str = "entries to repeat") -> None:
     """State that a size is an extent, or 1, so that one entry is repeated: the number of `what`."""
-    left, right = match(as_expr(size), as_expr(extent))
-    one = EQ(left, const(1, left.dtype))
-    require(Or(one, EQ(left, right)), f"wanted 1 or {extent} {what}, found {size}")
+    left, right = ex.match(ex.as_expr(size), ex.as_expr(extent))
+    one = ex.EQ(left, ex.const(1, left.dtype))
+    require(ex.Or(one, ex.EQ(left, right)), f"wanted 1 or {extent} {what}, found {size}")
     require_some(size, what, (extent,))
 
 
 def _one_of_two(a: Dim, b: Dim) -> Dim:
     """The common size of two, one of which may be 1."""
-    left, right = match(as_expr(a), as_expr(b))
-    is_left, is_right = (EQ(x, const(1, x.dtype)) for x in (left, right))
-    require(Or(Or(is_left, is_right), EQ(left, right)), f"sizes {a} and {b} do not broadcast")
-    dim = a if isinstance(a, int) else b if isinstance(b, int) else simple(Select(is_left, right, left))
+    left, right = ex.match(ex.as_expr(a), ex.as_expr(b))
+    is_left, is_right = (ex.EQ(x, ex.const(1, x.dtype)) for x in (left, right))
+    require(ex.Or(ex.Or(is_left, is_right), ex.EQ(left, right)), f"sizes {a} and {b} do not broadcast")
+    dim = a if isinstance(a, int) else b if isinstance(b, int) else simple(ex.Select(is_left, right, left))
     for size in (a, b):
         require_some(size, "entries to repeat", (dim,))
     return dim
@@ -295,16 +281,16 @@ def broadcast_point(own: Sequence[Dim], indices: Sequence[Any], shape: Sequence[
 def _repeated(index: Any, own: Dim, extent: Dim) -> Any:
     """The index in an axis of the element at `index` of the axis of the result."""
     if is_one(own):
-        return index if is_one(extent) else as_expr(0, str(index.dtype))
+        return index if is_one(extent) else ex.as_expr(0, str(index.dtype))
     if same(own, extent) or not (_is_free(own) and _is_free(extent)):
         return index
     # The only entry is the last one; else the axis is as long as the result. Written as a choice, so that lowering can
     # make a version of the loops for equal sizes (`tir.transform.unswitch_repeats`).
-    last = te.minimum(*match(index, as_expr(own) - 1))
+    last = te.minimum(*ex.match(index, ex.as_expr(own) - 1))
     sizes = (own, extent)
-    if isinstance(extent, Select) and isinstance(extent.false_value, Var):
+    if isinstance(extent, ex.Select) and isinstance(extent.false_value, ex.Var):
         sizes = (extent.true_value, extent.false_value)  # the two that `_one_of_two` found: both are as long
-    return Select(EQ(*match(*map(as_expr, sizes))), index.astype(last.dtype), last)
+    return ex.Select(ex.EQ(*ex.match(*map(ex.as_expr, sizes))), index.astype(last.dtype), last)
 
 
 def axis_of(axis: int, rank: int) -> int:

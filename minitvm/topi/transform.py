@@ -11,29 +11,14 @@ from .. import te
 from ..errors import InputError, TypeMismatch
 from ..expr import EQ, Expr, as_expr, const, match, structural_equal
 from ..te import Tensor
+from . import shapes
 from .indices import check_counts, from_front
-from .shapes import (
-    Dim,
-    agree,
-    axes_of,
-    axis_of,
-    dims,
-    is_one,
-    plus,
-    product,
-    require,
-    require_at_least,
-    require_divides,
-    require_positive,
-    same,
-    simple,
-    times,
-)
+from .shapes import dims
 
 _UNBOUNDED = 2**31 - 1  # ONNX and Relay write "to the end" as a very large number
 
 
-def reshape(x: Tensor, *, newshape: Sequence[Dim], allowzero: bool = False) -> Tensor:
+def reshape(x: Tensor, *, newshape: Sequence[shapes.Dim], allowzero: bool = False) -> Tensor:
     """The same elements in row-major order in another shape; -1 is the remaining extent, 0 copies the input's."""
     shape = _new_shape(x, tuple(newshape), allowzero)
     extents = dims(x)
@@ -48,9 +33,9 @@ def reshape(x: Tensor, *, newshape: Sequence[Dim], allowzero: bool = False) -> T
     return te.compute(shape, element, name="T_reshape")
 
 
-def _new_shape(x: Tensor, requested: tuple[Dim, ...], allowzero: bool) -> tuple[Dim, ...]:
+def _new_shape(x: Tensor, requested: tuple[shapes.Dim, ...], allowzero: bool) -> tuple[shapes.Dim, ...]:
     extents = dims(x)
-    shape: list[Dim] = []
+    shape: list[shapes.Dim] = []
     for axis, dim in enumerate(requested):
         if isinstance(dim, int) and dim == 0 and not allowzero:
             if axis >= len(extents):
@@ -60,39 +45,42 @@ def _new_shape(x: Tensor, requested: tuple[Dim, ...], allowzero: bool) -> tuple[
     unknown = [a for a, d in enumerate(shape) if isinstance(d, int) and d == -1]
     if len(unknown) > 1:
         raise InputError(f"reshape: -1 comes twice in {requested}")
-    total = product(extents)
+    total = shapes.product(extents)
     if unknown:
         shape[unknown[0]] = _quotient(extents, [d for a, d in enumerate(shape) if a != unknown[0]])
         if isinstance(total, Expr):
-            if not same(product(shape), total):
-                require(EQ(*match(as_expr(product(shape)), total)), f"reshape: {x} does not divide into {requested}")
+            if not shapes.same(shapes.product(shape), total):
+                shapes.require(
+                    EQ(*match(as_expr(shapes.product(shape)), total)), f"reshape: {x} does not divide into {requested}"
+                )
             return tuple(shape)
-    if not agree(product(shape), total):
+    if not shapes.agree(shapes.product(shape), total):
         raise TypeMismatch(
-            f"reshape: wanted {total} elements, found {product(shape)}: ({', '.join(map(str, extents))}) to {requested}"
+            f"reshape: wanted {total} elements, found {shapes.product(shape)}: "
+            f"({', '.join(map(str, extents))}) to {requested}"
         )
     return tuple(shape)
 
 
-def _quotient(numerator: Sequence[Dim], denominator: Sequence[Dim]) -> Dim:
+def _quotient(numerator: Sequence[shapes.Dim], denominator: Sequence[shapes.Dim]) -> shapes.Dim:
     """The product of some dimensions by that of others. Equal factors cancel first: n*3*4 by n*4 is 3 for every n."""
     above, below = list(numerator), []
     for dim in denominator:
-        place = next((k for k, d in enumerate(above) if same(d, dim)), None)
+        place = next((k for k, d in enumerate(above) if shapes.same(d, dim)), None)
         if place is None:
             below.append(dim)
         else:
             above.pop(place)
-    divisor = product(below)
-    if is_one(divisor):
-        return product(above)
+    divisor = shapes.product(below)
+    if shapes.is_one(divisor):
+        return shapes.product(above)
     if isinstance(divisor, int) and divisor == 0:
         return 0
-    require_at_least(divisor, 1, "elements for each entry of the axis -1 of a reshape")
-    return simple(product(above) // divisor)
+    shapes.require_at_least(divisor, 1, "elements for each entry of the axis -1 of a reshape")
+    return shapes.simple(shapes.product(above) // divisor)
 
 
-def _matching_groups(old: Sequence[Dim], new: Sequence[Dim]) -> list[tuple[list[int], list[int]]]:
+def _matching_groups(old: Sequence[shapes.Dim], new: Sequence[shapes.Dim]) -> list[tuple[list[int], list[int]]]:
     """Runs of axes of both shapes with equal products: an element stays within its run."""
     groups: list[tuple[list[int], list[int]]] = []
     i = j = 0
@@ -106,24 +94,24 @@ def _matching_groups(old: Sequence[Dim], new: Sequence[Dim]) -> list[tuple[list[
     return groups
 
 
-def _shortest_match(old: Sequence[Dim], new: Sequence[Dim]) -> tuple[int, int] | None:
+def _shortest_match(old: Sequence[shapes.Dim], new: Sequence[shapes.Dim]) -> tuple[int, int] | None:
     """The fewest axes of both, from the front, with equal products: of (h, w, 64) and (h * w, 64) two and one."""
     if all(isinstance(d, int) for d in (*old, *new)):
         return _shortest_match_of_numbers(old, new)
-    left, right = ([product(shape[: k + 1]) for k in range(len(shape))] for shape in (old, new))
+    left, right = ([shapes.product(shape[: k + 1]) for k in range(len(shape))] for shape in (old, new))
     for axes in range(2, len(old) + len(new) + 1):
         for a in range(max(1, axes - len(new)), min(len(old), axes - 1) + 1):
-            if same(left[a - 1], right[axes - a - 1]):
+            if shapes.same(left[a - 1], right[axes - a - 1]):
                 return a, axes - a
     return None
 
 
-def _shortest_match_of_numbers(old: Sequence[Dim], new: Sequence[Dim]) -> tuple[int, int] | None:
+def _shortest_match_of_numbers(old: Sequence[shapes.Dim], new: Sequence[shapes.Dim]) -> tuple[int, int] | None:
     if not old or not new:
         return None
     a, b = 1, 1
     while True:
-        left, right = product(old[:a]), product(new[:b])
+        left, right = shapes.product(old[:a]), shapes.product(new[:b])
         if left == right:
             return a, b
         if (left < right or b == len(new)) and a < len(old):
@@ -134,34 +122,34 @@ def _shortest_match_of_numbers(old: Sequence[Dim], new: Sequence[Dim]) -> tuple[
             return None
 
 
-def _refold(indices: list[Any], shape: list[Dim], extents: list[Dim]) -> list[Any]:
+def _refold(indices: list[Any], shape: list[shapes.Dim], extents: list[shapes.Dim]) -> list[Any]:
     """The point in `extents` with the same row-major offset as `indices` in `shape`."""
     if len(indices) == 1 and len(extents) == 1:
         return indices
     offset: Any = None
     for i, d in zip(indices, shape, strict=True):
-        if is_one(d):
+        if shapes.is_one(d):
             continue
-        offset = i if offset is None else times(offset, d) + i
+        offset = i if offset is None else shapes.times(offset, d) + i
     if offset is None:
         return [as_expr(0) for _ in extents]
-    real = [a for a, d in enumerate(extents) if not is_one(d)]
+    real = [a for a, d in enumerate(extents) if not shapes.is_one(d)]
     point: list[Any] = [as_expr(0)] * len(extents)
     for a in real:
-        stride = product(extents[a + 1 :])
-        digit = offset if is_one(stride) else offset // stride
+        stride = shapes.product(extents[a + 1 :])
+        digit = offset if shapes.is_one(stride) else offset // stride
         point[a] = digit if a == real[0] else digit % extents[a]
     return point
 
 
 def batch_flatten(x: Tensor) -> Tensor:
     """All axes after the first joined into one."""
-    return reshape(x, newshape=(dims(x)[0], product(dims(x)[1:])), allowzero=True)
+    return reshape(x, newshape=(dims(x)[0], shapes.product(dims(x)[1:])), allowzero=True)
 
 
 def transpose(x: Tensor, *, axes: Sequence[int] | None = None) -> Tensor:
     """Axis k of the output is axis axes[k] of the input; None reverses the order."""
-    order = [axis_of(a, x.ndim) for a in axes] if axes is not None else list(reversed(range(x.ndim)))
+    order = [shapes.axis_of(a, x.ndim) for a in axes] if axes is not None else list(reversed(range(x.ndim)))
     if sorted(order) != list(range(x.ndim)):
         raise InputError(f"transpose: {tuple(axes or ())} is no order of {x.ndim} axes")
     place = [order.index(a) for a in range(x.ndim)]
@@ -174,7 +162,7 @@ def expand_dims(x: Tensor, *, axis: int | Sequence[int], num_newaxis: int = 1) -
         first = axis if axis >= 0 else axis + x.ndim + 1
         added = list(range(first, first + num_newaxis))
     else:
-        added = [axis_of(a, x.ndim + len(axis)) for a in axis]
+        added = [shapes.axis_of(a, x.ndim + len(axis)) for a in axis]
     rank = x.ndim + len(added)
     if len(set(added)) != len(added) or not all(0 <= a < rank for a in added):
         raise InputError(f"expand_dims: axis {axis} does not fit {x}")
@@ -186,11 +174,11 @@ def expand_dims(x: Tensor, *, axis: int | Sequence[int], num_newaxis: int = 1) -
 def squeeze(x: Tensor, *, axis: int | Sequence[int] | None = None) -> Tensor:
     """Without the given axes, whose extent must be 1; None means all such axes."""
     if axis is None:
-        gone: tuple[int, ...] = tuple(a for a, d in enumerate(dims(x)) if is_one(d))
+        gone: tuple[int, ...] = tuple(a for a, d in enumerate(dims(x)) if shapes.is_one(d))
     else:
-        gone = axes_of(axis, x.ndim)
+        gone = shapes.axes_of(axis, x.ndim)
     for a in gone:
-        if not is_one(dims(x)[a]):
+        if not shapes.is_one(dims(x)[a]):
             raise InputError(f"squeeze: axis {a} of {x} is not 1")
 
     def element(*i: Any) -> Expr:
@@ -205,16 +193,16 @@ def concatenate(*data: Tensor, axis: int = 0) -> Tensor:
     if not data:
         raise InputError("concatenate: nothing to put together")
     first = data[0]
-    at = axis_of(axis, first.ndim)
+    at = shapes.axis_of(axis, first.ndim)
     for other in data[1:]:
         fits = other.ndim == first.ndim and other.dtype == first.dtype
         if not fits or not all(
-            agree(a, b) for k, (a, b) in enumerate(zip(dims(first), dims(other), strict=True)) if k != at
+            shapes.agree(a, b) for k, (a, b) in enumerate(zip(dims(first), dims(other), strict=True)) if k != at
         ):
             raise TypeMismatch(f"concatenate along axis {at}: {first} and {other} do not fit")
-    ends: list[Dim] = []
+    ends: list[shapes.Dim] = []
     for tensor in data:
-        ends.append(simple(plus(dims(tensor)[at], ends[-1] if ends else 0)))
+        ends.append(shapes.simple(shapes.plus(dims(tensor)[at], ends[-1] if ends else 0)))
 
     def element(*i: Any) -> Expr:
         def part(k: int) -> Expr:
@@ -233,27 +221,27 @@ def stack(*data: Tensor, axis: int = 0) -> Tensor:
     """The tensors, all of one shape, along a new axis."""
     if not data:
         raise InputError("stack: nothing to put together")
-    at = axis_of(axis, data[0].ndim + 1)
+    at = shapes.axis_of(axis, data[0].ndim + 1)
     return concatenate(*(expand_dims(t, axis=at) for t in data), axis=at)
 
 
 def split(x: Tensor, *, indices_or_sections: int | Sequence[int], axis: int = 0) -> list[Tensor]:
     """Parts along an axis: that many equal ones, or cut at the indices."""
-    at = axis_of(axis, x.ndim)
+    at = shapes.axis_of(axis, x.ndim)
     extent = dims(x)[at]
     if isinstance(indices_or_sections, int):
         count = indices_or_sections
-        require_divides(count, extent, f"entries along axis {at} to split")
-        size = simple(extent // count)
-        cuts: list[Dim] = [simple(times(size, k)) if k else 0 for k in range(count)] + [extent]
+        shapes.require_divides(count, extent, f"entries along axis {at} to split")
+        size = shapes.simple(extent // count)
+        cuts: list[shapes.Dim] = [shapes.simple(shapes.times(size, k)) if k else 0 for k in range(count)] + [extent]
     else:
         cuts = [0, *indices_or_sections, extent]
         if isinstance(extent, int) and any(a > b for a, b in pairwise(cuts)):
             raise InputError(f"split: {tuple(indices_or_sections)} does not cut axis {at} of {x}")
 
-    def part(start: Dim, stop: Dim) -> Tensor:
-        shape = [*dims(x)[:at], simple(stop - start), *dims(x)[at + 1 :]]
-        return te.compute(shape, lambda *i: x[(*i[:at], plus(i[at], start), *i[at + 1 :])], name="T_split")
+    def part(start: shapes.Dim, stop: shapes.Dim) -> Tensor:
+        shape = [*dims(x)[:at], shapes.simple(stop - start), *dims(x)[at + 1 :]]
+        return te.compute(shape, lambda *i: x[(*i[:at], shapes.plus(i[at], start), *i[at + 1 :])], name="T_split")
 
     return [part(a, b) for a, b in pairwise(cuts)]
 
@@ -261,32 +249,32 @@ def split(x: Tensor, *, indices_or_sections: int | Sequence[int], axis: int = 0)
 def strided_slice(
     x: Tensor,
     *,
-    begin: Sequence[Dim],
-    end: Sequence[Dim],
+    begin: Sequence[shapes.Dim],
+    end: Sequence[shapes.Dim],
     strides: Sequence[int] | None = None,
     axes: Sequence[int] | None = None,
 ) -> Tensor:
     """`x[begin:end:strides]` along the axes (the first ones by default), with Python's rules for negative numbers."""
-    where = [axis_of(a, x.ndim) for a in axes] if axes is not None else list(range(len(begin)))
+    where = [shapes.axis_of(a, x.ndim) for a in axes] if axes is not None else list(range(len(begin)))
     steps = tuple(strides) if strides is not None else (1,) * len(where)
     if len(steps) == 1 and len(where) > 1:
         steps = steps * len(where)
     if not len(where) == len(begin) == len(end) == len(steps):
         raise InputError(f"strided_slice: begin {begin}, end {end}, strides {strides}, axes {axes} differ in length")
     shape = list(dims(x))
-    starts: list[Dim] = [0] * x.ndim
+    starts: list[shapes.Dim] = [0] * x.ndim
     by = [1] * x.ndim
     for a, first, last, step in zip(where, begin, end, steps, strict=True):
         starts[a], shape[a] = _slice(dims(x)[a], first, last, step)
         by[a] = step
     return te.compute(
         shape,
-        lambda *i: x[tuple(plus(times(p, s), b) for p, s, b in zip(i, by, starts, strict=True))],
+        lambda *i: x[tuple(shapes.plus(shapes.times(p, s), b) for p, s, b in zip(i, by, starts, strict=True))],
         name="T_strided_slice",
     )
 
 
-def _slice(extent: Dim, begin: Dim, end: Dim, step: int) -> tuple[Dim, Dim]:
+def _slice(extent: shapes.Dim, begin: shapes.Dim, end: shapes.Dim, step: int) -> tuple[shapes.Dim, shapes.Dim]:
     """(start, count) of a slice of an axis."""
     if step == 0:
         raise InputError("strided_slice: a stride is not 0")
@@ -298,54 +286,54 @@ def _slice(extent: Dim, begin: Dim, end: Dim, step: int) -> tuple[Dim, Dim]:
         return _backwards(extent, begin, end, step)
     first, stop = _clamped(extent, begin), _clamped(extent, end)
     if isinstance(begin, int) and begin < 0 and stop is extent:
-        length = simple(te.minimum(extent, -begin))
+        length = shapes.simple(te.minimum(extent, -begin))
     elif isinstance(begin, int) and begin > 0:
-        first, length = begin, simple(te.maximum(stop - begin, 0))  # a start beyond the end is never read
+        first, length = begin, shapes.simple(te.maximum(stop - begin, 0))  # a start beyond the end is never read
     else:
-        length = stop if isinstance(first, int) and first == 0 else simple(te.maximum(stop - first, 0))
-    count = length if step == 1 else simple((length + (step - 1)) // step)
+        length = stop if isinstance(first, int) and first == 0 else shapes.simple(te.maximum(stop - first, 0))
+    count = length if step == 1 else shapes.simple((length + (step - 1)) // step)
     return first, max(count, 0) if isinstance(count, int) else count
 
 
-def _clamped(extent: Dim, bound: Dim) -> Dim:
+def _clamped(extent: shapes.Dim, bound: shapes.Dim) -> shapes.Dim:
     if isinstance(bound, int) and bound >= _UNBOUNDED:
         return extent
     if isinstance(bound, int) and bound == 0:
         return 0
     if isinstance(bound, int) and bound < 0:
-        return 0 if bound <= -_UNBOUNDED else simple(te.maximum(extent + bound, 0))
-    if same(bound, extent):
+        return 0 if bound <= -_UNBOUNDED else shapes.simple(te.maximum(extent + bound, 0))
+    if shapes.same(bound, extent):
         return extent
-    from_front = simple(te.minimum(bound, extent))
-    negative = simple(as_expr(bound) < 0)
+    from_front = shapes.simple(te.minimum(bound, extent))
+    negative = shapes.simple(as_expr(bound) < 0)
     if isinstance(negative, int):
-        return simple(te.maximum(extent + bound, 0)) if negative else from_front
-    return simple(te.select(negative, te.maximum(extent + bound, 0), from_front))
+        return shapes.simple(te.maximum(extent + bound, 0)) if negative else from_front
+    return shapes.simple(te.select(negative, te.maximum(extent + bound, 0), from_front))
 
 
-def _backwards(extent: Dim, begin: Dim, end: Dim, step: int) -> tuple[Dim, Dim]:
+def _backwards(extent: shapes.Dim, begin: shapes.Dim, end: shapes.Dim, step: int) -> tuple[shapes.Dim, shapes.Dim]:
     """The same for a negative step: both ends are clamped to -1, before the first element, and to the last one."""
     first, stop = _clamped_behind(extent, begin), _clamped_behind(extent, end)
-    length = simple(te.maximum(as_expr(first) - stop, 0))
-    return first, length if step == -1 else simple((length + (-step - 1)) // -step)
+    length = shapes.simple(te.maximum(as_expr(first) - stop, 0))
+    return first, length if step == -1 else shapes.simple((length + (-step - 1)) // -step)
 
 
-def _clamped_behind(extent: Dim, bound: Dim) -> Dim:
-    last = simple(as_expr(extent) - 1)
+def _clamped_behind(extent: shapes.Dim, bound: shapes.Dim) -> shapes.Dim:
+    last = shapes.simple(as_expr(extent) - 1)
     if isinstance(bound, int) and bound >= _UNBOUNDED:
         return last
     if isinstance(bound, int) and bound < 0:
-        return last if bound == -1 else -1 if bound <= -_UNBOUNDED else simple(te.maximum(extent + bound, -1))
-    from_front = simple(te.minimum(bound, last))
-    negative = simple(as_expr(bound) < 0)
+        return last if bound == -1 else -1 if bound <= -_UNBOUNDED else shapes.simple(te.maximum(extent + bound, -1))
+    from_front = shapes.simple(te.minimum(bound, last))
+    negative = shapes.simple(as_expr(bound) < 0)
     if isinstance(negative, int):
-        return simple(te.maximum(extent + bound, -1)) if negative else from_front
-    return simple(te.select(negative, te.maximum(extent + bound, -1), from_front))
+        return shapes.simple(te.maximum(extent + bound, -1)) if negative else from_front
+    return shapes.simple(te.select(negative, te.maximum(extent + bound, -1), from_front))
 
 
 def reverse(x: Tensor, *, axis: int | Sequence[int] = 0) -> Tensor:
     """Reversed along the axes."""
-    axes = axes_of(axis, x.ndim)
+    axes = shapes.axes_of(axis, x.ndim)
 
     def element(*i: Any) -> Expr:
         return x[tuple((d - 1) - p if a in axes else p for a, (p, d) in enumerate(zip(i, dims(x), strict=True)))]
@@ -353,7 +341,7 @@ def reverse(x: Tensor, *, axis: int | Sequence[int] = 0) -> Tensor:
     return te.compute(x.shape, element, name="T_reverse")
 
 
-def tile(x: Tensor, *, reps: Sequence[Dim]) -> Tensor:
+def tile(x: Tensor, *, reps: Sequence[shapes.Dim]) -> Tensor:
     """The whole repeated along each axis; missing leading axes count as 1 on either side."""
     rank = max(x.ndim, len(reps))
     extents = [1] * (rank - x.ndim) + list(dims(x))
@@ -361,17 +349,20 @@ def tile(x: Tensor, *, reps: Sequence[Dim]) -> Tensor:
 
     def element(*i: Any) -> Expr:
         folded = [
-            p if is_one(c) else as_expr(0) if is_one(d) else p % d for p, d, c in zip(i, extents, counts, strict=True)
+            p if shapes.is_one(c) else as_expr(0) if shapes.is_one(d) else p % d
+            for p, d, c in zip(i, extents, counts, strict=True)
         ]
         return x[tuple(folded[rank - x.ndim :])]
 
-    return te.compute([simple(times(d, c)) for d, c in zip(extents, counts, strict=True)], element, name="T_tile")
+    return te.compute(
+        [shapes.simple(shapes.times(d, c)) for d, c in zip(extents, counts, strict=True)], element, name="T_tile"
+    )
 
 
 def repeat(x: Tensor, *, repeats: int, axis: int = 0) -> Tensor:
     """Each element along an axis repeated."""
-    at = axis_of(axis, x.ndim)
-    shape = [simple(times(d, repeats)) if a == at else d for a, d in enumerate(dims(x))]
+    at = shapes.axis_of(axis, x.ndim)
+    shape = [shapes.simple(shapes.times(d, repeats)) if a == at else d for a, d in enumerate(dims(x))]
     return te.compute(shape, lambda *i: x[(*i[:at], i[at] // repeats, *i[at + 1 :])], name="T_repeat")
 
 
@@ -381,16 +372,20 @@ def depth_to_space(x: Tensor, *, block_size: int, mode: str = "DCR") -> Tensor:
         raise InputError(f"nn.depth_to_space: wanted four dimensions and the mode DCR or CRD, found {x}, {mode!r}")
     n, c, h, w = dims(x, "N, C, H, W")
     b = block_size
-    require_positive(b, "nn.depth_to_space block_size")
-    require_divides(b * b, c, f"channels for blocks of {b} x {b} pixels")
-    depth = simple(c // (b * b))
+    shapes.require_positive(b, "nn.depth_to_space block_size")
+    shapes.require_divides(b * b, c, f"channels for blocks of {b} x {b} pixels")
+    depth = shapes.simple(c // (b * b))
 
     def element(nn: Any, cc: Any, yy: Any, xx: Any) -> Expr:
         inner = (yy % b) * b + xx % b
         channel = inner * depth + cc if mode == "DCR" else cc * (b * b) + inner
         return x[nn, channel, yy // b, xx // b]
 
-    return te.compute((n, depth, simple(times(h, b)), simple(times(w, b))), element, name="T_depth_to_space")
+    return te.compute(
+        (n, depth, shapes.simple(shapes.times(h, b)), shapes.simple(shapes.times(w, b))),
+        element,
+        name="T_depth_to_space",
+    )
 
 
 def space_to_depth(x: Tensor, *, block_size: int) -> Tensor:
@@ -399,18 +394,22 @@ def space_to_depth(x: Tensor, *, block_size: int) -> Tensor:
         raise InputError(f"nn.space_to_depth: wanted four dimensions, found {x}")
     n, c, h, w = dims(x, "N, C, H, W")
     b = block_size
-    require_positive(b, "nn.space_to_depth block_size")
+    shapes.require_positive(b, "nn.space_to_depth block_size")
     for side, what in ((h, "rows"), (w, "columns")):
-        require_divides(b, side, f"{what} for blocks of {b} x {b} pixels")
+        shapes.require_divides(b, side, f"{what} for blocks of {b} x {b} pixels")
 
     def element(nn: Any, cc: Any, yy: Any, xx: Any) -> Expr:
         place = cc // c
         return x[nn, cc % c, yy * b + place // b, xx * b + place % b]
 
-    return te.compute((n, simple(times(c, b * b)), simple(h // b), simple(w // b)), element, name="T_space_to_depth")
+    return te.compute(
+        (n, shapes.simple(shapes.times(c, b * b)), shapes.simple(h // b), shapes.simple(w // b)),
+        element,
+        name="T_space_to_depth",
+    )
 
 
-def interleave(x: Tensor, *, strides: Sequence[int], size: Sequence[Dim], phases_last: bool = False) -> Tensor:
+def interleave(x: Tensor, *, strides: Sequence[int], size: Sequence[shapes.Dim], phases_last: bool = False) -> Tensor:
     """Interleaves the phases of an image, which are stored one after the other.
 
     `x` is [n, p * c, ...] with p the product of the strides, one per spatial axis: all channels of a phase after those
@@ -419,9 +418,13 @@ def interleave(x: Tensor, *, strides: Sequence[int], size: Sequence[Dim], phases
     be less than all. For two equal strides this is `depth_to_space`, of mode CRD with `phases_last`, else DCR.
     """
     phases = math.prod(strides)
-    if x.ndim != len(strides) + 2 or len(size) != len(strides) or not same(simple(dims(x)[1] % phases), 0):
+    if (
+        x.ndim != len(strides) + 2
+        or len(size) != len(strides)
+        or not shapes.same(shapes.simple(dims(x)[1] % phases), 0)
+    ):
         raise InputError(f"nn.interleave: {x} does not fit strides {tuple(strides)} and size {tuple(size)}")
-    channels = simple(dims(x)[1] // phases)
+    channels = shapes.simple(dims(x)[1] // phases)
 
     def element(n: Any, c: Any, *point: Any) -> Expr:
         phase: Any = 0
@@ -433,7 +436,7 @@ def interleave(x: Tensor, *, strides: Sequence[int], size: Sequence[Dim], phases
     return te.compute((dims(x)[0], channels, *size), element, name="T_interleave")
 
 
-def trilu(x: Tensor, *, k: Dim = 0, upper: bool = True) -> Tensor:
+def trilu(x: Tensor, *, k: shapes.Dim = 0, upper: bool = True) -> Tensor:
     """The upper (or lower) triangle of the last two axes, from the k-th diagonal on; zeros elsewhere."""
     if x.ndim < 2:
         raise InputError(f"trilu: wanted two dimensions or more, found {x}")
@@ -461,7 +464,7 @@ def shape_of(x: Tensor, *, dtype: str = "int64") -> Tensor:
     return te.compute((x.ndim,), element, name="T_shape_of")
 
 
-def shape_to_tensor(*, values: Sequence[Dim], shape: Sequence[int], dtype: str = "int64") -> Tensor:
+def shape_to_tensor(*, values: Sequence[shapes.Dim], shape: Sequence[int], dtype: str = "int64") -> Tensor:
     """Dimensions, and numbers computed from them, as a tensor: `values` in row-major order of `shape`.
 
     After Relax's `shape_to_tensor`.
@@ -482,13 +485,13 @@ def shape_to_tensor(*, values: Sequence[Dim], shape: Sequence[int], dtype: str =
     return te.compute(tuple(shape), element, name="T_shape_to_tensor")
 
 
-def match_cast(x: Tensor, *, dims: Sequence[tuple[Dim, Dim]], where: str = "") -> Tensor:  # noqa: ARG001
+def match_cast(x: Tensor, *, dims: Sequence[tuple[shapes.Dim, shapes.Dim]], where: str = "") -> Tensor:  # noqa: ARG001
     """x, in whose shape each dimension that is the first of a pair is written as the second; they are equal.
 
     `where` names the operator that needs it, for the error of a run in which they are not. After Relax's `match_cast`.
     """
 
-    def written(extent: Expr) -> Dim:
+    def written(extent: Expr) -> shapes.Dim:
         return next((new for old, new in dims if structural_equal(as_expr(old), extent)), extent)
 
     return te.compute([written(d) for d in x.shape], lambda *i: x[i], name="T_match_cast")
@@ -505,7 +508,7 @@ def one_hot(
     dtype: str = "float32",
 ) -> Tensor:  # fmt: skip
     """`on_value` where the new axis, of extent `depth`, equals the index, which may be negative; else `off_value`."""
-    at = axis_of(axis, indices.ndim + 1)
+    at = shapes.axis_of(axis, indices.ndim + 1)
     on, off = const(on_value, dtype), const(off_value, dtype)
 
     def element(*i: Any) -> Expr:

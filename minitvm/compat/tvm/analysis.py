@@ -7,20 +7,9 @@ from typing import Any
 
 from ...errors import VerificationError
 from ...expr import Expr, Node, Var, as_expr, find, free_vars, structural_equal
+from ...tir import nodes as tir
 from ...tir.analysis.declared import declared_regions
 from ...tir.analysis.tree import Tree, own_expressions
-from ...tir.nodes import (
-    Block,
-    BlockRealize,
-    Buffer,
-    BufferData,
-    BufferLoad,
-    BufferRegion,
-    BufferStore,
-    For,
-    PrimFunc,
-    Stmt,
-)
 
 
 def expr_deep_equal(lhs: Expr | float, rhs: Expr | float) -> bool:
@@ -47,8 +36,8 @@ def verify_well_formed(obj: Any, assert_mode: bool = True) -> bool:
 
 
 def get_block_read_write_region(
-    block: Block, buffer_var_map: Mapping[Any, Buffer] | None = None
-) -> list[list[BufferRegion]]:
+    block: tir.Block, buffer_var_map: Mapping[Any, tir.Buffer] | None = None
+) -> list[list[tir.BufferRegion]]:
     """[reads, writes] of a block, as its body shows them; minitvm's accesses name their buffers, so the map from
     addresses to buffers is accepted and not needed."""
     del buffer_var_map
@@ -57,10 +46,10 @@ def get_block_read_write_region(
 
 
 def get_block_access_region(
-    block: Block, buffer_var_map: Mapping[Any, Buffer] | None = None
-) -> list[list[BufferRegion]]:
+    block: tir.Block, buffer_var_map: Mapping[Any, tir.Buffer] | None = None
+) -> list[list[tir.BufferRegion]]:
     """[reads, writes, opaque] of a block, as its body shows them. Opaque are the buffers whose address it hands out."""
-    opaque = dict.fromkeys(node.buffer for node in find(block, BufferData))
+    opaque = dict.fromkeys(node.buffer for node in find(block, tir.BufferData))
     reads, writes = get_block_read_write_region(block, buffer_var_map)
     return [
         [region for region in reads if region.buffer not in opaque],
@@ -69,23 +58,25 @@ def get_block_access_region(
     ]
 
 
-def detect_buffer_access_lca(func: PrimFunc) -> dict[Buffer, Stmt | None]:
+def detect_buffer_access_lca(func: tir.PrimFunc) -> dict[tir.Buffer, tir.Stmt | None]:
     """For each buffer, the innermost loop or block around all accesses to it; None where it is the function."""
     tree = Tree(func)
-    around: dict[Buffer, list[Stmt]] = {}
+    around: dict[tir.Buffer, list[tir.Stmt]] = {}
     for stmt in tree.order:
         for buffer in _touched(stmt):
-            above = [s.block if isinstance(s, BlockRealize) else s for s in (stmt, *tree.above(stmt)) if _is_place(s)]
+            above = [
+                s.block if isinstance(s, tir.BlockRealize) else s for s in (stmt, *tree.above(stmt)) if _is_place(s)
+            ]
             shared = around.get(buffer)
             around[buffer] = above if shared is None else [s for s in shared if s in above]
     return {buffer: places[0] if places else None for buffer, places in around.items()}
 
 
-def _is_place(stmt: Stmt) -> bool:
-    return isinstance(stmt, BlockRealize | For)
+def _is_place(stmt: tir.Stmt) -> bool:
+    return isinstance(stmt, tir.BlockRealize | tir.For)
 
 
-def _touched(stmt: Stmt) -> list[Buffer]:
+def _touched(stmt: tir.Stmt) -> list[tir.Buffer]:
     """The buffers that a statement accesses itself, not through a statement inside it."""
-    loads = [load.buffer for e in own_expressions(stmt) for load in find(e, BufferLoad | BufferData)]
-    return [*([stmt.buffer] if isinstance(stmt, BufferStore) else []), *loads]
+    loads = [load.buffer for e in own_expressions(stmt) for load in find(e, tir.BufferLoad | tir.BufferData)]
+    return [*([stmt.buffer] if isinstance(stmt, tir.BufferStore) else []), *loads]

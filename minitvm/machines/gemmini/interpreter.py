@@ -12,27 +12,14 @@ from typing import Any
 import numpy as np
 
 from ...errors import ExecutionError, InputError, report
+from . import isa
 from .config import Gemmini
-from .isa import (
-    ZERO,
-    BufferPlace,
-    Compute,
-    ConfigEx,
-    ConfigLd,
-    ConfigSt,
-    Fence,
-    Instruction,
-    Mvin,
-    Mvout,
-    Preload,
-    Program,
-)
 
 Array = np.ndarray[Any, Any]
 
 
 def run(
-    program: Program, config: Gemmini, inputs: Mapping[str, Array], order: Sequence[int] | None = None
+    program: isa.Program, config: Gemmini, inputs: Mapping[str, Array], order: Sequence[int] | None = None
 ) -> dict[str, Array]:
     """Run a program on the bytes of its inputs; returns the bytes of its outputs, zeros where nothing was stored.
 
@@ -42,7 +29,7 @@ def run(
     machine = _Machine(program, config, inputs)
     for number in range(len(program.instructions)) if order is None else order:
         machine.step(number)
-    if not program.instructions or not isinstance(program.instructions[-1], Fence):
+    if not program.instructions or not isinstance(program.instructions[-1], isa.Fence):
         raise ExecutionError(f"{program.name} does not end with a fence: the host would read too early")
     return {b.name: machine.memory[b.name].copy() for b in program.buffers if b.role == "output"}
 
@@ -50,7 +37,7 @@ def run(
 class _Machine:
     """The memories, and what the CONFIGs set."""
 
-    def __init__(self, program: Program, config: Gemmini, inputs: Mapping[str, Array]) -> None:
+    def __init__(self, program: isa.Program, config: Gemmini, inputs: Mapping[str, Array]) -> None:
         self.program, self.config, side = program, config, config.side
         self.memory: dict[str, Array] = {}
         for buffer in program.buffers:
@@ -70,48 +57,48 @@ class _Machine:
         }
         self.written: dict[str, Array] = {name: np.zeros(len(pad), np.bool_) for name, pad in self.pads.items()}
         self.weights: Array | None = None
-        self.ex, self.ld, self.st = ConfigEx(), ConfigLd(), ConfigSt()
-        self.number, self.one = -1, Instruction()
+        self.ex, self.ld, self.st = isa.ConfigEx(), isa.ConfigLd(), isa.ConfigSt()
+        self.number, self.one = -1, isa.Instruction()
 
     def step(self, number: int) -> None:
         """Run one instruction."""
         self.number, self.one = number, self.program.instructions[number]
         one = self.one
-        if isinstance(one, ConfigEx):
+        if isinstance(one, isa.ConfigEx):
             self.ex = one
-        elif isinstance(one, ConfigLd):
+        elif isinstance(one, isa.ConfigLd):
             self.ld = one
-        elif isinstance(one, ConfigSt):
+        elif isinstance(one, isa.ConfigSt):
             self.st = one
-        elif isinstance(one, Mvin):
+        elif isinstance(one, isa.Mvin):
             self.mvin(one)
-        elif isinstance(one, Preload):
+        elif isinstance(one, isa.Preload):
             self.weights = self.read("sp", one.sp + np.arange(self.config.side)).astype(np.int32)
-        elif isinstance(one, Compute):
+        elif isinstance(one, isa.Compute):
             self.compute(one)
-        elif isinstance(one, Mvout):
+        elif isinstance(one, isa.Mvout):
             sums = self.read("acc", _lines(one.acc, one, one.step[1], 1)) >> self.st.shift
             stored = np.minimum(np.maximum(sums, self.st.least), 127).astype(np.int8)
             at = self.bytes_at(one.source, one, self.config.side, self.config.side)
             self.memory[one.source.buffer][at] = stored.view(np.uint8)
 
-    def mvin(self, one: Mvin) -> None:
+    def mvin(self, one: isa.Mvin) -> None:
         """Rows into the scratchpad or the accumulator."""
         if (one.sp is None) == (one.acc is None):
             raise self.error("one of sp and acc", f"{one}")
         name, first = ("acc", one.acc) if one.acc is not None else ("sp", one.sp)
         assert first is not None
         dtype = self.pads[name].dtype
-        if isinstance(one.source, BufferPlace):
+        if isinstance(one.source, isa.BufferPlace):
             nbytes = self.config.side * dtype.itemsize
             taken = self.memory_of(one.source)[self.bytes_at(one.source, one, self.ld.stride, nbytes)]
             rows = np.ascontiguousarray(taken).view(dtype)
         else:
-            assert one.source == ZERO
+            assert one.source == isa.ZERO
             rows = np.zeros((one.rows * one.lines, self.config.side), dtype)
         self.write(name, _lines(first, one, one.step[1], 1), rows, one.add)
 
-    def compute(self, one: Compute) -> None:
+    def compute(self, one: isa.Compute) -> None:
         """Products of all rows with the weights that are in the array."""
         if self.weights is None:
             raise self.error("weights in the array: a preload before", "none")
@@ -138,12 +125,12 @@ class _Machine:
         if rows.min() < 0 or rows.max() >= len(self.pads[name]):
             raise self.error(f"rows 0 to {len(self.pads[name]) - 1} of {name}", f"{rows.min()} to {rows.max()}")
 
-    def memory_of(self, place: BufferPlace) -> Array:
+    def memory_of(self, place: isa.BufferPlace) -> Array:
         if place.buffer not in self.memory:
             raise self.error(f"a buffer: {', '.join(self.memory)}", place.buffer)
         return self.memory[place.buffer]
 
-    def bytes_at(self, place: BufferPlace, one: Mvin | Mvout, stride: int, nbytes: int) -> Array:
+    def bytes_at(self, place: isa.BufferPlace, one: isa.Mvin | isa.Mvout, stride: int, nbytes: int) -> Array:
         """The bytes of each row, in memory."""
         first = _lines(place.offset, one, one.step[0], stride)
         size = len(self.memory_of(place))
@@ -157,6 +144,6 @@ class _Machine:
         )
 
 
-def _lines(first: int, one: Mvin | Compute | Mvout, step: int, stride: int) -> Array:
+def _lines(first: int, one: isa.Mvin | isa.Compute | isa.Mvout, step: int, stride: int) -> Array:
     """Where each row is: `lines` lines, `step` apart, of `rows` rows, `stride` apart."""
     return (first + np.arange(one.lines)[:, None] * step + np.arange(one.rows) * stride).reshape(-1)

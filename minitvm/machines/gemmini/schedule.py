@@ -20,16 +20,7 @@ from ...target import Target
 from ...tir import Schedule
 from ...tir.nodes import PrimFunc
 from ..scratchpad.instruction_set import Elements
-from ..scratchpad.strategy.convolution import (
-    ConvolutionNest,
-    Stage,
-    Tile,
-    beyond_shift,
-    convolution_of,
-    image_rows,
-    schedule_tiles,
-    tilings,
-)
+from ..scratchpad.strategy import convolution
 from ..scratchpad.strategy.passes import SCRATCHPADS
 from .config import Gemmini
 
@@ -44,13 +35,13 @@ def rules(target: Target) -> list[Rule]:
 
 def misfit(func: PrimFunc) -> str:
     """Why the machine cannot compute a function; "" if it can."""
-    conv = convolution_of(func)
+    conv = convolution.convolution_of(func)
     if conv is None:
         return "it is no convolution on elements of int8, with a way out behind it"
     operations = tuple(stage.operation for stage in conv.stages)
     if operations not in (WAY_OUT, ("alu_add", *WAY_OUT)):
         return f"behind its sums are {', '.join(operations)}; the way out is a bias, a shift, two limits and bytes"
-    if why := beyond_shift(conv.stages[-4], 32):
+    if why := convolution.beyond_shift(conv.stages[-4], 32):
         return why
     most, least = (stage.constant for stage in conv.stages[-3:-1])
     if least not in (-128, 0) or most != 127:
@@ -66,39 +57,42 @@ def fits_the_machine(func: PrimFunc) -> bool:
 @rule("gemmini", fits_the_machine)
 def conv2d_elements(func: PrimFunc, target: Target) -> Iterator[Candidate]:
     """Tiles of `rows` x `columns` x `outs` elements, sums in steps of `ins` blocks, `contexts` that take turns."""
-    conv, config = convolution_of(func), target.config
+    conv, config = convolution.convolution_of(func), target.config
     if conv is None:
         return
     elements = Elements(1, config.side, config.side, machine="gemmini")
     *bias, shift, most, least, store = conv.stages
-    behind = (*(Stage(stage.block, "alu_accumulate") for stage in bias), Stage(store.block, "store"))
+    behind = (
+        *(convolution.Stage(stage.block, "alu_accumulate") for stage in bias),
+        convolution.Stage(store.block, "store"),
+    )
 
-    def price(tile: Tile, contexts: int) -> Cost:
+    def price(tile: convolution.Tile, contexts: int) -> Cost:
         return _cost(conv, config, tile, contexts)
 
-    def apply(sch: Schedule, tile: Tile, contexts: int) -> None:
+    def apply(sch: Schedule, tile: convolution.Tile, contexts: int) -> None:
         for stage in (shift, most, least):
             sch.compute_inline(sch.get_block(stage.block))
-        schedule_tiles(sch, replace(conv, stages=behind), elements, tile, contexts)
+        convolution.schedule_tiles(sch, replace(conv, stages=behind), elements, tile, contexts)
 
-    def fits(tile: Tile, contexts: int) -> bool:
-        image = image_rows(conv, tile.rows) * conv.image_columns(tile.columns) * tile.ins
+    def fits(tile: convolution.Tile, contexts: int) -> bool:
+        image = convolution.image_rows(conv, tile.rows) * conv.image_columns(tile.columns) * tile.ins
         return (
             contexts * (image + tile.outs * tile.ins * conv.points * config.side) <= config.scratchpad_rows
             and contexts * tile.registers <= config.accumulator_rows
         )
 
-    yield from tilings(conv, fits, price, apply)
+    yield from convolution.tilings(conv, fits, price, apply)
 
 
-def _cost(conv: ConvolutionNest, config: Gemmini, tile: Tile, contexts: int) -> Cost:
+def _cost(conv: convolution.ConvolutionNest, config: Gemmini, tile: convolution.Tile, contexts: int) -> Cost:
     """The array's cycles, and those in which it waits. With two contexts a step's loads run during the other one's
     step, and so does, between two tiles, the way out. Nothing hides the first loads and the last way out. A step counts
     eight cycles more than it takes: of tiles that are about as fast, those with the shorter program are better. The
     products of a smaller tile hide the loads of a whole one.
     """
     side, rate, latency, steps = config.side, config.dram.bytes_per_cycle, config.dram.latency, tile.count(conv, "ins")
-    image = tile.ins * image_rows(conv, tile.rows) * conv.image_columns(tile.columns) * side
+    image = tile.ins * convolution.image_rows(conv, tile.rows) * conv.image_columns(tile.columns) * side
     load = (image + tile.outs * tile.ins * conv.points * side * side) / rate + 2 * latency
     out = tile.registers * side * (1 + 4 * (len(conv.stages) - 4)) / rate + latency + config.drain
     tiles, ins = tile.all(conv), tile.mean(conv, "ins")

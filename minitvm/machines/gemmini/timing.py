@@ -25,19 +25,8 @@ import numpy as np
 from ...errors import ExecutionError, InternalError, report
 from ..scratchpad.channel import Channel, bursts
 from ..scratchpad.timeline import Interval, Stall, Timeline
+from . import isa
 from .config import Gemmini
-from .isa import (
-    UNITS,
-    ZERO,
-    Compute,
-    ConfigEx,
-    ConfigLd,
-    Fence,
-    Mvin,
-    Mvout,
-    Preload,
-    Program,
-)
 
 Array = np.ndarray[Any, Any]
 ROWS = ("host", "load", "preload", "execute", "store")  # of a chart: PRELOAD and COMPUTE overlap
@@ -64,32 +53,32 @@ class Footprint:
     requests: list[int] | None = None
 
 
-def footprints(program: Program, config: Gemmini) -> list[Footprint]:
+def footprints(program: isa.Program, config: Gemmini) -> list[Footprint]:
     """What each instruction touches and costs."""
     footprints: list[Footprint] = []
     stride, apart = 1, 0
     for one in program.instructions:
-        if isinstance(one, ConfigEx):
+        if isinstance(one, isa.ConfigEx):
             stride = one.stride
-        elif isinstance(one, ConfigLd):
+        elif isinstance(one, isa.ConfigLd):
             apart = one.stride
-        if isinstance(one, Mvin):
+        if isinstance(one, isa.Mvin):
             name, first = ("acc", one.acc) if one.acc is not None else ("sp", one.sp or 0)
             rows = _rows(first, one, one.step[1])
             cost = Footprint([(name, rows)] if one.add else [], [(name, rows)], one.rows * one.lines)
-            if one.source != ZERO:
+            if one.source != isa.ZERO:
                 nbytes = config.side * (4 if name == "acc" else 1)
                 cost.requests = _requests(one, nbytes, apart, config)
             footprints.append(cost)
-        elif isinstance(one, Preload):
+        elif isinstance(one, isa.Preload):
             footprints.append(Footprint([("sp", one.sp + np.arange(config.side))], [], config.side))
-        elif isinstance(one, Compute):
+        elif isinstance(one, isa.Compute):
             image = _rows(one.sp, one, one.step[0], stride)
             sums = [("acc", _rows(one.acc, one, one.step[1]))]
             whole, rest = divmod(one.rows, config.side)
             cycles = one.lines * (whole * max(config.side, 2) + (max(rest, 2) if rest else 0))
             footprints.append(Footprint([("sp", image), *(sums if one.add else [])], sums, cycles))
-        elif isinstance(one, Mvout):
+        elif isinstance(one, isa.Mvout):
             rows = _rows(one.acc, one, one.step[1])
             requests = _requests(one, config.side, config.side, config)
             footprints.append(Footprint([("acc", rows)], [], len(rows), requests))
@@ -111,14 +100,14 @@ def _requests(one: Any, nbytes: int, apart: int, config: Gemmini) -> list[int]:
     return bursts(nbytes, config.dram) * (one.lines * one.rows)
 
 
-def hazards(program: Program, config: Gemmini, costs: list[Footprint]) -> list[dict[str, int]]:
+def hazards(program: isa.Program, config: Gemmini, costs: list[Footprint]) -> list[dict[str, int]]:
     """For each instruction, by unit, the last earlier instruction of another unit that has to end before it begins.
 
     Raises `ExecutionError` for a row that is not there.
     """
     sizes = {"sp": config.scratchpad_rows, "acc": config.accumulator_rows}
-    wrote = {(name, unit): np.full(n, -1) for name, n in sizes.items() for unit in UNITS}
-    touched = {(name, unit): np.full(n, -1) for name, n in sizes.items() for unit in UNITS}
+    wrote = {(name, unit): np.full(n, -1) for name, n in sizes.items() for unit in isa.UNITS}
+    touched = {(name, unit): np.full(n, -1) for name, n in sizes.items() for unit in isa.UNITS}
     waits: list[dict[str, int]] = []
     for number, (one, cost) in enumerate(zip(program.instructions, costs, strict=True)):
         for name, rows in (*cost.reads, *cost.writes):
@@ -130,7 +119,7 @@ def hazards(program: Program, config: Gemmini, costs: list[Footprint]) -> list[d
                     )
                 )  # fmt: skip
         latest: dict[str, int] = {}
-        for unit in UNITS:
+        for unit in isa.UNITS:
             if unit == one.unit:
                 continue
             at = [int(wrote[name, unit][rows].max()) for name, rows in cost.reads]
@@ -145,12 +134,12 @@ def hazards(program: Program, config: Gemmini, costs: list[Footprint]) -> list[d
     return waits
 
 
-def simulate(program: Program, config: Gemmini) -> Timeline:
+def simulate(program: isa.Program, config: Gemmini) -> Timeline:
     """Time a program."""
     return _GemminiSimulation(program, config).run()
 
 
-def by_start(program: Program, config: Gemmini) -> Program:
+def by_start(program: isa.Program, config: Gemmini) -> isa.Program:
     """The same instructions in the order in which units of endless queues would begin them.
 
     Then loads are sent as early as their rows are free, and no queue that is full keeps another unit's instructions
@@ -171,35 +160,35 @@ class _GemminiSimulation:
     What can happen first happens first, so time never runs back, and DRAM serves requests in the order of their times.
     """
 
-    def __init__(self, program: Program, config: Gemmini) -> None:
+    def __init__(self, program: isa.Program, config: Gemmini) -> None:
         self.program, self.config = program, config
         self.costs = footprints(program, config)
         self.waits = hazards(program, config, self.costs)
         n = len(program.instructions)
         self.sent, self.began, self.ended = [-1] * n, [-1] * n, [-1] * n
-        self.queues: dict[str, deque[int]] = {unit: deque() for unit in UNITS}
+        self.queues: dict[str, deque[int]] = {unit: deque() for unit in isa.UNITS}
         self.room_after = [-1] * n  # the instruction whose end makes room in the queue; -1 where there is room
         depths = {"load": config.depth_load, "execute": config.depth_execute, "store": config.depth_store}
-        numbers: dict[str, list[int]] = {unit: [] for unit in UNITS}
+        numbers: dict[str, list[int]] = {unit: [] for unit in isa.UNITS}
         for number, one in enumerate(program.instructions):
-            if not isinstance(one, Fence):
+            if not isinstance(one, isa.Fence):
                 mine = numbers[one.unit]
                 self.room_after[number] = mine[-depths[one.unit]] if len(mine) >= depths[one.unit] else -1
                 mine.append(number)
         self.next_sent = 0
-        self.free = dict.fromkeys(UNITS, 0)  # from when on a unit can begin the next instruction
-        self.last_end = dict.fromkeys(UNITS, 0)
+        self.free = dict.fromkeys(isa.UNITS, 0)  # from when on a unit can begin the next instruction
+        self.last_end = dict.fromkeys(isa.UNITS, 0)
         self.last_begin = 0  # of PRELOAD and COMPUTE
         self.weights_in = self.second_free = 0  # when the last PRELOAD is done; when the second set may be written
         self.taken = True  # whether a COMPUTE took what the second set holds
         self.channel = Channel(config.dram)
         self.moving: dict[str, _Transfer] = {}
-        self.answers: dict[str, deque[int]] = {unit: deque(maxlen=config.outstanding) for unit in UNITS}
-        products = sum(one.rows * one.lines for one in program.instructions if isinstance(one, Compute))
+        self.answers: dict[str, deque[int]] = {unit: deque(maxlen=config.outstanding) for unit in isa.UNITS}
+        products = sum(one.rows * one.lines for one in program.instructions if isinstance(one, isa.Compute))
         moved = sum(
-            one.rows * one.lines * config.side * (4 if isinstance(one, Mvin) and one.acc is not None else 1)
+            one.rows * one.lines * config.side * (4 if isinstance(one, isa.Mvin) and one.acc is not None else 1)
             for one in program.instructions
-            if isinstance(one, Mvout) or (isinstance(one, Mvin) and one.source != ZERO)
+            if isinstance(one, isa.Mvout) or (isinstance(one, isa.Mvin) and one.source != isa.ZERO)
         )
         self.timeline = Timeline(program, config, products, moved, ROWS, WORK, REASONS)
         self.until = dict.fromkeys(ROWS, 0)
@@ -210,7 +199,7 @@ class _GemminiSimulation:
         self.send()
         while any(self.queues.values()) or self.moving:
             asks = min(((move.asks_at, unit) for unit, move in self.moving.items()), default=None)
-            begins = min((found for unit in UNITS if (found := self.ready(unit)) is not None), default=None)
+            begins = min((found for unit in isa.UNITS if (found := self.ready(unit)) is not None), default=None)
             if begins is None and asks is None:
                 raise InternalError(f"the timed machine stands still with {self.queues}")
             if asks is not None and (begins is None or asks[0] <= begins[0]):
@@ -237,7 +226,7 @@ class _GemminiSimulation:
             self.work("host", "sends", number, now, now + 1)
             self.sent[number] = now
             self.next_sent += 1
-            if not isinstance(one, Fence):
+            if not isinstance(one, isa.Fence):
                 self.queues[one.unit].append(number)
 
     def ready(self, unit: str) -> tuple[int, str, str] | None:
@@ -246,15 +235,15 @@ class _GemminiSimulation:
             return None
         number = self.queues[unit][0]
         one = self.program.instructions[number]
-        free = self.last_begin if isinstance(one, Preload) else self.free[unit]  # the array works meanwhile
+        free = self.last_begin if isinstance(one, isa.Preload) else self.free[unit]  # the array works meanwhile
         reasons = [(free, ""), (self.sent[number] + 1, "no instruction")]
         for other, earlier in self.waits[number].items():
             if self.ended[earlier] < 0:
                 return None
             reasons.append((self.ended[earlier], f"waits for {other}"))
-        if isinstance(one, Preload):
+        if isinstance(one, isa.Preload):
             reasons.append((max(self.second_free, self.weights_in), "array full"))
-        elif isinstance(one, Compute):
+        elif isinstance(one, isa.Compute):
             reasons.append((self.weights_in, "waits for weights"))
         when, why = max(reasons)
         return when, unit, why
@@ -263,7 +252,7 @@ class _GemminiSimulation:
         """A unit begins its next instruction."""
         number = self.queues[unit].popleft()
         one, cost = self.program.instructions[number], self.costs[number]
-        row = "preload" if isinstance(one, Preload) else unit
+        row = "preload" if isinstance(one, isa.Preload) else unit
         self.stand(row, when, why or "no instruction", number)
         self.began[number] = when
         if unit == "execute":
@@ -272,13 +261,13 @@ class _GemminiSimulation:
             self.moving[unit] = _Transfer(number, when, deque(cost.requests), asks_at=when)
             return
         end = when + cost.cycles
-        what = {Preload: "weights", Compute: "multiply", Mvin: "transfer"}.get(type(one), "config")
+        what = {isa.Preload: "weights", isa.Compute: "multiply", isa.Mvin: "transfer"}.get(type(one), "config")
         self.work(row, what, number, when, end)
-        if isinstance(one, Preload):
+        if isinstance(one, isa.Preload):
             self.weights_in, self.taken = end, False
         else:
             self.free[unit] = end
-        if isinstance(one, Compute):
+        if isinstance(one, isa.Compute):
             if not self.taken:
                 self.second_free, self.taken = when, True
             end += self.config.drain

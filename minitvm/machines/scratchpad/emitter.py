@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ...errors import Unsupported, report
-from ...tir import nodes as t
+from ...tir import nodes as tir
 from ...tir.analysis.scratchpads import Strided, extents_of, is_scratchpad, planned, strided
 from ...tir.script.printer import script
 from ...tir.tensor_intrin import TensorIntrin
@@ -21,7 +21,7 @@ from .transform.frames import Frame
 Loops = list[tuple[int, tuple[int, ...]]]  # extent, and the step of each operand
 
 
-def trace_of(kernel: t.PrimFunc) -> Sequence[str]:
+def trace_of(kernel: tir.PrimFunc) -> Sequence[str]:
     """The steps of the schedule that a kernel comes from."""
     trace = kernel.attrs.get("schedule_trace", ())
     return trace.split("\n") if isinstance(trace, str) else [str(step) for step in trace]
@@ -49,14 +49,14 @@ class ElementEmitter:
 
     dialect = ""
 
-    def __init__(self, kernel: t.PrimFunc, config: Any) -> None:
+    def __init__(self, kernel: tir.PrimFunc, config: Any) -> None:
         self.kernel, self.config = kernel, config
-        body: t.Stmt = kernel.body
-        while isinstance(body, t.Allocate):
+        body: tir.Stmt = kernel.body
+        while isinstance(body, tir.Allocate):
             body = body.body
-        self.stmts: list[t.Instruction] = []
-        for stmt in body.stmts if isinstance(body, t.Seq) else (body,):
-            if not isinstance(stmt, t.Instruction):
+        self.stmts: list[tir.Instruction] = []
+        for stmt in body.stmts if isinstance(body, tir.Seq) else (body,):
+            if not isinstance(stmt, tir.Instruction):
                 raise self.refused(
                     stmt, "instructions of the accelerator alone", f"a statement {type(stmt).__name__}",
                     "strategy.schedule(func, target), which tensorizes what the machine can do",
@@ -64,11 +64,11 @@ class ElementEmitter:
             self.stmts.append(stmt)
         self.first = planned(kernel.body, config.depths(), config.elements())
 
-    def address(self, param: t.Buffer) -> int:
+    def address(self, param: tir.Buffer) -> int:
         """Where a parameter begins in the machine's memory, counted in its elements."""
         raise NotImplementedError
 
-    def spelled(self, stmt: t.Instruction) -> None:
+    def spelled(self, stmt: tir.Instruction) -> None:
         """Write an instruction; raises `Unsupported` for one without a spelling."""
         intrin = TensorIntrin.get(stmt.name, allow_missing=True)
         spell = None if intrin is None else intrin.spelling(self.dialect)
@@ -76,13 +76,13 @@ class ElementEmitter:
             raise self.refused(stmt, f"an instruction with a spelling in {self.dialect}", stmt.name)
         spell(self, stmt)
 
-    def place(self, stmt: t.Instruction, tile: t.Tile, shape: Sequence[int]) -> Strided:
+    def place(self, stmt: tir.Instruction, tile: tir.Tile, shape: Sequence[int]) -> Strided:
         """Where a tile of elements of a shape lies: in its scratchpad, or in memory from address 0."""
         lies = strided(stmt, tile, shape)
         first = self.first[tile.buffer] if is_scratchpad(tile.buffer.scope) else self.address(tile.buffer)
         return replace(lies, first=lies.first + first)
 
-    def rows(self, stmt: t.Instruction, dram: Strided, sram: Strided, frame: Frame | None) -> Rows:
+    def rows(self, stmt: tir.Instruction, dram: Strided, sram: Strided, frame: Frame | None) -> Rows:
         """A transfer as rows: two loops, of which the scratchpad takes all iterations densely."""
         loops: Loops = [
             (n, (d, s)) for n, d, s in zip(extents_of(stmt), dram.strides, sram.strides, strict=True) if n > 1 or frame
@@ -102,7 +102,7 @@ class ElementEmitter:
         first = dram.first + above * down + left * across if rows and columns else 0  # nothing is read from anywhere
         return Rows(first, rows, columns, max(down, 1), pads)
 
-    def refused(self, stmt: t.Stmt, wanted: str, found: str, *tries: str) -> Unsupported:
+    def refused(self, stmt: tir.Stmt, wanted: str, found: str, *tries: str) -> Unsupported:
         """The error for a statement, with the program around it."""
         program = script(self.kernel, mark={stmt: "here"}, context=2)
         title = f"{self.kernel.name}: no program of {self.config.name}"

@@ -23,7 +23,7 @@ from typing import Any
 from ...errors import Unsupported
 from ...expr import IntImm
 from ...target import Target
-from ...tir import nodes as t
+from ...tir import nodes as tir
 from ...tir.analysis.scratchpads import Strided, extents_of, scalars_of
 from ..scratchpad.emitter import ElementEmitter, Loops, Rows, joined, trace_of
 from ..scratchpad.instruction_set import DIALECT, FINISH, operation_of, token_of
@@ -36,14 +36,14 @@ from .isa import Alu, AluOp, Finish, Gemm, Instruction, Load, MicroOp, Module, P
 from .stream import Kernel, Stream
 
 
-def generate(kernel: t.PrimFunc, target: Target) -> str:
+def generate(kernel: tir.PrimFunc, target: Target) -> str:
     """The assembly of a kernel; raises `Unsupported` for what is no program of the machine."""
     config: AccelConfig = target.config
     lines = [f"; kernel {kernel.name}", *(f";   {step}" for step in trace_of(kernel))]
     return "\n".join(lines) + "\n" + disassemble(program_of(kernel, config), config)
 
 
-def program_of(kernel: t.PrimFunc, config: AccelConfig) -> Program:
+def program_of(kernel: tir.PrimFunc, config: AccelConfig) -> Program:
     """The program of a kernel."""
     return AccelEmitter(kernel, config).program()
 
@@ -54,10 +54,10 @@ class AccelEmitter(ElementEmitter):
     dialect = DIALECT
     config: AccelConfig
 
-    def __init__(self, kernel: t.PrimFunc, config: AccelConfig) -> None:
+    def __init__(self, kernel: tir.PrimFunc, config: AccelConfig) -> None:
         super().__init__(kernel, config)
         self.stream = Stream(config, kernel.name)
-        self.buffers = {p: self._in_dram(p) for p in kernel.params if isinstance(p, t.Buffer)}
+        self.buffers = {p: self._in_dram(p) for p in kernel.params if isinstance(p, tir.Buffer)}
         self.popped: dict[Module, dict[str, bool]] = {module: {} for module in Module}  # for its next instruction
         self.last: dict[Module, int] = {}
 
@@ -96,7 +96,7 @@ class AccelEmitter(ElementEmitter):
 
     # --- operands ---------------------------------------------------------------------------------------------------
 
-    def _in_dram(self, param: t.Buffer) -> Any:
+    def _in_dram(self, param: tir.Buffer) -> Any:
         """The buffer of a parameter: which kind of elements it holds follows from who touches it."""
         kinds: set[Scratchpad] = set()
         for stmt in self.stmts:
@@ -118,11 +118,11 @@ class AccelEmitter(ElementEmitter):
         role = "output" if kind is Scratchpad.OUT else "input"
         return self.stream.buffer(param.name, role, kind, length.value // size)
 
-    def address(self, param: t.Buffer) -> int:
+    def address(self, param: tir.Buffer) -> int:
         buffer = self.buffers[param]
         return int(buffer.address) // self.config.element_bytes(buffer.kind)
 
-    def lies(self, stmt: t.Instruction, tile: t.Tile, pad: Scratchpad) -> Strided:
+    def lies(self, stmt: tir.Instruction, tile: tir.Tile, pad: Scratchpad) -> Strided:
         """Where a tile of elements of a scratchpad's kind lies."""
         return self.place(stmt, tile, self.config.shape(pad))
 
@@ -145,7 +145,7 @@ class AccelEmitter(ElementEmitter):
         return self.stream.micro_ops(ops), ([none, none] + [loops[k] for k in chosen])[-2:]
 
 
-def load(emitter: AccelEmitter, stmt: t.Instruction) -> None:
+def load(emitter: AccelEmitter, stmt: tir.Instruction) -> None:
     """Rows of DRAM into a scratchpad, with a frame where the elements of it are not there."""
     pad = Scratchpad[(operation_of(stmt.name) or "").split("_")[1].upper()]
     source, into = (emitter.lies(stmt, tile, pad) for tile in stmt.tiles)
@@ -154,7 +154,7 @@ def load(emitter: AccelEmitter, stmt: t.Instruction) -> None:
     emitter.add(Load(memory=pad, sram=into.first, **_transfer(rows), pads=rows.pads, pad_least=least))
 
 
-def store(emitter: AccelEmitter, stmt: t.Instruction) -> None:
+def store(emitter: AccelEmitter, stmt: tir.Instruction) -> None:
     """Registers to rows of DRAM."""
     registers, into = stmt.tiles
     source = emitter.lies(stmt, registers, Scratchpad.ACC)
@@ -167,14 +167,14 @@ def _transfer(rows: Rows) -> dict[str, Any]:
     return {"dram": rows.first, "y_size": rows.y, "x_size": rows.x, "x_stride": stride}
 
 
-def reset(emitter: AccelEmitter, stmt: t.Instruction) -> None:
+def reset(emitter: AccelEmitter, stmt: tir.Instruction) -> None:
     """Registers = 0."""
     where = emitter.lies(stmt, stmt.tiles[0], Scratchpad.ACC)
     kernel, loops = emitter.looped(extents_of(stmt), [where])
     emitter.add(Gemm(**_fields(kernel, loops, ("dst",)), reset=True))
 
 
-def gemm(emitter: AccelEmitter, stmt: t.Instruction) -> None:
+def gemm(emitter: AccelEmitter, stmt: tir.Instruction) -> None:
     """Products of the array."""
     pads = (Scratchpad.INP, Scratchpad.WGT, Scratchpad.ACC)
     inp, wgt, acc = (emitter.lies(stmt, tile, pad) for tile, pad in zip(stmt.tiles, pads, strict=True))
@@ -182,7 +182,7 @@ def gemm(emitter: AccelEmitter, stmt: t.Instruction) -> None:
     emitter.add(Gemm(**_fields(kernel, loops, ("dst", "src", "wgt"))))
 
 
-def alu(emitter: AccelEmitter, stmt: t.Instruction) -> None:
+def alu(emitter: AccelEmitter, stmt: tir.Instruction) -> None:
     """An operation on registers, in place."""
     _, name, *immediate = (operation_of(stmt.name) or "").split("_")
     *others, into = (emitter.lies(stmt, tile, Scratchpad.ACC) for tile in stmt.tiles)
@@ -205,7 +205,7 @@ def alu(emitter: AccelEmitter, stmt: t.Instruction) -> None:
     emitter.add(Alu(op=AluOp[name.upper()], immediate=constant, **fields))
 
 
-def _constant(emitter: AccelEmitter, stmt: t.Instruction, value: Any) -> int:
+def _constant(emitter: AccelEmitter, stmt: tir.Instruction, value: Any) -> int:
     """A number that fits the field of constants."""
     bits = emitter.config.widths.immediate
     if not isinstance(value, IntImm) or not -(1 << bits - 1) <= value.value < 1 << bits - 1:
@@ -213,7 +213,7 @@ def _constant(emitter: AccelEmitter, stmt: t.Instruction, value: Any) -> int:
     return value.value
 
 
-def fill(emitter: AccelEmitter, stmt: t.Instruction) -> None:
+def fill(emitter: AccelEmitter, stmt: tir.Instruction) -> None:
     """Registers = a constant."""
     (value,) = scalars_of(stmt)
     constant, where = _constant(emitter, stmt, value), emitter.lies(stmt, stmt.tiles[0], Scratchpad.ACC)
@@ -223,7 +223,7 @@ def fill(emitter: AccelEmitter, stmt: t.Instruction) -> None:
     emitter.add(Alu(op=AluOp.ADD, immediate=constant, **fields))
 
 
-def accumulate(emitter: AccelEmitter, stmt: t.Instruction) -> None:
+def accumulate(emitter: AccelEmitter, stmt: tir.Instruction) -> None:
     """Registers = an operation of themselves and of other ones."""
     source, into = (emitter.lies(stmt, tile, Scratchpad.ACC) for tile in stmt.tiles)
     kernel, loops = emitter.looped(extents_of(stmt), [into, source])
@@ -231,7 +231,7 @@ def accumulate(emitter: AccelEmitter, stmt: t.Instruction) -> None:
     emitter.add(Alu(op=AluOp[name.upper()], **_fields(kernel, loops, ("dst", "src"))))
 
 
-def copy(emitter: AccelEmitter, stmt: t.Instruction) -> None:
+def copy(emitter: AccelEmitter, stmt: tir.Instruction) -> None:
     """Registers = other ones."""
     source, into = (emitter.lies(stmt, tile, Scratchpad.ACC) for tile in stmt.tiles)
     kernel, loops = emitter.looped(extents_of(stmt), [into, source])

@@ -19,21 +19,8 @@ from dataclasses import replace
 from typing import Any
 
 from ...errors import InputError
+from . import isa
 from .config import AccelConfig, Scratchpad
-from .isa import (
-    Alu,
-    AluOp,
-    DramBuffer,
-    Finish,
-    Gemm,
-    Instruction,
-    Load,
-    MicroOp,
-    Module,
-    Program,
-    Queue,
-    Store,
-)
 
 Handle = int
 PAGE = 64  # buffers begin at multiples of so many bytes, and of their elements
@@ -45,28 +32,28 @@ class Stream:
 
     def __init__(self, config: AccelConfig, name: str) -> None:
         self.config, self.name = config, name
-        self.buffers: list[DramBuffer] = []
-        self.instructions: list[Instruction] = []
-        self.uops: list[MicroOp] = []
-        self.kernels: dict[tuple[MicroOp, ...], Kernel] = {}
-        self.waited: dict[Queue, Handle] = {}
+        self.buffers: list[isa.DramBuffer] = []
+        self.instructions: list[isa.Instruction] = []
+        self.uops: list[isa.MicroOp] = []
+        self.kernels: dict[tuple[isa.MicroOp, ...], Kernel] = {}
+        self.waited: dict[isa.Queue, Handle] = {}
         self.end = 0
 
     # --- buffers ----------------------------------------------------------------------------------------------------
 
-    def buffer(self, name: str, role: str, kind: Scratchpad, count: int) -> DramBuffer:
+    def buffer(self, name: str, role: str, kind: Scratchpad, count: int) -> isa.DramBuffer:
         """A new piece of DRAM, behind those that are there."""
         size = self.config.element_bytes(kind)
         unit = max(PAGE, size)
         while unit % size:
             unit += PAGE
         address = -(-self.end // unit) * unit
-        made = DramBuffer(name, role, kind, address, count)
+        made = isa.DramBuffer(name, role, kind, address, count)
         self.buffers.append(made)
         self.end = address + count * size
         return made
 
-    def micro_ops(self, ops: Sequence[MicroOp]) -> Kernel:
+    def micro_ops(self, ops: Sequence[isa.MicroOp]) -> Kernel:
         """Where these micro-ops lie; equal lists are kept once. All are loaded at the beginning of the program.
 
         Raises InputError if there is no room for them.
@@ -84,58 +71,61 @@ class Stream:
     # --- instructions -----------------------------------------------------------------------------------------------
 
     def load(
-        self, memory: Scratchpad, sram: int, source: DramBuffer, offset: int = 0, *, y_size: int = 1, x_size: int = 1,
+        self, memory: Scratchpad, sram: int, source: isa.DramBuffer, offset: int = 0, *, y_size: int = 1,
+        x_size: int = 1,
         x_stride: int = 1, pads: tuple[int, int, int, int] = (0, 0, 0, 0), pad_least: bool = False,
         after: Iterable[Handle] = (),
     ) -> Handle:  # fmt: skip
         """Rows of a buffer into a scratchpad; `offset` counts elements from the buffer's beginning."""
         dram = source.address // self.config.element_bytes(memory) + offset
-        return self._add(Load(memory=memory, sram=sram, dram=dram, y_size=y_size, x_size=x_size, x_stride=x_stride,
+        return self._add(isa.Load(memory=memory, sram=sram, dram=dram, y_size=y_size, x_size=x_size, x_stride=x_stride,
                               pads=pads, pad_least=pad_least), after)  # fmt: skip
 
     def store(
-        self, sram: int, target: DramBuffer, offset: int = 0, *, y_size: int = 1, x_size: int = 1, x_stride: int = 1,
+        self, sram: int, target: isa.DramBuffer, offset: int = 0, *, y_size: int = 1, x_size: int = 1,
+        x_stride: int = 1,
         after: Iterable[Handle] = (),
     ) -> Handle:  # fmt: skip
         """Registers into rows of a buffer."""
         dram = target.address // self.config.element_bytes(Scratchpad.OUT) + offset
-        return self._add(Store(sram=sram, dram=dram, y_size=y_size, x_size=x_size, x_stride=x_stride), after)
+        return self._add(isa.Store(sram=sram, dram=dram, y_size=y_size, x_size=x_size, x_stride=x_stride), after)
 
     def gemm(
         self, kernel: Kernel, *, outer: int = 1, inner: int = 1, dst: tuple[int, int] = (0, 0),
         src: tuple[int, int] = (0, 0), wgt: tuple[int, int] = (0, 0), reset: bool = False, after: Iterable[Handle] = (),
     ) -> Handle:  # fmt: skip
         """Products of the array in two loops, or registers set to zero."""
-        return self._add(Gemm(uop_begin=kernel[0], uop_end=kernel[1], outer=outer, inner=inner, dst_factors=dst,
+        return self._add(isa.Gemm(uop_begin=kernel[0], uop_end=kernel[1], outer=outer, inner=inner, dst_factors=dst,
                               src_factors=src, wgt_factors=wgt, reset=reset), after)  # fmt: skip
 
     def alu(
-        self, op: AluOp, kernel: Kernel, *, immediate: int | None = None, outer: int = 1, inner: int = 1,
+        self, op: isa.AluOp, kernel: Kernel, *, immediate: int | None = None, outer: int = 1, inner: int = 1,
         dst: tuple[int, int] = (0, 0), src: tuple[int, int] = (0, 0), after: Iterable[Handle] = (),
     ) -> Handle:  # fmt: skip
         """An operation on registers in two loops."""
-        return self._add(Alu(op=op, uop_begin=kernel[0], uop_end=kernel[1], outer=outer, inner=inner, dst_factors=dst,
+        return self._add(isa.Alu(op=op, uop_begin=kernel[0], uop_end=kernel[1], outer=outer, inner=inner,
+        dst_factors=dst,
                              src_factors=src, immediate=immediate), after)  # fmt: skip
 
-    def program(self) -> Program:
+    def program(self) -> isa.Program:
         """The program: the micro-ops are loaded first, and FINISH waits for the last store."""
-        stores = [i for i, one in enumerate(self.instructions) if isinstance(one, Store)]
-        self._add(Finish(), stores[-1:])
+        stores = [i for i, one in enumerate(self.instructions) if isinstance(one, isa.Store)]
+        self._add(isa.Finish(), stores[-1:])
         return self.finished()
 
-    def finished(self) -> Program:
+    def finished(self) -> isa.Program:
         """The program of the instructions as they are, FINISH among them: the micro-ops are loaded first."""
         buffers, instructions = tuple(self.buffers), tuple(self.instructions)
         if self.uops:
             table = replace(self.buffer("micro_ops", "constant", Scratchpad.UOP, len(self.uops)), uops=tuple(self.uops))
             first = table.address // self.config.element_bytes(Scratchpad.UOP)
-            load = Load(memory=Scratchpad.UOP, dram=first, x_size=len(self.uops), x_stride=len(self.uops))
+            load = isa.Load(memory=Scratchpad.UOP, dram=first, x_size=len(self.uops), x_stride=len(self.uops))
             buffers, instructions = (*buffers, table), (load, *instructions)
-        return Program(buffers, instructions, self.name)
+        return isa.Program(buffers, instructions, self.name)
 
-    def _add(self, instruction: Instruction, after: Iterable[Handle]) -> Handle:
+    def _add(self, instruction: isa.Instruction, after: Iterable[Handle]) -> Handle:
         module = instruction.module
-        latest: dict[Module, Handle] = {}  # a module's instructions end in their order, so the last one is enough
+        latest: dict[isa.Module, Handle] = {}  # a module's instructions end in their order, so the last one is enough
         for handle in after:
             other = self.instructions[handle].module
             latest[other] = max(handle, latest.get(other, -1))
@@ -152,7 +142,7 @@ class Stream:
         self.instructions.append(replace(instruction, **pops))
         return len(self.instructions) - 1
 
-    def _push(self, handle: Handle, module: Module) -> None:
+    def _push(self, handle: Handle, module: isa.Module) -> None:
         """Let an instruction push a token to a neighbour."""
         one = self.instructions[handle]
         side = "prev" if one.module.prev is module else "next"

@@ -19,24 +19,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ... import executable as exe
 from ...errors import ExecutionError, InternalError
 from ...events import Listener
-from ...executable import (
-    ArenaSlice,
-    Barrier,
-    BindSize,
-    CallKernel,
-    ConstantRef,
-    Copy,
-    Input,
-    Location,
-    Loop,
-    Output,
-    ScalarSpec,
-    State,
-    TensorSpec,
-    evaluate,
-)  # fmt: skip
 from ...executable.alignment import ALIGNMENT, address, aligned_empty, array_at
 from ...expr import DType, Expr, free_vars
 from ..shapes import Bindings, require_room, shape_of
@@ -62,7 +47,7 @@ class _Memory:
 
     def __init__(self, inputs: list[Place | None], outputs: list[Place]) -> None:
         self.inputs, self.outputs = inputs, outputs
-        self.fetched: list[Input | Output] = []
+        self.fetched: list[exe.Input | exe.Output] = []
         self.returned: list[int] = []
         self.launches: list[Launch | None] = []
         self.parts: list[Part] = []  # with stretches, once they are recorded
@@ -78,13 +63,15 @@ class BoundProgram(BoundSteps):
         super().__init__(program, env)
         x, self.device = self.executable, program.device
         require_room(x, env)
-        self._arenas = [program.arena(k, int(evaluate(a.size, env))) for k, a in enumerate(x.arenas)]
-        self._specs: list[tuple[TensorSpec, tuple[int, ...]] | None] = [
-            None if isinstance(spec, ScalarSpec) else (spec, shape_of(spec, env)) for spec in x.inputs
+        self._arenas = [program.arena(k, int(exe.evaluate(a.size, env))) for k, a in enumerate(x.arenas)]
+        self._specs: list[tuple[exe.TensorSpec, tuple[int, ...]] | None] = [
+            None if isinstance(spec, exe.ScalarSpec) else (spec, shape_of(spec, env)) for spec in x.inputs
         ]
-        self._room: dict[Input | Output, Any] = {}  # of this program, for what does not lie on the device
-        self._room_of_host: dict[Input | Output, Bytes] = {}  # the same memory, as the host has it, where both use it
-        later = {step.var for step in x.steps if isinstance(step, BindSize)}
+        self._room: dict[exe.Input | exe.Output, Any] = {}  # of this program, for what does not lie on the device
+        self._room_of_host: dict[
+            exe.Input | exe.Output, Bytes
+        ] = {}  # the same memory, as the host has it, where both use it
+        later = {step.var for step in x.steps if isinstance(step, exe.BindSize)}
         self._late = [_depends(step, later) for step in x.steps]
         self._own = [_is_own(step) for step in x.steps]
         self._shared: dict[int, Launch] = {}  # launches that use no inputs and outputs, by their steps
@@ -100,22 +87,22 @@ class BoundProgram(BoundSteps):
         Between two of them the host computes or copies. A single step is a command already.
         """
         steps = self.program.executable.steps
-        if any(isinstance(step, Loop) for step in steps):
+        if any(isinstance(step, exe.Loop) for step in steps):
             return []
         ends = [k for k, step in enumerate(steps) if not self._is_of_the_device(step)]
         stretches = [range(a + 1, b) for a, b in pairwise([-1, *ends, len(steps)])]
         alone = len(stretches) == 1
         return [
-            part for part in stretches if sum(not isinstance(steps[k], Barrier) for k in part) > (0 if alone else 1)
+            part for part in stretches if sum(not isinstance(steps[k], exe.Barrier) for k in part) > (0 if alone else 1)
         ]
 
     def _is_of_the_device(self, step: Any) -> bool:
         """Whether the device takes a step without its host."""
-        if isinstance(step, Copy):
+        if isinstance(step, exe.Copy):
             return not any(
-                isinstance(at, ArenaSlice) and self.program.host.has(at.arena) for at in (step.dst, step.src)
+                isinstance(at, exe.ArenaSlice) and self.program.host.has(at.arena) for at in (step.dst, step.src)
             )
-        return isinstance(step, CallKernel | Barrier) and not self.program.host.runs(step)
+        return isinstance(step, exe.CallKernel | exe.Barrier) and not self.program.host.runs(step)
 
     # -- memory
 
@@ -138,35 +125,37 @@ class BoundProgram(BoundSteps):
         x = self.program.executable
         places: list[Place | None] = []
         for k, (about, array) in enumerate(zip(self._specs, inputs, strict=True)):
-            places.append(None if about is None else self._placed(Input(k), *about, array, key[k]))
+            places.append(None if about is None else self._placed(exe.Input(k), *about, array, key[k]))
         written: list[Place] = []
         for k, (spec, array) in enumerate(zip(x.outputs, outputs, strict=True)):
-            written.append(self._placed(Output(k), spec, self.output_shapes[k], array, key[len(inputs) + k]))
+            written.append(self._placed(exe.Output(k), spec, self.output_shapes[k], array, key[len(inputs) + k]))
         memory = self._memory = _Memory(places, written)
         here = [spec is None or in_place or not prod(spec[1]) for spec, in_place in zip(self._specs, key, strict=False)]
-        memory.fetched = [Input(k) for k, stays in enumerate(here) if not stays]
+        memory.fetched = [exe.Input(k) for k, stays in enumerate(here) if not stays]
         for k, (spec, shape) in enumerate(zip(x.outputs, self.output_shapes, strict=True)):
             if key[len(inputs) + k] or not prod(shape):
                 continue
             memory.returned.append(k)
             if x.calling or spec.inout:  # of a function, elements that are not written keep what the caller has in them
-                memory.fetched.append(Output(k))
+                memory.fetched.append(exe.Output(k))
         for number, step in enumerate(x.steps):
             launch = None
-            if isinstance(step, CallKernel) and not self._late[number] and not self.program.host.runs(step):
+            if isinstance(step, exe.CallKernel) and not self._late[number] and not self.program.host.runs(step):
                 launch = self._shared.get(number) or self._launch(step)
                 if self._own[number]:
                     self._shared[number] = launch
             memory.launches.append(launch)
         return memory
 
-    def _placed(self, at: Input | Output, spec: TensorSpec, shape: Sequence[int], array: Any, in_place: int) -> Place:
+    def _placed(
+        self, at: exe.Input | exe.Output, spec: exe.TensorSpec, shape: Sequence[int], array: Any, in_place: int
+    ) -> Place:
         nbytes = int(np.prod(shape, dtype=np.int64)) * spec.dtype.bytes
         if in_place and nbytes:
             buffer = array.buffer if isinstance(array, DeviceArray) else self.device.over_host(in_place, nbytes)
             return Place(buffer, 0, nbytes)
         if at not in self._room:
-            what = f"{'input' if isinstance(at, Input) else 'output'} {spec.name}"
+            what = f"{'input' if isinstance(at, exe.Input) else 'output'} {spec.name}"
             if self.device.shares_host and nbytes:
                 self._room_of_host[at] = aligned_empty(nbytes)
                 self._room[at] = self.device.over_host(address(self._room_of_host[at]), nbytes)
@@ -174,44 +163,44 @@ class BoundProgram(BoundSteps):
                 self._room[at] = self.program.allocated(nbytes, what)
         return Place(self._room[at], 0, nbytes)
 
-    def place(self, at: Location) -> Place:
+    def place(self, at: exe.Location) -> Place:
         """Where a location is on the device."""
         place = self._anywhere(at)
         if isinstance(place, HostPlace):
             raise InternalError(f"a step on {self.device.name} works on {at}, which is in the host's memory")
         return place
 
-    def _anywhere(self, at: Location) -> Place | HostPlace:
+    def _anywhere(self, at: exe.Location) -> Place | HostPlace:
         """Where a location is."""
-        if isinstance(at, Input):
+        if isinstance(at, exe.Input):
             return self._memory.inputs[at.index] or Place(None)
-        if isinstance(at, Output):
+        if isinstance(at, exe.Output):
             return self._memory.outputs[at.index]
-        if isinstance(at, State):
+        if isinstance(at, exe.State):
             state = self.program.states[at.index]
             return Place(state.buffer, 0, state.nbytes)
-        if isinstance(at, ConstantRef):
+        if isinstance(at, exe.ConstantRef):
             nbytes = self.program.executable.constants[at.index].data.nbytes
             return Place(self.program.constants[at.index], 0, nbytes)
         if self.program.host.has(at.arena):
             return slice_of(self._arenas[at.arena], at, self.env)
-        begin, nbytes = (int(evaluate(n, self.env)) for n in (at.offset, at.nbytes))
+        begin, nbytes = (int(exe.evaluate(n, self.env)) for n in (at.offset, at.nbytes))
         return Place(self._arenas[at.arena], begin, nbytes)
 
     # -- launches
 
-    def _launch(self, step: CallKernel) -> Launch:
+    def _launch(self, step: exe.CallKernel) -> Launch:
         about = self.program.executable.kernels[step.kernel]
-        values = [self.place(a) if isinstance(a, Location) else evaluate(a, self.env) for a in step.args]
+        values = [self.place(a) if isinstance(a, exe.Location) else exe.evaluate(a, self.env) for a in step.args]
         shape = self._shape(step, about.name)
         if shape is None:
             return _nothing
         return self.device.launch(self.program.kernels[step.kernel], about, values, shape)
 
-    def _shape(self, step: CallKernel, name: str) -> Shape | None:
+    def _shape(self, step: exe.CallKernel, name: str) -> Shape | None:
         """The launch of a kernel; None where there is nothing to do."""
         if step.grid:
-            extents = [int(evaluate(d, self.env)) for d in step.grid]
+            extents = [int(exe.evaluate(d, self.env)) for d in step.grid]
             return None if min(extents) <= 0 else checked_shape(self.device, name, extents)
         if not step.parallel:
             return Shape((1, 1, 1), (1, 1, 1))
@@ -300,12 +289,12 @@ class BoundProgram(BoundSteps):
 
     # -- single steps
 
-    def launch(self, number: int, step: CallKernel) -> None:
+    def launch(self, number: int, step: exe.CallKernel) -> None:
         (self._memory.launches[number] or self._launch(step))()
 
-    def copy(self, number: int, step: Copy) -> None:  # noqa: ARG002
+    def copy(self, number: int, step: exe.Copy) -> None:  # noqa: ARG002
         """Queue a copy, or make one inside of the host's memory."""
-        nbytes = int(evaluate(step.nbytes, self.env))
+        nbytes = int(exe.evaluate(step.nbytes, self.env))
         if not nbytes:
             return
         to, source = self._anywhere(step.dst), self._anywhere(step.src)
@@ -330,31 +319,31 @@ class BoundProgram(BoundSteps):
     def finish(self) -> None:
         self.device.finish()
 
-    def read(self, place: Location, dtype: str) -> Any:
+    def read(self, place: exe.Location, dtype: str) -> Any:
         one = np.zeros(1, dtype)
         self.device.read(as_bytes(one), self.place(place))
         self.finish()
         return one[0]
 
-    def write(self, place: Location, number: int) -> None:
+    def write(self, place: exe.Location, number: int) -> None:
         self.put_back(place, np.array([number], np.int64))
 
-    def array(self, place: Location, spec: TensorSpec) -> Array:
+    def array(self, place: exe.Location, spec: exe.TensorSpec) -> Array:
         """A copy; it is there when all steps are finished."""
         array = np.empty(shape_of(spec, self.env), spec.dtype.numpy)
         if array.size:
             self.device.read(as_bytes(array), self.place(place))
         return array
 
-    def put_back(self, place: Location, array: Array) -> None:
+    def put_back(self, place: exe.Location, array: Array) -> None:
         if array.size:
             self.device.write(self.place(place), as_bytes(array))
             self.finish()
 
-    def flat(self, place: Location, dtype: DType) -> Array:
+    def flat(self, place: exe.Location, dtype: DType) -> Array:
         return self.program.host.flat(place, dtype, self.env, self._arenas)
 
-    def hosted_arguments(self, number: int, step: CallKernel) -> list[Any]:
+    def hosted_arguments(self, number: int, step: exe.CallKernel) -> list[Any]:
         """The arguments of a kernel of the host, made once unless they follow from sizes that the run finds."""
         values = self._host_values.get(number)
         if values is None:
@@ -389,10 +378,12 @@ class BoundProgram(BoundSteps):
         for at in memory.fetched:
             self._fetch(at, memory, inputs, outputs)
 
-    def _fetch(self, at: Input | Output, memory: _Memory, inputs: Sequence[Any], outputs: Sequence[Any]) -> None:
+    def _fetch(
+        self, at: exe.Input | exe.Output, memory: _Memory, inputs: Sequence[Any], outputs: Sequence[Any]
+    ) -> None:
         """Copy an argument that is not used in place; the host does, where it can: no command takes as little time."""
-        spec: TensorSpec
-        if isinstance(at, Input):
+        spec: exe.TensorSpec
+        if isinstance(at, exe.Input):
             about, array, place = self._specs[at.index], inputs[at.index], memory.inputs[at.index]
             assert about is not None and place is not None
             spec, shape = about
@@ -413,8 +404,8 @@ class BoundProgram(BoundSteps):
         for k in memory.returned:
             spec, place, array = self.program.executable.outputs[k], memory.outputs[k], outputs[k]
             shape = tuple(self.output_shapes[k])
-            if Output(k) in self._room_of_host and not isinstance(array, DeviceArray):
-                as_bytes(array_at(array, spec.dtype, shape))[:] = self._room_of_host[Output(k)]
+            if exe.Output(k) in self._room_of_host and not isinstance(array, DeviceArray):
+                as_bytes(array_at(array, spec.dtype, shape))[:] = self._room_of_host[exe.Output(k)]
                 continue
             queued = True
             if isinstance(array, DeviceArray):
@@ -436,14 +427,14 @@ def _nothing() -> None:
 
 def _is_own(step: Any) -> bool:
     """Whether a launch uses nothing but memory of the program."""
-    return isinstance(step, CallKernel) and not any(isinstance(a, Input | Output) for a in step.args)
+    return isinstance(step, exe.CallKernel) and not any(isinstance(a, exe.Input | exe.Output) for a in step.args)
 
 
 def _depends(step: Any, later: set[Any]) -> bool:
     """Whether a launch follows from sizes that are not known when the program is bound."""
-    if not isinstance(step, CallKernel):
+    if not isinstance(step, exe.CallKernel):
         return False
     parts: list[Any] = [*step.grid]
     for a in step.args:
-        parts += [a.offset] if isinstance(a, ArenaSlice) else [a]
+        parts += [a.offset] if isinstance(a, exe.ArenaSlice) else [a]
     return any(v in later for part in parts if isinstance(part, Expr) for v in free_vars(part))

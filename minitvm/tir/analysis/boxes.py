@@ -4,49 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from ... import expr as ex
 from ...arith import Analyzer, regions
-from ...expr import (
-    Expr,
-    Max,
-    Node,
-    Range,
-    Var,
-    binary,
-    const,
-    free_vars,
-    replace,
-    rewrite,
-    substitute,
-)
+from .. import nodes as tir
 from ..conditions import all_of, conjuncts, is_const
-from ..nodes import (
-    BlockRealize,
-    Buffer,
-    BufferData,
-    BufferLoad,
-    BufferRegion,
-    BufferStore,
-    For,
-    Stmt,
-)
 from .bindings import loop_ranges
 from .tree import Tree
 
-Box = tuple[Range, ...]
+Box = tuple[ex.Range, ...]
 
 
-def relax(box: Box, loops: Sequence[For], analyzer: Analyzer, buffer: Buffer) -> Box:
+def relax(box: Box, loops: Sequence[tir.For], analyzer: Analyzer, buffer: tir.Buffer) -> Box:
     """The box that a box covers while `loops` (outermost first) run; dimensions without a bound are whole."""
     return swept(box, loop_ranges(loops), analyzer, buffer)
 
 
-def swept(box: Box, domains: Mapping[Var, Range], analyzer: Analyzer, buffer: Buffer) -> Box:
+def swept(box: Box, domains: Mapping[ex.Var, ex.Range], analyzer: Analyzer, buffer: tir.Buffer) -> Box:
     """The box that a box covers while variables run through `domains`; as `relax`."""
     with analyzer.constraint():
         return regions.swept(box, regions.Moving(domains, analyzer), buffer.full_region().region, analyzer)
 
 
-def clip(box: Box, buffer: Buffer, analyzer: Analyzer) -> Box:
+def clip(box: Box, buffer: tir.Buffer, analyzer: Analyzer) -> Box:
     """The part of a box inside the buffer, cut where the box is shown to reach out; it may be empty.
 
     The whole of an axis is a range of the axis' own extent, also where nothing shows that this is not negative
@@ -56,7 +35,7 @@ def clip(box: Box, buffer: Buffer, analyzer: Analyzer) -> Box:
     for r, dim in zip(box, buffer.shape, strict=True):
         start, end = r.start, r.start + r.extent
         if analyzer.can_prove(start <= 0):
-            start = const(0, dim.dtype)
+            start = ex.const(0, dim.dtype)
         if analyzer.can_prove(end >= dim):
             end = dim
         if start is r.start and end is not dim:
@@ -65,21 +44,23 @@ def clip(box: Box, buffer: Buffer, analyzer: Analyzer) -> Box:
         extent = analyzer.simplify(end - start)
         whole = end is dim and is_const(start, 0)
         if not whole and not analyzer.can_prove(extent >= 0):
-            extent = analyzer.simplify(binary(Max, extent, 0))
-        clipped.append(Range(start, extent))
+            extent = analyzer.simplify(ex.binary(ex.Max, extent, 0))
+        clipped.append(ex.Range(start, extent))
     return tuple(clipped)
 
 
-def bound_box(realize: BlockRealize, region: BufferRegion) -> Box:
+def bound_box(realize: tir.BlockRealize, region: tir.BufferRegion) -> Box:
     """A region of a block's signature in terms of the loops around it."""
     bindings = dict(zip((it.var for it in realize.block.iter_vars), realize.iter_values, strict=True))
-    return tuple(substitute(r, bindings) for r in region.region)
+    return tuple(ex.substitute(r, bindings) for r in region.region)
 
 
-def touched(tree: Tree, realize: BlockRealize, region: BufferRegion, within: Stmt | None, analyzer: Analyzer) -> Box:
+def touched(
+    tree: Tree, realize: tir.BlockRealize, region: tir.BufferRegion, within: tir.Stmt | None, analyzer: Analyzer
+) -> Box:
     """What a block touches of a region's buffer during one iteration of the loop `within` (None: all of its scope)."""
     loops = tree.loops_above(realize)
-    if isinstance(within, For) and within in loops:
+    if isinstance(within, tir.For) and within in loops:
         loops = loops[loops.index(within) + 1 :]
     return relax(bound_box(realize, region), loops, analyzer, region.buffer)
 
@@ -89,19 +70,19 @@ def hull(boxes: Sequence[Box], analyzer: Analyzer) -> Box:
     return regions.hull_of(list(boxes), analyzer)
 
 
-def with_buffer(node: Node, old: Buffer, new: Buffer) -> Node:
+def with_buffer(node: ex.Node, old: tir.Buffer, new: tir.Buffer) -> ex.Node:
     """Every load, store, region and address of one buffer becomes one of another of the same shape."""
 
-    def change(at: Node) -> Node | None:
-        if isinstance(at, BufferLoad | BufferStore | BufferRegion | BufferData) and at.buffer is old:
-            return replace(at, buffer=new)
+    def change(at: ex.Node) -> ex.Node | None:
+        if isinstance(at, tir.BufferLoad | tir.BufferStore | tir.BufferRegion | tir.BufferData) and at.buffer is old:
+            return ex.replace(at, buffer=new)
         return None
 
-    changed: Node = rewrite(node, change)
+    changed: ex.Node = ex.rewrite(node, change)
     return changed
 
 
-def in_iterators(tree: Tree, realize: BlockRealize) -> Expr | None:
+def in_iterators(tree: Tree, realize: tir.BlockRealize) -> ex.Expr | None:
     """A block's predicate in terms of its iterators, without what their domains imply; None where that fails.
 
     Splitting gives predicates such as `i_0 * 32 + i_1 < 100`: where `v_i = i_0 * 32 + i_1`, that is `v_i < 100`.
@@ -109,7 +90,7 @@ def in_iterators(tree: Tree, realize: BlockRealize) -> Expr | None:
 
     analyzer = Analyzer.inside(*tree.all_loops_above(realize))
     own = {loop.var for loop in tree.loops_above(realize)}
-    kept: list[Expr] = []
+    kept: list[ex.Expr] = []
     inside = Analyzer.inside(*realize.block.iter_vars)
     for condition in conjuncts(realize.predicate):
         said = _by_iterators(condition, realize, analyzer, own)
@@ -120,13 +101,15 @@ def in_iterators(tree: Tree, realize: BlockRealize) -> Expr | None:
     return all_of(kept)
 
 
-def _by_iterators(condition: Expr, realize: BlockRealize, analyzer: Analyzer, loops: set[Var]) -> Expr | None:
+def _by_iterators(
+    condition: ex.Expr, realize: tir.BlockRealize, analyzer: Analyzer, loops: set[ex.Var]
+) -> ex.Expr | None:
     from ...expr import CompareOp
 
     pairs = zip(realize.block.iter_vars, realize.iter_values, strict=True)
-    alone: dict[Var, Expr] = {v: it.var for it, v in pairs if isinstance(v, Var) and v in loops}
-    renamed: Expr = substitute(condition, alone)
-    if not any(v in loops for v in free_vars(renamed)):
+    alone: dict[ex.Var, ex.Expr] = {v: it.var for it, v in pairs if isinstance(v, ex.Var) and v in loops}
+    renamed: ex.Expr = ex.substitute(condition, alone)
+    if not any(v in loops for v in ex.free_vars(renamed)):
         return renamed
     if not isinstance(condition, CompareOp):
         return None
@@ -134,7 +117,7 @@ def _by_iterators(condition: Expr, realize: BlockRealize, analyzer: Analyzer, lo
         for left in (condition.a, condition.b):
             other = condition.b if left is condition.a else condition.a
             rest = analyzer.simplify(left - value)
-            if any(v in loops for v in (*free_vars(rest), *free_vars(other))):
+            if any(v in loops for v in (*ex.free_vars(rest), *ex.free_vars(other))):
                 continue
             said = it.var + rest
             return type(condition)(said, other) if left is condition.a else type(condition)(other, said)

@@ -13,22 +13,11 @@ from typing import Any
 
 import numpy as np
 
+from ... import expr as ex
 from ...arith import Analyzer
 from ...arith.dependence import Access as Point
 from ...arith.dependence import Dependence, Undecided, find_dependence
 from ...arith.iter_map import detect
-from ...expr import (
-    Expr,
-    IntImm,
-    Mul,
-    Node,
-    Range,
-    Var,
-    const,
-    find,
-    free_vars,
-    substitute,
-)
 from ...expr.node import kept_with_node
 from ..conditions import all_of, is_const, uses
 from ..nodes import Block, BlockRealize, Buffer, BufferLoad, BufferRegion, BufferStore, For, Stmt
@@ -48,10 +37,10 @@ class Access:
 
     stmt: Stmt
     buffer: Buffer
-    box: tuple[Range, ...]
+    box: tuple[ex.Range, ...]
     is_write: bool
     loops: tuple[For, ...]
-    spot: Node
+    spot: ex.Node
 
 
 def accesses(tree: Tree, stmt: Stmt) -> list[Access]:
@@ -65,14 +54,16 @@ def _accesses(stmt: Stmt, loops: tuple[For, ...]) -> Iterator[Access]:
         bindings = dict(zip((it.var for it in block.iter_vars), stmt.iter_values, strict=True))
         for regions, is_write in ((block.writes, True), (block.reads, False)):
             for region in regions:
-                box = tuple(substitute(r, bindings) for r in region.region)
+                box = tuple(ex.substitute(r, bindings) for r in region.region)
                 yield Access(stmt, region.buffer, box, is_write, loops, region)
         yield from _loads(stmt, (*stmt.iter_values, stmt.predicate), loops)
         return
     own = (*loops, stmt) if isinstance(stmt, For) else loops
     yield from _loads(stmt, tuple(own_expressions(stmt)), loops)
     if isinstance(stmt, BufferStore):
-        yield Access(stmt, stmt.buffer, tuple(Range(i, const(1, i.dtype)) for i in stmt.indices), True, loops, stmt)
+        yield Access(
+            stmt, stmt.buffer, tuple(ex.Range(i, ex.const(1, i.dtype)) for i in stmt.indices), True, loops, stmt
+        )
     for inner in sub_statements(stmt):
         yield from _accesses(inner, own)
 
@@ -100,8 +91,8 @@ def exact(
 
 def reordered(
     accesses: Sequence[Access],
-    before: Sequence[Expr],
-    after: Sequence[Expr],
+    before: Sequence[ex.Expr],
+    after: Sequence[ex.Expr],
     parallel: bool = False,
     accumulating: bool = False,
     settled: Callable[[Access, Access], bool] = lambda a, b: False,
@@ -126,11 +117,11 @@ def exchanging(loops: Sequence[For], buffer: Buffer) -> list[For]:
     return [l for l in loops if is_thread(l) and not owns(l, buffer.scope)]
 
 
-def in_step(access: Access, order: Sequence[Any], free: Expr | None = None) -> tuple[Any, ...]:
+def in_step(access: Access, order: Sequence[Any], free: ex.Expr | None = None) -> tuple[Any, ...]:
     """An order as it is for an access: threads that share its buffer are at one place of it. The loop of the variable
     `free` is left as it is."""
     hidden = {l.var for l in exchanging(access.loops, access.buffer)} - {free}
-    return tuple(0 if isinstance(e, Var) and e in hidden else e for e in order)
+    return tuple(0 if isinstance(e, ex.Var) and e in hidden else e for e in order)
 
 
 def overwritten(reads: Sequence[Access], writes: Sequence[Access], shared: Sequence[For]) -> bool:
@@ -150,44 +141,44 @@ def overwritten(reads: Sequence[Access], writes: Sequence[Access], shared: Seque
     return dependence is not None
 
 
-def point_of(access: Access, more: tuple[Expr, ...] = ()) -> Point:
+def point_of(access: Access, more: tuple[ex.Expr, ...] = ()) -> Point:
     """An access as `arith.dependence` takes it: at an element of its box, with `more` indices behind."""
     condition = access.stmt.predicate if isinstance(access.stmt, BlockRealize) else True
-    domain = {l.var: Range(l.start, l.extent) for l in access.loops}
+    domain = {l.var: ex.Range(l.start, l.extent) for l in access.loops}
     return point_at(access.buffer, access.box, domain, access.is_write, condition, more)
 
 
 def point_at(
     buffer: Buffer,
-    box: Sequence[Range],
-    domain: Mapping[Var, Range],
+    box: Sequence[ex.Range],
+    domain: Mapping[ex.Var, ex.Range],
     write: bool,
     condition: Any,
-    more: tuple[Expr, ...] = (),
+    more: tuple[ex.Expr, ...] = (),
 ) -> Point:
     """An element of a box as `arith.dependence` takes it, with `more` indices behind."""
     within = dict(domain)
-    indices: list[Expr] = []
+    indices: list[ex.Expr] = []
     for d, r in enumerate(box):
         if is_const(r.extent, 1):
             indices.append(r.start)
             continue
-        inside = Var(f"e{d}", r.start.dtype)  # an element of a box that is wider than one
-        within[inside] = Range(const(0, inside.dtype), r.extent)
+        inside = ex.Var(f"e{d}", r.start.dtype)  # an element of a box that is wider than one
+        within[inside] = ex.Range(ex.const(0, inside.dtype), r.extent)
         indices.append(r.start + inside)
     return Point(buffer, (*indices, *more), within, write, condition)
 
 
-def touched_point(touch: Touch, write: bool, around: Mapping[Var, Range] | None = None) -> Point:
+def touched_point(touch: Touch, write: bool, around: Mapping[ex.Var, ex.Range] | None = None) -> Point:
     """A touch as `arith.dependence` takes it, at the iterations of its own loops and of those `around` them."""
     domain = {**(around or {}), **loop_ranges(touch.loops)}
     return point_at(touch.buffer, touch.sides(), domain, write, all_of(touch.conditions))
 
 
-def _loads(stmt: Stmt, expressions: Iterable[Expr], loops: tuple[For, ...]) -> Iterator[Access]:
+def _loads(stmt: Stmt, expressions: Iterable[ex.Expr], loops: tuple[For, ...]) -> Iterator[Access]:
     for e in expressions:
-        for part in find(e, BufferLoad):
-            box = tuple(Range(i, const(1, i.dtype)) for i in part.indices)
+        for part in ex.find(e, BufferLoad):
+            box = tuple(ex.Range(i, ex.const(1, i.dtype)) for i in part.indices)
             yield Access(stmt, part.buffer, box, False, loops, part)
 
 
@@ -215,10 +206,10 @@ def commute(a: Access, b: Access) -> bool:
 
 def _is_mixed(realize: BlockRealize) -> bool:
     """Whether a loop drives both a reduction and a spatial iterator of a block."""
-    reducing: set[Var] = set()
-    others: set[Var] = set()
+    reducing: set[ex.Var] = set()
+    others: set[ex.Var] = set()
     for it, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
-        (reducing if it.kind == "R" else others).update(free_vars(value))
+        (reducing if it.kind == "R" else others).update(ex.free_vars(value))
     return not reducing.isdisjoint(others)
 
 
@@ -235,14 +226,14 @@ def shown_apart(outer: Sequence[For], loop: For, a: Access, b: Access) -> bool:
     # the bounds of rest - rest' over all other loops. If every base is a multiple of some g >= w, then they meet only
     # where base(l) = base(l') in all dimensions: never, if l -> (base_d(l))_d is injective.
     analyzer = Analyzer.inside(*outer, *a.loops)
-    renamed: dict[Var, Expr] = {}
+    renamed: dict[ex.Var, ex.Expr] = {}
     fixed = {l.var for l in outer} | {loop.var}
     for l in b.loops:
         if l.var not in fixed:
             fresh = l.var.with_name(l.var.name + "_")
             renamed[l.var] = fresh
-            analyzer.bind(fresh, Range(substitute(l.start, renamed), substitute(l.extent, renamed)))
-    keys: list[Expr] = []
+            analyzer.bind(fresh, ex.Range(ex.substitute(l.start, renamed), ex.substitute(l.extent, renamed)))
+    keys: list[ex.Expr] = []
     for mine, theirs in zip(a.box, b.box, strict=True):
         base = _base(analyzer, loop, mine, theirs, renamed)
         if base is not None:
@@ -295,7 +286,7 @@ def _iterates_once(realize: BlockRealize, loops: Sequence[For], inner: Sequence[
 
 
 @kept_with_node
-def _known_loops(realize: BlockRealize) -> dict[Any, tuple[set[frozenset[Var]], set[frozenset[Var]]]]:  # noqa: ARG001
+def _known_loops(realize: BlockRealize) -> dict[Any, tuple[set[frozenset[ex.Var]], set[frozenset[ex.Var]]]]:  # noqa: ARG001
     """By the domains of the loops around a block, the sets of loops that iterate it once, and those of which it is not
     shown."""
     return {}
@@ -308,7 +299,7 @@ def _indices_tell(block: Block, region: BufferRegion) -> bool:
         domain = {it.var: it.dom for it in block.iter_vars if not is_const(it.dom.extent, 1)}
         indices = [r.start for r in region.region]
         single = all(is_const(r.extent, 1) for r in region.region)
-        named = domain.keys() <= {v for index in indices for v in free_vars(index)}
+        named = domain.keys() <= {v for index in indices for v in ex.free_vars(index)}
         known[region] = (
             single and named and (bool(detect(indices, domain, level="injective")) or _differ(indices, domain))
         )
@@ -320,20 +311,22 @@ def _known_indices(block: Block) -> dict[BufferRegion, bool]:  # noqa: ARG001 (t
     return {}
 
 
-def _differ(indices: Sequence[Expr], domain: Mapping[Var, Range]) -> bool:
+def _differ(indices: Sequence[ex.Expr], domain: Mapping[ex.Var, ex.Range]) -> bool:
     """The same as `detect` by integer sets."""
     point = Point("elements", tuple(indices), domain, True)
     order: tuple[Any, ...] = tuple(domain)
     return find_dependence([point], {point: order}, {point: order}, tuple(range(len(order)))) is None
 
 
-def _base(analyzer: Analyzer, loop: For, mine: Range, theirs: Range, renamed: dict[Var, Expr]) -> Expr | None:
-    other = Range(substitute(theirs.start, renamed), substitute(theirs.extent, renamed))
-    zero: dict[Var, Expr] = {loop.var: loop.start}
-    base = analyzer.simplify(mine.start - substitute(mine.start, zero))
-    if any(v is not loop.var for v in free_vars(base)) or isinstance(base, IntImm):
+def _base(
+    analyzer: Analyzer, loop: For, mine: ex.Range, theirs: ex.Range, renamed: dict[ex.Var, ex.Expr]
+) -> ex.Expr | None:
+    other = ex.Range(ex.substitute(theirs.start, renamed), ex.substitute(theirs.extent, renamed))
+    zero: dict[ex.Var, ex.Expr] = {loop.var: loop.start}
+    base = analyzer.simplify(mine.start - ex.substitute(mine.start, zero))
+    if any(v is not loop.var for v in ex.free_vars(base)) or isinstance(base, ex.IntImm):
         return None
-    rest, rest_other = substitute(mine.start, zero), substitute(other.start, zero)
+    rest, rest_other = ex.substitute(mine.start, zero), ex.substitute(other.start, zero)
     if not analyzer.can_prove_equal(other.start - rest_other, base):
         return None
     _, most = analyzer.bounds(rest + mine.extent - 1 - rest_other)
@@ -346,8 +339,8 @@ def _base(analyzer: Analyzer, loop: For, mine: Range, theirs: Range, renamed: di
     return base
 
 
-def _table(loop: For, e: Expr) -> np.ndarray[Any, Any] | None:
-    if not isinstance(loop.start, IntImm) or not isinstance(loop.extent, IntImm):
+def _table(loop: For, e: ex.Expr) -> np.ndarray[Any, Any] | None:
+    if not isinstance(loop.start, ex.IntImm) or not isinstance(loop.extent, ex.IntImm):
         return None
     if loop.extent.value > _LARGEST_TABLE:
         return None
@@ -358,14 +351,14 @@ def _table(loop: For, e: Expr) -> np.ndarray[Any, Any] | None:
         return None
 
 
-def _step(loop: For, base: Expr) -> int:
+def _step(loop: For, base: ex.Expr) -> int:
     table = _table(loop, base)
     return 1 if table is None else int(np.gcd.reduce(table)) or 1
 
 
-def injective(loop: For, keys: Sequence[Expr]) -> bool:
+def injective(loop: For, keys: Sequence[ex.Expr]) -> bool:
     """Whether the keys, expressions of the loop's variable alone, differ between any two of its iterations."""
-    if isinstance(loop.extent, IntImm) and loop.extent.value <= 1:
+    if isinstance(loop.extent, ex.IntImm) and loop.extent.value <= 1:
         return True
     if not keys:
         return False
@@ -378,7 +371,7 @@ def injective(loop: For, keys: Sequence[Expr]) -> bool:
     return len(np.unique(table, axis=0)) == len(table)
 
 
-def _is_linear(e: Expr, var: Var) -> bool:
+def _is_linear(e: ex.Expr, var: ex.Var) -> bool:
     if e is var:
         return True
-    return isinstance(e, Mul) and e.a is var and isinstance(e.b, IntImm) and e.b.value != 0
+    return isinstance(e, ex.Mul) and e.a is var and isinstance(e.b, ex.IntImm) and e.b.value != 0

@@ -16,55 +16,20 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from ... import expr as ex
 from ...arith import Analyzer, regions
 from ...arith.affine import Affine, structural_key
-from ...expr import (
-    EQ,
-    REDUCE,
-    Call,
-    Expr,
-    FloatImm,
-    IntImm,
-    Let,
-    Node,
-    Not,
-    Range,
-    Select,
-    Var,
-    children,
-    find,
-    structural_equal,
-    substitute,
-)
 from ...expr.conditions import certain_parts
 from ...expr.node import kept_with_node
 from ...expr.visitor import accessed, handed_out
+from .. import nodes as tir
 from ..conditions import all_of, reads_memory, uses
-from ..nodes import (
-    Allocate,
-    Async,
-    Block,
-    BlockRealize,
-    Buffer,
-    BufferData,
-    BufferLoad,
-    BufferRegion,
-    BufferStore,
-    For,
-    ForKind,
-    If,
-    Instruction,
-    LetStmt,
-    Seq,
-    Stmt,
-    While,
-)
 from .accesses import HandedAddress, addresses
 from .touches import Box, Touch, known_ranges, of_element, through_view
 
-Some = frozenset[Buffer] | None
+Some = frozenset[tir.Buffer] | None
 
-_IN_ORDER = (ForKind.SERIAL, ForKind.UNROLLED)
+_IN_ORDER = (tir.ForKind.SERIAL, tir.ForKind.UNROLLED)
 
 
 @dataclass(frozen=True)
@@ -94,7 +59,7 @@ class Effects:
             lambda: (reads[id(t)] if id(t) in reads else change(t) for t in self.exposed),
         )
 
-    def without(self, buffers: Iterable[Buffer]) -> Effects:
+    def without(self, buffers: Iterable[tir.Buffer]) -> Effects:
         """The effects on all buffers but these."""
         hidden = set(buffers)
         if not hidden:
@@ -107,18 +72,18 @@ class Effects:
 
 
 _NOTHING = Effects()
-_AROUND: ContextVar[tuple[For, ...]] = ContextVar(
+_AROUND: ContextVar[tuple[tir.For, ...]] = ContextVar(
     "around", default=()
 )  # the loops around a statement that is asked for
 
 
-def effects(node: Node, of: Some = None) -> Effects:
+def effects(node: ex.Node, of: Some = None) -> Effects:
     """What one run of a statement, or one evaluation of an expression, reads and writes; `of`: of some buffers only.
 
     Everything is in terms of the variables that are free in it: loops around it stand still. The effects of a statement
     are kept with it.
     """
-    if not isinstance(node, Stmt):
+    if not isinstance(node, tir.Stmt):
         named = accessed(node) | handed_out(node)
         return _NOTHING if not named or (of is not None and of.isdisjoint(named)) else _effects(node, of)
     if of is not None and of.isdisjoint(_touched(node)):
@@ -130,11 +95,11 @@ def effects(node: Node, of: Some = None) -> Effects:
 
 
 @kept_with_node
-def _cache(stmt: Stmt) -> dict[Some, Effects]:  # noqa: ARG001 (the key of the cache)
+def _cache(stmt: tir.Stmt) -> dict[Some, Effects]:  # noqa: ARG001 (the key of the cache)
     return {}
 
 
-def exposes(stmt: Stmt, buffer: Buffer, around: Sequence[For] = ()) -> bool:
+def exposes(stmt: tir.Stmt, buffer: tir.Buffer, around: Sequence[tir.For] = ()) -> bool:
     """Whether a run of a statement may read from a buffer what was there before the run.
 
     For a loop's body: whether an iteration may read what another one wrote. `around` are the loops outside of it,
@@ -151,36 +116,36 @@ def exposes(stmt: Stmt, buffer: Buffer, around: Sequence[For] = ()) -> bool:
 
 
 @kept_with_node
-def _touched(stmt: Stmt) -> frozenset[Buffer]:
+def _touched(stmt: tir.Stmt) -> frozenset[tir.Buffer]:
     """The buffers that occur in a statement: others have no effects in it."""
-    buffers: set[Buffer] = set()
-    if isinstance(stmt, BufferStore):
+    buffers: set[tir.Buffer] = set()
+    if isinstance(stmt, tir.BufferStore):
         buffers.add(stmt.buffer)
-    for child in children(stmt):
-        if isinstance(child, Stmt):
+    for child in ex.children(stmt):
+        if isinstance(child, tir.Stmt):
             buffers |= _touched(child)
         else:
             buffers |= (
                 accessed(child)
-                if isinstance(child, Expr) and not handed_out(child)
-                else {n.buffer for n in find(child, BufferLoad | BufferData | BufferRegion)}
+                if isinstance(child, ex.Expr) and not handed_out(child)
+                else {n.buffer for n in ex.find(child, tir.BufferLoad | tir.BufferData | tir.BufferRegion)}
             )
     return frozenset(buffers)
 
 
-def _effects(node: Node, of: Some) -> Effects:
-    if isinstance(node, IntImm | FloatImm | Var):
+def _effects(node: ex.Node, of: Some) -> Effects:
+    if isinstance(node, ex.IntImm | ex.FloatImm | ex.Var):
         return _NOTHING
-    if isinstance(node, Seq):
+    if isinstance(node, tir.Seq):
         return _in_turn(effects(s, of) for s in node.stmts)
-    if isinstance(node, For):
+    if isinstance(node, tir.For):
         return _in_turn((effects(node.start, of), effects(node.extent, of), _loop(node, effects(node.body, of))))
-    if isinstance(node, If):
+    if isinstance(node, tir.If):
         asked = effects(node.condition, of)
         then_case = effects(node.then_case, of).each(lambda t: guarded(t, node.condition))
         if node.else_case is None:
             return _in_turn((asked, then_case))
-        other = effects(node.else_case, of).each(lambda t: guarded(t, Not(node.condition)))
+        other = effects(node.else_case, of).each(lambda t: guarded(t, ex.Not(node.condition)))
         in_both = _in_both(effects(node.then_case, of).writes, effects(node.else_case, of).writes)
         either = Effects(
             (*then_case.reads, *other.reads),
@@ -188,19 +153,19 @@ def _effects(node: Node, of: Some) -> Effects:
             lambda: (*then_case.exposed, *other.exposed),
         )
         return _in_turn((asked, either))
-    if isinstance(node, While):
+    if isinstance(node, tir.While):
         asked = effects(node.condition, of)
         return _in_turn((asked, effects(node.body, of).each(Touch.perhaps)))
-    if isinstance(node, LetStmt | Let):
+    if isinstance(node, tir.LetStmt | ex.Let):
         body = effects(node.body, of).each(lambda t: t.at({node.var: node.value}))
         return _in_turn((effects(node.value, of), body))
-    if isinstance(node, Instruction | Async):  # the operands name places, the body says what happens there
+    if isinstance(node, tir.Instruction | tir.Async):  # the operands name places, the body says what happens there
         return effects(node.body, of)
-    if isinstance(node, Allocate):
+    if isinstance(node, tir.Allocate):
         return effects(node.body, of).without([node.buffer])
-    if isinstance(node, BlockRealize):
+    if isinstance(node, tir.BlockRealize):
         return _realize(node, of)
-    if isinstance(node, Block):
+    if isinstance(node, tir.Block):
         return _block(node, of)
     return _accessed(node, of)
 
@@ -220,28 +185,28 @@ def _in_turn(parts: Iterable[Effects]) -> Effects:
     return Effects(tuple(t for p in acting for t in p.reads), tuple(t for p in acting for t in p.writes), expose)
 
 
-def _accessed(node: Node, of: Some) -> Effects:
+def _accessed(node: ex.Node, of: Some) -> Effects:
     """The effects of expressions, and of statements that hold nothing but expressions."""
-    if isinstance(node, Expr) and not handed_out(node):
+    if isinstance(node, ex.Expr) and not handed_out(node):
         reads: dict[Any, Touch] = {}
         if _add_reads(node, of, True, reads, set()):
             found = tuple(reads.values())
             return Effects(found, (), lambda: found)
-    opaque = isinstance(node, Call | BufferData) and handed_out(node)
+    opaque = isinstance(node, ex.Call | tir.BufferData) and handed_out(node)
     handed = [_of_address(a) for a in addresses(node) if a.node is node and _among(a.buffer, of)] if opaque else []
-    if isinstance(node, Call) and (node.op == "tvm_access_ptr" or node.op == "address_of"):
-        inner = node.args[0].indices if node.op == "address_of" and isinstance(node.args[0], BufferLoad) else ()
+    if isinstance(node, ex.Call) and (node.op == "tvm_access_ptr" or node.op == "address_of"):
+        inner = node.args[0].indices if node.op == "address_of" and isinstance(node.args[0], tir.BufferLoad) else ()
         return _in_turn([*(effects(e, of) for e in inner), *handed])
-    always, sometimes = ([], list(children(node))) if isinstance(node, Select) else certain_parts(node)
+    always, sometimes = ([], list(ex.children(node))) if isinstance(node, ex.Select) else certain_parts(node)
     parts = [*(effects(e, of) for e in always), *(effects(e, of).each(Touch.perhaps) for e in sometimes)]
-    if isinstance(node, BufferLoad) and _among(node.buffer, of):
+    if isinstance(node, tir.BufferLoad) and _among(node.buffer, of):
         return _in_turn([_of_read(of_element(node)), *parts])  # first in the text
-    if isinstance(node, BufferStore) and _among(node.buffer, of):
+    if isinstance(node, tir.BufferStore) and _among(node.buffer, of):
         return _in_turn([*parts, Effects((), (of_element(node),))])
     return _in_turn([*parts, *handed])
 
 
-def _add_reads(node: Node, of: Some, sure: bool, reads: dict[Any, Touch], seen: set[tuple[Node, bool]]) -> bool:
+def _add_reads(node: ex.Node, of: Some, sure: bool, reads: dict[Any, Touch], seen: set[tuple[ex.Node, bool]]) -> bool:
     """Add what an expression that calls nothing reads, in the order of its text; False where it names a value.
 
     Equal loads are one read: they touch the same element, whatever else the expression is made of.
@@ -250,20 +215,20 @@ def _add_reads(node: Node, of: Some, sure: bool, reads: dict[Any, Touch], seen: 
     if not buffers or (node, sure) in seen or (of is not None and of.isdisjoint(buffers)):
         return True
     seen.add((node, sure))
-    if isinstance(node, Let):
+    if isinstance(node, ex.Let):
         return False
-    if isinstance(node, BufferLoad) and _among(node.buffer, of):
+    if isinstance(node, tir.BufferLoad) and _among(node.buffer, of):
         key = node.buffer, structural_key(node.indices), structural_key(node.predicate), sure
         if key not in reads:
             touch = of_element(node)
             reads[key] = touch if sure else touch.perhaps()
-    always, sometimes = ([], list(children(node))) if isinstance(node, Select) else certain_parts(node)
+    always, sometimes = ([], list(ex.children(node))) if isinstance(node, ex.Select) else certain_parts(node)
     return all(_add_reads(e, of, sure, reads, seen) for e in always) and all(
         _add_reads(e, of, False, reads, seen) for e in sometimes
     )
 
 
-def _among(buffer: Buffer, of: Some) -> bool:
+def _among(buffer: tir.Buffer, of: Some) -> bool:
     return of is None or buffer in of
 
 
@@ -279,14 +244,14 @@ def _of_address(address: HandedAddress) -> Effects:
     return _in_turn((read, Effects((), (touch,)) if address.write else _NOTHING))
 
 
-def guarded(touch: Touch, condition: Expr) -> Touch:
+def guarded(touch: Touch, condition: ex.Expr) -> Touch:
     """The touch under a condition, which may itself read memory."""
     return touch.perhaps() if reads_memory(condition) else touch.under(condition)
 
 
 def _in_both(one: Sequence[Touch], other: Sequence[Touch]) -> Iterator[Touch]:
     """What both branches of an `if` surely write: in neither is it known more precisely than by one box."""
-    boxes: dict[Buffer, regions.Boxes] = {}
+    boxes: dict[tir.Buffer, regions.Boxes] = {}
     asked = {touch.buffer for touch in one}
     for touch in other:
         box = touch.least if touch.buffer in asked else None
@@ -298,7 +263,7 @@ def _in_both(one: Sequence[Touch], other: Sequence[Touch]) -> Iterator[Touch]:
             yield Touch(touch.node, touch.buffer, box)
 
 
-def _loop(loop: For, body: Effects) -> Effects:
+def _loop(loop: tir.For, body: Effects) -> Effects:
     inside = body.each(lambda t: t.inside(loop))
     if loop.kind not in _IN_ORDER:
         return inside
@@ -333,7 +298,7 @@ def _where_read(store: Touch, read: Touch) -> Touch:
     """
     moved = [loop.var for loop in (*store.loops, *read.loops)]
     held = [c for c in read.conditions if not uses(c, moved) and not reads_memory(c)]
-    left = tuple(c for c in store.conditions if not any(structural_equal(c, h) for h in held))
+    left = tuple(c for c in store.conditions if not any(ex.structural_equal(c, h) for h in held))
     return store if len(left) == len(store.conditions) else dataclasses.replace(store, conditions=left)
 
 
@@ -345,7 +310,7 @@ def _same_pattern(store: Touch, read: tuple[Affine, dict[int, int]]) -> bool:
     return written[0] == read[0] and all(written[1].get(step, 1) >= count for step, count in read[1].items())
 
 
-def _before_all(touch: Touch, store: Touch, shared: Sequence[For]) -> bool:
+def _before_all(touch: Touch, store: Touch, shared: Sequence[tir.For]) -> bool:
     """Whether a store under a condition comes first for all that is read.
 
     It runs where the loops around both that its conditions name stand at their start, and the others where they stand
@@ -354,9 +319,9 @@ def _before_all(touch: Touch, store: Touch, shared: Sequence[For]) -> bool:
     named = [l for l in shared if any(uses(c, [l.var]) for c in store.conditions)]
     if not named or any(l.kind not in _IN_ORDER for l in named):
         return False
-    starts: dict[Var, Expr] = {}
+    starts: dict[ex.Var, ex.Expr] = {}
     for l in named:
-        starts[l.var] = substitute(l.start, starts)
+        starts[l.var] = ex.substitute(l.start, starts)
     fixed = {l.var for l in named}
     first = dataclasses.replace(
         store, loops=tuple(l for l in store.loops if l.var not in fixed), conditions=store.conditions, after=()
@@ -369,20 +334,20 @@ def _before_all(touch: Touch, store: Touch, shared: Sequence[For]) -> bool:
     return holds(box, touch.box(analyzer, [l.var for l in still]), touch.buffer, analyzer)
 
 
-def holds(written: Box, read: Box, buffer: Buffer, analyzer: Analyzer) -> bool:
+def holds(written: Box, read: Box, buffer: tir.Buffer, analyzer: Analyzer) -> bool:
     """Whether one box holds what another one has inside of the buffer.
 
     What is read outside of it is an error, or a condition keeps the read from there.
     """
 
-    def at_most(a: Expr, b: Expr) -> bool:
-        if isinstance(a, IntImm) and isinstance(b, IntImm):
+    def at_most(a: ex.Expr, b: ex.Expr) -> bool:
+        if isinstance(a, ex.IntImm) and isinstance(b, ex.IntImm):
             return a.value <= b.value
         return a is b or analyzer.can_prove(a <= b)
 
-    def end(r: Range) -> Expr:
-        if isinstance(r.start, IntImm) and isinstance(r.extent, IntImm):
-            return IntImm(r.start.value + r.extent.value, r.start.dtype)
+    def end(r: ex.Range) -> ex.Expr:
+        if isinstance(r.start, ex.IntImm) and isinstance(r.extent, ex.IntImm):
+            return ex.IntImm(r.start.value + r.extent.value, r.start.dtype)
         return r.start + r.extent
 
     return all(
@@ -392,21 +357,21 @@ def holds(written: Box, read: Box, buffer: Buffer, analyzer: Analyzer) -> bool:
     )
 
 
-def _realize(node: BlockRealize, of: Some) -> Effects:
+def _realize(node: tir.BlockRealize, of: Some) -> Effects:
     asked = _in_turn(effects(e, of) for e in (*node.iter_values, node.predicate))
     values = dict(zip((it.var for it in node.block.iter_vars), node.iter_values, strict=True))
     inside = effects(node.block, of).each(lambda t: guarded(t.at(values), node.predicate))
     return _in_turn((asked, inside))
 
 
-def _block(block: Block, of: Some) -> Effects:
+def _block(block: tir.Block, of: Some) -> Effects:
     if of is not None:
         for match in block.match_buffers:
             of = of | {match.buffer} if match.source.buffer in of else of
     body = effects(block.body, of)
     if block.init is not None:
-        reduced = [it for it in block.iter_vars if it.kind == REDUCE]
-        starts = all_of(EQ(it.var, it.dom.start.astype(it.var.dtype)) for it in reduced)
+        reduced = [it for it in block.iter_vars if it.kind == ex.REDUCE]
+        starts = all_of(ex.EQ(it.var, it.dom.start.astype(it.var.dtype)) for it in reduced)
         body = _in_turn((effects(block.init, of).each(lambda t: t.under(starts)), body))
     for match in reversed(block.match_buffers):  # a view may be of a view
         body = _in_turn([*(effects(e, of) for r in match.source.region for e in (r.start, r.extent)), body])
@@ -428,19 +393,19 @@ def _is_updated(read: Touch, writes: Sequence[Touch]) -> bool:
 def _same_place(a: Touch, b: Touch) -> bool:
     """Whether two touches are of one place in each iteration; where only data tells it, they are written alike."""
     if None not in a.ranges:
-        return structural_equal(a.ranges, b.ranges)
-    if not isinstance(a.node, BufferLoad) or not isinstance(b.node, BufferStore):
+        return ex.structural_equal(a.ranges, b.ranges)
+    if not isinstance(a.node, tir.BufferLoad) or not isinstance(b.node, tir.BufferStore):
         return False
-    return structural_equal(a.node.indices, b.node.indices)
+    return ex.structural_equal(a.node.indices, b.node.indices)
 
 
-def _believed(block: Block, body: Effects) -> Effects:
+def _believed(block: tir.Block, body: Effects) -> Effects:
     """The effects; those of foreign calls are what the block declares."""
     opaque = {t.buffer for part in (body.reads, body.writes) for t in part if t.opaque}
     if not opaque:
         return body
 
-    def believed(touches: Sequence[Touch], declared: Sequence[BufferRegion]) -> tuple[Touch, ...]:
+    def believed(touches: Sequence[Touch], declared: Sequence[tir.BufferRegion]) -> tuple[Touch, ...]:
         said = {r.buffer: Touch(r, r.buffer, known_ranges(r.region)) for r in declared if r.buffer in opaque}
         called = {t.buffer for t in touches if t.opaque}
         kept = [t for t in touches if not (t.opaque and t.buffer in said)]

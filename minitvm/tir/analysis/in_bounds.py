@@ -13,55 +13,14 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
+from ... import expr as ex
 from ...arith import Analyzer
 from ...arith.affine import Affine, structural_key
-from ...expr import (
-    GE,
-    LE,
-    LT,
-    And,
-    Broadcast,
-    Call,
-    DataVar,
-    Expr,
-    IntImm,
-    Let,
-    Node,
-    Not,
-    Or,
-    Ramp,
-    Range,
-    SizeVar,
-    Var,
-    children,
-    const,
-    find,
-    free_vars,
-    map_children,
-    rewrite,
-    walk,
-)
+from ...expr import walk
 from ...expr.visitor import accessed, handed_out, variables
+from .. import nodes as tir
 from ..assumptions import is_assumption
 from ..conditions import is_const
-from ..nodes import (
-    Allocate,
-    Async,
-    BlockRealize,
-    Buffer,
-    BufferLoad,
-    BufferStore,
-    Evaluate,
-    For,
-    If,
-    Instruction,
-    LetStmt,
-    MatchBufferRegion,
-    PrimFunc,
-    Seq,
-    Stmt,
-    While,
-)
 from .invariants import Invariant, Refuted, invariants
 
 _LARGEST = 60  # nodes of a stored value that is remembered
@@ -75,22 +34,22 @@ class Unshown:
     there.
     """
 
-    node: Node
-    buffer: Buffer
+    node: ex.Node
+    buffer: tir.Buffer
     axis: int
-    index: Expr
-    condition: Expr
-    loops: tuple[tuple[Var, Range], ...]
-    conditions: tuple[Expr, ...]
+    index: ex.Expr
+    condition: ex.Expr
+    loops: tuple[tuple[ex.Var, ex.Range], ...]
+    conditions: tuple[ex.Expr, ...]
     facts: tuple[Affine, ...]
-    data: Mapping[Var, BufferLoad]
-    stored: Mapping[Buffer, tuple[Expr | None, Expr | None]]
-    positive: frozenset[Var]
+    data: Mapping[ex.Var, tir.BufferLoad]
+    stored: Mapping[tir.Buffer, tuple[ex.Expr | None, ex.Expr | None]]
+    positive: frozenset[ex.Var]
 
     @property
-    def by_data(self) -> list[Expr]:
+    def by_data(self) -> list[ex.Expr]:
         """The loads that the index is made of."""
-        return [self.data[v] for v in free_vars(self.condition) if v in self.data]
+        return [self.data[v] for v in ex.free_vars(self.condition) if v in self.data]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,10 +57,10 @@ class Accesses:
     """The accesses of a function that are not shown, and the conditions on sizes that it assumes."""
 
     unshown: tuple[Unshown, ...]
-    assumed: tuple[Expr, ...]
+    assumed: tuple[ex.Expr, ...]
 
 
-def accesses(func: PrimFunc) -> Accesses:
+def accesses(func: tir.PrimFunc) -> Accesses:
     """What is not shown of a function's accesses."""
     walk = _Walk(func, {})
     walk.run()
@@ -112,43 +71,45 @@ def accesses(func: PrimFunc) -> Accesses:
     return Accesses(tuple(walk.result), tuple(walk.assumed))
 
 
-def _refuted(func: PrimFunc, guesses: Mapping[Buffer, Invariant]) -> Refuted:
+def _refuted(func: tir.PrimFunc, guesses: Mapping[tir.Buffer, Invariant]) -> Refuted:
     walk = _Walk(func, guesses, checking=False)
     walk.run()
     return walk.broken
 
 
-_Elements = dict[Any, tuple[tuple[Expr, ...], Expr]]  # what is known of a buffer's elements, by their indices' keys
+_Elements = dict[
+    Any, tuple[tuple[ex.Expr, ...], ex.Expr]
+]  # what is known of a buffer's elements, by their indices' keys
 
 
-def sizes_of(func: PrimFunc) -> list[Var]:
+def sizes_of(func: tir.PrimFunc) -> list[ex.Var]:
     """The variables of a function's shapes, and its scalar parameters that are no data."""
-    named = {v: None for b in func.buffers for d in (*b.shape, *b.strides, b.elem_offset) for v in free_vars(d)}
-    named.update((p, None) for p in func.params if isinstance(p, Var) and p.dtype.is_int)
+    named = {v: None for b in func.buffers for d in (*b.shape, *b.strides, b.elem_offset) for v in ex.free_vars(d)}
+    named.update((p, None) for p in func.params if isinstance(p, ex.Var) and p.dtype.is_int)
     return list(named)
 
 
 class _Walk:
-    def __init__(self, func: PrimFunc, invariants: Mapping[Buffer, Invariant], checking: bool = True) -> None:
+    def __init__(self, func: tir.PrimFunc, invariants: Mapping[tir.Buffer, Invariant], checking: bool = True) -> None:
         self.func = func
         self.checking = checking
         self.invariants = invariants
-        self.broken: dict[tuple[Buffer, int], int] = {}
+        self.broken: dict[tuple[tir.Buffer, int], int] = {}
         self.analyzer = Analyzer()
-        self.env: dict[Var, Expr] = {}
-        self.loops: list[tuple[Var, Range]] = []
-        self.conditions: list[Expr] = []
-        self.elements: dict[Buffer, _Elements] = {}
-        self.viewed: dict[Buffer, Buffer] = {}  # the buffers that views are parts of
-        self.guarded: dict[Buffer, tuple[MatchBufferRegion, list[tuple[int, Expr, Expr, Expr]]]] = {}
-        self.origin: dict[Var, BufferLoad] = {}
-        self.memo: dict[Node, Expr] = {}
-        self.checked: list[set[Node]] = [set()]  # expressions whose loads are checked, in the scopes around
+        self.env: dict[ex.Var, ex.Expr] = {}
+        self.loops: list[tuple[ex.Var, ex.Range]] = []
+        self.conditions: list[ex.Expr] = []
+        self.elements: dict[tir.Buffer, _Elements] = {}
+        self.viewed: dict[tir.Buffer, tir.Buffer] = {}  # the buffers that views are parts of
+        self.guarded: dict[tir.Buffer, tuple[tir.MatchBufferRegion, list[tuple[int, ex.Expr, ex.Expr, ex.Expr]]]] = {}
+        self.origin: dict[ex.Var, tir.BufferLoad] = {}
+        self.memo: dict[ex.Node, ex.Expr] = {}
+        self.checked: list[set[ex.Node]] = [set()]  # expressions whose loads are checked, in the scopes around
         self.result: list[Unshown] = []
-        self.assumed: list[Expr] = []
+        self.assumed: list[ex.Expr] = []
         self.sizes = frozenset(sizes_of(func))
         named = {v for b in func.buffers for d in b.shape for v in variables(d)}
-        self.positive = frozenset(v for v in self.sizes if v in named or isinstance(v, SizeVar))  # not negative
+        self.positive = frozenset(v for v in self.sizes if v in named or isinstance(v, ex.SizeVar))  # not negative
 
     def run(self) -> None:
         for var in self.sizes:
@@ -160,18 +121,18 @@ class _Walk:
 
     # -- statements -------------------------------------------------------------------------------------------------
 
-    def stmt(self, s: Stmt) -> None:
+    def stmt(self, s: tir.Stmt) -> None:
         method = getattr(self, "on_" + type(s).__name__, None)
         if method is not None:
             method(s)
         else:
-            for child in children(s):
-                if isinstance(child, Stmt):
+            for child in ex.children(s):
+                if isinstance(child, tir.Stmt):
                     self.stmt(child)
-                elif isinstance(child, Expr):
+                elif isinstance(child, ex.Expr):
                     self.expr(child)
 
-    def on_Seq(self, s: Seq) -> None:
+    def on_Seq(self, s: tir.Seq) -> None:
         with ExitStack() as stack:
             for part in s.stmts:
                 self.stmt(part)
@@ -179,32 +140,32 @@ class _Walk:
                 if fact is not None:
                     stack.enter_context(self.holding(fact))
 
-    def fact_behind(self, s: Stmt) -> Expr | None:
-        if isinstance(s, While):
-            return self.resolve(Not(s.condition))
-        if isinstance(s, Evaluate) and isinstance(s.value, Call) and is_assumption(s):
-            condition: Expr = self.resolve(s.value.args[0])
+    def fact_behind(self, s: tir.Stmt) -> ex.Expr | None:
+        if isinstance(s, tir.While):
+            return self.resolve(ex.Not(s.condition))
+        if isinstance(s, tir.Evaluate) and isinstance(s.value, ex.Call) and is_assumption(s):
+            condition: ex.Expr = self.resolve(s.value.args[0])
             if variables(condition) <= self.sizes and not accessed(condition):
                 self.assumed.append(condition)
             return condition
         return None
 
-    def on_Evaluate(self, s: Evaluate) -> None:
+    def on_Evaluate(self, s: tir.Evaluate) -> None:
         if not is_assumption(s):
             self.expr(s.value)
             self.forget(handed_out(s.value))  # a foreign call may write what it is handed
 
-    def on_For(self, s: For) -> None:
+    def on_For(self, s: tir.For) -> None:
         self.expr(s.start)
         self.expr(s.extent)
-        domain = Range(self.resolve(s.start), self.resolve(s.extent))
-        if isinstance(domain.extent, IntImm) and domain.extent.value <= 0:
+        domain = ex.Range(self.resolve(s.start), self.resolve(s.extent))
+        if isinstance(domain.extent, ex.IntImm) and domain.extent.value <= 0:
             return  # without an iteration
         self.forget(touched_writes(s.body))
         with self.analyzer.constraint():
             self.analyzer.bind(s.var, domain)
             self.loops.append((s.var, domain))
-            if not isinstance(domain.extent, IntImm):
+            if not isinstance(domain.extent, ex.IntImm):
                 with self.analyzer.constraint(domain.extent > 0):
                     self.stmt(s.body)
             else:
@@ -212,14 +173,14 @@ class _Walk:
             self.loops.pop()
         self.forget(touched_writes(s.body))
 
-    def on_While(self, s: While) -> None:
+    def on_While(self, s: tir.While) -> None:
         self.forget(touched_writes(s.body))
         self.expr(s.condition)
         with self.holding(self.resolve(s.condition)):
             self.stmt(s.body)
         self.forget(touched_writes(s.body))
 
-    def on_If(self, s: If) -> None:
+    def on_If(self, s: tir.If) -> None:
         self.expr(s.condition)
         condition = self.resolve(s.condition)
         before = dict(self.elements)
@@ -229,11 +190,11 @@ class _Walk:
         self.changed()
         if s.else_case is not None:
             before = dict(self.elements)
-            with self.holding(Not(condition)):
+            with self.holding(ex.Not(condition)):
                 self.stmt(s.else_case)
         self.join(condition, touched_writes(s), then)
 
-    def join(self, condition: Expr, written: Iterable[Buffer], then: Mapping[Buffer, _Elements]) -> None:
+    def join(self, condition: ex.Expr, written: Iterable[tir.Buffer], then: Mapping[tir.Buffer, _Elements]) -> None:
         """After an `if`, an element has the value that one of the branches left in it."""
         self.changed()
         for buffer in written:
@@ -242,23 +203,23 @@ class _Walk:
                 continue
             joined: _Elements = {}
             for key, (place, value) in first.items():
-                other = second[key][1] if key in second else self.unknown(BufferLoad(buffer, place))
+                other = second[key][1] if key in second else self.unknown(tir.BufferLoad(buffer, place))
                 if value is other:
                     joined[key] = place, value
                 elif buffer.dtype.is_int and _is_small(value) and _is_small(other):
-                    joined[key] = place, Call(value.dtype, "if_then_else", (condition, value, other))
+                    joined[key] = place, ex.Call(value.dtype, "if_then_else", (condition, value, other))
             self.elements[buffer] = joined
 
-    def on_LetStmt(self, s: LetStmt) -> None:
+    def on_LetStmt(self, s: tir.LetStmt) -> None:
         self.expr(s.value)
         self.env[s.var] = self.resolve(s.value)
         self.changed()
         self.stmt(s.body)
 
-    def on_Allocate(self, s: Allocate) -> None:
+    def on_Allocate(self, s: tir.Allocate) -> None:
         self.stmt(s.body)
 
-    def on_BufferStore(self, s: BufferStore) -> None:
+    def on_BufferStore(self, s: tir.BufferStore) -> None:
         for index in s.indices:
             self.expr(index)
         self.expr(s.value)
@@ -271,7 +232,7 @@ class _Walk:
         if value is not None and _is_small(value):
             self.elements[s.buffer][structural_key(place)] = place, value
 
-    def on_BlockRealize(self, s: BlockRealize) -> None:
+    def on_BlockRealize(self, s: tir.BlockRealize) -> None:
         for value in s.iter_values:
             self.expr(value)
         self.expr(s.predicate)
@@ -282,7 +243,7 @@ class _Walk:
             for it, value in zip(block.iter_vars, values, strict=True):
                 self.env[it.var] = value
             self.changed()
-            guarded = bool(find(block.body, Instruction))
+            guarded = bool(ex.find(block.body, tir.Instruction))
             for match in block.match_buffers:
                 self.view(match, guarded)
             if block.init is not None:
@@ -290,47 +251,47 @@ class _Walk:
                 self.forget(touched_writes(block.init))  # it runs at the first iteration only
             self.stmt(block.body)
 
-    def on_Instruction(self, s: Instruction) -> None:
+    def on_Instruction(self, s: tir.Instruction) -> None:
         self.stmt(s.body)
 
-    def on_Async(self, s: Async) -> None:
+    def on_Async(self, s: tir.Async) -> None:
         self.stmt(s.body)
 
     # -- expressions ------------------------------------------------------------------------------------------------
 
-    def expr(self, e: Node) -> None:
+    def expr(self, e: ex.Node) -> None:
         """Check the loads of an expression."""
         if not self.checking or not accessed(e) or any(e in checked for checked in self.checked):
             return
         self.checked[-1].add(e)
-        if isinstance(e, BufferLoad):
+        if isinstance(e, tir.BufferLoad):
             for index in e.indices:
                 self.expr(index)
             self.access(e)
-        elif isinstance(e, Call) and e.op == "if_then_else":
+        elif isinstance(e, ex.Call) and e.op == "if_then_else":
             self.expr(e.args[0])
             condition = self.resolve(e.args[0])
             with self.holding(condition):
                 self.expr(e.args[1])
-            with self.holding(Not(condition)):
+            with self.holding(ex.Not(condition)):
                 self.expr(e.args[2])
-        elif isinstance(e, And | Or) and e.dtype.lanes == 1:
+        elif isinstance(e, ex.And | ex.Or) and e.dtype.lanes == 1:
             self.expr(e.a)
             first = self.resolve(e.a)
-            with self.holding(first if isinstance(e, And) else Not(first)):
+            with self.holding(first if isinstance(e, ex.And) else ex.Not(first)):
                 self.expr(e.b)
-        elif isinstance(e, Let):
+        elif isinstance(e, ex.Let):
             self.expr(e.value)
             self.env[e.var] = self.resolve(e.value)
             self.expr(e.body)
         else:
-            for child in children(e):
+            for child in ex.children(e):
                 self.expr(child)
 
     # -- what is known ----------------------------------------------------------------------------------------------
 
     @contextmanager
-    def holding(self, condition: Expr) -> Iterator[None]:
+    def holding(self, condition: ex.Expr) -> Iterator[None]:
         if is_const(condition, 1):
             yield
             return
@@ -348,7 +309,7 @@ class _Walk:
         for checked in self.checked:
             checked.clear()
 
-    def forget(self, buffers: Iterable[Buffer]) -> None:
+    def forget(self, buffers: Iterable[tir.Buffer]) -> None:
         """Elements of these buffers may have other values from here on."""
         for buffer in buffers:
             whole = self.viewed.get(buffer, buffer)
@@ -356,66 +317,66 @@ class _Walk:
             self.elements.update({other: {} for other in (buffer, whole, *related)})
         self.changed()
 
-    def unknown(self, load: BufferLoad) -> Var:
+    def unknown(self, load: tir.BufferLoad) -> ex.Var:
         """A variable for what a load reads."""
-        var = DataVar(load.buffer.name, load.dtype)
+        var = ex.DataVar(load.buffer.name, load.dtype)
         self.origin[var] = load
         return var
 
     def resolve(self, e: Any) -> Any:
         """An expression in terms of loop variables, sizes and variables of loads."""
-        if isinstance(e, Var):
+        if isinstance(e, ex.Var):
             return self.env.get(e, e)
-        if isinstance(e, IntImm) or not isinstance(e, Node):
+        if isinstance(e, ex.IntImm) or not isinstance(e, ex.Node):
             return e
         known = self.memo.get(e)
         if known is None:
             known = self.memo[e] = self._resolve(e)
         return known
 
-    def _resolve(self, e: Node) -> Any:
-        if isinstance(e, BufferLoad):
+    def _resolve(self, e: ex.Node) -> Any:
+        if isinstance(e, tir.BufferLoad):
             place = tuple(map(self.resolve, e.indices))
             known = self.elements.setdefault(e.buffer, {})
             key = structural_key(place)
             if key not in known or e.dtype.lanes > 1:
                 known[key] = place, self.unknown(e)
             return known[key][1]
-        if isinstance(e, Let):
+        if isinstance(e, ex.Let):
             self.env[e.var] = self.resolve(e.value)
             return self.resolve(e.body)
-        return map_children(e, self.resolve)
+        return ex.map_children(e, self.resolve)
 
-    def keeps(self, buffer: Buffer, value: Expr) -> None:
+    def keeps(self, buffer: tir.Buffer, value: ex.Expr) -> None:
         """Note how many guesses of each end of an invariant a stored value is not shown to keep."""
         invariant = self.invariants[buffer]
-        for number, (kind, guesses) in enumerate(((GE, invariant.lows), (LE, invariant.highs))):
+        for number, (kind, guesses) in enumerate(((ex.GE, invariant.lows), (ex.LE, invariant.highs))):
             kept = next((k for k, end in enumerate(guesses) if self.shown(kind(value, end))), len(guesses))
             if kept:
                 self.broken[buffer, number] = max(kept, self.broken.get((buffer, number), 0))
 
-    def shown(self, condition: Expr) -> bool:
+    def shown(self, condition: ex.Expr) -> bool:
         self.bind_loads(condition)
         if self.analyzer.can_prove(condition):
             return True
-        choice = next((c for c in find(condition, Call) if c.op == "if_then_else"), None)
+        choice = next((c for c in ex.find(condition, ex.Call) if c.op == "if_then_else"), None)
         if choice is None:
             return False
         case, first, second = choice.args  # shown in both cases, it is shown
-        for holds, value in ((case, first), (Not(case), second)):
+        for holds, value in ((case, first), (ex.Not(case), second)):
             with self.analyzer.constraint(holds):
                 if not self.shown(_with(condition, choice, value)):
                     return False
         return True
 
-    def fits(self, index: Expr, extent: int) -> bool:
+    def fits(self, index: ex.Expr, extent: int) -> bool:
         """Whether the ranges of an index's terms alone show that it is from 0 to the extent: as nearly always."""
         self.bind_loads(index)
         form = self.analyzer.normal_form(index)
         low, high = (None, None) if form is None else self.analyzer.domain.interval(form)
         return low is not None and high is not None and low >= 0 and high < extent
 
-    def bind_loads(self, e: Expr) -> None:
+    def bind_loads(self, e: ex.Expr) -> None:
         """What is known of the loads in an expression goes into the scope that asks."""
         if not self.invariants:
             return
@@ -423,13 +384,13 @@ class _Walk:
             origin = self.origin.get(var)
             if origin is not None and origin.buffer in self.invariants and var not in self.analyzer.domain.ranges:
                 low, high = self.invariants[origin.buffer].ends
-                if high is not None and not isinstance(high, IntImm):  # it also tells about the sizes in the bound
-                    self.analyzer.assume(LE(var, high))
+                if high is not None and not isinstance(high, ex.IntImm):  # it also tells about the sizes in the bound
+                    self.analyzer.assume(ex.LE(var, high))
                 self.analyzer.bind(var, (low, high))
 
     # -- accesses ---------------------------------------------------------------------------------------------------
 
-    def view(self, match: MatchBufferRegion, guarded: bool) -> None:
+    def view(self, match: tir.MatchBufferRegion, guarded: bool) -> None:
         """Check the region that a buffer is matched to.
 
         An instruction may leave out what its own condition excludes, such as the padding of an image: the region of a
@@ -446,46 +407,57 @@ class _Walk:
         else:
             self.region(match, region)
 
-    def region(self, match: MatchBufferRegion, region: list[tuple[int, Expr, Expr, Expr]]) -> None:
+    def region(self, match: tir.MatchBufferRegion, region: list[tuple[int, ex.Expr, ex.Expr, ex.Expr]]) -> None:
         for axis, start, dim, extent in region:
             self.inside(match, match.source.buffer, axis, start, dim, extent)
         if match.source.buffer in self.guarded:
             self.region(*self.guarded[match.source.buffer])
 
-    def access(self, node: BufferLoad | BufferStore) -> None:
+    def access(self, node: tir.BufferLoad | tir.BufferStore) -> None:
         if not self.checking:
             return
         if node.buffer in self.guarded:
             self.region(*self.guarded[node.buffer])
         lanes = max((i.dtype.lanes for i in node.indices), default=1)
         if lanes > 1:
-            lane = Var("lane")
+            lane = ex.Var("lane")
             with self.analyzer.constraint():
                 self.analyzer.bind(lane, lanes)
-                self.loops.append((lane, Range(const(0), const(lanes))))
-                mask = const(True) if node.predicate is None else of_lane(self.resolve(node.predicate), lane)
+                self.loops.append((lane, ex.Range(ex.const(0), ex.const(lanes))))
+                mask = ex.const(True) if node.predicate is None else of_lane(self.resolve(node.predicate), lane)
                 with self.holding(mask):
                     for axis, index in enumerate(node.indices):
                         self.inside(node, node.buffer, axis, of_lane(self.resolve(index), lane))
                 self.loops.pop()
             return
-        mask = const(True) if node.predicate is None else self.resolve(node.predicate)
+        mask = ex.const(True) if node.predicate is None else self.resolve(node.predicate)
         with self.holding(mask):
             for axis, index in enumerate(node.indices):
                 self.inside(node, node.buffer, axis, self.resolve(index))
 
     def inside(
-        self, node: Node, buffer: Buffer, axis: int, index: Expr, dim: Expr | None = None, count: Expr | None = None
+        self,
+        node: ex.Node,
+        buffer: tir.Buffer,
+        axis: int,
+        index: ex.Expr,
+        dim: ex.Expr | None = None,
+        count: ex.Expr | None = None,
     ) -> None:
         dim = self.resolve(buffer.shape[axis]) if dim is None else dim
-        if isinstance(index, IntImm) and isinstance(dim, IntImm) and count is None and 0 <= index.value < dim.value:
+        if (
+            isinstance(index, ex.IntImm)
+            and isinstance(dim, ex.IntImm)
+            and count is None
+            and 0 <= index.value < dim.value
+        ):
             return
         wide = "int64" if index.dtype.bits > 32 or dim.dtype.bits > 32 or index.dtype.kind == "uint" else "int32"
         index, dim = index.astype(wide), dim.astype(wide)
-        last = index if count is None else index + count.astype(wide) - const(1, wide)
-        if count is None and isinstance(dim, IntImm) and self.fits(index, dim.value):
+        last = index if count is None else index + count.astype(wide) - ex.const(1, wide)
+        if count is None and isinstance(dim, ex.IntImm) and self.fits(index, dim.value):
             return
-        for condition in (GE(index, const(0, wide)), LT(last, dim)):
+        for condition in (ex.GE(index, ex.const(0, wide)), ex.LT(last, dim)):
             if not self.shown(condition):
                 facts = tuple(self.analyzer.domain.facts)
                 self.result.append(
@@ -505,23 +477,23 @@ class _Walk:
                 )
 
 
-def _with(e: Expr, old: Expr, new: Expr) -> Expr:
-    changed: Expr = rewrite(e, lambda part: new if part is old else None)
+def _with(e: ex.Expr, old: ex.Expr, new: ex.Expr) -> ex.Expr:
+    changed: ex.Expr = ex.rewrite(e, lambda part: new if part is old else None)
     return changed
 
 
-def of_lane(e: Any, lane: Var) -> Any:
+def of_lane(e: Any, lane: ex.Var) -> Any:
     """One lane of a vector expression."""
-    if isinstance(e, Ramp):
+    if isinstance(e, ex.Ramp):
         return e.base + e.stride * lane.astype(e.stride.dtype)
-    if isinstance(e, Broadcast):
+    if isinstance(e, ex.Broadcast):
         return e.value
-    return map_children(e, lambda c: of_lane(c, lane))
+    return ex.map_children(e, lambda c: of_lane(c, lane))
 
 
-def touched_writes(s: Stmt) -> set[Buffer]:
-    return {store.buffer for store in find(s, BufferStore)} | handed_out(s)
+def touched_writes(s: tir.Stmt) -> set[tir.Buffer]:
+    return {store.buffer for store in ex.find(s, tir.BufferStore)} | handed_out(s)
 
 
-def _is_small(e: Node) -> bool:
+def _is_small(e: ex.Node) -> bool:
     return sum(1 for _ in islice(walk(e), _LARGEST)) < _LARGEST

@@ -10,33 +10,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 
+from ... import expr as ex
 from ...errors import InputError, TypeMismatch
-from ...expr import (
-    EQ,
-    GE,
-    GT,
-    LE,
-    LT,
-    Add,
-    DType,
-    Expr,
-    Max,
-    Min,
-    Mul,
-    Node,
-    Sub,
-    Var,
-    as_expr,
-    binary,
-    const,
-    replace,
-    rewrite,
-    structural_equal,
-)
 from .. import op
 
-Values = tuple[Expr, ...]
-Combine = Callable[[Values, Values], Sequence[Expr]]
+Values = tuple[ex.Expr, ...]
+Combine = Callable[[Values, Values], Sequence[ex.Expr]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +27,7 @@ class Relative:
     """
 
     reference: int
-    weight: Callable[[Expr, Expr], Expr]
+    weight: Callable[[ex.Expr, ex.Expr], ex.Expr]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,14 +44,14 @@ class Reducer:
     name: str
     count: int
     combine: Combine
-    identity: Callable[[tuple[DType, ...]], Sequence[Expr]]
+    identity: Callable[[tuple[ex.DType, ...]], Sequence[ex.Expr]]
     commutative: bool = True
     idempotent: bool = False
     relative: Relative | None = None
 
     def apply(self, x: Values, y: Values) -> Values:
         """The combined values."""
-        return tuple(as_expr(value) for value in self.combine(x, y))
+        return tuple(ex.as_expr(value) for value in self.combine(x, y))
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +79,7 @@ REDUCERS: list[Reducer] = []
 def register_reducer(
     name: str,
     combine: Combine,
-    identity: Callable[[tuple[DType, ...]], Sequence[Expr]],
+    identity: Callable[[tuple[ex.DType, ...]], Sequence[ex.Expr]],
     count: int = 1,
     *,
     commutative: bool = True,
@@ -148,10 +127,10 @@ def recognise(own: Values, update: Values) -> ReducerMatch | None:
 def _beside(parts: Sequence[ReducerMatch]) -> ReducerMatch:
     """Several updates of one element each as one update of all elements."""
 
-    def combine(x: Values, y: Values) -> Sequence[Expr]:
+    def combine(x: Values, y: Values) -> Sequence[ex.Expr]:
         return [value for part, a, b in zip(parts, x, y, strict=True) for value in part.apply((a,), (b,))]
 
-    def identity(dtypes: tuple[DType, ...]) -> Sequence[Expr]:
+    def identity(dtypes: tuple[ex.DType, ...]) -> Sequence[ex.Expr]:
         return [value for part, t in zip(parts, dtypes, strict=True) for value in part.reducer.identity((t,))]
 
     reducer = Reducer(
@@ -166,13 +145,13 @@ def _beside(parts: Sequence[ReducerMatch]) -> ReducerMatch:
 
 
 def _match(reducer: Reducer, own: Values, update: Values, swapped: bool) -> Values | None:
-    x = tuple(Var(f"x{k}", e.dtype) for k, e in enumerate(own))
-    y = tuple(Var(f"y{k}", e.dtype) for k, e in enumerate(own))
+    x = tuple(ex.Var(f"x{k}", e.dtype) for k, e in enumerate(own))
+    y = tuple(ex.Var(f"y{k}", e.dtype) for k, e in enumerate(own))
     try:
         pattern = reducer.apply(y, x) if swapped else reducer.apply(x, y)
     except TypeMismatch:
         return None  # the reducer has no meaning for these dtypes
-    operands: dict[Var, Expr] = {}
+    operands: dict[ex.Var, ex.Expr] = {}
     fixed = dict(zip(x, own, strict=True))
     if not all(_unify(_upright(p), _upright(u), fixed, y, operands) for p, u in zip(pattern, update, strict=True)):
         return None
@@ -181,31 +160,33 @@ def _match(reducer: Reducer, own: Values, update: Values, swapped: bool) -> Valu
     return tuple(operands[v] for v in y)
 
 
-def _upright(e: Expr) -> Expr:
+def _upright(e: ex.Expr) -> ex.Expr:
     """Comparisons all the same way round: `a < b` is `b > a`."""
-    turned: dict[type[Node], type[GT] | type[GE]] = {LT: GT, LE: GE}
+    turned: dict[type[ex.Node], type[ex.GT] | type[ex.GE]] = {ex.LT: ex.GT, ex.LE: ex.GE}
 
-    def change(node: Node) -> Node | None:
+    def change(node: ex.Node) -> ex.Node | None:
         other = turned.get(type(node))
         return None if other is None else other(node.b, node.a)  # type: ignore[attr-defined]
 
-    upright: Expr = rewrite(e, change)
+    upright: ex.Expr = ex.rewrite(e, change)
     return upright
 
 
-def _unify(pattern: Node, e: Node, fixed: Mapping[Var, Expr], holes: Values, operands: dict[Var, Expr]) -> bool:
+def _unify(
+    pattern: ex.Node, e: ex.Node, fixed: Mapping[ex.Var, ex.Expr], holes: Values, operands: dict[ex.Var, ex.Expr]
+) -> bool:
     """Whether an expression is the pattern with the variables `holes` replaced; `operands` collects those."""
-    if isinstance(pattern, Var):
+    if isinstance(pattern, ex.Var):
         if pattern in fixed:
-            return structural_equal(fixed[pattern], e)
-        if not isinstance(e, Expr) or pattern.dtype != e.dtype:
+            return ex.structural_equal(fixed[pattern], e)
+        if not isinstance(e, ex.Expr) or pattern.dtype != e.dtype:
             return False
         earlier = operands.setdefault(pattern, e)
-        return earlier is e or structural_equal(earlier, e)
-    if isinstance(pattern, Mul) and pattern.a in holes:
+        return earlier is e or ex.structural_equal(earlier, e)
+    if isinstance(pattern, ex.Mul) and pattern.a in holes:
         # What is weighted may stand on either side of its weight; where it is not written, it is 1.
-        written = [(e.a, e.b), (e.b, e.a)] if isinstance(e, Mul) else []
-        for value, weight in (*written, (const(1, pattern.dtype), e)):
+        written = [(e.a, e.b), (e.b, e.a)] if isinstance(e, ex.Mul) else []
+        for value, weight in (*written, (ex.const(1, pattern.dtype), e)):
             attempt = dict(operands)
             if _unify(pattern.b, weight, fixed, holes, attempt) and _unify(pattern.a, value, fixed, holes, attempt):
                 operands.update(attempt)
@@ -225,16 +206,16 @@ def _unify(pattern: Node, e: Node, fixed: Mapping[Var, Expr], holes: Values, ope
             elif not _unify(a, b, fixed, holes, operands):
                 return False
     # The children agree: put those of the expression into the pattern, and only what else the node says is compared.
-    return structural_equal(replace(pattern, **{name: getattr(e, name) for name in pattern._children}), e)
+    return ex.structural_equal(ex.replace(pattern, **{name: getattr(e, name) for name in pattern._children}), e)
 
 
 # ---- the reducers that come with the package -----------------------------------------------------------------------
 
 
-register_reducer("sum", lambda x, y: (Add(x[0], y[0]),), lambda t: (const(0, t[0]),))
-register_reducer("prod", lambda x, y: (Mul(x[0], y[0]),), lambda t: (const(1, t[0]),))
-register_reducer("min", lambda x, y: (Min(x[0], y[0]),), lambda t: (op.highest(t[0]),), idempotent=True)
-register_reducer("max", lambda x, y: (Max(x[0], y[0]),), lambda t: (op.lowest(t[0]),), idempotent=True)
+register_reducer("sum", lambda x, y: (ex.Add(x[0], y[0]),), lambda t: (ex.const(0, t[0]),))
+register_reducer("prod", lambda x, y: (ex.Mul(x[0], y[0]),), lambda t: (ex.const(1, t[0]),))
+register_reducer("min", lambda x, y: (ex.Min(x[0], y[0]),), lambda t: (op.highest(t[0]),), idempotent=True)
+register_reducer("max", lambda x, y: (ex.Max(x[0], y[0]),), lambda t: (op.lowest(t[0]),), idempotent=True)
 
 
 def _running_softmax(at: int) -> Combine:
@@ -243,22 +224,22 @@ def _running_softmax(at: int) -> Combine:
     (Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018.)
     """
 
-    def combine(x: Values, y: Values) -> Sequence[Expr]:
-        top = Max(x[at], y[at])
-        old, new = op.exp(Sub(x[at], top)), op.exp(Sub(y[at], top))
-        sums = (Add(Mul(a, old), Mul(b, new)) for a, b in zip(x, y, strict=True))
+    def combine(x: Values, y: Values) -> Sequence[ex.Expr]:
+        top = ex.Max(x[at], y[at])
+        old, new = op.exp(ex.Sub(x[at], top)), op.exp(ex.Sub(y[at], top))
+        sums = (ex.Add(ex.Mul(a, old), ex.Mul(b, new)) for a, b in zip(x, y, strict=True))
         return [top if k == at else total for k, total in enumerate(sums)]
 
     return combine
 
 
-def _no_scores(at: int) -> Callable[[tuple[DType, ...]], Sequence[Expr]]:
+def _no_scores(at: int) -> Callable[[tuple[ex.DType, ...]], Sequence[ex.Expr]]:
     """Sums of nothing, relative to the lowest finite score: one of -inf, which is masked, weighs nothing beside it."""
-    return lambda dtypes: [op.min_value(t) if k == at else const(0, t) for k, t in enumerate(dtypes)]
+    return lambda dtypes: [op.min_value(t) if k == at else ex.const(0, t) for k, t in enumerate(dtypes)]
 
 
-def _below(score: Expr, reference: Expr) -> Expr:
-    return op.exp(Sub(score, reference))
+def _below(score: ex.Expr, reference: ex.Expr) -> ex.Expr:
+    return op.exp(ex.Sub(score, reference))
 
 
 for _sums in range(1, 4):
@@ -272,8 +253,8 @@ for _sums in range(1, 4):
         )
 
 
-def _better(largest: bool, a: Expr, b: Expr, or_equal: bool = False) -> Expr:
-    kind = GE if or_equal else GT
+def _better(largest: bool, a: ex.Expr, b: ex.Expr, or_equal: bool = False) -> ex.Expr:
+    kind = ex.GE if or_equal else ex.GT
     return kind(a, b) if largest else kind(b, a)
 
 
@@ -284,23 +265,23 @@ def _chosen(largest: bool, at: int, ties: str, value: str) -> Combine:
     index, "last" the larger; "+nan": NaN is the best value. `value` is how the value itself is written.
     """
 
-    def combine(x: Values, y: Values) -> Sequence[Expr]:
+    def combine(x: Values, y: Values) -> Sequence[ex.Expr]:
         a, b, i, j = x[1 - at], y[1 - at], x[at], y[at]
         rule, _, with_nan = ties.partition("+")
         better = _better(largest, a, b, rule == "kept")
         whole = better
         if rule in ("first", "last"):
-            equal: Expr = _equal(a, b)
-            earlier = GT(j, i) if rule == "first" else GT(i, j)
+            equal: ex.Expr = _equal(a, b)
+            earlier = ex.GT(j, i) if rule == "first" else ex.GT(i, j)
             if with_nan:
                 better = op.any(better, op.all(op.isnan(a), _equal(b, b)))
                 equal = op.any(equal, op.all(op.isnan(a), op.isnan(b)))
             whole = op.any(better, op.all(equal, earlier))
-        winner: Expr
+        winner: ex.Expr
         if value == "same":
             winner = op.select(whole, a, b)
         elif value == "extreme":
-            winner = (Max if largest else Min)(a, b)
+            winner = (ex.Max if largest else ex.Min)(a, b)
         else:
             winner = op.select(_better(largest, a, b, value == "or_equal"), a, b)
         index = op.select(whole, i, j)
@@ -309,14 +290,14 @@ def _chosen(largest: bool, at: int, ties: str, value: str) -> Combine:
     return combine
 
 
-def _equal(a: Expr, b: Expr) -> Expr:
-    return binary(EQ, a, b)
+def _equal(a: ex.Expr, b: ex.Expr) -> ex.Expr:
+    return ex.binary(ex.EQ, a, b)
 
 
-def _worst(largest: bool, at: int, last: bool) -> Callable[[tuple[DType, ...]], Sequence[Expr]]:
-    def identity(dtypes: tuple[DType, ...]) -> Sequence[Expr]:
+def _worst(largest: bool, at: int, last: bool) -> Callable[[tuple[ex.DType, ...]], Sequence[ex.Expr]]:
+    def identity(dtypes: tuple[ex.DType, ...]) -> Sequence[ex.Expr]:
         value = op.lowest(dtypes[1 - at]) if largest else op.highest(dtypes[1 - at])
-        index = const(0 if dtypes[at].kind == "uint" else -1, dtypes[at]) if last else op.max_value(dtypes[at])
+        index = ex.const(0 if dtypes[at].kind == "uint" else -1, dtypes[at]) if last else op.max_value(dtypes[at])
         return (index, value) if at == 0 else (value, index)
 
     return identity

@@ -22,20 +22,8 @@ from typing import Any
 from ...arith.dependence import Access as Point
 from ...arith.dependence import Undecided, find_dependence
 from ...expr import Expr, IntImm, Node, replace, substitute, walk
+from .. import nodes as tir
 from ..conditions import is_const
-from ..nodes import (
-    Block,
-    BlockRealize,
-    Buffer,
-    BufferLoad,
-    BufferRegion,
-    BufferStore,
-    For,
-    ForKind,
-    PrimFunc,
-    Seq,
-    Stmt,
-)
 from .dependences import Access, accesses, point_of
 from .effects import exposes
 from .failure import Failure
@@ -53,11 +41,11 @@ MOST_SPARE = 4
 class Pipeline:
     """A loop that may be pipelined: its parts, when each runs, and the versions of buffers private to iterations."""
 
-    loop: For
-    parts: tuple[Stmt, ...]
+    loop: tir.For
+    parts: tuple[tir.Stmt, ...]
     stages: tuple[int, ...]
     order: tuple[int, ...]
-    versions: Mapping[Buffer, int] = field(default_factory=dict)
+    versions: Mapping[tir.Buffer, int] = field(default_factory=dict)
 
     @property
     def depth(self) -> int:
@@ -70,27 +58,27 @@ class Pipeline:
         return sorted(range(len(self.parts)), key=lambda p: self.order[p])
 
 
-def parts_of(loop: For) -> tuple[Stmt, ...]:
+def parts_of(loop: tir.For) -> tuple[tir.Stmt, ...]:
     """The statements of a loop's body: what gets a stage each."""
-    return loop.body.stmts if isinstance(loop.body, Seq) else (loop.body,)
+    return loop.body.stmts if isinstance(loop.body, tir.Seq) else (loop.body,)
 
 
-def inner_parts(loop: For) -> tuple[Stmt, ...]:
+def inner_parts(loop: tir.For) -> tuple[tir.Stmt, ...]:
     """The parts that a loop has when it is `opened`."""
     inner = _openable(loop)
     return parts_of(loop) if inner is None else inner.block.body.stmts  # type: ignore[attr-defined]
 
 
-def _openable(loop: For) -> BlockRealize | None:
+def _openable(loop: tir.For) -> tir.BlockRealize | None:
     """The block that is all of a loop's body, if its statements may stand in the loop in its place."""
     inner = loop.body
-    if not isinstance(inner, BlockRealize) or not isinstance(inner.block.body, Seq):
+    if not isinstance(inner, tir.BlockRealize) or not isinstance(inner.block.body, tir.Seq):
         return None
     plain = inner.block.init is None and not inner.block.match_buffers and is_const(inner.predicate, 1)
     return inner if plain else None
 
 
-def opened(func: PrimFunc, loop: For) -> tuple[PrimFunc, For]:
+def opened(func: tir.PrimFunc, loop: tir.For) -> tuple[tir.PrimFunc, tir.For]:
     """The function with the block that is all of the loop's body, if it is one, taken apart; and the loop in it.
 
     Pipelines of TVM's own programs stand in such a block; its local buffers move to the root.
@@ -108,13 +96,15 @@ def opened(func: PrimFunc, loop: For) -> tuple[PrimFunc, For]:
     return Tree(moved).rebuild({root: allocated}), flat
 
 
-def annotated_loops(func: PrimFunc) -> Iterator[For]:
+def annotated_loops(func: tir.PrimFunc) -> Iterator[tir.For]:
     """The loops of a function that carry the annotations of a pipeline, inner ones first."""
-    annotated = [s for s in statements(func.body) if isinstance(s, For) and any(key in s.annotations for key in KEYS)]
+    annotated = [
+        s for s in statements(func.body) if isinstance(s, tir.For) and any(key in s.annotations for key in KEYS)
+    ]
     return reversed(annotated)
 
 
-def malformed(loop: For) -> Failure | None:
+def malformed(loop: tir.For) -> Failure | None:
     """Why the annotations of a loop describe no pipeline; None if they describe one."""
     notes = {key: loop.annotations[key] for key in KEYS if key in loop.annotations}
     if not notes:
@@ -126,7 +116,7 @@ def malformed(loop: For) -> Failure | None:
     if not isinstance(asynchronous, list | tuple) or not all(type(v) is int and v in stages for v in asynchronous):
         expected = f"{ASYNC}: numbers of stages that {STAGE} has"
         return Failure({loop: "here"}, expected, f"{asynchronous!r} with the stages {stages!r}")
-    if loop.kind not in (ForKind.SERIAL, ForKind.UNROLLED):
+    if loop.kind not in (tir.ForKind.SERIAL, tir.ForKind.UNROLLED):
         return Failure({loop: "here"}, "a serial loop, or an unrolled one", f"{loop.var.name} is {loop.kind}")
     count = len(inner_parts(loop))
     for key, values in notes.items():
@@ -139,7 +129,7 @@ def malformed(loop: For) -> Failure | None:
     return None
 
 
-def plan(func: PrimFunc, loop: For) -> Pipeline | Failure:
+def plan(func: tir.PrimFunc, loop: tir.For) -> Pipeline | Failure:
     """The pipeline that a loop's annotations ask for, or why it would change what the program means.
 
     Without an order, the parts run in a time step as they stand in the text, or, where that is not legal, those of
@@ -160,7 +150,7 @@ def plan(func: PrimFunc, loop: For) -> Pipeline | Failure:
     return other if isinstance(other, Pipeline) else verdict
 
 
-def scheduled(func: PrimFunc, loop: For, stages: tuple[int, ...], order: tuple[int, ...]) -> Pipeline | Failure:
+def scheduled(func: tir.PrimFunc, loop: tir.For, stages: tuple[int, ...], order: tuple[int, ...]) -> Pipeline | Failure:
     """The pipeline of given stages and order; buffers that blocks in it want doubled get at least two versions."""
     as_written, own = loop, _private_buffers(Tree(func), loop)
     func, loop = in_step(func, loop)
@@ -191,7 +181,9 @@ def scheduled(func: PrimFunc, loop: For, stages: tuple[int, ...], order: tuple[i
     return Pipeline(as_written, parts_of(as_written), stages, order, versions)
 
 
-def _versions(buffer: Buffer, by_part: Sequence[Sequence[Access]], stages: Sequence[int], order: Sequence[int]) -> int:
+def _versions(
+    buffer: tir.Buffer, by_part: Sequence[Sequence[Access]], stages: Sequence[int], order: Sequence[int]
+) -> int:
     # Version i % V is free for iteration i + V when all of iteration i is done with it: for parts p and q that use it,
     # one of them writing, (i + stage(p), order(p)) comes before (i + V + stage(q), order(q)).
     least = 1
@@ -204,19 +196,19 @@ def _versions(buffer: Buffer, by_part: Sequence[Sequence[Access]], stages: Seque
     return least
 
 
-def _private_buffers(tree: Tree, loop: For) -> list[Buffer]:
+def _private_buffers(tree: Tree, loop: tir.For) -> list[tir.Buffer]:
     """The allocated buffers that only this loop uses, and in which no iteration finds what another one wrote."""
     by_part = [accesses(tree, part) for part in parts_of(loop)]
     func = tree.func
-    allocated = [b for s in statements(func.body) if isinstance(s, Block) for b in s.alloc_buffers]
+    allocated = [b for s in statements(func.body) if isinstance(s, tir.Block) for b in s.alloc_buffers]
     written = {a.buffer for part in by_part for a in part if a.is_write}
-    local = {b for s in statements(loop) if isinstance(s, Block) for b in s.alloc_buffers}
+    local = {b for s in statements(loop) if isinstance(s, tir.Block) for b in s.alloc_buffers}
     candidates = [b for b in allocated if b in written and b not in local and _uses(func.body, b) == _uses(loop, b)]
     around = tree.all_loops_above(loop)
     return [b for b in candidates if not exposes(loop.body, b, around) or not _exposes(tree, loop, b)]
 
 
-def _exposes(tree: Tree, loop: For, buffer: Buffer) -> bool:
+def _exposes(tree: Tree, loop: tir.For, buffer: tir.Buffer) -> bool:
     """Whether an iteration may read what another one wrote; what the loops around may be counts if that is needed.
 
     Within its loop a variable v is v % extent, of which the range shows by itself: effects know nothing of loops
@@ -228,17 +220,19 @@ def _exposes(tree: Tree, loop: For, buffer: Buffer) -> bool:
     return not around or exposes(substitute(loop.body, {l.var: l.var % l.extent for l in around}), buffer)
 
 
-def _uses(stmt: Node, buffer: Buffer) -> int:
-    return sum(isinstance(n, BufferLoad | BufferStore | BufferRegion) and n.buffer is buffer for n in walk(stmt))
+def _uses(stmt: Node, buffer: tir.Buffer) -> int:
+    return sum(
+        isinstance(n, tir.BufferLoad | tir.BufferStore | tir.BufferRegion) and n.buffer is buffer for n in walk(stmt)
+    )
 
 
 def _broken_dependence(
     tree: Tree,
-    loop: For,
+    loop: tir.For,
     by_part: Sequence[Sequence[Access]],
     stages: Sequence[int],
     order: Sequence[int],
-    private: Sequence[Buffer],
+    private: Sequence[tir.Buffer],
 ) -> Failure | None:
     """Two accesses to one element that the new order reverses; None if there are none."""
     outer = [l.var for l in tree.all_loops_above(loop)]
@@ -305,7 +299,7 @@ def broken(tree: Tree) -> Failure | None:
             continue
         # What stands in the program as it is, not as it was looked at.
         spots = {loop if spot is flat else spot: note for spot, note in verdict.spots.items()}
-        shown = {s: note for s, note in spots.items() if not isinstance(s, Stmt) or s in tree.order}
+        shown = {s: note for s, note in spots.items() if not isinstance(s, tir.Stmt) or s in tree.order}
         return replace_failure(verdict, spots=shown)
     return None
 
@@ -313,7 +307,7 @@ def broken(tree: Tree) -> Failure | None:
 # ---- double buffers ------------------------------------------------------------------------------------------------
 
 
-def doubled_loop(tree: Tree, realize: BlockRealize) -> tuple[For, int] | None:
+def doubled_loop(tree: Tree, realize: tir.BlockRealize) -> tuple[tir.For, int] | None:
     """(the innermost loop that holds the block and other statements beside it, the number of the block's part)."""
     for loop in reversed(tree.all_loops_above(realize)):
         parts = inner_parts(loop)
@@ -323,13 +317,13 @@ def doubled_loop(tree: Tree, realize: BlockRealize) -> tuple[For, int] | None:
     return None
 
 
-def doubled_blocks(tree: Tree, loop: For) -> list[BlockRealize]:
+def doubled_blocks(tree: Tree, loop: tir.For) -> list[tir.BlockRealize]:
     """The blocks whose output is to have two versions in a loop."""
     marked = [b for b in tree.blocks.values() if DOUBLE in b.block.annotations]
     return [b for b in marked if (doubled_loop(tree, b) or (None, 0))[0] is loop]
 
 
-def doubled_buffer(block: Block) -> Buffer | None:
+def doubled_buffer(block: tir.Block) -> tir.Buffer | None:
     """The buffer that a block's annotation names by its position among the writes; None where it names none."""
     index = block.annotations.get(DOUBLE)
     if type(index) is not int or not 0 <= index < len(block.writes):
@@ -337,14 +331,14 @@ def doubled_buffer(block: Block) -> Buffer | None:
     return block.writes[index].buffer
 
 
-def unusable_double(tree: Tree, realize: BlockRealize) -> Failure | None:
+def unusable_double(tree: Tree, realize: tir.BlockRealize) -> Failure | None:
     """Why a block cannot be the double buffer that it is annotated as; None if it can."""
     block = realize.block
     if doubled_buffer(block) is None:
         expected = f"{DOUBLE}: the position of one of the {len(block.writes)} buffers that {block.name} writes"
         return Failure({block: "this block"}, expected, f"{block.annotations.get(DOUBLE)!r}")
     around = doubled_loop(tree, realize)
-    if around is not None and around[0].kind != ForKind.SERIAL:
+    if around is not None and around[0].kind != tir.ForKind.SERIAL:
         loop = around[0]
         expected = f"a serial loop around {block.name}, of which one iteration runs ahead"
         return Failure({loop: "this loop", block: "this block"}, expected, f"{loop.var.name} is {loop.kind}")
@@ -355,7 +349,7 @@ def unusable_double(tree: Tree, realize: BlockRealize) -> Failure | None:
     return None
 
 
-def double_buffered(func: PrimFunc, loop: For) -> Pipeline | Failure:
+def double_buffered(func: tir.PrimFunc, loop: tir.For) -> Pipeline | Failure:
     """The pipeline in which the blocks of a loop that are annotated so run one iteration ahead of the others.
 
     Where they need what comes before them in the same iteration, that runs ahead with them. The loop is `opened`.

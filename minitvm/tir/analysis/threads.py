@@ -16,22 +16,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Set
 from typing import Any
 
+from ... import expr as ex
 from ...errors import Unsupported
-from ...expr import (
-    REDUCE,
-    Expr,
-    IntImm,
-    Node,
-    Var,
-    children,
-    find,
-    free_vars,
-    map_children,
-    replace,
-    structural_equal,
-    substitute,
-    walk,
-)
 from ..nodes import BlockRealize, BufferLoad, BufferStore, For, ForKind, If, LetStmt, PrimFunc, Seq, Stmt
 
 
@@ -59,10 +45,10 @@ def reductions_over(loop: For) -> list[BlockRealize]:
     """The blocks below a loop of which it drives a reduction iterator."""
     return [
         node
-        for node in walk(loop.body)
+        for node in ex.walk(loop.body)
         if isinstance(node, BlockRealize)
         and any(
-            axis.kind == REDUCE and loop.var in free_vars(value)
+            axis.kind == ex.REDUCE and loop.var in ex.free_vars(value)
             for axis, value in zip(node.block.iter_vars, node.iter_values, strict=True)
         )
     ]
@@ -71,31 +57,31 @@ def reductions_over(loop: For) -> list[BlockRealize]:
 GRID = tuple(f"{index}.{axis}" for index in ("blockIdx", "threadIdx") for axis in "xyz")
 
 
-def grid_of(kernel: Stmt) -> tuple[Expr, ...]:
+def grid_of(kernel: Stmt) -> tuple[ex.Expr, ...]:
     """The extents of the loops that are bound to `GRID`, 1 where none is; () for a kernel without such loops.
 
     Raises `Unsupported` for an extent that a loop or let inside of the kernel decides, and for two of one axis.
     """
-    if not any(loop.thread in GRID for loop in find(kernel, For)):
+    if not any(loop.thread in GRID for loop in ex.find(kernel, For)):
         return ()
-    extents: dict[str, Expr] = {}
-    inside: set[Node] = set()
-    for node in walk(kernel):
+    extents: dict[str, ex.Expr] = {}
+    inside: set[ex.Node] = set()
+    for node in ex.walk(kernel):
         inside.update(var for var, _ in _bound(node))
         if not isinstance(node, For) or node.thread not in GRID:
             continue
         other = extents.setdefault(node.thread, node.extent)
         if not _same(other, node.extent):
             raise Unsupported(f"loops over {node.thread} of two extents, {other} and {node.extent}, in one kernel")
-        decided = [v.name for v in free_vars(node.extent) if v in inside]
+        decided = [v.name for v in ex.free_vars(node.extent) if v in inside]
         if decided:
             raise Unsupported(f"the loop over {node.thread} has the extent {node.extent}, which {decided[0]} decides")
-    return tuple(extents.get(axis, IntImm(1)) for axis in GRID)
+    return tuple(extents.get(axis, ex.IntImm(1)) for axis in GRID)
 
 
 def thread_reduction(func: PrimFunc) -> For | None:
     """The first loop of a function over threads that compute one result together; None where there is none."""
-    return next((node for node in find(func.body, For) if adds_up(node)), None)
+    return next((node for node in ex.find(func.body, For) if adds_up(node)), None)
 
 
 def each_axis_once(func: PrimFunc, loops: Collection[For]) -> PrimFunc:
@@ -111,8 +97,8 @@ def each_axis_once(func: PrimFunc, loops: Collection[For]) -> PrimFunc:
             if outer is None:
                 bound = {**bound, str(node.thread): node}
             elif node in loops and _same(outer.extent, node.extent) and _same(outer.start, node.start):
-                return visit(substitute(node.body, {node.var: outer.var.astype(node.var.dtype)}), bound)
-        return map_children(node, lambda child: visit(child, bound))
+                return visit(ex.substitute(node.body, {node.var: outer.var.astype(node.var.dtype)}), bound)
+        return ex.map_children(node, lambda child: visit(child, bound))
 
     return func.with_body(visit(func.body, {}))
 
@@ -128,11 +114,11 @@ def in_step(func: PrimFunc, loop: For) -> tuple[PrimFunc, For]:
     above: list[For] = []
 
     def again(part: Stmt) -> Stmt:
-        if not any(isinstance(n, BufferStore) and is_shared(n.buffer.scope) for n in walk(part)):
+        if not any(isinstance(n, BufferStore) and is_shared(n.buffer.scope) for n in ex.walk(part)):
             return part
-        for thread in reversed([l for l in above if is_hardware_thread(l) and l.var in free_vars(part)]):
+        for thread in reversed([l for l in above if is_hardware_thread(l) and l.var in ex.free_vars(part)]):
             own = thread.var.with_name(f"{thread.var.name}_again")
-            part = replace(thread, var=own, body=substitute(part, {thread.var: own}))
+            part = ex.replace(thread, var=own, body=ex.substitute(part, {thread.var: own}))
         return part
 
     def visit(node: Any) -> Any:
@@ -143,16 +129,16 @@ def in_step(func: PrimFunc, loop: For) -> tuple[PrimFunc, For]:
             new = [again(part) for part in parts]
             if all(a is b for a, b in zip(parts, new, strict=True)):
                 return node
-            return replace(loop, body=Seq(tuple(new)))
+            return ex.replace(loop, body=Seq(tuple(new)))
         if isinstance(node, For):
             above.append(node)
-        visited = map_children(node, visit)
+        visited = ex.map_children(node, visit)
         if isinstance(node, For):
             above.pop()
         return visited
 
     changed = func.with_body(visit(func.body))
-    inside = next(node for node in find(changed.body, For) if node.var is loop.var)
+    inside = next(node for node in ex.find(changed.body, For) if node.var is loop.var)
     return (func, loop) if inside is loop else (changed, inside)
 
 
@@ -209,21 +195,21 @@ def depends(outer: For, stmt: Stmt) -> bool:
     return differs((outer,), varying, stmt)
 
 
-def differs(threads: Iterable[For], varying: Set[Var], *parts: Node) -> bool:
+def differs(threads: Iterable[For], varying: Set[ex.Var], *parts: ex.Node) -> bool:
     """Whether a part may be another one for each iteration of loops over threads: it uses a variable that is, one of
     `varying` (the loops' own among them), or reads storage that each of them owns.
     """
-    if any(v in varying for part in parts for v in free_vars(part)):
+    if any(v in varying for part in parts for v in ex.free_vars(part)):
         return True
-    read = {n.buffer.scope for part in parts for n in find(part, BufferLoad)}
+    read = {n.buffer.scope for part in parts for n in ex.find(part, BufferLoad)}
     return any(owns(loop, scope) for loop in threads for scope in read)
 
 
-def _condition(node: If | BlockRealize) -> Expr:
+def _condition(node: If | BlockRealize) -> ex.Expr:
     return node.condition if isinstance(node, If) else node.predicate
 
 
-def _bound(node: Node) -> list[tuple[Var, tuple[Expr, ...]]]:
+def _bound(node: ex.Node) -> list[tuple[ex.Var, tuple[ex.Expr, ...]]]:
     """The variables that a statement binds for what it holds, with what decides their values."""
     if isinstance(node, For):
         return [(node.var, (node.start, node.extent))]
@@ -234,12 +220,12 @@ def _bound(node: Node) -> list[tuple[Var, tuple[Expr, ...]]]:
     return []
 
 
-def _path(start: Node, end: Node) -> list[Node]:
+def _path(start: ex.Node, end: ex.Node) -> list[ex.Node]:
     """The nodes from `start` down to the one before `end`, which is inside it."""
     if start is end:
         return []
-    for child in children(start):
-        if child is end or any(node is end for node in walk(child)):
+    for child in ex.children(start):
+        if child is end or any(node is end for node in ex.walk(child)):
             return [start, *_path(child, end)]
     return []
 
@@ -257,13 +243,13 @@ def why_not_again(outer: For, inner: For) -> str | None:
         return f"{inner.var.name} has extent {inner.extent}, {outer.var.name} has {outer.extent}"
     if depends(outer, inner):
         return f"what {inner.var.name} does depends on {outer.var.name}"
-    for node in walk(inner):
+    for node in ex.walk(inner):
         if isinstance(node, BufferStore) and not is_shared(node.buffer.scope):
             return f"{node.buffer.name}, written inside {inner.var.name}, is {node.buffer.scope} storage, not shared"
     return None
 
 
-def _same(a: Node, b: Node) -> bool:
-    if isinstance(a, IntImm) and isinstance(b, IntImm):
+def _same(a: ex.Node, b: ex.Node) -> bool:
+    if isinstance(a, ex.IntImm) and isinstance(b, ex.IntImm):
         return a.value == b.value
-    return structural_equal(a, b)
+    return ex.structural_equal(a, b)

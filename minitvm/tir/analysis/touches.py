@@ -11,39 +11,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 
+from ... import expr as ex
 from ...arith import Analyzer, plain_affine, regions
 from ...arith.affine import Affine, variables
-from ...expr import (
-    GE,
-    GT,
-    LE,
-    LT,
-    Broadcast,
-    Expr,
-    FloorDiv,
-    FloorMod,
-    IntImm,
-    Max,
-    Min,
-    Node,
-    Ramp,
-    Range,
-    Var,
-    const,
-    free_vars,
-    structural_equal,
-    substitute,
-    walk,
-)
 from ...expr.node import through_slots
+from .. import nodes as tir
 from ..conditions import conjuncts, is_const, reads_memory, uses
-from ..nodes import (
-    Buffer,
-    BufferLoad,
-    BufferStore,
-    For,
-    MatchBufferRegion,
-)
 from .bindings import reaches_every_point
 
 Box = regions.Box
@@ -60,15 +33,15 @@ class Touch:
     come earlier in the text of the same loops (`shared`).
     """
 
-    node: Node
-    buffer: Buffer
-    ranges: tuple[Range | None, ...]
-    loops: tuple[For, ...] = ()
-    conditions: tuple[Expr, ...] = ()
+    node: ex.Node
+    buffer: tir.Buffer
+    ranges: tuple[ex.Range | None, ...]
+    loops: tuple[tir.For, ...] = ()
+    conditions: tuple[ex.Expr, ...] = ()
     sure: bool = True
     opaque: bool = False
     accumulated: bool = False
-    after: tuple[tuple[Touch, tuple[For, ...]], ...] = ()
+    after: tuple[tuple[Touch, tuple[tir.For, ...]], ...] = ()
     _box: Box | None = field(default=None, init=False, repr=False)
     _certain: tuple[Box | None] | None = field(default=None, init=False, repr=False)
     _stretches: tuple[tuple[Affine, int] | None, ...] | None = field(default=None, init=False, repr=False)
@@ -106,7 +79,7 @@ class Touch:
         whole = self.buffer.full_region().region
         return tuple(r if r is not None else all_ for r, all_ in zip(self.ranges, whole, strict=True))
 
-    def box(self, analyzer: Analyzer | None = None, still: Iterable[Var] = ()) -> Box:
+    def box(self, analyzer: Analyzer | None = None, still: Iterable[ex.Var] = ()) -> Box:
         """A box around all that is touched; a dimension that cannot be bounded is taken whole.
 
         The loops of the variables `still` stand still; an index that none of the others moves is kept as it was
@@ -126,11 +99,11 @@ class Touch:
             box[d] = side
         return tuple(box)
 
-    def _loops_but(self, still: Iterable[Var]) -> tuple[For, ...]:
+    def _loops_but(self, still: Iterable[ex.Var]) -> tuple[tir.For, ...]:
         held = set(still)
         return tuple(l for l in self.loops if l.var not in held) if held else self.loops
 
-    def certain(self, analyzer: Analyzer | None = None, still: Iterable[Var] = ()) -> Box | None:
+    def certain(self, analyzer: Analyzer | None = None, still: Iterable[ex.Var] = ()) -> Box | None:
         """A box whose elements inside the buffer are all touched in every run; None if none is shown.
 
         A condition is left out where it only keeps elements beyond the buffer's ends, and cuts the box where it bounds
@@ -139,16 +112,16 @@ class Touch:
         if not self.sure or None in self.ranges:
             return None
         loops = self._loops_but(still)
-        domains = {l.var: Range(l.start, l.extent) for l in loops}
-        indices: list[Expr] = []
-        lanes: dict[Var, Range] = {}
+        domains = {l.var: ex.Range(l.start, l.extent) for l in loops}
+        indices: list[ex.Expr] = []
+        lanes: dict[ex.Var, ex.Range] = {}
         for d, r in enumerate(self.ranges):
             assert r is not None
             if is_const(r.extent, 1):
                 indices.append(r.start)
                 continue
-            inside = Var(f"e{d}", r.start.dtype)
-            lanes[inside] = Range(const(0, inside.dtype), r.extent)
+            inside = ex.Var(f"e{d}", r.start.dtype)
+            lanes[inside] = ex.Range(ex.const(0, inside.dtype), r.extent)
             indices.append(r.start + inside)
         cuts = []
         with _running(loops, analyzer, lanes) as moving:
@@ -156,7 +129,7 @@ class Touch:
             for condition in self.conditions:
                 cut = self._cut(condition, set(domains), moving.analyzer)
                 if cut is None and uses(condition, first):
-                    cut = self._cut(substitute(condition, first), set(domains), moving.analyzer)
+                    cut = self._cut(ex.substitute(condition, first), set(domains), moving.analyzer)
                 if cut is None:
                     return None
                 cuts += cut
@@ -171,21 +144,21 @@ class Touch:
         box = list(swept.box)
         for d, low, end in cuts:
             r = box[d]
-            start = r.start if low is None else analyzer.simplify(Max(r.start, low))
-            stop = r.start + r.extent if end is None else Min(r.start + r.extent, end)
-            box[d] = Range(start, analyzer.simplify(Max(stop - start, const(0, start.dtype))))
+            start = r.start if low is None else analyzer.simplify(ex.Max(r.start, low))
+            stop = r.start + r.extent if end is None else ex.Min(r.start + r.extent, end)
+            box[d] = ex.Range(start, analyzer.simplify(ex.Max(stop - start, ex.const(0, start.dtype))))
         return tuple(box)
 
-    def _starts(self, loops: Sequence[For]) -> dict[Var, Expr]:
+    def _starts(self, loops: Sequence[tir.For]) -> dict[ex.Var, ex.Expr]:
         """The starts of the loops that do not decide which element is touched."""
-        deciding = {v for r in self.ranges if r is not None for v in free_vars(r)}
+        deciding = {v for r in self.ranges if r is not None for v in ex.free_vars(r)}
         for l in reversed(loops):
             if l.var in deciding:
-                deciding.update(free_vars(l.start), free_vars(l.extent))
-        starts: dict[Var, Expr] = {}
+                deciding.update(ex.free_vars(l.start), ex.free_vars(l.extent))
+        starts: dict[ex.Var, ex.Expr] = {}
         for l in loops:
             if l.var not in deciding:
-                starts[l.var] = substitute(l.start, starts)
+                starts[l.var] = ex.substitute(l.start, starts)
         return starts
 
     def steps(self) -> tuple[Affine, dict[int, int]] | None:
@@ -196,12 +169,12 @@ class Touch:
         if len(self.ranges) != 1:
             return None
         (r,) = self.ranges
-        if r is None or not isinstance(r.extent, IntImm):
+        if r is None or not isinstance(r.extent, ex.IntImm):
             return None
         first = plain_affine(r.start)
         steps = {1: r.extent.value} if r.extent.value > 1 else {}
         for l in reversed(self.loops):
-            if not isinstance(l.start, IntImm) or not isinstance(l.extent, IntImm) or l.extent.value < 1:
+            if not isinstance(l.start, ex.IntImm) or not isinstance(l.extent, ex.IntImm) or l.extent.value < 1:
                 return None
             step = first.terms.get(l.var, 0)
             first = first.without(l.var) + step * l.start.value
@@ -225,41 +198,45 @@ class Touch:
         place, every loop decides.
         """
         by_data = None in self.ranges
-        if by_data and not (self.sure and isinstance(self.node, BufferLoad | BufferStore)):
+        if by_data and not (self.sure and isinstance(self.node, tir.BufferLoad | tir.BufferStore)):
             return None  # loops may be left out that only data bounds
         lanes = max((i.dtype.lanes for i in getattr(self.node, "indices", ())), default=1)
-        counts: list[Expr] = [const(lanes, "int64")] if by_data else [r.extent for r in self.ranges if r is not None]
-        deciding = {v for r in self.ranges if r is not None for v in free_vars(r.start)}
+        counts: list[ex.Expr] = (
+            [ex.const(lanes, "int64")] if by_data else [r.extent for r in self.ranges if r is not None]
+        )
+        deciding = {v for r in self.ranges if r is not None for v in ex.free_vars(r.start)}
         for l in reversed(self.loops):
             if by_data or l.var in deciding:
-                deciding |= set(free_vars(l.start))
+                deciding |= set(ex.free_vars(l.start))
                 counts.append(l.extent)
         total = 1
         for count in counts:
-            if not isinstance(count, IntImm):
+            if not isinstance(count, ex.IntImm):
                 return None
             total *= max(count.value, 0)
         return total
 
-    def _runs(self, loop: For, indices: Sequence[Expr], domains: Mapping[Var, Range], analyzer: Analyzer) -> bool:
+    def _runs(
+        self, loop: tir.For, indices: Sequence[ex.Expr], domains: Mapping[ex.Var, ex.Range], analyzer: Analyzer
+    ) -> bool:
         """Whether a loop has an iteration, or the box is empty where it has none."""
-        if loop.extent.value >= 1 if isinstance(loop.extent, IntImm) else analyzer.can_prove(loop.extent >= 1):
+        if loop.extent.value >= 1 if isinstance(loop.extent, ex.IntImm) else analyzer.can_prove(loop.extent >= 1):
             return True
-        empty = {**domains, loop.var: Range(loop.start, const(0, loop.extent.dtype))}
+        empty = {**domains, loop.var: ex.Range(loop.start, ex.const(0, loop.extent.dtype))}
         without = regions.evaluate(indices, empty, analyzer)
         return any(analyzer.can_prove(r.extent <= 0) for r in without.box)
 
     def _cut(
-        self, condition: Expr, moving: set[Var], analyzer: Analyzer
-    ) -> list[tuple[int, Expr | None, Expr | None]] | None:
+        self, condition: ex.Expr, moving: set[ex.Var], analyzer: Analyzer
+    ) -> list[tuple[int, ex.Expr | None, ex.Expr | None]] | None:
         """What a condition cuts off the box, as (dimension, start, end); None if unknown."""
         if analyzer.can_prove(condition):
             return []
-        if not isinstance(condition, LT | LE | GT | GE) or not condition.a.dtype.is_int:
+        if not isinstance(condition, ex.LT | ex.LE | ex.GT | ex.GE) or not condition.a.dtype.is_int:
             return None
         a, b = (analyzer.affine(e) for e in (condition.a, condition.b))
-        slack = a - b if isinstance(condition, LT | LE) else b - a
-        slack = slack - 1 if isinstance(condition, LE | GE) else slack  # the condition says slack < 0
+        slack = a - b if isinstance(condition, ex.LT | ex.LE) else b - a
+        slack = slack - 1 if isinstance(condition, ex.LE | ex.GE) else slack  # the condition says slack < 0
         for d, (r, dim) in enumerate(zip(self.ranges, self.buffer.shape, strict=True)):
             assert r is not None
             index = analyzer.affine(r.start)
@@ -279,13 +256,13 @@ class Touch:
 
     # -- on the way up
 
-    def inside(self, loop: For) -> Touch:
+    def inside(self, loop: tir.For) -> Touch:
         """The same in each iteration of a loop around it."""
         after = tuple([(store.inside(loop), (loop, *shared)) for store, shared in self.after])
         same = self._changed((loop, *self.loops), self.conditions, self.sure, after)
         return same.unknown({loop.var}) if reads_memory(loop.start) or reads_memory(loop.extent) else same
 
-    def under(self, condition: Expr) -> Touch:
+    def under(self, condition: ex.Expr) -> Touch:
         """The same where a condition holds."""
         parts = tuple(conjuncts(condition))
         if not parts:
@@ -300,33 +277,33 @@ class Touch:
 
     def _changed(
         self,
-        loops: tuple[For, ...],
-        conditions: tuple[Expr, ...],
+        loops: tuple[tir.For, ...],
+        conditions: tuple[ex.Expr, ...],
         sure: bool,
-        after: tuple[tuple[Touch, tuple[For, ...]], ...],
+        after: tuple[tuple[Touch, tuple[tir.For, ...]], ...],
     ) -> Touch:
         """`dataclasses.replace`, quicker: every statement around an access makes a touch."""
         return Touch(self.node, self.buffer, self.ranges, loops, conditions, sure, self.opaque, self.accumulated, after)
 
-    def at(self, values: Mapping[Var, Expr]) -> Touch:
+    def at(self, values: Mapping[ex.Var, ex.Expr]) -> Touch:
         """The same with values in place of variables; what is looked up in memory only data tells."""
         hidden = {v for v, value in values.items() if reads_memory(value)}
         if hidden:
             return self.unknown(hidden).at({v: value for v, value in values.items() if v not in hidden})
         if not values:
             return self
-        ranges = tuple(r if r is None or not uses(r, values) else substitute(r, values) for r in self.ranges)
+        ranges = tuple(r if r is None or not uses(r, values) else ex.substitute(r, values) for r in self.ranges)
         loops = tuple(
-            dataclasses.replace(l, start=substitute(l.start, values), extent=substitute(l.extent, values))
+            dataclasses.replace(l, start=ex.substitute(l.start, values), extent=ex.substitute(l.extent, values))
             if uses(l.start, values) or uses(l.extent, values)
             else l
             for l in self.loops
         )
-        conditions = tuple(substitute(c, values) for c in self.conditions)
+        conditions = tuple(ex.substitute(c, values) for c in self.conditions)
         after = tuple((store.at(values), shared) for store, shared in self.after)
         return dataclasses.replace(self, ranges=ranges, loops=loops, conditions=conditions, after=after)
 
-    def unknown(self, names: set[Var]) -> Touch:
+    def unknown(self, names: set[ex.Var]) -> Touch:
         """The same where only data tells what some variables are."""
         hidden = set(names)
         for l in self.loops:  # outermost first
@@ -340,14 +317,14 @@ class Touch:
         return dataclasses.replace(self, ranges=ranges, loops=loops, conditions=conditions, sure=sure, after=after)
 
 
-def _by_parts(indices: Sequence[Expr]) -> bool:
+def _by_parts(indices: Sequence[ex.Expr]) -> bool:
     """Whether an index takes parts of a loop, its quotient and its remainder."""
-    return any(isinstance(n, FloorDiv | FloorMod) for index in indices for n in walk(index))
+    return any(isinstance(n, ex.FloorDiv | ex.FloorMod) for index in indices for n in ex.walk(index))
 
 
 @contextmanager
 def _running(
-    loops: tuple[For, ...], analyzer: Analyzer | None, inner: Mapping[Var, Range] | None = None
+    loops: tuple[tir.For, ...], analyzer: Analyzer | None, inner: Mapping[ex.Var, ex.Range] | None = None
 ) -> Iterator[regions.Moving]:
     """Loops that run, with variables inside of them, under what an analyzer knows."""
     if analyzer is None and not inner:
@@ -355,28 +332,28 @@ def _running(
         return
     analyzer = analyzer or Analyzer()
     with analyzer.constraint():
-        yield regions.Moving({**{l.var: Range(l.start, l.extent) for l in loops}, **(inner or {})}, analyzer)
+        yield regions.Moving({**{l.var: ex.Range(l.start, l.extent) for l in loops}, **(inner or {})}, analyzer)
 
 
 @lru_cache(maxsize=64)
-def _moving(loops: tuple[For, ...]) -> regions.Moving:
-    return regions.Moving({l.var: Range(l.start, l.extent) for l in loops}, Analyzer())
+def _moving(loops: tuple[tir.For, ...]) -> regions.Moving:
+    return regions.Moving({l.var: ex.Range(l.start, l.extent) for l in loops}, Analyzer())
 
 
-def stretch(r: Range, loops: Sequence[For]) -> tuple[Affine, int] | None:
+def stretch(r: ex.Range, loops: Sequence[tir.For]) -> tuple[Affine, int] | None:
     """(start, extent) of what a range covers while loops run, where some iteration surely reaches either end.
 
     None where that is not known: where the index is no sum of multiples of the loops, an extent is no constant, or
     nothing is touched (a mask may let no lane through).
     """
-    if not isinstance(r.extent, IntImm) or r.extent.value < 1 or r.start.dtype.lanes > 1:
+    if not isinstance(r.extent, ex.IntImm) or r.extent.value < 1 or r.start.dtype.lanes > 1:
         return None
     start, extent = plain_affine(r.start), r.extent.value
     for loop in reversed(loops):  # inner ones first: where they start may depend on outer ones
         factor = start.terms.get(loop.var, 0)
         if not factor:
             continue
-        if not isinstance(loop.extent, IntImm):
+        if not isinstance(loop.extent, ex.IntImm):
             return None
         reach = factor * (loop.extent.value - 1)
         start = start.without(loop.var) + plain_affine(loop.start).scaled(factor) + min(0, reach)
@@ -385,49 +362,49 @@ def stretch(r: Range, loops: Sequence[For]) -> tuple[Affine, int] | None:
     return None if any(v in moving for v in variables(start)) else (start, extent)
 
 
-def of_element(node: BufferLoad | BufferStore) -> Touch:
+def of_element(node: tir.BufferLoad | tir.BufferStore) -> Touch:
     """One load or store; for a vector, the elements from the first to the last."""
-    dense = all(not isinstance(i, Ramp) or is_const(i.stride, 1) for i in node.indices)
+    dense = all(not isinstance(i, ex.Ramp) or is_const(i.stride, 1) for i in node.indices)
     ranges = tuple(map(_place, node.indices))
     if node.predicate is not None:
-        lanes = [d for d, i in enumerate(node.indices) if isinstance(i, Ramp)]
+        lanes = [d for d, i in enumerate(node.indices) if isinstance(i, ex.Ramp)]
         count = _first_lanes(node.predicate)
         if count is None or len(lanes) != 1 or ranges[lanes[0]] is None:
             return Touch(node, node.buffer, ranges, sure=False)
         masked = ranges[lanes[0]]
         assert masked is not None
         if dense:  # the lanes that a mask lets through are the first ones
-            extent = const(count, masked.extent.dtype)
-            ranges = tuple(Range(masked.start, extent) if d == lanes[0] else r for d, r in enumerate(ranges))
+            extent = ex.const(count, masked.extent.dtype)
+            ranges = tuple(ex.Range(masked.start, extent) if d == lanes[0] else r for d, r in enumerate(ranges))
     return Touch(node, node.buffer, ranges, sure=dense)
 
 
-def _first_lanes(mask: Expr) -> int | None:
+def _first_lanes(mask: ex.Expr) -> int | None:
     """How many lanes a mask `[b, b + 1, ...] < [n, n, ...]` lets through, the first ones; None where it is unknown."""
-    if not isinstance(mask, LT) or not isinstance(mask.a, Ramp) or not isinstance(mask.b, Broadcast):
+    if not isinstance(mask, ex.LT) or not isinstance(mask.a, ex.Ramp) or not isinstance(mask.b, ex.Broadcast):
         return None
     first, step, end = mask.a.base, mask.a.stride, mask.b.value
-    if not isinstance(first, IntImm) or not isinstance(end, IntImm) or not is_const(step, 1):
+    if not isinstance(first, ex.IntImm) or not isinstance(end, ex.IntImm) or not is_const(step, 1):
         return None
     return max(0, min(end.value - first.value, mask.a.lanes))
 
 
-def _place(index: Expr) -> Range | None:
+def _place(index: ex.Expr) -> ex.Range | None:
     if reads_memory(index):
         return None
-    if isinstance(index, Ramp) and index.base.dtype.lanes == 1 and isinstance(index.stride, IntImm):
+    if isinstance(index, ex.Ramp) and index.base.dtype.lanes == 1 and isinstance(index.stride, ex.IntImm):
         reach = index.stride.value * (index.lanes - 1)
         start = index.base if reach >= 0 else index.base + reach
-        return Range(start, const(abs(reach) + 1, start.dtype))
-    return Range(index, const(1, index.dtype)) if index.dtype.lanes == 1 else None
+        return ex.Range(start, ex.const(abs(reach) + 1, start.dtype))
+    return ex.Range(index, ex.const(1, index.dtype)) if index.dtype.lanes == 1 else None
 
 
-def known_ranges(region: Sequence[Range]) -> tuple[Range | None, ...]:
+def known_ranges(region: Sequence[ex.Range]) -> tuple[ex.Range | None, ...]:
     """The sides of a region; None where only data tells."""
     return tuple(None if reads_memory(r.start) or reads_memory(r.extent) else r for r in region)
 
 
-def through_view(touch: Touch, match: MatchBufferRegion) -> Touch:
+def through_view(touch: Touch, match: tir.MatchBufferRegion) -> Touch:
     """What is touched of the buffer behind a view."""
     source = match.source
     after = tuple((through_view(store, match), shared) for store, shared in touch.after)
@@ -436,10 +413,10 @@ def through_view(touch: Touch, match: MatchBufferRegion) -> Touch:
     front = len(source.region) - len(touch.ranges)
     same = front >= 0 and all(is_const(r.extent, 1) for r in source.region[:front])
     sides = zip(source.region[front:], match.buffer.shape, strict=True) if same else ()
-    if not same or not all(structural_equal(r.extent, dim) for r, dim in sides):
+    if not same or not all(ex.structural_equal(r.extent, dim) for r, dim in sides):
         return dataclasses.replace(behind, loops=(), conditions=(), sure=False, after=())
     inner = tuple(
-        None if own is None or r is None else Range(r.start + own.start.astype(r.start.dtype), own.extent)
+        None if own is None or r is None else ex.Range(r.start + own.start.astype(r.start.dtype), own.extent)
         for r, own in zip(region[front:], touch.ranges, strict=True)
     )
     return dataclasses.replace(behind, ranges=(*region[:front], *inner))

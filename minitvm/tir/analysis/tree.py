@@ -12,52 +12,35 @@ from typing import Any
 from ...errors import InternalError
 from ...expr import Expr, Var, const, find, free_vars, map_children, replace, substitute
 from ...expr.node import kept_with_node
-from ..nodes import (
-    Allocate,
-    Async,
-    Block,
-    BlockId,
-    BlockRealize,
-    Buffer,
-    BufferLoad,
-    Evaluate,
-    For,
-    If,
-    Instruction,
-    LetStmt,
-    PrimFunc,
-    Seq,
-    Stmt,
-    While,
-)
+from .. import nodes as tir
 
 
-def sub_statements(stmt: Stmt) -> Iterator[Stmt]:
+def sub_statements(stmt: tir.Stmt) -> Iterator[tir.Stmt]:
     """The statements directly inside a statement, in program order."""
-    if isinstance(stmt, Seq):
+    if isinstance(stmt, tir.Seq):
         yield from stmt.stmts
-    elif isinstance(stmt, BlockRealize):
+    elif isinstance(stmt, tir.BlockRealize):
         yield stmt.block
-    elif isinstance(stmt, Block):
+    elif isinstance(stmt, tir.Block):
         if stmt.init is not None:
             yield stmt.init
         yield stmt.body
-    elif isinstance(stmt, If):
+    elif isinstance(stmt, tir.If):
         yield stmt.then_case
         if stmt.else_case is not None:
             yield stmt.else_case
-    elif isinstance(stmt, For | While | LetStmt | Allocate | Instruction | Async):
+    elif isinstance(stmt, tir.For | tir.While | tir.LetStmt | tir.Allocate | tir.Instruction | tir.Async):
         yield stmt.body
 
 
-def statements(stmt: Stmt) -> Iterator[Stmt]:
+def statements(stmt: tir.Stmt) -> Iterator[tir.Stmt]:
     """The statement and all statements inside it, parents first, in program order."""
     yield stmt
     for inner in sub_statements(stmt):
         yield from statements(inner)
 
 
-def own_expressions(stmt: Stmt) -> Iterator[Expr]:
+def own_expressions(stmt: tir.Stmt) -> Iterator[Expr]:
     """The expressions that a statement holds itself, of a block realization the bindings and the predicate."""
     for name in stmt._children:
         value = getattr(stmt, name)
@@ -67,12 +50,12 @@ def own_expressions(stmt: Stmt) -> Iterator[Expr]:
 
 
 @kept_with_node
-def _parts(stmt: Stmt) -> tuple[tuple[BufferLoad, ...], tuple[Stmt, ...]]:
+def _parts(stmt: tir.Stmt) -> tuple[tuple[tir.BufferLoad, ...], tuple[tir.Stmt, ...]]:
     """The loads that a statement holds itself, and the statements directly inside it."""
-    return tuple(n for e in own_expressions(stmt) for n in find(e, BufferLoad)), tuple(sub_statements(stmt))
+    return tuple(n for e in own_expressions(stmt) for n in find(e, tir.BufferLoad)), tuple(sub_statements(stmt))
 
 
-Loads = tuple[tuple[Stmt, BufferLoad], ...]
+Loads = tuple[tuple[tir.Stmt, tir.BufferLoad], ...]
 
 
 class Tree:
@@ -86,30 +69,30 @@ class Tree:
         "blocks", "func", "kept", "loops", "order", "parent",
     )  # fmt: skip
 
-    def __init__(self, func: PrimFunc) -> None:
+    def __init__(self, func: tir.PrimFunc) -> None:
         self.func = func
-        self.parent: dict[Stmt, Stmt] = {}
-        self.loops: dict[Var, For] = {}
-        self.blocks: dict[BlockId, BlockRealize] = {}
-        self.order: dict[Stmt, int] = {}
+        self.parent: dict[tir.Stmt, tir.Stmt] = {}
+        self.loops: dict[Var, tir.For] = {}
+        self.blocks: dict[tir.BlockId, tir.BlockRealize] = {}
+        self.order: dict[tir.Stmt, int] = {}
         self.kept: dict[Any, Any] = {}  # answers of others about this tree
-        self._last: dict[Stmt, int] = {}  # the place in the order of the last statement inside
-        self._scope: dict[Stmt, BlockRealize | None] = {}
-        self._loops: dict[Stmt, tuple[For, ...]] = {}
-        self._controls: dict[Stmt, Loads] = {}
-        self._blocks_in: dict[BlockRealize | None, list[BlockRealize]] = {}
+        self._last: dict[tir.Stmt, int] = {}  # the place in the order of the last statement inside
+        self._scope: dict[tir.Stmt, tir.BlockRealize | None] = {}
+        self._loops: dict[tir.Stmt, tuple[tir.For, ...]] = {}
+        self._controls: dict[tir.Stmt, Loads] = {}
+        self._blocks_in: dict[tir.BlockRealize | None, list[tir.BlockRealize]] = {}
         self._moving: frozenset[Var] | None = None
         self._add(func.body, None, (), ())
 
-    def _add(self, stmt: Stmt, scope: BlockRealize | None, loops: tuple[For, ...], loads: Loads) -> None:
+    def _add(self, stmt: tir.Stmt, scope: tir.BlockRealize | None, loops: tuple[tir.For, ...], loads: Loads) -> None:
         self.order[stmt] = len(self.order)
         self._scope[stmt], self._loops[stmt] = scope, loops
         own, inside = _parts(stmt)
         loads = (*((stmt, load) for load in own), *loads) if own else loads
-        if isinstance(stmt, For):
+        if isinstance(stmt, tir.For):
             self.loops[stmt.var] = stmt
             loops = (*loops, stmt)
-        elif isinstance(stmt, BlockRealize):
+        elif isinstance(stmt, tir.BlockRealize):
             self.blocks[stmt.block.id] = stmt
             self._controls[stmt] = loads
             self._blocks_in.setdefault(scope, []).append(stmt)
@@ -120,9 +103,9 @@ class Tree:
         self._last[stmt] = len(self.order) - 1
 
     @property
-    def root(self) -> BlockRealize:
+    def root(self) -> tir.BlockRealize:
         """The realization of the root block."""
-        if not isinstance(self.func.body, BlockRealize):
+        if not isinstance(self.func.body, tir.BlockRealize):
             raise InternalError(f"{self.func.name} has no root block")
         return self.func.body
 
@@ -131,7 +114,7 @@ class Tree:
         """The variables of loops, iterators and lets. Any other one is a size or a parameter: it has one value."""
         if self._moving is None:
             iterators = {it.var for realize in self.blocks.values() for it in realize.block.iter_vars}
-            lets = {stmt.var for stmt in self.order if isinstance(stmt, LetStmt)}
+            lets = {stmt.var for stmt in self.order if isinstance(stmt, tir.LetStmt)}
             self._moving = frozenset({*self.loops, *iterators, *lets})
         return self._moving
 
@@ -139,52 +122,52 @@ class Tree:
         """Whether any of the expressions may change its value while the function runs, memory aside."""
         return any(v in self.moving for e in expressions for v in free_vars(e))
 
-    def condition_above(self, stmt: Stmt, within: Stmt | None) -> If | While | None:
+    def condition_above(self, stmt: tir.Stmt, within: tir.Stmt | None) -> tir.If | tir.While | None:
         """The statement, if any, that decides whether `stmt` runs in each run of `within` (None: of its scope)."""
         for outer in self.above(stmt):
-            if outer is within or isinstance(outer, BlockRealize):
+            if outer is within or isinstance(outer, tir.BlockRealize):
                 return None
-            if isinstance(outer, If | While):
+            if isinstance(outer, tir.If | tir.While):
                 return outer
         return None
 
-    def controls(self, realize: BlockRealize) -> Loads:
+    def controls(self, realize: tir.BlockRealize) -> Loads:
         """(statement, load) for every load that decides whether and where a block runs: in its predicate and bindings,
         and in conditions, bounds of loops and lets around it in its scope, where the statement holds the load."""
         return self._controls[realize]
 
-    def above(self, stmt: Stmt) -> Iterator[Stmt]:
+    def above(self, stmt: tir.Stmt) -> Iterator[tir.Stmt]:
         """The statements around a statement, innermost first."""
         at = self.parent.get(stmt)
         while at is not None:
             yield at
             at = self.parent.get(at)
 
-    def scope(self, stmt: Stmt) -> BlockRealize:
+    def scope(self, stmt: tir.Stmt) -> tir.BlockRealize:
         """The block that a loop or a block realization stands in, as its realization."""
         return self._scope[stmt] or self.root
 
-    def loops_above(self, stmt: Stmt) -> list[For]:
+    def loops_above(self, stmt: tir.Stmt) -> list[tir.For]:
         """The loops between a statement and the block that it stands in, outermost first."""
         return list(self._loops[stmt])
 
-    def all_loops_above(self, stmt: Stmt) -> list[For]:
+    def all_loops_above(self, stmt: tir.Stmt) -> list[tir.For]:
         """All loops around a statement, through the blocks around it, outermost first."""
         scope = self._scope[stmt]
         return [*(self.all_loops_above(scope) if scope else ()), *self._loops[stmt]]
 
-    def blocks_in(self, stmt: Stmt) -> list[BlockRealize]:
+    def blocks_in(self, stmt: tir.Stmt) -> list[tir.BlockRealize]:
         """The blocks that stand in a statement and not inside another block of it, in program order."""
-        if isinstance(stmt, BlockRealize):
+        if isinstance(stmt, tir.BlockRealize):
             return list(self._blocks_in.get(stmt, ()))
         scope = self._scope[stmt]
         return [b for b in self._blocks_in.get(scope, ()) if self.inside(b, stmt)]
 
-    def inside(self, inner: Stmt, outer: Stmt) -> bool:
+    def inside(self, inner: tir.Stmt, outer: tir.Stmt) -> bool:
         """Whether `inner` is `outer` or stands inside it."""
         return self.order[outer] <= self.order[inner] <= self._last[outer]
 
-    def rebuild(self, changes: Mapping[Stmt, Stmt | None]) -> PrimFunc:
+    def rebuild(self, changes: Mapping[tir.Stmt, tir.Stmt | None]) -> tir.PrimFunc:
         """The function with statements replaced; None removes one, and the loops around it that become empty.
 
         No replaced statement may stand inside another one.
@@ -200,59 +183,59 @@ class Tree:
         return self.func.with_body(body)
 
 
-def _rebuilt(stmt: Stmt, changes: Mapping[Stmt, Stmt | None], touched: Set[Stmt]) -> Stmt | None:
+def _rebuilt(stmt: tir.Stmt, changes: Mapping[tir.Stmt, tir.Stmt | None], touched: Set[tir.Stmt]) -> tir.Stmt | None:
     """A statement with those below it replaced; `touched` are those around a replaced one."""
     if stmt in changes:
         return changes[stmt]
     if stmt not in touched:
         return stmt
-    if isinstance(stmt, Seq):
+    if isinstance(stmt, tir.Seq):
         return _sequence([_rebuilt(s, changes, touched) for s in stmt.stmts])
-    if isinstance(stmt, BlockRealize):
+    if isinstance(stmt, tir.BlockRealize):
         return replace(stmt, block=_rebuilt(stmt.block, changes, touched))
-    if isinstance(stmt, Block):
+    if isinstance(stmt, tir.Block):
         init = None if stmt.init is None else _rebuilt(stmt.init, changes, touched)
-        return replace(stmt, init=init, body=_rebuilt(stmt.body, changes, touched) or Evaluate(const(0)))
-    if isinstance(stmt, If):
+        return replace(stmt, init=init, body=_rebuilt(stmt.body, changes, touched) or tir.Evaluate(const(0)))
+    if isinstance(stmt, tir.If):
         then_case = _rebuilt(stmt.then_case, changes, touched)
         else_case = None if stmt.else_case is None else _rebuilt(stmt.else_case, changes, touched)
         if then_case is None and else_case is None:
             return None
-        return If(stmt.condition, then_case or Evaluate(const(0)), else_case)
+        return tir.If(stmt.condition, then_case or tir.Evaluate(const(0)), else_case)
     body = _rebuilt(stmt.body, changes, touched)  # type: ignore[attr-defined]
     return None if body is None else replace(stmt, body=body)
 
 
-def _sequence(stmts: list[Stmt | None]) -> Stmt | None:
+def _sequence(stmts: list[tir.Stmt | None]) -> tir.Stmt | None:
     kept = [s for s in stmts if s is not None]
-    return Seq.of(*kept) if kept else None
+    return tir.Seq.of(*kept) if kept else None
 
 
-def fresh_copy(stmt: Stmt) -> Stmt:
+def fresh_copy(stmt: tir.Stmt) -> tir.Stmt:
     """A copy with its own loop variables and block ids, as every duplicate must have."""
 
     # Each definition is renamed where it stands: a nest that stands in two places has its variables in both.
-    def go(at: Stmt) -> Stmt:
-        if isinstance(at, For | LetStmt):
+    def go(at: tir.Stmt) -> tir.Stmt:
+        if isinstance(at, tir.For | tir.LetStmt):
             var = at.var.with_name(at.var.name)
             return replace(at, var=var, body=substitute(go(at.body), {at.var: var}))
-        if isinstance(at, Block):
+        if isinstance(at, tir.Block):
             renamed: dict[Var, Expr] = {it.var: it.var.with_name(it.var.name) for it in at.iter_vars}
             iters = tuple(replace(it, var=renamed[it.var]) for it in at.iter_vars)
             init = None if at.init is None else go(at.init)
-            return substitute(replace(at, iter_vars=iters, init=init, body=go(at.body), id=BlockId()), renamed)
+            return substitute(replace(at, iter_vars=iters, init=init, body=go(at.body), id=tir.BlockId()), renamed)
         return _with_inner(at, go)
 
     return go(stmt)
 
 
-def _with_inner(stmt: Stmt, change: Callable[[Stmt], Stmt]) -> Stmt:
+def _with_inner(stmt: tir.Stmt, change: Callable[[tir.Stmt], tir.Stmt]) -> tir.Stmt:
     """A statement with each one directly inside of it changed; itself where none is."""
-    changed: Stmt = map_children(stmt, lambda child: change(child) if isinstance(child, Stmt) else child)
+    changed: tir.Stmt = map_children(stmt, lambda child: change(child) if isinstance(child, tir.Stmt) else child)
     return changed
 
 
-def with_own_keys(func: PrimFunc) -> PrimFunc:
+def with_own_keys(func: tir.PrimFunc) -> tir.PrimFunc:
     """The function with each loop variable and block id in one place only; itself where that is so already.
 
     Handles are keys, so a program built by hand from shared statements is given copies of them first.
@@ -261,9 +244,9 @@ def with_own_keys(func: PrimFunc) -> PrimFunc:
     shared = False
     for stmt in statements(func.body):
         keys: list[object] = [stmt]
-        if isinstance(stmt, For):
+        if isinstance(stmt, tir.For):
             keys.append(stmt.var)
-        if isinstance(stmt, Block):
+        if isinstance(stmt, tir.Block):
             keys.append(stmt.id)
         shared = shared or any(key in seen for key in keys)
         seen.update(keys)
@@ -273,11 +256,11 @@ def with_own_keys(func: PrimFunc) -> PrimFunc:
     return func.with_body(_own_leaves(fresh_copy(func.body)))
 
 
-def _own_leaves(stmt: Stmt) -> Stmt:
+def _own_leaves(stmt: tir.Stmt) -> tir.Stmt:
     changed = _with_inner(stmt, _own_leaves)
     return replace(stmt) if changed is stmt else changed
 
 
-def written_buffers(func: PrimFunc) -> set[Buffer]:
+def written_buffers(func: tir.PrimFunc) -> set[tir.Buffer]:
     """The buffers that the blocks of a function declare to write."""
-    return {region.buffer for stmt in statements(func.body) if isinstance(stmt, Block) for region in stmt.writes}
+    return {region.buffer for stmt in statements(func.body) if isinstance(stmt, tir.Block) for region in stmt.writes}

@@ -5,56 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from ... import expr as ex
 from ...arith import Analyzer
-from ...expr import (
-    SPATIAL,
-    Expr,
-    FloorDiv,
-    FloorMod,
-    IntImm,
-    IterVar,
-    Max,
-    Min,
-    Node,
-    Range,
-    Var,
-    const,
-    find,
-    free_vars,
-    map_children,
-    replace,
-    rewrite,
-    substitute,
-    walk,
-)
+from .. import nodes as tir
 from ..analysis.declared import declared_regions, with_declared_regions
 from ..analysis.tree import Tree
 from ..conditions import conjuncts, is_const
 from ..index_map import IndexMap
 from ..index_sums import with_remainders_inside
-from ..nodes import (
-    Block,
-    BlockRealize,
-    Buffer,
-    BufferLoad,
-    BufferRegion,
-    BufferStore,
-    For,
-    ForKind,
-    PrimFunc,
-    Seq,
-    Stmt,
-    root_block,
-)
 from ..op import if_then_else
 from .state import nest_around
 
-Mapped = Callable[[Sequence[Expr]], Sequence[Expr]]
+Mapped = Callable[[Sequence[ex.Expr]], Sequence[ex.Expr]]
 
 SIDES = {"read": "reads", "write": "writes"}
 
 
-def chosen_region(block: BlockRealize, buffer: object) -> BufferRegion | None:
+def chosen_region(block: tir.BlockRealize, buffer: object) -> tir.BufferRegion | None:
     """The region that a caller means: ("read", i), ("write", i), the name of a buffer, or the buffer; None if none."""
     both = (*block.block.reads, *block.block.writes)
     if isinstance(buffer, list | tuple) and len(buffer) == 2 and buffer[0] in SIDES:
@@ -65,123 +32,131 @@ def chosen_region(block: BlockRealize, buffer: object) -> BufferRegion | None:
     return named[0] if named and all(r.buffer is named[0].buffer for r in named) else None
 
 
-def relaid(stmt: Any, old: Buffer, new: Buffer, mapped: Mapped) -> Any:
+def relaid(stmt: Any, old: tir.Buffer, new: tir.Buffer, mapped: Mapped) -> Any:
     """A statement with the accesses of `old` made at `mapped(indices)` of `new`, simplified; signatures of blocks
     follow.
     """
-    domains: dict[Var, Range] = {}
+    domains: dict[ex.Var, ex.Range] = {}
 
     def go(node: Any) -> Any:
-        if isinstance(node, For):
-            domains[node.var] = Range(node.start, node.extent)
-        elif isinstance(node, Block):
+        if isinstance(node, tir.For):
+            domains[node.var] = ex.Range(node.start, node.extent)
+        elif isinstance(node, tir.Block):
             domains.update((it.var, it.dom) for it in node.iter_vars)
-        rebuilt = map_children(node, go)
-        if isinstance(rebuilt, BufferLoad | BufferStore) and rebuilt.buffer is old:
-            return replace(rebuilt, buffer=new, indices=tuple(_simple(i, domains) for i in mapped(rebuilt.indices)))
-        return _with_regions(rebuilt, old, new, domains) if isinstance(rebuilt, Block) else rebuilt
+        rebuilt = ex.map_children(node, go)
+        if isinstance(rebuilt, tir.BufferLoad | tir.BufferStore) and rebuilt.buffer is old:
+            return ex.replace(rebuilt, buffer=new, indices=tuple(_simple(i, domains) for i in mapped(rebuilt.indices)))
+        return _with_regions(rebuilt, old, new, domains) if isinstance(rebuilt, tir.Block) else rebuilt
 
     return go(stmt)
 
 
-def _simple(index: Expr, domains: Mapping[Var, Range]) -> Expr:
+def _simple(index: ex.Expr, domains: Mapping[ex.Var, ex.Range]) -> ex.Expr:
     """A new index simplified as TVM does it: a variable of one value stays where it is the index, and so does the place
     in a tile that a variable does not fill, `v // 4` for three values.
     """
     plain = Analyzer().simplify(index)
-    if isinstance(plain, Var):
+    if isinstance(plain, ex.Var):
         return plain
-    kept: set[Var] = set()
-    for part in walk(plain):
-        if isinstance(part, FloorDiv | FloorMod) and isinstance(part.a, Var) and part.a in domains:
+    kept: set[ex.Var] = set()
+    for part in ex.walk(plain):
+        if isinstance(part, ex.FloorDiv | ex.FloorMod) and isinstance(part.a, ex.Var) and part.a in domains:
             extent = domains[part.a].extent
-            if isinstance(extent, IntImm) and isinstance(part.b, IntImm) and extent.value < part.b.value:
+            if isinstance(extent, ex.IntImm) and isinstance(part.b, ex.IntImm) and extent.value < part.b.value:
                 kept.add(part.a)
-    analyzer = Analyzer({v: domains[v] for v in free_vars(index) if v in domains and v not in kept})
+    analyzer = Analyzer({v: domains[v] for v in ex.free_vars(index) if v in domains and v not in kept})
     return with_remainders_inside(analyzer.simplify(index))
 
 
-def _with_regions(block: Block, old: Buffer, new: Buffer, domains: Mapping[Var, Range]) -> Block:
+def _with_regions(block: tir.Block, old: tir.Buffer, new: tir.Buffer, domains: Mapping[ex.Var, ex.Range]) -> tir.Block:
     if not any(r.buffer is old for r in (*block.reads, *block.writes)):
         return block
     own = declared_regions(block)
 
-    def change(regions: tuple[BufferRegion, ...], recomputed: tuple[BufferRegion, ...]) -> tuple[BufferRegion, ...]:
+    def change(
+        regions: tuple[tir.BufferRegion, ...], recomputed: tuple[tir.BufferRegion, ...]
+    ) -> tuple[tir.BufferRegion, ...]:
         box = next((r for r in recomputed if r.buffer is new), new.full_region())
-        shown = BufferRegion(new, tuple(_plain(r, dim, domains) for r, dim in zip(box.region, new.shape, strict=True)))
+        shown = tir.BufferRegion(
+            new, tuple(_plain(r, dim, domains) for r, dim in zip(box.region, new.shape, strict=True))
+        )
         return tuple(shown if r.buffer is old else r for r in regions)
 
-    return replace(block, reads=change(block.reads, own[0]), writes=change(block.writes, own[1]))
+    return ex.replace(block, reads=change(block.reads, own[0]), writes=change(block.writes, own[1]))
 
 
-def _plain(r: Range, dim: Expr, domains: Mapping[Var, Range]) -> Range:
+def _plain(r: ex.Range, dim: ex.Expr, domains: Mapping[ex.Var, ex.Range]) -> ex.Range:
     """A range simplified; all of the dimension where it would be a contest of several bounds."""
-    if any(isinstance(part, Min | Max) for part in (*walk(r.start), *walk(r.extent))):
-        return Range(const(0, dim.dtype), dim)
-    return Range(_simple(r.start, domains), _simple(r.extent, domains))
+    if any(isinstance(part, ex.Min | ex.Max) for part in (*ex.walk(r.start), *ex.walk(r.extent))):
+        return ex.Range(ex.const(0, dim.dtype), dim)
+    return ex.Range(_simple(r.start, domains), _simple(r.extent, domains))
 
 
 def point_block(
     name: str,
-    shape: Sequence[Expr],
-    body: Callable[[tuple[Var, ...]], BufferStore],
-    predicate: Callable[[tuple[Var, ...]], Expr] | None = None,
-) -> Stmt:
+    shape: Sequence[ex.Expr],
+    body: Callable[[tuple[ex.Var, ...]], tir.BufferStore],
+    predicate: Callable[[tuple[ex.Var, ...]], ex.Expr] | None = None,
+) -> tir.Stmt:
     """`for ax0, ... in grid(*shape): with block(name): body(v0, ...)`, with iterators over the whole shape."""
-    loops = [Var(f"ax{d}", dim.dtype) for d, dim in enumerate(shape)]
-    iters = tuple(IterVar(Var(f"v{d}", dim.dtype), Range(const(0, dim.dtype), dim)) for d, dim in enumerate(shape))
+    loops = [ex.Var(f"ax{d}", dim.dtype) for d, dim in enumerate(shape)]
+    iters = tuple(
+        ex.IterVar(ex.Var(f"v{d}", dim.dtype), ex.Range(ex.const(0, dim.dtype), dim)) for d, dim in enumerate(shape)
+    )
     store = body(tuple(it.var for it in iters))
-    block = with_declared_regions(Block(iters, (), (), name, store))
-    condition = const(True) if predicate is None else predicate(tuple(loops))
-    return nest_around(BlockRealize(tuple(loops), condition, block), loops, shape)
+    block = with_declared_regions(tir.Block(iters, (), (), name, store))
+    condition = ex.const(True) if predicate is None else predicate(tuple(loops))
+    return nest_around(tir.BlockRealize(tuple(loops), condition, block), loops, shape)
 
 
-def in_old_layouts(func: PrimFunc, moved: Mapping[Buffer, tuple[Buffer, IndexMap]]) -> PrimFunc:
+def in_old_layouts(func: tir.PrimFunc, moved: Mapping[tir.Buffer, tuple[tir.Buffer, IndexMap]]) -> tir.PrimFunc:
     """The function as one over parameters in their old layouts, which it copies into the new ones and back.
 
     `moved` gives for a parameter as it is now (what it was, the map from there). So the oracle can compare a function
     whose parameters have changed with the one before.
     """
-    root = root_block(func)
-    stored = {node.buffer for node in find(func.body, BufferStore)}
-    before: list[Stmt] = []
-    after: list[Stmt] = []
+    root = tir.root_block(func)
+    stored = {node.buffer for node in ex.find(func.body, tir.BufferStore)}
+    before: list[tir.Stmt] = []
+    after: list[tir.Stmt] = []
     for now, (was, index_map) in moved.items():
 
-        def copied_in(v: tuple[Var, ...], now: Buffer = now, was: Buffer = was, m: IndexMap = index_map) -> BufferStore:
-            return BufferStore(now, BufferLoad(was, v), tuple(m.map_indices(v)))
+        def copied_in(
+            v: tuple[ex.Var, ...], now: tir.Buffer = now, was: tir.Buffer = was, m: IndexMap = index_map
+        ) -> tir.BufferStore:
+            return tir.BufferStore(now, tir.BufferLoad(was, v), tuple(m.map_indices(v)))
 
         def copied_out(
-            v: tuple[Var, ...], now: Buffer = now, was: Buffer = was, m: IndexMap = index_map
-        ) -> BufferStore:
-            return BufferStore(was, BufferLoad(now, tuple(m.map_indices(v))), v)
+            v: tuple[ex.Var, ...], now: tir.Buffer = now, was: tir.Buffer = was, m: IndexMap = index_map
+        ) -> tir.BufferStore:
+            return tir.BufferStore(was, tir.BufferLoad(now, tuple(m.map_indices(v))), v)
 
         # What the function writes the oracle hands over empty, unless it is told otherwise: there is nothing to copy.
         if now not in stored:
             before.append(point_block(f"{was.name}_in", was.shape, copied_in))
         if now in stored:
             after.append(point_block(f"{was.name}_out", was.shape, copied_out))
-    body = Seq.of(*before, root.body, *after)
-    block = replace(root, body=body, alloc_buffers=(*root.alloc_buffers, *moved))
-    params = tuple(moved[p][0] if isinstance(p, Buffer) and p in moved else p for p in func.params)
-    assert isinstance(func.body, BlockRealize)  # root_block
-    return PrimFunc(params, replace(func.body, block=block), func.attrs)
+    body = tir.Seq.of(*before, root.body, *after)
+    block = ex.replace(root, body=body, alloc_buffers=(*root.alloc_buffers, *moved))
+    params = tuple(moved[p][0] if isinstance(p, tir.Buffer) and p in moved else p for p in func.params)
+    assert isinstance(func.body, tir.BlockRealize)  # root_block
+    return tir.PrimFunc(params, ex.replace(func.body, block=block), func.attrs)
 
 
 def with_simple_indices(node: Any, analyzer: Analyzer) -> Any:
     """A node with the indices of its accesses, and its regions, simplified; `analyzer` knows what is around it."""
 
     def go(at: Any) -> Any:
-        if isinstance(at, For):
+        if isinstance(at, tir.For):
             analyzer.bind(at)
-        elif isinstance(at, Block):
+        elif isinstance(at, tir.Block):
             for it in at.iter_vars:
                 analyzer.bind(it)
-        rebuilt = map_children(at, go)
-        if isinstance(rebuilt, BufferLoad | BufferStore):
-            return replace(rebuilt, indices=tuple(analyzer.simplify(i) for i in rebuilt.indices))
-        if isinstance(rebuilt, BufferRegion):
-            return replace(rebuilt, region=tuple(analyzer.simplify(r) for r in rebuilt.region))
+        rebuilt = ex.map_children(at, go)
+        if isinstance(rebuilt, tir.BufferLoad | tir.BufferStore):
+            return ex.replace(rebuilt, indices=tuple(analyzer.simplify(i) for i in rebuilt.indices))
+        if isinstance(rebuilt, tir.BufferRegion):
+            return ex.replace(rebuilt, region=tuple(analyzer.simplify(r) for r in rebuilt.region))
         return rebuilt
 
     return go(node)
@@ -190,18 +165,18 @@ def with_simple_indices(node: Any, analyzer: Analyzer) -> Any:
 # --- The writer of a buffer whose new layout has padding: its loops run over the new shape, padding included.
 
 
-def whole_nest(tree: Tree, producer: BlockRealize, buffer: Buffer) -> For | None:
+def whole_nest(tree: Tree, producer: tir.BlockRealize, buffer: tir.Buffer) -> tir.For | None:
     """The loops of a block that stores every element once and does nothing else, as their outermost; else None."""
     # Iterations are independent: the block writes this buffer only, each element once, and does not read it.
     store, block = producer.block.body, producer.block
-    plain = isinstance(store, BufferStore) and block.init is None and not block.alloc_buffers
+    plain = isinstance(store, tir.BufferStore) and block.init is None and not block.alloc_buffers
     if not plain or conjuncts(producer.predicate) or any(r.buffer is buffer for r in block.reads):
         return None
-    assert isinstance(store, BufferStore)
+    assert isinstance(store, tir.BufferStore)
     loops = tree.loops_above(producer)
     if not loops or len(loops) != len(producer.iter_values) or len(store.indices) != len(loops):
         return None
-    if any(l.kind != ForKind.SERIAL or l.annotations or l.var in free_vars(block) for l in loops):
+    if any(l.kind != tir.ForKind.SERIAL or l.annotations or l.var in ex.free_vars(block) for l in loops):
         return None
     chained = [*loops[1:], producer]
     if any(loop.body is not inner for loop, inner in zip(loops, chained, strict=True)):
@@ -209,13 +184,13 @@ def whole_nest(tree: Tree, producer: BlockRealize, buffer: Buffer) -> For | None
     analyzer = Analyzer()
     loop_of = {loop.var: loop for loop in loops}
     axis_of = {it.var: (it, v) for it, v in zip(block.iter_vars, producer.iter_values, strict=True)}
-    seen: set[Var] = set()
+    seen: set[ex.Var] = set()
     for index, dim in zip(store.indices, buffer.shape, strict=True):
-        if not isinstance(index, Var) or index not in axis_of or index in seen:
+        if not isinstance(index, ex.Var) or index not in axis_of or index in seen:
             return None
         seen.add(index)
         it, value = axis_of[index]
-        if it.kind != SPATIAL or not isinstance(value, Var) or value not in loop_of:
+        if it.kind != ex.SPATIAL or not isinstance(value, ex.Var) or value not in loop_of:
             return None
         loop = loop_of[value]
         whole = is_const(loop.start, 0) and is_const(it.dom.start, 0)
@@ -225,39 +200,39 @@ def whole_nest(tree: Tree, producer: BlockRealize, buffer: Buffer) -> For | None
 
 
 def over_new_shape(
-    producer: BlockRealize,
-    new: Buffer,
+    producer: tir.BlockRealize,
+    new: tir.Buffer,
     there: IndexMap,
     back: IndexMap,
-    where: Expr,
-    pad: Callable[[Sequence[Expr]], Expr],
-) -> Stmt:
+    where: ex.Expr,
+    pad: Callable[[Sequence[ex.Expr]], ex.Expr],
+) -> tir.Stmt:
     """The producer over the places of the new shape: in the padding the pad value, elsewhere its own."""
     store = producer.block.body
-    assert isinstance(store, BufferStore)  # whole_nest
+    assert isinstance(store, tir.BufferStore)  # whole_nest
     # An index that stays keeps its name.
-    names = [e.name if isinstance(e, Var) else f"axis{k}" for k, e in enumerate(there.final_indices)]
-    loops = [Var(name, d.dtype) for name, d in zip(names, new.shape, strict=True)]
-    domains = [Range(const(0, d.dtype), d) for d in new.shape]
-    iters = tuple(IterVar(Var(f"v_{l.name}", l.dtype), r) for l, r in zip(loops, domains, strict=True))
+    names = [e.name if isinstance(e, ex.Var) else f"axis{k}" for k, e in enumerate(there.final_indices)]
+    loops = [ex.Var(name, d.dtype) for name, d in zip(names, new.shape, strict=True)]
+    domains = [ex.Range(ex.const(0, d.dtype), d) for d in new.shape]
+    iters = tuple(ex.IterVar(ex.Var(f"v_{l.name}", l.dtype), r) for l, r in zip(loops, domains, strict=True))
     here = tuple(it.var for it in iters)
-    elements: dict[Var, Expr] = {
+    elements: dict[ex.Var, ex.Expr] = {
         index: value
         for index, value in zip(store.indices, back.map_indices(here), strict=True)
-        if isinstance(index, Var)
+        if isinstance(index, ex.Var)
     }
-    padding = substitute(where, dict(zip(back.initial_indices, here, strict=True)))
-    value = if_then_else(padding, pad(here), substitute(store.value, elements))
-    block = with_declared_regions(replace(producer.block, iter_vars=iters, body=BufferStore(new, value, here)))
-    return nest_around(replace(producer, iter_values=tuple(loops), block=block), loops, new.shape)
+    padding = ex.substitute(where, dict(zip(back.initial_indices, here, strict=True)))
+    value = if_then_else(padding, pad(here), ex.substitute(store.value, elements))
+    block = with_declared_regions(ex.replace(producer.block, iter_vars=iters, body=tir.BufferStore(new, value, here)))
+    return nest_around(ex.replace(producer, iter_values=tuple(loops), block=block), loops, new.shape)
 
 
-def with_allocation(body: Any, old: Buffer, new: Buffer) -> Any:
+def with_allocation(body: Any, old: tir.Buffer, new: tir.Buffer) -> Any:
     """A statement in which the block that allocates `old` allocates `new`."""
 
-    def change(node: Node) -> Node | None:
-        if isinstance(node, Block) and old in node.alloc_buffers:
-            return replace(node, alloc_buffers=tuple(new if b is old else b for b in node.alloc_buffers))
+    def change(node: ex.Node) -> ex.Node | None:
+        if isinstance(node, tir.Block) and old in node.alloc_buffers:
+            return ex.replace(node, alloc_buffers=tuple(new if b is old else b for b in node.alloc_buffers))
         return None
 
-    return rewrite(body, change)
+    return ex.rewrite(body, change)

@@ -6,45 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
+from ... import expr as ex
 from ...arith import Analyzer
 from ...errors import InputError, report
-from ...expr import (
-    Expr,
-    IntImm,
-    IterVar,
-    Node,
-    Range,
-    Var,
-    children,
-    const,
-    find,
-    free_vars,
-    map_children,
-    replace,
-    substitute,
-)
+from .. import nodes as tir
 from ..analysis.declared import with_declared_regions
 from ..analysis.tree import fresh_copy, statements, with_own_keys
 from ..conditions import is_const
 from ..index_map import IndexMap
-from ..nodes import (
-    Block,
-    BlockId,
-    BlockRealize,
-    Buffer,
-    BufferData,
-    BufferLoad,
-    BufferRegion,
-    BufferStore,
-    For,
-    IRModule,
-    MatchBufferRegion,
-    PrimFunc,
-    Seq,
-    Stmt,
-    root_block,
-    with_root,
-)
 from .access_remapping import point_block
 from .block_scope import StmtSRef
 from .handles import BlockRV
@@ -66,7 +35,7 @@ def check_intrinsic(intrin: TensorIntrin, **options: Any) -> Any:
 
     func = embedded(intrin)
     # Not through a `Schedule`: what has no name yet leaves no trace.
-    state = ScheduleState(IRModule({"main": func}), "main")
+    state = ScheduleState(tir.IRModule({"main": func}), "main")
     arguments = {"block_or_loop": state.block_named("tile"), "tensor_intrin": intrin, "preserve_unit_iters": True}
     try:
         lookup("tensorize").run(state, arguments)
@@ -80,95 +49,97 @@ def check_intrinsic(intrin: TensorIntrin, **options: Any) -> Any:
 _LOW, _HIGH = (1, 2), (2, 1)  # elements before and after the tile, in even and odd dimensions
 
 
-def embedded(intrin: TensorIntrin) -> PrimFunc:
+def embedded(intrin: TensorIntrin) -> tir.PrimFunc:
     """A function with a block "tile" that does what the description says inside of buffers larger on every side.
 
     Where a parameter of the implementation declares constant strides, its buffer is the tile alone.
     """
-    places: dict[Buffer, tuple[Buffer, tuple[int, ...]]] = {}
-    params: list[Buffer | Var] = []
+    places: dict[tir.Buffer, tuple[tir.Buffer, tuple[int, ...]]] = {}
+    params: list[tir.Buffer | ex.Var] = []
     for described, implemented in zip(intrin.desc.params, intrin.impl.params, strict=False):
-        if not isinstance(described, Buffer) or not isinstance(implemented, Buffer):
+        if not isinstance(described, tir.Buffer) or not isinstance(implemented, tir.Buffer):
             params.append(described)
             continue
-        if not all(isinstance(d, IntImm) for d in described.shape):
+        if not all(isinstance(d, ex.IntImm) for d in described.shape):
             raise InputError(f"{intrin.name}: the shape of {described.name} is not constant, so it cannot be tried out")
-        tight = any(isinstance(s, IntImm) for s in implemented.strides[:-1])
+        tight = any(isinstance(s, ex.IntImm) for s in implemented.strides[:-1])
         low = tuple(0 if tight else _LOW[d % 2] for d in range(described.ndim))
         high = tuple(0 if tight else _HIGH[d % 2] for d in range(described.ndim))
         shape = tuple(
-            const(int(d) + a + b) for d, a, b in zip(described.shape, low, high, strict=False) if isinstance(d, IntImm)
+            ex.const(int(d) + a + b)
+            for d, a, b in zip(described.shape, low, high, strict=False)
+            if isinstance(d, ex.IntImm)
         )
-        large = Buffer(described.name, shape, described.dtype, described.scope)
+        large = tir.Buffer(described.name, shape, described.dtype, described.scope)
         places[described] = (large, low)
         params.append(large)
 
     def moved(node: Any) -> Any:
-        rebuilt = map_children(node, moved)
-        if isinstance(rebuilt, BufferLoad | BufferStore) and rebuilt.buffer in places:
+        rebuilt = ex.map_children(node, moved)
+        if isinstance(rebuilt, tir.BufferLoad | tir.BufferStore) and rebuilt.buffer in places:
             large, low = places[rebuilt.buffer]
-            return replace(
+            return ex.replace(
                 rebuilt,
                 buffer=large,
                 indices=tuple(i + n if n else i for i, n in zip(rebuilt.indices, low, strict=False)),
             )
-        if isinstance(rebuilt, BufferRegion) and rebuilt.buffer in places:
+        if isinstance(rebuilt, tir.BufferRegion) and rebuilt.buffer in places:
             large, low = places[rebuilt.buffer]
-            return BufferRegion(
+            return tir.BufferRegion(
                 large,
                 tuple(
-                    Range(r.start + n if n else r.start, r.extent) for r, n in zip(rebuilt.region, low, strict=False)
+                    ex.Range(r.start + n if n else r.start, r.extent) for r, n in zip(rebuilt.region, low, strict=False)
                 ),
             )
         return rebuilt
 
-    tile: Block = with_declared_regions(replace(moved(intrin.pattern), name="tile", id=BlockId()))
-    body: list[Stmt] = []
-    written = {n.buffer for n in find(tile, BufferStore)}
+    tile: tir.Block = with_declared_regions(ex.replace(moved(intrin.pattern), name="tile", id=tir.BlockId()))
+    body: list[tir.Stmt] = []
+    written = {n.buffer for n in ex.find(tile, tir.BufferStore)}
     for large, _ in places.values():
         if large not in written:
             continue
         # What the tile adds to must hold something: it comes from one more parameter.
-        start = replace(large, name=f"{large.name}_start")
+        start = ex.replace(large, name=f"{large.name}_start")
         params.insert(0, start)
 
-        def copied(v: tuple[Var, ...], large: Buffer = large, start: Buffer = start) -> BufferStore:
-            return BufferStore(large, BufferLoad(start, v), v)
+        def copied(v: tuple[ex.Var, ...], large: tir.Buffer = large, start: tir.Buffer = start) -> tir.BufferStore:
+            return tir.BufferStore(large, tir.BufferLoad(start, v), v)
 
         body.append(point_block(f"{large.name}_in", large.shape, copied))
-    body.append(BlockRealize((), const(True), tile))
-    func = with_root(tuple(params), Seq.of(*body), {"global_symbol": "main"})
+    body.append(tir.BlockRealize((), ex.const(True), tile))
+    func = tir.with_root(tuple(params), tir.Seq.of(*body), {"global_symbol": "main"})
     return with_own_keys(func)
 
 
-def renamed_inside(func: PrimFunc) -> PrimFunc:
+def renamed_inside(func: tir.PrimFunc) -> tir.PrimFunc:
     """A copy of a function with loops, blocks, variables and buffers of its own, as each use of it must have."""
-    names: dict[Var, Expr] = {}
-    buffers: dict[Buffer, Buffer] = {}
+    names: dict[ex.Var, ex.Expr] = {}
+    buffers: dict[tir.Buffer, tir.Buffer] = {}
 
-    def fresh(buffer: Buffer) -> Buffer:
+    def fresh(buffer: tir.Buffer) -> tir.Buffer:
         if buffer not in buffers:
             for part in (*buffer.strides, buffer.elem_offset, *buffer.shape):
-                if isinstance(part, Var):
+                if isinstance(part, ex.Var):
                     names.setdefault(part, part.with_name(part.name))
-            buffers[buffer] = substitute(replace(buffer), names)
+            buffers[buffer] = ex.substitute(ex.replace(buffer), names)
         return buffers[buffer]
 
-    params = tuple(fresh(p) if isinstance(p, Buffer) else p for p in func.params)
+    params = tuple(fresh(p) if isinstance(p, tir.Buffer) else p for p in func.params)
 
     def go(node: Any) -> Any:
-        rebuilt = map_children(node, go)
-        if isinstance(rebuilt, Block):
+        rebuilt = ex.map_children(node, go)
+        if isinstance(rebuilt, tir.Block):
             allocated = tuple(map(fresh, rebuilt.alloc_buffers))
-            return replace(rebuilt, alloc_buffers=allocated)
-        if isinstance(rebuilt, BufferLoad | BufferStore | BufferRegion | BufferData):
-            return replace(rebuilt, buffer=fresh(rebuilt.buffer))
-        if isinstance(rebuilt, MatchBufferRegion):
-            return replace(rebuilt, buffer=fresh(rebuilt.buffer))
+            return ex.replace(rebuilt, alloc_buffers=allocated)
+        if isinstance(rebuilt, tir.BufferLoad | tir.BufferStore | tir.BufferRegion | tir.BufferData):
+            return ex.replace(rebuilt, buffer=fresh(rebuilt.buffer))
+        if isinstance(rebuilt, tir.MatchBufferRegion):
+            return ex.replace(rebuilt, buffer=fresh(rebuilt.buffer))
         return rebuilt
 
-    body = substitute(go(fresh_copy(func.body)), names)
-    return PrimFunc(params, body, func.attrs)
+    body = ex.substitute(go(fresh_copy(func.body)), names)
+    return tir.PrimFunc(params, body, func.attrs)
 
 
 # --- How a block could be computed by a tensor intrinsic: which of its loops, or iterators, stand for the
@@ -181,8 +152,8 @@ class TensorizeInfo:
     """`loop_map`: from a loop of the block to that of the description; `desc_loop_indexer`: the latter's positions;
     `block_iter_paddings`: to which multiples the block's iterators would have to be padded, None where not at all."""
 
-    loop_map: Mapping[StmtSRef, For]
-    desc_loop_indexer: Mapping[For, int]
+    loop_map: Mapping[StmtSRef, tir.For]
+    desc_loop_indexer: Mapping[tir.For, int]
     block_iter_paddings: tuple[int, ...] | None = None
 
 
@@ -192,26 +163,26 @@ class AutoTensorizeMappingInfo:
     `rhs_` of the description."""
 
     mappings: tuple[IndexMap, ...]
-    lhs_buffer_map: Mapping[Buffer, Buffer]
-    rhs_buffer_indices: Mapping[Buffer, tuple[Expr, ...]]
-    lhs_iters: tuple[IterVar, ...]
-    rhs_iters: tuple[IterVar, ...]
+    lhs_buffer_map: Mapping[tir.Buffer, tir.Buffer]
+    rhs_buffer_indices: Mapping[tir.Buffer, tuple[ex.Expr, ...]]
+    lhs_iters: tuple[ex.IterVar, ...]
+    rhs_iters: tuple[ex.IterVar, ...]
 
 
-def _described(desc: PrimFunc) -> tuple[list[For], BlockRealize]:
+def _described(desc: tir.PrimFunc) -> tuple[list[tir.For], tir.BlockRealize]:
     """The loops of a description, outermost first, and the block in them."""
-    inner = [stmt for stmt in statements(root_block(desc).body) if isinstance(stmt, BlockRealize)]
+    inner = [stmt for stmt in statements(tir.root_block(desc).body) if isinstance(stmt, tir.BlockRealize)]
     block = inner[0]
-    loops = [stmt for stmt in statements(root_block(desc).body) if isinstance(stmt, For)]
-    nested = [stmt for stmt in statements(block.block.body) if isinstance(stmt, For | BlockRealize)]
-    if any(isinstance(stmt, BlockRealize) for stmt in nested):  # a block around the loops: what is inside counts
-        block = next(stmt for stmt in nested if isinstance(stmt, BlockRealize))
-        loops = [stmt for stmt in nested if isinstance(stmt, For)]
+    loops = [stmt for stmt in statements(tir.root_block(desc).body) if isinstance(stmt, tir.For)]
+    nested = [stmt for stmt in statements(block.block.body) if isinstance(stmt, tir.For | tir.BlockRealize)]
+    if any(isinstance(stmt, tir.BlockRealize) for stmt in nested):  # a block around the loops: what is inside counts
+        block = next(stmt for stmt in nested if isinstance(stmt, tir.BlockRealize))
+        loops = [stmt for stmt in nested if isinstance(stmt, tir.For)]
     return loops, block
 
 
 def get_tensorize_loop_mapping(
-    sch: Schedule, block: BlockRV | str, desc_func: PrimFunc, allow_padding: bool = False
+    sch: Schedule, block: BlockRV | str, desc_func: tir.PrimFunc, allow_padding: bool = False
 ) -> TensorizeInfo | None:
     """Which loops of a block stand for the loops of an intrinsic's description, its innermost ones first.
 
@@ -221,14 +192,14 @@ def get_tensorize_loop_mapping(
     realize = _realize(sch, block)
     tree = sch.state.home(realize)
     desc_loops, desc_block = _described(desc_func)
-    loops: list[For] = []
+    loops: list[tir.For] = []
     for loop in reversed(tree.loops_above(realize)):
-        if not isinstance(loop.body, For | BlockRealize):
+        if not isinstance(loop.body, tir.For | tir.BlockRealize):
             break
         loops.insert(0, loop)
     if any(not is_const(loop.start, 0) for loop in loops):
         return None
-    mapped: dict[StmtSRef, For] = {}
+    mapped: dict[StmtSRef, tir.For] = {}
     paddings: dict[int, int] = {}
     next_iterator = len(realize.block.iter_vars) - 1
     for described in reversed(desc_loops):
@@ -242,7 +213,7 @@ def get_tensorize_loop_mapping(
         bound = _with_step_one(realize.iter_values[position], loops)
         if bound is None:
             continue
-        if not isinstance(bound.extent, IntImm) or not isinstance(described.extent, IntImm):
+        if not isinstance(bound.extent, ex.IntImm) or not isinstance(described.extent, ex.IntImm):
             return None
         if bound.extent.value % described.extent.value:
             if not allow_padding:
@@ -253,24 +224,24 @@ def get_tensorize_loop_mapping(
     return TensorizeInfo(mapped, {loop: k for k, loop in enumerate(desc_loops)}, multiples)
 
 
-def _realize(sch: Schedule, block: BlockRV | str) -> BlockRealize:
+def _realize(sch: Schedule, block: BlockRV | str) -> tir.BlockRealize:
     handle: BlockRV = sch.get_block(block) if isinstance(block, str) else block
     realize = sch.state.block(sch.get(handle).id)
     assert realize is not None  # the handle was just resolved
     return realize
 
 
-def _kind_of(loop: For, block: BlockRealize) -> str | None:
+def _kind_of(loop: tir.For, block: tir.BlockRealize) -> str | None:
     pairs = zip(block.block.iter_vars, block.iter_values, strict=True)
-    return next((it.kind for it, value in pairs if loop.var in free_vars(value)), None)
+    return next((it.kind for it, value in pairs if loop.var in ex.free_vars(value)), None)
 
 
-def _with_step_one(binding: Expr, loops: list[For]) -> For | None:
+def _with_step_one(binding: ex.Expr, loops: list[tir.For]) -> tir.For | None:
     """The innermost loop that a binding uses with step 1."""
     analyzer = Analyzer()
     for loop in loops:
         rest = analyzer.simplify(binding - loop.var)
-        if loop.var in free_vars(binding) and loop.var not in free_vars(rest):
+        if loop.var in ex.free_vars(binding) and loop.var not in ex.free_vars(rest):
             return loop
     return None
 
@@ -283,7 +254,7 @@ class _Differ(Exception):
 
 
 def get_auto_tensorize_mapping_info(
-    sch: Schedule, block: BlockRV | str, desc_func: PrimFunc
+    sch: Schedule, block: BlockRV | str, desc_func: tir.PrimFunc
 ) -> AutoTensorizeMappingInfo | None:
     """Maps of a block's iterators after which it may match an intrinsic's description, whatever its indices are now.
 
@@ -294,7 +265,7 @@ def get_auto_tensorize_mapping_info(
     realize = _realize(sch, block)
     _, desc = _described(desc_func)
     mine, described = realize.block.body, desc.block.body
-    loads: dict[Buffer, tuple[Buffer, tuple[Expr, ...], tuple[Expr, ...]]] = {}
+    loads: dict[tir.Buffer, tuple[tir.Buffer, tuple[ex.Expr, ...], tuple[ex.Expr, ...]]] = {}
     try:
         _compare(mine, described, loads)
     except _Differ:
@@ -313,48 +284,50 @@ def get_auto_tensorize_mapping_info(
 
 
 def _compare(
-    a: Stmt | Node, b: Stmt | Node, loads: dict[Buffer, tuple[Buffer, tuple[Expr, ...], tuple[Expr, ...]]]
+    a: tir.Stmt | ex.Node,
+    b: tir.Stmt | ex.Node,
+    loads: dict[tir.Buffer, tuple[tir.Buffer, tuple[ex.Expr, ...], tuple[ex.Expr, ...]]],
 ) -> None:
     if type(a) is not type(b):
         raise _Differ
-    if isinstance(a, BufferLoad | BufferStore) and isinstance(b, BufferLoad | BufferStore):
+    if isinstance(a, tir.BufferLoad | tir.BufferStore) and isinstance(b, tir.BufferLoad | tir.BufferStore):
         if a.buffer.dtype != b.buffer.dtype:
             raise _Differ
         earlier = loads.setdefault(a.buffer, (b.buffer, a.indices, b.indices))
         taken = [other for buffer, (other, _, _) in loads.items() if buffer is not a.buffer]
         if earlier[0] is not b.buffer or b.buffer in taken:
             raise _Differ
-        if isinstance(a, BufferStore) and isinstance(b, BufferStore):
+        if isinstance(a, tir.BufferStore) and isinstance(b, tir.BufferStore):
             _compare(a.value, b.value, loads)
         return
-    if isinstance(a, Expr) and isinstance(b, Expr) and a.dtype != b.dtype:
+    if isinstance(a, ex.Expr) and isinstance(b, ex.Expr) and a.dtype != b.dtype:
         raise _Differ
-    parts, others = list(children(a)), list(children(b))
+    parts, others = list(ex.children(a)), list(ex.children(b))
     if len(parts) != len(others) or _own_fields(a) != _own_fields(b):
         raise _Differ
     for part, other in zip(parts, others, strict=True):
         _compare(part, other, loads)
 
 
-def _own_fields(node: Node) -> list[str]:
+def _own_fields(node: ex.Node) -> list[str]:
     """What a node holds besides its sub-nodes: a constant's value, an intrinsic's name."""
     return [f"{f.name}={getattr(node, f.name)}" for f in fields(node) if f.name not in node._children and f.compare]  # type: ignore[arg-type]
 
 
 def _fusing(
-    lhs: tuple[IterVar, ...],
-    rhs: tuple[IterVar, ...],
-    loads: Mapping[Buffer, tuple[Buffer, tuple[Expr, ...], tuple[Expr, ...]]],
+    lhs: tuple[ex.IterVar, ...],
+    rhs: tuple[ex.IterVar, ...],
+    loads: Mapping[tir.Buffer, tuple[tir.Buffer, tuple[ex.Expr, ...], tuple[ex.Expr, ...]]],
 ) -> IndexMap | None:
-    def where(var: Var, side: int) -> frozenset[Buffer]:
+    def where(var: ex.Var, side: int) -> frozenset[tir.Buffer]:
         # The buffers, as the description knows them, in whose indices a variable stands.
         return frozenset(
-            entry[0] for entry in loads.values() if any(var in free_vars(index) for index in entry[1 + side])
+            entry[0] for entry in loads.values() if any(var in ex.free_vars(index) for index in entry[1 + side])
         )
 
-    sources = tuple(Var(it.var.name, it.var.dtype) for it in lhs)
-    first: list[Expr] = []
-    fused: dict[Var, Expr] = {}
+    sources = tuple(ex.Var(it.var.name, it.var.dtype) for it in lhs)
+    first: list[ex.Expr] = []
+    fused: dict[ex.Var, ex.Expr] = {}
     for it, source in zip(lhs, sources, strict=True):
         fitting = [other.var for other in rhs if other.kind == it.kind and where(other.var, 1) == where(it.var, 0)]
         if not fitting:

@@ -12,52 +12,19 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from ... import expr as ex
 from ...arith import Analyzer
-from ...expr import (
-    Add,
-    BinaryOp,
-    Call,
-    Cast,
-    Expr,
-    FloatImm,
-    IntImm,
-    IterVar,
-    Max,
-    Min,
-    Mul,
-    Node,
-    StringImm,
-    Var,
-    children,
-    const,
-    substitute,
-    walk,
-)
+from .. import nodes as tir
 from ..annotations import is_within
 from ..conditions import is_const
-from ..nodes import (
-    Assert,
-    Block,
-    BlockRealize,
-    Buffer,
-    BufferLoad,
-    BufferStore,
-    Evaluate,
-    For,
-    If,
-    LetStmt,
-    Seq,
-    Stmt,
-    While,
-)
 
-_COMMUTATIVE = (Add, Mul, Min, Max)
+_COMMUTATIVE = (ex.Add, ex.Mul, ex.Min, ex.Max)
 
 
 class Mismatch(Exception):
     """Where the program and the description part: the node of each, what was wanted and what was found."""
 
-    def __init__(self, node: Node, pattern: Node, wanted: str, found: str) -> None:
+    def __init__(self, node: ex.Node, pattern: ex.Node, wanted: str, found: str) -> None:
         super().__init__(found)
         self.node, self.pattern, self.wanted, self.found = node, pattern, wanted, found
 
@@ -65,64 +32,64 @@ class Mismatch(Exception):
 class Matcher:
     """What the variables and buffers of a description stand for, as far as it has been compared."""
 
-    def __init__(self, analyzer: Analyzer, params: tuple[Buffer | Var, ...]) -> None:
+    def __init__(self, analyzer: Analyzer, params: tuple[tir.Buffer | ex.Var, ...]) -> None:
         self.analyzer = analyzer
         self.inside = Analyzer()  # knows the description's variables
         self.params = params
-        self.vars: dict[Var, Expr] = {}
-        self.buffers: dict[Buffer, tuple[Buffer, tuple[Expr, ...]]] = {}
-        self.bound: set[Var] = set()  # variables that the matched part of the program defines
+        self.vars: dict[ex.Var, ex.Expr] = {}
+        self.buffers: dict[tir.Buffer, tuple[tir.Buffer, tuple[ex.Expr, ...]]] = {}
+        self.bound: set[ex.Var] = set()  # variables that the matched part of the program defines
 
     # ------------------------------------------------------------------ statements
 
-    def stmt(self, a: Stmt, b: Stmt) -> None:
+    def stmt(self, a: tir.Stmt, b: tir.Stmt) -> None:
         """Compare a statement of the program with one of the description; raises `Mismatch`."""
         a = self.without_unit_loops(a, b)
-        if isinstance(a, Seq) and len(a.stmts) == 1:
+        if isinstance(a, tir.Seq) and len(a.stmts) == 1:
             a = a.stmts[0]
-        if isinstance(a, BlockRealize) and not isinstance(b, BlockRealize) and _only_wraps(a):
+        if isinstance(a, tir.BlockRealize) and not isinstance(b, tir.BlockRealize) and _only_wraps(a):
             return self.stmt(a.block.body, b)
-        if isinstance(b, BlockRealize) and not isinstance(a, BlockRealize) and _only_wraps(b):
+        if isinstance(b, tir.BlockRealize) and not isinstance(a, tir.BlockRealize) and _only_wraps(b):
             return self.stmt(a, b.block.body)
         if type(a) is not type(b):
             raise Mismatch(a, b, _kind(b), _kind(a))
-        if isinstance(a, For):
-            assert isinstance(b, For)
+        if isinstance(a, tir.For):
+            assert isinstance(b, tir.For)
             self.loop(a, b)
-        elif isinstance(a, Seq):
-            assert isinstance(b, Seq)
+        elif isinstance(a, tir.Seq):
+            assert isinstance(b, tir.Seq)
             if len(a.stmts) != len(b.stmts):
                 raise Mismatch(a, b, f"{len(b.stmts)} statements", f"{len(a.stmts)} statements")
             for mine, described in zip(a.stmts, b.stmts, strict=False):
                 self.stmt(mine, described)
-        elif isinstance(a, BlockRealize):
-            assert isinstance(b, BlockRealize)
+        elif isinstance(a, tir.BlockRealize):
+            assert isinstance(b, tir.BlockRealize)
             self.realize(a, b)
-        elif isinstance(a, BufferStore):
-            assert isinstance(b, BufferStore)
+        elif isinstance(a, tir.BufferStore):
+            assert isinstance(b, tir.BufferStore)
             self.access(a, b)
             self.expr(a.value, b.value, a)
-        elif isinstance(a, If):
-            assert isinstance(b, If)
+        elif isinstance(a, tir.If):
+            assert isinstance(b, tir.If)
             self.expr(a.condition, b.condition, a)
             self.stmt(a.then_case, b.then_case)
             if (a.else_case is None) != (b.else_case is None):
                 raise Mismatch(a, b, "no else" if b.else_case is None else "an else", "the other")
             if a.else_case is not None and b.else_case is not None:
                 self.stmt(a.else_case, b.else_case)
-        elif isinstance(a, LetStmt):
-            assert isinstance(b, LetStmt)
+        elif isinstance(a, tir.LetStmt):
+            assert isinstance(b, tir.LetStmt)
             self.expr(a.value, b.value, a)
             self.bind(a.var, b.var)
             self.stmt(a.body, b.body)
-        elif isinstance(a, Evaluate):
-            assert isinstance(b, Evaluate)
+        elif isinstance(a, tir.Evaluate):
+            assert isinstance(b, tir.Evaluate)
             self.expr(a.value, b.value, a)
         else:
             raise Mismatch(a, b, "loops, blocks, stores and conditions", _kind(a))
 
-    def without_unit_loops(self, a: Stmt, b: Stmt) -> Stmt:
-        while isinstance(a, For) and not (isinstance(b, For) and self.analyzer.can_prove(b.extent <= 1)):
+    def without_unit_loops(self, a: tir.Stmt, b: tir.Stmt) -> tir.Stmt:
+        while isinstance(a, tir.For) and not (isinstance(b, tir.For) and self.analyzer.can_prove(b.extent <= 1)):
             if not is_const(a.extent, 1):
                 break
             self.analyzer.bind(a)
@@ -130,13 +97,13 @@ class Matcher:
             a = a.body
         return a
 
-    def bind(self, mine: Var, described: Var) -> None:
+    def bind(self, mine: ex.Var, described: ex.Var) -> None:
         if mine.dtype.is_float != described.dtype.is_float:
             raise Mismatch(mine, described, f"{described.name} of dtype {described.dtype}", str(mine.dtype))
         self.vars[described] = mine
         self.bound.add(mine)
 
-    def loop(self, a: For, b: For) -> None:
+    def loop(self, a: tir.For, b: tir.For) -> None:
         if a.kind != b.kind or a.thread != b.thread:
             raise Mismatch(a, b, f"a {b.thread or b.kind} loop", f"{a.var.name} is {a.thread or a.kind}")
         self.equal(a, b, a.start, b.start, f"{a.var.name} starts at {a.start}")
@@ -145,7 +112,7 @@ class Matcher:
         self.bind(a.var, b.var)
         self.stmt(a.body, b.body)
 
-    def realize(self, a: BlockRealize, b: BlockRealize) -> None:
+    def realize(self, a: tir.BlockRealize, b: tir.BlockRealize) -> None:
         self.expr(a.predicate, b.predicate, a)
         self.iterators(a, b)
         for side, other in (
@@ -167,7 +134,7 @@ class Matcher:
             self.stmt(a.block.init, b.block.init)
         self.stmt(a.block.body, b.block.body)
 
-    def iterators(self, a: BlockRealize, b: BlockRealize) -> None:
+    def iterators(self, a: tir.BlockRealize, b: tir.BlockRealize) -> None:
         mine = list(zip(a.block.iter_vars, a.iter_values, strict=True))
         for it, _ in mine:
             self.analyzer.bind(it)
@@ -188,68 +155,74 @@ class Matcher:
             if not self.analyzer.can_prove(it.dom.extent <= 1):
                 raise Mismatch(a.block, b.block, "no more iterators", f"{it.var.name} = {shown}")
 
-    def _same_iterator(self, mine: tuple[Any, Expr], described: Any, value: Expr) -> bool:
+    def _same_iterator(self, mine: tuple[Any, ex.Expr], described: Any, value: ex.Expr) -> bool:
         it, own = mine
         same = self.worth(it.dom.start, described.dom.start) and self.worth(it.dom.extent, described.dom.extent)
         return it.kind == described.kind and same and self.worth(own, value)
 
     # ------------------------------------------------------------------ expressions
 
-    def mapped(self, b: Expr) -> Expr | None:
+    def mapped(self, b: ex.Expr) -> ex.Expr | None:
         """An index expression of the description in the program's variables; None where some is not known."""
-        if any(isinstance(p, BufferLoad) or (isinstance(p, Var) and p not in self.vars) for p in walk(b)):
+        if any(isinstance(p, tir.BufferLoad) or (isinstance(p, ex.Var) and p not in self.vars) for p in ex.walk(b)):
             return None
-        rewritten: Expr = substitute(b, {v: e.astype(v.dtype) for v, e in self.vars.items()})
+        rewritten: ex.Expr = ex.substitute(b, {v: e.astype(v.dtype) for v, e in self.vars.items()})
         return rewritten
 
-    def worth(self, a: Expr, b: Expr) -> bool:
+    def worth(self, a: ex.Expr, b: ex.Expr) -> bool:
         """Whether two integer expressions have the same value."""
         rewritten = self.mapped(b)
         return rewritten is not None and self.analyzer.can_prove_equal(a, rewritten)
 
-    def equal(self, node: Node, pattern: Node, a: Expr, b: Expr, actual: str, expected: str = "") -> None:
+    def equal(self, node: ex.Node, pattern: ex.Node, a: ex.Expr, b: ex.Expr, actual: str, expected: str = "") -> None:
         if not self.worth(a, b):
             raise Mismatch(node, pattern, expected or str(b), actual)
 
-    def expr(self, a: Expr, b: Expr, around: Node) -> None:
+    def expr(self, a: ex.Expr, b: ex.Expr, around: ex.Node) -> None:
         """Compare two expressions; raises `Mismatch` at the innermost parts that differ."""
-        spot = a if not isinstance(a, IntImm | FloatImm | StringImm | Var) else around
-        if isinstance(b, Var):
+        spot = a if not isinstance(a, ex.IntImm | ex.FloatImm | ex.StringImm | ex.Var) else around
+        if isinstance(b, ex.Var):
             self.variable(a, b, spot)
             return
         if a.dtype != b.dtype:
             raise Mismatch(spot, b, f"{b} of dtype {b.dtype}", f"{a} of dtype {a.dtype}")
-        if a.dtype.is_int and not any(isinstance(p, BufferLoad) for e in (a, b) for p in walk(e)) and self.worth(a, b):
+        if (
+            a.dtype.is_int
+            and not any(isinstance(p, tir.BufferLoad) for e in (a, b) for p in ex.walk(e))
+            and self.worth(a, b)
+        ):
             return
         if type(a) is not type(b):
             raise Mismatch(spot, b, str(b), str(a))
-        if isinstance(a, BufferLoad):
-            assert isinstance(b, BufferLoad)
+        if isinstance(a, tir.BufferLoad):
+            assert isinstance(b, tir.BufferLoad)
             self.access(a, b)
             return
-        if isinstance(a, IntImm | FloatImm | StringImm):
+        if isinstance(a, ex.IntImm | ex.FloatImm | ex.StringImm):
             if a.value != b.value:  # type: ignore[attr-defined]
                 raise Mismatch(spot, b, str(b), str(a))
             return
-        if isinstance(a, Call) and isinstance(b, Call) and (a.op != b.op or len(a.args) != len(b.args)):
+        if isinstance(a, ex.Call) and isinstance(b, ex.Call) and (a.op != b.op or len(a.args) != len(b.args)):
             raise Mismatch(spot, b, str(b), str(a))
-        if not isinstance(a, BinaryOp | Cast | Call) and len(list(children(a))) != len(list(children(b))):
+        if not isinstance(a, ex.BinaryOp | ex.Cast | ex.Call) and len(list(ex.children(a))) != len(
+            list(ex.children(b))
+        ):
             raise Mismatch(spot, b, str(b), str(a))
         self.operands(a, b, spot)
 
-    def variable(self, a: Expr, b: Var, spot: Node) -> None:
+    def variable(self, a: ex.Expr, b: ex.Var, spot: ex.Node) -> None:
         if b in self.vars:
             if a.dtype == b.dtype and (a is self.vars[b] or (a.dtype.is_int and self.worth(a, b))):
                 return
             raise Mismatch(spot, b, f"{b.name}, which stands for {self.vars[b]}", str(a))
         if b not in self.params:
             raise Mismatch(spot, b, b.name, str(a))
-        moves = any(p in self.bound or isinstance(p, BufferLoad) for p in walk(a))
+        moves = any(p in self.bound or isinstance(p, tir.BufferLoad) for p in ex.walk(a))
         if a.dtype != b.dtype or moves:
             raise Mismatch(spot, b, f"a {b.dtype} that stays the same, for {b.name}", f"{a} of dtype {a.dtype}")
         self.vars[b] = a
 
-    def operands(self, a: Expr, b: Expr, spot: Node) -> None:
+    def operands(self, a: ex.Expr, b: ex.Expr, spot: ex.Node) -> None:
         orders: list[Callable[[], None]] = []
         first, second = _parts(a), _parts(b)
 
@@ -286,7 +259,7 @@ class Matcher:
 
     # ------------------------------------------------------------------ buffers
 
-    def access(self, a: BufferLoad | BufferStore, b: BufferLoad | BufferStore) -> None:
+    def access(self, a: tir.BufferLoad | tir.BufferStore, b: tir.BufferLoad | tir.BufferStore) -> None:
         """A place of a program's buffer and one of the description's: the difference is where the box begins."""
         mine, described = a.buffer, b.buffer
         if mine.dtype != described.dtype or not is_within(mine.scope, described.scope):
@@ -297,13 +270,13 @@ class Matcher:
         lead = mine.ndim - described.ndim
         if lead < 0:
             raise Mismatch(a, b, f"{described.name} of {described.ndim} dimensions", f"{mine.name} has {mine.ndim}")
-        offsets: list[Expr] = []
+        offsets: list[ex.Expr] = []
         for d, index in enumerate(a.indices):
-            inner = const(0, index.dtype) if d < lead else self.mapped(b.indices[d - lead])
+            inner = ex.const(0, index.dtype) if d < lead else self.mapped(b.indices[d - lead])
             if inner is None:
                 raise Mismatch(a, b, f"a place of {described.name} that its loops decide", str(b))
             offset = self.analyzer.simplify(index - inner.astype(index.dtype))
-            if any(part in self.bound for part in walk(offset)):
+            if any(part in self.bound for part in ex.walk(offset)):
                 place = ", ".join(map(str, a.indices))
                 raise Mismatch(a, b, f"{_place(b)} up to a constant offset", f"{mine.name}[{place}]")
             offsets.append(offset)
@@ -318,37 +291,37 @@ class Matcher:
             raise Mismatch(a, b, f"{_place(b)} in the box of {mine.name} that begins at ({text})", _place(a))
 
 
-def _only_wraps(a: BlockRealize) -> bool:
+def _only_wraps(a: tir.BlockRealize) -> bool:
     """Whether a block adds nothing to its body, as the one around the init of a block that `blockize` makes."""
     block = a.block
     own = (*block.iter_vars, *block.alloc_buffers, *block.match_buffers)
     return not own and block.init is None and is_const(a.predicate, 1)
 
 
-def _axis(it: IterVar, value: Expr) -> str:
+def _axis(it: ex.IterVar, value: ex.Expr) -> str:
     kind = {"S": "spatial", "R": "reduction", "O": "opaque"}[it.kind]
     return f"a {kind} iterator {it.var.name} = {value} in [{it.dom.start}, {it.dom.start + it.dom.extent})"
 
 
-def _parts(e: Expr) -> list[Expr]:
-    return [part for part in children(e) if isinstance(part, Expr)]
+def _parts(e: ex.Expr) -> list[ex.Expr]:
+    return [part for part in ex.children(e) if isinstance(part, ex.Expr)]
 
 
-def _place(access: BufferLoad | BufferStore) -> str:
+def _place(access: tir.BufferLoad | tir.BufferStore) -> str:
     return f"{access.buffer.name}[{', '.join(map(str, access.indices))}]"
 
 
-def _kind(stmt: Stmt) -> str:
+def _kind(stmt: tir.Stmt) -> str:
     names: dict[type, str] = {
-        For: "a loop",
-        Seq: "several statements",
-        BlockRealize: "a block",
-        BufferStore: "a store",
-        If: "a condition",
-        LetStmt: "a variable",
-        Evaluate: "a call",
-        While: "a while loop",
-        Assert: "an assertion",
-        Block: "a block",
+        tir.For: "a loop",
+        tir.Seq: "several statements",
+        tir.BlockRealize: "a block",
+        tir.BufferStore: "a store",
+        tir.If: "a condition",
+        tir.LetStmt: "a variable",
+        tir.Evaluate: "a call",
+        tir.While: "a while loop",
+        tir.Assert: "an assertion",
+        tir.Block: "a block",
     }
     return names.get(type(stmt), type(stmt).__name__)

@@ -4,24 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ... import expr as ex
 from ...arith import Analyzer, regions
 from ...errors import InputError
-from ...expr import (
-    SPATIAL,
-    Expr,
-    FloorDiv,
-    IntImm,
-    IterVar,
-    Node,
-    Range,
-    Var,
-    const,
-    find,
-    free_vars,
-    replace,
-    substitute,
-    walk,
-)
 from ..analysis.bindings import loop_ranges, reaches_every_point
 from ..analysis.block_kinds import Scope
 from ..analysis.boxes import Box, bound_box, touched
@@ -33,14 +18,16 @@ from .registry import Failure
 from .state import ScheduleState, guard, nest_around
 
 
-def solve(index: Range, target: Range, iterators: Sequence[Var], analyzer: Analyzer) -> tuple[Var, Range] | None:
+def solve(
+    index: ex.Range, target: ex.Range, iterators: Sequence[ex.Var], analyzer: Analyzer
+) -> tuple[ex.Var, ex.Range] | None:
     """The iterator in one dimension of an access, and the range of its values for which that meets `target`.
 
     The access must be `[v * c + o, v * c + o + e)` or `v // c`, with one iterator v and constants c > 0, e; None
     otherwise.
     """
-    used = {part for part in find(index.start, Var) if part in iterators}
-    if len(used) != 1 or not isinstance(index.extent, IntImm):
+    used = {part for part in ex.find(index.start, ex.Var) if part in iterators}
+    if len(used) != 1 or not isinstance(index.extent, ex.IntImm):
         return None
     var = used.pop()
     quotient = _quotient_of(index, var, target, analyzer)
@@ -50,50 +37,50 @@ def solve(index: Range, target: Range, iterators: Sequence[Var], analyzer: Analy
     if stride is None or stride <= 0:
         return None
     offset = analyzer.simplify(index.start - var * stride)
-    if any(part is var for part in walk(offset)):
+    if any(part is var for part in ex.walk(offset)):
         return None
     reach = index.extent.value - 1
     first = analyzer.simplify(target.start - offset + (stride - 1 - reach))
     last = analyzer.simplify(target.start + target.extent - 1 - offset)
     if stride > 1:
         first, last = analyzer.simplify(first // stride), analyzer.simplify(last // stride)
-    return var, Range(first, analyzer.simplify(last - first + 1))
+    return var, ex.Range(first, analyzer.simplify(last - first + 1))
 
 
-def _quotient_of(index: Range, var: Var, target: Range, analyzer: Analyzer) -> Range | None:
+def _quotient_of(index: ex.Range, var: ex.Var, target: ex.Range, analyzer: Analyzer) -> ex.Range | None:
     """Where `first <= v // c <= last`: from first * c to last * c + c - 1."""
     start = index.start
-    if not (isinstance(start, FloorDiv) and start.a is var and isinstance(start.b, IntImm) and start.b.value > 0):
+    if not (isinstance(start, ex.FloorDiv) and start.a is var and isinstance(start.b, ex.IntImm) and start.b.value > 0):
         return None
     if not is_const(index.extent, 1):
         return None
-    return Range(analyzer.simplify(target.start * start.b), analyzer.simplify(target.extent * start.b))
+    return ex.Range(analyzer.simplify(target.start * start.b), analyzer.simplify(target.extent * start.b))
 
 
 def _from_points(
-    region: BufferRegion, box: Box, iterators: Sequence[IterVar], analyzer: Analyzer
-) -> dict[Var, Range] | None:
+    region: BufferRegion, box: Box, iterators: Sequence[ex.IterVar], analyzer: Analyzer
+) -> dict[ex.Var, ex.Range] | None:
     """The ranges of the iterators in a single element's indices for which the element lies in the box.
 
     None where the indices are no bijective quasi-affine map of their iterators with a known inverse: with
     `B[v0 * 16 + v1]`, v0 = p // 16 and v1 = p % 16 of the place p.
     """
     indices = tuple(r.start for r in region.region)
-    used = [it for it in iterators if any(it.var is part for index in indices for part in walk(index))]
+    used = [it for it in iterators if any(it.var is part for index in indices for part in ex.walk(index))]
     if not all(is_const(r.extent, 1) for r in region.region) or not all(is_const(it.dom.start, 0) for it in used):
         return None
-    if all(isinstance(index, Var | IntImm) for index in indices):
+    if all(isinstance(index, ex.Var | ex.IntImm) for index in indices):
         return None  # nothing to invert
-    if {v for index in indices for v in free_vars(index)} - {it.var for it in used}:
+    if {v for index in indices for v in ex.free_vars(index)} - {it.var for it in used}:
         return None
     there = IndexMap(tuple(it.var for it in used), indices).simplified()
     try:
         back = there.inverse([it.dom.extent for it in used])
     except InputError:
         return None
-    steps = [Var(f"p{d}", r.start.dtype) for d, r in enumerate(box)]
+    steps = [ex.Var(f"p{d}", r.start.dtype) for d, r in enumerate(box)]
     places = [r.start if is_const(r.extent, 1) else r.start + step for r, step in zip(box, steps, strict=True)]
-    domains = {step: Range(const(0, step.dtype), r.extent) for r, step in zip(box, steps, strict=True)}
+    domains = {step: ex.Range(ex.const(0, step.dtype), r.extent) for r, step in zip(box, steps, strict=True)}
     values = [analyzer.simplify(value) for value in back.map_indices(places)]
     reached = regions.evaluate(values, domains, analyzer)
     if reached.unbounded:
@@ -105,12 +92,12 @@ def iterator_ranges(
     block: BlockRealize,
     needed: Sequence[tuple[BufferRegion, Box]],
     analyzer: Analyzer,
-    kinds: Sequence[str] = (SPATIAL,),
-) -> dict[Var, Range]:
+    kinds: Sequence[str] = (ex.SPATIAL,),
+) -> dict[ex.Var, ex.Range]:
     """For each iterator of the kinds that an access determines, the range in which the access meets the box."""
     iterators = [it for it in block.block.iter_vars if it.kind in kinds]
     variables = [it.var for it in iterators]
-    ranges: dict[Var, Range] = {}
+    ranges: dict[ex.Var, ex.Range] = {}
     for region, box in needed:
         solved = _from_points(region, box, iterators, analyzer)
         if solved is None:
@@ -124,7 +111,7 @@ def iterator_ranges(
     return ranges
 
 
-def ranges_in(shared: Sequence[For], tree: Tree, block: BlockRealize) -> dict[Var, Range]:
+def ranges_in(shared: Sequence[For], tree: Tree, block: BlockRealize) -> dict[ex.Var, ex.Range]:
     """The ranges of the iterators that `shared` loops decide on, in one iteration of these.
 
     Loops that stay around a block that moves: their iteration runs no iteration of the block that belongs to another
@@ -136,30 +123,34 @@ def ranges_in(shared: Sequence[For], tree: Tree, block: BlockRealize) -> dict[Va
     reached = regions.evaluate(block.iter_values, loop_ranges(inner), analyzer)
     ranges = {}
     for d, (it, value) in enumerate(zip(block.block.iter_vars, block.iter_values, strict=True)):
-        if it.kind == SPATIAL and d not in reached.unbounded and not variables.isdisjoint(free_vars(value)):
+        if it.kind == ex.SPATIAL and d not in reached.unbounded and not variables.isdisjoint(ex.free_vars(value)):
             ranges[it.var] = reached.box[d]
     return ranges
 
 
-def run_through(it: IterVar, ranges: dict[Var, Range], analyzer: Analyzer) -> Range:
+def run_through(it: ex.IterVar, ranges: dict[ex.Var, ex.Range], analyzer: Analyzer) -> ex.Range:
     """The range that a new loop gives an iterator: around what is needed, or its domain if that is no larger."""
     needed = ranges.get(it.var)
     most = None if needed is None else analyzer.bounds(needed.extent)[1]
     if needed is None or most is None or analyzer.can_prove(it.dom.extent <= int(most)):
         return it.dom
-    return Range(needed.start, const(max(int(most), 1), it.var.dtype))
+    return ex.Range(needed.start, ex.const(max(int(most), 1), it.var.dtype))
 
 
 def nest_for(
-    block: BlockRealize, ranges: dict[Var, Range], predicate: Expr, analyzer: Analyzer, preserve_unit_loops: bool
+    block: BlockRealize,
+    ranges: dict[ex.Var, ex.Range],
+    predicate: ex.Expr,
+    analyzer: Analyzer,
+    preserve_unit_loops: bool,
 ) -> Stmt:
     """A block in new loops (`ax0`, ...) that run its iterators through the given ranges, clipped to their domains.
 
     An iterator that is not in `ranges` runs through its whole domain. `predicate` is in terms of the iterators.
     """
-    loops: list[tuple[Var, Expr]] = []
-    values: list[Expr] = []
-    conditions: list[Expr] = []
+    loops: list[tuple[ex.Var, ex.Expr]] = []
+    values: list[ex.Expr] = []
+    conditions: list[ex.Expr] = []
     for it in block.block.iter_vars:
         dtype = it.var.dtype
         run = run_through(it, ranges, analyzer)
@@ -167,9 +158,9 @@ def nest_for(
         if is_const(extent, 1) and not preserve_unit_loops:
             value = analyzer.simplify(start)
         else:
-            loop = Var(f"ax{len(loops)}", dtype)
+            loop = ex.Var(f"ax{len(loops)}", dtype)
             loops.append((loop, extent))
-            analyzer.bind(loop, Range(const(0, dtype), extent))
+            analyzer.bind(loop, ex.Range(ex.const(0, dtype), extent))
             start = analyzer.simplify(start)
             value = loop if is_const(start, 0) else start + loop
         values.append(value)
@@ -177,8 +168,8 @@ def nest_for(
             if not analyzer.can_prove(condition):
                 conditions.append(rising(analyzer.simplify(condition)))
     bindings = dict(zip((it.var for it in block.block.iter_vars), values, strict=True))
-    conditions += [rising(analyzer.simplify(substitute(c, bindings))) for c in conjuncts(predicate)]
-    nest = guard(replace(block, iter_values=tuple(values), predicate=const(True)), all_of(conditions))
+    conditions += [rising(analyzer.simplify(ex.substitute(c, bindings))) for c in conjuncts(predicate)]
+    nest = guard(ex.replace(block, iter_values=tuple(values), predicate=ex.const(True)), all_of(conditions))
     return nest_around(nest, [loop for loop, _ in loops], [extent for _, extent in loops])
 
 
@@ -197,7 +188,7 @@ def insert(
     position = {-1: last, -2: first}.get(index, index)
     if not first <= position <= last:
         return f"index {index}; possible are {first} to {last}, -1 for the last and -2 for the first of them"
-    return replace(loop, body=Seq.of(*stmts[:position], nest, *stmts[position:]))
+    return ex.replace(loop, body=Seq.of(*stmts[:position], nest, *stmts[position:]))
 
 
 def uncovered(state: ScheduleState, tree: Tree, producer: BlockRealize, consumer: BlockRealize) -> Failure | None:
@@ -238,15 +229,15 @@ def reads(tree: Tree, block: BlockRealize) -> tuple[BufferRegion, ...]:
     decide whether and where it runs."""
     declared = list(block.block.reads)
     for _, load in tree.controls(block):
-        plain = not any(_is_hidden(tree, n) for i in load.indices for n in walk(i))
-        points = tuple(Range(i, const(1, i.dtype)) for i in load.indices)
+        plain = not any(_is_hidden(tree, n) for i in load.indices for n in ex.walk(i))
+        points = tuple(ex.Range(i, ex.const(1, i.dtype)) for i in load.indices)
         declared.append(BufferRegion(load.buffer, points) if plain else load.buffer.full_region())
     return tuple(declared)
 
 
-def _is_hidden(tree: Tree, part: Node) -> bool:
+def _is_hidden(tree: Tree, part: ex.Node) -> bool:
     """Whether an index goes through memory or a let: no box over loops holds its element."""
-    return isinstance(part, BufferLoad) or (isinstance(part, Var) and part in tree.moving and part not in tree.loops)
+    return isinstance(part, BufferLoad) or (isinstance(part, ex.Var) and part in tree.moving and part not in tree.loops)
 
 
 def _asked_too_early(tree: Tree, producer: BlockRealize, consumer: BlockRealize) -> Failure | None:

@@ -5,24 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from ... import expr as ex
 from ...arith import Analyzer, regions
-from ...expr import (
-    SPATIAL,
-    Expr,
-    IntImm,
-    IterVar,
-    Let,
-    Node,
-    Range,
-    Var,
-    const,
-    find,
-    replace,
-    rewrite,
-    structural_equal,
-    substitute,
-    walk,
-)
+from .. import nodes as tir
 from ..analysis.bindings import covers_domain, why_not_initialised
 from ..analysis.block_kinds import Scope
 from ..analysis.boxes import relax
@@ -31,19 +16,6 @@ from ..analysis.surely import reaches_all, why_not_filled
 from ..analysis.touches import Touch
 from ..analysis.tree import Tree, written_buffers
 from ..conditions import all_of, conjuncts, reads_memory, uses
-from ..nodes import (
-    Block,
-    BlockId,
-    BlockRealize,
-    Buffer,
-    BufferLoad,
-    BufferRegion,
-    BufferStore,
-    For,
-    ForKind,
-    LetStmt,
-    Stmt,
-)
 from .moving import box_text, nest_for
 from .registry import Failure, holds_inside
 from .staging import Insertion, box_written, initialised, place_after, point_region
@@ -54,43 +26,43 @@ from .state import ScheduleState, guard
 class Point:
     """The one element of a buffer that each iteration of a block touches, and the iterators that decide which."""
 
-    realize: BlockRealize
-    buffer: Buffer
+    realize: tir.BlockRealize
+    buffer: tir.Buffer
     write: bool
-    indices: tuple[Expr, ...]
+    indices: tuple[ex.Expr, ...]
 
     @property
-    def iterators(self) -> list[IterVar]:
+    def iterators(self) -> list[ex.IterVar]:
         """The iterators in the indices, in the block's order."""
         return [it for it in self.realize.block.iter_vars if uses_var(self.indices, it.var)]
 
 
-def uses_var(expressions: Sequence[Expr], var: Var) -> bool:
+def uses_var(expressions: Sequence[ex.Expr], var: ex.Var) -> bool:
     """Whether a variable occurs in any of the expressions."""
-    return any(part is var for e in expressions for part in walk(e))
+    return any(part is var for e in expressions for part in ex.walk(e))
 
 
-def point_of(realize: BlockRealize, buffer: Buffer, write: bool) -> Point | str:
+def point_of(realize: tir.BlockRealize, buffer: tir.Buffer, write: bool) -> Point | str:
     """Find the one element of `buffer` that each iteration of a block reads or writes.
 
     Return it as a `Point`, or return a text that says why there is no such element.
     """
     block = realize.block
-    points: list[tuple[Expr, ...]] = []
-    for node in walk(block):
-        if isinstance(node, Block) and node is not block:
+    points: list[tuple[ex.Expr, ...]] = []
+    for node in ex.walk(block):
+        if isinstance(node, tir.Block) and node is not block:
             return f"block {node.name} stands inside it"
-        if isinstance(node, BufferLoad | BufferStore) and node.buffer is buffer:
+        if isinstance(node, tir.BufferLoad | tir.BufferStore) and node.buffer is buffer:
             points.append(node.indices)
     if block.match_buffers:
         return "it matches views"
     if not points:
         return f"it has no load or store of {buffer.name} itself"
     for other in points[1:]:
-        if not structural_equal(points[0], other):
+        if not ex.structural_equal(points[0], other):
             shown = [", ".join(map(str, indices)) for indices in (points[0], other)]
             return f"it uses {buffer.name}[{shown[0]}] and {buffer.name}[{shown[1]}]"
-    inside = {n.var for n in find(block, For | LetStmt | Let)}
+    inside = {n.var for n in ex.find(block, tir.For | tir.LetStmt | ex.Let)}
     if any(reads_memory(i) or uses(i, inside) for i in points[0]):
         return f"{buffer.name}[{', '.join(map(str, points[0]))}] is no function of its iterators"
     return Point(realize, buffer, write, points[0])
@@ -107,14 +79,14 @@ copies_its_values = holds_inside(
 
 
 def stage_points(
-    state: ScheduleState, tree: Tree, point: Point, cached: Buffer, places: tuple[Expr, ...], copied_loops: bool
-) -> BlockRealize:
+    state: ScheduleState, tree: Tree, point: Point, cached: tir.Buffer, places: tuple[ex.Expr, ...], copied_loops: bool
+) -> tir.BlockRealize:
     """Put the copy into the program and let the block use it."""
     realize, buffer = point.realize, point.buffer
     scope = Scope.around(tree, realize)
     step = Insertion(tree, scope, {realize.block: _using(realize.block, buffer, cached, places)}, allocated=[cached])
-    anchor: Stmt | None = None
-    within: Stmt = scope.realize.block
+    anchor: tir.Stmt | None = None
+    within: tir.Stmt = scope.realize.block
     writers = [] if point.write else scope.writers(buffer)
     if point.write:
         anchor, within = place_after(tree, realize, [r for r in scope.readers(buffer) if r is not realize])
@@ -154,54 +126,54 @@ def stage_points(
     return step.put(state, stage)
 
 
-def _using(block: Block, buffer: Buffer, cached: Buffer, places: tuple[Expr, ...]) -> Block:
-    def change(node: Node) -> Node | None:
-        if isinstance(node, BufferLoad) and node.buffer is buffer:
-            return BufferLoad(cached, places)
-        if isinstance(node, BufferStore) and node.buffer is buffer:
-            return BufferStore(cached, node.value, places)
+def _using(block: tir.Block, buffer: tir.Buffer, cached: tir.Buffer, places: tuple[ex.Expr, ...]) -> tir.Block:
+    def change(node: ex.Node) -> ex.Node | None:
+        if isinstance(node, tir.BufferLoad) and node.buffer is buffer:
+            return tir.BufferLoad(cached, places)
+        if isinstance(node, tir.BufferStore) and node.buffer is buffer:
+            return tir.BufferStore(cached, node.value, places)
         return None
 
-    def regions_of(declared: Sequence[BufferRegion]) -> tuple[BufferRegion, ...]:
+    def regions_of(declared: Sequence[tir.BufferRegion]) -> tuple[tir.BufferRegion, ...]:
         kept = [r for r in declared if r.buffer is not buffer]
         first = next((k for k, r in enumerate(declared) if r.buffer is buffer), None)
         if first is not None:
             kept.insert(first, point_region(cached, places))
         return tuple(kept)
 
-    init = None if block.init is None else rewrite(block.init, change)
-    return replace(
+    init = None if block.init is None else ex.rewrite(block.init, change)
+    return ex.replace(
         block,
         reads=regions_of(block.reads),
         writes=regions_of(block.writes),
         init=init,
-        body=rewrite(block.body, change),
+        body=ex.rewrite(block.body, change),
     )
 
 
-def _stage_block(point: Point, cached: Buffer, places: tuple[Expr, ...]) -> Block:
+def _stage_block(point: Point, cached: tir.Buffer, places: tuple[ex.Expr, ...]) -> tir.Block:
     fresh = {it.var: it.var.with_name(it.var.name) for it in point.iterators}
-    iters = tuple(IterVar(fresh[it.var], it.dom, SPATIAL) for it in point.iterators)
-    original, copy = ([substitute(i, fresh) for i in indices] for indices in (point.indices, places))
+    iters = tuple(ex.IterVar(fresh[it.var], it.dom, ex.SPATIAL) for it in point.iterators)
+    original, copy = ([ex.substitute(i, fresh) for i in indices] for indices in (point.indices, places))
     source, target = (point.buffer, original), (cached, copy)
     if point.write:
         source, target = target, source
-    body = BufferStore(target[0], BufferLoad(source[0], tuple(source[1])), tuple(target[1]))
+    body = tir.BufferStore(target[0], tir.BufferLoad(source[0], tuple(source[1])), tuple(target[1]))
     reads, writes = (point_region(source[0], source[1]),), (point_region(target[0], target[1]),)
-    return Block(iters, reads, writes, cached.name, body, id=BlockId())
+    return tir.Block(iters, reads, writes, cached.name, body, id=tir.BlockId())
 
 
-def _in_bounds(point: Point, values: Sequence[Expr], analyzer: Analyzer) -> list[Expr]:
+def _in_bounds(point: Point, values: Sequence[ex.Expr], analyzer: Analyzer) -> list[ex.Expr]:
     """The conditions for the buffer's element to exist at given values of the iterators, as far as they may fail."""
     bindings = dict(zip((it.var for it in point.iterators), values, strict=True))
     conditions = []
     for index, dim in zip(point.indices, point.buffer.shape, strict=True):
-        value = analyzer.simplify(substitute(index, bindings))
+        value = analyzer.simplify(ex.substitute(index, bindings))
         conditions += [c for c in (value >= 0, value < dim) if not analyzer.can_prove(c)]
     return conditions
 
 
-def why_not_run_through(tree: Tree, point: Point, within: Stmt) -> str | None:
+def why_not_run_through(tree: Tree, point: Point, within: tir.Stmt) -> str | None:
     """None where each run of `within` runs through every combination of the iterators, else why that is not shown.
 
     In a loop these are the values that they take there, in a block their domains: so far a copy runs.
@@ -209,47 +181,51 @@ def why_not_run_through(tree: Tree, point: Point, within: Stmt) -> str | None:
     realize = point.realize
     loops = tree.loops_above(realize)
     analyzer = Analyzer.inside(*tree.all_loops_above(realize))
-    if not isinstance(within, For) and not covers_domain(realize, loops, analyzer):
+    if not isinstance(within, tir.For) and not covers_domain(realize, loops, analyzer):
         return f"the loops do not reach every iteration of block {realize.block.name}"
     region = point_region(_of_iterators(point), [it.var for it in point.iterators])
     return why_not_filled(tree, point.realize, [Touch(region, region.buffer, region.region)], region, within)
 
 
-def _of_iterators(point: Point) -> Buffer:
+def _of_iterators(point: Point) -> tir.Buffer:
     """A buffer with a place for each combination of the iterators."""
-    return Buffer(point.buffer.name, tuple(it.dom.start + it.dom.extent for it in point.iterators))
+    return tir.Buffer(point.buffer.name, tuple(it.dom.start + it.dom.extent for it in point.iterators))
 
 
-def _domain_nest(state: ScheduleState, tree: Tree, point: Point, block: Block, within: Stmt) -> Stmt:
+def _domain_nest(state: ScheduleState, tree: Tree, point: Point, block: tir.Block, within: tir.Stmt) -> tir.Stmt:
     """Loops over the domains of the iterators; in a loop that is shared, over the values that they take there."""
     realize = point.realize
     analyzer = state.analyzer(within)
-    ranges: dict[Var, Range] = {}
-    if isinstance(within, For):
+    ranges: dict[ex.Var, ex.Range] = {}
+    if isinstance(within, tir.For):
         loops = tree.loops_above(realize)
         inner = loops[loops.index(within) + 1 :]
         bindings = dict(zip(realize.block.iter_vars, realize.iter_values, strict=False))
         values = [bindings[it] for it in point.iterators]
-        box = relax(tuple(Range(v, const(1, v.dtype)) for v in values), inner, analyzer, _of_iterators(point))
+        box = relax(tuple(ex.Range(v, ex.const(1, v.dtype)) for v in values), inner, analyzer, _of_iterators(point))
         ranges = dict(zip((it.var for it in block.iter_vars), box, strict=False))
     nest = nest_for(
-        BlockRealize(tuple(it.var for it in block.iter_vars), const(True), block), ranges, const(True), analyzer, True
+        tir.BlockRealize(tuple(it.var for it in block.iter_vars), ex.const(True), block),
+        ranges,
+        ex.const(True),
+        analyzer,
+        True,
     )
     return _guarded(point, nest, state.analyzer(within))
 
 
-def _guarded(point: Point, nest: Stmt, analyzer: Analyzer) -> Stmt:
+def _guarded(point: Point, nest: tir.Stmt, analyzer: Analyzer) -> tir.Stmt:
     at = nest
-    while isinstance(at, For):
+    while isinstance(at, tir.For):
         analyzer.bind(at)
         at = at.body
-    assert isinstance(at, BlockRealize)
+    assert isinstance(at, tir.BlockRealize)
     with analyzer.constraint(*conjuncts(at.predicate)):
         conditions = _in_bounds(point, at.iter_values, analyzer)
     return guard(nest, all_of(conditions))
 
 
-def _copied_nest(tree: Tree, point: Point, within: Stmt) -> tuple[Callable[[Block], Stmt] | None, bool]:
+def _copied_nest(tree: Tree, point: Point, within: tir.Stmt) -> tuple[Callable[[tir.Block], tir.Stmt] | None, bool]:
     """(how to put a block into loops like those around the point's block, whether they run through the same values).
 
     None where a predicate ties loops that index the buffer to others, or a statement decides whether the block runs.
@@ -258,29 +234,29 @@ def _copied_nest(tree: Tree, point: Point, within: Stmt) -> tuple[Callable[[Bloc
     if tree.condition_above(realize, within) is not None:
         return None, False
     loops = tree.loops_above(realize)
-    if isinstance(within, For):
+    if isinstance(within, tir.For):
         loops = loops[loops.index(within) + 1 :]
     bindings = dict(zip(realize.block.iter_vars, realize.iter_values, strict=True))
     values = [bindings[it] for it in point.iterators]
-    kept: list[For] = []
+    kept: list[tir.For] = []
     for loop in reversed(loops):
         if any(uses_var([e], loop.var) for e in (*values, *(x for l in kept for x in (l.start, l.extent)))):
             kept.insert(0, loop)
     dropped = [loop for loop in loops if loop not in kept]
     if any(uses(c, [l.var for l in dropped]) for c in conjuncts(realize.predicate)):
         return None, False
-    always = all(isinstance(l.extent, IntImm) and l.extent.value > 0 for l in dropped)
+    always = all(isinstance(l.extent, ex.IntImm) and l.extent.value > 0 for l in dropped)
     if point.write and not always:
         return None, False  # a loop that never runs writes nothing
 
-    def nest(block: Block) -> Stmt:
+    def nest(block: tir.Block) -> tir.Stmt:
         fresh = {loop.var: loop.var.with_name(loop.var.name) for loop in kept}
-        inside: Stmt = BlockRealize(
-            tuple(substitute(v, fresh) for v in values), substitute(realize.predicate, fresh), block
+        inside: tir.Stmt = tir.BlockRealize(
+            tuple(ex.substitute(v, fresh) for v in values), ex.substitute(realize.predicate, fresh), block
         )
         for loop in reversed(kept):
-            start, extent = substitute(loop.start, fresh), substitute(loop.extent, fresh)
-            inside = For(fresh[loop.var], start, extent, ForKind.SERIAL, inside)
+            start, extent = ex.substitute(loop.start, fresh), ex.substitute(loop.extent, fresh)
+            inside = tir.For(fresh[loop.var], start, extent, tir.ForKind.SERIAL, inside)
         analyzer = Analyzer.inside(*tree.all_loops_above(realize))
         return _guarded(point, inside, analyzer)
 
@@ -288,7 +264,8 @@ def _copied_nest(tree: Tree, point: Point, within: Stmt) -> tuple[Callable[[Bloc
 
 
 def _refuse_uninitialised(
-    state: ScheduleState, tree: Tree, point: Point, writers: Sequence[BlockRealize], stage: Stmt, within: Stmt,
+    state: ScheduleState, tree: Tree, point: Point, writers: Sequence[tir.BlockRealize], stage: tir.Stmt,
+    within: tir.Stmt,
     exact: bool,
 ) -> None:  # fmt: skip
     """Refuse when the copy may read an element that nobody has written by then."""
@@ -307,14 +284,14 @@ def _refuse_uninitialised(
         )
     analyzer = state.analyzer(within)
     filled = box_written(state, tree, writers[0], buffer, within)
-    loops: list[For] = []
+    loops: list[tir.For] = []
     at = stage
-    while isinstance(at, For):
+    while isinstance(at, tir.For):
         loops.append(at)
         at = at.body
-    assert isinstance(at, BlockRealize)
+    assert isinstance(at, tir.BlockRealize)
     bindings = dict(zip((it.var for it in at.block.iter_vars), at.iter_values, strict=False))
-    read = tuple(substitute(r, bindings) for r in at.block.reads[0].region)
+    read = tuple(ex.substitute(r, bindings) for r in at.block.reads[0].region)
     needed = relax(read, loops, analyzer, buffer)
     whole = buffer.full_region().region
     filled, needed = (regions.intersect(box, whole, analyzer) for box in (filled, needed))

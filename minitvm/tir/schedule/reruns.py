@@ -9,14 +9,7 @@ from collections.abc import Mapping
 
 from ...arith import Analyzer, iter_map, regions
 from ...expr import REDUCE, SPATIAL, Expr, IntImm, Mul, Range, Var
-from ..analysis.bindings import (
-    covers_domain,
-    loop_ranges,
-    loops_binding,
-    reaches_every_point,
-    why_not_injective,
-    why_not_started_first,
-)
+from ..analysis import bindings
 from ..analysis.tree import Tree
 from ..conditions import is_const
 from ..nodes import BlockRealize
@@ -32,7 +25,7 @@ def why_other_iterations(
     """
     block, loops = realize.block, tree.loops_above(realize)
     here = Analyzer.inside(*tree.all_loops_above(realize))
-    if not covers_domain(realize, loops, here) and block.iter_vars:
+    if not bindings.covers_domain(realize, loops, here) and block.iter_vars:
         reason = _why_outside(tree, realize, dict(ranges), here, analyzer)
         if reason is not None:
             return reason
@@ -42,9 +35,11 @@ def why_other_iterations(
             return reason
     if block.init is None:
         return None
-    reduced = loops_binding(realize, REDUCE)
+    reduced = bindings.loops_binding(realize, REDUCE)
     first = next((k for k, l in enumerate(loops) if l.var in reduced), len(loops))
-    return why_not_injective(realize, loops[first:], here) or why_not_started_first(realize, loops, here)
+    return bindings.why_not_injective(realize, loops[first:], here) or bindings.why_not_started_first(
+        realize, loops, here
+    )
 
 
 def _why_outside(
@@ -52,9 +47,9 @@ def _why_outside(
 ) -> str | None:
     iterators, loops = realize.block.iter_vars, tree.loops_above(realize)
     shown = ", ".join(f"{it.var.name} = {v}" for it, v in zip(iterators, realize.iter_values, strict=True))
-    if not reaches_every_point(realize.iter_values, loop_ranges(loops), here):
+    if not bindings.reaches_every_point(realize.iter_values, bindings.loop_ranges(loops), here):
         return f"{shown} leave out points of the domain"
-    reached = regions.evaluate(realize.iter_values, loop_ranges(loops), here)
+    reached = regions.evaluate(realize.iter_values, bindings.loop_ranges(loops), here)
     for d, it in enumerate(iterators):
         needed = regions.intersect((run_through(it, ranges, there),), (it.dom,), there)
         if d in reached.unbounded or not regions.covers((reached.box[d],), needed, there):

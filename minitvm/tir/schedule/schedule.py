@@ -12,21 +12,10 @@ from ...expr import Expr, Var, find
 from ..analysis.tree import with_own_keys
 from ..nodes import Block, BlockRealize, For, IRModule, PrimFunc
 from ..verifier import verify_if_asked
+from . import handles as schedule_handles
 from .block_scope import StmtSRef
 from .calls import PrimitiveCall, bind, complete, introduce, misfit, normal, run, with_numbers
 from .claims import declares_what_it_touches, widened
-from .handles import (
-    BlockRV,
-    ChosenLoop,
-    ExprRV,
-    Handle,
-    LoopRV,
-    PlaceKey,
-    Sampled,
-    handles_in,
-    numbers_to_handles,
-    to_handles,
-)
 from .lambdas import adopted, require_text
 from .messages import arguments_text, foreign, marked_program, name_of
 from .randomness import RandomNumbers
@@ -96,9 +85,9 @@ class Schedule(Methods):
         self._history: list[Mapping[str, Any]] = []
         self._level = level
         self._verify = verify
-        self._numbers: dict[ExprRV, int] = {}  # what was sampled
+        self._numbers: dict[schedule_handles.ExprRV, int] = {}  # what was sampled
         self._random = RandomNumbers(seed).state
-        self._removed: frozenset[Handle] = frozenset()
+        self._removed: frozenset[schedule_handles.Handle] = frozenset()
         self._first = working  # where a replay begins to look names up
         self._waypoint: Waypoint | None = None  # where it is among steps that are shared with other schedules
         self._decide: Decide | None = None  # what takes the decisions that calls leave open
@@ -182,7 +171,7 @@ class Schedule(Methods):
         self._waypoint = None
         return forked
 
-    def can_decompose_padding(self, block: BlockRV | str, loop: LoopRV) -> bool:
+    def can_decompose_padding(self, block: schedule_handles.BlockRV | str, loop: schedule_handles.LoopRV) -> bool:
         """Whether `decompose_padding(block, loop)` is legal."""
         with suppress(ScheduleError):
             self.copy().decompose_padding(block, loop)
@@ -240,7 +229,7 @@ class Schedule(Methods):
         self._state = ScheduleState(self._state.mod, name, self._state.trees)
         self._waypoint = self._waypoint if shares else None
 
-    def get(self, handle: Handle | Expr | StmtSRef | str) -> Any:
+    def get(self, handle: schedule_handles.Handle | Expr | StmtSRef | str) -> Any:
         """What a handle stands for now: a `Block`, a `For` (None for a place that is no loop), a sampled number.
 
         A block's name or `StmtSRef` will do. Raises `ScheduleError` with its story when the block or loop is gone.
@@ -249,16 +238,16 @@ class Schedule(Methods):
             return self._state.block_named(handle).block
         if isinstance(handle, StmtSRef):
             return None if handle.handle is None else self.get(handle.handle)
-        for part in handles_in(handle):
+        for part in schedule_handles.handles_in(handle):
             self._refuse_removed(part)
         if isinstance(handle, Expr):
             return with_numbers(handle, self._numbers)
         node = self._resolve(handle)
-        if isinstance(node, PlaceKey):
+        if isinstance(node, schedule_handles.PlaceKey):
             return None
         return node.block if isinstance(node, BlockRealize) else node
 
-    def remove_rv(self, rv: BlockRV | LoopRV | ExprRV) -> None:
+    def remove_rv(self, rv: schedule_handles.BlockRV | schedule_handles.LoopRV | schedule_handles.ExprRV) -> None:
         """Forget a handle: to use it is an error from here on, until a query gives it again. No step of the trace.
 
         Raises `ScheduleError` where it stands for nothing now.
@@ -267,7 +256,7 @@ class Schedule(Methods):
         self._removed |= {rv}
         self._waypoint = None
 
-    def get_sref(self, handle: BlockRV | LoopRV | Block | For) -> StmtSRef:
+    def get_sref(self, handle: schedule_handles.BlockRV | schedule_handles.LoopRV | Block | For) -> StmtSRef:
         """A reference to a block or loop, with the statements around it (TVM's class)."""
         return self._state.get_sref(handle if isinstance(handle, Block | For) else self.get(handle))
 
@@ -304,7 +293,7 @@ class Schedule(Methods):
         recorded = {name: normal(adopted(value, self._variables)) for name, value in complete(primitive, arguments)}
         arguments = {name: self._with_handles(primitive, name, value) for name, value in recorded.items()}
         existing = self._trace.handle_names()
-        for handle in handles_in(list(arguments.values())):
+        for handle in schedule_handles.handles_in(list(arguments.values())):
             self._refuse_removed(handle)
             if handle not in existing:
                 introduce(self, handle)
@@ -322,13 +311,17 @@ class Schedule(Methods):
             raise ScheduleError(f"{self._headline(primitive, arguments)}: {error}") from None
         if recorded.get("func_name", "") is None and self._state.func_name != self._first:
             recorded["func_name"] = self._state.func_name  # work_on is no step, so the trace names the function
-        numbers: dict[ExprRV, int] = {}
-        sampled = result if isinstance(result, Sampled) else None
-        outputs = to_handles(result) if sampled is None else numbers_to_handles(sampled.values, numbers)
+        numbers: dict[schedule_handles.ExprRV, int] = {}
+        sampled = result if isinstance(result, schedule_handles.Sampled) else None
+        outputs = (
+            schedule_handles.to_handles(result)
+            if sampled is None
+            else schedule_handles.numbers_to_handles(sampled.values, numbers)
+        )
         if not primitive.query:
             self._commit(state, primitive, arguments, outputs)
         self._numbers.update(numbers)
-        self._removed -= set(handles_in(outputs))
+        self._removed -= set(schedule_handles.handles_in(outputs))
         self._random = state.random.state
         if sampled is not None:
             recorded["decision"] = None  # the instruction holds it
@@ -353,7 +346,7 @@ class Schedule(Methods):
         step = len(self._trace) + 1
         if self._verify:
             verify_step(before.mod, state.mod, state.comparable, self._headline(primitive, arguments), step)
-        results = ", ".join(name_of(state, handle) for handle in handles_in(outputs))
+        results = ", ".join(name_of(state, handle) for handle in schedule_handles.handles_in(outputs))
         story = (
             f"{primitive.past} {results} at step {step}" if results else f"is gone since step {step}: {primitive.name}"
         )
@@ -377,24 +370,26 @@ class Schedule(Methods):
         if not primitive.takes_blocks(name):
             return value
         if isinstance(value, str):
-            handle = BlockRV(self._state.block_named(value).block.id)
+            handle = schedule_handles.BlockRV(self._state.block_named(value).block.id)
             current = handle in self._trace.handle_names() and handle not in self._removed
             return handle if current else self.call("get_block", {"name": value, "func_name": None})
         if isinstance(value, list | tuple):
             return [self._with_handles(primitive, name, item) for item in value]
         return value
 
-    def _refuse_removed(self, handle: Handle) -> None:
+    def _refuse_removed(self, handle: schedule_handles.Handle) -> None:
         if handle in self._removed:
-            name = handle.key.name if isinstance(handle, LoopRV) else name_of(self._state, handle)
+            name = handle.key.name if isinstance(handle, schedule_handles.LoopRV) else name_of(self._state, handle)
             raise ScheduleError(f"the handle of {name} was removed from the schedule: remove_rv")
 
-    def _resolve(self, handle: Any, state: ScheduleState | None = None) -> BlockRealize | For | PlaceKey:
+    def _resolve(
+        self, handle: Any, state: ScheduleState | None = None
+    ) -> BlockRealize | For | schedule_handles.PlaceKey:
         at = state or self._state
-        key: Any = handle.key.loop if isinstance(handle.key, ChosenLoop) else handle.key
-        if isinstance(key, PlaceKey):
+        key: Any = handle.key.loop if isinstance(handle.key, schedule_handles.ChosenLoop) else handle.key
+        if isinstance(key, schedule_handles.PlaceKey):
             return key
-        node = at.block(key) if isinstance(handle, BlockRV) else at.loop(key)
+        node = at.block(key) if isinstance(handle, schedule_handles.BlockRV) else at.loop(key)
         if node is not None:
             return node
         raise ScheduleError(self._gone.get(key) or foreign(handle))
@@ -440,14 +435,14 @@ class Schedule(Methods):
             primitive.run(self._fresh_state(), arguments)
         except (Refused, TypeMismatch, InputError):
             return None
-        handles = {name: to_handles(value) for name, value in arguments.items()}
-        if not all(map(self._can_be_found, handles_in(list(handles.values())))):
+        handles = {name: schedule_handles.to_handles(value) for name, value in arguments.items()}
+        if not all(map(self._can_be_found, schedule_handles.handles_in(list(handles.values())))):
             return None
         return PrimitiveCall(primitive, handles, self._headline(primitive, handles))
 
-    def _can_be_found(self, handle: Handle) -> bool:
+    def _can_be_found(self, handle: schedule_handles.Handle) -> bool:
         """Whether a trace can say how to find it: a loop is found through a block inside."""
-        if not isinstance(handle, LoopRV) or handle in self._trace.handle_names():
+        if not isinstance(handle, schedule_handles.LoopRV) or handle in self._trace.handle_names():
             return True
         node = self._state.loop(handle.key)
         return node is not None and bool(self._state.home(node).blocks_in(node))

@@ -11,24 +11,13 @@ from dataclasses import dataclass, field
 from ...arith import Analyzer
 from ...expr import Expr, IntImm, IterVar, Node, Range, Var, const, replace, rewrite, structural_equal
 from ...expr.printer import fresh
+from .. import nodes as tir
 from ..analysis.block_kinds import Scope
 from ..analysis.boxes import Box, clip, hull, touched, with_buffer
 from ..analysis.surely import all_read, fills
 from ..analysis.threads import owns
 from ..analysis.tree import Tree, written_buffers
 from ..conditions import all_of, is_const
-from ..nodes import (
-    CONCURRENT,
-    Block,
-    BlockRealize,
-    Buffer,
-    BufferLoad,
-    BufferRegion,
-    BufferStore,
-    For,
-    Seq,
-    Stmt,
-)
 from . import requirements as req
 from .registry import Failure, holds_inside
 from .state import ScheduleState, guard, nest_around
@@ -50,7 +39,7 @@ own_values = holds_inside(
 )
 
 
-def region_of(regions: Sequence[BufferRegion], index: int | str | Buffer) -> BufferRegion | None:
+def region_of(regions: Sequence[tir.BufferRegion], index: int | str | tir.Buffer) -> tir.BufferRegion | None:
     """The region at a position, or of the buffer of that name, or of that buffer; None where there is none."""
     for k, region in enumerate(regions):
         if index is region.buffer or (not isinstance(index, bool) and index == k) or index == region.buffer.name:
@@ -64,28 +53,34 @@ class BufferPart:
 
     tree: Tree
     scope: Scope
-    block: BlockRealize
-    region: BufferRegion
+    block: tir.BlockRealize
+    region: tir.BufferRegion
     write: bool
 
     @property
-    def buffer(self) -> Buffer:
+    def buffer(self) -> tir.Buffer:
         """The buffer that is there already."""
         return self.region.buffer
 
 
-def part_read(state: ScheduleState, block: BlockRealize, read_buffer_index: int | str | Buffer) -> BufferPart:
+def part_read(state: ScheduleState, block: tir.BlockRealize, read_buffer_index: int | str | tir.Buffer) -> BufferPart:
     """What a block reads at an index that it has."""
     return _part(state, block, block.block.reads, read_buffer_index, False)
 
 
-def part_written(state: ScheduleState, block: BlockRealize, write_buffer_index: int | str | Buffer) -> BufferPart:
+def part_written(
+    state: ScheduleState, block: tir.BlockRealize, write_buffer_index: int | str | tir.Buffer
+) -> BufferPart:
     """What a block writes at an index that it has."""
     return _part(state, block, block.block.writes, write_buffer_index, True)
 
 
 def _part(
-    state: ScheduleState, block: BlockRealize, regions: Sequence[BufferRegion], index: int | str | Buffer, write: bool
+    state: ScheduleState,
+    block: tir.BlockRealize,
+    regions: Sequence[tir.BufferRegion],
+    index: int | str | tir.Buffer,
+    write: bool,
 ) -> BufferPart:
     region = region_of(regions, index)
     assert region is not None  # reads_it, writes_it
@@ -93,7 +88,7 @@ def _part(
     return BufferPart(tree, Scope.around(tree, block), block, region, write)
 
 
-def listing(regions: Sequence[BufferRegion]) -> str:
+def listing(regions: Sequence[tir.BufferRegion]) -> str:
     """`0: A, 1: B`."""
     return ", ".join(f"{k}: {region.buffer.name}" for k, region in enumerate(regions)) or "none"
 
@@ -106,14 +101,14 @@ def free_name(tree: Tree, name: str) -> str:
     return fresh(name, taken)
 
 
-def scoped_name(buffer: Buffer, storage_scope: str) -> str:
+def scoped_name(buffer: tir.Buffer, storage_scope: str) -> str:
     """`A_shared` for A in "shared"."""
     return f"{buffer.name}_{storage_scope.replace('.', '_')}"
 
 
-def copy_of(tree: Tree, buffer: Buffer, storage_scope: str) -> Buffer:
+def copy_of(tree: Tree, buffer: tir.Buffer, storage_scope: str) -> tir.Buffer:
     """A new buffer of the same shape and dtype in another scope."""
-    return Buffer(free_name(tree, scoped_name(buffer, storage_scope)), buffer.shape, buffer.dtype, storage_scope)
+    return tir.Buffer(free_name(tree, scoped_name(buffer, storage_scope)), buffer.shape, buffer.dtype, storage_scope)
 
 
 # ---- where a stage stands ------------------------------------------------------------------------------------------
@@ -125,34 +120,34 @@ class Insertion:
 
     tree: Tree
     scope: Scope
-    rewritten: dict[Stmt, Stmt] = field(default_factory=dict)
-    before: list[tuple[Stmt, Stmt]] = field(default_factory=list)  # (anchor, what comes right before it)
-    after: list[tuple[Stmt, Stmt]] = field(default_factory=list)
-    first: list[Stmt] = field(default_factory=list)  # at the start of the scope
-    last: list[Stmt] = field(default_factory=list)  # at its end
-    allocated: list[Buffer] = field(default_factory=list)
+    rewritten: dict[tir.Stmt, tir.Stmt] = field(default_factory=dict)
+    before: list[tuple[tir.Stmt, tir.Stmt]] = field(default_factory=list)  # (anchor, what comes right before it)
+    after: list[tuple[tir.Stmt, tir.Stmt]] = field(default_factory=list)
+    first: list[tir.Stmt] = field(default_factory=list)  # at the start of the scope
+    last: list[tir.Stmt] = field(default_factory=list)  # at its end
+    allocated: list[tir.Buffer] = field(default_factory=list)
 
     def apply(self, state: ScheduleState) -> None:
         """Change the program. Anchors are loops and block realizations: found again by their keys."""
         tree = self._set(state, self.tree, dict(self.rewritten))
-        around: dict[Stmt, tuple[list[Stmt], list[Stmt]]] = {}
+        around: dict[tir.Stmt, tuple[list[tir.Stmt], list[tir.Stmt]]] = {}
         for pairs, side in ((self.before, 0), (self.after, 1)):
             for anchor, stmt in pairs:
                 around.setdefault(_same_place(self.tree, tree, anchor), ([], []))[side].append(stmt)
-        tree = self._set(state, tree, {a: Seq.of(*lead, a, *tail) for a, (lead, tail) in around.items()})
+        tree = self._set(state, tree, {a: tir.Seq.of(*lead, a, *tail) for a, (lead, tail) in around.items()})
         block = tree.blocks[self.scope.realize.block.id].block
-        body = Seq.of(*self.first, block.body, *self.last) if self.first or self.last else block.body
+        body = tir.Seq.of(*self.first, block.body, *self.last) if self.first or self.last else block.body
         buffers = (*block.alloc_buffers, *self.allocated)
         self._set(state, tree, {block: replace(block, body=body, alloc_buffers=buffers)})
 
-    def put(self, state: ScheduleState, stage: Stmt) -> BlockRealize:
+    def put(self, state: ScheduleState, stage: tir.Stmt) -> tir.BlockRealize:
         """Change the program, and return the block of a stage that was put into it, which must race with nobody."""
         self.apply(state)
         block = block_in(state, stage)
         refuse_races(state, block)
         return block
 
-    def _set(self, state: ScheduleState, tree: Tree, changes: Mapping[Stmt, Stmt]) -> Tree:
+    def _set(self, state: ScheduleState, tree: Tree, changes: Mapping[tir.Stmt, tir.Stmt]) -> Tree:
         if not changes:
             return tree
         func = tree.rebuild(changes)
@@ -160,37 +155,39 @@ class Insertion:
         return state.tree(next(name for name, f in state.mod.items() if f is func))
 
 
-def _same_place(before: Tree, now: Tree, stmt: Stmt) -> Stmt:
+def _same_place(before: Tree, now: Tree, stmt: tir.Stmt) -> tir.Stmt:
     """The statement of a tree, in another one in which blocks were rewritten and all stands where it stood."""
     if stmt in now.order:
         return stmt
-    inner = before.blocks_in(stmt)[0] if not isinstance(stmt, BlockRealize) else stmt
-    at: Stmt = now.blocks[inner.block.id]
-    outer: Stmt = inner
+    inner = before.blocks_in(stmt)[0] if not isinstance(stmt, tir.BlockRealize) else stmt
+    at: tir.Stmt = now.blocks[inner.block.id]
+    outer: tir.Stmt = inner
     while outer is not stmt:
         outer, at = before.parent[outer], now.parent[at]
     return at
 
 
-def place_after(tree: Tree, block: BlockRealize, others: Sequence[BlockRealize]) -> tuple[Stmt, Stmt]:
+def place_after(tree: Tree, block: tir.BlockRealize, others: Sequence[tir.BlockRealize]) -> tuple[tir.Stmt, tir.Stmt]:
     """(statement, place): where code after `block` and before `others` stands: right after the statement, in the place.
 
     The place is the innermost loop that `block` shares with any of them, or the block of their scope.
     """
     loops = tree.loops_above(block)
     shared = [l for l in loops if any(tree.inside(o, l) for o in others)]
-    within: Stmt = shared[-1] if shared else tree.scope(block).block
-    at: Stmt = block
+    within: tir.Stmt = shared[-1] if shared else tree.scope(block).block
+    at: tir.Stmt = block
     # Climb until what is around the statement holds another one too: a loop, a branch, what a let is for.
     while True:
         outer = tree.parent[at]
-        ends = outer is within or (isinstance(outer, Seq) and tree.parent[outer] is within)
+        ends = outer is within or (isinstance(outer, tir.Seq) and tree.parent[outer] is within)
         if ends or any(tree.inside(o, outer) for o in others):
             return at, within
         at = outer
 
 
-def place_before_readers(tree: Tree, block: BlockRealize, others: Sequence[BlockRealize]) -> tuple[Stmt | None, Stmt]:
+def place_before_readers(
+    tree: Tree, block: tir.BlockRealize, others: Sequence[tir.BlockRealize]
+) -> tuple[tir.Stmt | None, tir.Stmt]:
     """Find the latest point after `block` and before `others` at which code can be inserted: (statement, place).
 
     The code goes into `place`, right before `statement`, or at the end of `place` if the statement is None. `place` is
@@ -200,23 +197,23 @@ def place_before_readers(tree: Tree, block: BlockRealize, others: Sequence[Block
         return None, tree.scope(block).block
     at, within = place_after(tree, block, others)
     around = tree.parent[at]
-    if not isinstance(around, Seq):
+    if not isinstance(around, tir.Seq):
         return None, within
     later = around.stmts[around.stmts.index(at) + 1 :]
     return next((stmt for stmt in later if any(tree.inside(other, stmt) for other in others)), None), within
 
 
-def block_in(state: ScheduleState, nest: Stmt) -> BlockRealize:
+def block_in(state: ScheduleState, nest: tir.Stmt) -> tir.BlockRealize:
     """The block that a stage consists of, as it stands in the program now."""
     at = nest
-    while not isinstance(at, BlockRealize):
+    while not isinstance(at, tir.BlockRealize):
         at = at.body  # type: ignore[attr-defined]
     placed = state.block(at.block.id)
     assert placed is not None  # it was just put there
     return placed
 
 
-def refuse_races(state: ScheduleState, realize: BlockRealize) -> None:
+def refuse_races(state: ScheduleState, realize: tir.BlockRealize) -> None:
     """Refuse when a new block lets iterations of a concurrent loop touch each other's data: of a loop around it, or
     around a block with which it shares a buffer. Threads that owned a buffer, or filled it in step, race for it when it
     is used outside of them too.
@@ -224,7 +221,7 @@ def refuse_races(state: ScheduleState, realize: BlockRealize) -> None:
     tree = state.home(realize)
     touched = _buffers(realize)
     for outer in _loops_around(tree, realize, touched):
-        if outer.kind in CONCURRENT:
+        if outer.kind in tir.CONCURRENT:
             race = req.no_races.check(state=state, loop=outer)
             if race is not None:
                 raise req.no_races.refuse(race)
@@ -240,11 +237,11 @@ def refuse_races(state: ScheduleState, realize: BlockRealize) -> None:
                 )
 
 
-def _buffers(realize: BlockRealize) -> set[Buffer]:
+def _buffers(realize: tir.BlockRealize) -> set[tir.Buffer]:
     return {r.buffer for r in (*realize.block.reads, *realize.block.writes)}
 
 
-def _loops_around(tree: Tree, realize: BlockRealize, buffers: set[Buffer]) -> list[For]:
+def _loops_around(tree: Tree, realize: tir.BlockRealize, buffers: set[tir.Buffer]) -> list[tir.For]:
     """The loops around a block, and around those of its scope that touch one of some buffers."""
     users = [b for b in Scope.around(tree, realize).blocks if b is realize or buffers & _buffers(b)]
     return list(dict.fromkeys(l for user in users for l in tree.all_loops_above(user)))
@@ -253,11 +250,13 @@ def _loops_around(tree: Tree, realize: BlockRealize, buffers: set[Buffer]) -> li
 # ---- what is copied ------------------------------------------------------------------------------------------------
 
 
-def bounded(tree: Tree, box: Box, buffer: Buffer, analyzer: Analyzer, block: BlockRealize, within: Stmt) -> Box:
+def bounded(
+    tree: Tree, box: Box, buffer: tir.Buffer, analyzer: Analyzer, block: tir.BlockRealize, within: tir.Stmt
+) -> Box:
     """The box inside the buffer; refused where an extent is not bounded and more than sizes decides it."""
     box = clip(box, buffer, analyzer)
     for r in box:
-        if analyzer.bounds(r.extent)[1] is None and (not isinstance(within, Block) or tree.moves(r.extent)):
+        if analyzer.bounds(r.extent)[1] is None and (not isinstance(within, tir.Block) or tree.moves(r.extent)):
             raise known_box.refuse(
                 Failure(
                     {block.block: "this block"},
@@ -269,7 +268,7 @@ def bounded(tree: Tree, box: Box, buffer: Buffer, analyzer: Analyzer, block: Blo
 
 
 def box_to_read(
-    state: ScheduleState, tree: Tree, buffer: Buffer, consumers: Sequence[BlockRealize], within: Stmt
+    state: ScheduleState, tree: Tree, buffer: tir.Buffer, consumers: Sequence[tir.BlockRealize], within: tir.Stmt
 ) -> Box:
     """The box of an input that the consumers read in one execution of `within`, all of it initialised."""
     analyzer = state.analyzer(within)
@@ -278,7 +277,7 @@ def box_to_read(
     is_input = buffer in tree.func.buffers and buffer not in written_buffers(tree.func)
     if is_input and within is tree.root.block:
         return buffer.full_region().region
-    if not is_input and not all_read(tree, consumers, BufferRegion(buffer, box), within, analyzer):
+    if not is_input and not all_read(tree, consumers, tir.BufferRegion(buffer, box), within, analyzer):
         raise initialised.refuse(
             Failure(
                 {c.block: f"reads {buffer.name}" for c, _ in reads},
@@ -289,7 +288,9 @@ def box_to_read(
     return box
 
 
-def box_written(state: ScheduleState, tree: Tree, writer: BlockRealize, buffer: Buffer, within: Stmt) -> Box:
+def box_written(
+    state: ScheduleState, tree: Tree, writer: tir.BlockRealize, buffer: tir.Buffer, within: tir.Stmt
+) -> Box:
     """The box that the writer of a buffer writes in one execution of `within`, all of it."""
     region = region_of(writer.block.writes, buffer)
     assert region is not None  # it writes the buffer
@@ -305,7 +306,7 @@ def box_written(state: ScheduleState, tree: Tree, writer: BlockRealize, buffer: 
     return touched(tree, writer, region, within, state.analyzer(within))
 
 
-def copy_nest(tree: Tree, source: Buffer, target: Buffer, box: Box, analyzer: Analyzer, name: str) -> Stmt:
+def copy_nest(tree: Tree, source: tir.Buffer, target: tir.Buffer, box: Box, analyzer: Analyzer, name: str) -> tir.Stmt:
     """Loops `ax0`, ... around a block that copies a box, as far as it lies inside the buffers."""
     loops: list[Var] = []
     extents: list[Expr] = []
@@ -328,42 +329,42 @@ def copy_nest(tree: Tree, source: Buffer, target: Buffer, box: Box, analyzer: An
         loops.append(loop)
         extents.append(extent)
     point = tuple(it.var for it in iters)
-    body = BufferStore(target, BufferLoad(source, point), point)
-    block = Block(tuple(iters), (point_region(source, point),), (point_region(target, point),), name, body)
-    return nest_around(guard(BlockRealize(tuple(values), const(True), block), all_of(conditions)), loops, extents)
+    body = tir.BufferStore(target, tir.BufferLoad(source, point), point)
+    block = tir.Block(tuple(iters), (point_region(source, point),), (point_region(target, point),), name, body)
+    return nest_around(guard(tir.BlockRealize(tuple(values), const(True), block), all_of(conditions)), loops, extents)
 
 
-def point_region(buffer: Buffer, indices: Iterable[Expr]) -> BufferRegion:
+def point_region(buffer: tir.Buffer, indices: Iterable[Expr]) -> tir.BufferRegion:
     """The region of a single element."""
-    return BufferRegion(buffer, tuple(Range(i, const(1, i.dtype)) for i in indices))
+    return tir.BufferRegion(buffer, tuple(Range(i, const(1, i.dtype)) for i in indices))
 
 
 def retargeted(
-    realize: BlockRealize, old: Buffer, new: Buffer, starts: Sequence[Expr] | None = None
-) -> tuple[Block, Block]:
+    realize: tir.BlockRealize, old: tir.Buffer, new: tir.Buffer, starts: Sequence[Expr] | None = None
+) -> tuple[tir.Block, tir.Block]:
     """(block, the same block on another buffer): of the same shape, or one that holds the box from `starts` on.
 
     Views of the old buffer become views of the new one, in its scope.
     """
-    block: Stmt = realize.block
+    block: tir.Stmt = realize.block
     views = {view: replace(view, scope=new.scope) for view in views_on(block, old)}
     if views:
         block = with_buffers(block, views)
     changed = with_buffer(block, old, new) if starts is None else _moved_to_tile(block, old, new, starts)
-    assert isinstance(changed, Block)
+    assert isinstance(changed, tir.Block)
     return realize.block, changed
 
 
-def _moved_to_tile(block: Stmt, old: Buffer, new: Buffer, starts: Sequence[Expr]) -> Node:
+def _moved_to_tile(block: tir.Stmt, old: tir.Buffer, new: tir.Buffer, starts: Sequence[Expr]) -> Node:
     def inside(index: Expr, start: Expr) -> Expr:
         simplified: Expr = index if is_const(start, 0) else Analyzer().simplify(index - start)
         return simplified
 
     def change(at: Node) -> Node | None:
-        if isinstance(at, BufferLoad | BufferStore) and at.buffer is old:
+        if isinstance(at, tir.BufferLoad | tir.BufferStore) and at.buffer is old:
             indices = tuple(map(inside, at.indices, starts))
             return replace(at, buffer=new, indices=indices)
-        if isinstance(at, BufferRegion) and at.buffer is old:
+        if isinstance(at, tir.BufferRegion) and at.buffer is old:
             box = tuple(Range(inside(r.start, start), r.extent) for r, start in zip(at.region, starts, strict=True))
             return replace(at, buffer=new, region=box)
         return None
@@ -372,16 +373,18 @@ def _moved_to_tile(block: Stmt, old: Buffer, new: Buffer, starts: Sequence[Expr]
     return changed
 
 
-def tile_in_scope(tree: Tree, buffer: Buffer, box: Box, within: Stmt) -> bool:
+def tile_in_scope(tree: Tree, buffer: tir.Buffer, box: Box, within: tir.Stmt) -> bool:
     """Whether a copy at the start or end of a block, other than the root, needs only a box of constant size, smaller
     than the buffer, on which nobody has a view."""
-    if not isinstance(within, Block) or within is tree.root.block or views_on(within, buffer):
+    if not isinstance(within, tir.Block) or within is tree.root.block or views_on(within, buffer):
         return False
     whole = all(isinstance(r.extent, IntImm) for r in box)
     return whole and any(not structural_equal(r.extent, dim) for r, dim in zip(box, buffer.shape, strict=True))
 
 
-def tile_nest(tile: Buffer, buffer: Buffer, box: Box, analyzer: Analyzer, into_tile: bool, name: str) -> Stmt:
+def tile_nest(
+    tile: tir.Buffer, buffer: tir.Buffer, box: Box, analyzer: Analyzer, into_tile: bool, name: str
+) -> tir.Stmt:
     """Loops `ax0`, ... around a block that copies a box of a buffer into a buffer of the box's shape, or back."""
     loops = [Var(f"ax{d}", r.start.dtype) for d, r in enumerate(box)]
     domains = [Range(const(0, r.start.dtype), r.extent) for r in box]
@@ -393,14 +396,14 @@ def tile_nest(tile: Buffer, buffer: Buffer, box: Box, analyzer: Analyzer, into_t
         analyzer.bind(loop, Range(const(0, loop.dtype), r.extent))
         conditions += [c for c in (r.start + loop >= 0, r.start + loop < dim) if not analyzer.can_prove(c)]
     (target, at), (source, place) = ((tile, here), (buffer, there)) if into_tile else ((buffer, there), (tile, here))
-    body = BufferStore(target, BufferLoad(source, place), at)
-    block = Block(iters, (point_region(source, place),), (point_region(target, at),), name, body)
-    return nest_around(BlockRealize(tuple(loops), all_of(conditions), block), loops, [r.extent for r in box])
+    body = tir.BufferStore(target, tir.BufferLoad(source, place), at)
+    block = tir.Block(iters, (point_region(source, place),), (point_region(target, at),), name, body)
+    return nest_around(tir.BlockRealize(tuple(loops), all_of(conditions), block), loops, [r.extent for r in box])
 
 
 def staged_box(
-    part: BufferPart, storage_scope: str, box: Box, analyzer: Analyzer, within: Stmt
-) -> tuple[Buffer, Stmt, list[Expr] | None]:
+    part: BufferPart, storage_scope: str, box: Box, analyzer: Analyzer, within: tir.Stmt
+) -> tuple[tir.Buffer, tir.Stmt, list[Expr] | None]:
     """(a second buffer for a box, the nest that copies into it or back, where the box starts: None for all of it)."""
     tree, buffer = part.tree, part.buffer
     cached = copy_of(tree, buffer, storage_scope)
@@ -411,11 +414,11 @@ def staged_box(
     return cached, copy_nest(tree, source, target, box, analyzer, cached.name), None
 
 
-def in_scope(state: ScheduleState, tree: Tree, within: Stmt) -> Analyzer:
+def in_scope(state: ScheduleState, tree: Tree, within: tir.Stmt) -> Analyzer:
     """An analyzer for a place: it knows the loops around it, and the domains of the iterators of the blocks around."""
     analyzer = state.analyzer(within)
     for around in (within, *tree.above(within)):
-        if isinstance(around, Block):
+        if isinstance(around, tir.Block):
             for it in around.iter_vars:
                 if not is_const(it.dom.extent, 1):  # an iterator with one value stays in the indices
                     analyzer.bind(it)

@@ -9,23 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
+from ... import expr as ex
 from ...arith import Analyzer
-from ...expr import (
-    OPAQUE,
-    SPATIAL,
-    Expr,
-    FloorMod,
-    IntImm,
-    Node,
-    Or,
-    Range,
-    Var,
-    const,
-    find,
-    free_vars,
-    replace,
-    rewrite,
-)
 from ..analysis.block_kinds import Scope
 from ..analysis.declared import declared_regions
 from ..conditions import all_of, conjuncts, is_const
@@ -57,10 +42,10 @@ def folds_before(scope: Scope, block: BlockRealize) -> list[Fold]:
 def _fold_of(scope: Scope, buffer: Buffer) -> Fold | None:
     """How a buffer goes round: all its accesses have the remainder by its size in one dimension; None if none has."""
     writers = scope.writers(buffer)
-    if len(writers) != 1 or all(it.kind != OPAQUE for it in writers[0].block.iter_vars):
+    if len(writers) != 1 or all(it.kind != ex.OPAQUE for it in writers[0].block.iter_vars):
         return None
-    stores = [s for s in find(writers[0], BufferStore) if s.buffer is buffer]
-    accesses = [*stores, *(l for l in find(scope.realize, BufferLoad) if l.buffer is buffer)]
+    stores = [s for s in ex.find(writers[0], BufferStore) if s.buffer is buffer]
+    accesses = [*stores, *(l for l in ex.find(scope.realize, BufferLoad) if l.buffer is buffer)]
     for dim, size in enumerate(buffer.shape):
         if not all(_is_remainder(access.indices[dim], size) for access in accesses):
             continue
@@ -68,22 +53,22 @@ def _fold_of(scope: Scope, buffer: Buffer) -> Fold | None:
         ends = [analyzer.bounds(_element(s.indices[dim]))[1] for s in stores]
         constants = [bound for bound in ends if isinstance(bound, int)]
         if len(constants) == len(ends):
-            shape = tuple(const(max(constants) + 1, d.dtype) if k == dim else d for k, d in enumerate(buffer.shape))
+            shape = tuple(ex.const(max(constants) + 1, d.dtype) if k == dim else d for k, d in enumerate(buffer.shape))
             return Fold(buffer, dim, writers[0], replace_shape(buffer, shape))
     return None
 
 
-def replace_shape(buffer: Buffer, shape: tuple[Expr, ...]) -> Buffer:
+def replace_shape(buffer: Buffer, shape: tuple[ex.Expr, ...]) -> Buffer:
     """A new buffer like another, of another shape."""
     return Buffer(buffer.name, shape, buffer.dtype, buffer.scope, align=buffer.align, device=buffer.device)
 
 
-def _is_remainder(index: Expr, size: Expr) -> bool:
-    return isinstance(index, FloorMod) and isinstance(size, IntImm) and is_const(index.b, size.value)
+def _is_remainder(index: ex.Expr, size: ex.Expr) -> bool:
+    return isinstance(index, ex.FloorMod) and isinstance(size, ex.IntImm) and is_const(index.b, size.value)
 
 
-def _element(index: Expr) -> Expr:
-    return index.a if isinstance(index, FloorMod) else index
+def _element(index: ex.Expr) -> ex.Expr:
+    return index.a if isinstance(index, ex.FloorMod) else index
 
 
 def unfold(scope: Scope, folds: Collection[Fold]) -> PrimFunc:
@@ -93,8 +78,8 @@ def unfold(scope: Scope, folds: Collection[Fold]) -> PrimFunc:
     for realize in scope.blocks:
         changed = _unfolded(realize, by_buffer)
         if any(fold.writer is realize for fold in folds):
-            changed = replace(
-                changed, predicate=all_of([c for c in conjuncts(changed.predicate) if not isinstance(c, Or)])
+            changed = ex.replace(
+                changed, predicate=all_of([c for c in conjuncts(changed.predicate) if not isinstance(c, ex.Or)])
             )
         if changed is not realize:
             changes[realize] = changed
@@ -102,40 +87,41 @@ def unfold(scope: Scope, folds: Collection[Fold]) -> PrimFunc:
     root = scope.realize.block
     wholes = {fold.buffer: fold.whole for fold in folds}
 
-    def allocate(node: Node) -> Node | None:
+    def allocate(node: ex.Node) -> ex.Node | None:
         if isinstance(node, BlockRealize) and node.block.id == root.id:
             allocated = tuple(wholes.get(b, b) for b in node.block.alloc_buffers)
-            return replace(node, block=replace(node.block, alloc_buffers=allocated))
+            return ex.replace(node, block=ex.replace(node.block, alloc_buffers=allocated))
         return None
 
-    unfolded: PrimFunc = rewrite(func, allocate)
+    unfolded: PrimFunc = ex.rewrite(func, allocate)
     return unfolded
 
 
 def _unfolded(realize: BlockRealize, folds: Mapping[Buffer, Fold]) -> BlockRealize:
     """A block with its accesses of buffers going round in the whole ones, and the iterators in them spatial."""
-    free: set[Var] = set()
+    free: set[ex.Var] = set()
 
-    def change(node: Node) -> Node | None:
+    def change(node: ex.Node) -> ex.Node | None:
         if isinstance(node, BufferLoad | BufferStore) and node.buffer in folds:
             fold = folds[node.buffer]
-            free.update(free_vars(node.indices[fold.dim]))
+            free.update(ex.free_vars(node.indices[fold.dim]))
             indices = tuple(_element(i) if k == fold.dim else i for k, i in enumerate(node.indices))
-            return replace(node, buffer=fold.whole, indices=indices)
+            return ex.replace(node, buffer=fold.whole, indices=indices)
         if isinstance(node, BufferRegion) and node.buffer in folds:
             fold = folds[node.buffer]
             starts = (_element(r.start) if k == fold.dim else r.start for k, r in enumerate(node.region))
-            box = tuple(Range(start, r.extent) for start, r in zip(starts, node.region, strict=True))
-            return replace(node, buffer=fold.whole, region=box)
+            box = tuple(ex.Range(start, r.extent) for start, r in zip(starts, node.region, strict=True))
+            return ex.replace(node, buffer=fold.whole, region=box)
         return None
 
-    changed: BlockRealize = rewrite(realize, change)
+    changed: BlockRealize = ex.rewrite(realize, change)
     if changed is realize:
         return realize
     kinds = tuple(
-        replace(it, kind=SPATIAL) if it.kind == OPAQUE and it.var in free else it for it in changed.block.iter_vars
+        ex.replace(it, kind=ex.SPATIAL) if it.kind == ex.OPAQUE and it.var in free else it
+        for it in changed.block.iter_vars
     )
-    block = replace(changed.block, iter_vars=kinds)
+    block = ex.replace(changed.block, iter_vars=kinds)
     touched = {region.buffer: region for region in declared_regions(block)[0]}
     dims = {fold.whole: fold.dim for fold in folds.values()}
 
@@ -144,4 +130,4 @@ def _unfolded(realize: BlockRealize, folds: Mapping[Buffer, Fold]) -> BlockReali
         went_round = r.buffer in dims and not is_const(r.region[dims[r.buffer]].extent, 1)
         return touched.get(r.buffer, r) if went_round else r
 
-    return replace(changed, block=replace(block, reads=tuple(read(r) for r in block.reads)))
+    return ex.replace(changed, block=ex.replace(block, reads=tuple(read(r) for r in block.reads)))

@@ -14,80 +14,48 @@ from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+from ... import expr as ex
 from ...errors import InputError, TypeMismatch, nearest
-from ...expr import (
-    OPAQUE,
-    REDUCE,
-    SPATIAL,
-    DType,
-    Expr,
-    FloatImm,
-    IntImm,
-    Range,
-    SizeVar,
-    StringImm,
-    Var,
-    as_expr,
-    const,
-    match,
-    nodes,
-    structural_equal,
-)
 from ...expr.foreign import FOREIGN
 from .. import op
 from ..annotations import THREAD_AXES, is_thread_axis
 from ..conditions import is_const
 from ..nodes import Buffer as BufferNode
 from ..nodes import BufferLoad, BufferStore, ForKind, Prefetch, Tile
-from . import buffers
+from . import buffers, descriptions
 from .all_reduce import attr, comm_reducer, tvm_thread_allreduce
 from .buffers import alloc_buffer, as_region, decl_buffer
-from .descriptions import (
-    AsyncSpec,
-    AxisSpec,
-    BlockSpec,
-    CallSpec,
-    EnvThread,
-    HandleType,
-    HeaderSpec,
-    InitSpec,
-    InstructionSpec,
-    LetSpec,
-    LoopSpec,
-    Meta,
-    TypeName,
-)
 from .foreign import maker
 from .refused import REFUSED, explained
 
 # ---- loops ---------------------------------------------------------------------------------------------------------
 
 
-def span(start: Any, stop: Any) -> Range:
+def span(start: Any, stop: Any) -> ex.Range:
     """[start, stop); where stop is written `start + n` the extent is n itself."""
-    first, last = match(as_expr(start), as_expr(stop))
+    first, last = ex.match(ex.as_expr(start), ex.as_expr(stop))
     if is_const(first, 0):
-        return Range(first, last)
-    if isinstance(first, IntImm) and isinstance(last, IntImm):
-        return Range(first, const(last.value - first.value, first.dtype))
-    if type(last).__name__ == "Add" and structural_equal(last.a, first):  # type: ignore[attr-defined]
-        return Range(first, last.b)  # type: ignore[attr-defined]
-    return Range(first, last - first)
+        return ex.Range(first, last)
+    if isinstance(first, ex.IntImm) and isinstance(last, ex.IntImm):
+        return ex.Range(first, ex.const(last.value - first.value, first.dtype))
+    if type(last).__name__ == "Add" and ex.structural_equal(last.a, first):  # type: ignore[attr-defined]
+        return ex.Range(first, last.b)  # type: ignore[attr-defined]
+    return ex.Range(first, last - first)
 
 
-def _interval(item: Any) -> Range:
-    if isinstance(item, Range):
+def _interval(item: Any) -> ex.Range:
+    if isinstance(item, ex.Range):
         return item
     if isinstance(item, tuple | list):
         return span(*item)
-    extent = as_expr(item)
-    return Range(const(0, extent.dtype), extent)
+    extent = ex.as_expr(item)
+    return ex.Range(ex.const(0, extent.dtype), extent)
 
 
-def _loop(kind: ForKind) -> Callable[..., LoopSpec]:
+def _loop(kind: ForKind) -> Callable[..., descriptions.LoopSpec]:
     def make(
         start: Any, stop: Any = None, step: Any = None, *, annotations: Any = None, thread: str | None = None
-    ) -> LoopSpec:
+    ) -> descriptions.LoopSpec:
         # TVM's thread_binding(stop, thread) and thread_binding(start, stop, thread).
         if isinstance(stop, str):
             stop, thread = None, stop
@@ -103,7 +71,7 @@ def _loop(kind: ForKind) -> Callable[..., LoopSpec]:
         if thread is not None:
             _known_axis(thread)
         interval = _interval(start) if stop is None else span(start, stop)
-        return LoopSpec((interval,), kind, thread, annotations or {})
+        return descriptions.LoopSpec((interval,), kind, thread, annotations or {})
 
     make.__name__ = str(kind)
     make.__doc__ = f"`for i in T.{kind}(n)`, or `(start, stop)`."
@@ -118,33 +86,33 @@ def _known_axis(thread: Any) -> None:
 serial, parallel, vectorized, unroll, thread_binding = map(_loop, ForKind)
 
 
-def grid(*extents: Any) -> LoopSpec:
+def grid(*extents: Any) -> descriptions.LoopSpec:
     """`for i, j in T.grid(m, n)`: one serial loop inside the other."""
-    return LoopSpec(tuple(map(_interval, extents)), ForKind.SERIAL)
+    return descriptions.LoopSpec(tuple(map(_interval, extents)), ForKind.SERIAL)
 
 
-def launch_thread(thread: str | EnvThread, extent: Any) -> LoopSpec:
+def launch_thread(thread: str | descriptions.EnvThread, extent: Any) -> descriptions.LoopSpec:
     """`with T.launch_thread("threadIdx.x", 128) as tx`: TVM's other spelling of a thread loop.
 
     `tx = T.env_thread("threadIdx.x")` before it gives the variable its name: `with T.launch_thread(tx, 128)`.
     """
-    axis = thread.axis if isinstance(thread, EnvThread) else thread
+    axis = thread.axis if isinstance(thread, descriptions.EnvThread) else thread
     _known_axis(axis)
-    return LoopSpec((_interval(extent),), ForKind.THREAD, axis, name=getattr(thread, "name", ""))
+    return descriptions.LoopSpec((_interval(extent),), ForKind.THREAD, axis, name=getattr(thread, "name", ""))
 
 
-def env_thread(thread_tag: str, dtype: str = "int32") -> EnvThread:
+def env_thread(thread_tag: str, dtype: str = "int32") -> descriptions.EnvThread:
     """`tx = T.env_thread("threadIdx.x")`: the variable of a thread axis, which `T.launch_thread(tx, n)` binds."""
     _known_axis(thread_tag)
-    if DType(dtype) != "int32":
+    if ex.DType(dtype) != "int32":
         raise InputError(f"T.env_thread: threads are counted in int32, found dtype={dtype}")
-    return EnvThread(thread_tag)
+    return descriptions.EnvThread(thread_tag)
 
 
 # ---- blocks --------------------------------------------------------------------------------------------------------
 
 
-def block(name: str = "", no_realize: bool = False) -> BlockSpec:
+def block(name: str = "", no_realize: bool = False) -> descriptions.BlockSpec:
     """`with T.block("C")` (`T.sblock` since v0.24)."""
     if not isinstance(name, str):
         raise InputError(
@@ -153,37 +121,37 @@ def block(name: str = "", no_realize: bool = False) -> BlockSpec:
         )
     if no_realize:
         raise InputError("a block without its iterators' values cannot stand in a function")
-    return BlockSpec(name)
+    return descriptions.BlockSpec(name)
 
 
-def init() -> InitSpec:
+def init() -> descriptions.InitSpec:
     """`with T.init()`: what a reduction block does first."""
-    return InitSpec()
+    return descriptions.InitSpec()
 
 
 class _AxisNamespace:
     """`T.axis`: the iterators of a block."""
 
-    def spatial(self, domain: Any, value: Any = None) -> AxisSpec:
+    def spatial(self, domain: Any, value: Any = None) -> descriptions.AxisSpec:
         """An iterator whose iterations are independent."""
-        return AxisSpec(SPATIAL, _interval(domain), value)
+        return descriptions.AxisSpec(ex.SPATIAL, _interval(domain), value)
 
-    def reduce(self, domain: Any, value: Any = None) -> AxisSpec:
+    def reduce(self, domain: Any, value: Any = None) -> descriptions.AxisSpec:
         """An iterator of a reduction."""
-        return AxisSpec(REDUCE, _interval(domain), value)
+        return descriptions.AxisSpec(ex.REDUCE, _interval(domain), value)
 
-    def opaque(self, domain: Any, value: Any = None) -> AxisSpec:
+    def opaque(self, domain: Any, value: Any = None) -> descriptions.AxisSpec:
         """An iterator whose iterations run in order."""
-        return AxisSpec(OPAQUE, _interval(domain), value)
+        return descriptions.AxisSpec(ex.OPAQUE, _interval(domain), value)
 
     scan = opaque
     S, R, O = spatial, reduce, opaque
 
-    def remap(self, kinds: str, values: Sequence[Any]) -> AxisSpec | list[AxisSpec]:
+    def remap(self, kinds: str, values: Sequence[Any]) -> descriptions.AxisSpec | list[descriptions.AxisSpec]:
         """An iterator for each loop, over the loop's own range: `vi, vk = T.axis.remap("SR", [i, k])`."""
-        if len(kinds) != len(values) or not set(kinds) <= {SPATIAL, REDUCE, OPAQUE}:
+        if len(kinds) != len(values) or not set(kinds) <= {ex.SPATIAL, ex.REDUCE, ex.OPAQUE}:
             raise InputError(f'remap("{kinds}", ...) needs one letter of S, R, O for each of {len(values)} loops')
-        axes = [AxisSpec(kind, None, value) for kind, value in zip(kinds, values, strict=False)]
+        axes = [descriptions.AxisSpec(kind, None, value) for kind, value in zip(kinds, values, strict=False)]
         return axes[0] if len(axes) == 1 else axes
 
     def __getattr__(self, name: str) -> Any:
@@ -193,33 +161,35 @@ class _AxisNamespace:
 axis = _AxisNamespace()
 
 
-def where(condition: Any) -> HeaderSpec:
+def where(condition: Any) -> descriptions.HeaderSpec:
     """The block runs only where the condition holds."""
-    return HeaderSpec("where", as_expr(condition))
+    return descriptions.HeaderSpec("where", ex.as_expr(condition))
 
 
-def reads(*regions: Any) -> HeaderSpec:
+def reads(*regions: Any) -> descriptions.HeaderSpec:
     """What the block declares to read."""
-    return HeaderSpec("reads", tuple(map(as_region, _flat(regions))))
+    return descriptions.HeaderSpec("reads", tuple(map(as_region, _flat(regions))))
 
 
-def writes(*regions: Any) -> HeaderSpec:
+def writes(*regions: Any) -> descriptions.HeaderSpec:
     """What the block declares to write."""
-    return HeaderSpec("writes", tuple(map(as_region, _flat(regions))))
+    return descriptions.HeaderSpec("writes", tuple(map(as_region, _flat(regions))))
 
 
 def _flat(regions: Sequence[Any]) -> Sequence[Any]:
     return regions[0] if len(regions) == 1 and isinstance(regions[0], list | tuple) else regions
 
 
-def block_attr(attrs: Mapping[str, Any]) -> HeaderSpec:
+def block_attr(attrs: Mapping[str, Any]) -> descriptions.HeaderSpec:
     """Annotations of the block."""
-    return HeaderSpec("block_attr", dict(attrs))
+    return descriptions.HeaderSpec("block_attr", dict(attrs))
 
 
-def func_attr(attrs: Mapping[str, Any]) -> HeaderSpec:
+def func_attr(attrs: Mapping[str, Any]) -> descriptions.HeaderSpec:
     """Attributes of the function; what is "tirx." since v0.24 is "tir." here."""
-    return HeaderSpec("func_attr", {re.sub("^tirx[.]", "tir.", key): value for key, value in attrs.items()})
+    return descriptions.HeaderSpec(
+        "func_attr", {re.sub("^tirx[.]", "tir.", key): value for key, value in attrs.items()}
+    )
 
 
 # Spellings since v0.24.
@@ -228,57 +198,57 @@ sblock, sblock_alloc_buffer, sblock_attr = block, alloc_buffer, block_attr
 # ---- expressions and other statements ------------------------------------------------------------------------------
 
 
-def Cast(dtype: str, value: Any) -> Expr:
+def Cast(dtype: str, value: Any) -> ex.Expr:
     """`T.Cast("float32", x)`: a conversion that stays, also to the same dtype."""
-    return nodes.Cast(DType(dtype), as_expr(value))
+    return ex.Cast(ex.DType(dtype), ex.as_expr(value))
 
 
-def Select(condition: Any, true_value: Any, false_value: Any) -> Expr:
+def Select(condition: Any, true_value: Any, false_value: Any) -> ex.Expr:
     """`T.Select(c, a, b)`: both sides are evaluated."""
-    return nodes.Select(as_expr(condition), *match(true_value, false_value))
+    return ex.Select(ex.as_expr(condition), *ex.match(true_value, false_value))
 
 
-def Ramp(base: Any, stride: Any, lanes: int) -> Expr:
+def Ramp(base: Any, stride: Any, lanes: int) -> ex.Expr:
     """`T.Ramp(base, stride, lanes)`."""
-    return nodes.Ramp(*match(as_expr(base), as_expr(stride)), int(lanes))
+    return ex.Ramp(*ex.match(ex.as_expr(base), ex.as_expr(stride)), int(lanes))
 
 
-def Broadcast(value: Any, lanes: int) -> Expr:
+def Broadcast(value: Any, lanes: int) -> ex.Expr:
     """`T.Broadcast(x, lanes)`."""
-    return nodes.Broadcast(as_expr(value), int(lanes))
+    return ex.Broadcast(ex.as_expr(value), int(lanes))
 
 
-def Shuffle(vectors: Sequence[Any], indices: Sequence[Any]) -> Expr:
+def Shuffle(vectors: Sequence[Any], indices: Sequence[Any]) -> ex.Expr:
     """`T.Shuffle([x, y], [0, 1])`."""
-    return nodes.Shuffle(tuple(map(as_expr, vectors)), tuple(int(i) for i in indices))
+    return ex.Shuffle(tuple(map(ex.as_expr, vectors)), tuple(int(i) for i in indices))
 
 
 class _LetMaker:
     """`T.let(x, value, body)`, an expression; `x: T.let[T.int32] = value`, a statement in the spelling of v0.27."""
 
-    def __call__(self, variable: Var, value: Any, body: Any = None) -> Expr | LetSpec:
+    def __call__(self, variable: ex.Var, value: Any, body: Any = None) -> ex.Expr | descriptions.LetSpec:
         if body is None:  # with T.let(x, value): of 2021
-            return LetSpec(as_expr(value, variable.dtype), variable)
-        return nodes.Let(variable, as_expr(value), as_expr(body))
+            return descriptions.LetSpec(ex.as_expr(value, variable.dtype), variable)
+        return ex.Let(variable, ex.as_expr(value), ex.as_expr(body))
 
-    def __getitem__(self, kind: TypeName) -> TypeName:
+    def __getitem__(self, kind: descriptions.TypeName) -> descriptions.TypeName:
         return kind
 
 
 let = _LetMaker()
 
 
-def LetStmt(value: Any, var: Any = None) -> LetSpec:
+def LetStmt(value: Any, var: Any = None) -> descriptions.LetSpec:
     """`with T.LetStmt(value) as x`, or `with T.LetStmt(value, var=x)` of a variable that has been named."""
-    return LetSpec(as_expr(value), var)
+    return descriptions.LetSpec(ex.as_expr(value), var)
 
 
-def rational(numerator: int, denominator: int, dtype: str = "float32") -> Expr:
+def rational(numerator: int, denominator: int, dtype: str = "float32") -> ex.Expr:
     """A constant that stays exact until code generation."""
-    return const(Fraction(numerator, denominator), dtype)
+    return ex.const(Fraction(numerator, denominator), dtype)
 
 
-def reinterpret(first: Any, second: Any = None, dtype: Any = None) -> Expr:
+def reinterpret(first: Any, second: Any = None, dtype: Any = None) -> ex.Expr:
     """`T.reinterpret("float32", x)`: the same bits as another dtype."""
     if second is None:
         second = dtype
@@ -286,11 +256,11 @@ def reinterpret(first: Any, second: Any = None, dtype: Any = None) -> Expr:
     return op.reinterpret(dtype, value)
 
 
-def tvm_storage_sync(scope: str, is_load: Any = False, blocks: int = -1) -> Expr:
+def tvm_storage_sync(scope: str, is_load: Any = False, blocks: int = -1) -> ex.Expr:
     """A barrier of the threads that share `scope`. The others are TVM's, at the values that it prints."""
-    if blocks != -1 or as_expr(is_load).value:  # type: ignore[attr-defined]
+    if blocks != -1 or ex.as_expr(is_load).value:  # type: ignore[attr-defined]
         raise InputError("only barriers of one thread block are in the language")
-    return nodes.Call(DType("int32"), "tvm_storage_sync", (StringImm(scope),))
+    return ex.Call(ex.DType("int32"), "tvm_storage_sync", (ex.StringImm(scope),))
 
 
 def tile(*places: Any) -> Tile:
@@ -301,14 +271,16 @@ def tile(*places: Any) -> Tile:
     return Tile(places)
 
 
-def instruction(name: str, *operands: Any, together: int = 1) -> InstructionSpec:
+def instruction(name: str, *operands: Any, together: int = 1) -> descriptions.InstructionSpec:
     """`with T.instruction("name", T.tile(...), ...)`: one instruction of a machine; inside is what it does."""
-    return InstructionSpec(name, tuple(o if isinstance(o, Tile) else as_expr(o) for o in operands), int(together))
+    return descriptions.InstructionSpec(
+        name, tuple(o if isinstance(o, Tile) else ex.as_expr(o) for o in operands), int(together)
+    )
 
 
-def async_scope() -> AsyncSpec:
+def async_scope() -> descriptions.AsyncSpec:
     """`with T.async_scope()`: the copy inside is only begun; see `tir.nodes.Async`."""
-    return AsyncSpec()
+    return descriptions.AsyncSpec()
 
 
 def ptx_cp_async(dtype: str, to: Any, to_offset: Any, source: Any, source_offset: Any, nbytes: int) -> Any:
@@ -318,17 +290,17 @@ def ptx_cp_async(dtype: str, to: Any, to_offset: Any, source: Any, source_offset
     """
     from ..async_copies import copy_of_bytes
 
-    return copy_of_bytes(DType(dtype), to, as_expr(to_offset), source, as_expr(source_offset), int(nbytes))
+    return copy_of_bytes(ex.DType(dtype), to, ex.as_expr(to_offset), source, ex.as_expr(source_offset), int(nbytes))
 
 
-def ptx_commit_group() -> Expr:
+def ptx_commit_group() -> ex.Expr:
     """What the thread began to copy since the last one is a group."""
-    return nodes.Call(DType("int32"), "ptx_commit_group", ())
+    return ex.Call(ex.DType("int32"), "ptx_commit_group", ())
 
 
-def ptx_wait_group(n: int) -> Expr:
+def ptx_wait_group(n: int) -> ex.Expr:
     """Wait until at most the n newest groups of the thread are still under way."""
-    return nodes.Call(DType("int32"), "ptx_wait_group", (const(int(n)),))
+    return ex.Call(ex.DType("int32"), "ptx_wait_group", (ex.const(int(n)),))
 
 
 def prefetch(element: Any) -> Prefetch:
@@ -340,22 +312,22 @@ def prefetch(element: Any) -> Prefetch:
 
 def evaluate(value: Any) -> Any:
     """`T.evaluate(x)`: an expression as a statement."""
-    return value if isinstance(value, nodes.Node) else as_expr(value)
+    return value if isinstance(value, ex.Node) else ex.as_expr(value)
 
 
-def meta_var(value: Any) -> Meta:
+def meta_var(value: Any) -> descriptions.Meta:
     """A value that gets a name in the text, and no statement in the program."""
-    return Meta(value)
+    return descriptions.Meta(value)
 
 
-def call_kernel(kernel: str, *args: Any, parallel: bool = False, grid: tuple[Any, ...] = ()) -> CallSpec:
+def call_kernel(kernel: str, *args: Any, parallel: bool = False, grid: tuple[Any, ...] = ()) -> descriptions.CallSpec:
     """Run a kernel of the module, on a grid of blocks and threads where it has one; in the host function only."""
-    return CallSpec(kernel, args, parallel, grid)
+    return descriptions.CallSpec(kernel, args, parallel, grid)
 
 
-def var(dtype: str = "int32", name: str = "") -> Var:
+def var(dtype: str = "int32", name: str = "") -> ex.Var:
     """A variable; a symbolic dimension, where it stands in a shape."""
-    return Var(name, DType(dtype))
+    return ex.Var(name, ex.DType(dtype))
 
 
 def target(config: Any, host: Any = None) -> Any:
@@ -386,8 +358,8 @@ else:
 
 def buffer_store(buffer: BufferNode, value: Any, indices: Any, predicate: Any = None) -> BufferStore:
     """`T.buffer_store(A, value, [i, j])`: TVM's spelling of `A[i, j] = value` as a call."""
-    places = tuple(map(as_expr, indices if isinstance(indices, list | tuple) else [indices]))
-    return BufferStore(buffer, as_expr(value, buffer.dtype), places, predicate)
+    places = tuple(map(ex.as_expr, indices if isinstance(indices, list | tuple) else [indices]))
+    return BufferStore(buffer, ex.as_expr(value, buffer.dtype), places, predicate)
 
 
 def _with_dtype(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -397,8 +369,8 @@ def _with_dtype(function: Callable[..., Any]) -> Callable[..., Any]:
 
     def apply(*args: Any, dtype: Any = None, **more: Any) -> Any:
         value = function(*args, **more)
-        said = dtype.dtype if isinstance(dtype, TypeName) else dtype
-        if said is not None and value.dtype != DType(said):
+        said = dtype.dtype if isinstance(dtype, descriptions.TypeName) else dtype
+        if said is not None and value.dtype != ex.DType(said):
             raise TypeMismatch(f"{function.__name__} of {value.dtype}: the text says dtype={said}")
         return value
 
@@ -407,24 +379,25 @@ def _with_dtype(function: Callable[..., Any]) -> Callable[..., Any]:
 
 # As TVM spells an operator between two constants: `T.Add(2, 3)`.
 _OPERATORS = (
-    nodes.Add, nodes.Sub, nodes.Mul, nodes.Div, nodes.Mod, nodes.FloorDiv, nodes.FloorMod, nodes.Min, nodes.Max,
-    nodes.EQ, nodes.NE, nodes.LT, nodes.LE, nodes.GT, nodes.GE, nodes.And, nodes.Or,
+    ex.Add, ex.Sub, ex.Mul, ex.Div, ex.Mod, ex.FloorDiv, ex.FloorMod, ex.Min, ex.Max,
+    ex.EQ, ex.NE, ex.LT, ex.LE, ex.GT, ex.GE, ex.And, ex.Or,
 )  # fmt: skip
 _NAMES: dict[str, Any] = {
     **{name: getattr(buffers, name) for name in buffers.__all__},
     **{name: maker(name) for name in FOREIGN},
     **{name: _with_dtype(getattr(op, name)) for name in op.__all__ if name != "reinterpret"},
-    "ramp": Ramp, "prefetch": prefetch, "broadcast": Broadcast, "Let": let, "Not": nodes.Not,
+    "ramp": Ramp, "prefetch": prefetch, "broadcast": Broadcast, "Let": let, "Not": ex.Not,
     **{kind.__name__: op.binary_of(kind) for kind in _OPERATORS},
     **{name: _with_dtype(f) for name, f in op.NAMED.items() if name not in ("Cast", "tvm_storage_sync")},
     "attr": attr, "comm_reducer": comm_reducer, "tvm_thread_allreduce": tvm_thread_allreduce,
-    "buffer_decl": decl_buffer, "block_alloc_buffer": alloc_buffer, "Ptr": HandleType(DType("handle")),
-    "Range": span, "Var": Var, "SizeVar": SizeVar, "IntImm": IntImm, "FloatImm": FloatImm, "StringImm": StringImm,
-    **{name: TypeName(DType(name)) for name in (
+    "buffer_decl": decl_buffer, "block_alloc_buffer": alloc_buffer, "Ptr": descriptions.HandleType(ex.DType("handle")),
+    "Range": span, "Var": ex.Var, "SizeVar": ex.SizeVar, "IntImm": ex.IntImm, "FloatImm": ex.FloatImm,
+    "StringImm": ex.StringImm,
+    **{name: descriptions.TypeName(ex.DType(name)) for name in (
         "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "bfloat16",
         "float32", "float64",
     )},
-    "handle": HandleType(DType("handle")),
+    "handle": descriptions.HandleType(ex.DType("handle")),
 }  # fmt: skip
 _NAMES["boolean"] = _NAMES["bool"]
 
@@ -437,7 +410,7 @@ def __getattr__(name: str) -> Any:
     if name in REFUSED:
         raise AttributeError(explained(name))
     try:
-        return TypeName(DType(name))
+        return descriptions.TypeName(ex.DType(name))
     except ValueError:
         raise AttributeError(f"T has no name {name}: {nearest(name, names())}") from None
 

@@ -8,25 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...expr import (
-    Add,
-    And,
-    BinaryOp,
-    Div,
-    Expr,
-    FloatImm,
-    FloorDiv,
-    FloorMod,
-    IntImm,
-    Max,
-    Min,
-    Mod,
-    Mul,
-    Not,
-    Or,
-    Sub,
-    Var,
-)
+from ... import expr as ex
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,22 +42,22 @@ DIALECTS: dict[str, Dialect] = {
 
 # The constants, on the left and on the right, with which an operator is not built but worked out.
 _NEUTRAL: dict[type, tuple[tuple[int, ...], tuple[int, ...]]] = {
-    Add: ((0,), (0,)), Sub: ((), (0,)), Mul: ((0, 1), (0, 1)),
-    Div: ((0,), (1,)), FloorDiv: ((0,), (1,)), Mod: ((0,), (1,)), FloorMod: ((0,), (1,)),
+    ex.Add: ((0,), (0,)), ex.Sub: ((), (0,)), ex.Mul: ((0, 1), (0, 1)),
+    ex.Div: ((0,), (1,)), ex.FloorDiv: ((0,), (1,)), ex.Mod: ((0,), (1,)), ex.FloorMod: ((0,), (1,)),
 }  # fmt: skip
 
 
-def would_fold(e: Expr) -> bool:
+def would_fold(e: ex.Expr) -> bool:
     """Whether v0.27 may make something else of an expression when it reads it written with Python's operators."""
-    if isinstance(e, Not):
+    if isinstance(e, ex.Not):
         return _value(e.a) is not None
-    if not isinstance(e, BinaryOp):
+    if not isinstance(e, ex.BinaryOp):
         return False
     a, b = _value(e.a), _value(e.b)
-    if isinstance(e, And | Or):
+    if isinstance(e, ex.And | ex.Or):
         return a is not None or b is not None
-    if isinstance(e, Min | Max):
-        same = e.a is e.b and isinstance(e.a, Var)
+    if isinstance(e, ex.Min | ex.Max):
+        same = e.a is e.b and isinstance(e.a, ex.Var)
         return same or (a is not None and b is not None) or _is_end(e.a) or _is_end(e.b)
     if a is not None and b is not None:
         return True
@@ -83,10 +65,12 @@ def would_fold(e: Expr) -> bool:
     return a in left or b in right
 
 
-def _value(e: Expr) -> object:
-    return e.value if isinstance(e, IntImm | FloatImm) else None
+def _value(e: ex.Expr) -> object:
+    return e.value if isinstance(e, ex.IntImm | ex.FloatImm) else None
 
 
-def _is_end(e: Expr) -> bool:
+def _is_end(e: ex.Expr) -> bool:
     """Whether a constant is the least or largest of its dtype: a neutral operand of min or max."""
-    return isinstance(e, IntImm | FloatImm) and (e.value in (e.dtype.min, e.dtype.max) or abs(e.value) == float("inf"))
+    return isinstance(e, ex.IntImm | ex.FloatImm) and (
+        e.value in (e.dtype.min, e.dtype.max) or abs(e.value) == float("inf")
+    )

@@ -13,30 +13,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+from ... import expr as ex
 from ...arith import holds_data
 from ...errors import InputError, MinitvmError, ParseError, nearest, report
-from ...expr import (
-    EQ,
-    GE,
-    GT,
-    LE,
-    LT,
-    NE,
-    And,
-    DataVar,
-    Expr,
-    IntImm,
-    Let,
-    Node,
-    Not,
-    Or,
-    Ramp,
-    Range,
-    Var,
-    as_expr,
-    binary,
-    const,
-)
 from ...expr.foreign import FOREIGN
 from ..conditions import is_const
 from ..nodes import Buffer, BufferLoad, BufferRegion
@@ -100,7 +79,14 @@ _COMPARE: dict[type, Callable[[Any, Any], Any]] = {
     ast.In: lambda a, b: a in b, ast.NotIn: lambda a, b: a not in b,
 }  # fmt: skip
 # Python turns `0 < i` round to `i > 0`; a program keeps what was written.
-_COMPARE_NODES: dict[type, Any] = {ast.Eq: EQ, ast.NotEq: NE, ast.Lt: LT, ast.LtE: LE, ast.Gt: GT, ast.GtE: GE}
+_COMPARE_NODES: dict[type, Any] = {
+    ast.Eq: ex.EQ,
+    ast.NotEq: ex.NE,
+    ast.Lt: ex.LT,
+    ast.LtE: ex.LE,
+    ast.Gt: ex.GT,
+    ast.GtE: ex.GE,
+}
 # Python's own functions where they would ask for the value of an expression.
 _INSTEAD: dict[Any, Callable[..., Any]] = {
     python.range: language.serial,
@@ -142,7 +128,7 @@ class Evaluator:
             error = self.error(node, headline)
             raise ParseError(f"{error}\n{rest}" if rest else str(error)) from problem
 
-    def expr(self, node: ast.expr) -> Expr:
+    def expr(self, node: ast.expr) -> ex.Expr:
         """The value as an expression; raises `ParseError` for any other value."""
         value = self.evaluate(node)
         if isinstance(value, BufferRegion):
@@ -150,7 +136,7 @@ class Evaluator:
         if isinstance(value, Buffer) or not is_scalar(value):
             raise self.error(node, "this is not a scalar", wanted="a number or an expression", found=describe(value),
                              tries=(f"{value.name}[...]",) if isinstance(value, Buffer) else ())  # fmt: skip
-        return as_expr(value)
+        return ex.as_expr(value)
 
     # ---- leaves ------------------------------------------------------------------------------------------------
 
@@ -199,10 +185,10 @@ class Evaluator:
     def _with_literals(self, *operands: Any) -> tuple[Any, ...]:
         """Operands of one operation. A Python float is a float32, as in TVM, and so is an operation on a float16 and
         such a number; float64 and integers take its value in their own way (`expr.match`)."""
-        if not any(isinstance(value, Expr) and value.dtype.is_float and value.dtype.bits < 32 for value in operands):
+        if not any(isinstance(value, ex.Expr) and value.dtype.is_float and value.dtype.bits < 32 for value in operands):
             return operands
         self.widened = self.widened or any(type(value) is float for value in operands)
-        return tuple(const(value, "float32") if type(value) is float else value for value in operands)
+        return tuple(ex.const(value, "float32") if type(value) is float else value for value in operands)
 
     def _operand(self, node: ast.expr) -> Any:
         value = self.evaluate(node)
@@ -216,19 +202,19 @@ class Evaluator:
     def _UnaryOp(self, node: ast.UnaryOp) -> Any:
         value = self._operand(node.operand)
         if isinstance(node.op, ast.Not):
-            return Not(value) if isinstance(value, Expr) else not value
+            return ex.Not(value) if isinstance(value, ex.Expr) else not value
         if isinstance(node.op, ast.USub):
             return -value
         return ~value if isinstance(node.op, ast.Invert) else value
 
     def _BoolOp(self, node: ast.BoolOp) -> Any:
-        kind, combine = (And, all) if isinstance(node.op, ast.And) else (Or, any)
+        kind, combine = (ex.And, all) if isinstance(node.op, ast.And) else (ex.Or, any)
         values = [self._operand(v) for v in node.values]
         if not _any_expr(*values):
             return combine(values)
-        result = as_expr(values[0])
+        result = ex.as_expr(values[0])
         for value in values[1:]:
-            result = binary(kind, result, value)
+            result = ex.binary(kind, result, value)
         return result
 
     def _Compare(self, node: ast.Compare) -> Any:
@@ -237,14 +223,14 @@ class Evaluator:
         results = [_compare(type(op), a, b) for op, (a, b) in zip(node.ops, pairs, strict=True)]
         if not _any_expr(*results):
             return all(results)
-        result = as_expr(results[0])
+        result = ex.as_expr(results[0])
         for more in results[1:]:
-            result = binary(And, result, more)
+            result = ex.binary(ex.And, result, more)
         return result
 
     def _IfExp(self, node: ast.IfExp) -> Any:
         condition = self.evaluate(node.test)
-        if not isinstance(condition, Expr):
+        if not isinstance(condition, ex.Expr):
             return self.evaluate(node.body if condition else node.orelse)
         return language.if_then_else(condition, self._operand(node.body), self._operand(node.orelse))
 
@@ -267,7 +253,7 @@ class Evaluator:
 
     def _Starred(self, node: ast.Starred) -> list[Any]:
         value = self.evaluate(node.value)
-        if isinstance(value, Buffer | Expr | BufferRegion):
+        if isinstance(value, Buffer | ex.Expr | BufferRegion):
             kind = "a buffer" if isinstance(value, Buffer) else "an expression"
             raise self.error(node, f"{kind} cannot be iterated", found=describe(value))
         return list(value)
@@ -301,7 +287,7 @@ class Evaluator:
         ):
             raise self._undefined(name, f'{name.id} = T.alloc_buffer((m, n), "float32")')
         owner = self.evaluate(name)
-        if isinstance(owner, Expr):
+        if isinstance(owner, ex.Expr):
             raise self.error(
                 node,
                 f"{ast.unparse(name)} is a scalar and has no elements",
@@ -315,13 +301,13 @@ class Evaluator:
             raise self._rank(node, buffer, len(indices))
         return BufferLoad(buffer, self.indices(node, buffer, indices))
 
-    def indices(self, node: ast.AST, buffer: Buffer, indices: tuple[Any, ...]) -> tuple[Expr, ...]:
+    def indices(self, node: ast.AST, buffer: Buffer, indices: tuple[Any, ...]) -> tuple[ex.Expr, ...]:
         """Index values as expressions of an integer dtype, constants in that of their dimension."""
         converted = []
         for index, dimension in zip(indices, buffer.shape, strict=False):
             if isinstance(index, bool) or not is_scalar(index) or not _is_integer(index):
                 raise self.error(node, f"an index of {buffer.name} is not an integer", found=describe(index))
-            converted.append(index if isinstance(index, Expr) else const(index, _wider(index, dimension)))
+            converted.append(index if isinstance(index, ex.Expr) else ex.const(index, _wider(index, dimension)))
         return tuple(converted)
 
     def _rank(self, node: ast.AST, buffer: Buffer, count: int) -> ParseError:
@@ -332,17 +318,17 @@ class Evaluator:
             found=str(count),
         )
 
-    def _range(self, node: ast.AST, index: Any, dimension: Expr) -> Range:
+    def _range(self, node: ast.AST, index: Any, dimension: ex.Expr) -> ex.Range:
         if not isinstance(index, slice):
-            point = index if isinstance(index, Expr) else const(index, dimension.dtype)
-            return Range(point, const(1, point.dtype))
+            point = index if isinstance(index, ex.Expr) else ex.const(index, dimension.dtype)
+            return ex.Range(point, ex.const(1, point.dtype))
         if index.step is not None:
-            if all(isinstance(p, int | IntImm) for p in (index.start, index.stop, index.step)):
+            if all(isinstance(p, int | ex.IntImm) for p in (index.start, index.stop, index.step)):
                 lanes = (int(index.stop) - int(index.start)) // int(index.step)
-                return Range(Ramp(const(int(index.start)), const(int(index.step)), lanes), const(1))
+                return ex.Range(ex.Ramp(ex.const(int(index.start)), ex.const(int(index.step)), lanes), ex.const(1))
             raise self.error(node, "a slice with a step", tries=("T.Ramp(start, step, lanes)",))
         return span(
-            index.start if index.start is not None else const(0, dimension.dtype),
+            index.start if index.start is not None else ex.const(0, dimension.dtype),
             index.stop if index.stop is not None else dimension,
         )
 
@@ -370,12 +356,12 @@ class Evaluator:
         if not isinstance(where, ast.Dict) or len(where.keys) != 1 or not isinstance(where.keys[0], ast.Name):
             raise self.error(where, "T.Let binds one name", wanted="T.Let(body, where={x: value})")
         name, value = where.keys[0].id, self.expr(where.values[0])
-        variable = (DataVar if holds_data(value) else Var)(name, value.dtype)
+        variable = (ex.DataVar if holds_data(value) else ex.Var)(name, value.dtype)
         outer = dict(self.variables)
         self.variables[name] = variable
         body = self.expr(node.args[0])
         self.variables = outer
-        return Let(variable, value, body)
+        return ex.Let(variable, value, body)
 
     def _Lambda(self, node: ast.Lambda) -> Any:
         """A function of expressions, in the language itself: its `and` and `<` make nodes."""
@@ -413,8 +399,8 @@ class _Vector:
         """A store of the lanes where the predicate holds."""
         return VectorStore(self.buffer, self.indices(indices), value, predicate)
 
-    def indices(self, indices: Any) -> tuple[Expr, ...]:
-        return tuple(map(as_expr, indices if isinstance(indices, list | tuple) else (indices,)))
+    def indices(self, indices: Any) -> tuple[ex.Expr, ...]:
+        return tuple(map(ex.as_expr, indices if isinstance(indices, list | tuple) else (indices,)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -422,9 +408,9 @@ class VectorStore:
     """`A.vstore(...)`, which the parser makes a statement of."""
 
     buffer: Buffer
-    indices: tuple[Expr, ...]
+    indices: tuple[ex.Expr, ...]
     value: Any
-    predicate: Expr | None
+    predicate: ex.Expr | None
 
 
 def load_of(region: BufferRegion) -> BufferLoad:
@@ -434,8 +420,8 @@ def load_of(region: BufferRegion) -> BufferLoad:
         extent = dimension.extent
         if is_const(extent, 1):
             indices.append(dimension.start)
-        elif isinstance(extent, IntImm) and number == len(region.region) - 1:
-            indices.append(Ramp(dimension.start, const(1, dimension.start.dtype), extent.value))
+        elif isinstance(extent, ex.IntImm) and number == len(region.region) - 1:
+            indices.append(ex.Ramp(dimension.start, ex.const(1, dimension.start.dtype), extent.value))
         else:
             raise InputError(
                 f"a slice of {region.buffer.name} as a value\n  wanted: a constant length, in the last dimension"
@@ -447,43 +433,43 @@ def is_scalar(value: Any) -> bool:
     """Whether a value can be an expression."""
     import numpy as np
 
-    return isinstance(value, Expr | bool | int | float | np.generic) or hasattr(value, "asobject_expr")
+    return isinstance(value, ex.Expr | bool | int | float | np.generic) or hasattr(value, "asobject_expr")
 
 
 def describe(value: Any) -> str:
     """A value for a message."""
     if isinstance(value, Buffer):
         return f"the buffer {value.name}"
-    if isinstance(value, Expr):
+    if isinstance(value, ex.Expr):
         return f"{value} of dtype {value.dtype}"
     if callable(value) and hasattr(value, "__name__"):
         return f"the function {value.__name__}"
-    return f"{value!r} ({type(value).__name__})" if not isinstance(value, Node | Meta) else type(value).__name__
+    return f"{value!r} ({type(value).__name__})" if not isinstance(value, ex.Node | Meta) else type(value).__name__
 
 
 def _plain(key: Any) -> Any:
     if isinstance(key, tuple):
         return tuple(map(_plain, key))
-    return key.value if isinstance(key, IntImm) else key
+    return key.value if isinstance(key, ex.IntImm) else key
 
 
-def _wider(index: int, dimension: Expr) -> str:
+def _wider(index: int, dimension: ex.Expr) -> str:
     return "int64" if dimension.dtype == "int64" or not -(2**31) <= index < 2**31 else "int32"
 
 
 def _is_integer(value: Any) -> bool:
     import numpy as np
 
-    return value.dtype.is_int if isinstance(value, Expr) else isinstance(value, int | np.integer)
+    return value.dtype.is_int if isinstance(value, ex.Expr) else isinstance(value, int | np.integer)
 
 
 def _any_expr(*values: Any) -> bool:
-    return any(isinstance(v, Expr) for v in values)
+    return any(isinstance(v, ex.Expr) for v in values)
 
 
 def _compare(operator: type, a: Any, b: Any) -> Any:
     if _any_expr(a, b) and is_scalar(a) and is_scalar(b) and operator in _COMPARE_NODES:
-        return binary(_COMPARE_NODES[operator], a, b)
+        return ex.binary(_COMPARE_NODES[operator], a, b)
     return _COMPARE[operator](a, b)
 
 

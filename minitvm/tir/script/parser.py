@@ -17,52 +17,11 @@ import numpy as np
 from ...arith import holds_data
 from ...errors import MinitvmError, ParseError
 from ...expr import DataVar, DType, Expr, IntImm, IterVar, Range, SizeVar, Var, as_expr, const, structural_equal
+from .. import nodes as tir
 from ..analysis.declared import declared_regions
-from ..nodes import (
-    Allocate,
-    Assert,
-    Async,
-    Block,
-    BlockRealize,
-    Buffer,
-    BufferRegion,
-    BufferStore,
-    Evaluate,
-    For,
-    ForKind,
-    If,
-    Instruction,
-    KernelCall,
-    LetStmt,
-    MatchBufferRegion,
-    PrimFunc,
-    Seq,
-    Stmt,
-    While,
-    with_root,
-)
+from . import descriptions
 from .all_reduce import ReduceScope, ThreadReduction
 from .buffers import as_region
-from .descriptions import (
-    AllocSpec,
-    AsyncSpec,
-    AxisSpec,
-    BlockSpec,
-    BufferSpec,
-    CallSpec,
-    ConstSpec,
-    DeclSpec,
-    EnvThread,
-    Handle,
-    HeaderSpec,
-    InitSpec,
-    InstructionSpec,
-    LetSpec,
-    LoopSpec,
-    MatchSpec,
-    Meta,
-    TypeName,
-)
 from .evaluate import Evaluator, Source, VectorStore, describe, is_scalar, load_of
 from .signatures import declared_dimensions, is_buffer, names_of_sizes, quoted_names, with_names
 
@@ -75,9 +34,9 @@ class _Frame:
     iter_vars: list[IterVar] = field(default_factory=list)
     values: list[Expr] = field(default_factory=list)
     headers: dict[str, Any] = field(default_factory=dict)
-    allocs: list[Buffer] = field(default_factory=list)
-    matches: list[MatchBufferRegion] = field(default_factory=list)
-    init: Stmt | None = None
+    allocs: list[tir.Buffer] = field(default_factory=list)
+    matches: list[tir.MatchBufferRegion] = field(default_factory=list)
+    init: tir.Stmt | None = None
 
 
 class FunctionParser(Evaluator):
@@ -87,7 +46,7 @@ class FunctionParser(Evaluator):
         super().__init__(source, captured)
         self.frames: list[_Frame] = []
         self.loops: dict[Var, Range] = {}
-        self.handles: dict[str, Buffer | None] = {}
+        self.handles: dict[str, tir.Buffer | None] = {}
         self.dimensions: dict[str, Var] = {}
         self.sizes: set[str] = set()  # what the shapes of buffers name
         self.end: ast.stmt | None = None  # the function's last statement
@@ -97,7 +56,7 @@ class FunctionParser(Evaluator):
 
     def function(
         self, node: ast.FunctionDef, private: bool = False, lowered: bool = False, s_tir: bool = False
-    ) -> PrimFunc:
+    ) -> tir.PrimFunc:
         """The function of a `def`. Without `private` it gets its name as "global_symbol".
 
         `s_tir` says that it is written as since TVM v0.24, where a dimension is any variable and not a `SizeVar`.
@@ -116,13 +75,13 @@ class FunctionParser(Evaluator):
             self._dimensions(node)
         # The shape of a buffer may name a scalar that stands after it.
         first_scalars = sorted(node.args.args, key=lambda argument: is_buffer(argument.annotation))
-        by_name: dict[str, Buffer | Var | None] = {}
+        by_name: dict[str, tir.Buffer | Var | None] = {}
         for argument in first_scalars:
             with self._located(argument.annotation or argument):
                 by_name[argument.arg] = self._parameter(argument)
         parameters = [by_name[argument.arg] for argument in node.args.args]
         body = self._suite(node.body)
-        params: list[Buffer | Var] = []
+        params: list[tir.Buffer | Var] = []
         for argument, parameter in zip(node.args.args, parameters, strict=False):
             matched = self.handles.get(argument.arg) if parameter is None else parameter
             if matched is None:
@@ -136,11 +95,11 @@ class FunctionParser(Evaluator):
         if not private and "global_symbol" not in attrs:
             attrs = {"global_symbol": node.name, **attrs}
         if lowered:
-            return PrimFunc(tuple(params), body, attrs)
-        own_root = isinstance(body, BlockRealize) and body.block.name == "root" and not body.block.iter_vars
+            return tir.PrimFunc(tuple(params), body, attrs)
+        own_root = isinstance(body, tir.BlockRealize) and body.block.name == "root" and not body.block.iter_vars
         if own_root and not frame.allocs:
-            return PrimFunc(tuple(params), body, attrs)
-        return with_root(tuple(params), body, attrs, tuple(frame.allocs))
+            return tir.PrimFunc(tuple(params), body, attrs)
+        return tir.with_root(tuple(params), body, attrs, tuple(frame.allocs))
 
     def _dimensions(self, node: ast.FunctionDef) -> None:
         """Define the symbolic dimensions, which TVM's texts name in the signature before the body declares them."""
@@ -160,7 +119,7 @@ class FunctionParser(Evaluator):
                 raise self.error(argument, f"two parameters of the name {argument.arg}")
             names.add(argument.arg)
 
-    def _parameter(self, argument: ast.arg) -> Buffer | Var | None:
+    def _parameter(self, argument: ast.arg) -> tir.Buffer | Var | None:
         name, annotation = argument.arg, argument.annotation
         if annotation is None:
             raise self.error(argument, f"the parameter {name} has no type",
@@ -171,14 +130,14 @@ class FunctionParser(Evaluator):
             if quoted not in self.variables and quoted not in self.captured:
                 self.dimensions[quoted] = self.variables[quoted] = (SizeVar if in_shape else Var)(quoted)
         kind = self.evaluate(with_names(annotation))
-        if isinstance(kind, TypeName) and kind.dtype == "handle":
+        if isinstance(kind, descriptions.TypeName) and kind.dtype == "handle":
             self.handles[name] = None
-            self.variables[name] = Handle(name)
+            self.variables[name] = descriptions.Handle(name)
             return None
-        value: Buffer | Var
-        if isinstance(kind, BufferSpec):
+        value: tir.Buffer | Var
+        if isinstance(kind, descriptions.BufferSpec):
             value = kind.named(name, name in self.offsets)
-        elif isinstance(kind, TypeName):
+        elif isinstance(kind, descriptions.TypeName):
             value = (Var if name in self.sizes else DataVar)(name, kind.dtype)
         elif isinstance(kind, Var):
             value = type(kind)(name, kind.dtype)
@@ -190,34 +149,34 @@ class FunctionParser(Evaluator):
 
     # ---- suites ------------------------------------------------------------------------------------------------
 
-    def _suite(self, nodes: Sequence[ast.stmt]) -> Stmt:
+    def _suite(self, nodes: Sequence[ast.stmt]) -> tir.Stmt:
         """An indented block; names that it binds end with it."""
         outer = dict(self.variables)
         result = self._statements(nodes)
         self.variables = outer
         return result
 
-    def _statements(self, nodes: Sequence[ast.stmt]) -> Stmt:
+    def _statements(self, nodes: Sequence[ast.stmt]) -> tir.Stmt:
         # A `let` or an allocation holds the rest of its suite. There may be thousands: no recursion.
-        stmts: list[Stmt] = []
-        holders: list[tuple[list[Stmt], Callable[[Stmt], Stmt]]] = []
+        stmts: list[tir.Stmt] = []
+        holders: list[tuple[list[tir.Stmt], Callable[[tir.Stmt], tir.Stmt]]] = []
         for node in nodes:
             wrap = self._statement(node, stmts)
             if wrap is not None:
                 holders.append((stmts, wrap))
                 stmts = []
-        result = Seq.of(*stmts)
+        result = tir.Seq.of(*stmts)
         for before, wrap in reversed(holders):
-            result = Seq.of(*before, wrap(result))
+            result = tir.Seq.of(*before, wrap(result))
         return result
 
-    def _statement(self, node: ast.stmt, stmts: list[Stmt]) -> Callable[[Stmt], Stmt] | None:
+    def _statement(self, node: ast.stmt, stmts: list[tir.Stmt]) -> Callable[[tir.Stmt], tir.Stmt] | None:
         method = getattr(self, f"_{type(node).__name__}_stmt", None)
         if method is None:
             raise self.error(node, f"Python's `{self.source.word(node)}` is not a statement of the language")
         with self._located(node):
             result = method(node)
-        if isinstance(result, Stmt):
+        if isinstance(result, tir.Stmt):
             stmts.append(result)
             return None
         return result
@@ -253,7 +212,7 @@ class FunctionParser(Evaluator):
         if not isinstance(node.target, ast.Name) or node.value is None:
             raise self.error(node, "a typed name needs a value", tries=("x: T.int32 = value",))
         kind = self.evaluate(node.annotation)
-        if not isinstance(kind, TypeName):
+        if not isinstance(kind, descriptions.TypeName):
             raise self.error(node.annotation, "this is not a dtype", wanted="T.int32, ...", found=describe(kind))
         value = self.evaluate(node.value)
         value = as_expr(value) if isinstance(value, Expr) else const(value, kind.dtype)
@@ -262,16 +221,16 @@ class FunctionParser(Evaluator):
                              found=f"{value} of dtype {value.dtype}")  # fmt: skip
         return self._let_rest(node.target.id, value)
 
-    def _store(self, target: ast.Subscript, value_node: ast.expr) -> Stmt:
+    def _store(self, target: ast.Subscript, value_node: ast.expr) -> tir.Stmt:
         place = self.evaluate(target)
-        if isinstance(place, BufferRegion):
+        if isinstance(place, tir.BufferRegion):
             place = load_of(place)
         buffer = getattr(place, "buffer", None)
         if buffer is None:
             raise self.error(target, "only elements of buffers can be assigned", found=describe(place))
         self.widened = False
         value = self.evaluate(value_node)
-        if isinstance(value, BufferRegion):
+        if isinstance(value, tir.BufferRegion):
             value = load_of(value)
         half = place.dtype.is_float and place.dtype.bits < 32
         if half and self.widened and isinstance(value, Expr) and value.dtype == "float32":
@@ -280,14 +239,14 @@ class FunctionParser(Evaluator):
             raise self.error(value_node, f"{buffer.name} cannot hold this", wanted=f"a value of dtype {buffer.dtype}",
                              found=describe(value))  # fmt: skip
         with self._located(value_node):
-            return BufferStore(buffer, _converted(value, place.dtype), place.indices)
+            return tir.BufferStore(buffer, _converted(value, place.dtype), place.indices)
 
     def _bind(self, target: ast.expr, value: Any, node: ast.AST) -> Any:
         """`target = value` for anything but an element of a buffer."""
         if isinstance(target, ast.Tuple | ast.List):
-            value = [value] if isinstance(value, AxisSpec) else value
-            if isinstance(value, Meta) and isinstance(value.value, list | tuple):
-                value = [Meta(item) for item in value.value]
+            value = [value] if isinstance(value, descriptions.AxisSpec) else value
+            if isinstance(value, descriptions.Meta) and isinstance(value.value, list | tuple):
+                value = [descriptions.Meta(item) for item in value.value]
             values = value if isinstance(value, list | tuple) else None
             if values is None or len(values) != len(target.elts):
                 count = "one value" if values is None else f"{len(values)} values"
@@ -300,53 +259,55 @@ class FunctionParser(Evaluator):
         return self._bind_name(target.id, value, node)
 
     def _bind_name(self, name: str, value: Any, node: ast.AST) -> Any:
-        if isinstance(value, AxisSpec):
+        if isinstance(value, descriptions.AxisSpec):
             return self._axis(name, value, node)
-        if isinstance(value, AllocSpec):
+        if isinstance(value, descriptions.AllocSpec):
             buffer = value.buffer.named(name)
             self.frames[-1].allocs.append(buffer)
             return self._define(name, buffer)
-        if isinstance(value, MatchSpec):
+        if isinstance(value, descriptions.MatchSpec):
             return self._match(name, value, node)
-        if isinstance(value, DeclSpec):
+        if isinstance(value, descriptions.DeclSpec):
             declared = value.buffer.named(name)
             self._define(name, declared)
-            return lambda body: Allocate(declared, body, value.annotations)
-        if isinstance(value, ConstSpec):
+            return lambda body: tir.Allocate(declared, body, value.annotations)
+        if isinstance(value, descriptions.ConstSpec):
             return self._constants(name, value)
-        if isinstance(value, EnvThread):
-            return self._define(name, EnvThread(value.axis, name))
-        if isinstance(value, LoopSpec) and value.kind is ForKind.THREAD:  # tx = T.launch_thread("threadIdx.x", 128)
+        if isinstance(value, descriptions.EnvThread):
+            return self._define(name, descriptions.EnvThread(value.axis, name))
+        if (
+            isinstance(value, descriptions.LoopSpec) and value.kind is tir.ForKind.THREAD
+        ):  # tx = T.launch_thread("threadIdx.x", 128)
             return self._thread_rest(name, value)
-        if isinstance(value, Meta):
+        if isinstance(value, descriptions.Meta):
             return self._define(name, value.value)
         if isinstance(value, Var) and value.name == "":  # n = T.int32()
             is_dimension = name in self.dimensions
             return self._define(name, self.dimensions[name] if is_dimension else type(value)(name, value.dtype))
-        if isinstance(value, BufferSpec) and value.data is not None:
+        if isinstance(value, descriptions.BufferSpec) and value.data is not None:
             return self._over_storage(name, value, node)
-        if isinstance(value, BufferSpec):
+        if isinstance(value, descriptions.BufferSpec):
             raise self.error(node, "T.Buffer is the type of a parameter", tries=(f"{name} = T.alloc_buffer(...)",))
         if is_scalar(value):
             return self._let_rest(name, as_expr(value))
         return self._define(name, value)
 
-    def _constants(self, name: str, spec: ConstSpec) -> Stmt:
+    def _constants(self, name: str, spec: descriptions.ConstSpec) -> tir.Stmt:
         """The block of a buffer's name that fills it with constants."""
         buffer = spec.buffer.named(name)
         self.frames[-1].allocs.append(buffer)
         self._define(name, buffer)
         stores = [
-            BufferStore(buffer, const(value.item(), buffer.dtype), tuple(map(const, place)))
+            tir.BufferStore(buffer, const(value.item(), buffer.dtype), tuple(map(const, place)))
             for place, value in np.ndenumerate(spec.values)
         ]
-        block = Block((), (), (buffer.full_region(),), name, Seq.of(*stores))
-        return BlockRealize((), const(True), block)
+        block = tir.Block((), (), (buffer.full_region(),), name, tir.Seq.of(*stores))
+        return tir.BlockRealize((), const(True), block)
 
-    def _over_storage(self, name: str, spec: BufferSpec, node: ast.AST) -> None:
+    def _over_storage(self, name: str, spec: descriptions.BufferSpec, node: ast.AST) -> None:
         """`B = T.Buffer(shape, dtype, data=A.data)`: another name of A, where the two are alike."""
-        if isinstance(spec.data, Handle):
-            return self._match(name, MatchSpec(spec.data, spec), node)
+        if isinstance(spec.data, descriptions.Handle):
+            return self._match(name, descriptions.MatchSpec(spec.data, spec), node)
         source, own = spec.data, spec.named(name)
         alike = structural_equal(
             (own.shape, own.strides, own.elem_offset), (source.shape, source.strides, source.elem_offset)
@@ -360,19 +321,19 @@ class FunctionParser(Evaluator):
     def _define(self, name: str, value: Any) -> None:
         self.variables[name] = value
 
-    def _let_rest(self, name: str, value: Expr) -> Callable[[Stmt], Stmt]:
+    def _let_rest(self, name: str, value: Expr) -> Callable[[tir.Stmt], tir.Stmt]:
         variable = (DataVar if holds_data(value) else Var)(name, value.dtype)
         self.variables[name] = variable
-        return lambda body: LetStmt(variable, value, body)
+        return lambda body: tir.LetStmt(variable, value, body)
 
-    def _thread_rest(self, name: str, spec: LoopSpec) -> Callable[[Stmt], Stmt]:
+    def _thread_rest(self, name: str, spec: descriptions.LoopSpec) -> Callable[[tir.Stmt], tir.Stmt]:
         interval = spec.ranges[0]
         variable = Var(name, interval.extent.dtype)
         self.variables[name] = variable
         self.loops[variable] = interval
-        return lambda body: For(variable, interval.start, interval.extent, spec.kind, body, spec.thread)
+        return lambda body: tir.For(variable, interval.start, interval.extent, spec.kind, body, spec.thread)
 
-    def _axis(self, name: str, axis: AxisSpec, node: ast.AST) -> None:
+    def _axis(self, name: str, axis: descriptions.AxisSpec, node: ast.AST) -> None:
         frame = self._block_frame(node, "an iterator")
         domain = axis.domain
         if domain is None:
@@ -388,16 +349,16 @@ class FunctionParser(Evaluator):
         frame.values.append(value)
         self._define(name, variable)
 
-    def _match(self, name: str, spec: MatchSpec, node: ast.AST) -> None:
+    def _match(self, name: str, spec: descriptions.MatchSpec, node: ast.AST) -> None:
         buffer = spec.buffer.named(name, name in self.offsets)
-        if isinstance(spec.source, Handle):
+        if isinstance(spec.source, descriptions.Handle):
             if self.handles[spec.source.name] is not None:
                 raise self.error(node, f"the handle {spec.source.name} is matched twice")
             self.handles[spec.source.name] = buffer
         else:
             with self._located(node):
                 source = as_region(spec.source)
-            self._block_frame(node, "a view of a region").matches.append(MatchBufferRegion(buffer, source))
+            self._block_frame(node, "a view of a region").matches.append(tir.MatchBufferRegion(buffer, source))
         self._define(name, buffer)
 
     def _block_frame(self, node: ast.AST, what: str) -> _Frame:
@@ -411,12 +372,12 @@ class FunctionParser(Evaluator):
         if node.orelse:
             raise self.error(node.orelse[0], "a loop has no `else`", tries=("the statements behind the loop",))
 
-    def _For_stmt(self, node: ast.For) -> Stmt:
+    def _For_stmt(self, node: ast.For) -> tir.Stmt:
         self._no_else(node)
         spec = self.evaluate(node.iter)
         if isinstance(spec, range) and spec.step == 1:
-            spec = LoopSpec((Range.of(spec.start, spec.stop),), ForKind.SERIAL)
-        if not isinstance(spec, LoopSpec):
+            spec = descriptions.LoopSpec((Range.of(spec.start, spec.stop),), tir.ForKind.SERIAL)
+        if not isinstance(spec, descriptions.LoopSpec):
             raise self.error(node.iter, "a loop does not run over this", found=describe(spec),
                              wanted="range(n), T.grid(m, n), T.parallel(n), ...")  # fmt: skip
         targets = node.target.elts if isinstance(node.target, ast.Tuple | ast.List) else [node.target]
@@ -426,7 +387,7 @@ class FunctionParser(Evaluator):
             )
         return self._nest(targets, spec, node.body)
 
-    def _nest(self, targets: Sequence[ast.expr], spec: LoopSpec, body: Sequence[ast.stmt]) -> Stmt:
+    def _nest(self, targets: Sequence[ast.expr], spec: descriptions.LoopSpec, body: Sequence[ast.stmt]) -> tir.Stmt:
         outer, outer_loops = dict(self.variables), dict(self.loops)
         variables = []
         for target, interval in zip(targets, spec.ranges, strict=False):
@@ -438,25 +399,27 @@ class FunctionParser(Evaluator):
             self.loops[variable] = interval
         result = self._suite(body)
         for variable, interval in zip(reversed(variables), reversed(spec.ranges), strict=False):
-            result = For(variable, interval.start, interval.extent, spec.kind, result, spec.thread, spec.annotations)
+            result = tir.For(
+                variable, interval.start, interval.extent, spec.kind, result, spec.thread, spec.annotations
+            )
         self.variables, self.loops = outer, outer_loops
         return result
 
-    def _While_stmt(self, node: ast.While) -> Stmt:
+    def _While_stmt(self, node: ast.While) -> tir.Stmt:
         self._no_else(node)
-        return While(self.expr(node.test), self._suite(node.body))
+        return tir.While(self.expr(node.test), self._suite(node.body))
 
-    def _If_stmt(self, node: ast.If) -> Stmt:
+    def _If_stmt(self, node: ast.If) -> tir.Stmt:
         condition = self.evaluate(node.test)
         if not isinstance(condition, Expr):  # known while the program is built
             return self._suite(node.body if condition else node.orelse)
-        return If(condition, self._suite(node.body), self._suite(node.orelse) if node.orelse else None)
+        return tir.If(condition, self._suite(node.body), self._suite(node.orelse) if node.orelse else None)
 
-    def _Assert_stmt(self, node: ast.Assert) -> Stmt:
+    def _Assert_stmt(self, node: ast.Assert) -> tir.Stmt:
         message = self.evaluate(node.msg) if node.msg is not None else ""
         if isinstance(message, tuple):  # TVM's since v0.24: the kind of error, and the parts of its text
             message = "".join(message[-1])
-        return Assert(self.expr(node.test), str(message))
+        return tir.Assert(self.expr(node.test), str(message))
 
     def _Pass_stmt(self, node: ast.Pass) -> None:  # noqa: ARG002 (a visitor)
         return None
@@ -467,45 +430,45 @@ class FunctionParser(Evaluator):
         if node is not self.end:
             raise self.error(node, "a function runs to its end", tries=("if ...: around the statements that follow",))
 
-    def _With_stmt(self, node: ast.With) -> Stmt:
+    def _With_stmt(self, node: ast.With) -> tir.Stmt:
         item = node.items[0]
         rest = node.body
         if len(node.items) > 1:
             rest = [ast.copy_location(ast.With(node.items[1:], node.body), node)]
         spec = self.evaluate(item.context_expr)
-        if isinstance(spec, BlockSpec | InitSpec) and item.optional_vars is not None:
+        if isinstance(spec, descriptions.BlockSpec | descriptions.InitSpec) and item.optional_vars is not None:
             raise self.error(item.optional_vars, "nothing is named here", tries=("vi, vj = T.axis.remap(...) inside",))
-        if isinstance(spec, BlockSpec):
+        if isinstance(spec, descriptions.BlockSpec):
             return self._block(spec, rest)
-        if isinstance(spec, InitSpec):
+        if isinstance(spec, descriptions.InitSpec):
             frame = self._block_frame(node, "T.init")
             if frame.init is not None:
                 raise self.error(item.context_expr, "T.init is given twice")
             frame.init = self._suite(rest)
-            return Seq(())
-        if isinstance(spec, InstructionSpec | AsyncSpec):
+            return tir.Seq(())
+        if isinstance(spec, descriptions.InstructionSpec | descriptions.AsyncSpec):
             if item.optional_vars is not None:
                 raise self.error(item.optional_vars, "nothing is named here")
             body = self._suite(rest)
-            if isinstance(spec, InstructionSpec):
-                return Instruction(spec.name, spec.operands, body, spec.together)
-            return Async(body)  # type: ignore[arg-type]  # its constructor checks it
+            if isinstance(spec, descriptions.InstructionSpec):
+                return tir.Instruction(spec.name, spec.operands, body, spec.together)
+            return tir.Async(body)  # type: ignore[arg-type]  # its constructor checks it
         if isinstance(spec, ReduceScope):
             outer = dict(self.variables)
             self.variables[_REDUCER] = spec.reducer
             inside = self._suite(rest)
             self.variables = outer
             return inside
-        if isinstance(spec, LoopSpec):
+        if isinstance(spec, descriptions.LoopSpec):
             target = item.optional_vars or ast.copy_location(ast.Name(spec.name or "t"), node)
             return self._nest([target], spec, rest)
-        if isinstance(spec, LetSpec) and spec.var is not None:
-            return LetStmt(spec.var, spec.value, self._suite(rest))
-        if isinstance(spec, LetSpec | DeclSpec):
+        if isinstance(spec, descriptions.LetSpec) and spec.var is not None:
+            return tir.LetStmt(spec.var, spec.value, self._suite(rest))
+        if isinstance(spec, descriptions.LetSpec | descriptions.DeclSpec):
             if not isinstance(item.optional_vars, ast.Name):
                 raise self.error(item.context_expr, "this needs a name", tries=("with ... as x:",))
             outer = dict(self.variables)
-            value = spec.value if isinstance(spec, LetSpec) else spec
+            value = spec.value if isinstance(spec, descriptions.LetSpec) else spec
             wrap = self._bind(item.optional_vars, value, node)
             result = wrap(self._suite(rest))
             self.variables = outer
@@ -513,23 +476,23 @@ class FunctionParser(Evaluator):
         raise self.error(item.context_expr, "this does not open a scope", found=describe(spec),
                          wanted='T.block("name"), T.init(), T.LetStmt(value) or T.decl_buffer(...)')  # fmt: skip
 
-    def _block(self, spec: BlockSpec, body: Sequence[ast.stmt]) -> Stmt:
+    def _block(self, spec: descriptions.BlockSpec, body: Sequence[ast.stmt]) -> tir.Stmt:
         frame = _Frame(spec.name)
         self.frames.append(frame)
         statement = self._suite(body)
         self.frames.pop()
         headers = frame.headers
-        block = Block(
+        block = tir.Block(
             tuple(frame.iter_vars), headers.get("reads", ()), headers.get("writes", ()), spec.name, statement,
             frame.init, tuple(frame.allocs), tuple(frame.matches), headers.get("block_attr", {}),
         )  # fmt: skip
         if not ("reads" in headers and "writes" in headers) and not _is_root(frame, len(self.frames)):
             reads, writes = declared_regions(block)
-            block = Block(
+            block = tir.Block(
                 block.iter_vars, headers.get("reads", reads), headers.get("writes", writes), block.name, block.body,
                 block.init, block.alloc_buffers, block.match_buffers, block.annotations,
             )  # fmt: skip
-        return BlockRealize(tuple(frame.values), headers.get("where", const(True)), block)
+        return tir.BlockRealize(tuple(frame.values), headers.get("where", const(True)), block)
 
     # ---- expressions as statements -----------------------------------------------------------------------------
 
@@ -537,15 +500,15 @@ class FunctionParser(Evaluator):
         if isinstance(node.value, ast.Constant):  # a docstring, or `...`
             return None
         value = self.evaluate(node.value)
-        if isinstance(value, HeaderSpec):
+        if isinstance(value, descriptions.HeaderSpec):
             return self._header(value, node)
         if isinstance(value, VectorStore):
             element = value.buffer[value.indices].dtype
-            return BufferStore(value.buffer, _converted(value.value, element), value.indices, value.predicate)
-        if isinstance(value, CallSpec):
-            args = tuple(a if isinstance(a, Buffer) else as_expr(a) for a in value.args)
-            return KernelCall(value.kernel, args, value.parallel, tuple(map(as_expr, value.grid)))
-        if isinstance(value, Stmt):
+            return tir.BufferStore(value.buffer, _converted(value.value, element), value.indices, value.predicate)
+        if isinstance(value, descriptions.CallSpec):
+            args = tuple(a if isinstance(a, tir.Buffer) else as_expr(a) for a in value.args)
+            return tir.KernelCall(value.kernel, args, value.parallel, tuple(map(as_expr, value.grid)))
+        if isinstance(value, tir.Stmt):
             return value
         if isinstance(value, ReduceScope):
             return self._define(_REDUCER, value.reducer)
@@ -554,13 +517,13 @@ class FunctionParser(Evaluator):
                 way = 'with T.attr(T.comm_reducer(lambda x, y: x + y, [T.float32(0)]), "reduce_scope", ...):'
                 raise self.error(node, "how do the threads combine their values?", tries=(f"{way} around it",))
             return value.by(self.variables[_REDUCER])
-        if isinstance(value, LoopSpec) and value.name:  # T.launch_thread(tx, 128), tx from T.env_thread
+        if isinstance(value, descriptions.LoopSpec) and value.name:  # T.launch_thread(tx, 128), tx from T.env_thread
             return self._thread_rest(value.name, value)
         if is_scalar(value):
-            return Evaluate(as_expr(value))
+            return tir.Evaluate(as_expr(value))
         raise self.error(node, "this is not a statement", found=describe(value))
 
-    def _header(self, header: HeaderSpec, node: ast.AST) -> None:
+    def _header(self, header: descriptions.HeaderSpec, node: ast.AST) -> None:
         in_function = len(self.frames) == 1
         if in_function != (header.what == "func_attr"):
             place = "at the head of a function" if header.what == "func_attr" else "at the head of a block"

@@ -10,47 +10,11 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
+from ... import expr as ex
 from ...errors import InputError
-from ...expr import (
-    Call,
-    Expr,
-    IntImm,
-    IterVar,
-    Node,
-    Range,
-    SizeVar,
-    Var,
-    find,
-    free_vars,
-    structural_equal,
-)
+from .. import nodes as tir
 from ..all_reduce import AllReduce
 from ..conditions import is_const
-from ..nodes import (
-    Allocate,
-    Assert,
-    Async,
-    Block,
-    BlockRealize,
-    Buffer,
-    BufferRegion,
-    BufferStore,
-    Evaluate,
-    For,
-    ForKind,
-    If,
-    Instruction,
-    IRModule,
-    KernelCall,
-    LetStmt,
-    MatchBufferRegion,
-    Prefetch,
-    PrimFunc,
-    Seq,
-    Stmt,
-    Tile,
-    While,
-)
 from .all_reduce import reducer_text, reduction_text
 from .dialects import DIALECTS
 from .marks import annotate
@@ -61,9 +25,9 @@ _AXIS = {"S": "spatial", "R": "reduce", "O": "opaque"}
 
 
 def script(
-    node: Node,
+    node: ex.Node,
     *,
-    mark: Mapping[Node, str] | None = None,
+    mark: Mapping[ex.Node, str] | None = None,
     dialect: str = "tvm-0.23",
     with_header: bool | None = None,
     context: int | None = None,
@@ -83,10 +47,10 @@ def script(
     printer = TirPrinter(spelling, list(marks))
     if with_header is None:
         with_header = not marks
-    if isinstance(node, IRModule):
+    if isinstance(node, tir.IRModule):
         header = [_I_HEADER.format(spelling.module.partition(" ")[0]), _T_HEADER.format(spelling.module), ""]
         printer.module(node)
-    elif isinstance(node, PrimFunc):
+    elif isinstance(node, tir.PrimFunc):
         header = [_T_HEADER.format(spelling.module), ""]
         printer.function(node, name or node.name)
     else:
@@ -101,7 +65,7 @@ class TirPrinter(ProgramText):
 
     # ---- functions and modules ---------------------------------------------------------------------------------
 
-    def module(self, mod: IRModule) -> None:
+    def module(self, mod: tir.IRModule) -> None:
         """`@I.ir_module class Module:` with its functions."""
         self.line("@I.ir_module")
         self.line("class Module:", mod)
@@ -117,11 +81,11 @@ class TirPrinter(ProgramText):
             self.function(function, name)
         self.depth -= 1
 
-    def function(self, func: PrimFunc, name: str) -> None:
+    def function(self, func: tir.PrimFunc, name: str) -> None:
         """`@T.prim_func def name(...):` with its body."""
         self.names.push()
         root = trivial_root(func)
-        lowered = not isinstance(func.body, BlockRealize) or func.body.block.name != "root"
+        lowered = not isinstance(func.body, tir.BlockRealize) or func.body.block.name != "root"
         options = [] if "global_symbol" in func.attrs else ["private=True"]
         options += ["lowered=True"] if lowered else self.dialect.options
         self.line("@T.prim_func" + (f"({', '.join(options)})" if options else ""))
@@ -130,7 +94,7 @@ class TirPrinter(ProgramText):
             self.names.define(parameter, parameter.name)
         parameters, matched = [], []
         for parameter in func.params:
-            if isinstance(parameter, Var):
+            if isinstance(parameter, ex.Var):
                 size = self._size(parameter)
                 parameters.append(f"{self.name(parameter)}: T.{parameter.dtype}" + (f"({size})" if size else ""))
             elif _fits_signature(parameter):
@@ -161,10 +125,10 @@ class TirPrinter(ProgramText):
         self.depth -= 1
         self.names.pop()
 
-    def _size(self, variable: Var) -> str:
-        return "is_size_var=True" if isinstance(variable, SizeVar) and self.dialect.size_vars else ""
+    def _size(self, variable: ex.Var) -> str:
+        return "is_size_var=True" if isinstance(variable, ex.SizeVar) and self.dialect.size_vars else ""
 
-    def _buffer_arguments(self, b: Buffer, dtype: bool = False) -> str:
+    def _buffer_arguments(self, b: tir.Buffer, dtype: bool = False) -> str:
         """`(128, 128), "float32", scope="local"`; what has its default value is left out, unless `dtype`."""
         shape = ", ".join(map(self.expr, b.shape)) + ("," if len(b.shape) == 1 else "")
         parts = [f"({shape})"]
@@ -184,49 +148,49 @@ class TirPrinter(ProgramText):
             parts.append(f"axis_separators={list(b.axis_separators)}")
         return ", ".join(parts)
 
-    def _alloc(self, buffer: Buffer) -> None:
+    def _alloc(self, buffer: tir.Buffer) -> None:
         arguments = self._buffer_arguments(buffer)
         self.line(f"{self.define(buffer)} = T.{self.dialect.alloc_buffer}({arguments})")
 
     # ---- statements --------------------------------------------------------------------------------------------
 
-    def anything(self, item: Node) -> None:
+    def anything(self, item: ex.Node) -> None:
         """A node that is printed by itself, not as a part of a function."""
-        if isinstance(item, Stmt):
+        if isinstance(item, tir.Stmt):
             return self.suite(item)
-        if isinstance(item, Expr):
+        if isinstance(item, ex.Expr):
             text = self.expr(item)
-        elif isinstance(item, BufferRegion):
+        elif isinstance(item, tir.BufferRegion):
             text = self.region(item)
-        elif isinstance(item, Range):
+        elif isinstance(item, ex.Range):
             text = self.fenced(item, f"range({', '.join(self.span(item))})")
-        elif isinstance(item, Buffer):
+        elif isinstance(item, tir.Buffer):
             text = f"{self.define(item)}: T.Buffer({self._buffer_arguments(item, dtype=True)})"
-        elif isinstance(item, IterVar):
+        elif isinstance(item, ex.IterVar):
             text = self._axis(item, None)
-        elif isinstance(item, Tile):
+        elif isinstance(item, tir.Tile):
             text = self._tile(item)
-        elif isinstance(item, MatchBufferRegion):
+        elif isinstance(item, tir.MatchBufferRegion):
             text = self._match(item)
         else:
             text = repr(item)
         self.line(text)
 
-    def suite(self, stmt: Stmt) -> None:
+    def suite(self, stmt: tir.Stmt) -> None:
         """A statement and those that follow it in one indented block."""
         self.names.push()
         pending = [stmt]
         # What a last `let` or allocation holds stands in the same block. There may be thousands: no recursion.
         while pending:
             item = pending.pop()
-            if isinstance(item, Seq) and item.stmts:
+            if isinstance(item, tir.Seq) and item.stmts:
                 pending.extend(reversed(item.stmts))
-            elif isinstance(item, LetStmt) and (not pending or self.dialect.flat_lets):
+            elif isinstance(item, tir.LetStmt) and (not pending or self.dialect.flat_lets):
                 value, dtype = self.expr(item.value), f"T.{item.var.dtype}"
                 kind = f"T.let[{dtype}]" if self.dialect.flat_lets else dtype
                 self.line(f"{self.define(item.var)}: {kind} = {value}", item)
                 pending.append(item.body)
-            elif not pending and isinstance(item, Allocate):
+            elif not pending and isinstance(item, tir.Allocate):
                 arguments = self._allocation(item)
                 self.line(f"{self.define(item.buffer)} = T.decl_buffer({arguments})", item)
                 pending.append(item.body)
@@ -234,54 +198,54 @@ class TirPrinter(ProgramText):
                 self.stmt(item)
         self.names.pop()
 
-    def stmt(self, s: Stmt) -> None:
+    def stmt(self, s: tir.Stmt) -> None:
         """One statement, and what it opens closed again."""
-        if isinstance(s, BufferStore):
+        if isinstance(s, tir.BufferStore):
             self._store(s)
-        elif isinstance(s, For):
+        elif isinstance(s, tir.For):
             self._for(s)
-        elif isinstance(s, BlockRealize):
+        elif isinstance(s, tir.BlockRealize):
             self._block(s.block, s)
-        elif isinstance(s, Block):
+        elif isinstance(s, tir.Block):
             self._block(s, None)
-        elif isinstance(s, If):
+        elif isinstance(s, tir.If):
             self._if(s)
-        elif isinstance(s, While):
+        elif isinstance(s, tir.While):
             self.line(f"while {self.expr(s.condition)}:", s)
             self._indented(s.body)
-        elif isinstance(s, LetStmt):
+        elif isinstance(s, tir.LetStmt):
             value = self.expr(s.value)
             self._scope(f"with T.LetStmt({value})", s.var, s)
-        elif isinstance(s, Allocate):
+        elif isinstance(s, tir.Allocate):
             self._scope(f"with T.decl_buffer({self._allocation(s)})", s.buffer, s)
-        elif isinstance(s, Assert):
+        elif isinstance(s, tir.Assert):
             self.line(f"assert {self.expr(s.condition)}, {quote(s.message)}", s)
-        elif isinstance(s, Evaluate):
+        elif isinstance(s, tir.Evaluate):
             text = self.expr(s.value)
-            self.line(text if isinstance(s.value, Call) else f"T.evaluate({text})", s)
-        elif isinstance(s, Instruction):
-            operands = [self._tile(o) if isinstance(o, Tile) else self.expr(o) for o in s.operands]
+            self.line(text if isinstance(s.value, ex.Call) else f"T.evaluate({text})", s)
+        elif isinstance(s, tir.Instruction):
+            operands = [self._tile(o) if isinstance(o, tir.Tile) else self.expr(o) for o in s.operands]
             operands += [f"together={s.together}"] if s.together > 1 else []
             self.line(f"with T.instruction({', '.join([quote(s.name), *operands])}):", s)
             self._indented(s.body)
-        elif isinstance(s, Async):
+        elif isinstance(s, tir.Async):
             self.line("with T.async_scope():", s)
             self._indented(s.body)
-        elif isinstance(s, Prefetch):
+        elif isinstance(s, tir.Prefetch):
             self.line(f"T.prefetch({self.buffer(s.buffer)}[{self.expr(s.index)}])", s)
         elif isinstance(s, AllReduce):
             self._all_reduce(s)
-        elif isinstance(s, KernelCall):
-            args = [quote(s.kernel), *(self.buffer(a) if isinstance(a, Buffer) else self.expr(a) for a in s.args)]
+        elif isinstance(s, tir.KernelCall):
+            args = [quote(s.kernel), *(self.buffer(a) if isinstance(a, tir.Buffer) else self.expr(a) for a in s.args)]
             args += ["parallel=True"] if s.parallel else []
             args += [f"grid=({', '.join(map(self.expr, s.grid))})"] if s.grid else []
             self.line(f"T.call_kernel({', '.join(args)})", s)
-        elif isinstance(s, Seq):
+        elif isinstance(s, tir.Seq):
             self.line("pass", s)
         else:
             raise InputError(f"the printer does not know the statement {type(s).__name__}")
 
-    def _tile(self, tile: Tile) -> str:
+    def _tile(self, tile: tir.Tile) -> str:
         return f"T.tile({', '.join(map(self.expr, tile.places))})"
 
     def _all_reduce(self, s: AllReduce) -> None:
@@ -293,12 +257,12 @@ class TirPrinter(ProgramText):
         self.line(reduction_text(s, lambda b: f"{self.buffer(b.buffer)}[{self._indices(b.indices)}]", self.expr))
         self.depth -= 1
 
-    def _indented(self, body: Stmt) -> None:
+    def _indented(self, body: tir.Stmt) -> None:
         self.depth += 1
         self.suite(body)
         self.depth -= 1
 
-    def _store(self, s: BufferStore) -> None:
+    def _store(self, s: tir.BufferStore) -> None:
         name, value = self.buffer(s.buffer), self.expr(s.value)
         if s.predicate is None:
             self.line(f"{name}[{self._indices(s.indices)}] = {value}", s)
@@ -306,7 +270,7 @@ class TirPrinter(ProgramText):
             indices = self._indices(s.indices, empty="")
             self.line(f"{name}.vstore([{indices}], {value}, predicate={self.expr(s.predicate)})", s)
 
-    def _for(self, s: For) -> None:
+    def _for(self, s: tir.For) -> None:
         nest = grid_of(s)
         if len(nest) > 1:
             extents = [self.expr(loop.extent) for loop in nest]
@@ -323,44 +287,44 @@ class TirPrinter(ProgramText):
         self._loops = outer
         self.names.pop()
 
-    def _iterable(self, s: For) -> str:
+    def _iterable(self, s: tir.For) -> str:
         from_zero = is_const(s.start, 0) and s.start.dtype == s.extent.dtype
-        arguments = [self.expr(s.extent)] if from_zero else list(self.span(Range(s.start, s.extent)))
-        if s.kind is ForKind.SERIAL and not s.annotations:
+        arguments = [self.expr(s.extent)] if from_zero else list(self.span(ex.Range(s.start, s.extent)))
+        if s.kind is tir.ForKind.SERIAL and not s.annotations:
             return f"range({', '.join(arguments)})"
-        name = {ForKind.UNROLLED: "unroll", ForKind.THREAD: "thread_binding"}.get(s.kind, str(s.kind))
+        name = {tir.ForKind.UNROLLED: "unroll", tir.ForKind.THREAD: "thread_binding"}.get(s.kind, str(s.kind))
         if s.thread is not None:
             arguments.append(f"thread={quote(s.thread)}")
         if s.annotations:
             arguments.append(f"annotations={self.value(s.annotations)}")
         return f"T.{name}({', '.join(arguments)})"
 
-    def _if(self, s: If) -> None:
+    def _if(self, s: tir.If) -> None:
         keyword = "if"
         while True:
             self.line(f"{keyword} {self.expr(s.condition)}:", s)
             self._indented(s.then_case)
-            if not isinstance(s.else_case, If):
+            if not isinstance(s.else_case, tir.If):
                 break
             s, keyword = s.else_case, "elif"
         if s.else_case is not None:
             self.line("else:")
             self._indented(s.else_case)
 
-    def _scope(self, opening: str, defined: Var | Buffer, s: LetStmt | Allocate) -> None:
+    def _scope(self, opening: str, defined: ex.Var | tir.Buffer, s: tir.LetStmt | tir.Allocate) -> None:
         self.names.push()
         self.line(f"{opening} as {self.define(defined)}:", s)
         self._indented(s.body)
         self.names.pop()
 
-    def _allocation(self, s: Allocate) -> str:
+    def _allocation(self, s: tir.Allocate) -> str:
         annotations = f", annotations={self.value(s.annotations)}" if s.annotations else ""
         return self._buffer_arguments(s.buffer) + annotations
 
     # ---- blocks ------------------------------------------------------------------------------------------------
 
-    def _block(self, block: Block, realize: BlockRealize | None) -> None:
-        owners: tuple[Node, ...] = (block,) if realize is None else (realize, block)
+    def _block(self, block: tir.Block, realize: tir.BlockRealize | None) -> None:
+        owners: tuple[ex.Node, ...] = (block,) if realize is None else (realize, block)
         self.line(f"with T.{self.dialect.block}({quote(block.name)}):", *owners)
         self.depth += 1
         self.names.push()
@@ -385,18 +349,18 @@ class TirPrinter(ProgramText):
         self.names.pop()
         self.depth -= 1
 
-    def _match(self, m: MatchBufferRegion) -> str:
+    def _match(self, m: tir.MatchBufferRegion) -> str:
         source = self.region(m.source)
         return f"{self.define(m.buffer)} = T.match_buffer({source}, {self._buffer_arguments(m.buffer)})"
 
-    def _axes(self, iter_vars: Sequence[IterVar], values: Sequence[Expr] | None) -> None:
+    def _axes(self, iter_vars: Sequence[ex.IterVar], values: Sequence[ex.Expr] | None) -> None:
         if values is None or len(values) != len(iter_vars):  # a block by itself, or one that the verifier refuses
             for axis in iter_vars:
                 self.line(self._axis(axis, None))
             if values:
                 self.line(f"# bound to {', '.join(map(self.expr, values))}")
             return
-        group: list[tuple[IterVar, Expr]] = []
+        group: list[tuple[ex.IterVar, ex.Expr]] = []
         for axis, value in zip(iter_vars, values, strict=True):
             if self._remaps(axis, value):
                 group.append((axis, value))
@@ -406,14 +370,14 @@ class TirPrinter(ProgramText):
             self.line(self._axis(axis, value))
         self._remap(group)
 
-    def _remaps(self, axis: IterVar, value: Expr) -> bool:
-        if not isinstance(value, Var) or value not in self._loops or axis.kind not in self.dialect.remaps:
+    def _remaps(self, axis: ex.IterVar, value: ex.Expr) -> bool:
+        if not isinstance(value, ex.Var) or value not in self._loops or axis.kind not in self.dialect.remaps:
             return False
         start, extent = self._loops[value]
-        same = structural_equal(axis.dom.start, start) and structural_equal(axis.dom.extent, extent)
+        same = ex.structural_equal(axis.dom.start, start) and ex.structural_equal(axis.dom.extent, extent)
         return same and axis.var.dtype == value.dtype
 
-    def _remap(self, group: Sequence[tuple[IterVar, Expr]]) -> None:
+    def _remap(self, group: Sequence[tuple[ex.IterVar, ex.Expr]]) -> None:
         if not group:
             return
         values = ", ".join(self.expr(value) for _, value in group)
@@ -421,7 +385,7 @@ class TirPrinter(ProgramText):
         kinds = "".join(axis.kind for axis, _ in group)
         self.line(f'{names} = T.axis.remap("{kinds}", [{values}])')
 
-    def _axis(self, axis: IterVar, value: Expr | None) -> str:
+    def _axis(self, axis: ex.IterVar, value: ex.Expr | None) -> str:
         bound = "" if value is None else f", {self.expr(value)}"
         from_zero = is_const(axis.dom.start, 0) and axis.dom.start.dtype == axis.dom.extent.dtype
         domain = self.expr(axis.dom.extent) if from_zero else f"({', '.join(self.span(axis.dom))})"
@@ -429,22 +393,22 @@ class TirPrinter(ProgramText):
         return f"{name} = T.axis.{_AXIS[axis.kind]}({self.fenced(axis.dom, domain)}{bound})"
 
 
-def grid_of(loop: For) -> list[For]:
+def grid_of(loop: tir.For) -> list[tir.For]:
     """The loops from `loop` down that `T.grid` can write as one: plain, from zero, with independent extents."""
     nest = [loop]
     if not _is_plain(loop):
         return nest
-    while isinstance(inner := nest[-1].body, For) and _is_plain(inner):
-        used = set(find(inner.extent, Var))
+    while isinstance(inner := nest[-1].body, tir.For) and _is_plain(inner):
+        used = set(ex.find(inner.extent, ex.Var))
         if used & {outer.var for outer in nest}:
             break
         nest.append(inner)
     return nest
 
 
-def trivial_root(func: PrimFunc) -> Block | None:
+def trivial_root(func: tir.PrimFunc) -> tir.Block | None:
     """The root block, where the text may leave it out: one that only holds allocations."""
-    if not isinstance(func.body, BlockRealize) or not is_true(func.body.predicate) or func.body.iter_values:
+    if not isinstance(func.body, tir.BlockRealize) or not is_true(func.body.predicate) or func.body.iter_values:
         return None
     root = func.body.block
     if root.name != "root" or root.iter_vars or root.reads or root.writes or root.init is not None:
@@ -452,30 +416,30 @@ def trivial_root(func: PrimFunc) -> Block | None:
     return None if root.match_buffers or root.annotations else root
 
 
-def _layout_variables(buffer: Buffer) -> list[Var]:
+def _layout_variables(buffer: tir.Buffer) -> list[ex.Var]:
     parts = (*buffer.shape, *buffer.strides, buffer.elem_offset)
-    return list(dict.fromkeys(v for part in parts for v in free_vars(part)))
+    return list(dict.fromkeys(v for part in parts for v in ex.free_vars(part)))
 
 
-def undeclared_sizes(func: PrimFunc) -> list[Var]:
+def undeclared_sizes(func: tir.PrimFunc) -> list[ex.Var]:
     """The variables in the buffers of the signature that are not parameters themselves, in order."""
-    sizes: dict[Var, None] = {}
+    sizes: dict[ex.Var, None] = {}
     for buffer in func.buffers:
         for part in (*buffer.shape, *buffer.strides, buffer.elem_offset):
-            for variable in free_vars(part):
+            for variable in ex.free_vars(part):
                 sizes.setdefault(variable)
     return [v for v in sizes if not any(v is p for p in func.params)]
 
 
-def is_true(e: Expr) -> bool:
+def is_true(e: ex.Expr) -> bool:
     """Whether an expression is the constant True."""
-    return isinstance(e, IntImm) and e.dtype.is_bool and e.value == 1
+    return isinstance(e, ex.IntImm) and e.dtype.is_bool and e.value == 1
 
 
-def _is_plain(loop: For) -> bool:
+def _is_plain(loop: tir.For) -> bool:
     from_zero = is_const(loop.start, 0) and loop.start.dtype == loop.extent.dtype
-    return loop.kind is ForKind.SERIAL and not loop.annotations and from_zero
+    return loop.kind is tir.ForKind.SERIAL and not loop.annotations and from_zero
 
 
-def _fits_signature(b: Buffer) -> bool:
-    return all(isinstance(part, IntImm) for part in (*b.shape, *b.strides, b.elem_offset))
+def _fits_signature(b: tir.Buffer) -> bool:
+    return all(isinstance(part, ex.IntImm) for part in (*b.shape, *b.strides, b.elem_offset))

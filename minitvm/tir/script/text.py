@@ -6,21 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...expr import (
-    INTRINSICS,
-    Add,
-    BinaryOp,
-    Call,
-    DType,
-    Expr,
-    ExprPrinter,
-    IntImm,
-    Let,
-    Node,
-    Range,
-    Var,
-    children,
-)
+from ... import expr as ex
 from ...expr.foreign import FOREIGN
 from ...expr.intrin import COLLECTIVES
 from ...target import Target
@@ -35,46 +21,46 @@ _ATOM = 20  # the precedence of a name or a call
 _INTEGRAL = ("int", "uint", "bool")
 
 
-class ProgramText(ExprPrinter):
+class ProgramText(ex.ExprPrinter):
     """Collects the lines of a program; `marked` nodes come out fenced (see `marks`)."""
 
     prefix = "T."
 
-    def __init__(self, dialect: Dialect, marked: Sequence[Node] = ()) -> None:
+    def __init__(self, dialect: Dialect, marked: Sequence[ex.Node] = ()) -> None:
         super().__init__()
         self.dialect = dialect
         self.lines: list[str] = []
         self.names = NameSupply()
         self.depth = 0
         self._notes = {item: number for number, item in enumerate(marked)}
-        self._defined: set[Node] = set()  # marked variables and buffers whose first place has been printed
-        self._spelled_out: set[Expr] = set()
-        self._loops: dict[Var, tuple[Expr, Expr]] = {}  # start and extent of the loops around
+        self._defined: set[ex.Node] = set()  # marked variables and buffers whose first place has been printed
+        self._spelled_out: set[ex.Expr] = set()
+        self._loops: dict[ex.Var, tuple[ex.Expr, ex.Expr]] = {}  # start and extent of the loops around
 
     # ---- names and text ----------------------------------------------------------------------------------------
 
-    def name(self, var: Var) -> str:
+    def name(self, var: ex.Var) -> str:
         return self._first(var, self.names.of(var, var.name))
 
     def buffer(self, buffer: Buffer) -> str:
         """The name of a buffer at one of its uses."""
         return self._first(buffer, self.names.of(buffer, buffer.name))
 
-    def define(self, item: Var | Buffer) -> str:
+    def define(self, item: ex.Var | Buffer) -> str:
         """The name of a variable or buffer at its definition."""
         return self._first(item, self.names.define(item, item.name))
 
-    def _first(self, item: Node, text: str) -> str:
+    def _first(self, item: ex.Node, text: str) -> str:
         if item not in self._notes or item in self._defined:
             return text
         self._defined.add(item)
         return fence(text, self._notes[item])
 
-    def fenced(self, item: Node, text: str) -> str:
+    def fenced(self, item: ex.Node, text: str) -> str:
         """The text of a node, with its mark if it has one."""
         return fence(text, self._notes[item]) if item in self._notes else text
 
-    def line(self, text: str, *owners: Node) -> None:
+    def line(self, text: str, *owners: ex.Node) -> None:
         """One line, marked if one of the nodes that it stands for is."""
         for owner in owners:
             text = self.fenced(owner, text)
@@ -82,28 +68,31 @@ class ProgramText(ExprPrinter):
 
     # ---- expressions -------------------------------------------------------------------------------------------
 
-    def _print(self, e: Expr, context: int) -> str:
+    def _print(self, e: ex.Expr, context: int) -> str:
         text = super()._print(e, context)
-        return text if isinstance(e, Var) else self.fenced(e, text)
+        return text if isinstance(e, ex.Var) else self.fenced(e, text)
 
-    def _parts(self, e: Expr) -> tuple[str, int]:
+    def _parts(self, e: ex.Expr) -> tuple[str, int]:
         if self.dialect.folds and would_fold(e):
-            return f"T.{type(e).__name__}({', '.join(self.expr(c) for c in children(e) if isinstance(c, Expr))})", _ATOM
-        if isinstance(e, BinaryOp) and _is_bare(e.a) and _is_bare(e.b):
+            return (
+                f"T.{type(e).__name__}({', '.join(self.expr(c) for c in ex.children(e) if isinstance(c, ex.Expr))})",
+                _ATOM,
+            )
+        if isinstance(e, ex.BinaryOp) and _is_bare(e.a) and _is_bare(e.b):
             # Python would fold two bare integers when the text is read: `T.int32(2) + 3` stays an addition.
             self._spelled_out.add(e.a)
-        if isinstance(e, IntImm) and e in self._spelled_out:
+        if isinstance(e, ex.IntImm) and e in self._spelled_out:
             return f"T.{e.dtype}({e.value})", _ATOM
         return super()._parts(e)
 
-    def _atom(self, e: Expr) -> str:
+    def _atom(self, e: ex.Expr) -> str:
         if isinstance(e, BufferLoad):
             return self._load(e)
         if isinstance(e, BufferData):
             return f"{self.buffer(e.buffer)}.data"
-        if isinstance(e, Let):
+        if isinstance(e, ex.Let):
             return self._let(e)
-        if isinstance(e, Call):
+        if isinstance(e, ex.Call):
             return self._call(e)
         return super()._atom(e)
 
@@ -113,10 +102,10 @@ class ProgramText(ExprPrinter):
             return f"{name}[{self._indices(e.indices)}]"
         return f"{name}.vload([{self._indices(e.indices, empty='')}], predicate={self.expr(e.predicate)})"
 
-    def _indices(self, indices: Sequence[Expr], empty: str = "()") -> str:
+    def _indices(self, indices: Sequence[ex.Expr], empty: str = "()") -> str:
         return ", ".join(map(self.expr, indices)) or empty
 
-    def _let(self, e: Let) -> str:
+    def _let(self, e: ex.Let) -> str:
         value = self.expr(e.value)
         self.names.push()
         name = self.define(e.var)
@@ -124,7 +113,7 @@ class ProgramText(ExprPrinter):
         self.names.pop()
         return f"T.Let({body}, where={{{name}: {value}}})"
 
-    def _call(self, e: Call) -> str:
+    def _call(self, e: ex.Call) -> str:
         args = [self.expr(a) for a in e.args]
         if e.op == "reinterpret" and len(args) == 1:
             return f'T.reinterpret("{e.dtype}", {args[0]})'
@@ -135,14 +124,14 @@ class ProgramText(ExprPrinter):
             return text
         return f"T.call_intrin({', '.join([quote(str(e.dtype)), quote(self.dialect.prefix + e.op), *args])})"
 
-    def span(self, r: Range) -> tuple[str, str]:
+    def span(self, r: ex.Range) -> tuple[str, str]:
         """The texts of start and stop of a range; constants are added up, else the stop reads `start + extent`."""
         start, extent = r.start, r.extent
-        if isinstance(start, IntImm) and isinstance(extent, IntImm):
-            return self.expr(start), self.fenced(extent, self.expr(IntImm(start.value + extent.value, extent.dtype)))
+        if isinstance(start, ex.IntImm) and isinstance(extent, ex.IntImm):
+            return self.expr(start), self.fenced(extent, self.expr(ex.IntImm(start.value + extent.value, extent.dtype)))
         if is_const(start, 0) and start.dtype == extent.dtype:
             return self.expr(start), self.expr(extent)
-        stop = Add(start, extent) if start.dtype == extent.dtype else start + extent
+        stop = ex.Add(start, extent) if start.dtype == extent.dtype else start + extent
         return self.expr(start), self.expr(stop)
 
     def region(self, r: BufferRegion) -> str:
@@ -157,7 +146,7 @@ class ProgramText(ExprPrinter):
 
     def value(self, item: Any) -> str:
         """An attribute's value: a Python constant, an expression, or a list or dictionary of them."""
-        if isinstance(item, Expr):
+        if isinstance(item, ex.Expr):
             return self.expr(item)
         if isinstance(item, Mapping):
             return "{" + ", ".join(f"{self.value(k)}: {self.value(v)}" for k, v in item.items()) + "}"
@@ -172,9 +161,9 @@ class ProgramText(ExprPrinter):
         return repr(item)
 
 
-def calls_by_name(e: Call) -> bool:
+def calls_by_name(e: ex.Call) -> bool:
     """Whether `T.op(args)` means this very call: the dtype follows from the arguments by the intrinsic's rule."""
-    row = INTRINSICS.get(e.op)
+    row = ex.INTRINSICS.get(e.op)
     if row is None:
         return e.op.startswith("vector_reduce_") and len(e.args) == 1 and e.dtype == e.args[0].dtype.scalar
     if len(e.args) != row.arity or row.result == "given":
@@ -192,7 +181,7 @@ def calls_by_name(e: Call) -> bool:
         return False
     if row.result == "void":
         return e.dtype == "int32"
-    inferred = {"bool": DType("bool").with_lanes(dtypes[0].lanes)}.get(row.result, dtypes[0])
+    inferred = {"bool": ex.DType("bool").with_lanes(dtypes[0].lanes)}.get(row.result, dtypes[0])
     return e.dtype == inferred
 
 
@@ -201,5 +190,5 @@ def quote(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-def _is_bare(e: Expr) -> bool:
-    return isinstance(e, IntImm) and e.dtype == "int32"
+def _is_bare(e: ex.Expr) -> bool:
+    return isinstance(e, ex.IntImm) and e.dtype == "int32"

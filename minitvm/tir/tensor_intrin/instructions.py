@@ -6,48 +6,36 @@ from typing import Any
 
 from ...errors import InputError
 from ...expr import REDUCE, Expr, IntImm, Var, const, map_children, replace, substitute
-from ..nodes import (
-    Block,
-    BlockRealize,
-    Buffer,
-    BufferLoad,
-    If,
-    Instruction,
-    PrimFunc,
-    Seq,
-    Stmt,
-    Tile,
-    root_block,
-)
+from .. import nodes as tir
 
 
-def as_instruction(name: str, desc: PrimFunc, together: int = 1) -> PrimFunc:
+def as_instruction(name: str, desc: tir.PrimFunc, together: int = 1) -> tir.PrimFunc:
     """The function of a description's parameters whose body is the one instruction that does the same."""
-    root = root_block(desc)
-    operands = tuple(tile_of(name, p) if isinstance(p, Buffer) else p for p in desc.params)
+    root = tir.root_block(desc)
+    operands = tuple(tile_of(name, p) if isinstance(p, tir.Buffer) else p for p in desc.params)
     init = None if root.init is None else _without_blocks(root.init)
-    body = Instruction(name, operands, _without_blocks(root.body), together)
-    whole: Block = replace(root, body=body, init=init)
+    body = tir.Instruction(name, operands, _without_blocks(root.body), together)
+    whole: tir.Block = replace(root, body=body, init=init)
     return desc.with_body(replace(desc.body, block=whole))
 
 
-def tile_of(name: str, buffer: Buffer) -> Tile:
+def tile_of(name: str, buffer: tir.Buffer) -> tir.Tile:
     """All of a buffer as the operand of an instruction; raises `InputError` for a shape that is not constant."""
     sizes = [d.value for d in buffer.shape if isinstance(d, IntImm)]
     if len(sizes) < buffer.ndim:
         raise InputError(f"{name}: an instruction has tiles of constant shapes, {buffer.name} is {buffer}")
 
-    def place(axis: int | None) -> BufferLoad:
-        return BufferLoad(buffer, tuple(const(int(d == axis and size > 1)) for d, size in enumerate(sizes)))
+    def place(axis: int | None) -> tir.BufferLoad:
+        return tir.BufferLoad(buffer, tuple(const(int(d == axis and size > 1)) for d, size in enumerate(sizes)))
 
-    return Tile((place(None), *(place(d) for d in range(buffer.ndim))))
+    return tir.Tile((place(None), *(place(d) for d in range(buffer.ndim))))
 
 
-def _without_blocks(stmt: Stmt) -> Stmt:
+def _without_blocks(stmt: tir.Stmt) -> tir.Stmt:
     """The loops of a description: no schedule reaches into an instruction."""
 
     def go(node: Any) -> Any:
-        if not isinstance(node, BlockRealize):
+        if not isinstance(node, tir.BlockRealize):
             return map_children(node, go)
         block = node.block
         values: dict[Var, Expr] = {
@@ -63,11 +51,11 @@ def _without_blocks(stmt: Stmt) -> Stmt:
             ]
             init = block.init
             for start in reversed(starts):
-                init = If(start, init)
-            body = Seq.of(init, body)
+                init = tir.If(start, init)
+            body = tir.Seq.of(init, body)
         inner = substitute(go(body), values)
         always = isinstance(node.predicate, IntImm) and node.predicate.value
-        return inner if always else If(node.predicate, inner)
+        return inner if always else tir.If(node.predicate, inner)
 
-    plain: Stmt = go(stmt)
+    plain: tir.Stmt = go(stmt)
     return plain

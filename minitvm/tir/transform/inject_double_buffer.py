@@ -8,17 +8,7 @@ annotated as a pipeline already a block only asks for the second version.
 from __future__ import annotations
 
 from ...expr import replace
-from ..analysis.software_pipelines import (
-    DOUBLE,
-    KEYS,
-    ORDER,
-    STAGE,
-    Pipeline,
-    double_buffered,
-    doubled_loop,
-    opened,
-    unusable_double,
-)
+from ..analysis import software_pipelines
 from ..analysis.tree import Tree
 from ..nodes import For, PrimFunc
 from .inject_software_pipeline import refusal
@@ -55,11 +45,15 @@ def inject_double_buffer(func: PrimFunc) -> PrimFunc:
         loop = _next_loop(func)
         if loop is None:
             return func
-        func, loop = opened(func, loop)
-        verdict = double_buffered(func, loop)
-        if not isinstance(verdict, Pipeline):
+        func, loop = software_pipelines.opened(func, loop)
+        verdict = software_pipelines.double_buffered(func, loop)
+        if not isinstance(verdict, software_pipelines.Pipeline):
             raise refusal(func, loop, verdict, "double buffer")
-        notes = {**loop.annotations, STAGE: list(verdict.stages), ORDER: list(verdict.order)}
+        notes = {
+            **loop.annotations,
+            software_pipelines.STAGE: list(verdict.stages),
+            software_pipelines.ORDER: list(verdict.order),
+        }
         func = Tree(func).rebuild({loop: replace(loop, annotations=notes)})
 
 
@@ -67,12 +61,12 @@ def _next_loop(func: PrimFunc) -> For | None:
     """A loop that holds a double buffer and is not annotated as a pipeline."""
     tree = Tree(func)
     for realize in tree.blocks.values():
-        if DOUBLE not in realize.block.annotations:
+        if software_pipelines.DOUBLE not in realize.block.annotations:
             continue
-        around = doubled_loop(tree, realize)
-        wrong = unusable_double(tree, realize)
+        around = software_pipelines.doubled_loop(tree, realize)
+        wrong = software_pipelines.unusable_double(tree, realize)
         if wrong is not None or around is None:
             raise refusal(func, around[0] if around else None, wrong, f"double buffer of {realize.block.name}")
-        if not any(key in around[0].annotations for key in KEYS):
+        if not any(key in around[0].annotations for key in software_pipelines.KEYS):
             return around[0]
     return None

@@ -19,6 +19,7 @@ from typing import Any
 from ...arith import Analyzer
 from ...errors import ScheduleError, report
 from ...expr import Expr, IntImm, Node, Range, const, find, map_children, replace, rewrite, substitute, walk
+from .. import nodes as tir
 from ..analysis.boxes import hull, touched
 from ..analysis.failure import Failure
 from ..analysis.software_pipelines import DOUBLE, KEYS, Pipeline, annotated_loops, malformed, opened, plan
@@ -26,24 +27,11 @@ from ..analysis.threads import in_step, is_shared, owns
 from ..analysis.tree import Tree, fresh_copy
 from ..annotations import ALIGNMENTS
 from ..conditions import all_of, uses
-from ..nodes import (
-    CONCURRENT,
-    Block,
-    Buffer,
-    BufferLoad,
-    BufferRegion,
-    BufferStore,
-    For,
-    If,
-    PrimFunc,
-    Seq,
-    Stmt,
-)
 from ..strides import strides_of_parts
 from .asynchronous_stages import PipelineGroups, asynchronous_parts
 
 
-def inject_software_pipeline(func: PrimFunc) -> PrimFunc:
+def inject_software_pipeline(func: tir.PrimFunc) -> tir.PrimFunc:
     """Emit every loop annotated as a pipeline; raises `ScheduleError` that names the loop where it is not legal.
 
     before:
@@ -74,7 +62,7 @@ def inject_software_pipeline(func: PrimFunc) -> PrimFunc:
         func = emit(func, verdict)
 
 
-def refusal(func: PrimFunc, loop: For | None, failure: Failure | None, what: str) -> ScheduleError:
+def refusal(func: tir.PrimFunc, loop: tir.For | None, failure: Failure | None, what: str) -> ScheduleError:
     """The error for a loop that cannot become what its annotations ask for."""
     from ..script.printer import script
 
@@ -85,7 +73,7 @@ def refusal(func: PrimFunc, loop: For | None, failure: Failure | None, what: str
     return ScheduleError(report(headline, program=text, wanted=failure.wanted, found=failure.found))
 
 
-def emit(func: PrimFunc, pipeline: Pipeline) -> PrimFunc:
+def emit(func: tir.PrimFunc, pipeline: Pipeline) -> tir.PrimFunc:
     """The function with the loop of a pipeline run in stages."""
     tree = Tree(func)
     loop = pipeline.loop
@@ -98,10 +86,10 @@ def emit(func: PrimFunc, pipeline: Pipeline) -> PrimFunc:
     ]
     copies = PipelineGroups(pipeline, begun)
     steps = _time_steps(loop, parts, pipeline.in_order, pipeline.depth, copies)
-    return func.with_body(_replaced(func.body, loop, Seq(tuple(steps)), versions))
+    return func.with_body(_replaced(func.body, loop, tir.Seq(tuple(steps)), versions))
 
 
-def for_one_iteration(func: PrimFunc, loop: For, buffers: Sequence[Buffer]) -> PrimFunc:
+def for_one_iteration(func: tir.PrimFunc, loop: tir.For, buffers: Sequence[tir.Buffer]) -> tir.PrimFunc:
     """The function with buffers as large as what an iteration of a loop uses: none passes values to the next one."""
     versions = {b: _versions(Tree(func), loop, b, 1) for b in buffers}
     changed = {b: to for b, to in versions.items() if any(start is not None for start in to.starts)}
@@ -111,14 +99,14 @@ def for_one_iteration(func: PrimFunc, loop: For, buffers: Sequence[Buffer]) -> P
     return func.with_body(_replaced(func.body, loop, inside, changed))
 
 
-def _replaced(stmt: Any, loop: For, steps: Stmt, versions: Mapping[Buffer, _Versions]) -> Any:
+def _replaced(stmt: Any, loop: tir.For, steps: tir.Stmt, versions: Mapping[tir.Buffer, _Versions]) -> Any:
     # Sequences stay nested: the steps are one part of a pipeline outside.
-    if not isinstance(stmt, Stmt):
+    if not isinstance(stmt, tir.Stmt):
         return stmt
     if stmt is loop:
         return steps
     new = map_children(stmt, lambda child: _replaced(child, loop, steps, versions))
-    if isinstance(new, Block) and any(b in versions for b in new.alloc_buffers):
+    if isinstance(new, tir.Block) and any(b in versions for b in new.alloc_buffers):
         buffers = tuple(versions[b].buffer if b in versions else b for b in new.alloc_buffers)
         return replace(new, alloc_buffers=buffers)
     return new
@@ -134,24 +122,24 @@ _WRITTEN_OUT = 1  # steps of an epilogue, at most
 class _Part:
     """A statement of the pipeline's body, which is emitted once for each place where it runs."""
 
-    stmt: Stmt
+    stmt: tir.Stmt
     stage: int
-    loop: For
+    loop: tir.For
 
-    def at(self, iteration: Expr) -> Stmt:
+    def at(self, iteration: Expr) -> tir.Stmt:
         """The statement in an iteration."""
-        instance: Stmt = substitute(
+        instance: tir.Stmt = substitute(
             _own_buffers(fresh_copy(self.stmt)), {self.loop.var: Analyzer().simplify(iteration)}
         )
         return instance
 
-    def within_bounds(self, iteration: Expr) -> Stmt:
+    def within_bounds(self, iteration: Expr) -> tir.Stmt:
         """The statement in what may be an iteration."""
-        return If(all_of([iteration >= self.loop.start, iteration < self.end]), self.at(iteration))
+        return tir.If(all_of([iteration >= self.loop.start, iteration < self.end]), self.at(iteration))
 
-    def before_end(self, iteration: Expr) -> Stmt:
+    def before_end(self, iteration: Expr) -> tir.Stmt:
         """The statement in what is an iteration, or comes after the last one."""
-        return If(Analyzer().simplify(iteration < self.end), self.at(iteration))
+        return tir.If(Analyzer().simplify(iteration < self.end), self.at(iteration))
 
     @property
     def end(self) -> Expr:
@@ -160,8 +148,8 @@ class _Part:
 
 
 def _time_steps(
-    loop: For, parts: Sequence[_Part], order: Sequence[int], depth: int, copies: PipelineGroups
-) -> list[Stmt]:
+    loop: tir.For, parts: Sequence[_Part], order: Sequence[int], depth: int, copies: PipelineGroups
+) -> list[tir.Stmt]:
     """All time steps, of parts in the order in which they run: part p of iteration i runs in step i + stage(p)."""
     kept = {k: v for k, v in loop.annotations.items() if k not in KEYS}
     dtype = loop.var.dtype
@@ -169,10 +157,10 @@ def _time_steps(
     if not isinstance(loop.extent, IntImm):
         # Which steps lack some of their parts is not known: every part says when it runs.
         every = {p: parts[p].within_bounds(step - const(parts[p].stage, dtype)) for p in order}
-        body = Seq(tuple(copies.of_any_step(every)))
+        body = tir.Seq(tuple(copies.of_any_step(every)))
         return [replace(loop, var=step, extent=loop.extent + const(depth, dtype), body=body, annotations=kept)]
     count = loop.extent.value
-    steps: list[Stmt] = []
+    steps: list[tir.Stmt] = []
 
     def written_out(first: int, end: int) -> None:
         for now in range(first, end):
@@ -194,31 +182,31 @@ def _time_steps(
             else parts[p].at(step)
             for p in order
         }
-        body = Seq(tuple(copies.of_any_step(every)))
+        body = tir.Seq(tuple(copies.of_any_step(every)))
         return [*steps, replace(loop, var=step, body=body, annotations=kept)]
     every = {p: parts[p].at(step + const(depth - parts[p].stage, dtype)) for p in order}
-    body = Seq(tuple(copies.of_any_step(every)))
+    body = tir.Seq(tuple(copies.of_any_step(every)))
     extent = const(count - depth, dtype)
-    steps.append(For(step, loop.start, extent, loop.kind, body, annotations=kept))
+    steps.append(tir.For(step, loop.start, extent, loop.kind, body, annotations=kept))
     copies.passed(count)
     written_out(count, count + depth)
     return steps
 
 
-def _own_buffers(stmt: Stmt) -> Stmt:
+def _own_buffers(stmt: tir.Stmt) -> tir.Stmt:
     """The statement with fresh buffers where blocks inside it allocate some."""
-    fresh = {b: replace(b) for s in find(stmt, Block) for b in s.alloc_buffers}
+    fresh = {b: replace(b) for s in find(stmt, tir.Block) for b in s.alloc_buffers}
     if not fresh:
         return stmt
 
     def change(node: Node) -> Node | None:
-        if isinstance(node, BufferLoad | BufferStore | BufferRegion) and node.buffer in fresh:
+        if isinstance(node, tir.BufferLoad | tir.BufferStore | tir.BufferRegion) and node.buffer in fresh:
             return replace(node, buffer=fresh[node.buffer])
-        if isinstance(node, Block) and node.alloc_buffers:
+        if isinstance(node, tir.Block) and node.alloc_buffers:
             return replace(node, alloc_buffers=tuple(fresh[b] for b in node.alloc_buffers))
         return None
 
-    renamed: Stmt = rewrite(stmt, change)
+    renamed: tir.Stmt = rewrite(stmt, change)
     return renamed
 
 
@@ -229,7 +217,7 @@ def _own_buffers(stmt: Stmt) -> Stmt:
 class _Versions:
     """Several versions of a buffer, of which an iteration uses one: as large as what it uses, from `starts` on."""
 
-    buffer: Buffer
+    buffer: tir.Buffer
     version: Expr | None  # None: there is one only
     starts: tuple[Expr | None, ...]
 
@@ -239,7 +227,7 @@ class _Versions:
         return own if self.version is None else (self.version.astype(own[0].dtype if own else "int32"), *own)
 
 
-def _versions(tree: Tree, loop: For, buffer: Buffer, count: int) -> _Versions:
+def _versions(tree: Tree, loop: tir.For, buffer: tir.Buffer, count: int) -> _Versions:
     func, inside = in_step(tree.func, loop) if is_shared(buffer.scope) else (tree.func, loop)
     spans = _one_iteration(tree if inside is loop else Tree(func), inside, buffer)
     shape = tuple(dim if span is None else span.extent for dim, span in zip(buffer.shape, spans, strict=True))
@@ -252,18 +240,18 @@ def _versions(tree: Tree, loop: For, buffer: Buffer, count: int) -> _Versions:
     return _Versions(versioned, (loop.var - loop.start) % const(count, loop.var.dtype), starts)
 
 
-def _one_iteration(tree: Tree, loop: For, buffer: Buffer) -> list[Range | None]:
+def _one_iteration(tree: Tree, loop: tir.For, buffer: tir.Buffer) -> list[Range | None]:
     """What one iteration of the loop uses in each dimension of a buffer; None where that may be all of it."""
     whole: list[Range | None] = [None] * buffer.ndim
     in_blocks = {n for b in tree.blocks_in(loop) for n in walk(b.block)}
-    touching = [n for n in find(loop, BufferLoad | BufferStore) if n.buffer is buffer]
+    touching = [n for n in find(loop, tir.BufferLoad | tir.BufferStore) if n.buffer is buffer]
     if buffer.strides or any(n not in in_blocks for n in touching):
         return whole
     analyzer = Analyzer.inside(*tree.all_loops_above(loop), loop)
     regions = [(b, r) for b in tree.blocks_in(loop) for r in (*b.block.reads, *b.block.writes) if r.buffer is buffer]
     box = hull([touched(tree, b, r, loop, analyzer) for b, r in regions], analyzer)
     # Iterations of a concurrent loop outside lie apart in the buffer, and must stay so, unless each has its own.
-    apart = [l.var for l in tree.all_loops_above(loop) if l.kind in CONCURRENT and not owns(l, buffer.scope)]
+    apart = [l.var for l in tree.all_loops_above(loop) if l.kind in tir.CONCURRENT and not owns(l, buffer.scope)]
     shrinks = [
         isinstance(r.extent, IntImm)
         and (not isinstance(dim, IntImm) or r.extent.value < dim.value)
@@ -273,30 +261,30 @@ def _one_iteration(tree: Tree, loop: For, buffer: Buffer) -> list[Range | None]:
     return [r if small else None for r, small in zip(box, shrinks, strict=True)]
 
 
-def _with_versions(part: Stmt, versions: Mapping[Buffer, _Versions]) -> Stmt:
+def _with_versions(part: tir.Stmt, versions: Mapping[tir.Buffer, _Versions]) -> tir.Stmt:
     """A part of the pipeline's body, in terms of its loop, on the versions of buffers."""
 
     doubled = {to.buffer for to in versions.values()}  # regions are rewritten before their block
     numbered = {to.buffer for to in versions.values() if to.version is not None}
 
     def change(node: Node) -> Node | None:
-        if isinstance(node, Block) and any(r.buffer in doubled for r in node.writes):
+        if isinstance(node, tir.Block) and any(r.buffer in doubled for r in node.writes):
             return replace(node, annotations=_notes(node, numbered))
-        if not isinstance(node, BufferLoad | BufferStore | BufferRegion) or node.buffer not in versions:
+        if not isinstance(node, tir.BufferLoad | tir.BufferStore | tir.BufferRegion) or node.buffer not in versions:
             return None
         to = versions[node.buffer]
-        if not isinstance(node, BufferRegion):
+        if not isinstance(node, tir.BufferRegion):
             return replace(node, buffer=to.buffer, indices=to.moved(node.indices))
         starts = to.moved([r.start for r in node.region])
         extents = [const(1, s.dtype) for s in starts[: len(starts) - len(node.region)]]
         extents += [r.extent for r in node.region]
-        return BufferRegion(to.buffer, tuple(Range(s, e) for s, e in zip(starts, extents, strict=True)))
+        return tir.BufferRegion(to.buffer, tuple(Range(s, e) for s, e in zip(starts, extents, strict=True)))
 
-    changed: Stmt = rewrite(part, change)
+    changed: tir.Stmt = rewrite(part, change)
     return changed
 
 
-def _notes(block: Block, numbered: set[Buffer]) -> dict[str, Any]:
+def _notes(block: tir.Block, numbered: set[tir.Buffer]) -> dict[str, Any]:
     """The annotations of a block that writes versions: alignments count axes behind the version, if there is one."""
     notes = {k: v for k, v in block.annotations.items() if k != DOUBLE}
     if ALIGNMENTS in notes:

@@ -13,26 +13,14 @@ from __future__ import annotations
 from typing import Any
 
 from ...expr import Expr, IntImm, map_children, replace, substitute
+from .. import nodes as tir
 from ..analysis.threads import is_virtual
 from ..conditions import is_const, reads_memory, uses
-from ..nodes import (
-    Allocate,
-    Buffer,
-    BufferLoad,
-    BufferStore,
-    For,
-    ForKind,
-    If,
-    LetStmt,
-    PrimFunc,
-    Seq,
-    Stmt,
-)
 from .separate_allocations import in_own_part, widened
 from .unroll import bind
 
 
-def inject_virtual_thread(func: PrimFunc) -> PrimFunc:
+def inject_virtual_thread(func: tir.PrimFunc) -> tir.PrimFunc:
     """Interleave the loops bound to "vthread", innermost first. Runs on functions without blocks.
 
     before:
@@ -53,68 +41,68 @@ def inject_virtual_thread(func: PrimFunc) -> PrimFunc:
 
 
 def _visit(node: Any) -> Any:
-    if not isinstance(node, Stmt):
+    if not isinstance(node, tir.Stmt):
         return node
     new = map_children(node, _visit)
-    return interleaved(new) if isinstance(new, For) and is_virtual(new) else new
+    return interleaved(new) if isinstance(new, tir.For) and is_virtual(new) else new
 
 
-def interleaved(loop: For) -> Stmt:
+def interleaved(loop: tir.For) -> tir.Stmt:
     """A loop over virtual threads moved inward, around the statements that need it."""
     if is_const(loop.extent, 0):
-        return Seq(())
+        return tir.Seq(())
     return _inward(loop, loop.body)
 
 
-def _inward(loop: For, stmt: Stmt, under: tuple[Expr, ...] = ()) -> Stmt:
+def _inward(loop: tir.For, stmt: tir.Stmt, under: tuple[Expr, ...] = ()) -> tir.Stmt:
     """The statement for all virtual threads, for each of them only where the conditions `under` hold."""
-    if isinstance(stmt, Seq):
-        return Seq(tuple(_inward(loop, part, under) for part in stmt.stmts))
-    if isinstance(stmt, Allocate):
+    if isinstance(stmt, tir.Seq):
+        return tir.Seq(tuple(_inward(loop, part, under) for part in stmt.stmts))
+    if isinstance(stmt, tir.Allocate):
         wide = widened(loop, stmt.buffer)
         return replace(stmt, buffer=wide, body=_inward(loop, in_own_part(stmt.body, stmt.buffer, wide, loop), under))
     # Legal: virtual threads are independent by claim, which `bind` shows, so their statements may run in any order that
     # keeps each thread's own. What stands around them, a loop, a let or a branch, is the same for all of them.
     fixed = not _depends(loop, stmt)
-    if isinstance(stmt, For) and stmt.kind is not ForKind.THREAD and fixed:
+    if isinstance(stmt, tir.For) and stmt.kind is not tir.ForKind.THREAD and fixed:
         return replace(stmt, body=_inward(loop, stmt.body, under))
-    if isinstance(stmt, LetStmt) and fixed and not under:
+    if isinstance(stmt, tir.LetStmt) and fixed and not under:
         return replace(stmt, body=_inward(loop, stmt.body))
-    if isinstance(stmt, LetStmt):
+    if isinstance(stmt, tir.LetStmt):
         return _inward(loop, _held(stmt) if reads_memory(stmt.value) else _inlined(stmt), under)
-    if isinstance(stmt, If) and fixed and not under:
+    if isinstance(stmt, tir.If) and fixed and not under:
         other = None if stmt.else_case is None else _inward(loop, stmt.else_case)
-        return If(stmt.condition, _inward(loop, stmt.then_case), other)
-    if isinstance(stmt, If) and stmt.else_case is None and not reads_memory(stmt.condition):
+        return tir.If(stmt.condition, _inward(loop, stmt.then_case), other)
+    if isinstance(stmt, tir.If) and stmt.else_case is None and not reads_memory(stmt.condition):
         return _inward(loop, stmt.then_case, (*under, stmt.condition))
     # Here it stays: as a loop over a statement, written out where the number of threads is known.
     for condition in reversed(under):
-        stmt = If(condition, stmt)
-    kind = ForKind.UNROLLED if isinstance(loop.extent, IntImm) else ForKind.SERIAL
+        stmt = tir.If(condition, stmt)
+    kind = tir.ForKind.UNROLLED if isinstance(loop.extent, IntImm) else tir.ForKind.SERIAL
     var = loop.var.with_name(loop.var.name)
-    return For(var, loop.start, loop.extent, kind, bind(stmt, {loop.var: var}))
+    return tir.For(var, loop.start, loop.extent, kind, bind(stmt, {loop.var: var}))
 
 
-def _depends(loop: For, stmt: Stmt) -> bool:
+def _depends(loop: tir.For, stmt: tir.Stmt) -> bool:
     """Whether a statement itself, not what it holds, differs between virtual threads."""
     own: list[Expr] = []
-    if isinstance(stmt, For):
+    if isinstance(stmt, tir.For):
         own = [stmt.start, stmt.extent]
-    elif isinstance(stmt, If):
+    elif isinstance(stmt, tir.If):
         own = [stmt.condition]
-    elif isinstance(stmt, LetStmt):
+    elif isinstance(stmt, tir.LetStmt):
         own = [stmt.value]
     # Nor does memory differ: none of them writes what another one reads, but in step, in storage that they share.
     return any(uses(e, [loop.var]) for e in own)
 
 
-def _inlined(let: LetStmt) -> Stmt:
+def _inlined(let: tir.LetStmt) -> tir.Stmt:
     """What a let of numbers holds, with the value in place of its name."""
     return substitute(let.body, {let.var: let.value.astype(let.var.dtype)})
 
 
-def _held(let: LetStmt) -> Stmt:
+def _held(let: tir.LetStmt) -> tir.Stmt:
     """A let of what memory holds as storage of each virtual thread: they all read it before any continues."""
-    own = Buffer(let.var.name, (), let.var.dtype, "local")
-    body = substitute(let.body, {let.var: BufferLoad(own, ())})
-    return Allocate(own, Seq((BufferStore(own, let.value, ()), body)))
+    own = tir.Buffer(let.var.name, (), let.var.dtype, "local")
+    body = substitute(let.body, {let.var: tir.BufferLoad(own, ())})
+    return tir.Allocate(own, tir.Seq((tir.BufferStore(own, let.value, ()), body)))

@@ -10,24 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ... import expr as ex
 from ...arith import Analyzer, iter_map
-from ...expr import (
-    EQ,
-    REDUCE,
-    Expr,
-    IterVar,
-    Range,
-    SizeVar,
-    Var,
-    contains,
-    find,
-    free_vars,
-    map_children,
-    replace,
-    structural_equal,
-    substitute,
-    walk,
-)
 from ..conditions import all_of, conjuncts, is_const, uses
 from ..nodes import EMPTY_SUMS, Block, BlockRealize, BufferLoad, BufferStore, For, ForKind, If, PrimFunc, Seq, Stmt
 from .unroll import bind
@@ -57,7 +41,7 @@ def lower_init(func: PrimFunc) -> PrimFunc:
 class _InitLowering:
     def __init__(self, empty_sums: bool) -> None:
         self.empty_sums = empty_sums
-        self.before: dict[Var, list[Stmt]] = {}  # what must run before the loop over that variable
+        self.before: dict[ex.Var, list[Stmt]] = {}  # what must run before the loop over that variable
 
     def visit(self, node: Any, loops: tuple[For, ...]) -> Any:
         """Rebuild a statement; `loops` lie directly around it, outermost first, within its block."""
@@ -68,23 +52,25 @@ class _InitLowering:
         if not isinstance(node, For):
             # Only a plain nest may be split: any other statement around the block ends it.
             inner = loops if isinstance(node, Seq) else ()
-            return map_children(node, lambda child: self.visit(child, inner))
+            return ex.map_children(node, lambda child: self.visit(child, inner))
         body = self.visit(node.body, (*loops, node))
-        loop = node if body is node.body else replace(node, body=body)
+        loop = node if body is node.body else ex.replace(node, body=body)
         return Seq.of(*self.before.pop(node.var, []), loop)
 
     def realize(self, node: BlockRealize, loops: tuple[For, ...]) -> BlockRealize:
         block = node.block
         body = self.visit(block.body, ())
         if block.init is None:
-            return node if body is block.body else replace(node, block=replace(block, body=body))
+            return node if body is block.body else ex.replace(node, block=ex.replace(block, body=body))
         nest = init_nest(node, loops, self.empty_sums)
         if nest is None:
-            starts: list[Expr] = [EQ(axis.var, axis.dom.start) for axis in block.iter_vars if axis.kind == REDUCE]
+            starts: list[ex.Expr] = [
+                ex.EQ(axis.var, axis.dom.start) for axis in block.iter_vars if axis.kind == ex.REDUCE
+            ]
             body = Seq.of(If(all_of(starts), block.init) if starts else block.init, body)
         else:
             self.before.setdefault(nest[0].var, []).append(nest[1])
-        return replace(node, block=replace(block, init=None, body=body))
+        return ex.replace(node, block=ex.replace(block, init=None, body=body))
 
 
 def init_nest(node: BlockRealize, loops: tuple[For, ...], empty_sums: bool = False) -> tuple[For, Stmt] | None:
@@ -119,12 +105,12 @@ def init_nest(node: BlockRealize, loops: tuple[For, ...], empty_sums: bool = Fal
     kept = [c for c in conditions if not uses(c, reduced)]
     dropped = [c for c in conditions if uses(c, reduced)]
     starts = {loop.var: loop.start for loop in loops if loop.var in reduced}
-    if any(uses(c, spatial) or not analyzer.can_prove(substitute(c, starts)) for c in dropped):
+    if any(uses(c, spatial) or not analyzer.can_prove(ex.substitute(c, starts)) for c in dropped):
         return None
     # A reduction loop of one iteration comes along where a condition on spatial loops names it.
     own = [l for l in inner if l.var in spatial or (is_const(l.extent, 1) and any(uses(c, {l.var}) for c in kept))]
     decides = [e for loop in own for e in (loop.start, loop.extent)]
-    pairs = [(v, axis) for v, axis in zip(node.iter_values, block.iter_vars, strict=True) if axis.kind != REDUCE]
+    pairs = [(v, axis) for v, axis in zip(node.iter_values, block.iter_vars, strict=True) if axis.kind != ex.REDUCE]
     if any(uses(e, reduced) for e in decides):
         return None
     ends = [e for loop in inner for e in (loop.start, loop.extent)]  # they are asked after the init
@@ -134,9 +120,9 @@ def init_nest(node: BlockRealize, loops: tuple[For, ...], empty_sums: bool = Fal
         return None
     body: Stmt = BlockRealize(node.iter_values, all_of(kept), _init_block(block, block.init))
     # Iterators that are not spatial do not occur in an init; their values drop out with them.
-    body = replace(body, iter_values=tuple(v for v, _ in pairs))
+    body = ex.replace(body, iter_values=tuple(v for v, _ in pairs))
     for loop in reversed(own):
-        body = replace(loop, body=body)
+        body = ex.replace(loop, body=body)
     return first, bind(body, {})
 
 
@@ -146,17 +132,17 @@ def _begins(node: BlockRealize, loops: tuple[For, ...]) -> bool:
     axes = [
         (v, axis.dom.start)
         for v, axis in zip(node.iter_values, node.block.iter_vars, strict=True)
-        if axis.kind == REDUCE
+        if axis.kind == ex.REDUCE
     ]
-    return all(Analyzer().can_prove_equal(substitute(value, starts), first) for value, first in axes)
+    return all(Analyzer().can_prove_equal(ex.substitute(value, starts), first) for value, first in axes)
 
 
-def _where_sizes_are_not_0(predicate: Expr, loops: tuple[For, ...]) -> Analyzer:
+def _where_sizes_are_not_0(predicate: ex.Expr, loops: tuple[For, ...]) -> Analyzer:
     """What holds inside of the loops around a block, if no symbolic size is 0."""
     analyzer = Analyzer()
     for part in [predicate, *(e for loop in loops for e in (loop.start, loop.extent))]:
-        for size in free_vars(part):
-            if isinstance(size, SizeVar):
+        for size in ex.free_vars(part):
+            if isinstance(size, ex.SizeVar):
                 analyzer.bind(size, (1, None))
     for loop in loops:
         analyzer.bind(loop)
@@ -164,45 +150,45 @@ def _where_sizes_are_not_0(predicate: Expr, loops: tuple[For, ...]) -> Analyzer:
 
 
 def _init_block(block: Block, init: Stmt) -> Block:
-    axes = tuple(axis for axis in block.iter_vars if axis.kind != REDUCE)
+    axes = tuple(axis for axis in block.iter_vars if axis.kind != ex.REDUCE)
     gone = {axis.var for axis in block.iter_vars} - {axis.var for axis in axes}
-    written = {n.buffer for n in find(init, BufferStore)}
+    written = {n.buffer for n in ex.find(init, BufferStore)}
     writes = [r.buffer.full_region() if uses(r, gone) else r for r in block.writes if r.buffer in written]
     return Block(axes, (), tuple(writes), f"{block.name}_init", init)
 
 
-def _variables(node: BlockRealize, axes: tuple[IterVar, ...], reduction: bool) -> set[Var]:
-    values = [v for v, axis in zip(node.iter_values, axes, strict=True) if (axis.kind == REDUCE) is reduction]
-    return {item for v in values for item in find(v, Var)}
+def _variables(node: BlockRealize, axes: tuple[ex.IterVar, ...], reduction: bool) -> set[ex.Var]:
+    values = [v for v, axis in zip(node.iter_values, axes, strict=True) if (axis.kind == ex.REDUCE) is reduction]
+    return {item for v in values for item in ex.find(v, ex.Var)}
 
 
-def _alone(block: Block, init: Stmt, decides: Sequence[Expr], loop: For) -> bool:
+def _alone(block: Block, init: Stmt, decides: Sequence[ex.Expr], loop: For) -> bool:
     """Whether below a loop only this block touches the buffers that its init writes, and nobody writes what that reads,
     nor what decides whether and where it runs, and how often the loops after it."""
-    written = {n.buffer for n in find(init, BufferStore)}
-    read = {n.buffer for n in find(init, BufferLoad)} - written
-    read |= {n.buffer for e in decides for n in find(e, BufferLoad)}
-    settled = not any(isinstance(n, BufferStore) and n.buffer in read for n in walk(loop.body))
+    written = {n.buffer for n in ex.find(init, BufferStore)}
+    read = {n.buffer for n in ex.find(init, BufferLoad)} - written
+    read |= {n.buffer for e in decides for n in ex.find(e, BufferLoad)}
+    settled = not any(isinstance(n, BufferStore) and n.buffer in read for n in ex.walk(loop.body))
     return settled and _touches(loop.body, written) == _touches(block, written)
 
 
-def _elements_of_their_own(block: Block, init: Stmt, values: Mapping[Var, Expr], own: Sequence[For]) -> bool:
+def _elements_of_their_own(block: Block, init: Stmt, values: Mapping[ex.Var, ex.Expr], own: Sequence[For]) -> bool:
     """Whether points of the loops that the init gets touch no element in common, so that all of them may come first.
 
     A block that stores more than one element at a time is taken by its word: its loops are spatial.
     """
-    loops = {loop.var: Range(loop.start, loop.extent) for loop in own if not is_const(loop.extent, 1)}
-    if not loops or contains(init, For | Block):
+    loops = {loop.var: ex.Range(loop.start, loop.extent) for loop in own if not is_const(loop.extent, 1)}
+    if not loops or ex.contains(init, For | Block):
         return True
-    stores = {n.buffer: n for n in find(init, BufferStore)}
-    for node in walk(block):
+    stores = {n.buffer: n for n in ex.find(init, BufferStore)}
+    for node in ex.walk(block):
         if isinstance(node, BufferLoad | BufferStore) and node.buffer in stores:
             first = stores[node.buffer].indices
-            if not all(structural_equal(a, b) for a, b in zip(node.indices, first, strict=True)):
+            if not all(ex.structural_equal(a, b) for a, b in zip(node.indices, first, strict=True)):
                 return False
-    places = [[substitute(i, values) for i in store.indices] for store in stores.values()]
+    places = [[ex.substitute(i, values) for i in store.indices] for store in stores.values()]
     return all(iter_map.detect(place, loops, level="injective") for place in places)
 
 
 def _touches(stmt: Stmt, buffers: set[Any]) -> int:
-    return sum(isinstance(n, BufferLoad | BufferStore) and n.buffer in buffers for n in walk(stmt))
+    return sum(isinstance(n, BufferLoad | BufferStore) and n.buffer in buffers for n in ex.walk(stmt))

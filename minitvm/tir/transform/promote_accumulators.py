@@ -5,43 +5,13 @@ from __future__ import annotations
 from itertools import accumulate, pairwise
 from typing import Any
 
-from ...expr import (
-    LT,
-    Broadcast,
-    Expr,
-    IntImm,
-    Node,
-    Ramp,
-    Var,
-    children,
-    const,
-    contains,
-    find,
-    map_children,
-    replace,
-    rewrite,
-)
+from ... import expr as ex
+from .. import nodes as tir
 from ..conditions import is_const, uses
-from ..nodes import (
-    Allocate,
-    Async,
-    Buffer,
-    BufferLoad,
-    BufferStore,
-    For,
-    ForKind,
-    If,
-    Instruction,
-    LetStmt,
-    PrimFunc,
-    Seq,
-    Stmt,
-    While,
-)
 from .affine import linear, structural_key
 
 
-def promote_accumulators(func: PrimFunc) -> PrimFunc:
+def promote_accumulators(func: tir.PrimFunc) -> tir.PrimFunc:
     """Distinct buffers do not overlap ("tir.noalias"), so only accesses by name count. Runs after `unroll`.
 
     before:
@@ -61,57 +31,57 @@ def promote_accumulators(func: PrimFunc) -> PrimFunc:
     # iteration. So nobody sees that its value lies in a register meanwhile, and is stored once, behind the loop.
     if func.attrs.get("tir.noalias", True) is False:
         return func
-    return func.with_body(rewrite(func.body, _promote, leave=(Expr, Instruction)))
+    return func.with_body(ex.rewrite(func.body, _promote, leave=(ex.Expr, tir.Instruction)))
 
 
-def _promote(node: Node) -> Any:
-    if isinstance(node, Seq):
+def _promote(node: ex.Node) -> Any:
+    if isinstance(node, tir.Seq):
         return _promote_in_sequence(node)
     # A loop in a sequence waits for the sequence, where the statements before it are seen.
-    return None if not isinstance(node, For | LetStmt | Allocate | If) else _promote_bodies(node)
+    return None if not isinstance(node, tir.For | tir.LetStmt | tir.Allocate | tir.If) else _promote_bodies(node)
 
 
 def _promote_bodies(node: Any) -> Any:
     changes = {}
     for field in node._children:
         body = getattr(node, field)
-        if isinstance(body, For):
+        if isinstance(body, tir.For):
             changes[field] = _promoted(body, _accumulators(body), [])
-    return replace(node, **changes) if changes else None
+    return ex.replace(node, **changes) if changes else None
 
 
-def _promote_in_sequence(node: Seq) -> Stmt:
-    parts: list[Stmt] = []
+def _promote_in_sequence(node: tir.Seq) -> tir.Stmt:
+    parts: list[tir.Stmt] = []
     for stmt in node.stmts:
-        parts.append(_promoted(stmt, _accumulators(stmt), parts) if isinstance(stmt, For) else stmt)
-    return Seq.of(*parts)
+        parts.append(_promoted(stmt, _accumulators(stmt), parts) if isinstance(stmt, tir.For) else stmt)
+    return tir.Seq.of(*parts)
 
 
 MAX_PROMOTED = 64
-Access = BufferLoad | BufferStore
+Access = tir.BufferLoad | tir.BufferStore
 
 
-def _accumulators(loop: For) -> list[BufferStore]:
+def _accumulators(loop: tir.For) -> list[tir.BufferStore]:
     """Stores whose element is the same in all iterations; the loop touches its buffer only in such elements."""
-    if loop.kind != ForKind.SERIAL or not isinstance(loop.extent, IntImm) or loop.extent.value < 1:
+    if loop.kind != tir.ForKind.SERIAL or not isinstance(loop.extent, ex.IntImm) or loop.extent.value < 1:
         return []
-    if contains(loop.body, While):
+    if ex.contains(loop.body, tir.While):
         return []
-    inside = {loop.var, *(n.var for n in find(loop.body, For | LetStmt))}
-    local = {n.buffer for n in find(loop.body, Allocate)}
-    fixed = (part for n in find(loop.body, Instruction | Async) for part in find(n, Access))
+    inside = {loop.var, *(n.var for n in ex.find(loop.body, tir.For | tir.LetStmt))}
+    local = {n.buffer for n in ex.find(loop.body, tir.Allocate)}
+    fixed = (part for n in ex.find(loop.body, tir.Instruction | tir.Async) for part in ex.find(n, Access))
     local |= {n.buffer for n in fixed}  # such storage is not ours to move
-    accesses: dict[Buffer, list[Access]] = {}
-    for n in find(loop.body, Access):
+    accesses: dict[tir.Buffer, list[Access]] = {}
+    for n in ex.find(loop.body, Access):
         accesses.setdefault(n.buffer, []).append(n)
-    accumulators: list[BufferStore] = []
+    accumulators: list[tir.BufferStore] = []
     for buffer, all_uses in accesses.items():
-        if buffer in local or buffer.scope == "local" or not any(isinstance(a, BufferStore) for a in all_uses):
+        if buffer in local or buffer.scope == "local" or not any(isinstance(a, tir.BufferStore) for a in all_uses):
             continue
         if not all(_register_index(a.indices[0]) and _fixed(a, inside) for a in all_uses):
             continue
         slots = {structural_key(a.indices[0]): a for a in all_uses}
-        stores = {structural_key(a.indices[0]): a for a in all_uses if isinstance(a, BufferStore)}
+        stores = {structural_key(a.indices[0]): a for a in all_uses if isinstance(a, tir.BufferStore)}
         reduces = _read_first(loop.body, buffer) == set(slots) and set(slots) <= _always_stored(loop.body, buffer)
         if len(slots) == len(stores) and reduces and _same_masks(all_uses) and _disjoint(list(slots.values())):
             accumulators += stores.values()
@@ -128,14 +98,14 @@ def _disjoint(accesses: list[Access]) -> bool:
     return all(a + width <= b for (a, width), (b, _) in pairwise(places))
 
 
-def _base(index: Any) -> Expr:
-    return index.base if isinstance(index, Ramp) else index
+def _base(index: Any) -> ex.Expr:
+    return index.base if isinstance(index, ex.Ramp) else index
 
 
-def _fixed(access: Access, inside: set[Var]) -> bool:
+def _fixed(access: Access, inside: set[ex.Var]) -> bool:
     """Whether the element and the mask are the same in all iterations."""
     parts = [e for e in (access.indices[0], access.predicate) if e is not None]
-    return not any(uses(e, inside) or contains(e, BufferLoad) for e in parts)
+    return not any(uses(e, inside) or ex.contains(e, tir.BufferLoad) for e in parts)
 
 
 def _same_masks(accesses: list[Access]) -> bool:
@@ -147,33 +117,33 @@ def _same_masks(accesses: list[Access]) -> bool:
 
 
 def _register_index(index: Any) -> bool:
-    return index.dtype.lanes == 1 or (isinstance(index, Ramp) and is_const(index.stride, 1))
+    return index.dtype.lanes == 1 or (isinstance(index, ex.Ramp) and is_const(index.stride, 1))
 
 
-def _always_stored(stmt: Stmt, buffer: Buffer) -> set[Any]:
+def _always_stored(stmt: tir.Stmt, buffer: tir.Buffer) -> set[Any]:
     """The elements that every iteration stores to: loading them before and storing them after adds no access."""
-    if isinstance(stmt, Seq):
+    if isinstance(stmt, tir.Seq):
         return set().union(*(_always_stored(s, buffer) for s in stmt.stmts))
-    if isinstance(stmt, LetStmt | Allocate):
+    if isinstance(stmt, tir.LetStmt | tir.Allocate):
         return _always_stored(stmt.body, buffer)
-    if isinstance(stmt, For):
-        certain = isinstance(stmt.extent, IntImm) and stmt.extent.value > 0
+    if isinstance(stmt, tir.For):
+        certain = isinstance(stmt.extent, ex.IntImm) and stmt.extent.value > 0
         return _always_stored(stmt.body, buffer) if certain else set()
-    stores = isinstance(stmt, BufferStore) and stmt.buffer is buffer
+    stores = isinstance(stmt, tir.BufferStore) and stmt.buffer is buffer
     return {structural_key(stmt.indices[0])} if stores else set()  # type: ignore[attr-defined]
 
 
-def _read_first(stmt: Stmt, buffer: Buffer) -> set[Any]:
+def _read_first(stmt: tir.Stmt, buffer: tir.Buffer) -> set[Any]:
     """The elements whose first access is a read: they hold a value when the loop starts."""
     seen: set[Any] = set()
     read: set[Any] = set()
 
-    def visit(node: Node) -> None:
-        for child in children(node):  # a store's value before the store itself
+    def visit(node: ex.Node) -> None:
+        for child in ex.children(node):  # a store's value before the store itself
             visit(child)
         if isinstance(node, Access) and node.buffer is buffer:
             key = structural_key(node.indices[0])
-            if isinstance(node, BufferLoad) and key not in seen:
+            if isinstance(node, tir.BufferLoad) and key not in seen:
                 read.add(key)
             seen.add(key)
 
@@ -181,57 +151,57 @@ def _read_first(stmt: Stmt, buffer: Buffer) -> set[Any]:
     return read
 
 
-def _registers(stores: list[BufferStore]) -> dict[Any, tuple[Buffer, Any]]:
+def _registers(stores: list[tir.BufferStore]) -> dict[Any, tuple[tir.Buffer, Any]]:
     """For each element a place in a local buffer: one such buffer for each that is reduced into."""
-    groups: dict[Buffer, list[BufferStore]] = {}
+    groups: dict[tir.Buffer, list[tir.BufferStore]] = {}
     for store in stores:
         groups.setdefault(store.buffer, []).append(store)
-    places: dict[Any, tuple[Buffer, Any]] = {}
+    places: dict[Any, tuple[tir.Buffer, Any]] = {}
     for buffer, group in groups.items():
         widths = [store.indices[0].dtype.lanes for store in group]  # a row's last element may stand alone
-        tile = Buffer(f"{buffer.name}_sum", (const(sum(widths)),), buffer.dtype, "local")
+        tile = tir.Buffer(f"{buffer.name}_sum", (ex.const(sum(widths)),), buffer.dtype, "local")
         for place, lanes, store in zip(accumulate(widths, initial=0), widths, group, strict=False):
-            start = const(place)
-            places[_slot_key(store)] = (tile, start if lanes == 1 else Ramp(start, const(1), lanes))
+            start = ex.const(place)
+            places[_slot_key(store)] = (tile, start if lanes == 1 else ex.Ramp(start, ex.const(1), lanes))
     return places
 
 
-def _promoted(loop: For, stores: list[BufferStore], earlier: list[Stmt]) -> Stmt:
+def _promoted(loop: tir.For, stores: list[tir.BufferStore], earlier: list[tir.Stmt]) -> tir.Stmt:
     """The loop on registers. What `earlier` statements stored to the elements moves into registers directly."""
     if not stores:
         return loop
     registers = _registers(stores)
 
     def go(node: Any) -> Any:
-        new = map_children(node, go)
+        new = ex.map_children(node, go)
         if isinstance(new, Access) and _slot_key(new) in registers:
             buffer, index = registers[_slot_key(new)]
-            return replace(new, buffer=buffer, indices=(index,), predicate=None)
+            return ex.replace(new, buffer=buffer, indices=(index,), predicate=None)
         return new
 
     taken = _taken_stores(earlier, {_slot_key(store): structural_key(store.predicate) for store in stores})
-    before: list[Stmt] = []
-    after: list[Stmt] = []
+    before: list[tir.Stmt] = []
+    after: list[tir.Stmt] = []
     for store in stores:
         register, index = registers[_slot_key(store)]
-        value = taken.get(_slot_key(store), BufferLoad(store.buffer, store.indices, store.predicate))
-        before.append(BufferStore(register, value, (index,)))
-        after.append(BufferStore(store.buffer, BufferLoad(register, (index,)), store.indices, store.predicate))
-    total: Stmt = Seq.of(*before, go(loop), *after)
+        value = taken.get(_slot_key(store), tir.BufferLoad(store.buffer, store.indices, store.predicate))
+        before.append(tir.BufferStore(register, value, (index,)))
+        after.append(tir.BufferStore(store.buffer, tir.BufferLoad(register, (index,)), store.indices, store.predicate))
+    total: tir.Stmt = tir.Seq.of(*before, go(loop), *after)
     for tile in {register: None for register, _ in registers.values()}:
-        total = Allocate(tile, total)
+        total = tir.Allocate(tile, total)
     return total
 
 
-def _taken_stores(earlier: list[Stmt], predicates: dict[Any, Any]) -> dict[Any, Expr]:
+def _taken_stores(earlier: list[tir.Stmt], predicates: dict[Any, Any]) -> dict[Any, ex.Expr]:
     """Values of stores right before the loop to elements that it will store again; they are taken out of `earlier`."""
-    taken: dict[Any, Expr] = {}
+    taken: dict[Any, ex.Expr] = {}
     while earlier:
         last = earlier[-1]
-        if not isinstance(last, BufferStore) or _slot_key(last) not in predicates or _slot_key(last) in taken:
+        if not isinstance(last, tir.BufferStore) or _slot_key(last) not in predicates or _slot_key(last) in taken:
             break
         # A value that reads memory would see other stores that are taken out; constants do not.
-        if contains(last.value, BufferLoad):
+        if ex.contains(last.value, tir.BufferLoad):
             break
         if predicates[_slot_key(last)] != structural_key(last.predicate):
             break
@@ -248,7 +218,7 @@ def active_lanes(access: Access) -> int:
     """The lanes that a mask of the form "the first n" leaves; all lanes for any other mask."""
     lanes = access.indices[0].dtype.lanes
     mask = access.predicate
-    if not isinstance(mask, LT) or not isinstance(mask.a, Ramp) or not isinstance(mask.b, Broadcast):
+    if not isinstance(mask, ex.LT) or not isinstance(mask.a, ex.Ramp) or not isinstance(mask.b, ex.Broadcast):
         return lanes
     unit = is_const(mask.a.stride, 1)
     rest = linear(mask.b.value) - linear(mask.a.base)

@@ -16,27 +16,15 @@ from typing import Any
 
 from ...expr import Let, Node, Var, children, map_children, replace, rewrite, walk
 from ...expr.visitor import accessed
+from .. import nodes as tir
 from ..analysis.threads import is_shared, is_thread, owns
 from ..conditions import iterations, reads_memory, uses
-from ..nodes import (
-    CONCURRENT,
-    Allocate,
-    Buffer,
-    BufferLoad,
-    BufferStore,
-    For,
-    ForKind,
-    LetStmt,
-    PrimFunc,
-    Seq,
-    Stmt,
-)
 from ..strides import strides_of_parts
 from .affine import Ranges, with_loop
 from .compact_buffers import shrunk
 
 
-def separate_allocations(func: PrimFunc) -> PrimFunc:
+def separate_allocations(func: tir.PrimFunc) -> tir.PrimFunc:
     """Allocations inside parallel, vectorised and thread loops move outside, one part an iteration.
 
     before:
@@ -59,92 +47,94 @@ def separate_allocations(func: PrimFunc) -> PrimFunc:
 
 def _into_owners(stmt: Any, ranges: Ranges) -> Any:
     """Allocations move into the innermost loop that owns them, of those that hold all accesses."""
-    if not isinstance(stmt, Stmt):
+    if not isinstance(stmt, tir.Stmt):
         return stmt
-    inner = with_loop(stmt, ranges) if isinstance(stmt, For) else ranges
+    inner = with_loop(stmt, ranges) if isinstance(stmt, tir.For) else ranges
     new = map_children(stmt, lambda child: _into_owners(child, inner))
-    if not isinstance(new, Allocate):
+    if not isinstance(new, tir.Allocate):
         return new
     return _moved_in(new.body, new, ranges) or new
 
 
-def _moved_in(stmt: Stmt, allocation: Allocate, ranges: Ranges) -> Stmt | None:
+def _moved_in(stmt: tir.Stmt, allocation: tir.Allocate, ranges: Ranges) -> tir.Stmt | None:
     """A statement that holds all uses of an allocation, with it inside of a loop; None where no loop owns it."""
-    if isinstance(stmt, Seq):
+    if isinstance(stmt, tir.Seq):
         using = [k for k, part in enumerate(stmt.stmts) if _uses(part, allocation.buffer)]
         inside = _moved_in(stmt.stmts[using[0]], allocation, ranges) if len(using) == 1 else None
-        return None if inside is None else Seq(tuple(inside if k == using[0] else s for k, s in enumerate(stmt.stmts)))
+        return (
+            None if inside is None else tir.Seq(tuple(inside if k == using[0] else s for k, s in enumerate(stmt.stmts)))
+        )
     parts = [child for child in children(stmt) if _uses(child, allocation.buffer)]
-    if len(parts) != 1 or not isinstance(parts[0], Stmt):
+    if len(parts) != 1 or not isinstance(parts[0], tir.Stmt):
         return None
-    inner = with_loop(stmt, ranges) if isinstance(stmt, For) else ranges
+    inner = with_loop(stmt, ranges) if isinstance(stmt, tir.For) else ranges
     inside = _moved_in(parts[0], allocation, inner)
-    if inside is None and isinstance(stmt, For) and _has_its_own(stmt, allocation.buffer):
+    if inside is None and isinstance(stmt, tir.For) and _has_its_own(stmt, allocation.buffer):
         inside = shrunk(replace(allocation, body=parts[0]), inner)
     return None if inside is None else map_children(stmt, lambda child: inside if child is parts[0] else child)
 
 
-def _has_its_own(loop: For, buffer: Buffer) -> bool:
+def _has_its_own(loop: tir.For, buffer: tir.Buffer) -> bool:
     """Whether an iteration of a loop has a buffer for itself, if nothing outside of the loop uses it."""
     of_the_iteration = not buffer.scope.startswith(("global", "shared", "warp"))
     if owns(loop, buffer.scope):
         return True
-    return loop.kind is ForKind.PARALLEL and of_the_iteration and not _is_divided(loop, buffer)
+    return loop.kind is tir.ForKind.PARALLEL and of_the_iteration and not _is_divided(loop, buffer)
 
 
-def _is_divided(loop: For, buffer: Buffer) -> bool:
+def _is_divided(loop: tir.For, buffer: tir.Buffer) -> bool:
     """Whether all accesses of a buffer depend on the loop, so that each iteration has a part of it already."""
     varying, accesses = {loop.var}, []
     for node in walk(loop.body):
-        if isinstance(node, LetStmt | Let) and uses(node.value, varying):
+        if isinstance(node, tir.LetStmt | Let) and uses(node.value, varying):
             varying.add(node.var)
-        elif isinstance(node, BufferLoad | BufferStore) and node.buffer is buffer:
+        elif isinstance(node, tir.BufferLoad | tir.BufferStore) and node.buffer is buffer:
             accesses.append(node)
     return all(any(uses(index, varying) for index in node.indices) for node in accesses)
 
 
-def _uses(node: Node, buffer: Buffer) -> bool:
+def _uses(node: Node, buffer: tir.Buffer) -> bool:
     return buffer in accessed(node)
 
 
 def _visit(node: Any, named: frozenset[Var]) -> Any:
     """`named`: the variables of loops and lets around."""
-    if not isinstance(node, Stmt):
+    if not isinstance(node, tir.Stmt):
         return node
-    inner = named | {node.var} if isinstance(node, For | LetStmt) else named
+    inner = named | {node.var} if isinstance(node, tir.For | tir.LetStmt) else named
     new = map_children(node, lambda child: _visit(child, inner))
-    if not isinstance(new, For) or new.kind not in CONCURRENT:
+    if not isinstance(new, tir.For) or new.kind not in tir.CONCURRENT:
         return new
-    inside: list[Allocate] = []
+    inside: list[tir.Allocate] = []
     body = _without(new.body, inside)
     if inside and new.thread is None and (uses(new.extent, named) or reads_memory(new.extent)):
-        return replace(new, kind=ForKind.SERIAL)  # how many parts there are is not known outside of all loops
+        return replace(new, kind=tir.ForKind.SERIAL)  # how many parts there are is not known outside of all loops
     # Legal: what an iteration allocates is its own and holds nothing at first, so no value passes between iterations.
     # With a dimension for the loop, iteration i alone touches part i, in whatever order iterations run.
-    loop: Stmt = replace(new, body=body)
+    loop: tir.Stmt = replace(new, body=body)
     for allocation in inside:
         if is_shared(allocation.buffer.scope) and is_thread(new):
-            loop = Allocate(allocation.buffer, loop, allocation.annotations)  # it is the block's
+            loop = tir.Allocate(allocation.buffer, loop, allocation.annotations)  # it is the block's
             continue
-        if new.kind is ForKind.VECTORIZED and not allocation.buffer.strides and not allocation.annotations:
+        if new.kind is tir.ForKind.VECTORIZED and not allocation.buffer.strides and not allocation.annotations:
             wide = interleaved(new, allocation.buffer)
-            loop = Allocate(wide, in_own_lane(loop, allocation.buffer, wide, new))
+            loop = tir.Allocate(wide, in_own_lane(loop, allocation.buffer, wide, new))
             continue
         wide = widened(new, allocation.buffer)
-        loop = Allocate(wide, in_own_part(loop, allocation.buffer, wide, new), aligned_behind(allocation))
+        loop = tir.Allocate(wide, in_own_part(loop, allocation.buffer, wide, new), aligned_behind(allocation))
     return loop
 
 
-def _without(stmt: Any, taken: list[Allocate]) -> Any:
-    if not isinstance(stmt, Stmt):
+def _without(stmt: Any, taken: list[tir.Allocate]) -> Any:
+    if not isinstance(stmt, tir.Stmt):
         return stmt
-    if isinstance(stmt, Allocate):
+    if isinstance(stmt, tir.Allocate):
         taken.append(stmt)
         return _without(stmt.body, taken)
     return map_children(stmt, lambda child: _without(child, taken))
 
 
-def aligned_behind(allocation: Allocate) -> dict[str, Any]:
+def aligned_behind(allocation: tir.Allocate) -> dict[str, Any]:
     """The annotations, with axes counted on the buffer that has one more in front."""
     from ..annotations import ALIGNMENTS
 
@@ -154,40 +144,40 @@ def aligned_behind(allocation: Allocate) -> dict[str, Any]:
     return notes
 
 
-def widened(loop: For, buffer: Buffer) -> Buffer:
+def widened(loop: tir.For, buffer: tir.Buffer) -> tir.Buffer:
     """A buffer with a part for each iteration of a loop."""
     dtype = buffer.shape[0].dtype if buffer.shape else loop.extent.dtype
     strides = strides_of_parts(buffer.shape, buffer.strides)
     return replace(buffer, shape=(iterations(loop.extent).astype(dtype), *buffer.shape), strides=strides)
 
 
-def interleaved(loop: For, buffer: Buffer) -> Buffer:
+def interleaved(loop: tir.For, buffer: tir.Buffer) -> tir.Buffer:
     """A buffer with an element for each lane of a loop in the place of each element: lanes are neighbours."""
     dtype = buffer.shape[0].dtype if buffer.shape else loop.extent.dtype
     return replace(buffer, shape=(*buffer.shape, iterations(loop.extent).astype(dtype)))
 
 
-def in_own_lane(stmt: Stmt, old: Buffer, wide: Buffer, loop: For) -> Stmt:
+def in_own_lane(stmt: tir.Stmt, old: tir.Buffer, wide: tir.Buffer, loop: tir.For) -> tir.Stmt:
     """A statement inside a loop, on the elements that belong to its lane."""
 
     def change(node: Node) -> Node | None:
-        if isinstance(node, BufferLoad | BufferStore) and node.buffer is old:
+        if isinstance(node, tir.BufferLoad | tir.BufferStore) and node.buffer is old:
             index = (loop.var - loop.start).astype(wide.shape[-1].dtype)
             return replace(node, buffer=wide, indices=(*node.indices, index))
         return None
 
-    changed: Stmt = rewrite(stmt, change)
+    changed: tir.Stmt = rewrite(stmt, change)
     return changed
 
 
-def in_own_part(stmt: Stmt, old: Buffer, wide: Buffer, loop: For) -> Stmt:
+def in_own_part(stmt: tir.Stmt, old: tir.Buffer, wide: tir.Buffer, loop: tir.For) -> tir.Stmt:
     """A statement inside a loop, on the part that belongs to its iteration."""
 
     def change(node: Node) -> Node | None:
-        if isinstance(node, BufferLoad | BufferStore) and node.buffer is old:
+        if isinstance(node, tir.BufferLoad | tir.BufferStore) and node.buffer is old:
             index = (loop.var - loop.start).astype(wide.shape[0].dtype)
             return replace(node, buffer=wide, indices=(index, *node.indices))
         return None
 
-    changed: Stmt = rewrite(stmt, change)
+    changed: tir.Stmt = rewrite(stmt, change)
     return changed

@@ -8,32 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from ... import expr as ex
 from ...arith import Analyzer
-from ...expr import (
-    EQ,
-    GE,
-    GT,
-    LE,
-    LT,
-    NE,
-    And,
-    Broadcast,
-    Call,
-    Cast,
-    CompareOp,
-    Expr,
-    IntImm,
-    Not,
-    Or,
-    Ramp,
-    Range,
-    Select,
-    Var,
-    const,
-    free_vars,
-    map_children,
-    replace,
-)
 from ..conditions import is_const, reads_memory
 from ..nodes import Allocate, Async, BufferLoad, BufferStore, For, ForKind, If, LetStmt, PrimFunc, Seq, Stmt, While
 from .affine import Ranges
@@ -87,7 +63,7 @@ def _simplified(stmt: Stmt, analyzer: Analyzer) -> Stmt:
         return _same_or(stmt, condition=_folded(stmt.condition, analyzer), body=_simplified(stmt.body, analyzer))
     if isinstance(stmt, BufferStore) and _never(stmt.predicate, analyzer):
         return Seq(())
-    return map_children(stmt, lambda child: _folded(child, analyzer) if isinstance(child, Expr) else child)
+    return ex.map_children(stmt, lambda child: _folded(child, analyzer) if isinstance(child, ex.Expr) else child)
 
 
 def is_no_op(stmt: Stmt) -> bool:
@@ -96,7 +72,7 @@ def is_no_op(stmt: Stmt) -> bool:
 
 
 def _same_or(stmt: Any, **fields: Any) -> Any:
-    return stmt if all(getattr(stmt, k) is v for k, v in fields.items()) else replace(stmt, **fields)
+    return stmt if all(getattr(stmt, k) is v for k, v in fields.items()) else ex.replace(stmt, **fields)
 
 
 def _loop(stmt: For, analyzer: Analyzer) -> Stmt:
@@ -104,21 +80,21 @@ def _loop(stmt: For, analyzer: Analyzer) -> Stmt:
     most = analyzer.bounds(extent)[1]
     if most is not None and most <= 0:
         return Seq(())
-    if isinstance(extent, IntImm) and stmt.thread is None:
+    if isinstance(extent, ex.IntImm) and stmt.thread is None:
         count = _iterations_that_act(stmt, start, extent.value, analyzer)
         if count == 1:
             from .unroll import bind
 
             return _simplified(bind(stmt.body, {stmt.var: start.astype(stmt.var.dtype)}), analyzer)
         if count < extent.value and stmt.kind is not ForKind.VECTORIZED:  # of a vector's lanes some are masked
-            extent = const(count, extent.dtype)
+            extent = ex.const(count, extent.dtype)
     with analyzer.constraint():
-        analyzer.bind(stmt.var, Range(start, extent))
+        analyzer.bind(stmt.var, ex.Range(start, extent))
         body = _simplified(stmt.body, analyzer)
     return body if is_no_op(body) else _same_or(stmt, start=start, extent=extent, body=body)
 
 
-def _iterations_that_act(stmt: For, start: Expr, extent: int, analyzer: Analyzer) -> int:
+def _iterations_that_act(stmt: For, start: ex.Expr, extent: int, analyzer: Analyzer) -> int:
     """How many iterations, from the first on, may do something: conditions fail in all behind them, as in a tail.
 
     At least 1. The conditions stand around all that an iteration does, inside of further loops or not.
@@ -126,7 +102,9 @@ def _iterations_that_act(stmt: For, start: Expr, extent: int, analyzer: Analyzer
 
     def idle_from(first: int) -> bool:
         with analyzer.constraint():
-            analyzer.bind(stmt.var, Range(start + const(first, start.dtype), const(extent - first, start.dtype)))
+            analyzer.bind(
+                stmt.var, ex.Range(start + ex.const(first, start.dtype), ex.const(extent - first, start.dtype))
+            )
             return _idle(stmt.body, analyzer)
 
     if extent == 1 or not _guarded(stmt.body) or not idle_from(extent - 1):
@@ -156,80 +134,80 @@ def _idle(stmt: Stmt, analyzer: Analyzer) -> bool:
         return all(_idle(part, analyzer) for part in stmt.stmts)
     if isinstance(stmt, For):
         with analyzer.constraint():
-            analyzer.bind(stmt.var, Range(_folded(stmt.start, analyzer), _folded(stmt.extent, analyzer)))
+            analyzer.bind(stmt.var, ex.Range(_folded(stmt.start, analyzer), _folded(stmt.extent, analyzer)))
             return _idle(stmt.body, analyzer)
     if isinstance(stmt, LetStmt | Allocate):
         return _idle(stmt.body, analyzer)
     return isinstance(stmt, If) and is_const(_folded(stmt.condition, analyzer), 0)
 
 
-def _never(mask: Expr | None, analyzer: Analyzer) -> bool:
+def _never(mask: ex.Expr | None, analyzer: Analyzer) -> bool:
     """Whether a mask of the form "the lanes below a limit" leaves no lane."""
-    if not isinstance(mask, LT) or not isinstance(mask.a, Ramp) or not isinstance(mask.b, Broadcast):
+    if not isinstance(mask, ex.LT) or not isinstance(mask.a, ex.Ramp) or not isinstance(mask.b, ex.Broadcast):
         return False
-    ascending = isinstance(mask.a.stride, IntImm) and mask.a.stride.value >= 0
-    return ascending and is_const(_folded(LT(mask.a.base, mask.b.value), analyzer), 0)
+    ascending = isinstance(mask.a.stride, ex.IntImm) and mask.a.stride.value >= 0
+    return ascending and is_const(_folded(ex.LT(mask.a.base, mask.b.value), analyzer), 0)
 
 
 def _branch(stmt: If, analyzer: Analyzer) -> Stmt:
     condition = _folded(stmt.condition, analyzer)
-    if isinstance(condition, IntImm):
+    if isinstance(condition, ex.IntImm):
         taken = stmt.then_case if condition.value else stmt.else_case
         return Seq(()) if taken is None else _simplified(taken, analyzer)
     # What memory held when the condition was read may have changed by the time a statement below reads it again.
     facts = [] if reads_memory(condition) else [condition]
     with analyzer.constraint(*facts):
         then_case = _simplified(stmt.then_case, analyzer)
-    with analyzer.constraint(*map(Not, facts)):
+    with analyzer.constraint(*map(ex.Not, facts)):
         else_case = None if stmt.else_case is None else _simplified(stmt.else_case, analyzer)
     if else_case is not None and is_no_op(else_case):
         else_case = None
     if is_no_op(then_case):
-        return Seq(()) if else_case is None else If(_folded(Not(condition), analyzer), else_case)
+        return Seq(()) if else_case is None else If(_folded(ex.Not(condition), analyzer), else_case)
     return _same_or(stmt, condition=condition, then_case=then_case, else_case=else_case)
 
 
 def _folded(e: Any, analyzer: Analyzer) -> Any:
-    if isinstance(e, Var | IntImm) or not isinstance(e, Expr):
+    if isinstance(e, ex.Var | ex.IntImm) or not isinstance(e, ex.Expr):
         return e
-    if e.dtype in ("int32", "int64") and not isinstance(e, Call | BufferLoad | Select):
+    if e.dtype in ("int32", "int64") and not isinstance(e, ex.Call | BufferLoad | ex.Select):
         return analyzer.simplify(e)
-    if isinstance(e, Select):
+    if isinstance(e, ex.Select):
         return _select(e, analyzer)
-    new = map_children(e, lambda child: _folded(child, analyzer))
-    if isinstance(new, Call):
+    new = ex.map_children(e, lambda child: _folded(child, analyzer))
+    if isinstance(new, ex.Call):
         return _call(new)
-    if isinstance(new, CompareOp):
+    if isinstance(new, ex.CompareOp):
         return _compare(new, analyzer)
-    if isinstance(new, And | Or | Not):
+    if isinstance(new, ex.And | ex.Or | ex.Not):
         return _logical(new)
-    if isinstance(new, Cast) and new.dtype.is_int and isinstance(new.value, IntImm):
+    if isinstance(new, ex.Cast) and new.dtype.is_int and isinstance(new.value, ex.IntImm):
         return analyzer.simplify(new)
     return new
 
 
-def _select(e: Select, analyzer: Analyzer) -> Expr:
+def _select(e: ex.Select, analyzer: Analyzer) -> ex.Expr:
     condition = _folded(e.condition, analyzer)
-    decided = condition.value if isinstance(condition, Broadcast) else condition
-    if isinstance(decided, IntImm):
+    decided = condition.value if isinstance(condition, ex.Broadcast) else condition
+    if isinstance(decided, ex.IntImm):
         return _folded(e.true_value if decided.value else e.false_value, analyzer)
     true, false = _folded(e.true_value, analyzer), _folded(e.false_value, analyzer)
     return _same_or(e, condition=condition, true_value=true, false_value=false)
 
 
-def _compare(e: CompareOp, analyzer: Analyzer) -> Expr:
+def _compare(e: ex.CompareOp, analyzer: Analyzer) -> ex.Expr:
     if e.a.dtype not in ("int32", "int64"):
         return e
-    decided: Expr = analyzer.simplify(e)
-    if isinstance(decided, IntImm):
+    decided: ex.Expr = analyzer.simplify(e)
+    if isinstance(decided, ex.IntImm):
         return decided
     # On fewer variables a condition holds for all iterations of a loop, or for all lanes of a vector, at once.
-    return decided if set(free_vars(decided)) < set(free_vars(e)) else _all_zero(e, analyzer)
+    return decided if set(ex.free_vars(decided)) < set(ex.free_vars(e)) else _all_zero(e, analyzer)
 
 
-def _all_zero(e: CompareOp, analyzer: Analyzer) -> Expr:
+def _all_zero(e: ex.CompareOp, analyzer: Analyzer) -> ex.Expr:
     """`u*q + r == 0` -> `q == 0 and r == 0` where q and r are not negative: what a split loop's start looks like."""
-    if not isinstance(e, EQ):
+    if not isinstance(e, ex.EQ):
         return e
     difference = analyzer.affine(e.a) - analyzer.affine(e.b)
     terms = [analyzer.to_expr(type(difference).of(term), e.a.dtype) for term in difference.terms]
@@ -237,32 +215,32 @@ def _all_zero(e: CompareOp, analyzer: Analyzer) -> Expr:
         return e
     if not all(map(analyzer.can_prove_nonnegative, terms)):
         return e
-    total: Expr = EQ(terms[0], const(0, e.a.dtype))
+    total: ex.Expr = ex.EQ(terms[0], ex.const(0, e.a.dtype))
     for term in terms[1:]:
-        total = And(total, EQ(term, const(0, e.a.dtype)))
+        total = ex.And(total, ex.EQ(term, ex.const(0, e.a.dtype)))
     return total
 
 
-def _logical(e: Any) -> Expr:
-    if isinstance(e, Not):
-        if isinstance(e.a, IntImm):
-            return const(not e.a.value)
-        opposite: dict[Any, Any] = {LT: GE, GE: LT, GT: LE, LE: GT, EQ: NE, NE: EQ}
-        if isinstance(e.a, CompareOp) and e.a.a.dtype.is_int:
+def _logical(e: Any) -> ex.Expr:
+    if isinstance(e, ex.Not):
+        if isinstance(e.a, ex.IntImm):
+            return ex.const(not e.a.value)
+        opposite: dict[Any, Any] = {ex.LT: ex.GE, ex.GE: ex.LT, ex.GT: ex.LE, ex.LE: ex.GT, ex.EQ: ex.NE, ex.NE: ex.EQ}
+        if isinstance(e.a, ex.CompareOp) and e.a.a.dtype.is_int:
             return opposite[type(e.a)](e.a.a, e.a.b)
         return e
-    decisive = isinstance(e, Or)  # `or` is decided by True, `and` by False
+    decisive = isinstance(e, ex.Or)  # `or` is decided by True, `and` by False
     for one, other in ((e.a, e.b), (e.b, e.a)):
-        if isinstance(one, IntImm):
+        if isinstance(one, ex.IntImm):
             return one if bool(one.value) is decisive else other
     return e
 
 
-def _call(e: Call) -> Expr:
+def _call(e: ex.Call) -> ex.Expr:
     if e.op == "likely":
         return e.args[0]
     if e.op == "if_then_else":
-        condition = e.args[0].value if isinstance(e.args[0], Broadcast) else e.args[0]
-        if isinstance(condition, IntImm):
+        condition = e.args[0].value if isinstance(e.args[0], ex.Broadcast) else e.args[0]
+        if isinstance(condition, ex.IntImm):
             return e.args[1] if condition.value else e.args[2]
     return e

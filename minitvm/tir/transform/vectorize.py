@@ -13,53 +13,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from ... import expr as ex
 from ...arith import Analyzer
-from ...expr import (
-    LE,
-    LT,
-    Add,
-    And,
-    BinaryOp,
-    Broadcast,
-    Call,
-    Cast,
-    Expr,
-    IntImm,
-    LogicalOp,
-    Mul,
-    Not,
-    Ramp,
-    Select,
-    Sub,
-    Var,
-    children,
-    const,
-    contains,
-    find,
-    map_children,
-    replace,
-    structural_equal,
-)
 from ...expr.intrin import COLLECTIVES
 from ...expr.visitor import accessed, variables
 from ...target import Target
+from .. import nodes as tir
 from ..conditions import iterations, reads_memory
-from ..nodes import (
-    Allocate,
-    Async,
-    Buffer,
-    BufferLoad,
-    BufferStore,
-    Evaluate,
-    For,
-    ForKind,
-    If,
-    LetStmt,
-    PrimFunc,
-    Seq,
-    Stmt,
-    is_copied,
-)
 from .affine import coefficient, expr, linear
 from .machine import vector_lanes, vector_widths
 from .simplify import fold
@@ -72,7 +32,7 @@ class NotVectorizable(Exception):
     """This loop body has no vector form; the message says why."""
 
 
-def vectorize(func: PrimFunc, target: Target | None = None) -> PrimFunc:
+def vectorize(func: tir.PrimFunc, target: Target | None = None) -> tir.PrimFunc:
     """`for v in vectorized(16): B[v] = f(A[v])` -> `B[ramp(0, 1, 16)] = f(A[ramp(0, 1, 16)])`. Needs flat buffers.
 
     before:
@@ -85,191 +45,191 @@ def vectorize(func: PrimFunc, target: Target | None = None) -> PrimFunc:
 
 
 # The loops, lets and conditions around a statement, outermost first.
-Around = tuple[For | LetStmt | Expr, ...]
+Around = tuple[tir.For | tir.LetStmt | ex.Expr, ...]
 
 
 def _visit(node: Any, target: Target | None, around: Around) -> Any:
-    if not isinstance(node, Stmt):
+    if not isinstance(node, tir.Stmt):
         return node
-    if isinstance(node, If):
+    if isinstance(node, tir.If):
         then_case = _visit(node.then_case, target, (*around, node.condition))
-        return replace(node, then_case=then_case, else_case=_visit(node.else_case, target, around))
-    inner = (*around, node) if isinstance(node, For | LetStmt) else around
-    if not isinstance(node, For):
-        return map_children(node, lambda child: _visit(child, target, inner))
+        return ex.replace(node, then_case=then_case, else_case=_visit(node.else_case, target, around))
+    inner = (*around, node) if isinstance(node, tir.For | tir.LetStmt) else around
+    if not isinstance(node, tir.For):
+        return ex.map_children(node, lambda child: _visit(child, target, inner))
     body = _visit(node.body, target, inner)
-    loop = node if body is node.body else replace(node, body=body)
-    if node.kind != ForKind.VECTORIZED:
+    loop = node if body is node.body else ex.replace(node, body=body)
+    if node.kind != tir.ForKind.VECTORIZED:
         return loop
     try:
         return _vectorize_loop(loop, target, around)
     except NotVectorizable:
-        return replace(loop, kind=ForKind.SERIAL)
+        return ex.replace(loop, kind=tir.ForKind.SERIAL)
 
 
-def _vectorize_loop(loop: For, target: Target | None, around: Around) -> Stmt:
+def _vectorize_loop(loop: tir.For, target: Target | None, around: Around) -> tir.Stmt:
     widths = vector_widths(target)
-    if isinstance(loop.extent, IntImm) and loop.extent.value in (1, *(widths or range(1, MAX_LANES + 1))):
+    if isinstance(loop.extent, ex.IntImm) and loop.extent.value in (1, *(widths or range(1, MAX_LANES + 1))):
         lanes = loop.extent.value
         return _Vectorizer(loop.var, loop.start, lanes, around).whole(loop.body) if lanes > 1 else loop
     lanes = natural_lanes(loop.body, target)
     if reads_memory(loop.start) or reads_memory(loop.extent):
         raise NotVectorizable("the body may change its bounds")
-    counted = replace(loop, extent=iterations(loop.extent, *(a for a in around if isinstance(a, For))))
+    counted = ex.replace(loop, extent=iterations(loop.extent, *(a for a in around if isinstance(a, tir.For))))
     return _strip_mined(counted, min(lanes, *widths[-1:]) if widths else lanes, around)
 
 
-def natural_lanes(body: Stmt, target: Target | None) -> int:
+def natural_lanes(body: tir.Stmt, target: Target | None) -> int:
     """Lanes that fill one register with the widest element stored in the body."""
-    stored = [node.buffer.dtype for node in find(body, BufferStore)]
+    stored = [node.buffer.dtype for node in ex.find(body, tir.BufferStore)]
     return min((vector_lanes(target, d) for d in stored), default=vector_lanes(target, "float32"))
 
 
-def _strip_mined(loop: For, lanes: int, around: Around) -> Stmt:
+def _strip_mined(loop: tir.For, lanes: int, around: Around) -> tir.Stmt:
     """Whole vectors, then one masked vector for the rest."""
     if lanes < 2:
         raise NotVectorizable("one lane")
     dtype = loop.var.dtype
-    outer, base = Var(f"{loop.var.name}_0", dtype), Var(f"{loop.var.name}_rest", dtype)
-    step = const(lanes, dtype)
+    outer, base = ex.Var(f"{loop.var.name}_0", dtype), ex.Var(f"{loop.var.name}_rest", dtype)
+    step = ex.const(lanes, dtype)
     whole = fold(loop.extent // step, {}).astype(dtype)
     start = fold(loop.start.astype(dtype) + outer * step, {})
     body = _Vectorizer(loop.var, start, lanes, around).whole(loop.body)
-    main = For(outer, const(0, dtype), whole, ForKind.SERIAL, body)
-    if isinstance(loop.extent, IntImm) and loop.extent.value % lanes == 0:
+    main = tir.For(outer, ex.const(0, dtype), whole, tir.ForKind.SERIAL, body)
+    if isinstance(loop.extent, ex.IntImm) and loop.extent.value % lanes == 0:
         return main
     rest = fold(loop.extent.astype(dtype) % step, {})
     done = fold(loop.start.astype(dtype) + whole * step, {})
     tail_body = _Vectorizer(loop.var, base, lanes, around, limit=rest).whole(bind(loop.body, {}))
-    tail: Stmt = LetStmt(base, done, tail_body)
-    if not isinstance(rest, IntImm):
-        tail = If(rest > 0, tail)
-    return Seq.of(main, tail)
+    tail: tir.Stmt = tir.LetStmt(base, done, tail_body)
+    if not isinstance(rest, ex.IntImm):
+        tail = tir.If(rest > 0, tail)
+    return tir.Seq.of(main, tail)
 
 
 class _Vectorizer:
     """Rewrites a loop body for the iterations `start + [0, lanes)` at once; `limit` masks the lanes after it."""
 
-    def __init__(self, var: Var, start: Expr, lanes: int, around: Around, limit: Expr | None = None) -> None:
+    def __init__(self, var: ex.Var, start: ex.Expr, lanes: int, around: Around, limit: ex.Expr | None = None) -> None:
         self.lanes = lanes
         self.start = start.astype(var.dtype)
         self.var = var
-        self.varying: set[Var] = {var}
-        self.vectors: dict[Var, Expr] = {var: Ramp(self.start, const(1, var.dtype), lanes)}
-        self.private: dict[Buffer, Buffer] = {}
+        self.varying: set[ex.Var] = {var}
+        self.vectors: dict[ex.Var, ex.Expr] = {var: ex.Ramp(self.start, ex.const(1, var.dtype), lanes)}
+        self.private: dict[tir.Buffer, tir.Buffer] = {}
         self.around = around
         self.limit = limit
-        self.tail: Expr | None = None  # the mask of the lanes before the limit: at least one of them runs
-        self.read: tuple[BufferLoad, ...] = ()  # what each lane of the mask reads, whatever its conditions say
+        self.tail: ex.Expr | None = None  # the mask of the lanes before the limit: at least one of them runs
+        self.read: tuple[tir.BufferLoad, ...] = ()  # what each lane of the mask reads, whatever its conditions say
 
-    def whole(self, body: Stmt) -> Stmt:
+    def whole(self, body: tir.Stmt) -> tir.Stmt:
         """The body with every lane, or the first `limit` lanes."""
-        mask: Expr | None = None
+        mask: ex.Expr | None = None
         if self.limit is not None:
-            zero = const(0, self.var.dtype)
-            mask = LT(
-                Ramp(zero, const(1, self.var.dtype), self.lanes),
-                Broadcast(self.limit.astype(self.var.dtype), self.lanes),
+            zero = ex.const(0, self.var.dtype)
+            mask = ex.LT(
+                ex.Ramp(zero, ex.const(1, self.var.dtype), self.lanes),
+                ex.Broadcast(self.limit.astype(self.var.dtype), self.lanes),
             )
             self.tail = mask
         return self.stmt(body, mask)
 
     # -- statements
 
-    def stmt(self, stmt: Stmt, mask: Expr | None) -> Stmt:
-        if isinstance(stmt, Seq):
-            return Seq.of(*(self.stmt(s, mask) for s in stmt.stmts))
-        if isinstance(stmt, BufferStore):
+    def stmt(self, stmt: tir.Stmt, mask: ex.Expr | None) -> tir.Stmt:
+        if isinstance(stmt, tir.Seq):
+            return tir.Seq.of(*(self.stmt(s, mask) for s in stmt.stmts))
+        if isinstance(stmt, tir.BufferStore):
             return self.store(stmt, mask)
-        if isinstance(stmt, Async):
+        if isinstance(stmt, tir.Async):
             store = self.store(stmt.body, mask)
-            copies = isinstance(store, BufferStore) and is_copied(store.value)
-            return Async(store) if copies else store  # type: ignore[arg-type]
-        if isinstance(stmt, If):
+            copies = isinstance(store, tir.BufferStore) and tir.is_copied(store.value)
+            return tir.Async(store) if copies else store  # type: ignore[arg-type]
+        if isinstance(stmt, tir.If):
             return self.branch(stmt, mask)
-        if isinstance(stmt, For):
+        if isinstance(stmt, tir.For):
             return self.loop(stmt, mask)
-        if isinstance(stmt, Allocate):
+        if isinstance(stmt, tir.Allocate):
             return self.allocate(stmt, mask)
-        if isinstance(stmt, LetStmt):
+        if isinstance(stmt, tir.LetStmt):
             return self.let(stmt, mask)
-        if isinstance(stmt, Evaluate) and not self.varies(stmt.value) and mask is self.tail:
+        if isinstance(stmt, tir.Evaluate) and not self.varies(stmt.value) and mask is self.tail:
             return stmt
         raise NotVectorizable(f"{type(stmt).__name__} has no vector form")
 
-    def store(self, stmt: BufferStore, mask: Expr | None) -> Stmt:
+    def store(self, stmt: tir.BufferStore, mask: ex.Expr | None) -> tir.Stmt:
         if stmt.predicate is not None or stmt.value.dtype.lanes > 1:
             raise NotVectorizable("vectors inside vectors")
         buffer, index = self.access(stmt.buffer, stmt.indices[0], mask)
         if stmt.buffer not in self.private and not self.varies(stmt.indices[0]):
             if self.varies(stmt.value) or mask is not None:
                 raise NotVectorizable(f"all lanes store to {stmt.buffer.name}[{index}]")
-            return BufferStore(buffer, self.expr(stmt.value, mask), (index,))
+            return tir.BufferStore(buffer, self.expr(stmt.value, mask), (index,))
         with self.reading(stmt.value):
-            return BufferStore(buffer, self.widened(self.expr(stmt.value, mask)), (index,), mask)
+            return tir.BufferStore(buffer, self.widened(self.expr(stmt.value, mask)), (index,), mask)
 
-    def branch(self, stmt: If, mask: Expr | None) -> Stmt:
+    def branch(self, stmt: tir.If, mask: ex.Expr | None) -> tir.Stmt:
         if self.agrees(stmt.condition, mask):
             with self.inside(stmt.condition):
                 then_case = self.stmt(stmt.then_case, mask)
-            return If(stmt.condition, then_case, stmt.else_case and self.stmt(stmt.else_case, mask))
+            return tir.If(stmt.condition, then_case, stmt.else_case and self.stmt(stmt.else_case, mask))
         condition = self.widened(self.expr(stmt.condition, mask))
         if not has_load(stmt.condition):
             return self.masked_branches(stmt, mask, condition)
         # The branches may change what the condition reads: it is evaluated once.
-        taken = Var("mask", condition.dtype)
-        return LetStmt(taken, condition, self.masked_branches(stmt, mask, taken))
+        taken = ex.Var("mask", condition.dtype)
+        return tir.LetStmt(taken, condition, self.masked_branches(stmt, mask, taken))
 
-    def masked_branches(self, stmt: If, mask: Expr | None, condition: Expr) -> Stmt:
+    def masked_branches(self, stmt: tir.If, mask: ex.Expr | None, condition: ex.Expr) -> tir.Stmt:
         then_case = self.stmt(stmt.then_case, conjunction(mask, condition))
         if stmt.else_case is None:
             return then_case
-        return Seq.of(then_case, self.stmt(stmt.else_case, conjunction(mask, Not(condition))))
+        return tir.Seq.of(then_case, self.stmt(stmt.else_case, conjunction(mask, ex.Not(condition))))
 
-    def loop(self, stmt: For, mask: Expr | None) -> Stmt:
+    def loop(self, stmt: tir.For, mask: ex.Expr | None) -> tir.Stmt:
         if not self.agrees(stmt.start, mask) or not self.agrees(stmt.extent, mask):
             raise NotVectorizable(f"the loop over {stmt.var.name} has other bounds in each lane")
         with self.inside(stmt):
-            return replace(stmt, body=self.stmt(stmt.body, mask))
+            return ex.replace(stmt, body=self.stmt(stmt.body, mask))
 
-    def allocate(self, stmt: Allocate, mask: Expr | None) -> Stmt:
+    def allocate(self, stmt: tir.Allocate, mask: ex.Expr | None) -> tir.Stmt:
         # Each lane has its own: the lanes of one element lie side by side.
         size = stmt.buffer.shape[0]
-        private = replace(stmt.buffer, shape=(fold(size * self.lanes, {}),))
+        private = ex.replace(stmt.buffer, shape=(fold(size * self.lanes, {}),))
         self.private[stmt.buffer] = private
-        return Allocate(private, self.stmt(stmt.body, mask), stmt.annotations)
+        return tir.Allocate(private, self.stmt(stmt.body, mask), stmt.annotations)
 
-    def let(self, stmt: LetStmt, mask: Expr | None) -> Stmt:
+    def let(self, stmt: tir.LetStmt, mask: ex.Expr | None) -> tir.Stmt:
         if self.agrees(stmt.value, mask):
             with self.inside(stmt):
-                return replace(stmt, body=self.stmt(stmt.body, mask))
+                return ex.replace(stmt, body=self.stmt(stmt.body, mask))
         with self.reading(stmt.value):
             value = self.widened(self.expr(stmt.value, mask))
-            vector = Var(stmt.var.name, value.dtype)
+            vector = ex.Var(stmt.var.name, value.dtype)
             self.varying.add(stmt.var)
             self.vectors[stmt.var] = vector
-            return LetStmt(vector, value, self.stmt(stmt.body, mask))
+            return tir.LetStmt(vector, value, self.stmt(stmt.body, mask))
 
     # -- expressions
 
-    def varies(self, e: Expr) -> bool:
+    def varies(self, e: ex.Expr) -> bool:
         """Whether lanes may see different values."""
         return not self.varying.isdisjoint(variables(e)) or not self.private.keys().isdisjoint(accessed(e))
 
-    def agrees(self, e: Expr, mask: Expr | None) -> bool:
+    def agrees(self, e: ex.Expr, mask: ex.Expr | None) -> bool:
         """Whether lanes see one value, which may be computed even if none of them runs."""
         return not self.varies(e) and (mask is self.tail or self.reads_what_is_there(e))
 
-    def reads_what_is_there(self, e: Expr) -> bool:
+    def reads_what_is_there(self, e: ex.Expr) -> bool:
         """Whether all loads of a value are shown to lie in their flat buffers, whatever is in memory."""
-        loads = list(find(e, BufferLoad))
+        loads = list(ex.find(e, tir.BufferLoad))
         return not loads or (
             not any(has_load(load.indices[0]) for load in loads)
             and _shown(self.around, [part for load in loads for part in _in_bounds(load)])
         )
 
     @contextmanager
-    def inside(self, part: For | LetStmt | Expr) -> Iterator[None]:
+    def inside(self, part: tir.For | tir.LetStmt | ex.Expr) -> Iterator[None]:
         """While the body of a statement is rewritten."""
         before = self.around
         self.around = (*before, part)
@@ -277,156 +237,160 @@ class _Vectorizer:
         self.around = before
 
     @contextmanager
-    def reading(self, value: Expr) -> Iterator[None]:
+    def reading(self, value: ex.Expr) -> Iterator[None]:
         """While a value is rewritten, and what stands behind it."""
         before = self.read
         self.read = (*before, *_surely_read(value))
         yield
         self.read = before
 
-    def is_read(self, e: Expr) -> bool:
+    def is_read(self, e: ex.Expr) -> bool:
         """Whether each load of a value is done anyway: then its address is good, and a mask saves nothing."""
-        loads = list(find(e, BufferLoad))
-        return all(any(structural_equal(load, other) for other in self.read) for load in loads)
+        loads = list(ex.find(e, tir.BufferLoad))
+        return all(any(ex.structural_equal(load, other) for other in self.read) for load in loads)
 
-    def access(self, buffer: Buffer, index: Expr, mask: Expr | None) -> tuple[Buffer, Expr]:
+    def access(self, buffer: tir.Buffer, index: ex.Expr, mask: ex.Expr | None) -> tuple[tir.Buffer, ex.Expr]:
         new = self.index(index, mask)
         if buffer not in self.private:
             return buffer, new
         dtype = new.dtype.scalar
-        lanes = const(self.lanes, dtype)
+        lanes = ex.const(self.lanes, dtype)
         if new.dtype.lanes == 1:
-            return self.private[buffer], Ramp(fold(new * lanes, {}), const(1, dtype), self.lanes)
-        own = Ramp(const(0, dtype), const(1, dtype), self.lanes)
-        return self.private[buffer], Add(Mul(new, Broadcast(lanes, self.lanes)), own)
+            return self.private[buffer], ex.Ramp(fold(new * lanes, {}), ex.const(1, dtype), self.lanes)
+        own = ex.Ramp(ex.const(0, dtype), ex.const(1, dtype), self.lanes)
+        return self.private[buffer], ex.Add(ex.Mul(new, ex.Broadcast(lanes, self.lanes)), own)
 
-    def index(self, index: Expr, mask: Expr | None) -> Expr:
+    def index(self, index: ex.Expr, mask: ex.Expr | None) -> ex.Expr:
         """A scalar index, a ramp where it is linear in the lane, else a vector, read from memory under the mask."""
         if self.agrees(index, mask):
             return index
         ramp = self.ramp(index, mask)
         return self.widened(self.expr(index, mask)) if ramp is None else ramp
 
-    def ramp(self, e: Expr, mask: Expr | None) -> Ramp | None:
+    def ramp(self, e: ex.Expr, mask: ex.Expr | None) -> ex.Ramp | None:
         """An integer expression that grows by the same amount from lane to lane."""
         form = linear(e)
         stride, rest = coefficient(form, self.var), expr(form.without(self.var), e.dtype)
         if not self.agrees(rest, mask):
             return None
         base = expr(linear(rest + self.start.astype(e.dtype) * stride), e.dtype)
-        return Ramp(base, const(stride, e.dtype), self.lanes)
+        return ex.Ramp(base, ex.const(stride, e.dtype), self.lanes)
 
-    def widened(self, e: Expr) -> Expr:
-        return e if e.dtype.lanes > 1 else Broadcast(e, self.lanes)
+    def widened(self, e: ex.Expr) -> ex.Expr:
+        return e if e.dtype.lanes > 1 else ex.Broadcast(e, self.lanes)
 
-    def expr(self, e: Expr, mask: Expr | None) -> Expr:
+    def expr(self, e: ex.Expr, mask: ex.Expr | None) -> ex.Expr:
         """The value in all lanes: a vector, or a scalar where all lanes agree."""
-        if isinstance(e, Var):
+        if isinstance(e, ex.Var):
             return self.vectors.get(e, e)
         if self.agrees(e, mask):
             return e
         if e.dtype.lanes > 1:
             raise NotVectorizable("vectors inside vectors")
-        if isinstance(e, BufferLoad):
+        if isinstance(e, tir.BufferLoad):
             return self.load(e, mask)
-        if isinstance(e, Call):
+        if isinstance(e, ex.Call):
             return self.call(e, mask)
-        if isinstance(e, Cast):
-            return Cast(e.dtype.with_lanes(self.lanes), self.expr(e.value, mask))
-        if isinstance(e, Select):
-            return Select(*(self.widened(self.expr(part, mask)) for part in (e.condition, e.true_value, e.false_value)))
-        if isinstance(e, LogicalOp) and not self.is_read(e.b):
+        if isinstance(e, ex.Cast):
+            return ex.Cast(e.dtype.with_lanes(self.lanes), self.expr(e.value, mask))
+        if isinstance(e, ex.Select):
+            return ex.Select(
+                *(self.widened(self.expr(part, mask)) for part in (e.condition, e.true_value, e.false_value))
+            )
+        if isinstance(e, ex.LogicalOp) and not self.is_read(e.b):
             # The right operand is evaluated only where the left one does not decide.
             a = self.widened(self.expr(e.a, mask))
-            needed = a if isinstance(e, And) else Not(a)
+            needed = a if isinstance(e, ex.And) else ex.Not(a)
             return type(e)(a, self.widened(self.expr(e.b, conjunction(mask, needed))))
-        if isinstance(e, Add | Sub | Mul) and e.dtype in ("int32", "int64") and not has_load(e):
+        if isinstance(e, ex.Add | ex.Sub | ex.Mul) and e.dtype in ("int32", "int64") and not has_load(e):
             ramp = self.ramp(e, mask)
             if ramp is not None:
                 return ramp
-        if isinstance(e, BinaryOp | Not):
-            return map_children(e, lambda child: self.widened(self.expr(child, mask)))
+        if isinstance(e, ex.BinaryOp | ex.Not):
+            return ex.map_children(e, lambda child: self.widened(self.expr(child, mask)))
         raise NotVectorizable(f"{type(e).__name__} has no vector form")
 
-    def load(self, e: BufferLoad, mask: Expr | None) -> Expr:
+    def load(self, e: tir.BufferLoad, mask: ex.Expr | None) -> ex.Expr:
         if e.predicate is not None:
             raise NotVectorizable("a masked load inside a vector")
         buffer, index = self.access(e.buffer, e.indices[0], mask)
         if index.dtype.lanes == 1 and mask is not self.tail and not self.reads_what_is_there(e):
             needed = None if mask is None else some_lane(mask)
             if needed is not None:  # a load and a broadcast, where a gather would read one element for each lane
-                return Call(e.dtype, "if_then_else", (needed, BufferLoad(buffer, (index,)), const(0, e.dtype)))
+                return ex.Call(
+                    e.dtype, "if_then_else", (needed, tir.BufferLoad(buffer, (index,)), ex.const(0, e.dtype))
+                )
             index = self.widened(index)
-        return BufferLoad(buffer, (index,), mask if index.dtype.lanes > 1 else None)
+        return tir.BufferLoad(buffer, (index,), mask if index.dtype.lanes > 1 else None)
 
-    def call(self, e: Call, mask: Expr | None) -> Expr:
+    def call(self, e: ex.Call, mask: ex.Expr | None) -> ex.Expr:
         dtype = e.dtype.with_lanes(self.lanes)
         if e.op == "if_then_else":
             condition, a, b = e.args
             if self.agrees(condition, mask):
-                return Call(
+                return ex.Call(
                     dtype, e.op, (condition, self.widened(self.expr(a, mask)), self.widened(self.expr(b, mask)))
                 )
             vector = self.widened(self.expr(condition, mask))
             taken = self.widened(self.expr(a, conjunction(mask, vector)))
-            other = self.widened(self.expr(b, conjunction(mask, Not(vector))))
-            return Select(vector, taken, other)
+            other = self.widened(self.expr(b, conjunction(mask, ex.Not(vector))))
+            return ex.Select(vector, taken, other)
         if e.op == "likely":
             return self.expr(e.args[0], mask)
         if e.op.startswith("vector_reduce") or e.op == "tvm_storage_sync" or e.op in COLLECTIVES:
             raise NotVectorizable(f"{e.op} inside a vector")
-        return Call(dtype, e.op, tuple(self.widened(self.expr(a, mask)) for a in e.args))
+        return ex.Call(dtype, e.op, tuple(self.widened(self.expr(a, mask)) for a in e.args))
 
 
-def _surely_read(e: Any) -> Iterator[BufferLoad]:
+def _surely_read(e: Any) -> Iterator[tir.BufferLoad]:
     """The loads of a value that no condition in it guards."""
-    if isinstance(e, BufferLoad):
+    if isinstance(e, tir.BufferLoad):
         yield e
-    guarded = isinstance(e, LogicalOp) or (isinstance(e, Call) and e.op == "if_then_else")
-    parts = e.args if isinstance(e, Call) else tuple(children(e))
+    guarded = isinstance(e, ex.LogicalOp) or (isinstance(e, ex.Call) and e.op == "if_then_else")
+    parts = e.args if isinstance(e, ex.Call) else tuple(ex.children(e))
     for part in parts[:1] if guarded else parts:
         yield from _surely_read(part)
 
 
-def _in_bounds(load: BufferLoad) -> list[Expr]:
+def _in_bounds(load: tir.BufferLoad) -> list[ex.Expr]:
     index = load.indices[0]
     return [index >= 0, index < load.buffer.shape[0].astype(index.dtype)]
 
 
-def _shown(around: Around, conditions: Sequence[Expr]) -> bool:
+def _shown(around: Around, conditions: Sequence[ex.Expr]) -> bool:
     """Whether conditions hold wherever a statement runs."""
     analyzer, known = Analyzer(), []
     for part in around:
-        if isinstance(part, For):
+        if isinstance(part, tir.For):
             analyzer.bind(part)
-        elif isinstance(part, Expr) and not reads_memory(part):
+        elif isinstance(part, ex.Expr) and not reads_memory(part):
             known.append(part)
-        elif isinstance(part, LetStmt) and part.var.dtype in ("int32", "int64") and not reads_memory(part.value):
+        elif isinstance(part, tir.LetStmt) and part.var.dtype in ("int32", "int64") and not reads_memory(part.value):
             analyzer.bind_value(part.var, part.value)
     with analyzer.constraint(*known):
         return all(analyzer.can_prove(condition) for condition in conditions)
 
 
-def some_lane(mask: Expr) -> Expr | None:
+def some_lane(mask: ex.Expr) -> ex.Expr | None:
     """Whether any lane of a mask is set, where the first one is if any is; None for other masks."""
     if mask.dtype.lanes == 1:
         return mask
-    if isinstance(mask, Broadcast):
+    if isinstance(mask, ex.Broadcast):
         return mask.value
-    if isinstance(mask, And):
+    if isinstance(mask, ex.And):
         a, b = some_lane(mask.a), some_lane(mask.b)
-        return None if a is None or b is None else And(a, b)
-    first = isinstance(mask, LT | LE) and isinstance(mask.a, Ramp) and isinstance(mask.b, Broadcast)
-    if not first or not isinstance(mask.a.stride, IntImm) or mask.a.stride.value < 0:  # type: ignore[attr-defined]
+        return None if a is None or b is None else ex.And(a, b)
+    first = isinstance(mask, ex.LT | ex.LE) and isinstance(mask.a, ex.Ramp) and isinstance(mask.b, ex.Broadcast)
+    if not first or not isinstance(mask.a.stride, ex.IntImm) or mask.a.stride.value < 0:  # type: ignore[attr-defined]
         return None
     return type(mask)(mask.a.base, mask.b.value)  # type: ignore[attr-defined,call-arg]
 
 
-def conjunction(mask: Expr | None, condition: Expr) -> Expr:
+def conjunction(mask: ex.Expr | None, condition: ex.Expr) -> ex.Expr:
     """Both masks."""
-    return condition if mask is None else And(mask, condition)
+    return condition if mask is None else ex.And(mask, condition)
 
 
-def has_load(e: Expr) -> bool:
+def has_load(e: ex.Expr) -> bool:
     """Whether memory is read."""
-    return contains(e, BufferLoad)
+    return ex.contains(e, tir.BufferLoad)

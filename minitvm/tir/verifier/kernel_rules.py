@@ -3,23 +3,9 @@
 from __future__ import annotations
 
 from ...expr import IntImm, Node, Reduce, children
+from .. import nodes as tir
 from ..analysis.threads import is_virtual
 from ..conditions import is_const
-from ..nodes import (
-    Allocate,
-    Block,
-    BlockRealize,
-    Buffer,
-    BufferLoad,
-    BufferStore,
-    For,
-    ForKind,
-    Instruction,
-    KernelCall,
-    PrimFunc,
-    Seq,
-    Stmt,
-)
 from .rule import Broken, Rule
 from .visibility import every_node
 
@@ -27,37 +13,39 @@ STACK_BYTES = 2 << 20
 STATEMENTS = 20_000
 
 
-def _no_blocks(func: PrimFunc) -> Broken:
+def _no_blocks(func: tir.PrimFunc) -> Broken:
     for node in every_node(func):
-        if isinstance(node, Block | BlockRealize | Reduce):
+        if isinstance(node, tir.Block | tir.BlockRealize | Reduce):
             yield node, type(node).__name__
 
 
-def _flat(func: PrimFunc) -> Broken:
+def _flat(func: tir.PrimFunc) -> Broken:
     for node in [*func.params, *every_node(func)]:
-        buffer = node if isinstance(node, Buffer) else getattr(node, "buffer", None)
-        if isinstance(buffer, Buffer) and (buffer.ndim != 1 or buffer.strides or not is_const(buffer.elem_offset, 0)):
+        buffer = node if isinstance(node, tir.Buffer) else getattr(node, "buffer", None)
+        if isinstance(buffer, tir.Buffer) and (
+            buffer.ndim != 1 or buffer.strides or not is_const(buffer.elem_offset, 0)
+        ):
             yield node, f"{buffer.name} has {buffer.ndim} dimensions"
 
 
-def _one_parallel_loop(func: PrimFunc) -> Broken:
+def _one_parallel_loop(func: tir.PrimFunc) -> Broken:
     for node in every_node(func):
-        if isinstance(node, For) and node is not func.body and node.kind == ForKind.PARALLEL:
+        if isinstance(node, tir.For) and node is not func.body and node.kind == tir.ForKind.PARALLEL:
             yield node, f"the loop over {node.var.name} is parallel but not outermost"
 
 
-def _plain_loops(func: PrimFunc) -> Broken:
+def _plain_loops(func: tir.PrimFunc) -> Broken:
     for node in every_node(func):
-        if not isinstance(node, For) or (node.kind is ForKind.THREAD and not is_virtual(node)):
+        if not isinstance(node, tir.For) or (node.kind is tir.ForKind.THREAD and not is_virtual(node)):
             continue
-        if node.kind not in (ForKind.SERIAL, ForKind.PARALLEL):
+        if node.kind not in (tir.ForKind.SERIAL, tir.ForKind.PARALLEL):
             yield node, f"the loop over {node.var.name} is {node.kind}"
 
 
-def _stack(func: PrimFunc) -> Broken:
+def _stack(func: tir.PrimFunc) -> Broken:
     total = 0
     for node in every_node(func):
-        if not isinstance(node, Allocate):
+        if not isinstance(node, tir.Allocate):
             continue
         size = node.buffer.shape[0] if node.buffer.shape else None
         if not isinstance(size, IntImm):
@@ -68,41 +56,41 @@ def _stack(func: PrimFunc) -> Broken:
             yield node, f"{total} bytes with {node.buffer.name}"
 
 
-def _budget(func: PrimFunc) -> Broken:
+def _budget(func: tir.PrimFunc) -> Broken:
     count = _generated(func)
     if count > STATEMENTS:
         yield func.body, f"{count} statements"
 
 
-def _generated(func: PrimFunc) -> int:
+def _generated(func: tir.PrimFunc) -> int:
     """The statements for which code is generated: an instruction is one, whatever it does."""
     count = 0
     left: list[Node] = [func.body]
     while left:
         node = left.pop()
-        count += isinstance(node, Stmt)
-        if not isinstance(node, Instruction):
+        count += isinstance(node, tir.Stmt)
+        if not isinstance(node, tir.Instruction):
             left.extend(children(node))
     return count
 
 
-def _masks(func: PrimFunc) -> Broken:
+def _masks(func: tir.PrimFunc) -> Broken:
     for node in every_node(func):
-        if isinstance(node, BufferLoad | BufferStore) and node.predicate is not None:
+        if isinstance(node, tir.BufferLoad | tir.BufferStore) and node.predicate is not None:
             lanes = node.indices[0].dtype.lanes
             if node.predicate.dtype.lanes != lanes:
                 yield node, f"a mask of {node.predicate.dtype.lanes} lanes on an access of {lanes}"
 
 
-def _only_calls(func: PrimFunc) -> Broken:
-    stack: list[Stmt] = [func.body]
+def _only_calls(func: tir.PrimFunc) -> Broken:
+    stack: list[tir.Stmt] = [func.body]
     while stack:
         stmt = stack.pop()
-        if isinstance(stmt, Seq):
+        if isinstance(stmt, tir.Seq):
             stack.extend(stmt.stmts)
-        elif isinstance(stmt, Allocate):
+        elif isinstance(stmt, tir.Allocate):
             stack.append(stmt.body)
-        elif not isinstance(stmt, KernelCall):
+        elif not isinstance(stmt, tir.KernelCall):
             yield stmt, type(stmt).__name__
 
 

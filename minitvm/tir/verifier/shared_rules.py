@@ -4,58 +4,33 @@ from __future__ import annotations
 
 from ...expr import Node, Select, Var, find, walk
 from ...expr.visitor import variables
+from .. import nodes as tir
 from ..analysis.threads import is_thread, why_not_again
-from ..nodes import (
-    Allocate,
-    Block,
-    Buffer,
-    BufferData,
-    BufferRegion,
-    BufferStore,
-    For,
-    ForKind,
-    Instruction,
-    KernelCall,
-    LetStmt,
-    PrimFunc,
-)
 from ..strides import why_not_strides
+from . import visibility
 from .rule import Broken, Rule, rule
-from .visibility import (
-    CONDITIONS,
-    USES_BUFFER,
-    buffers_in,
-    conditions,
-    dimensions,
-    nodes_in,
-    nodes_of,
-    nodes_with,
-    scoped,
-    statements_of,
-    used_buffer,
-)
 
 SHARED_RULES: list[Rule] = []
 
 
 @rule(SHARED_RULES)
-def variables_are_defined(func: PrimFunc) -> Broken:
+def variables_are_defined(func: tir.PrimFunc) -> Broken:
     """a variable is a parameter, a symbolic dimension, or defined by a loop, block or let around its use"""
-    for row in scoped(func):
+    for row in visibility.scoped(func):
         tree, scope, whole = row
         if whole and variables(tree) <= scope.variables:
             continue
-        for node in nodes_in(row):
+        for node in visibility.nodes_in(row):
             if isinstance(node, Var) and node not in scope.variables:
                 yield node, f"{node.name} is not defined here"
 
 
 @rule(SHARED_RULES)
-def variables_are_defined_once(func: PrimFunc) -> Broken:
+def variables_are_defined_once(func: tir.PrimFunc) -> Broken:
     """every loop, iterator and let has a variable of its own"""
-    seen = {p for p in func.params if isinstance(p, Var)} | set(dimensions(func))
-    for node in nodes_of(func, For, Block, LetStmt):
-        defined = [a.var for a in node.iter_vars] if isinstance(node, Block) else [getattr(node, "var", None)]
+    seen = {p for p in func.params if isinstance(p, Var)} | set(visibility.dimensions(func))
+    for node in visibility.nodes_of(func, tir.For, tir.Block, tir.LetStmt):
+        defined = [a.var for a in node.iter_vars] if isinstance(node, tir.Block) else [getattr(node, "var", None)]
         for variable in defined:
             if variable in seen:
                 yield node, f"{variable.name} is defined a second time"
@@ -64,27 +39,27 @@ def variables_are_defined_once(func: PrimFunc) -> Broken:
 
 
 @rule(SHARED_RULES)
-def buffers_are_defined(func: PrimFunc) -> Broken:
+def buffers_are_defined(func: tir.PrimFunc) -> Broken:
     """a buffer is a parameter, or allocated or matched by a block or statement around its use"""
-    for row in scoped(func):
+    for row in visibility.scoped(func):
         tree, scope, whole = row
-        if whole and buffers_in(tree) <= scope.buffers:
+        if whole and visibility.buffers_in(tree) <= scope.buffers:
             continue
-        for node in nodes_in(row):
-            for buffer in node.args if isinstance(node, KernelCall) else (used_buffer(node),):
-                if isinstance(buffer, Buffer) and buffer not in scope.buffers:
+        for node in visibility.nodes_in(row):
+            for buffer in node.args if isinstance(node, tir.KernelCall) else (visibility.used_buffer(node),):
+                if isinstance(buffer, tir.Buffer) and buffer not in scope.buffers:
                     yield node, f"{buffer.name} is not defined here"
 
 
 @rule(SHARED_RULES)
-def buffers_are_defined_once(func: PrimFunc) -> Broken:
+def buffers_are_defined_once(func: tir.PrimFunc) -> Broken:
     """every parameter, allocation and view is a buffer of its own"""
-    seen: set[Buffer] = set()
-    definitions: list[tuple[Node, Buffer]] = [(b, b) for b in func.buffers]
-    for node in nodes_of(func, Block, Allocate):
-        if isinstance(node, Block):
+    seen: set[tir.Buffer] = set()
+    definitions: list[tuple[Node, tir.Buffer]] = [(b, b) for b in func.buffers]
+    for node in visibility.nodes_of(func, tir.Block, tir.Allocate):
+        if isinstance(node, tir.Block):
             definitions += [(node, b) for b in node.alloc_buffers] + [(m, m.buffer) for m in node.match_buffers]
-        elif isinstance(node, Allocate):
+        elif isinstance(node, tir.Allocate):
             definitions.append((node, node.buffer))
     for node, buffer in definitions:
         if buffer in seen:
@@ -93,7 +68,7 @@ def buffers_are_defined_once(func: PrimFunc) -> Broken:
 
 
 @rule(SHARED_RULES)
-def dimensions_can_be_bound(func: PrimFunc) -> Broken:
+def dimensions_can_be_bound(func: tir.PrimFunc) -> Broken:
     """a symbolic dimension stands alone in the shape, strides or offset of a parameter, or is a parameter"""
     if func.attrs.get("host"):
         return  # its buffers are flat; the linker knows the dimensions from the function that it was lowered from
@@ -107,13 +82,13 @@ def dimensions_can_be_bound(func: PrimFunc) -> Broken:
 
 
 @rule(SHARED_RULES)
-def strides_are_injective(func: PrimFunc) -> Broken:
+def strides_are_injective(func: tir.PrimFunc) -> Broken:
     """explicit strides are as many as dimensions, and lead each element to a place of its own"""
-    buffers: list[tuple[Node, Buffer]] = [(b, b) for b in func.buffers]
-    for node in nodes_of(func, Block, Allocate):
-        if isinstance(node, Block):
+    buffers: list[tuple[Node, tir.Buffer]] = [(b, b) for b in func.buffers]
+    for node in visibility.nodes_of(func, tir.Block, tir.Allocate):
+        if isinstance(node, tir.Block):
             buffers += [(b, b) for b in node.alloc_buffers] + [(m, m.buffer) for m in node.match_buffers]
-        elif isinstance(node, Allocate):
+        elif isinstance(node, tir.Allocate):
             buffers.append((node, node.buffer))
     for node, buffer in buffers:
         wrong = why_not_strides(buffer.shape, buffer.strides, buffer.elem_offset)
@@ -122,13 +97,13 @@ def strides_are_injective(func: PrimFunc) -> Broken:
 
 
 @rule(SHARED_RULES)
-def indices_are_integers(func: PrimFunc) -> Broken:
+def indices_are_integers(func: tir.PrimFunc) -> Broken:
     """the indices of loads, stores and regions are integers, one a dimension"""
-    for node in nodes_of(func, *USES_BUFFER):
-        buffer = used_buffer(node)
-        if buffer is None or isinstance(node, BufferData):
+    for node in visibility.nodes_of(func, *visibility.USES_BUFFER):
+        buffer = visibility.used_buffer(node)
+        if buffer is None or isinstance(node, tir.BufferData):
             continue
-        indices = [r.start for r in node.region] if isinstance(node, BufferRegion) else node.indices  # type: ignore[attr-defined]
+        indices = [r.start for r in node.region] if isinstance(node, tir.BufferRegion) else node.indices  # type: ignore[attr-defined]
         if len(indices) != buffer.ndim:
             yield node, f"{len(indices)} indices of {buffer.name}, which has {buffer.ndim} dimensions"
         for index in indices:
@@ -137,10 +112,10 @@ def indices_are_integers(func: PrimFunc) -> Broken:
 
 
 @rule(SHARED_RULES)
-def loops_are_over_integers(func: PrimFunc) -> Broken:
+def loops_are_over_integers(func: tir.PrimFunc) -> Broken:
     """start, extent and variable of a loop have one integer dtype"""
-    for node in nodes_of(func, For):
-        assert isinstance(node, For)
+    for node in visibility.nodes_of(func, tir.For):
+        assert isinstance(node, tir.For)
         dtypes = {node.var.dtype, node.start.dtype, node.extent.dtype}
         if len(dtypes) > 1 or not node.var.dtype.is_int:
             fault = f"{node.var.dtype} runs from {node.start.dtype} over {node.extent.dtype}"
@@ -148,34 +123,34 @@ def loops_are_over_integers(func: PrimFunc) -> Broken:
 
 
 @rule(SHARED_RULES)
-def conditions_are_bool(func: PrimFunc) -> Broken:
+def conditions_are_bool(func: tir.PrimFunc) -> Broken:
     """conditions and predicates are bool; those of statements and blocks have one lane"""
-    for node in nodes_with(func, *CONDITIONS):
-        for condition in conditions(node):
-            scalar = not isinstance(node, BufferStore) and used_buffer(node) is None
+    for node in visibility.nodes_with(func, *visibility.CONDITIONS):
+        for condition in visibility.conditions(node):
+            scalar = not isinstance(node, tir.BufferStore) and visibility.used_buffer(node) is None
             vector = condition.dtype.lanes > 1 and not isinstance(node, Select)
             if not condition.dtype.is_bool or (scalar and vector):
                 yield node, f"{condition} has dtype {condition.dtype}"
 
 
 @rule(SHARED_RULES)
-def instructions_touch_their_operands(func: PrimFunc) -> Broken:
+def instructions_touch_their_operands(func: tir.PrimFunc) -> Broken:
     """what an instruction does is done to its tiles, and to nothing else outside of it"""
-    for node in nodes_of(func, Instruction):
-        assert isinstance(node, Instruction)
-        inside = {n.buffer for n in find(node.body, Allocate)}
+    for node in visibility.nodes_of(func, tir.Instruction):
+        assert isinstance(node, tir.Instruction)
+        inside = {n.buffer for n in find(node.body, tir.Allocate)}
         known = {tile.buffer for tile in node.tiles}
         for part in walk(node.body):
-            buffer = used_buffer(part)
+            buffer = visibility.used_buffer(part)
             if buffer is not None and buffer not in known and buffer not in inside:
                 yield node, f"{buffer.name} is no operand of {node.name}"
 
 
 @rule(SHARED_RULES)
-def thread_loops_name_their_axis(func: PrimFunc) -> Broken:
+def thread_loops_name_their_axis(func: tir.PrimFunc) -> Broken:
     """a thread loop names its axis, no other loop does, and an axis that is bound again shares an inner loop out"""
-    for node, scope in statements_of(func, For):
-        if (node.thread is not None) != (node.kind is ForKind.THREAD):
+    for node, scope in visibility.statements_of(func, tir.For):
+        if (node.thread is not None) != (node.kind is tir.ForKind.THREAD):
             yield node, f"kind {node.kind} with thread={node.thread}"
         outer = [loop for loop in scope.loops if loop.thread is not None and loop.thread == node.thread]
         if outer and not str(node.thread).startswith("vthread"):

@@ -9,23 +9,9 @@ from typing import TypeVar
 
 from ...expr import Call, Expr, Let, Node, Range, Select, Var, children, find, walk
 from ...expr.node import kept_with_node, through_slots
-from ..nodes import (
-    Allocate,
-    Block,
-    Buffer,
-    BufferData,
-    BufferLoad,
-    BufferRegion,
-    BufferStore,
-    For,
-    If,
-    LetStmt,
-    PrimFunc,
-    Stmt,
-    While,
-)
+from .. import nodes as tir
 
-S = TypeVar("S", bound=Stmt)
+S = TypeVar("S", bound=tir.Stmt)
 
 
 @through_slots
@@ -35,13 +21,13 @@ class Surroundings:
     or a guarding expression stands between that block and the place."""
 
     variables: frozenset[Var] = frozenset()
-    buffers: frozenset[Buffer] = frozenset()
-    loops: tuple[For, ...] = ()
-    block: Block | None = None
+    buffers: frozenset[tir.Buffer] = frozenset()
+    loops: tuple[tir.For, ...] = ()
+    block: tir.Block | None = None
     block_loops: frozenset[Var] = frozenset()
     guarded: bool = False
 
-    def inside(self, loop: For) -> Surroundings:
+    def inside(self, loop: tir.For) -> Surroundings:
         """The same inside of one more loop."""
         variables, loops = self.variables | {loop.var}, (*self.loops, loop)
         return Surroundings(variables, self.buffers, loops, self.block, self.block_loops, self.guarded)
@@ -50,18 +36,18 @@ class Surroundings:
         """The same with more variables."""
         return replace(self, variables=self.variables | set(variables)) if variables else self
 
-    def with_buffers(self, *buffers: Buffer) -> Surroundings:
+    def with_buffers(self, *buffers: tir.Buffer) -> Surroundings:
         """The same with more buffers."""
         return replace(self, buffers=self.buffers | set(buffers)) if buffers else self
 
 
-def scope_of_function(func: PrimFunc) -> Surroundings:
+def scope_of_function(func: tir.PrimFunc) -> Surroundings:
     """What the signature defines: parameters and symbolic dimensions."""
     scalars = [p for p in func.params if isinstance(p, Var)]
     return Surroundings(frozenset([*scalars, *dimensions(func)]), frozenset(func.buffers))
 
 
-def dimensions(func: PrimFunc) -> list[Var]:
+def dimensions(func: tir.PrimFunc) -> list[Var]:
     """The variables that the buffers of the signature use in shapes, strides and offsets."""
     parts = [part for b in func.buffers for part in (*b.shape, *b.strides, b.elem_offset)]
     return list(dict.fromkeys(item for part in parts for item in find(part, Var)))
@@ -71,7 +57,7 @@ Row = tuple[Node, Surroundings, bool]
 
 
 @lru_cache(maxsize=1)
-def scoped(func: PrimFunc) -> Sequence[Row]:
+def scoped(func: tir.PrimFunc) -> Sequence[Row]:
     """What is below the function, with its surroundings, in program order.
 
     A row is a node by itself, or a whole tree (then its last part is True) whose nodes all see the same. The regions of
@@ -88,7 +74,7 @@ def nodes_in(row: Row) -> Iterable[Node]:
     return walk(row[0]) if row[2] else row[:1]
 
 
-def statements_of(func: PrimFunc, kind: type[S]) -> Iterator[tuple[S, Surroundings]]:
+def statements_of(func: tir.PrimFunc, kind: type[S]) -> Iterator[tuple[S, Surroundings]]:
     """The statements of a kind that may hold others, with their surroundings, in program order."""
     return ((node, scope) for node, scope, whole in scoped(func) if not whole and isinstance(node, kind))
 
@@ -98,16 +84,16 @@ def _visit(node: Node, scope: Surroundings, rows: list[Row]) -> None:
         rows.append((node, scope, True))
         return
     rows.append((node, scope, False))
-    if isinstance(node, For):
+    if isinstance(node, tir.For):
         _visit(node.start, scope, rows)
         _visit(node.extent, scope, rows)
         _visit(node.body, scope.inside(node), rows)
-    elif isinstance(node, LetStmt | Let):
+    elif isinstance(node, tir.LetStmt | Let):
         _visit(node.value, scope, rows)
         _visit(node.body, scope.with_variables(node.var), rows)
-    elif isinstance(node, Allocate):
+    elif isinstance(node, tir.Allocate):
         _visit(node.body, scope.with_buffers(node.buffer), rows)
-    elif isinstance(node, Block):
+    elif isinstance(node, tir.Block):
         _visit_block(node, scope, rows)
     else:
         inner = replace(scope, guarded=True) if _guards(node) else scope
@@ -117,7 +103,7 @@ def _visit(node: Node, scope: Surroundings, rows: list[Row]) -> None:
             _visit(child, inner, rows)
 
 
-_SMALL = (Expr, BufferStore, BufferRegion, Range)
+_SMALL = (Expr, tir.BufferStore, tir.BufferRegion, Range)
 
 
 @kept_with_node
@@ -130,7 +116,7 @@ def _as_tuple(value: object) -> tuple[object, ...]:
     return value if isinstance(value, tuple) else (value,)
 
 
-def _visit_block(block: Block, scope: Surroundings, rows: list[Row]) -> None:
+def _visit_block(block: tir.Block, scope: Surroundings, rows: list[Row]) -> None:
     for axis in block.iter_vars:
         _visit(axis.dom, scope, rows)
     iterators = scope.variables | {axis.var for axis in block.iter_vars}
@@ -150,26 +136,26 @@ def _visit_block(block: Block, scope: Surroundings, rows: list[Row]) -> None:
 
 
 @lru_cache(maxsize=1)
-def every_node(func: PrimFunc) -> Sequence[Node]:
+def every_node(func: tir.PrimFunc) -> Sequence[Node]:
     """The nodes of a function's body as `walk` gives them, kept as in `scoped`."""
     return tuple(walk(func.body))
 
 
 @lru_cache(maxsize=1)
-def _nodes_by_class(func: PrimFunc) -> dict[type, list[Node]]:
+def _nodes_by_class(func: tir.PrimFunc) -> dict[type, list[Node]]:
     nodes: dict[type, list[Node]] = {}
     for node in every_node(func):
         nodes.setdefault(node.__class__, []).append(node)
     return nodes
 
 
-def nodes_with(func: PrimFunc, *fields: str) -> Sequence[Node]:
+def nodes_with(func: tir.PrimFunc, *fields: str) -> Sequence[Node]:
     """The nodes of `every_node` that have one of some fields."""
     kinds = tuple(kind for kind in _nodes_by_class(func) if any(hasattr(kind, field) for field in fields))
     return nodes_of(func, *kinds)
 
 
-def nodes_of(func: PrimFunc, *kinds: type) -> Sequence[Node]:
+def nodes_of(func: tir.PrimFunc, *kinds: type) -> Sequence[Node]:
     """The nodes of `every_node` that are of some kinds."""
     nodes = _nodes_by_class(func)
     present = {kind for kind in nodes if issubclass(kind, kinds)}
@@ -179,19 +165,19 @@ def nodes_of(func: PrimFunc, *kinds: type) -> Sequence[Node]:
 
 
 def _guards(node: Node) -> bool:
-    return isinstance(node, If | While | Select) or (isinstance(node, Call) and node.op == "if_then_else")
+    return isinstance(node, tir.If | tir.While | Select) or (isinstance(node, Call) and node.op == "if_then_else")
 
 
-USES_BUFFER = (BufferLoad, BufferStore, BufferRegion, BufferData)
+USES_BUFFER = (tir.BufferLoad, tir.BufferStore, tir.BufferRegion, tir.BufferData)
 
 
 @kept_with_node
-def buffers_in(node: Node) -> frozenset[Buffer]:
+def buffers_in(node: Node) -> frozenset[tir.Buffer]:
     """The buffers that loads, stores, regions and addresses of a tree name."""
     return frozenset(buffer for part in walk(node) if (buffer := used_buffer(part)) is not None)
 
 
-def used_buffer(node: Node) -> Buffer | None:
+def used_buffer(node: Node) -> tir.Buffer | None:
     """The buffer that a load, store, region or address names."""
     if isinstance(node, USES_BUFFER):
         return node.buffer

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ... import expr as e
+from ... import expr as ex
 from ...arith import Analyzer
 from ..nodes import Buffer, PrimFunc, Stmt
 from ..values import NotAnIndex, values
@@ -53,7 +53,7 @@ class Work:
         return sum(self.reads.get(p, 0) + self.writes.get(p, 0) for p in func.buffers)
 
 
-def count(func: PrimFunc, sizes: Mapping[e.Var, int] | None = None, distinct: bool = True) -> Work:
+def count(func: PrimFunc, sizes: Mapping[ex.Var, int] | None = None, distinct: bool = True) -> Work:
     """The work of one run of a kernel; `sizes` gives its scalar parameters and symbolic dimensions values.
 
     Without `distinct`, `reads` and `writes` stay empty: to tell distinct bytes apart takes most of the time.
@@ -63,14 +63,14 @@ def count(func: PrimFunc, sizes: Mapping[e.Var, int] | None = None, distinct: bo
     return counter.work()
 
 
-def count_statement(stmt: Stmt, outer: Mapping[e.Var, int]) -> Work:
+def count_statement(stmt: Stmt, outer: Mapping[ex.Var, int]) -> Work:
     """The work of a statement of a kernel at one iteration of the loops around it."""
     counter = _Counter()
     counter.stmt(stmt, PointDomain(points=dict(outer)))
     return counter.work()
 
 
-def footprint(stmt: Stmt, outer: Mapping[e.Var, int], registers: Collection[Buffer] = ()) -> int:
+def footprint(stmt: Stmt, outer: Mapping[ex.Var, int], registers: Collection[Buffer] = ()) -> int:
     """Distinct bytes of memory that a statement touches at one iteration of the loops around it.
 
     `registers` are the buffers of the kernel that are not in memory (`analysis.registers.in_registers`).
@@ -106,11 +106,11 @@ class _Counter(Walk[PointDomain]):
         self.accesses: dict[str, dict[Buffer, _Accesses]] = {"read": {}, "write": {}}
         self.analyzer = Analyzer()
 
-    def access(self, kind: str, buffer: Buffer, index: e.Expr, predicate: e.Expr | None, d: PointDomain) -> None:
+    def access(self, kind: str, buffer: Buffer, index: ex.Expr, predicate: ex.Expr | None, d: PointDomain) -> None:
         tally = self.accesses[kind].setdefault(buffer, _Accesses())
-        if index.dtype.lanes > 1 and not isinstance(index, e.Ramp):
+        if index.dtype.lanes > 1 and not isinstance(index, ex.Ramp):
             self.value(index, d)  # a gather: its indices may be loads
-        if isinstance(index, e.Ramp):
+        if isinstance(index, ex.Ramp):
             lanes, stride = index.lanes, self.constant(index.stride, d)
             base = index.base
         else:
@@ -130,13 +130,13 @@ class _Counter(Walk[PointDomain]):
             tally.anywhere = True
 
     def place(
-        self, tally: _Accesses, base: e.Expr, stride: int, lanes: int, predicate: e.Expr | None, d: PointDomain
+        self, tally: _Accesses, base: ex.Expr, stride: int, lanes: int, predicate: ex.Expr | None, d: PointDomain
     ) -> None:
         """Note where an access touches its buffer: listed offsets, each repeated along the free loops."""
         base = d.resolved(base)
         form = self.analyzer.affine(base)
         steps = {v: form.terms[v] for v in d.free if v in form.terms}
-        others = {v for t in form.terms if not isinstance(t, e.Var) for v in _inside(t)}
+        others = {v for t in form.terms if not isinstance(t, ex.Var) for v in _inside(t)}
         mask = None if predicate is None else d.resolved(predicate)
         d = d.listing(others | (variables(mask) if mask is not None else set()))
         steps = {v: c for v, c in steps.items() if v in d.free}
@@ -154,7 +154,7 @@ class _Counter(Walk[PointDomain]):
         key = _together([(abs(c), n) for c, n in strides if c and n > 1])
         tally.bases.setdefault(key, []).append(offsets + low)
 
-    def masked(self, predicate: e.Expr, lanes: int, d: PointDomain) -> int | None:
+    def masked(self, predicate: ex.Expr, lanes: int, d: PointDomain) -> int | None:
         """How many lanes a mask lets through in all; None where only a run can tell."""
         mask = d.resolved(predicate)
         try:
@@ -164,7 +164,7 @@ class _Counter(Walk[PointDomain]):
             return None
         return int(held.sum()) * (listed.iterations // max(listed.size, 1))
 
-    def constant(self, x: e.Expr, d: PointDomain) -> int | None:
+    def constant(self, x: ex.Expr, d: PointDomain) -> int | None:
         """The number that an expression is everywhere, or None."""
         try:
             distinct = np.unique(values(d.resolved(x), d.points))
@@ -193,7 +193,7 @@ class _Counter(Walk[PointDomain]):
     def size_of(self, buffer: Buffer) -> int | None:
         size = 1
         for dim in buffer.shape:
-            if not isinstance(dim, e.IntImm):
+            if not isinstance(dim, ex.IntImm):
                 return None
             size *= int(dim.value)
         return size
@@ -225,7 +225,7 @@ class _Counter(Walk[PointDomain]):
         )  # fmt: skip
 
 
-def _inside(term: Any) -> set[e.Var]:
+def _inside(term: Any) -> set[ex.Var]:
     """The variables of a term that is not linear."""
     from ...arith.affine import Affine
     from ...arith.affine import variables as form_variables
@@ -241,22 +241,22 @@ def _together(strides: list[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
     return tuple(sorted(lengths.items()))
 
 
-def lanes_of(mask: e.Expr, lanes: int, points: Mapping[e.Var, Any], size: int) -> Any:
+def lanes_of(mask: ex.Expr, lanes: int, points: Mapping[ex.Var, Any], size: int) -> Any:
     """bool [size, lanes]: which lanes a vector of conditions lets through."""
     columns = {v: p[:, None] if isinstance(p, np.ndarray) else p for v, p in points.items()}
     return np.broadcast_to(_lane_values(mask, columns), (size, lanes))
 
 
-def _lane_values(x: e.Expr, points: Mapping[e.Var, Any]) -> Any:
-    if isinstance(x, e.Ramp):
+def _lane_values(x: ex.Expr, points: Mapping[ex.Var, Any]) -> Any:
+    if isinstance(x, ex.Ramp):
         return _lane_values(x.base, points) + _lane_values(x.stride, points) * np.arange(x.lanes, dtype=np.int64)
-    if isinstance(x, e.Broadcast):
+    if isinstance(x, ex.Broadcast):
         return _lane_values(x.value, points)
     if x.dtype.lanes == 1:
         return values(x, points)
-    if isinstance(x, e.BinaryOp):
+    if isinstance(x, ex.BinaryOp):
         # One lane each: the operators of `values` broadcast.
-        a, b = e.Var("a", x.a.dtype.scalar), e.Var("b", x.b.dtype.scalar)
+        a, b = ex.Var("a", x.a.dtype.scalar), ex.Var("b", x.b.dtype.scalar)
         single = type(x)(a, b)
         return values(single, {a: _lane_values(x.a, points), b: _lane_values(x.b, points)})
     raise NotAnIndex(str(x))

@@ -15,7 +15,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ... import expr as e
+from ... import expr as ex
 from ...arith.closed_sums import NoClosedForm
 from ...arith.formula import Formula, capped, formula, largest, rated, symbol, up_to
 from ..analysis.registers import in_registers
@@ -54,7 +54,7 @@ class LoopFormula:
 class WorkFormulas:
     """`Work` with a formula for each number: see there. A formula that is not exact is an upper bound."""
 
-    sizes: tuple[e.Var, ...]
+    sizes: tuple[ex.Var, ...]
     operations: Mapping[str, Formula]
     flops: Formula
     integer_operations: Formula
@@ -130,15 +130,15 @@ def _constants(func: PrimFunc) -> WorkFormulas:
     )  # fmt: skip
 
 
-def sizes_of(func: PrimFunc) -> dict[e.Var, Any]:
+def sizes_of(func: PrimFunc) -> dict[ex.Var, Any]:
     """The symbols of the variables of a kernel's shapes and of its scalar parameters, those that are indices."""
-    shapes = [v for b in func.buffers for dim in b.shape for v in e.walk(dim) if isinstance(v, e.Var)]
-    scalars = [p for p in func.params if isinstance(p, e.Var) and p.dtype.is_int]
-    sizes: dict[e.Var, Any] = {}
+    shapes = [v for b in func.buffers for dim in b.shape for v in ex.walk(dim) if isinstance(v, ex.Var)]
+    scalars = [p for p in func.params if isinstance(p, ex.Var) and p.dtype.is_int]
+    sizes: dict[ex.Var, Any] = {}
     for v in dict.fromkeys([*scalars, *shapes]):
-        if not isinstance(v, e.DataVar):
+        if not isinstance(v, ex.DataVar):
             alike = sum(other.name == v.name for other in sizes)
-            positive = v in shapes or isinstance(v, e.SizeVar)
+            positive = v in shapes or isinstance(v, ex.SizeVar)
             sizes[v] = symbol(f"{v.name}_{alike}" if alike else v.name, positive)
     return sizes
 
@@ -151,23 +151,23 @@ def footprint_formula(stmt: Stmt, around: Iterations, registers: Collection[Buff
 
 
 def _levels(
-    stmt: Stmt, sizes: Mapping[e.Var, Any], lets: dict[e.Var, e.Expr], depth: int, registers: Collection[Buffer]
+    stmt: Stmt, sizes: Mapping[ex.Var, Any], lets: dict[ex.Var, ex.Expr], depth: int, registers: Collection[Buffer]
 ) -> list[LoopFormula]:
     """The loops below a statement, those around them at their middle."""
     if isinstance(stmt, LetStmt) and known_before_running(stmt.value):
-        lets = {**lets, stmt.var: e.substitute(stmt.value, lets)}
+        lets = {**lets, stmt.var: ex.substitute(stmt.value, lets)}
     if not isinstance(stmt, For):
-        parts = [child for child in e.children(stmt) if isinstance(child, Stmt)]
+        parts = [child for child in ex.children(stmt) if isinstance(child, Stmt)]
         return [level for part in parts for level in _levels(part, sizes, lets, depth, registers)]
     space = IterationSpace(sizes)
     around = Iterations(space, {}, lets=lets)
-    extent = e.substitute(stmt.extent, lets)
+    extent = ex.substitute(stmt.extent, lets)
     try:
         times = Formula(space.symbols.of(space.form(extent)))
     except NoClosedForm:
         times = Formula(formula(1).expr, False)
     touched = footprint_formula(stmt, around, registers)
-    middle = e.substitute(stmt.start, lets) + extent // 2
+    middle = ex.substitute(stmt.start, lets) + extent // 2
     inner = _levels(stmt.body, sizes, {**lets, stmt.var: middle}, depth + 1, registers)
     return [LoopFormula(stmt.var.name, depth, stmt, times, touched), *inner]
 
@@ -180,15 +180,15 @@ class _FormulaWalk(Walk[Iterations]):
         self.space = space
         self.accesses: dict[str, dict[Buffer, tuple[Formula, list[Access], bool]]] = {"read": {}, "write": {}}
 
-    def access(self, kind: str, buffer: Buffer, index: e.Expr, predicate: e.Expr | None, d: Iterations) -> None:
+    def access(self, kind: str, buffer: Buffer, index: ex.Expr, predicate: ex.Expr | None, d: Iterations) -> None:
         number, places, anywhere = self.accesses[kind].get(buffer, (formula(0), [], False))
         lanes = index.dtype.lanes
-        if lanes > 1 and not isinstance(index, e.Ramp):
+        if lanes > 1 and not isinstance(index, ex.Ramp):
             self.value(index, d)  # a gather: its indices may be loads
         runs, base = d, index
-        if isinstance(index, e.Ramp):
-            lane = e.Var("lane", index.base.dtype)
-            runs = d.loop(lane, e.const(0), e.const(lanes))
+        if isinstance(index, ex.Ramp):
+            lane = ex.Var("lane", index.base.dtype)
+            runs = d.loop(lane, ex.const(0), ex.const(lanes))
             base = index.base + index.stride * lane
             masked = None if predicate is None else lane_of(predicate, lane)
             if masked is not None:
@@ -201,7 +201,7 @@ class _FormulaWalk(Walk[Iterations]):
             form = runs.form(base) if base.dtype.lanes == 1 and runs.exact else None
         except NoClosedForm:
             form = None
-        masks = predicate is not None and isinstance(index, e.Ramp)
+        masks = predicate is not None and isinstance(index, ex.Ramp)
         count = runs.iterations if masks else d.iterations * lanes
         if form is None:
             anywhere = True
@@ -240,18 +240,18 @@ class _FormulaWalk(Walk[Iterations]):
         return total
 
 
-def lane_of(x: e.Expr, lane: e.Var) -> e.Expr | None:
+def lane_of(x: ex.Expr, lane: ex.Var) -> ex.Expr | None:
     """One lane of a vector of integers or conditions, as an expression of its number; None for loads and others."""
-    if isinstance(x, e.Ramp):
+    if isinstance(x, ex.Ramp):
         return x.base + x.stride * lane
-    if isinstance(x, e.Broadcast):
+    if isinstance(x, ex.Broadcast):
         return x.value
     if x.dtype.lanes == 1:
         return x
-    if isinstance(x, e.Not):
+    if isinstance(x, ex.Not):
         part = lane_of(x.a, lane)
-        return None if part is None else e.Not(part)
-    if isinstance(x, e.BinaryOp):
+        return None if part is None else ex.Not(part)
+    if isinstance(x, ex.BinaryOp):
         a, b = lane_of(x.a, lane), lane_of(x.b, lane)
         return None if a is None or b is None else type(x)(a, b)
     return None

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ... import expr as e
+from ... import expr as ex
 from ...arith import Analyzer
 from ...arith.affine import FLOORDIV, FLOORMOD, MAX, MIN, OPAQUE, Affine, Atom, divide_monomial
 from ...arith.closed_sums import NoClosedForm
@@ -24,7 +24,7 @@ Terms = tuple[tuple[int, tuple[Affine, ...]], ...]
 class IterationSpace:
     """What all iterations of one kernel share: the ranges of its loops, the symbols of its sizes, and the counts."""
 
-    def __init__(self, sizes: Mapping[e.Var, Any]) -> None:
+    def __init__(self, sizes: Mapping[ex.Var, Any]) -> None:
         self.analyzer = Analyzer()
         for size in sizes:
             if sizes[size].is_positive:
@@ -32,14 +32,14 @@ class IterationSpace:
         self.symbols = Symbols(sizes)
         self.counts: dict[Any, Formula] = {}
 
-    def form(self, x: e.Expr) -> Affine:
+    def form(self, x: ex.Expr) -> Affine:
         """An index as a sum. Raises `NoClosedForm` for what only a run can tell."""
         affine = self.analyzer.normal_form(x)
         if affine is None or any(_unknown(term) for term in affine.terms):
             raise NoClosedForm(str(x))
         return affine
 
-    def count(self, points: Points, hulls: Mapping[e.Var, Affine]) -> Formula:
+    def count(self, points: Points, hulls: Mapping[ex.Var, Affine]) -> Formula:
         """How many points there are; the same question is answered once."""
         key = (points.variables, frozenset(points.conditions))
         if key not in self.counts:
@@ -48,8 +48,8 @@ class IterationSpace:
 
 
 def _unknown(term: Any) -> bool:
-    if isinstance(term, e.Var):
-        return isinstance(term, e.DataVar)
+    if isinstance(term, ex.Var):
+        return isinstance(term, ex.DataVar)
     if term.kind == OPAQUE:
         return True
     return any(_unknown(t) for arg in term.args for t in (arg.terms if isinstance(arg, Affine) else [arg]))
@@ -64,9 +64,9 @@ class Iterations:
     """
 
     space: IterationSpace
-    box: Mapping[e.Var, tuple[Affine, Affine]]
+    box: Mapping[ex.Var, tuple[Affine, Affine]]
     terms: Terms = ((1, ()),)
-    lets: Mapping[e.Var, e.Expr] = field(default_factory=dict)
+    lets: Mapping[ex.Var, ex.Expr] = field(default_factory=dict)
     exact: bool = True
 
     @property
@@ -83,22 +83,22 @@ class Iterations:
                 total = total + part * sign
         return total if self.exact else Formula(total.expr, False)
 
-    def resolved(self, x: e.Expr) -> e.Expr:
+    def resolved(self, x: ex.Expr) -> ex.Expr:
         """`x` in terms of the variables of `box` and sizes."""
-        return e.substitute(x, dict(self.lets)) if self.lets else x
+        return ex.substitute(x, dict(self.lets)) if self.lets else x
 
-    def form(self, x: e.Expr) -> Affine:
+    def form(self, x: ex.Expr) -> Affine:
         """An index as a sum over `box` and sizes. Raises `NoClosedForm`."""
         return self.space.form(self.resolved(x))
 
-    def let(self, var: e.Var, value: e.Expr) -> Iterations:
+    def let(self, var: ex.Var, value: ex.Expr) -> Iterations:
         """With `var` standing for `value`."""
         return replace(self, lets={**self.lets, var: self.resolved(value)})
 
-    def loop(self, var: e.Var, start: e.Expr, extent: e.Expr) -> Iterations:
+    def loop(self, var: ex.Var, start: ex.Expr, extent: ex.Expr) -> Iterations:
         """The iterations inside of a loop; one where only a run knows how many there are."""
         first, times = self.resolved(start), self.resolved(extent)
-        own = e.Var(var.name, var.dtype)
+        own = ex.Var(var.name, var.dtype)
         try:
             low, count = self.space.form(first), self.space.form(times)
             lowest, highest = self.extreme(low, low=True), self.extreme(low + count, low=False)
@@ -106,12 +106,12 @@ class Iterations:
             v = Affine.of(own)
             terms = inside.meeting(((1, ()),), v - low)
             terms = inside.meeting(terms, low + count - v - 1)
-            self.space.analyzer.bind(own, e.Range(first, times))  # from here on these two are known to hold
+            self.space.analyzer.bind(own, ex.Range(first, times))  # from here on these two are known to hold
             return replace(inside.let(var, own), terms=_product(self.terms, terms))
         except NoClosedForm:
             return replace(self.let(var, first), exact=False)
 
-    def where(self, condition: e.Expr, holds: bool = True) -> Iterations:
+    def where(self, condition: ex.Expr, holds: bool = True) -> Iterations:
         """The iterations at which a condition holds (or does not)."""
         try:
             return replace(self, terms=_product(self.terms, self.indicator(self.resolved(condition), holds)))
@@ -120,27 +120,27 @@ class Iterations:
 
     # -- conditions as indicators
 
-    def indicator(self, c: e.Expr, holds: bool) -> Terms:
+    def indicator(self, c: ex.Expr, holds: bool) -> Terms:
         """1 where a condition holds (or does not), 0 elsewhere. Raises `NoClosedForm`."""
-        if isinstance(c, e.Not):
+        if isinstance(c, ex.Not):
             return self.indicator(c.a, not holds)
-        if isinstance(c, e.IntImm):
+        if isinstance(c, ex.IntImm):
             return ((1, ()),) if bool(c.value) == holds else ()
-        if isinstance(c, e.Call) and c.op == "likely":
+        if isinstance(c, ex.Call) and c.op == "likely":
             return self.indicator(c.args[0], holds)
-        if isinstance(c, e.And | e.Or):
-            if isinstance(c, e.And) == holds:
+        if isinstance(c, ex.And | ex.Or):
+            if isinstance(c, ex.And) == holds:
                 return _product(self.indicator(c.a, holds), self.indicator(c.b, holds))
             return _complement(_product(self.indicator(c.a, not holds), self.indicator(c.b, not holds)))
-        if not isinstance(c, e.CompareOp):
+        if not isinstance(c, ex.CompareOp):
             raise NoClosedForm(str(c))
         x, y = self.space.form(c.a), self.space.form(c.b)
-        if isinstance(c, e.EQ | e.NE):
+        if isinstance(c, ex.EQ | ex.NE):
             equal = self.meeting(self.meeting(((1, ()),), x - y), y - x)
-            return equal if isinstance(c, e.EQ) == holds else _complement(equal)
-        if isinstance(c, e.GT | e.GE):
+            return equal if isinstance(c, ex.EQ) == holds else _complement(equal)
+        if isinstance(c, ex.GT | ex.GE):
             x, y = y, x
-        f = y - x - (1 if isinstance(c, e.LT | e.GT) else 0)
+        f = y - x - (1 if isinstance(c, ex.LT | ex.GT) else 0)
         return self.meeting(((1, ()),), f if holds else -f - 1)
 
     def meeting(self, terms: Terms, f: Affine) -> Terms:
@@ -227,13 +227,13 @@ class Iterations:
 
     def _halved(self, division: Atom, sums: list[Affine]) -> tuple[Iterations, list[Affine]]:
         v, d = division.args[0].single, division.args[1]
-        assert isinstance(v, e.Var)
+        assert isinstance(v, ex.Var)
         analyzer = self.space.analyzer
         extent = self.box[v][1]
         times, even = _multiple(extent, d)
-        q, r = e.Var(f"{v.name}_q", v.dtype), e.Var(f"{v.name}_r", v.dtype)
-        analyzer.bind(q, (e.const(0), analyzer.to_expr(times - 1, v.dtype)))
-        analyzer.bind(r, (e.const(0), analyzer.to_expr(d - 1, v.dtype)))
+        q, r = ex.Var(f"{v.name}_q", v.dtype), ex.Var(f"{v.name}_r", v.dtype)
+        analyzer.bind(q, (ex.const(0), analyzer.to_expr(times - 1, v.dtype)))
+        analyzer.bind(r, (ex.const(0), analyzer.to_expr(d - 1, v.dtype)))
         value = slope_times(d, q) + Affine.of(r)
         values = {v: value}
         bounds = (Affine.of(q), times - 1 - Affine.of(q), Affine.of(r), d - 1 - Affine.of(r))
@@ -250,7 +250,7 @@ class Iterations:
         return new, [replaced(x, values, analyzer.domain) for x in sums]
 
 
-def slope_times(slope: Affine, v: e.Var) -> Affine:
+def slope_times(slope: Affine, v: ex.Var) -> Affine:
     """slope * v."""
     from ...arith.affine import multiply
 
@@ -274,7 +274,7 @@ def _multiple(extent: Affine, d: Affine) -> tuple[Affine, bool]:
     return Affine.of(Atom(FLOORDIV, (extent + d - 1, d))), False
 
 
-def _divisions(x: Affine, box: Mapping[e.Var, tuple[Affine, Affine]]) -> list[Atom]:
+def _divisions(x: Affine, box: Mapping[ex.Var, tuple[Affine, Affine]]) -> list[Atom]:
     """The divisions of a loop variable alone in a sum, the innermost first."""
     divisions = []
     for term in x.terms:
@@ -282,8 +282,8 @@ def _divisions(x: Affine, box: Mapping[e.Var, tuple[Affine, Affine]]) -> list[At
     return divisions
 
 
-def _divisions_of(term: Any, box: Mapping[e.Var, tuple[Affine, Affine]]) -> list[Atom]:
-    if isinstance(term, e.Var) or term.kind == OPAQUE:
+def _divisions_of(term: Any, box: Mapping[ex.Var, tuple[Affine, Affine]]) -> list[Atom]:
+    if isinstance(term, ex.Var) or term.kind == OPAQUE:
         return []
     inner = [
         d for arg in term.args for d in (_divisions(arg, box) if isinstance(arg, Affine) else _divisions_of(arg, box))
@@ -291,7 +291,7 @@ def _divisions_of(term: Any, box: Mapping[e.Var, tuple[Affine, Affine]]) -> list
     if term.kind not in (FLOORDIV, FLOORMOD):
         return inner
     v, d = term.args[0].single, term.args[1]
-    begins = isinstance(v, e.Var) and v in box and box[v][0] == Affine({})
+    begins = isinstance(v, ex.Var) and v in box and box[v][0] == Affine({})
     return (
         [*inner, term] if begins and not any(occurs(d, w) for w in box) and not (d.is_const and d.const < 1) else inner
     )

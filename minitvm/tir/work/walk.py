@@ -9,24 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any, Generic, Protocol, Self, TypeVar
 
-from ... import expr as e
-from ..nodes import (
-    Allocate,
-    Assert,
-    Async,
-    Buffer,
-    BufferLoad,
-    BufferStore,
-    Evaluate,
-    For,
-    If,
-    Instruction,
-    LetStmt,
-    Prefetch,
-    Seq,
-    Stmt,
-    While,
-)
+from ... import expr as ex
+from .. import nodes as tir
 
 # An operation on floats is one, whatever it costs; a fused multiply-add is two; a product of four bytes has seven, one
 # of two bfloat16 three: the sum with what is no zero is one more.
@@ -45,13 +29,13 @@ class Runs(Protocol):
     def exact(self) -> bool:
         """Whether nothing was passed that only a run can tell."""
 
-    def where(self, condition: e.Expr, holds: bool = True) -> Self:
+    def where(self, condition: ex.Expr, holds: bool = True) -> Self:
         """The iterations at which a condition holds."""
 
-    def loop(self, var: e.Var, start: e.Expr, extent: e.Expr) -> Self:
+    def loop(self, var: ex.Var, start: ex.Expr, extent: ex.Expr) -> Self:
         """The iterations inside of a loop."""
 
-    def let(self, var: e.Var, value: e.Expr) -> Self:
+    def let(self, var: ex.Var, value: ex.Expr) -> Self:
         """With a name for an expression."""
 
 
@@ -67,38 +51,38 @@ class Walk(Generic[D]):
         self.integers: Any = 0
         self.exact = True
 
-    def access(self, kind: str, buffer: Buffer, index: e.Expr, predicate: e.Expr | None, d: D) -> None:
+    def access(self, kind: str, buffer: tir.Buffer, index: ex.Expr, predicate: ex.Expr | None, d: D) -> None:
         """Count a "read" or "write"."""
         raise NotImplementedError
 
     # -- statements
 
-    def stmt(self, s: Stmt, d: D) -> None:
-        if isinstance(s, Seq):
+    def stmt(self, s: tir.Stmt, d: D) -> None:
+        if isinstance(s, tir.Seq):
             for part in s.stmts:
                 self.stmt(part, d)
-        elif isinstance(s, For):
+        elif isinstance(s, tir.For):
             self.stmt(s.body, d.loop(s.var, s.start, s.extent))
-        elif isinstance(s, If):
+        elif isinstance(s, tir.If):
             self.value(s.condition, d)
             self.stmt(s.then_case, d.where(s.condition))
             if s.else_case is not None:
                 self.stmt(s.else_case, d.where(s.condition, holds=False))
-        elif isinstance(s, LetStmt):
+        elif isinstance(s, tir.LetStmt):
             self.value(s.value, d)
             self.stmt(s.body, d.let(s.var, s.value) if known_before_running(s.value) else d)
-        elif isinstance(s, Allocate | Instruction | Async):
+        elif isinstance(s, tir.Allocate | tir.Instruction | tir.Async):
             self.stmt(s.body, d)
-        elif isinstance(s, BufferStore):
+        elif isinstance(s, tir.BufferStore):
             self.value(s.value, d)
             self.access("write", s.buffer, s.indices[0], s.predicate, d)
-        elif isinstance(s, Evaluate):
+        elif isinstance(s, tir.Evaluate):
             self.value(s.value, d)
-        elif isinstance(s, Assert):
+        elif isinstance(s, tir.Assert):
             self.value(s.condition, d)
-        elif isinstance(s, Prefetch):
+        elif isinstance(s, tir.Prefetch):
             return
-        elif isinstance(s, While):
+        elif isinstance(s, tir.While):
             self.exact = False
             self.stmt(s.body, d)
         else:
@@ -106,28 +90,28 @@ class Walk(Generic[D]):
 
     # -- expressions
 
-    def value(self, x: e.Expr, d: D) -> None:
+    def value(self, x: ex.Expr, d: D) -> None:
         """Count the arithmetic and the loads of an expression that is data, not an index."""
-        if isinstance(x, BufferLoad):
+        if isinstance(x, tir.BufferLoad):
             self.access("read", x.buffer, x.indices[0], x.predicate, d)
             return
-        if isinstance(x, e.Call) and x.op == "if_then_else" and x.args[0].dtype.lanes == 1:
+        if isinstance(x, ex.Call) and x.op == "if_then_else" and x.args[0].dtype.lanes == 1:
             self.value(x.args[0], d)
             self.value(x.args[1], d.where(x.args[0]))
             self.value(x.args[2], d.where(x.args[0], holds=False))
             return
         if known_before_running(x):
             return
-        if isinstance(x, e.And | e.Or) and x.dtype.lanes == 1:  # the second is asked where the first does not decide
+        if isinstance(x, ex.And | ex.Or) and x.dtype.lanes == 1:  # the second is asked where the first does not decide
             self.value(x.a, d)
-            self.value(x.b, d.where(x.a, holds=isinstance(x, e.And)))
+            self.value(x.b, d.where(x.a, holds=isinstance(x, ex.And)))
             return
-        for child in e.children(x):
-            if isinstance(child, e.Expr):
+        for child in ex.children(x):
+            if isinstance(child, ex.Expr):
                 self.value(child, d)
         self.operation(x, d)
 
-    def operation(self, x: e.Expr, d: D) -> None:
+    def operation(self, x: ex.Expr, d: D) -> None:
         name, dtype, lanes = _arithmetic(x)
         if not name:
             return
@@ -140,19 +124,19 @@ class Walk(Generic[D]):
             self.integers += times * _FLOPS.get(name, 1)
 
 
-def known_before_running(x: e.Expr) -> bool:
+def known_before_running(x: ex.Expr) -> bool:
     """Whether an expression is integer arithmetic on loop variables, sizes and constants alone."""
-    parts = [n for n in e.walk(x) if isinstance(n, e.Expr)]
-    return not any(isinstance(n, BufferLoad) or n.dtype.is_float or n.dtype == "handle" for n in parts)
+    parts = [n for n in ex.walk(x) if isinstance(n, ex.Expr)]
+    return not any(isinstance(n, tir.BufferLoad) or n.dtype.is_float or n.dtype == "handle" for n in parts)
 
 
-def _arithmetic(x: e.Expr) -> tuple[str, e.DType, int]:
+def _arithmetic(x: ex.Expr) -> tuple[str, ex.DType, int]:
     """(name, dtype, how many) of the operations that a node does by itself; no name: none."""
-    if isinstance(x, e.BinaryOp) and not isinstance(x, e.LogicalOp):
+    if isinstance(x, ex.BinaryOp) and not isinstance(x, ex.LogicalOp):
         return type(x).__name__.lower(), x.a.dtype.scalar, x.a.dtype.lanes
-    if isinstance(x, e.Call) and x.op in _REDUCTIONS:
+    if isinstance(x, ex.Call) and x.op in _REDUCTIONS:
         dtype = x.args[0].dtype
         return _REDUCTIONS[x.op], dtype.scalar, dtype.lanes - 1
-    if isinstance(x, e.Call) and x.op not in ("if_then_else", "likely", "reinterpret") and not x.dtype.is_bool:
+    if isinstance(x, ex.Call) and x.op not in ("if_then_else", "likely", "reinterpret") and not x.dtype.is_bool:
         return x.op, x.dtype.scalar, x.dtype.lanes
     return "", x.dtype, 0

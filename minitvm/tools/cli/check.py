@@ -48,8 +48,9 @@ def register(commands: opt.Commands) -> None:
 
 
 def check(options: argparse.Namespace) -> int:
-    from ...build import optimize_graph, to_units
+    from ...build import optimize_graph
     from ...graph.at_bounds import at_bounds
+    from ...lowering import to_units
 
     target = opt.target(options.target)
     if options.model.endswith(".py"):

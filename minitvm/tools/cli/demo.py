@@ -145,7 +145,8 @@ def decode(probabilities: np.ndarray, alphabet: list[str]) -> str:
 
 def show_operator(graph: Graph) -> None:
     """One fused convolution at every level, with similar lines folded."""
-    from ...build import LEVELS_OF_OPERATOR, optimize_graph, stage, to_units
+    from ...build import LEVELS_OF_OPERATOR, optimize_graph, stage
+    from ...lowering import to_units
     from ...target import Target
 
     target = Target.of("cpu")

@@ -9,21 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from ... import executable as exe
 from ...errors import InputError
-from ...executable import (
-    ArenaSlice,
-    Barrier,
-    BindSize,
-    CallExternal,
-    CallKernel,
-    Copy,
-    Executable,
-    Location,
-    Loop,
-    Output,
-    State,
-    evaluate,
-)
 from ...executable.memory_report import data_sizes
 from ...expr import Var
 from ...runtime import GraphModule
@@ -42,7 +29,7 @@ class _StepWork:
 
     flops: int
     slots: int
-    places: tuple[tuple[Location, int], ...]
+    places: tuple[tuple[exe.Location, int], ...]
     exact: bool
 
 
@@ -125,16 +112,16 @@ def _profile(
     )  # fmt: skip
 
 
-def _times(executable: Executable, stamps: Any, group: _OperatorSteps) -> tuple[float, float]:
+def _times(executable: exe.Executable, stamps: Any, group: _OperatorSteps) -> tuple[float, float]:
     """(seconds, part of the team's time spent waiting) of an operator, in its best run."""
     first, last = group.steps.start, group.steps.stop
     seconds = _spans(stamps, first, last).mean(axis=1)
     busy = np.zeros(len(stamps))
     for step in group.steps:
         what = executable.steps[step]
-        if isinstance(what, Barrier):
+        if isinstance(what, exe.Barrier):
             continue
-        everyone = isinstance(what, CallKernel) and what.parallel
+        everyone = isinstance(what, exe.CallKernel) and what.parallel
         begin, end = stamps[:, :, step], stamps[:, :, step + 1]
         durations = np.where((begin != 0) & (end != 0), end - begin, 0) * 1e-9
         busy += durations.sum(axis=1) if everyone else durations[:, 0]
@@ -152,7 +139,7 @@ def _spans(stamps: Any, first: int, last: int) -> Any:
     return np.where((begin != 0) & (end != 0), end - begin, (end - begin)[:, :1]) * 1e-9
 
 
-def _timeline(executable: Executable, stamps: Any, groups: Sequence[_OperatorSteps]) -> tuple[Any, ...]:
+def _timeline(executable: exe.Executable, stamps: Any, groups: Sequence[_OperatorSteps]) -> tuple[Any, ...]:
     """One run as (operator, kernel, thread, start, end) in seconds, from when its first thread began."""
     first = stamps[:, 0]
     zero = first[first != 0].min(initial=stamps[0, 0])  # no stamp, no part in the run
@@ -160,7 +147,7 @@ def _timeline(executable: Executable, stamps: Any, groups: Sequence[_OperatorSte
     for group in groups:
         for step in group.steps:
             what = executable.steps[step]
-            everyone = isinstance(what, Barrier) or (isinstance(what, CallKernel) and what.parallel)
+            everyone = isinstance(what, exe.Barrier) or (isinstance(what, exe.CallKernel) and what.parallel)
             for thread in range(len(stamps) if everyone else 1):
                 start, end = stamps[thread, step], stamps[thread, step + 1]
                 if start and end > start:
@@ -169,11 +156,11 @@ def _timeline(executable: Executable, stamps: Any, groups: Sequence[_OperatorSte
     return tuple((o, k, t, float(a), float(b)) for o, k, t, a, b in events)
 
 
-def _groups(executable: Executable) -> list[_OperatorSteps]:
+def _groups(executable: exe.Executable) -> list[_OperatorSteps]:
     """The steps by operator, in order; a barrier belongs to the operator before it."""
     starts: list[tuple[str, int]] = []
     for number, step in enumerate(executable.steps):
-        if isinstance(step, Barrier):
+        if isinstance(step, exe.Barrier):
             name = starts[-1][0] if starts else "barrier"
         else:
             name = getattr(step, "operator", "") or step_name(executable, number)
@@ -183,68 +170,68 @@ def _groups(executable: Executable) -> list[_OperatorSteps]:
     return [_OperatorSteps(name, range(start, end)) for (name, start), end in zip(starts, ends, strict=True)]
 
 
-def _values(executable: Executable, steps: range, sizes: Mapping[Var, Any]) -> tuple[str, ...]:
+def _values(executable: exe.Executable, steps: range, sizes: Mapping[Var, Any]) -> tuple[str, ...]:
     """The names of the values that steps write parts of: a concatenation's, if its parts are written in place."""
     names: dict[str, None] = {}
     for number in steps:
         step = executable.steps[number]
-        if not isinstance(step, CallKernel):
+        if not isinstance(step, exe.CallKernel):
             continue
         for arg, param in zip(step.args, executable.kernels[step.kernel].params, strict=True):
             if "w" not in param.access:
                 continue
-            if isinstance(arg, Output):
+            if isinstance(arg, exe.Output):
                 names[executable.outputs[arg.index].name] = None
-            elif isinstance(arg, State):
+            elif isinstance(arg, exe.State):
                 names[executable.states[arg.index].name] = None
-            elif isinstance(arg, ArenaSlice):
-                at = evaluate(arg.offset, sizes)
+            elif isinstance(arg, exe.ArenaSlice):
+                at = exe.evaluate(arg.offset, sizes)
                 for one in executable.arenas[arg.arena].residents:
-                    inside = 0 <= at - evaluate(one.offset, sizes) < evaluate(one.nbytes, sizes)
+                    inside = 0 <= at - exe.evaluate(one.offset, sizes) < exe.evaluate(one.nbytes, sizes)
                     if inside and one.first <= number <= one.last and one.last not in steps:
                         names[one.name] = None
     return tuple(names)
 
 
-def step_name(executable: Executable, number: int) -> str:
+def step_name(executable: exe.Executable, number: int) -> str:
     """The name of a step: its kernel, "copy", "wait" (a barrier), or its engine."""
     step = executable.steps[number]
-    if isinstance(step, CallKernel):
+    if isinstance(step, exe.CallKernel):
         return executable.kernels[step.kernel].name
-    if isinstance(step, CallExternal):
+    if isinstance(step, exe.CallExternal):
         return step.engine
-    if isinstance(step, BindSize):
+    if isinstance(step, exe.BindSize):
         return "bind_size"
-    if isinstance(step, Loop):
+    if isinstance(step, exe.Loop):
         return "loop"
-    return "copy" if isinstance(step, Copy) else "wait"
+    return "copy" if isinstance(step, exe.Copy) else "wait"
 
 
-def _kernels(executable: Executable, group: _OperatorSteps) -> tuple[str, ...]:
-    names = [step_name(executable, n) for n in group.steps if not isinstance(executable.steps[n], Barrier)]
+def _kernels(executable: exe.Executable, group: _OperatorSteps) -> tuple[str, ...]:
+    names = [step_name(executable, n) for n in group.steps if not isinstance(executable.steps[n], exe.Barrier)]
     return tuple(dict.fromkeys(names))
 
 
-def _refusal(executable: Executable, group: _OperatorSteps) -> str:
+def _refusal(executable: exe.Executable, group: _OperatorSteps) -> str:
     """Why an operator's kernels do not run on the machine that the network was compiled for."""
-    calls = [step for n in group.steps if isinstance(step := executable.steps[n], CallKernel)]
+    calls = [step for n in group.steps if isinstance(step := executable.steps[n], exe.CallKernel)]
     return next((why for call in calls if (why := executable.kernels[call.kernel].refusal)), "")
 
 
 # -- the work
 
 
-def _work_of_steps(executable: Executable, sizes: Mapping[Var, Any]) -> list[_StepWork]:
+def _work_of_steps(executable: exe.Executable, sizes: Mapping[Var, Any]) -> list[_StepWork]:
     functions = [_function(kernel) for kernel in executable.kernels]
     work_of: dict[Any, Work] = {}
     rows = []
     for step in executable.steps:
-        if isinstance(step, CallKernel):
+        if isinstance(step, exe.CallKernel):
             rows.append(_call(functions[step.kernel], step, sizes, work_of))
-        elif isinstance(step, Copy):
-            nbytes = int(evaluate(step.nbytes, sizes))
+        elif isinstance(step, exe.Copy):
+            nbytes = int(exe.evaluate(step.nbytes, sizes))
             rows.append(_StepWork(0, 0, ((step.dst, nbytes), (step.src, nbytes)), True))
-        elif isinstance(step, CallExternal):
+        elif isinstance(step, exe.CallExternal):
             rows.append(_StepWork(0, 0, (), False))  # the work of an engine is unknown
         else:
             rows.append(_StepWork(0, 0, (), True))
@@ -262,12 +249,12 @@ def _function(kernel: Any) -> PrimFunc:
     return program if isinstance(program, PrimFunc) else next(iter(program.functions.values()))
 
 
-def _call(func: PrimFunc, step: CallKernel, sizes: Mapping[Var, Any], work_of: dict[Any, Work]) -> _StepWork:
+def _call(func: PrimFunc, step: exe.CallKernel, sizes: Mapping[Var, Any], work_of: dict[Any, Work]) -> _StepWork:
     pairs = list(zip(func.params, step.args, strict=True))
     scalars = {
-        p: evaluate(a, sizes)
+        p: exe.evaluate(a, sizes)
         for p, a in pairs
-        if isinstance(p, Var) and not isinstance(a, Location) and not p.dtype.is_float
+        if isinstance(p, Var) and not isinstance(a, exe.Location) and not p.dtype.is_float
     }
     key = (func, tuple(scalars.values()))
     if key not in work_of:
@@ -276,7 +263,7 @@ def _call(func: PrimFunc, step: CallKernel, sizes: Mapping[Var, Any], work_of: d
     places = tuple(
         (a, work.reads.get(p, 0) + work.writes.get(p, 0))
         for p, a in pairs
-        if isinstance(p, Buffer) and isinstance(a, Location)
+        if isinstance(p, Buffer) and isinstance(a, exe.Location)
     )
     # In a quantised network the products are of integers, and what is behind them of floats.
     of_bytes = not work.flops or "dot4_u8i8" in work.operations

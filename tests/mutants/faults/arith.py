@@ -87,7 +87,7 @@ NORMAL.edit("truncation as floor", "Normalizer._truncated", "or not self.domain.
 NORMAL.edit("max for min", "Normalizer._extreme", "return a if low else b", "return b if low else a")
 
 ANALYZER = Faults("arith analyzer", ARITH + "analyzer", [SUMS, VALUES, CHOICES, QUOTIENTS])
-ANALYZER.edit("< negates to >", "_NEGATED", "LT: GE,", "LT: GT,")
+ANALYZER.edit("< negates to >", "_NEGATED", "ex.LT: ex.GE,", "ex.LT: ex.GT,")
 ANALYZER.edit(
     "a choice of two that look alike",
     "_alike",
@@ -100,7 +100,7 @@ FOLD.edit(
     "bytes do not wrap", "wrap", "return (value - low) % (high - low + 1) + low", "return min(max(value, low), high)"
 )
 FOLD.edit("truncation as floor", "_fold_int", "(1 if (a < 0) == (b < 0) else -1)", "1")
-FOLD.edit("0 - x is x", "_neutral_int", "isinstance(e, Add) and x == 0", "isinstance(e, Add | Sub) and x == 0")
+FOLD.edit("0 - x is x", "_neutral_int", "isinstance(e, ex.Add) and x == 0", "isinstance(e, ex.Add | ex.Sub) and x == 0")
 
 FOLD.edit("a difference of floats is a sum", "_fold_float", "value = x - y", "value = x + y")
 

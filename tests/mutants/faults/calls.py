@@ -51,8 +51,8 @@ Faults("topi pad: symbolic calls", "minitvm.topi.pad", [called("pad")]).edit(
 Faults("topi transform: calls", "minitvm.topi.transform", [called("slice")]).edit(
     "a bound before the front of a symbolic axis is kept",
     "_clamped",
-    "else simple(te.maximum(extent + bound, 0))",
-    "else simple(extent + bound)",
+    "else shapes.simple(te.maximum(extent + bound, 0))",
+    "else shapes.simple(extent + bound)",
 )
 
 Faults("topi backwards: calls", "minitvm.topi.transform", [called("slice")]).edit(

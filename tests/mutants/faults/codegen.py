@@ -80,7 +80,7 @@ VECTOR.edit("less or equal for less", "_MARKER", 'LT: "lt"', 'LT: "le"')
 
 VECTORS = Faults("expressions of vectors", CODEGEN + "expressions", [BRANCHES, POINTS, LONG, QUOTIENTS])
 VECTORS.edit("every vector is contiguous", "Expressions.contiguous", "and is_const(x.stride, 1)", "")
-VECTORS.edit("and for or", "Expressions.logical", "[type(x)]", "[e.And if x.dtype.lanes > 1 else type(x)]")
+VECTORS.edit("and for or", "Expressions.logical", "[type(x)]", "[ex.And if x.dtype.lanes > 1 else type(x)]")
 
 MASKS = Faults("numba_cpu masks", "minitvm.machines.simd.codegen.numba_expressions", [BRANCHES, LONG])
 MASKS.edit("one lane too many", "NumbaExpressions.first_lanes", "({rest}, {lanes})", "({rest} + 1, {lanes})")
@@ -194,7 +194,7 @@ SHARES = by_hand("parts of values", test_phases.test_parts_of_one_value_wait_for
 LINK = Faults("link", "minitvm.link.linker", [linked(), linked(random_blocks, ("parallel", "parallel", "split"))])
 LINK.edit(
     "values of steps that run at the same time share memory", "Linker._plan",
-    "if any(is_parallel(self.steps[k]) for k in phase):", "if False:", by=[CALLS],
+    "if any(link_steps.is_parallel(self.steps[k]) for k in phase):", "if False:", by=[CALLS],
 )  # fmt: skip
 LINK.edit("a value dies at its first reader", "Linker._plan", "last[slot] = number", "last.setdefault(slot, number)")
 PHASES = Faults("phases", "minitvm.link.steps", [*LINK.by, CALLS])

@@ -24,8 +24,10 @@ TOUCH.edit(
 TOUCH.edit(
     "an equation leaves out nothing",
     "Touch._cut",
-    "if not isinstance(condition, LT | LE | GT | GE) or not condition.a.dtype.is_int:\n            return None",
-    "if not isinstance(condition, LT | LE | GT | GE) or not condition.a.dtype.is_int:\n            return []",
+    "if not isinstance(condition, ex.LT | ex.LE | ex.GT | ex.GE) or not condition.a.dtype.is_int:\n"
+    "            return None",
+    "if not isinstance(condition, ex.LT | ex.LE | ex.GT | ex.GE) or not condition.a.dtype.is_int:\n"
+    "            return []",
 )
 TOUCH.edit("a loop goes down as far as it goes up", "stretch", "min(0, reach)", "min(0, -reach)")
 TOUCH.edit("the last iteration is left out", "stretch", "(loop.extent.value - 1)", "(loop.extent.value - 2)")
@@ -61,19 +63,23 @@ EFFECT.edit(
 )
 EFFECT.edit("any one side of a box is enough", "holds", "return all(", "return any(")
 EFFECT.edit("a condition on loops holds for all of them", "_where_read", "not uses(c, moved)", "True")
-EFFECT.edit("a store happens where any read does", "_where_read", "any(structural_equal(c, h) for h in held)", "held")
+EFFECT.edit(
+    "a store happens where any read does", "_where_read", "any(ex.structural_equal(c, h) for h in held)", "held"
+)
 EFFECT.edit("an init runs for each step of a sum", "_block", "t.under(starts)", "t")
 EFFECT.edit(
     "loops that stand still for a condition run",
     "_before_all",
     "still = [l for l in shared if l.var not in fixed]",
-    "still: list[For] = []",
+    "still: list[tir.For] = []",
 )
 EFFECT.edit("predicates are not asked for", "_realize", "(*node.iter_values, node.predicate)", "node.iter_values")
 EFFECT.edit("a view hides what it views", "_block", "of | {match.buffer} if", "of if")
-EFFECT.edit("only stores are looked for", "_touched", "BufferLoad | BufferData | BufferRegion", "BufferRegion")
+EFFECT.edit(
+    "only stores are looked for", "_touched", "tir.BufferLoad | tir.BufferData | tir.BufferRegion", "tir.BufferRegion"
+)
 TOUCH.edit(
-    "loops that move others do not count", "Touch.elements_at_most", "deciding |= set(free_vars(l.start))", "pass"
+    "loops that move others do not count", "Touch.elements_at_most", "deciding |= set(ex.free_vars(l.start))", "pass"
 )
 TOUCH.edit(
     "a vector is one element", "Touch.elements_at_most", "[r.extent for r in self.ranges if r is not None]", "[]"

@@ -69,7 +69,9 @@ ASSEMBLY.edit(
 
 SCHEDULE = Faults("gemmini schedules", f"{_HOME}.schedule", [LAYERS, PASSES, REFUSED])
 SCHEDULE.edit("any limit is the machine's", "misfit", "least not in (-128, 0) or most != 127", "least is None")
-SCHEDULE.edit("any shift is the machine's", "misfit", "why := beyond_shift(conv.stages[-4], 32)", 'why := ""')
+SCHEDULE.edit(
+    "any shift is the machine's", "misfit", "why := convolution.beyond_shift(conv.stages[-4], 32)", 'why := ""'
+)
 
 WORDS = Faults("gemmini text", f"{_HOME}.isa", [TEXT, BY_HAND])
 WORDS.edit("a step of lines is lost", "_instruction", 'numbers if key == "step" else numbers[0]',

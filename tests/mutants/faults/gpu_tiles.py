@@ -88,7 +88,7 @@ OWNED = Faults("separate_allocations: storage of owners", "minitvm.tir.transform
 OWNED.edit("it stays where it is allocated", "_has_its_own",
            "if owns(loop, buffer.scope):", "if False:")  # fmt: skip
 OWNED.edit("iterations of a parallel loop share a workspace", "_has_its_own",
-           "return loop.kind is ForKind.PARALLEL and", "return False and", by=[OWNERS])  # fmt: skip
+           "return loop.kind is tir.ForKind.PARALLEL and", "return False and", by=[OWNERS])  # fmt: skip
 PARTS = Faults("parts of fused loops", "minitvm.tir.analysis.bindings", [TILES_ON_GPUS])
 PARTS.edit("their bounds are unknown", "reaches_every_point", "analyzer.bind(var, r)", "pass")
 MEETINGS = Faults("warps of the simulator", "minitvm.machines.cuda.runtime.simulated_warps", [WARPS])

@@ -406,14 +406,14 @@ REDUCTION = Faults("graph reductions", "minitvm.tir.op", [networks(("reduction",
 REDUCTION.edit(
     "a maximum starts at zero",
     "lowest",
-    "infinity(dtype, negative=True) if DType(dtype).is_float else min_value(dtype)",
-    "const(0, dtype)",
+    "infinity(dtype, negative=True) if ex.DType(dtype).is_float else min_value(dtype)",
+    "ex.const(0, dtype)",
 )
 REDUCTION.edit(
     "a minimum starts at zero",
     "highest",
-    "infinity(dtype) if DType(dtype).is_float else max_value(dtype)",
-    "const(0, dtype)",
+    "infinity(dtype) if ex.DType(dtype).is_float else max_value(dtype)",
+    "ex.const(0, dtype)",
 )
 GRAPH_LOWER = Faults("graph lowering", "minitvm.graph.lower", [
     networks(("arg", "arg", "cumsum", "reduction", "transpose"), largest=5),
@@ -426,7 +426,7 @@ SHAPES.edit(
     "not isinstance(more, int) or bool(more)",
     "isinstance(more, int) and bool(more)",
 )
-SHAPES.edit("more is not more", "may_exceed", "simple(GT(", "simple(EQ(")
+SHAPES.edit("more is not more", "may_exceed", "simple(ex.GT(", "simple(ex.EQ(")
 HASH = Faults("structural hash", "minitvm.expr.structural", [
     networks(("arg", "arg", "cumsum", "reduction", "transpose"), largest=5),
     networks(("arithmetic", "arithmetic", "unary", "transpose"), largest=6),

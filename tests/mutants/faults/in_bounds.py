@@ -23,7 +23,7 @@ _EXAMPLES = by_hand(
 )
 
 WALKED = Faults("accesses", "minitvm.tir.analysis.in_bounds", [_EXAMPLES])
-WALKED.edit("the upper bound is not asked for", "_Walk.inside", ", LT(last, dim)):", ",):")
+WALKED.edit("the upper bound is not asked for", "_Walk.inside", ", ex.LT(last, dim)):", ",):")
 WALKED.edit("the last element counts as one more", "_Walk.fits", "high < extent", "high <= extent")
 WALKED.edit(
     "an element keeps its value when it is stored to",
@@ -49,8 +49,8 @@ SIZED = Faults("conditions on sizes", "minitvm.tir.analysis.size_conditions", [_
 SIZED.edit(
     "the last iteration is left out",
     "_Sizes.of_variable",
-    "Sub(Add(start_high, extent), self.number(1))",
-    "Sub(Add(start_high, extent), self.number(2))",
+    "ex.Sub(ex.Add(start_high, extent), self.number(1))",
+    "ex.Sub(ex.Add(start_high, extent), self.number(2))",
 )
 SIZED.edit(
     "an idle loop does not excuse an access", "condition_of", "e for e in different.values() if", "e for e in () if"

@@ -18,7 +18,7 @@ STAGES.edit("nobody waits", "PipelineGroups.of_step", "if p in needed and p not 
 STAGES.edit("no group is committed", "PipelineGroups.of_step", "if [p] == last:", "if False:")
 BARRIERS = Faults("barriers and copies", "minitvm.machines.gpu.transform.insert_barriers", [INSTRUCTIONS])
 BARRIERS.edit(
-    "what arrives at a wait is forgotten", "_Threads.arrivals", "if not any(is_wait(node) for node in walk(stmt)):",
+    "what arrives at a wait is forgotten", "_Threads.arrivals", "if not any(is_wait(node) for node in ex.walk(stmt)):",
     "if True:",
 )  # fmt: skip
 BARRIERS.edit("one barrier is enough, wherever it is", "_Threads.one_barrier", "self.sequence(loop.body, earlier)",
@@ -108,7 +108,7 @@ TF32.edit("nobody is asked", "tf32_products", "not target.rounds_to_tf32", 'targ
 TF32.edit("strict accuracy rounds too", "tf32_products", 'accuracy == "strict"', "False")
 TEN_BITS = Faults("rounding to 10 bits", "minitvm.codegen.decompose", [CONSENT])
 TEN_BITS.edit("what is dropped is cut off", "_rounded_to_tf32", "1 << (_DROPPED - 1)", "0")
-TEN_BITS.edit("NaN are rounded", "_rounded_to_tf32", '"isfinite", value)', '"isfinite", e.const(0.0, x.dtype))')
+TEN_BITS.edit("NaN are rounded", "_rounded_to_tf32", '"isfinite", value)', '"isfinite", ex.const(0.0, x.dtype))')
 THREADS = Faults("what a warp does together", "minitvm.machines.gpu.transform.bind_threads", [TENSOR_CORES])
 THREADS.edit(
     "every lane does it", "_by_one_lane", "replace(node, body=If(EQ(lanes.var, lanes.start), node.body))", "node"

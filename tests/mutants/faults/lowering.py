@@ -121,11 +121,14 @@ DOUBLE = Faults("inject_double_buffer", TRANSFORM + "inject_double_buffer", [STA
 DOUBLE.edit(
     "the block runs an iteration late",
     "inject_double_buffer",
-    "STAGE: list(verdict.stages)",
-    "STAGE: [1 - s for s in verdict.stages]",
+    "software_pipelines.STAGE: list(verdict.stages)",
+    "software_pipelines.STAGE: [1 - s for s in verdict.stages]",
 )
 DOUBLE.edit(
-    "everything in reverse", "inject_double_buffer", "ORDER: list(verdict.order)", "ORDER: list(verdict.order)[::-1]"
+    "everything in reverse",
+    "inject_double_buffer",
+    "software_pipelines.ORDER: list(verdict.order)",
+    "software_pipelines.ORDER: list(verdict.order)[::-1]",
 )
 PIPELINE = Faults("inject_software_pipeline", TRANSFORM + "inject_software_pipeline", [STAGED, STAGES_INSIDE])
 PIPELINE.edit("the epilogue is lost", "_time_steps", "written_out(count, count + depth)", "pass")
@@ -162,7 +165,7 @@ INIT.edit(
 
 INIT.edit(
     "init again in each turn of a loop that skips the first step", "init_nest",
-    "uses(c, spatial) or not analyzer.can_prove(substitute(c, starts))", "uses(c, spatial)", by=[TURNS],
+    "uses(c, spatial) or not analyzer.can_prove(ex.substitute(c, starts))", "uses(c, spatial)", by=[TURNS],
 )  # fmt: skip
 
 # -- drop_blocks
@@ -196,10 +199,10 @@ RINGS.edit("the next iteration is the one after it", "_Threads.waits_between",
 RINGS.edit("the head of an iteration is no part of the next", "_Threads.waits_between",
            "body.stmts[: places[0]]", "body.stmts[places[0] :]")  # fmt: skip
 STAGES = Faults("threads_outside", "minitvm.machines.gpu.transform.threads_outside", [stages_of_a_block()])
-STAGES.edit("no barrier between stages", "_stages", "parts and _meet(Seq.of(*parts), part)", "False")
+STAGES.edit("no barrier between stages", "_stages", "parts and _meet(tir.Seq.of(*parts), part)", "False")
 STAGES.edit("a stage of its own loops is done by one thread", "_stages", "if is_hardware_loop(stmt):",
             "if is_hardware_loop(stmt) and False:")  # fmt: skip
-STAGES.edit("as many threads as the last stage has", "_whole", "IntImm(max(sizes)", "IntImm(sizes[-1]")
+STAGES.edit("as many threads as the last stage has", "_whole", "ex.IntImm(max(sizes)", "ex.IntImm(sizes[-1]")
 STAGES.edit("each thread owns what it reads of others", "_is_of_a_thread_each", "is threads[0].var", "is not None")
 SAFE = Faults("thread_storage", "minitvm.tir.schedule.thread_storage", [GRIDS])
 SAFE.edit(
@@ -223,8 +226,8 @@ VIRTUAL.edit("threads share what each allocates", "_inward", "wide = widened(loo
 VIRTUAL.edit(
     "the first thread only",
     "_inward",
-    "For(var, loop.start, loop.extent, kind,",
-    "For(var, loop.start, loop.extent - loop.extent + 1, kind,",
+    "tir.For(var, loop.start, loop.extent, kind,",
+    "tir.For(var, loop.start, loop.extent - loop.extent + 1, kind,",
 )
 INTERLEAVED = Faults("inject_virtual_thread", TRANSFORM + "inject_virtual_thread", [VIRTUAL_THREADS])
 INTERLEAVED.edit(
@@ -233,7 +236,7 @@ INTERLEAVED.edit(
     "_held(stmt) if reads_memory(stmt.value) else _inlined(stmt)",
     "_inlined(stmt)",
 )
-INTERLEAVED.edit("a let stays around what it holds", "_inward", "if isinstance(stmt, LetStmt):", "if False:")
+INTERLEAVED.edit("a let stays around what it holds", "_inward", "if isinstance(stmt, tir.LetStmt):", "if False:")
 INTERLEAVED.edit(
     "a condition stays around what it guards",
     "_inward",
@@ -244,7 +247,7 @@ INTERLEAVED.edit(
     "what a condition guards runs anyway", "_inward", "for condition in reversed(under):", "for condition in ():"
 )
 INTERLEAVED.edit(
-    "a let forgets the condition around it", "_inward", "LetStmt) and fixed and not under", "LetStmt) and fixed"
+    "a let forgets the condition around it", "_inward", "tir.LetStmt) and fixed and not under", "tir.LetStmt) and fixed"
 )
 SEPARATE = Faults("separate_allocations", TRANSFORM + "separate_allocations", [THREADS, PRIVATE])
 SEPARATE.edit("all in the first part", "in_own_part", "(loop.var - loop.start).astype", "(loop.var - loop.var).astype")
@@ -286,9 +289,13 @@ SIMPLIFY.edit(
     "return Seq(()) if True else If(",
 )
 SIMPLIFY.edit(
-    "a sum is zero when one term is", "_all_zero", "total = And(total, EQ(", "total = Or(total, EQ(", by=[TILES]
+    "a sum is zero when one term is",
+    "_all_zero",
+    "total = ex.And(total, ex.EQ(",
+    "total = ex.Or(total, ex.EQ(",
+    by=[TILES],
 )
-SIMPLIFY.edit("or decided like and", "_logical", "decisive = isinstance(e, Or)", "decisive = isinstance(e, And)")
+SIMPLIFY.edit("or decided like and", "_logical", "decisive = isinstance(e, ex.Or)", "decisive = isinstance(e, ex.And)")
 SIMPLIFY.edit(
     "a loop of one iteration forgets its start",
     "_loop",
@@ -526,21 +533,21 @@ TURN.edit("rows of the source a step too close", "_tile", "place(start, across.s
 TURN.edit("tiles in reverse", "_turned", "start + across.scaled(first[1] + j) + (first[0] + i)",
           "start + across.scaled(first[1] + i) + (first[0] + j)")  # fmt: skip
 TURN.edit("rows that no square takes are lost", "_turned", "if done < height:", "if False:")
-TURN.edit("a column is left out by another's condition", "_turned", "const(first[1] + tile + column, columns",
-          "const(first[1], columns")  # fmt: skip
+TURN.edit("a column is left out by another's condition", "_turned", "ex.const(first[1] + tile + column, columns",
+          "ex.const(first[1], columns")  # fmt: skip
 TURN.edit("open strides are those of the result", "_turned", "strides = (across, down)", "strides = (down, down)")
 
 # -- vectorize
 
 VECTORIZE = Faults("vectorize", TRANSFORM + "vectorize", [VECTOR_BRANCHES, LONG, POINTS, BLOCKS])
 VECTORIZE.edit("the tail's mask dropped", "_Vectorizer.whole", "if self.limit is not None:", "if False:", by=[LONG])
-VECTORIZE.edit("the tail lost", "_strip_mined", "return Seq.of(main, tail)", "return main", by=[LONG])
+VECTORIZE.edit("the tail lost", "_strip_mined", "return tir.Seq.of(main, tail)", "return main", by=[LONG])
 VECTORIZE.edit("the tail at the start", "_strip_mined", "whole * step, {})", "step * 0, {})", by=[LONG])
 VECTORIZE.edit(
     "stride one, whatever the index says",
     "_Vectorizer.ramp",
-    "const(stride, e.dtype), self.lanes)",
-    "const(1, e.dtype), self.lanes)",
+    "ex.const(stride, e.dtype), self.lanes)",
+    "ex.const(1, e.dtype), self.lanes)",
 )
 VECTORIZE.edit(
     "the loop's start times one",
@@ -552,7 +559,7 @@ VECTORIZE.edit(
 VECTORIZE.edit(
     "an outer mask forgotten",
     "conjunction",
-    "condition if mask is None else And(mask, condition)",
+    "condition if mask is None else ex.And(mask, condition)",
     "condition",
     by=[BRANCHES, LONG],
 )
@@ -587,7 +594,9 @@ SHARED.edit(
     "True",
 )
 
-SHARED.edit("a lane always runs", "_Vectorizer.load", "(needed, BufferLoad", '(const(True, "bool"), BufferLoad')
+SHARED.edit(
+    "a lane always runs", "_Vectorizer.load", "(needed, tir.BufferLoad", '(ex.const(True, "bool"), tir.BufferLoad'
+)
 SHARED.edit("the second lane speaks for all", "some_lane", "mask.a.base,", "mask.a.base + mask.a.stride,")
 
 
@@ -652,20 +661,20 @@ UNROLL.edit("copies share their buffers", "bind", "own = replace(node.buffer)", 
 # -- promote_accumulators
 
 PROMOTE = Faults("promote_accumulators", TRANSFORM + "promote_accumulators", [TILES, BLOCKS])
-PROMOTE.edit("not written back", "_promoted", "Seq.of(*before, go(loop), *after)", "Seq.of(*before, go(loop))")
+PROMOTE.edit("not written back", "_promoted", "tir.Seq.of(*before, go(loop), *after)", "tir.Seq.of(*before, go(loop))")
 PROMOTE.edit(
     "not loaded",
     "_promoted",
-    "taken.get(_slot_key(store), BufferLoad(store.buffer, store.indices, store.predicate))",
-    "taken.get(_slot_key(store), const(0, store.value.dtype))",
+    "taken.get(_slot_key(store), tir.BufferLoad(store.buffer, store.indices, store.predicate))",
+    "taken.get(_slot_key(store), ex.const(0, store.value.dtype))",
     by=[lowered(families("contraction"), ("split", "split", "reorder", "unroll", "vectorize"))],
 )
 PROMOTE.edit("an element that moves with the loop", "_fixed", "uses(e, inside) or ", "")
 PROMOTE.edit(
     "two elements in one register",
     "_registers",
-    "start = const(place)",
-    "start = const(0)",
+    "start = ex.const(place)",
+    "start = ex.const(0)",
     by=[lowered(families("contraction"), ("split", "reorder", "reorder", "unroll", "unroll", "vectorize"))],
 )
 

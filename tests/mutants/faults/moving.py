@@ -76,8 +76,8 @@ INLINE.edit(
 INLINE.edit(
     "the value as it stands",
     "compute_inline",
-    "substitute(store.value, places)",
-    "substitute(store.value, {})",
+    "ex.substitute(store.value, places)",
+    "ex.substitute(store.value, {})",
 )
 INLINE.drop("a producer whose inputs change before its readers", "compute_inline", "inputs_settled")
 

@@ -79,7 +79,7 @@ ENDS = Faults("neighbours: bounds of loops", "minitvm.codegen.emitter", [LOOPS])
 ENDS.edit("a loop ends after as many as it has", "Emitter.bounds", "{self.offset(stmt)}{extent}", "{extent}")
 OPENCL = Faults("neighbours: OpenCL loops", "minitvm.machines.opencl.codegen.statements", [LOOPS])
 OPENCL.edit("a start that data decide counts for nothing", "_OpenCL.offset", "is_const(stmt.start, 0)",
-            "not isinstance(stmt.start, e.IntImm)")  # fmt: skip
+            "not isinstance(stmt.start, ex.IntImm)")  # fmt: skip
 CONVERSIONS = by_hand("large indices", *(lambda run=run: index_expressions_alike(0, run)
                                          for run in (run_compiled, run_on_device)))  # fmt: skip
 NARROW = Faults("neighbours: conversions of indices", "minitvm.codegen.spelling", [CONVERSIONS])
@@ -155,8 +155,8 @@ LP_POOL.edit("the last window is divided by what it has", "lp_pool", "if windows
 
 TWO_REDUCTIONS = by_hand("values of two reductions", lambda: one_reduction("where"), lambda: one_reduction("init"))
 REDUCTION = Faults("neighbours: te", "minitvm.te.tensors", [TWO_REDUCTIONS])
-REDUCTION.edit("whatever the condition", "_same_reduction", "and structural_equal(a.condition, b.condition)", "")
-REDUCTION.edit("whatever the start", "_same_reduction", "and structural_equal(a.init, b.init)", "")
+REDUCTION.edit("whatever the condition", "_same_reduction", "and ex.structural_equal(a.condition, b.condition)", "")
+REDUCTION.edit("whatever the start", "_same_reduction", "and ex.structural_equal(a.init, b.init)", "")
 ALIGNED = by_hand("axes and views", lambda: axes_of_storage_align(3), test_set_scope_takes_views_along)
 STORAGE = Faults("neighbours: storage", "minitvm.tir.schedule.primitives.storage", [ALIGNED])
 STORAGE.edit("a negative axis is the first", "storage_align", "axis %= buffer.ndim", "axis = max(axis, 0)")

@@ -104,13 +104,13 @@ INSERT_BARRIERS.edit(
     "a loop of several statements needs no barrier at its end",
     "_Threads.visit",
     "if self.meet_later(stmt, is_shared):",
-    "if self.meet_later(stmt, is_shared) and not isinstance(stmt.body, Seq):",
+    "if self.meet_later(stmt, is_shared) and not isinstance(stmt.body, tir.Seq):",
 )
 INSERT_BARRIERS.edit(
     "the next iteration is not a later one",
     "_Threads.meet_later",
-    "start=const(1, ahead.dtype)",
-    "start=const(2, ahead.dtype)",
+    "start=ex.const(1, ahead.dtype)",
+    "start=ex.const(2, ahead.dtype)",
 )
 INSERT_BARRIERS.edit(
     "what comes right behind a barrier is forgotten",
@@ -122,7 +122,7 @@ INSERT_BARRIERS.edit(
     "conditions around a statement count the other way round",
     "_Threads.uses",
     "seen = guarded(seen, condition)",
-    "seen = guarded(seen, Not(condition))",
+    "seen = guarded(seen, ex.Not(condition))",
 )
 
 INJECT_SOFTWARE_PIPELINE = Faults(
@@ -250,7 +250,7 @@ VECTORIZE = Faults("programs: vectorize", "minitvm.tir.transform.vectorize", [KE
 VECTORIZE.edit(
     "the right side of `or` is read where the left one holds",
     "_Vectorizer.expr",
-    "needed = a if isinstance(e, And) else Not(a)",
+    "needed = a if isinstance(e, ex.And) else ex.Not(a)",
     "needed = a",
 )
 
@@ -258,7 +258,7 @@ PROMOTE = Faults("programs: promote_accumulators", "minitvm.tir.transform.promot
 PROMOTE.edit(
     "a start that reads memory is taken past the store that it reads",
     "_taken_stores",
-    "if contains(last.value, BufferLoad):",
+    "if ex.contains(last.value, tir.BufferLoad):",
     "if False:",
 )
 PROMOTE.edit(

@@ -13,8 +13,8 @@ ANALYZER = Faults("reasoning: analyzer", "minitvm.arith.analyzer", [])
 ANALYZER.edit(
     "x >= y is assumed as x > y",
     "Analyzer._assume",
-    "(1 if kind is GT else 0)",
-    "(1 if kind in (GT, GE) else 0)",
+    "(1 if kind is ex.GT else 0)",
+    "(1 if kind in (ex.GT, ex.GE) else 0)",
     by=[QUESTIONS],
 )
 ANALYZER.edit(
@@ -57,8 +57,8 @@ FOLD.edit(
 FOLD.edit(
     "a NaN loses against a number",
     "_fold_float",
-    "np.minimum(x, y) if isinstance(e, Min) else np.maximum(x, y)",
-    "min(x, y) if isinstance(e, Min) else max(x, y)",
+    "np.minimum(x, y) if isinstance(e, ex.Min) else np.maximum(x, y)",
+    "min(x, y) if isinstance(e, ex.Min) else max(x, y)",
     by=[by_hand("special floats", constants_fold_to_their_value)],
 )
 

@@ -65,7 +65,9 @@ SHARES.edit("partial results that start nowhere", "_Lowering.nest", "*(share.sta
 SHARES.edit(
     "a share beyond the end", "_Share.update", "return stmt if is_const(predicate, 1) else", "return stmt if True else"
 )
-SHARES.edit("all threads write the result", "_Share.finish", "write = If(all_of(alone), ", "write = If(const(True), ")
+SHARES.edit(
+    "all threads write the result", "_Share.finish", "write = tir.If(all_of(alone), ", "write = tir.If(ex.const(True), "
+)
 COMBINED = Faults("lower_thread_allreduce, a tree", "minitvm.machines.gpu.transform.lower_thread_allreduce", [TREE])
 COMBINED.edit("a partner beyond the end", "_AllreduceLowering.by_a_tree", "if team.count % (2 * step):", "if False:")
 COMBINED.edit(

@@ -26,9 +26,12 @@ THREAD_SUMS = Faults(
     "small: lower_thread_reductions", "minitvm.machines.gpu.transform.lower_thread_reductions", [THREADS]
 )
 THREAD_SUMS.edit("the init under no condition of its first step", "_Share.begins",
-                 "asked += [substitute(c, starts) for c in conditions if uses(c, set(starts))]", "pass")  # fmt: skip
+                 "asked += [ex.substitute(c, starts) for c in conditions if uses(c, set(starts))]", "pass")  # fmt: skip
 THREAD_SUMS.edit(
-    "the init always runs here", "_Share.write", "begins if is_const(here, 1) else If(here, begins, goes_on)", "begins"
+    "the init always runs here",
+    "_Share.write",
+    "begins if is_const(here, 1) else tir.If(here, begins, goes_on)",
+    "begins",
 )
 THREAD_SUMS.edit(
     "the init never runs here",
@@ -39,7 +42,7 @@ THREAD_SUMS.edit(
 THREAD_SUMS.edit(
     "the predicate of the update is lost",
     "_Share.update",
-    "stmt if is_const(predicate, 1) else If(predicate, stmt)",
+    "stmt if is_const(predicate, 1) else tir.If(predicate, stmt)",
     "stmt",
 )
 THREAD_SUMS.edit(
@@ -54,7 +57,9 @@ THREAD_SUMS.edit(
     "tuple(loop.var for loop in self.of.threads)",
     "tuple(loop.var for loop in self.of.threads[:1])",
 )
-THREAD_SUMS.edit("partial results start from nothing", "_Share.start", "return _around(loops, body)", "return Seq(())")
+THREAD_SUMS.edit(
+    "partial results start from nothing", "_Share.start", "return _around(loops, body)", "return tir.Seq(())"
+)
 THREAD_SUMS.edit(
     "the first iterators only decide on the start",
     "_Share.begins",
@@ -97,7 +102,7 @@ INIT.edit(
 INIT.edit(
     "the init comes again in each step",
     "_InitLowering.realize",
-    "[EQ(axis.var, axis.dom.start) for axis in block.iter_vars if axis.kind == REDUCE]",
+    "[ex.EQ(axis.var, axis.dom.start) for axis in block.iter_vars if axis.kind == ex.REDUCE]",
     "[]",
 )
 INIT.edit("what decides on it is written below", "_alone", "settled and _touches", "_touches")
@@ -157,13 +162,13 @@ BARRIERS.edit("the tail of a double buffer", "_Threads.waits_between", "places[-
 BARRIERS.edit(
     "only iterations two apart meet",
     "_Threads.meet_later",
-    "start=const(1, ahead.dtype)",
-    "start=const(2, ahead.dtype)",
+    "start=ex.const(1, ahead.dtype)",
+    "start=ex.const(2, ahead.dtype)",
 )
 BARRIERS.edit(
     "one barrier for iterations two apart",
     "_Threads.one_barrier",
-    "start=const(1, shift.dtype)",
-    "start=const(2, shift.dtype)",
+    "start=ex.const(1, shift.dtype)",
+    "start=ex.const(2, shift.dtype)",
 )
 BARRIERS.edit("only the last statement is asked", "_Threads.sequence", "[*earlier, *own]", "own")

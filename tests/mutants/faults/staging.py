@@ -60,8 +60,8 @@ INDEX.edit("one index too few", "_stage", "[it.dom.extent for it", "[it.dom.exte
 INDEX.edit(
     "looked up one further",
     "_looked_up",
-    "return replace(node, indices=indices) if",
-    "return replace(node, indices=indices[::-1]) if",
+    "return ex.replace(node, indices=indices) if",
+    "return ex.replace(node, indices=indices[::-1]) if",
 )
 
 READ_AT = Faults(
@@ -132,7 +132,7 @@ PADDED = Faults("transform_layout", SCHEDULE + "access_remapping", LAYOUTS)
 PADDED.edit(
     "the pad value everywhere",
     "over_new_shape",
-    "if_then_else(padding, pad(here), substitute(store.value, elements))",
+    "if_then_else(padding, pad(here), ex.substitute(store.value, elements))",
     "pad(here)",
 )
 PADDED.edit(
@@ -174,7 +174,7 @@ BLOCKIZE.edit(
     "the tail's predicate lost",
     "blockize",
     "predicate=divided.inner_predicate, block=inner)",
-    "predicate=const(True), block=inner)",
+    "predicate=ex.const(True), block=inner)",
     by=[schedules("blockize", of=families("chain", "contraction"), prepare=("split", "split"), depth=3)],
 )
 
@@ -183,5 +183,5 @@ TENSORIZE = Faults("tensorize", PRIMITIVES + "tensorize", [
     primitive("tensorize", examples=60),
 ])  # fmt: skip
 TENSORIZE.edit("the init is lost", "_implemented", "init=init,", "init=None,")
-TENSORIZE.edit("operands change places", "_implemented", "MatchBufferRegion(placed[parameter], boxes[described])",
-               "MatchBufferRegion(placed[parameter], list(boxes.values())[-1 - len(views)])")  # fmt: skip
+TENSORIZE.edit("operands change places", "_implemented", "tir.MatchBufferRegion(placed[parameter], boxes[described])",
+               "tir.MatchBufferRegion(placed[parameter], list(boxes.values())[-1 - len(views)])")  # fmt: skip

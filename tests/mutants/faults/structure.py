@@ -45,7 +45,7 @@ PASSES.edit(
     "sums without the predicate",
     "reduce_in_passes",
     "(l.var for l in element.loops)), block.predicate, old)",
-    "(l.var for l in element.loops)), const(True), old)",
+    "(l.var for l in element.loops)), ex.const(True), old)",
 )
 PASSES.edit(
     "sums that start from the maximum's start",
@@ -71,7 +71,7 @@ EPILOGUE.edit(
 EPILOGUE.edit(
     "the addend in the epilogue's iterators",
     "fuse_reduction_epilogue",
-    "_start(substitute(addend[1], points) if",
+    "_start(ex.substitute(addend[1], points) if",
     "_start(addend[1] if",
 )
 EPILOGUE.drop("an addend that comes later", "fuse_reduction_epilogue", "addend_ready")
@@ -92,11 +92,11 @@ EINSUM = Faults("pad_einsum", "minitvm.tir.schedule.primitives.pad_einsum", [pri
 EINSUM.edit(
     "a maximum padded with the greatest",
     "_neutral",
-    "dtype.min if kind is Max else dtype.max",
-    "dtype.max if kind is Max else dtype.min",
+    "dtype.min if kind is ex.Max else dtype.max",
+    "dtype.max if kind is ex.Max else dtype.min",
 )
 EINSUM.edit("reads one past the end", "_copy_in", "v < d for v", "v <= d for v")
-EINSUM.edit("the padding counts", "_copy_in", "const(pad, source.dtype)", "const(1, source.dtype)")
+EINSUM.edit("the padding counts", "_copy_in", "ex.const(pad, source.dtype)", "ex.const(1, source.dtype)")
 EINSUM.drop("a buffer of another shape", "pad_einsum", "one_shape_each")
 EINSUM.drop("copies of elements without values", "pad_einsum", "copies_have_values")
 EINSUM.drop("loops that do not run", "pad_einsum", "iterates", by=[by_hand("sums of nothing", sums_of_nothing)])
@@ -137,7 +137,7 @@ MERGE.drop("loops of other lengths", "merge", "same_extents")
 MERGE.edit("in the order of the call", "_ordered", "sorted(loops, key=lambda l: tree.order[l])", "loops")
 PARTITION = Faults("loop_partition", PRIMITIVES + "partition", [primitive("loop_partition")])
 PARTITION.edit("parts that overlap", "_ranges", "start + sum(counts[:k])", "start + sum(counts[: max(0, k - 1)])")
-PARTITION.edit("one iteration less", "_copy_of_range", "const(extent, dtype)", "const(max(1, extent - 1), dtype)")
+PARTITION.edit("one iteration less", "_copy_of_range", "ex.const(extent, dtype)", "ex.const(max(1, extent - 1), dtype)")
 PARTITION.drop("a sum that starts in several parts", "loop_partition", "starts_in_one_part")
 PARTITION.edit(
     "a sum that may start in a later part counts as one that does not", "_never_starts", "value > it.dom.start",

@@ -10,7 +10,7 @@ TE = Faults("te.create_prim_func", "minitvm.te.primfunc", [tensors()])
 TE.edit(
     "a condition of a reduction forgotten",
     "_FunctionBuilder.reduction",
-    "if not (isinstance(condition, IntImm) and condition.value):",
+    "if not (isinstance(condition, ex.IntImm) and condition.value):",
     "if False:",
 )
 TE.edit(
@@ -22,8 +22,8 @@ TE.edit(
 TE.edit(
     "results are stored before all are computed",
     "_FunctionBuilder.reduction",
-    "(BufferStore(b, v, point) for b, v in zip(buffers, names, strict=True))",
-    "(BufferStore(b, v, point) for b, v in zip(buffers[::-1], results[::-1], strict=True))",
+    "(tir.BufferStore(b, v, point) for b, v in zip(buffers, names, strict=True))",
+    "(tir.BufferStore(b, v, point) for b, v in zip(buffers[::-1], results[::-1], strict=True))",
 )
 TE.edit(
     "axes start at zero",

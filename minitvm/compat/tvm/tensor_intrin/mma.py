@@ -14,11 +14,7 @@ import re
 from ....errors import InputError
 from ....tir.nodes import PrimFunc
 from ....tir.tensor_intrin import TensorIntrin
-from .cuda import (
-    shared_16x16_to_ldmatrix_32x8_layout,
-    shared_16x32_to_ldmatrix_32x16_layout,
-    shared_32x16_to_ldmatrix_32x16_layout,
-)
+from . import cuda
 from .fragments import Fragment, filled, moved, product
 
 _NAME = re.compile(
@@ -62,10 +58,10 @@ def _warp(part: str, short: str) -> Fragment:
     """A fragment in the registers of a warp: "a", whose rows are summed along, "b", whose columns are, or "sums"."""
     dtype = _DTYPES[short]
     if part == "sums" or short == "f16":
-        return Fragment((16, 16), dtype, "warp", _WIDE, shared_16x16_to_ldmatrix_32x8_layout, (32, 8))
+        return Fragment((16, 16), dtype, "warp", _WIDE, cuda.shared_16x16_to_ldmatrix_32x8_layout, (32, 8))
     if part == "a":
-        return Fragment((16, 32), dtype, "warp", _WIDE, shared_16x32_to_ldmatrix_32x16_layout, (32, 16))
-    return Fragment((32, 16), dtype, "warp", _WIDE, shared_32x16_to_ldmatrix_32x16_layout, (32, 16))
+        return Fragment((16, 32), dtype, "warp", _WIDE, cuda.shared_16x32_to_ldmatrix_32x16_layout, (32, 16))
+    return Fragment((32, 16), dtype, "warp", _WIDE, cuda.shared_32x16_to_ldmatrix_32x16_layout, (32, 16))
 
 
 def require_dtypes(name: str) -> None:

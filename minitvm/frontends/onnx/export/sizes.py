@@ -11,43 +11,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .... import expr as ex
 from ....arith import simplify
 from ....errors import UnsupportedOperator
-from ....expr import Expr, IntImm, SizeVar, as_expr, children
-from ....expr.nodes import (
-    EQ,
-    GE,
-    GT,
-    LE,
-    LT,
-    NE,
-    Add,
-    And,
-    Cast,
-    Div,
-    FloorDiv,
-    FloorMod,
-    Max,
-    Min,
-    Mod,
-    Mul,
-    Not,
-    Or,
-    Select,
-    Sub,
-)
 from ....graph import OpNode, Value
 
 if TYPE_CHECKING:
     from .writer import Writer
 
-_OPERATORS: dict[type[Expr], tuple[str, dict[str, int]]] = {
-    Add: ("Add", {}), Sub: ("Sub", {}), Mul: ("Mul", {}), Min: ("Min", {}), Max: ("Max", {}),
-    FloorMod: ("Mod", {}), Mod: ("Mod", {"fmod": 1}), EQ: ("Equal", {}), LT: ("Less", {}), LE: ("LessOrEqual", {}),
-    GT: ("Greater", {}), GE: ("GreaterOrEqual", {}), And: ("And", {}), Or: ("Or", {}), Not: ("Not", {}),
-    Select: ("Where", {}),
+_OPERATORS: dict[type[ex.Expr], tuple[str, dict[str, int]]] = {
+    ex.Add: ("Add", {}), ex.Sub: ("Sub", {}), ex.Mul: ("Mul", {}), ex.Min: ("Min", {}), ex.Max: ("Max", {}),
+    ex.FloorMod: ("Mod", {}), ex.Mod: ("Mod", {"fmod": 1}), ex.EQ: ("Equal", {}), ex.LT: ("Less", {}),
+    ex.LE: ("LessOrEqual", {}),
+    ex.GT: ("Greater", {}), ex.GE: ("GreaterOrEqual", {}), ex.And: ("And", {}), ex.Or: ("Or", {}), ex.Not: ("Not", {}),
+    ex.Select: ("Where", {}),
 }  # fmt: skip
-_DIVISIONS: dict[type[Expr], int] = {FloorDiv: 0, Div: 1}  # the attribute fmod of their remainder
+_DIVISIONS: dict[type[ex.Expr], int] = {ex.FloorDiv: 0, ex.Div: 1}  # the attribute fmod of their remainder
 
 
 def vector(writer: Writer, name: str, values: Sequence[Any]) -> str:
@@ -55,25 +34,25 @@ def vector(writer: Writer, name: str, values: Sequence[Any]) -> str:
 
     Raises `UnsupportedOperator` for one that ONNX cannot compute.
     """
-    values = [int(v.value) if isinstance(v, IntImm) else v for v in values]
+    values = [int(v.value) if isinstance(v, ex.IntImm) else v for v in values]
     if all(isinstance(v, int) for v in values):
         return writer.weight(name, values)
-    parts = [_element(writer, f"{name}_{k}", as_expr(value)) for k, value in enumerate(values)]
+    parts = [_element(writer, f"{name}_{k}", ex.as_expr(value)) for k, value in enumerate(values)]
     writer.node("Concat", parts, [name], axis=0)
     return name
 
 
-def _element(writer: Writer, name: str, value: Expr) -> str:
+def _element(writer: Writer, name: str, value: ex.Expr) -> str:
     """A vector of one element, an integer or a condition."""
-    if isinstance(value, IntImm):
+    if isinstance(value, ex.IntImm):
         return writer.weight(name, [int(value.value)], _kind(value))
-    if isinstance(value, SizeVar):
+    if isinstance(value, ex.SizeVar):
         return _variable(writer, value)
-    parts = [part for part in children(value) if isinstance(part, Expr)]
+    parts = [part for part in ex.children(value) if isinstance(part, ex.Expr)]
     operands = [_element(writer, f"{name}_{k}", part) for k, part in enumerate(parts)]
-    if isinstance(value, Cast):
+    if isinstance(value, ex.Cast):
         writer.node("Cast", operands, [name], to=writer.number_of(_kind(value)))
-    elif isinstance(value, NE):
+    elif isinstance(value, ex.NE):
         writer.node("Equal", operands, [f"{name}_equal"])
         writer.node("Not", [f"{name}_equal"], [name])
     elif type(value) in _DIVISIONS:
@@ -89,11 +68,11 @@ def _element(writer: Writer, name: str, value: Expr) -> str:
     return name
 
 
-def _kind(value: Expr) -> str:
+def _kind(value: ex.Expr) -> str:
     return "bool" if value.dtype == "bool" else "int64"
 
 
-def _variable(writer: Writer, size: SizeVar) -> str:
+def _variable(writer: Writer, size: ex.SizeVar) -> str:
     """The vector of a size: one that data decide, one that was written before, or what an input's shape says."""
     if size in writer.sizes:
         return writer.sizes[size][0]
@@ -111,15 +90,15 @@ def _variable(writer: Writer, size: SizeVar) -> str:
     raise UnsupportedOperator(f"{size}: no input's shape determines this size")
 
 
-def _places(inputs: Sequence[Value], size: SizeVar) -> list[tuple[Value, int, int]]:
+def _places(inputs: Sequence[Value], size: ex.SizeVar) -> list[tuple[Value, int, int]]:
     """The dimensions that are the variable or a positive multiple of it, with the factor; the smallest factor first."""
     places = []
     for value in inputs:
         for axis, dim in enumerate(value.shape):
-            dim = simplify(dim) if isinstance(dim, Expr) else dim
+            dim = simplify(dim) if isinstance(dim, ex.Expr) else dim
             if dim is size:
                 places.append((value, axis, 1))
-            elif isinstance(dim, Mul) and dim.a is size and isinstance(dim.b, IntImm) and dim.b.value > 0:
+            elif isinstance(dim, ex.Mul) and dim.a is size and isinstance(dim.b, ex.IntImm) and dim.b.value > 0:
                 places.append((value, axis, int(dim.b.value)))
     return sorted(places, key=lambda place: place[2])
 

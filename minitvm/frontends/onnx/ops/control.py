@@ -14,14 +14,7 @@ from ....expr import Expr, IntImm, Not, SizeVar, as_expr, walk
 from ....graph.loops import UNLIMITED
 from ....graph.nodes import Dim
 from ....topi.shapes import axis_of, differ, same, simple
-from ...common.operand import (
-    GrowingSequence,
-    JoinedSequence,
-    Operand,
-    OperandSequence,
-    SequenceOperand,
-    StackedSequence,
-)
+from ...common import operand as common
 from ..branching import Parted
 from ..context import NodeContext
 from ..registry import converter
@@ -68,7 +61,7 @@ class _Misfit(Exception):
     """The results of two branches differ in rank or dtype, or are lists of sizes of different lengths."""
 
 
-def _both(n: NodeContext, branches: dict[bool, Any], flag: Operand, holds: Expr) -> list[Operand]:
+def _both(n: NodeContext, branches: dict[bool, Any], flag: common.Operand, holds: Expr) -> list[common.Operand]:
     """Both branches, and a selection; raises `_Misfit`."""
     results = []
     for taken, condition in ((True, holds), (False, Not(holds))):
@@ -93,7 +86,7 @@ class _Undecided(Exception):
     """A loop cannot be written out: whether it goes on is not known, or it is long."""
 
 
-def _body(n: NodeContext, graph: Any, inputs: Sequence[Operand]) -> list[Operand]:
+def _body(n: NodeContext, graph: Any, inputs: Sequence[common.Operand]) -> list[common.Operand]:
     bound = {info.name: operand for info, operand in zip(graph.input, inputs, strict=True)}
     return n.importer.subgraph(graph, {**n.scope, **bound})
 
@@ -120,8 +113,8 @@ def _written_out(n: NodeContext, iterations: Callable[[int], Any], looped: Calla
             return looped(True)
 
 
-def _stacked(n: NodeContext, rows: list[Operand], axis: int = 0) -> Operand:
-    stacked: Operand = n.op("stack", *rows, axis=axis)
+def _stacked(n: NodeContext, rows: list[common.Operand], axis: int = 0) -> common.Operand:
+    stacked: common.Operand = n.op("stack", *rows, axis=axis)
     return stacked
 
 
@@ -133,20 +126,20 @@ def loop(n: NodeContext) -> Any:
     """
     body, state = n.attr("body"), n.present_from(2)
     limit, condition = n.optional(0), n.optional(1)
-    condition = Operand.known(np.array(True)) if condition is None else condition
+    condition = common.Operand.known(np.array(True)) if condition is None else condition
 
-    def iterations(most: int) -> list[Operand]:
+    def iterations(most: int) -> list[common.Operand]:
         if (limit is not None and limit.data is None) or condition.data is None:
             raise _Undecided
         if limit is not None and limit.is_symbolic:
             raise _Undecided
         steps = None if limit is None else int(n.scalar(limit, "the number of steps"))
         going, states, number = bool(n.scalar(condition, "the condition")), list(state), 0
-        rows: list[list[Operand]] = [[] for _ in range(len(body.output) - 1 - len(state))]
+        rows: list[list[common.Operand]] = [[] for _ in range(len(body.output) - 1 - len(state))]
         while going and (steps is None or number < steps):
             if number == most:
                 raise _Undecided
-            known = [Operand.known(np.array(number, np.int64)), Operand.known(np.array(True))]
+            known = [common.Operand.known(np.array(number, np.int64)), common.Operand.known(np.array(True))]
             again, *results = _body(n, body, [*known, *states])
             if again.data is None or again.is_symbolic:
                 raise _Undecided
@@ -163,32 +156,40 @@ def loop(n: NodeContext) -> Any:
 
 
 def _looped(
-    n: NodeContext, body: Any, state: Sequence[Operand], limit: Operand | None, condition: Operand, *, growing: bool
-) -> list[Operand]:
+    n: NodeContext,
+    body: Any,
+    state: Sequence[common.Operand],
+    limit: common.Operand | None,
+    condition: common.Operand,
+    *,
+    growing: bool,
+) -> list[common.Operand]:
     """The loop as one of the graph. Elements that its iterations put behind a sequence are rows, stacked behind it."""
-    lists = [s for s in state if isinstance(s, SequenceOperand)]
+    lists = [s for s in state if isinstance(s, common.SequenceOperand)]
     has_rows = len(body.output) - 1 > len(state) or bool(lists)
     most = _most(n, limit) if has_rows else None
     always = condition.data is not None and not condition.is_symbolic and bool(n.scalar(condition, "the condition"))
     appended: list[int] = []  # to each sequence in an iteration
 
-    def iteration(number: Operand, *states: Operand) -> tuple[Operand, list[Operand], list[Operand]]:
+    def iteration(
+        number: common.Operand, *states: common.Operand
+    ) -> tuple[common.Operand, list[common.Operand], list[common.Operand]]:
         nonlocal always
         tensors = iter(states)
         appended.clear()
-        begin = [GrowingSequence(s) if isinstance(s, SequenceOperand) else next(tensors) for s in state]
-        again, *results = _body(n, body, [number, Operand.known(np.array(True)), *begin])
+        begin = [common.GrowingSequence(s) if isinstance(s, common.SequenceOperand) else next(tensors) for s in state]
+        again, *results = _body(n, body, [number, common.Operand.known(np.array(True)), *begin])
         always = always and again.data is not None and not again.is_symbolic and bool(np.all(again.data))
         carried, rows = results[: len(state)], results[len(state) :]
         for s, result in zip(state, carried, strict=True):
-            if isinstance(s, SequenceOperand):
+            if isinstance(s, common.SequenceOperand):
                 elements = _elements_behind(n, s, result)
                 appended.append(len(elements))
                 rows = [*rows, *elements]
-        return n.reshape(again, ()), [r for r in carried if not isinstance(r, SequenceOperand)], rows
+        return n.reshape(again, ()), [r for r in carried if not isinstance(r, common.SequenceOperand)], rows
 
     bound = None if limit is None else n.cast(n.reshape(limit, ()), "int64")
-    tensors = [s for s in state if not isinstance(s, SequenceOperand)]
+    tensors = [s for s in state if not isinstance(s, common.SequenceOperand)]
 
     def iterations() -> Dim:
         """A bound of their number, for the memory of what grows; a run does not go beyond it."""
@@ -209,29 +210,29 @@ def _looped(
         grown.append(_extended(n, s, rows[own : own + number]))
         own += number
     ends = iter(grown)
-    behind = [next(ends) if isinstance(s, SequenceOperand) else next(last) for s in state]
+    behind = [next(ends) if isinstance(s, common.SequenceOperand) else next(last) for s in state]
     return [*behind, *rows[: len(rows) - sum(appended)]]
 
 
-def _elements_behind(n: NodeContext, before: SequenceOperand, after: Operand) -> Sequence[Operand]:
+def _elements_behind(n: NodeContext, before: common.SequenceOperand, after: common.Operand) -> Sequence[common.Operand]:
     """What an iteration puts behind a sequence."""
-    if not isinstance(after, GrowingSequence) or after.before is not before:
+    if not isinstance(after, common.GrowingSequence) or after.before is not before:
         n.refuse("a sequence that a loop of open length changes may only get elements at its end")
     return after.appended
 
 
-def _extended(n: NodeContext, before: SequenceOperand, rows: Sequence[Operand]) -> SequenceOperand:
+def _extended(n: NodeContext, before: common.SequenceOperand, rows: Sequence[common.Operand]) -> common.SequenceOperand:
     """A sequence with the elements of all iterations behind it: [iterations, ..] of each that one iteration adds."""
     if not rows:
         return before
-    each: Operand = n.op("stack", *rows, axis=1)
+    each: common.Operand = n.op("stack", *rows, axis=1)
     new = n.reshape(each, (simple(each.shape[0] * len(rows)), *each.shape[2:]))
-    if isinstance(before, OperandSequence) and not before.elements:
-        return StackedSequence(new)
-    return JoinedSequence([before, StackedSequence(new)])
+    if isinstance(before, common.OperandSequence) and not before.elements:
+        return common.StackedSequence(new)
+    return common.JoinedSequence([before, common.StackedSequence(new)])
 
 
-def _most(n: NodeContext, limit: Operand | None, what: str = "the rows of all iterations") -> Dim:
+def _most(n: NodeContext, limit: common.Operand | None, what: str = "the rows of all iterations") -> Dim:
     """A bound of the number of iterations, for the memory of what they leave."""
     if limit is not None and limit.data is not None:
         (steps,) = n.dims(limit, "the number of steps")
@@ -254,7 +255,7 @@ def _most(n: NodeContext, limit: Operand | None, what: str = "the rows of all it
 @converter("OptionalHasElement", since=15)
 def optional_has_element(n: NodeContext) -> Any:
     """A tensor that is there is an element; values of an optional type are refused."""
-    return Operand.known(np.array(n.optional(0) is not None))
+    return common.Operand.known(np.array(n.optional(0) is not None))
 
 
 @converter("OptionalGetElement", since=15)
@@ -293,14 +294,16 @@ def scan(n: NodeContext) -> Any:
 Walk = tuple[Sequence[int], Sequence[int]]  # for each tensor its axis, and 1 where it is walked backwards
 
 
-def _scanned(n: NodeContext, body: Any, count: int, inputs: list[Operand], read: Walk, write: Walk) -> list[Operand]:
+def _scanned(
+    n: NodeContext, body: Any, count: int, inputs: list[common.Operand], read: Walk, write: Walk
+) -> list[common.Operand]:
     """The last states, and the other outputs stacked; the last `count` inputs are scanned."""
     states = len(inputs) - count
     (in_axes, in_turns), (out_axes, out_turns) = read, write
     axes = [axis_of(a, x.ndim) for a, x in zip(in_axes, inputs[states:], strict=True)]
     steps, scanned = _together(n, inputs[states:], axes)
 
-    def iterations(most: int) -> list[Operand]:
+    def iterations(most: int) -> list[common.Operand]:
         if not isinstance(steps, int) or not 0 < steps <= most:
             raise _Undecided
         state, rows = inputs[:states], []
@@ -316,17 +319,19 @@ def _scanned(n: NodeContext, body: Any, count: int, inputs: list[Operand], read:
         ordered = [row[::-1] if turned else row for row, turned in zip(columns, out_turns, strict=True)]
         return [*state, *(_stacked(n, row, axis) for row, axis in zip(ordered, out_axes, strict=True))]
 
-    def looped(growing: bool) -> list[Operand]:
+    def looped(growing: bool) -> list[common.Operand]:
         length = n.number(steps, ())
 
-        def iteration(number: Operand, *state: Operand) -> tuple[Operand, list[Operand], list[Operand]]:
+        def iteration(
+            number: common.Operand, *state: common.Operand
+        ) -> tuple[common.Operand, list[common.Operand], list[common.Operand]]:
             last = n.op("subtract", length, np.array(1)) if any(in_turns) else length
             slices = [
                 n.op("take", x, n.op("subtract", last, number) if turned else number, axis=axis)
                 for x, axis, turned in zip(scanned, axes, in_turns, strict=True)
             ]
             results = _body(n, body, [*state, *slices])
-            return Operand.known(np.array(True)), results[:states], results[states:]
+            return common.Operand.known(np.array(True)), results[:states], results[states:]
 
         most = (lambda: steps) if growing else None
         _, *results = n.builder.loop(
@@ -343,7 +348,9 @@ def _scanned(n: NodeContext, body: Any, count: int, inputs: list[Operand], read:
     return _written_out(n, iterations, looped)
 
 
-def _together(n: NodeContext, scanned: Sequence[Operand], axes: Sequence[int]) -> tuple[Dim, list[Operand]]:
+def _together(
+    n: NodeContext, scanned: Sequence[common.Operand], axes: Sequence[int]
+) -> tuple[Dim, list[common.Operand]]:
     """The number of slices that scanned inputs have, all of them the same."""
     sizes = [x.shape[axis] for x, axis in zip(scanned, axes, strict=True)]
     steps = next((d for d in sizes if isinstance(d, int)), sizes[0])

@@ -17,15 +17,7 @@ from ...common.operand import Operand
 from ...common.symbolic import Quotient, scaled
 from ..context import NodeContext
 from ..registry import converter
-from .open_resizing import (
-    Ratio,
-    float_of,
-    interpolated,
-    nearest_places,
-    outside_of,
-    positions_in,
-    quotient,
-)
+from . import open_resizing
 
 _COORDINATES = (
     "half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric", "tf_crop_and_resize", "half_pixel_symmetric",
@@ -136,11 +128,13 @@ def _cropped(n: NodeContext, roi: Operand, axes: tuple[int, ...], attrs: dict[st
         ratio = _ratio(n, extent, size, None, dtype)
         if nearest:
             rounding = attrs["rounding_method"]
-            places = nearest_places(n, extent, size, ratio.value, "", rounding, region=(start, end))
+            places = open_resizing.nearest_places(n, extent, size, ratio.value, "", rounding, region=(start, end))
             result = n.op("take", result, places, axis=axis)
         else:
-            result = interpolated(n, result, axis, size, ratio, attrs, antialias=False, region=(start, end))
-        outside = outside_of(n, positions_in(n, extent, size, (start, end)), extent)
+            result = open_resizing.interpolated(
+                n, result, axis, size, ratio, attrs, antialias=False, region=(start, end)
+            )
+        outside = open_resizing.outside_of(n, open_resizing.positions_in(n, extent, size, (start, end)), extent)
         along = tuple(size if a == axis else 1 for a in range(x.ndim))
         result = n.op("where", n.reshape(outside, along), fill, result)
     return result if exact else _toward_zero(n, result, str(x.dtype))
@@ -171,14 +165,16 @@ def _keeping_ratio(n: NodeContext, axes: tuple[int, ...], sizes: list[Dim], poli
     smallest = policy == "not_larger"
     x = n[0]
     pairs = tuple((x.shape[a], w) for a, w in zip(axes, sizes, strict=True))
-    asked = [quotient(n, w, e) for e, w in pairs]
+    asked = [open_resizing.quotient(n, w, e) for e, w in pairs]
     scale = functools.reduce(lambda a, b: n.op("minimum" if smallest else "maximum", a, b), asked)
     size: list[Dim] = list(x.shape)
     scales: list[Any] = [1.0] * x.ndim
     for a in axes:
-        count = n.op("floor", n.op("add", n.op("multiply", scale, float_of(n, x.shape[a])), 0.5))
+        count = n.op("floor", n.op("add", n.op("multiply", scale, open_resizing.float_of(n, x.shape[a])), 0.5))
         (size[a],) = n.dims(n.cast(count, "int64"), "a size")
-        scales[a] = Ratio(scale, pairs, smallest) if _is_open(scale) else float(n.scalar(scale, "the scale"))
+        scales[a] = (
+            open_resizing.Ratio(scale, pairs, smallest) if _is_open(scale) else float(n.scalar(scale, "the scale"))
+        )
     return _resized(n, tuple(scales), tuple(size), **attrs)
 
 
@@ -196,13 +192,14 @@ def _resized(n: NodeContext, scales: tuple[Any, ...] | None, size: tuple[Dim, ..
         assert scales is not None
         size = tuple(_scaled(n, d, s) for d, s in zip(x.shape, scales, strict=True))
         scales = tuple(
-            Ratio(s, ((d, w),)) if isinstance(s, Operand) else s for d, s, w in zip(x.shape, scales, size, strict=True)
+            open_resizing.Ratio(s, ((d, w),)) if isinstance(s, Operand) else s
+            for d, s, w in zip(x.shape, scales, size, strict=True)
         )
         if any(isinstance(s, Quotient) for s in scales):  # the quotient of the extents: None
-            mixed = any(isinstance(s, Ratio) for s in scales)
+            mixed = any(isinstance(s, open_resizing.Ratio) for s in scales)
             scales = tuple(None if isinstance(s, Quotient) else s for s in scales) if mixed else None
     antialias = attrs.pop("antialias", False)
-    if antialias or any(isinstance(s, Ratio) for s in scales or ()):
+    if antialias or any(isinstance(s, open_resizing.Ratio) for s in scales or ()):
         return _axis_by_axis(n, scales, size, attrs, antialias=antialias)
     if attrs["method"] == "nearest_neighbor" and attrs["coordinate_transformation_mode"] != "tf_crop_and_resize":
         x, scales, size = _taken(n, x, scales, size, attrs)
@@ -243,22 +240,26 @@ def _nearest_along(n: NodeContext, x: Operand, axis: int, size: Dim, scale: Any,
     """The elements of an axis that are nearest to the positions of the results."""
     extent = x.shape[axis]
     step = _ratio(n, extent, size, scale, "float32").value
-    places = nearest_places(n, extent, size, step, attrs["coordinate_transformation_mode"], attrs["rounding_method"])
+    places = open_resizing.nearest_places(
+        n, extent, size, step, attrs["coordinate_transformation_mode"], attrs["rounding_method"]
+    )
     taken: Operand = n.op("take", x, places, axis=axis)
     return taken
 
 
-def _ratio(n: NodeContext, extent: Dim, size: Dim, scale: Any, dtype: str) -> Ratio:
+def _ratio(n: NodeContext, extent: Dim, size: Dim, scale: Any, dtype: str) -> open_resizing.Ratio:
     """A scale, of which None is the size by the extent, with its value as data."""
-    if isinstance(scale, Ratio):
+    if isinstance(scale, open_resizing.Ratio):
         return scale
-    value = quotient(n, size, extent, dtype) if scale is None else Operand.known(np.full(1, scale, dtype))
-    return Ratio(value, ((extent, size),))
+    value = open_resizing.quotient(n, size, extent, dtype) if scale is None else Operand.known(np.full(1, scale, dtype))
+    return open_resizing.Ratio(value, ((extent, size),))
 
 
 def _scaled(n: NodeContext, dim: Dim, scale: Any) -> Dim:
     if isinstance(scale, Operand):
-        return n.dims(n.cast(n.op("floor", n.op("multiply", float_of(n, dim), scale)), "int64"), "a size")[0]
+        return n.dims(
+            n.cast(n.op("floor", n.op("multiply", open_resizing.float_of(n, dim), scale)), "int64"), "a size"
+        )[0]
     if not isinstance(scale, Quotient) and not 0 < scale < math.inf:
         raise ModelError(f"{n.where}: a scale is {scale}: wanted a positive number")
     if isinstance(dim, int) and not isinstance(scale, Quotient):
@@ -293,6 +294,6 @@ def _axis_by_axis(
             result = _nearest_along(n, result, axis, wanted, scale, attrs)
         else:
             ratio = _ratio(n, x.shape[axis], wanted, scale, "float64")
-            result = interpolated(n, result, axis, wanted, ratio, attrs, antialias=antialias)
+            result = open_resizing.interpolated(n, result, axis, wanted, ratio, attrs, antialias=antialias)
     result = result if exact else _toward_zero(n, result, str(x.dtype))
     return n.op("copy", x) if result is x else result

@@ -14,113 +14,105 @@ from ....errors import ModelError
 from ....expr import EQ, GT, LE, LT, Expr, as_expr, match
 from ....graph.nodes import Dim
 from ....topi.shapes import axis_of, larger, same, simple, smaller
-from ...common.operand import (
-    GrowingSequence,
-    JoinedSequence,
-    Operand,
-    OperandSequence,
-    PartsSequence,
-    SequenceOperand,
-    StackedSequence,
-)
+from ...common import operand as common
 from ..context import NodeContext
 from ..registry import converter
 
 
-def _sequence(n: NodeContext) -> SequenceOperand:
+def _sequence(n: NodeContext) -> common.SequenceOperand:
     """The first input; raises for what is no sequence, and for one that the loop around the node extends."""
     sequence = n[0]
-    if isinstance(sequence, GrowingSequence):
+    if isinstance(sequence, common.GrowingSequence):
         n.refuse("a sequence that a loop of open length extends can be read behind the loop only")
-    if not isinstance(sequence, SequenceOperand):
+    if not isinstance(sequence, common.SequenceOperand):
         raise ModelError(f"{n.where}: wanted a sequence, found {sequence}")
     return sequence
 
 
-def _is_fixed(place: Operand) -> bool:
+def _is_fixed(place: common.Operand) -> bool:
     return place.is_known and not place.is_symbolic
 
 
-def _segments(sequence: SequenceOperand) -> list[SequenceOperand]:
-    return list(sequence.segments) if isinstance(sequence, JoinedSequence) else [sequence]
+def _segments(sequence: common.SequenceOperand) -> list[common.SequenceOperand]:
+    return list(sequence.segments) if isinstance(sequence, common.JoinedSequence) else [sequence]
 
 
-def _joined(segments: Iterable[SequenceOperand]) -> SequenceOperand:
+def _joined(segments: Iterable[common.SequenceOperand]) -> common.SequenceOperand:
     """Lists one behind the other, as few as possible."""
-    fewer: list[SequenceOperand] = []
+    fewer: list[common.SequenceOperand] = []
     for segment in segments:
         last = fewer[-1] if fewer else None
-        if isinstance(segment, OperandSequence) and isinstance(last, OperandSequence):
-            fewer[-1] = OperandSequence([*last.elements, *segment.elements])
-        elif not isinstance(segment, OperandSequence) or segment.elements:
+        if isinstance(segment, common.OperandSequence) and isinstance(last, common.OperandSequence):
+            fewer[-1] = common.OperandSequence([*last.elements, *segment.elements])
+        elif not isinstance(segment, common.OperandSequence) or segment.elements:
             fewer.append(segment)
-    return fewer[0] if len(fewer) == 1 else JoinedSequence(fewer) if fewer else OperandSequence(())
+    return fewer[0] if len(fewer) == 1 else common.JoinedSequence(fewer) if fewer else common.OperandSequence(())
 
 
-def _alike(operands: Sequence[Operand]) -> bool:
+def _alike(operands: Sequence[common.Operand]) -> bool:
     """Whether tensors have one shape at all sizes."""
     first = operands[0].shape
     return all(len(o.shape) == len(first) and all(map(same, o.shape, first)) for o in operands[1:])
 
 
-def stacked(n: NodeContext, sequence: SequenceOperand) -> Operand:
+def stacked(n: NodeContext, sequence: common.SequenceOperand) -> common.Operand:
     """The elements along a new first axis; they must have one shape."""
-    if isinstance(sequence, StackedSequence):
+    if isinstance(sequence, common.StackedSequence):
         return sequence.stack
-    if isinstance(sequence, PartsSequence):
+    if isinstance(sequence, common.PartsSequence):
         return _stacked_parts(n, sequence)
-    if isinstance(sequence, JoinedSequence):
-        rows: Operand = n.op("concatenate", *(stacked(n, segment) for segment in sequence.segments), axis=0)
+    if isinstance(sequence, common.JoinedSequence):
+        rows: common.Operand = n.op("concatenate", *(stacked(n, segment) for segment in sequence.segments), axis=0)
         return rows
-    if not isinstance(sequence, OperandSequence) or not sequence.elements:
+    if not isinstance(sequence, common.OperandSequence) or not sequence.elements:
         n.refuse(f"{sequence} is taken apart or put together in a way that needs elements of one shape")
-    stack: Operand = n.op("stack", *sequence.elements, axis=0)
+    stack: common.Operand = n.op("stack", *sequence.elements, axis=0)
     return stack
 
 
-def _stacked_parts(n: NodeContext, sequence: PartsSequence) -> Operand:
+def _stacked_parts(n: NodeContext, sequence: common.PartsSequence) -> common.Operand:
     """Parts of one size: a run is refused where the last one is smaller."""
     whole, axis, size = sequence.whole, sequence.axis, sequence.size
     count = length_of(n, sequence)
     entries = n.reshape(whole, (*whole.shape[:axis], count, size, *whole.shape[axis + 1 :]))
-    moved: Operand = n.op("transpose", entries, axes=(axis, *(a for a in range(entries.ndim) if a != axis)))
+    moved: common.Operand = n.op("transpose", entries, axes=(axis, *(a for a in range(entries.ndim) if a != axis)))
     return moved
 
 
-def length_of(n: NodeContext, sequence: SequenceOperand) -> Dim:
+def length_of(n: NodeContext, sequence: common.SequenceOperand) -> Dim:
     """The number of elements."""
-    if isinstance(sequence, JoinedSequence):
+    if isinstance(sequence, common.JoinedSequence):
         return simple(functools.reduce(operator.add, [length_of(n, segment) for segment in sequence.segments]))
-    if isinstance(sequence, PartsSequence):
+    if isinstance(sequence, common.PartsSequence):
         return simple((sequence.whole.shape[sequence.axis] + (sequence.size - 1)) // sequence.size)
-    return len(sequence.elements) if isinstance(sequence, OperandSequence) else stacked(n, sequence).shape[0]
+    return len(sequence.elements) if isinstance(sequence, common.OperandSequence) else stacked(n, sequence).shape[0]
 
 
-def element_at(n: NodeContext, sequence: SequenceOperand, place: Operand) -> Operand:
+def element_at(n: NodeContext, sequence: common.SequenceOperand, place: common.Operand) -> common.Operand:
     """The element at a place, which may be data; a negative one counts from the end."""
     if _is_fixed(place):
         return _at(n, *_checked(n, sequence, place))
     index = _from_front(n, place, length_of(n, sequence))
-    if isinstance(sequence, OperandSequence) and not _alike(sequence.elements):
+    if isinstance(sequence, common.OperandSequence) and not _alike(sequence.elements):
         return _selected(n, [(n.op("equal", index, k), e) for k, e in enumerate(sequence.elements)])
     return _entry_of(n, sequence, index)
 
 
-def _entry_of(n: NodeContext, sequence: SequenceOperand, index: Operand) -> Operand:
+def _entry_of(n: NodeContext, sequence: common.SequenceOperand, index: common.Operand) -> common.Operand:
     """The element at a place [] that is counted from the front."""
-    if not isinstance(sequence, PartsSequence):
-        entry: Operand = n.op("take", stacked(n, sequence), index, axis=0)
+    if not isinstance(sequence, common.PartsSequence):
+        entry: common.Operand = n.op("take", stacked(n, sequence), index, axis=0)
         return entry
     whole, axis, size = sequence.whole, sequence.axis, sequence.size
     first = n.op("multiply", index, n.number(size, ()))
     left = n.op("subtract", n.number(whole.shape[axis], ()), first)
     (width,) = n.dims(n.op("minimum", left, n.number(size, ())), "the size of a part", most=size)
     places = n.op("add", n.numbers(width, 0, 1), n.reshape(first, (1,)))
-    part: Operand = n.op("take", whole, places, axis=axis)
+    part: common.Operand = n.op("take", whole, places, axis=axis)
     return part
 
 
-def _selected(n: NodeContext, choices: Sequence[tuple[Operand, Operand]]) -> Operand:
+def _selected(n: NodeContext, choices: Sequence[tuple[common.Operand, common.Operand]]) -> common.Operand:
     """The first tensor whose truth value [] holds, among pairs of both; the last one if none holds."""
     *others, (_, result) = choices
     if any(e.ndim != result.ndim or e.dtype != result.dtype for _, e in others):
@@ -133,7 +125,9 @@ def _selected(n: NodeContext, choices: Sequence[tuple[Operand, Operand]]) -> Ope
     return result
 
 
-def _checked(n: NodeContext, sequence: SequenceOperand, at: Operand, *, behind: int = 0) -> tuple[SequenceOperand, Dim]:
+def _checked(
+    n: NodeContext, sequence: common.SequenceOperand, at: common.Operand, *, behind: int = 0
+) -> tuple[common.SequenceOperand, Dim]:
     """The sequence and a known place, counted from the front; a run checks that the sequence is long enough.
 
     With `behind=1`, the place behind the last element counts, too.
@@ -144,20 +138,20 @@ def _checked(n: NodeContext, sequence: SequenceOperand, at: Operand, *, behind: 
         raise ModelError(f"{n.where}: position {place} in a sequence with {length} places")
     if isinstance(needed, Expr):
         segments = _segments(sequence)
-        k = next(k for k, segment in enumerate(segments) if not isinstance(segment, OperandSequence))
+        k = next(k for k, segment in enumerate(segments) if not isinstance(segment, common.OperandSequence))
         segments[k] = _with(n, segments[k], needed)
         sequence = _joined(segments)
     return sequence, place if place >= 0 else simple(length + place)
 
 
-def _with(n: NodeContext, segment: SequenceOperand, condition: Expr) -> SequenceOperand:
+def _with(n: NodeContext, segment: common.SequenceOperand, condition: Expr) -> common.SequenceOperand:
     """A list of open length, under a condition that a run checks."""
-    if isinstance(segment, PartsSequence):
-        return PartsSequence(n.builder.required(segment.whole, [condition], n.where), segment.axis, segment.size)
-    return StackedSequence(n.builder.required(stacked(n, segment), [condition], n.where))
+    if isinstance(segment, common.PartsSequence):
+        return common.PartsSequence(n.builder.required(segment.whole, [condition], n.where), segment.axis, segment.size)
+    return common.StackedSequence(n.builder.required(stacked(n, segment), [condition], n.where))
 
 
-def _at(n: NodeContext, sequence: SequenceOperand, place: Dim) -> Operand:
+def _at(n: NodeContext, sequence: common.SequenceOperand, place: Dim) -> common.Operand:
     """The element at a place, of the list in which it is; sizes may decide which one that is."""
     lists, begin = [], 0
     for segment in _segments(sequence):
@@ -172,31 +166,31 @@ def _at(n: NodeContext, sequence: SequenceOperand, place: Dim) -> Operand:
     return _selected(n, [(_truth(inside), _inside(n, segment, own, sure)) for inside, segment, own in lists])
 
 
-def _truth(condition: Dim) -> Operand:
+def _truth(condition: Dim) -> common.Operand:
     data = np.empty((), object)
     data[()] = condition
-    return Operand.known(data if isinstance(condition, Expr) else np.array(bool(condition)), "bool")
+    return common.Operand.known(data if isinstance(condition, Expr) else np.array(bool(condition)), "bool")
 
 
-def _inside(n: NodeContext, segment: SequenceOperand, own: Dim, sure: bool) -> Operand:
+def _inside(n: NodeContext, segment: common.SequenceOperand, own: Dim, sure: bool) -> common.Operand:
     """The element of one list at a place, which is in it if `sure`; else any element, where it is not."""
-    if isinstance(segment, OperandSequence):
+    if isinstance(segment, common.OperandSequence):
         if isinstance(own, int):
             return segment.elements[own]
         return _selected(n, [(_truth(simple(EQ(own, as_expr(k)))), e) for k, e in enumerate(segment.elements)])
     if sure:
         return _entry_of(n, segment, n.number(own, ()))
-    if isinstance(segment, StackedSequence):  # which may be empty
+    if isinstance(segment, common.StackedSequence):  # which may be empty
         rows = segment.stack
         more = n.op("nn.pad", rows, pad_width=((0, 1), *((0, 0),) * (rows.ndim - 1)))
-        segment = StackedSequence(more)
+        segment = common.StackedSequence(more)
     last = larger(simple(length_of(n, segment) - 1), 0)
     return _entry_of(n, segment, n.number(smaller(larger(own, 0), last), ()))
 
 
 def _divided(
-    n: NodeContext, sequence: SequenceOperand, place: Dim
-) -> tuple[list[SequenceOperand], list[SequenceOperand]]:
+    n: NodeContext, sequence: common.SequenceOperand, place: Dim
+) -> tuple[list[common.SequenceOperand], list[common.SequenceOperand]]:
     """The lists up to a place, and those from there on.
 
     Each list of the sequence is cut: one that is in front of the place behind its last element, one that is behind it
@@ -212,27 +206,29 @@ def _divided(
     return fronts, backs
 
 
-def _cut(n: NodeContext, segment: SequenceOperand, place: Dim) -> tuple[SequenceOperand, SequenceOperand]:
+def _cut(
+    n: NodeContext, segment: common.SequenceOperand, place: Dim
+) -> tuple[common.SequenceOperand, common.SequenceOperand]:
     """A list up to a place, and from there on."""
     length = length_of(n, segment)
-    nothing = OperandSequence(())
+    nothing = common.OperandSequence(())
     if same(place, 0):
         return nothing, segment
     if same(place, length):
         return segment, nothing
-    if isinstance(segment, OperandSequence) and isinstance(place, int):
-        return OperandSequence(segment.elements[:place]), OperandSequence(segment.elements[place:])
-    if isinstance(segment, PartsSequence):
+    if isinstance(segment, common.OperandSequence) and isinstance(place, int):
+        return common.OperandSequence(segment.elements[:place]), common.OperandSequence(segment.elements[place:])
+    if isinstance(segment, common.PartsSequence):
         whole, axis, size = segment.whole, segment.axis, segment.size
         at = simple(place * size)
         ends = ((0, at), (at, whole.shape[axis]))
-        front, back = (PartsSequence(n.part(whole, axis, *end), axis, size) for end in ends)
+        front, back = (common.PartsSequence(n.part(whole, axis, *end), axis, size) for end in ends)
         return front, back
     stack = stacked(n, segment)
-    return StackedSequence(n.part(stack, 0, 0, place)), StackedSequence(n.part(stack, 0, place, length))
+    return common.StackedSequence(n.part(stack, 0, 0, place)), common.StackedSequence(n.part(stack, 0, place, length))
 
 
-def _from_front(n: NodeContext, place: Operand, length: Dim) -> Operand:
+def _from_front(n: NodeContext, place: common.Operand, length: Dim) -> common.Operand:
     index = n.cast(n.reshape(place, ()), "int64")
     return n.op("where", n.op("less", index, 0), n.op("add", index, n.number(length, ())), index)
 
@@ -240,36 +236,40 @@ def _from_front(n: NodeContext, place: Operand, length: Dim) -> Operand:
 @converter("SequenceEmpty", since=11)
 def sequence_empty(n: NodeContext) -> Any:
     n.ignore("dtype")
-    return OperandSequence(())
+    return common.OperandSequence(())
 
 
 @converter("SequenceConstruct", since=11)
 def sequence_construct(n: NodeContext) -> Any:
-    return OperandSequence(n.present)
+    return common.OperandSequence(n.present)
 
 
 @converter("SequenceInsert", since=11)
 def sequence_insert(n: NodeContext) -> Any:
     at = n.optional(2)
-    if isinstance(n[0], GrowingSequence) and at is None:
-        return GrowingSequence(n[0].before, (*n[0].appended, n[1]))
-    sequence, new = _sequence(n), OperandSequence([n[1]])
+    if isinstance(n[0], common.GrowingSequence) and at is None:
+        return common.GrowingSequence(n[0].before, (*n[0].appended, n[1]))
+    sequence, new = _sequence(n), common.OperandSequence([n[1]])
     if at is None:
         return _joined([*_segments(sequence), new])
     if _is_fixed(at):
         fronts, backs = _divided(n, *_checked(n, sequence, at, behind=1))
         return _joined([*fronts, new, *backs])
-    if isinstance(sequence, OperandSequence) and not _alike([*sequence.elements, n[1]]):
+    if isinstance(sequence, common.OperandSequence) and not _alike([*sequence.elements, n[1]]):
         return _inserted(n, sequence.elements, n[1], at)
     stack = stacked(n, sequence)
     count = stack.shape[0]
     longer = n.op("concatenate", stack, n.op("expand_dims", n[1], axis=(0,)), axis=0)
     index, number = n.reshape(_from_front(n, at, count), (1,)), n.numbers(simple(count + 1), 0, 1)
     behind = n.op("where", n.op("equal", number, index), n.number(count), n.op("subtract", number, 1))
-    return StackedSequence(n.op("take", longer, n.op("where", n.op("less", number, index), number, behind), axis=0))
+    return common.StackedSequence(
+        n.op("take", longer, n.op("where", n.op("less", number, index), number, behind), axis=0)
+    )
 
 
-def _inserted(n: NodeContext, elements: Sequence[Operand], new: Operand, at: Operand) -> OperandSequence:
+def _inserted(
+    n: NodeContext, elements: Sequence[common.Operand], new: common.Operand, at: common.Operand
+) -> common.OperandSequence:
     """Elements of different shapes with a new one at a place that is data."""
     place = _from_front(n, at, len(elements))
     longer = []
@@ -280,25 +280,25 @@ def _inserted(n: NodeContext, elements: Sequence[Operand], new: Operand, at: Ope
         if k:
             choices.append((n.op("less", place, k), elements[k - 1]))
         longer.append(_selected(n, choices))
-    return OperandSequence(longer)
+    return common.OperandSequence(longer)
 
 
 @converter("SequenceErase", since=11)
 def sequence_erase(n: NodeContext) -> Any:
     sequence, at = _sequence(n), n.optional(1)
     if at is None or _is_fixed(at):
-        sequence, place = _checked(n, sequence, Operand.known(np.array(-1)) if at is None else at)
+        sequence, place = _checked(n, sequence, common.Operand.known(np.array(-1)) if at is None else at)
         return _joined([*_divided(n, sequence, place)[0], *_divided(n, sequence, simple(place + 1))[1]])
-    if isinstance(sequence, OperandSequence) and not _alike(sequence.elements):
+    if isinstance(sequence, common.OperandSequence) and not _alike(sequence.elements):
         index = _from_front(n, at, len(sequence.elements))
         pairs = enumerate(pairwise(sequence.elements))
-        return OperandSequence(
+        return common.OperandSequence(
             [_selected(n, [(n.op("greater", index, k), own), (index, after)]) for k, (own, after) in pairs]
         )
     stack = stacked(n, sequence)
     index, number = n.reshape(_from_front(n, at, stack.shape[0]), (1,)), n.numbers(simple(stack.shape[0] - 1), 0, 1)
     kept = n.op("where", n.op("less", number, index), number, n.op("add", number, 1))
-    return StackedSequence(n.op("take", stack, kept, axis=0))
+    return common.StackedSequence(n.op("take", stack, kept, axis=0))
 
 
 @converter("SequenceAt", since=11)
@@ -320,7 +320,7 @@ def split_to_sequence(n: NodeContext) -> Any:
     extent = x.shape[axis]
     if split is None and isinstance(extent, Expr):
         first = n.op("transpose", x, axes=(axis, *(a for a in range(x.ndim) if a != axis)))
-        return StackedSequence(n.op("expand_dims", first, axis=(1 + axis,)) if keep else first)
+        return common.StackedSequence(n.op("expand_dims", first, axis=(1 + axis,)) if keep else first)
     if split is not None and split.ndim == 1:
         sizes = n.dims(split, "the sizes of the parts", most=extent)
     else:
@@ -328,38 +328,40 @@ def split_to_sequence(n: NodeContext) -> Any:
         if isinstance(size, Expr):
             x = n.builder.required(x, [GT(size, as_expr(0))], n.where)
         if isinstance(extent, Expr) or isinstance(size, Expr):
-            return PartsSequence(x, axis, size)
+            return common.PartsSequence(x, axis, size)
         sizes = tuple(min(size, extent - first) for first in range(0, extent, size))
-    parts: list[Operand] = []
+    parts: list[common.Operand] = []
     begin: Any = 0
     for width in sizes:
         parts.append(n.part(x, axis, begin, begin + width))
         begin = begin + width
     if split is None and not keep:
         parts = [n.op("squeeze", part, axis=(axis,)) for part in parts]
-    return OperandSequence(parts)
+    return common.OperandSequence(parts)
 
 
 @converter("ConcatFromSequence", since=11)
 def concat_from_sequence(n: NodeContext) -> Any:
     sequence, axis, new_axis = _sequence(n), n.attr("axis"), bool(n.attr("new_axis", 0))
-    if isinstance(sequence, JoinedSequence) and not new_axis:
+    if isinstance(sequence, common.JoinedSequence) and not new_axis:
         return n.op("concatenate", *(_concatenated(n, segment, axis) for segment in sequence.segments), axis=axis)
     return _concatenated(n, sequence, axis, new_axis=new_axis)
 
 
-def _concatenated(n: NodeContext, sequence: SequenceOperand, axis: int, *, new_axis: bool = False) -> Operand:
-    if isinstance(sequence, OperandSequence):
-        joined: Operand = n.op("stack" if new_axis else "concatenate", *sequence.elements, axis=axis)
+def _concatenated(
+    n: NodeContext, sequence: common.SequenceOperand, axis: int, *, new_axis: bool = False
+) -> common.Operand:
+    if isinstance(sequence, common.OperandSequence):
+        joined: common.Operand = n.op("stack" if new_axis else "concatenate", *sequence.elements, axis=axis)
         return joined
-    if isinstance(sequence, PartsSequence) and not new_axis and axis % sequence.whole.ndim == sequence.axis:
-        whole: Operand = n.op("copy", sequence.whole)
+    if isinstance(sequence, common.PartsSequence) and not new_axis and axis % sequence.whole.ndim == sequence.axis:
+        whole: common.Operand = n.op("copy", sequence.whole)
         return whole
     stack = stacked(n, sequence)
     axis = axis_of(axis, stack.ndim if new_axis else stack.ndim - 1)
     order = list(range(1, stack.ndim))
     order.insert(axis, 0)
-    moved: Operand = n.op("transpose", stack, axes=tuple(order))
+    moved: common.Operand = n.op("transpose", stack, axes=tuple(order))
     if new_axis:
         return moved
     shape = list(moved.shape)
@@ -374,16 +376,16 @@ def sequence_map(n: NodeContext) -> Any:
     length = length_of(n, _sequence(n))
     names = [info.name for info in body.input]
 
-    def results(place: Operand) -> list[Operand]:
-        own = [element_at(n, x, place) if isinstance(x, SequenceOperand) else x for x in inputs]
+    def results(place: common.Operand) -> list[common.Operand]:
+        own = [element_at(n, x, place) if isinstance(x, common.SequenceOperand) else x for x in inputs]
         return n.importer.subgraph(body, {**n.scope, **dict(zip(names, own, strict=True))})
 
     if isinstance(length, int):
         columns = zip(*(results(n.number(k, ())) for k in range(length)), strict=True)
-        mapped = [OperandSequence(column) for column in columns]
-        return mapped if length else [OperandSequence(()) for _ in body.output]
-    going = Operand.known(np.array(True))
+        mapped = [common.OperandSequence(column) for column in columns]
+        return mapped if length else [common.OperandSequence(()) for _ in body.output]
+    going = common.Operand.known(np.array(True))
     _, *rows = n.builder.loop(
         lambda number: (going, [], results(number)), [], n.number(length, ()), going, length, n.where
     )
-    return [StackedSequence(row) for row in rows]
+    return [common.StackedSequence(row) for row in rows]

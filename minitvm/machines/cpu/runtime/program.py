@@ -13,23 +13,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from .... import executable as exe
 from ....errors import verification_asked
 from ....events import Listener
-from ....executable import (
-    Argument,
-    Barrier,
-    BindSize,
-    CallKernel,
-    ConstantRef,
-    Copy,
-    Executable,
-    Input,
-    Location,
-    Loop,
-    Output,
-    State,
-    TensorSpec,
-)
 from ....executable.alignment import ALIGNMENT, address, aligned, array_at
 from ....executable.evaluation import Evaluation, Number, function_of
 from ....expr import DType, Expr, Var, free_vars
@@ -65,7 +51,7 @@ class CpuProgram(Program):
 
     def __init__(
         self,
-        executable: Executable,
+        executable: exe.Executable,
         threads: int | None = None,
         *,
         workers: int | None = None,
@@ -108,7 +94,7 @@ class CpuProgram(Program):
         return BoundProgram(self, env)
 
 
-def load_kernels(executable: Executable, workers: int | None, progress: Progress | None) -> Sequence[LoadedCode]:
+def load_kernels(executable: exe.Executable, workers: int | None, progress: Progress | None) -> Sequence[LoadedCode]:
     """An executable's kernels for CPUs in order, compiled if they are not in the cache, and loaded."""
     from . import kernel_cache
     from .compile_pool import compile_kernels
@@ -141,7 +127,7 @@ class BoundProgram(BoundSteps):
         self._words: list[int] = []
         # Words that depend on sizes which steps bind, by the last of these steps; all sizes that the words of a step
         # depend on, and their values when the words were made.
-        self._binders = {step.var: number for number, step in enumerate(x.steps) if isinstance(step, BindSize)}
+        self._binders = {step.var: number for number, step in enumerate(x.steps) if isinstance(step, exe.BindSize)}
         self._later: dict[int, list[tuple[int, Callable[[Bindings], Number], str]]] = {
             number: [] for number in self._binders.values()
         }
@@ -164,15 +150,15 @@ class BoundProgram(BoundSteps):
         """Append a step's arguments; returns the place of the first."""
         start = len(self._words)
         x = self.program.executable
-        if isinstance(step, CallKernel) and step.kernel not in self.program.hosted:
+        if isinstance(step, exe.CallKernel) and step.kernel not in self.program.hosted:
             params = x.kernels[step.kernel].params
             for a, p in zip(step.args, params, strict=True):
                 self._words.append(self._word(a, p.dtype))
-        elif isinstance(step, Copy):
+        elif isinstance(step, exe.Copy):
             self._words.append(self._word(step.dst, "handle"))
             self._words.append(self._word(step.src, "handle"))
             self._words.append(self._word(step.nbytes, "int64"))
-        elif isinstance(step, Loop):
+        elif isinstance(step, exe.Loop):
             self._words += [0] * LOOP_WORDS
             places = {NUMBER: step.number, LIMIT: step.limit, GOING: step.going}
             for word, place in places.items():
@@ -181,23 +167,23 @@ class BoundProgram(BoundSteps):
             self._set(start + MOST, -1 if step.most is None else step.most, "int64")
         return start
 
-    def _word(self, a: Argument, dtype: str) -> int:
+    def _word(self, a: exe.Argument, dtype: str) -> int:
         """The word of an argument at the end of the table: see `_value`."""
         return self._value(len(self._words), a, dtype)
 
-    def _set(self, at: int, a: Argument, dtype: str) -> None:
+    def _set(self, at: int, a: exe.Argument, dtype: str) -> None:
         """Set a word in the middle of the table."""
         self._words[at] = self._value(at, a, dtype)
 
-    def _value(self, at: int, a: Argument, dtype: str) -> int:
+    def _value(self, at: int, a: exe.Argument, dtype: str) -> int:
         """The word `at` of an argument; inputs and outputs are recorded, since each call fills them in."""
-        if isinstance(a, Input):
+        if isinstance(a, exe.Input):
             self._input_slots[a.index].append(at)
             return 0
-        if isinstance(a, Output):
+        if isinstance(a, exe.Output):
             self._output_slots[a.index].append(at)
             return 0
-        if isinstance(a, Location):
+        if isinstance(a, exe.Location):
             return self._address(a)
         if not self._binders or not isinstance(a, Expr):
             return scalar_word(self._evaluated(a), dtype)
@@ -209,15 +195,15 @@ class BoundProgram(BoundSteps):
             return 0
         return scalar_word(self._evaluated(a), dtype)
 
-    def _address(self, place: Location) -> int:
+    def _address(self, place: exe.Location) -> int:
         """Where a place is in this call."""
-        if isinstance(place, Input):
+        if isinstance(place, exe.Input):
             return self._inputs[place.index]
-        if isinstance(place, Output):
+        if isinstance(place, exe.Output):
             return self._outputs[place.index]
-        if isinstance(place, ConstantRef):
+        if isinstance(place, exe.ConstantRef):
             return self.program.constant_places[place.index]
-        if isinstance(place, State):
+        if isinstance(place, exe.State):
             return address(self.program.states[place.index])
         return self._places[place.arena] + int(self._evaluated(place.offset))
 
@@ -225,10 +211,10 @@ class BoundProgram(BoundSteps):
 
     def _native_step(self, number: int) -> NativeStep:
         step: Any = self.program.executable.steps[number]
-        if isinstance(step, Barrier):
+        if isinstance(step, exe.Barrier):
             return (BARRIER, 0, 0, 0)
         args = self._arguments(number)
-        if isinstance(step, Copy):
+        if isinstance(step, exe.Copy):
             return (COPY, 0, args, 0)
         code = self.program.kernels[step.kernel].address
         if not step.parallel:
@@ -282,7 +268,7 @@ class BoundProgram(BoundSteps):
 
     # -- single steps
 
-    def launch(self, number: int, step: CallKernel | Copy) -> None:  # noqa: ARG002 (its table says what it is)
+    def launch(self, number: int, step: exe.CallKernel | exe.Copy) -> None:  # noqa: ARG002 (its table says what it is)
         """Run one native step, by a table of its own."""
         table = self._alone.get(number)
         if table is None:
@@ -291,16 +277,16 @@ class BoundProgram(BoundSteps):
 
     copy = launch
 
-    def read(self, place: Location, dtype: str) -> Any:
+    def read(self, place: exe.Location, dtype: str) -> Any:
         return _READ[dtype].from_address(self._address(place)).value
 
-    def write(self, place: Location, number: int) -> None:
+    def write(self, place: exe.Location, number: int) -> None:
         ctypes.c_int64.from_address(self._address(place)).value = number
 
-    def array(self, place: Location, spec: TensorSpec) -> Array:
+    def array(self, place: exe.Location, spec: exe.TensorSpec) -> Array:
         return array_at(self._address(place), spec.dtype, shape_of(spec, self.env))
 
-    def flat(self, place: Location, dtype: DType) -> Array:
+    def flat(self, place: exe.Location, dtype: DType) -> Array:
         return array_at(self._address(place), dtype, (room(self.executable, place, self.env) // dtype.bytes,))
 
     def size_bound(self, number: int) -> None:
@@ -316,7 +302,7 @@ class BoundProgram(BoundSteps):
         self._made_for[number] = sizes
 
 
-def _run_bounded(run: Callable[[], None], x: Executable, args: Any, loops: Sequence[tuple[int, int]]) -> None:
+def _run_bounded(run: Callable[[], None], x: exe.Executable, args: Any, loops: Sequence[tuple[int, int]]) -> None:
     """Run a table. Raises `InputError` if a loop of it ended because it would have gone on beyond its bound.
 
     `loops` are the numbers of its loops, and where in the argument table each has its words.

@@ -9,20 +9,7 @@ from typing import Any
 import numpy as np
 
 from ....executable.alignment import address
-from .executor import (
-    ARGS,
-    END,
-    KERNEL,
-    MOST_PIECES,
-    OPENS,
-    OPERATION,
-    OWN,
-    PARALLEL,
-    PITCH,
-    STAMP,
-    STEP_WORDS,
-    TAKEN,
-)
+from . import executor as row_words
 
 NativeStep = tuple[int, int, int, int]  # operation, kernel address, address of the arguments, the operation's own word
 
@@ -47,26 +34,26 @@ def step_table(steps: Iterable[NativeStep], threads: int) -> StepTable:
 
     The own word of a parallel step is how many iterations its kernel has, 0 if that is not known.
     """
-    rows = [*steps, (END, 0, 0, 0)]
-    words = np.zeros((len(rows), STEP_WORDS), np.int64)
-    words[:, [OPERATION, KERNEL, ARGS, OWN]] = rows
-    dealt = np.flatnonzero(words[:, OPERATION] == PARALLEL)
+    rows = [*steps, (row_words.END, 0, 0, 0)]
+    words = np.zeros((len(rows), row_words.STEP_WORDS), np.int64)
+    words[:, [row_words.OPERATION, row_words.KERNEL, row_words.ARGS, row_words.OWN]] = rows
+    dealt = np.flatnonzero(words[:, row_words.OPERATION] == row_words.PARALLEL)
     pitch = -(-max(1, len(dealt)) // _LINE) * _LINE
     taken = np.zeros(threads * pitch, np.int64)
-    words[dealt, OWN] = [_pieces(int(tasks), threads) for tasks in words[dealt, OWN]]
-    words[dealt, TAKEN] = address(taken) + 8 * np.arange(len(dealt))
-    words[dealt, PITCH] = pitch
+    words[dealt, row_words.OWN] = [_pieces(int(tasks), threads) for tasks in words[dealt, row_words.OWN]]
+    words[dealt, row_words.TAKEN] = address(taken) + 8 * np.arange(len(dealt))
+    words[dealt, row_words.PITCH] = pitch
     first = None  # of the steps since the last barrier or the last step of a loop
-    for number, operation in enumerate(words[:, OPERATION]):
-        if operation > STAMP:
+    for number, operation in enumerate(words[:, row_words.OPERATION]):
+        if operation > row_words.STAMP:
             first = None
         elif first is None:
             first = number
-        if operation == PARALLEL:
-            words[first, OPENS] = 1
+        if operation == row_words.PARALLEL:
+            words[first, row_words.OPENS] = 1
     return StepTable(words, taken, address(words), bool(len(dealt)))
 
 
 def _pieces(tasks: int, threads: int) -> int:
     """In how many pieces a thread takes its part of a step: none of them is less than an iteration."""
-    return max(1, min(MOST_PIECES, (tasks // threads).bit_length())) if tasks else MOST_PIECES
+    return max(1, min(row_words.MOST_PIECES, (tasks // threads).bit_length())) if tasks else row_words.MOST_PIECES

@@ -26,21 +26,7 @@ from ....errors import InputError
 from ....executable.alignment import address
 from ....forks import lock
 from ....workers.cores import available_cores
-from .executor import (
-    ASLEEP,
-    ENDED,
-    GATE,
-    LOCK,
-    PHASE_SHIFT,
-    PROGRAM,
-    REST,
-    SPIN,
-    WORKER,
-    WORKER_WORDS,
-    YIELD,
-    NativeCall,
-    executor,
-)
+from . import executor as row_words
 
 MAX_THREADS = 256
 _SPIN_TURNS = 20_000  # some 400 us of `pause`: longer than the gap between two calls of a busy program
@@ -94,19 +80,19 @@ class ThreadTeam:
         """Create everything that a forked child must not share with its parent's threads; `phase` is the next one."""
         self._workers: list[threading.Thread] = []
         self._stopped = False
-        words = np.zeros(WORKER + WORKER_WORDS * self.threads + 16, np.int64)
+        words = np.zeros(row_words.WORKER + row_words.WORKER_WORDS * self.threads + 16, np.int64)
         skip = -(address(words) // 8) % 16  # begin at a multiple of 128 bytes
         self._memory = words
         self._state = words[skip:].data
         self._address = address(words) + 8 * skip
-        self._state[GATE] = phase << PHASE_SHIFT
+        self._state[row_words.GATE] = phase << row_words.PHASE_SHIFT
         # With more threads than cores, a spinning thread keeps the thread it waits for from running.
-        self._state[SPIN] = 0 if self._crowded else _SPIN_TURNS
-        self._state[YIELD] = _YIELD_TURNS
+        self._state[row_words.SPIN] = 0 if self._crowded else _SPIN_TURNS
+        self._state[row_words.YIELD] = _YIELD_TURNS
         self._beds = [_Bed() for _ in range(self.threads)]
         for thread, bed in enumerate(self._beds):
-            self._state[WORKER + WORKER_WORDS * thread + LOCK] = bed.address
-        self._native, self._code = executor()
+            self._state[row_words.WORKER + row_words.WORKER_WORDS * thread + row_words.LOCK] = bed.address
+        self._native, self._code = row_words.executor()
 
     def run(self, program: int, parallel: bool = True) -> None:
         """Run the step table at address `program`; returns when all its steps are done.
@@ -116,14 +102,14 @@ class ThreadTeam:
         with self._lock:
             state = self._state
             if self.threads == 1 or not parallel:
-                state[PROGRAM] = program
+                state[row_words.PROGRAM] = program
                 self._native(self._address, 0, 1)
                 return
             if len(self._workers) < self.threads - 1:
                 self._start()
-            if state[ASLEEP] and not state[REST]:
+            if state[row_words.ASLEEP] and not state[row_words.REST]:
                 self._place()
-            state[PROGRAM] = program
+            state[row_words.PROGRAM] = program
             self._native(self._address, 0, self.threads)
 
     def _place(self) -> None:
@@ -198,13 +184,13 @@ def _library() -> ctypes.PyDLL:
 
 def _dismiss(state: memoryview, beds: Sequence[_Bed]) -> None:
     """End all workers: those that are awake see the gate's value, and those that sleep wake and then see it."""
-    state[GATE] = ENDED
+    state[row_words.GATE] = row_words.ENDED
     for bed in beds:
         bed.wake()
 
 
 def _serve(
-    native: NativeCall, code: object, memory: object, bed: _Bed, address: int, thread: int, threads: int
+    native: row_words.NativeCall, code: object, memory: object, bed: _Bed, address: int, thread: int, threads: int
 ) -> None:
     """A worker's thread. It holds what the native code uses."""
     native(address, thread, threads)
@@ -233,7 +219,7 @@ def shutdown() -> None:
 def _after_fork() -> None:
     for team in list(_teams):
         # Step tables count pieces by phases, and the parent may have been in the middle of one.
-        stopped, phase = team._stopped, team._state[GATE] >> PHASE_SHIFT
+        stopped, phase = team._stopped, team._state[row_words.GATE] >> row_words.PHASE_SHIFT
         team._reset(phase + 2)
         team._stopped = stopped
 

@@ -22,12 +22,12 @@ from __future__ import annotations
 
 from math import prod
 
-from .... import expr as e
+from .... import expr as ex
 from ....errors import Unsupported
 from ....expr.conditions import is_const
 from ....expr.intrin import COLLECTIVES
 from ....target import Target
-from ....tir import nodes as t
+from ....tir import nodes as tir
 from ....tir.analysis.dynamic_shared import dynamic_storage
 from ....tir.analysis.threads import LANES, is_hardware_thread, is_of_a_warp, is_shared
 from ....tir.async_copies import COMMIT, SIZES, WAIT
@@ -48,7 +48,7 @@ _EVERYBODY = "i64(cuda.blockIdx.x) * i64(cuda.blockDim.x) + i64(cuda.threadIdx.x
 _ALL = "i64(cuda.gridDim.x) * i64(cuda.blockDim.x)"
 
 
-def generate(kernel: t.PrimFunc, target: Target | None = None) -> str:
+def generate(kernel: tir.PrimFunc, target: Target | None = None) -> str:
     """The module text of a kernel: import lines and the function, named as the kernel.
 
     Raises `Unsupported` for what a CUDA kernel cannot express, and for a grid or storage beyond the target's limits.
@@ -62,17 +62,17 @@ class _NumbaCUDA(GridEmitter, NumbaStatements):
     static_shared_bytes = SHARED_BYTES
     whole_vectors = True
 
-    def __init__(self, kernel: t.PrimFunc, target: Target | None) -> None:
+    def __init__(self, kernel: tir.PrimFunc, target: Target | None) -> None:
         super().__init__(kernel, target)
         self.index_dtype = index_dtype(kernel)
         self.names.used_names |= {"cuda"}
         self.dynamic, _ = dynamic_storage(kernel)  # where each buffer begins in what the launch gives
         self.operations: set[str] = set()  # of CUDA alone
-        self.has_products = any(isinstance(n, t.Instruction) and reads_by_proxy(n.name) for n in e.walk(kernel.body))
+        self.has_products = any(isinstance(n, tir.Instruction) and reads_by_proxy(n.name) for n in ex.walk(kernel.body))
         # The variables of tiles of fragments, with the places of their pieces, by the place of each piece.
-        self.fragments: dict[tuple[t.Buffer, int], tuple[str, tuple[int, ...]]] = {}
+        self.fragments: dict[tuple[tir.Buffer, int], tuple[str, tuple[int, ...]]] = {}
         self.lane = "0"  # the thread in its warp
-        self.shared: dict[t.Buffer, str] = {}  # declarations, which stand at the top of a kernel
+        self.shared: dict[tir.Buffer, str] = {}  # declarations, which stand at the top of a kernel
 
     def module(self) -> str:
         self.check_grid()
@@ -104,10 +104,10 @@ class _NumbaCUDA(GridEmitter, NumbaStatements):
         Not told, it leaves registers for larger blocks, and loads fragments when they are needed instead of before:
         a product of 4096 x 4096 x 4096 takes 208 registers a thread and not 167.
         """
-        if not any(isinstance(n, t.Instruction) and n.together == _WARP for n in e.walk(self.kernel.body)):
+        if not any(isinstance(n, tir.Instruction) and n.together == _WARP for n in ex.walk(self.kernel.body)):
             return None
-        extents = {n.thread: n.extent for n in e.find(self.kernel.body, t.For) if is_hardware_thread(n)}
-        sizes = [extent.value for extent in extents.values() if isinstance(extent, e.IntImm)]
+        extents = {n.thread: n.extent for n in ex.find(self.kernel.body, tir.For) if is_hardware_thread(n)}
+        sizes = [extent.value for extent in extents.values() if isinstance(extent, ex.IntImm)]
         return prod(sizes) if len(sizes) == len(extents) else None
 
     def team(self) -> tuple[str, str]:
@@ -117,7 +117,7 @@ class _NumbaCUDA(GridEmitter, NumbaStatements):
         self.line(f"{all_of_them} = {_ALL}")
         return me, all_of_them
 
-    def thread(self, stmt: t.For) -> None:
+    def thread(self, stmt: tir.For) -> None:
         """A loop over the grid: its variable is where the thread stands."""
         index, axis = self.axis(stmt)
         start = "" if is_const(stmt.start, 0) else f" + {self.index(stmt.start)}"
@@ -126,13 +126,13 @@ class _NumbaCUDA(GridEmitter, NumbaStatements):
             self.lane = self.names[stmt.var]
         self.stmt(stmt.body)
 
-    def evaluate(self, stmt: t.Evaluate) -> None:
-        if isinstance(stmt.value, e.Call) and stmt.value.op == "tvm_storage_sync":
+    def evaluate(self, stmt: tir.Evaluate) -> None:
+        if isinstance(stmt.value, ex.Call) and stmt.value.op == "tvm_storage_sync":
             if self.has_products:
                 warpgroups.finish(self)
                 self.line(f"{self.operation('proxy_fence')}()")  # they see what was written to shared storage
             self.line("cuda.syncthreads()")
-        elif isinstance(stmt.value, e.Call) and stmt.value.op in (COMMIT, WAIT) and self.has_async_copies:
+        elif isinstance(stmt.value, ex.Call) and stmt.value.op in (COMMIT, WAIT) and self.has_async_copies:
             pending = ", ".join(self.index(arg) for arg in stmt.value.args)
             self.line(f"{self.operation('async_commit' if stmt.value.op == COMMIT else 'async_wait')}({pending})")
 
@@ -146,11 +146,11 @@ class _NumbaCUDA(GridEmitter, NumbaStatements):
         """Whether the target has `cp.async`."""
         return has_asynchronous_copies(self.target)
 
-    def begun(self, stmt: t.Async) -> None:
+    def begun(self, stmt: tir.Async) -> None:
         """`cp.async` of 4, 8 or 16 bytes from global to shared storage, or of zeros; any other copy is done at once."""
-        store, load = stmt.body, t.copied_load(stmt.body.value)
+        store, load = stmt.body, tir.copied_load(stmt.body.value)
         lanes = store.value.dtype.lanes
-        condition = store.value.args[0] if isinstance(store.value, e.Call) else None
+        condition = store.value.args[0] if isinstance(store.value, ex.Call) else None
         fits = (
             self.has_async_copies
             and load is not None
@@ -174,18 +174,18 @@ class _NumbaCUDA(GridEmitter, NumbaStatements):
         else:
             self.line(f"{self.operation('async_copy_if')}({to}, {source}, {lanes}, {self.value(condition)})")
 
-    def call(self, x: e.Call) -> str:
+    def call(self, x: ex.Call) -> str:
         if x.op not in COLLECTIVES:
             return super().call(x)
         if x.op == "tvm_warp_activemask":
             return f"{self.operation('warp_active')}()"
-        if not is_const(x.args[4], _WARP) or not isinstance(x.args[3], e.IntImm):
+        if not is_const(x.args[4], _WARP) or not isinstance(x.args[3], ex.IntImm):
             raise Unsupported(f"{x}: a warp of CUDA has {_WARP} threads, and a section a constant number of them")
         name = self.operation(x.op.removeprefix("tvm_"))
         mask, value, by = (self.value(a) for a in x.args[:3])
         return f"{name}({mask}, {value}, {by}, {x.args[3].value})"
 
-    def tile(self, buffer: t.Buffer, places: tuple[int, ...]) -> str:
+    def tile(self, buffer: tir.Buffer, places: tuple[int, ...]) -> str:
         """The variable of a tile of a fragment: a tuple of the registers of its pieces, which begin at `places`.
 
         Raises `Unsupported` where other instructions cut the fragment into other tiles. (A variable for each register
@@ -202,13 +202,13 @@ class _NumbaCUDA(GridEmitter, NumbaStatements):
             )
         return self.fragments[buffer, places[0]][0]
 
-    def fragment(self, stmt: t.Allocate) -> None:
+    def fragment(self, stmt: tir.Allocate) -> None:
         """Fragments need no storage; but no other statement may touch them."""
         if access_outside(stmt.buffer, stmt.body) is not None:
             raise refuse_other_accesses(self.kernel.name, stmt.buffer)
         self.stmt(stmt.body)
 
-    def allocate(self, stmt: t.Allocate) -> None:
+    def allocate(self, stmt: tir.Allocate) -> None:
         if is_of_a_warp(stmt.buffer.scope):
             self.fragment(stmt)
             return

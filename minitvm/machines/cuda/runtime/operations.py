@@ -13,25 +13,8 @@ from numba.cuda import cudadecl, cudaimpl
 from numba.cuda.extending import register_model
 
 from ...simd.vectors import functions, simd  # noqa: F401 (simd registers the operations)
+from ...simd.vectors import lanes as lane
 from ...simd.vectors.byte_products import INSTRUCTIONS
-from ...simd.vectors.lanes import (
-    ANYTHING,
-    ELEMENTS,
-    I32,
-    INTRINSICS,
-    LIBRARIES,
-    BrainModel,
-    BrainType,
-    Element,
-    HalfModel,
-    HalfType,
-    Operation,
-    Value,
-    VectorModel,
-    VectorType,
-    marker,
-    on_machine,
-)
 from ...simd.vectors.masked import LANE_BY_LANE
 from . import async_copies, tensor_cores, warpgroups, warps
 
@@ -42,7 +25,7 @@ DYNAMIC_ALIGNMENT = 1024  # bytes after which the places of swizzled tiles repea
 DYNAMIC = "minitvm_dynamic"  # the symbol of what a launch gives
 
 
-def accept(operation: Operation) -> None:
+def accept(operation: lane.Operation) -> None:
     """Let CUDA kernels call an operation."""
     if operation.typer is not None:
         cudadecl.registry.register_global(operation.marker, types.Function(operation.template))
@@ -55,25 +38,25 @@ def libdevice(name: str) -> str:
     return f"__nv_{name}"
 
 
-def dot4_add(a: Value, b: Value, c: Value) -> Value:
+def dot4_add(a: lane.Value, b: lane.Value, c: lane.Value) -> lane.Value:
     """`dp4a`: the sum of four products of bytes and an addend, in one instruction on each word."""
-    word = I32.llvm
+    word = lane.I32.llvm
     function_type = ir.FunctionType(word, [word] * 3)
     instruction = ir.InlineAsm(function_type, "dp4a.u32.s32 $0, $1, $2, $3;", "=r,r,r,r", side_effect=False)
 
-    def one(x: Value, y: Value, z: Value) -> Value:
+    def one(x: lane.Value, y: lane.Value, z: lane.Value) -> lane.Value:
         return x.wrap(x.builder.call(instruction, [x.llvm, y.llvm, z.llvm]))
 
     return a.lane_by_lane(one, b, c)
 
 
-def _negated(x: Value) -> Value:
+def _negated(x: lane.Value) -> lane.Value:
     return x.constant(-0.0) - x
 
 
-def _magnitude(x: Value) -> Value:
+def _magnitude(x: lane.Value) -> lane.Value:
     """Without its sign."""
-    integer = ELEMENTS[f"u{x.element.bits}"]
+    integer = lane.ELEMENTS[f"u{x.element.bits}"]
     return (x.bitcast(integer) & ((1 << (x.element.bits - 1)) - 1)).bitcast(x.element)
 
 
@@ -82,7 +65,7 @@ def _rounding(name: str) -> Any:
     return functions.in_float32(functions.libm(name, 1))
 
 
-def _shared(element: Element) -> Any:
+def _shared(element: lane.Element) -> Any:
     """`shared_<t>(n)`: an array of n elements, which all threads of a block have."""
     pointer = types.CPointer(element.numba)
 
@@ -100,12 +83,14 @@ def _shared(element: Element) -> Any:
         first = builder.gep(storage, [ir.Constant(ir.IntType(32), 0)] * 2)
         return builder.addrspacecast(first, element.memory.as_pointer())
 
-    return_marker = marker(f"shared_{element.name}", f"an array of {element.dtype} that the threads of a block share")
-    accept(Operation(return_marker, typer, emit, (ANYTHING,)))
+    return_marker = lane.marker(
+        f"shared_{element.name}", f"an array of {element.dtype} that the threads of a block share"
+    )
+    accept(lane.Operation(return_marker, typer, emit, (lane.ANYTHING,)))
     return return_marker
 
 
-def _dynamic(element: Element) -> Any:
+def _dynamic(element: lane.Element) -> Any:
     """`dynamic_<t>(offset, n)`: n elements from a byte on in what a launch gives a block."""
     pointer = types.CPointer(element.numba)
 
@@ -124,15 +109,15 @@ def _dynamic(element: Element) -> Any:
         typed = builder.bitcast(first, ir.PointerType(element.memory, SHARED_SPACE))
         return builder.addrspacecast(typed, element.memory.as_pointer())
 
-    made = marker(f"dynamic_{element.name}", f"an array of {element.dtype} in what the launch gives a block")
-    accept(Operation(made, typer, emit, (ANYTHING, ANYTHING)))
+    made = lane.marker(f"dynamic_{element.name}", f"an array of {element.dtype} in what the launch gives a block")
+    accept(lane.Operation(made, typer, emit, (lane.ANYTHING, lane.ANYTHING)))
     return made
 
 
 _OF_CUDA = {**async_copies.OPERATIONS, **tensor_cores.OPERATIONS, **warpgroups.OPERATIONS}
 _OWN = {
-    **{f"shared_{name}": _shared(element) for name, element in ELEMENTS.items()},
-    **{f"dynamic_{name}": _dynamic(element) for name, element in ELEMENTS.items()},
+    **{f"shared_{name}": _shared(element) for name, element in lane.ELEMENTS.items()},
+    **{f"dynamic_{name}": _dynamic(element) for name, element in lane.ELEMENTS.items()},
     **{name: operation.marker for name, operation in _OF_CUDA.items()},
 }
 for _operation in _OF_CUDA.values():
@@ -150,12 +135,16 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"kernel source for CUDA has no {name!r}")
 
 
-for _type, _model in ((VectorType, VectorModel), (HalfType, HalfModel), (BrainType, BrainModel)):
+for _type, _model in (
+    (lane.VectorType, lane.VectorModel),
+    (lane.HalfType, lane.HalfModel),
+    (lane.BrainType, lane.BrainModel),
+):
     register_model(_type)(_model)
-LIBRARIES[ARCHITECTURE] = libdevice
-INTRINSICS[ARCHITECTURE] = {
+lane.LIBRARIES[ARCHITECTURE] = libdevice
+lane.INTRINSICS[ARCHITECTURE] = {
     "fneg": _negated, "fabs": _magnitude, "rint": _rounding("rint"), "round": _rounding("round"),
 }  # fmt: skip
 LANE_BY_LANE.add(ARCHITECTURE)
 INSTRUCTIONS[ARCHITECTURE] = dot4_add
-on_machine(accept)
+lane.on_machine(accept)

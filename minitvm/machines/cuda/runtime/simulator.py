@@ -20,7 +20,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from .... import expr as e
+from .... import expr as ex
 from . import simulated_warpgroups, simulated_warps
 from .faults import Address, KernelFault
 from .simulated_blocks import Thread, Waits, as_coroutine, begin, coordinates, current, run_block, xyz
@@ -138,7 +138,7 @@ _OWN = frozenset(kind for kind in _DTYPES.values() if kind not in (np.float16, n
 
 def _elementwise(defined: Defined, mask: bool = False) -> Callable[..., Any]:
     """An operation on operands of one dtype, the result's too; floats of 16 bits by way of float32."""
-    meaning: Defined = functools.cache(lambda kind: defined(e.DType(np.dtype(kind).name)))
+    meaning: Defined = functools.cache(lambda kind: defined(ex.DType(np.dtype(kind).name)))
 
     def apply(*args: Any) -> Any:
         kind = args[0].__class__
@@ -163,10 +163,10 @@ def _elementwise(defined: Defined, mask: bool = False) -> Callable[..., Any]:
 # -- what operations mean, by the oracle's definitions of operators and intrinsics
 
 
-def _operator(kind: type[e.BinaryOp]) -> Defined:
+def _operator(kind: type[ex.BinaryOp]) -> Defined:
     """The operation that is an operator of expressions."""
 
-    def defined(dtype: e.DType) -> Callable[..., Any]:
+    def defined(dtype: ex.DType) -> Callable[..., Any]:
         from minitvm.reference.meaning.operations import on_arrays
 
         operator = on_arrays(kind, dtype)
@@ -175,10 +175,10 @@ def _operator(kind: type[e.BinaryOp]) -> Defined:
     return defined
 
 
-def _division(kind: type[e.BinaryOp]) -> Defined:
+def _division(kind: type[ex.BinaryOp]) -> Defined:
     """An operator that divides: an integer by 0 is 0 in kernel source, and undefined in expressions."""
 
-    def defined(dtype: e.DType) -> Callable[..., Any]:
+    def defined(dtype: ex.DType) -> Callable[..., Any]:
         divide = _operator(kind)(dtype)
         if dtype.is_float:
             return divide
@@ -190,7 +190,7 @@ def _division(kind: type[e.BinaryOp]) -> Defined:
 def _intrinsic(name: str, integers: Callable[..., Any] | None = None) -> Defined:
     """The operation that is an intrinsic of expressions; `integers` is what it does with integers, which have none."""
 
-    def defined(dtype: e.DType) -> Callable[..., Any]:
+    def defined(dtype: ex.DType) -> Callable[..., Any]:
         from minitvm.reference.meaning.intrinsics import meaning
 
         return meaning(name, dtype, dtype) if integers is None or dtype.is_float else integers
@@ -201,14 +201,14 @@ def _intrinsic(name: str, integers: Callable[..., Any] | None = None) -> Defined
 def _shift(name: str) -> Defined:
     """A shift: by less than 0 it is as by all bits in kernel source, and undefined in expressions."""
 
-    def defined(dtype: e.DType) -> Callable[..., Any]:
+    def defined(dtype: ex.DType) -> Callable[..., Any]:
         shift = _intrinsic(name)(dtype)
         return lambda a, b: shift(a, np.where(b < 0, dtype.bits, b))
 
     return defined
 
 
-def _dot4_add(dtype: e.DType) -> Callable[..., Any]:
+def _dot4_add(dtype: ex.DType) -> Callable[..., Any]:
     dot4 = _intrinsic("dot4_u8i8")(dtype)
     return lambda a, b, c: dot4(a, b) + c
 
@@ -260,16 +260,17 @@ _ELEMENTWISE: dict[str, Defined] = {
         ("floor", "floor"), ("ceil", "ceil"), ("trunc", "trunc"), ("rint", "nearbyint"), ("round_away", "round"))},
     "absolute": _intrinsic("abs"), "invert": _intrinsic("bitwise_not"), "bitand": _intrinsic("bitwise_and"),
     "bitor": _intrinsic("bitwise_or"), "bitxor": _intrinsic("bitwise_xor"), "shl": _shift("shift_left"),
-    "shr": _shift("shift_right"), "add": _operator(e.Add), "sub": _operator(e.Sub), "mul": _operator(e.Mul),
-    "maximum": _operator(e.Max), "minimum": _operator(e.Min), "div": _division(e.Div), "truncdiv": _division(e.Div),
-    "truncmod": _division(e.Mod), "floordiv": _division(e.FloorDiv), "floormod": _division(e.FloorMod),
+    "shr": _shift("shift_right"), "add": _operator(ex.Add), "sub": _operator(ex.Sub), "mul": _operator(ex.Mul),
+    "maximum": _operator(ex.Max), "minimum": _operator(ex.Min), "div": _division(ex.Div), "truncdiv": _division(ex.Div),
+    "truncmod": _division(ex.Mod), "floordiv": _division(ex.FloorDiv), "floormod": _division(ex.FloorMod),
     "neg": _plainly(np.negative), "sign": _plainly(np.sign), "expm1": _plainly(np.expm1),
     "max_select": _plainly(lambda a, b: np.where(a > b, a, b)), "clz": _plainly(_zeros(True)),
     "min_select": _plainly(lambda a, b: np.where(a < b, a, b)), "ctz": _plainly(_zeros(False)), "dot4_add": _dot4_add,
 }  # fmt: skip
 _TESTS: dict[str, Defined] = {
-    "lt": _operator(e.LT), "le": _operator(e.LE), "gt": _operator(e.GT), "ge": _operator(e.GE), "eq": _operator(e.EQ),
-    "ne": _operator(e.NE), "isnan": _intrinsic("isnan", _always(False)), "isinf": _intrinsic("isinf", _always(False)),
+    "lt": _operator(ex.LT), "le": _operator(ex.LE), "gt": _operator(ex.GT), "ge": _operator(ex.GE),
+    "eq": _operator(ex.EQ),
+    "ne": _operator(ex.NE), "isnan": _intrinsic("isnan", _always(False)), "isinf": _intrinsic("isinf", _always(False)),
     "isfinite": _intrinsic("isfinite", _always(True)),
 }  # fmt: skip
 

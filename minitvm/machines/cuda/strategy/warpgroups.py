@@ -30,19 +30,7 @@ from ...gpu.strategy.fetched_tiles import fetched, in_stages
 from ...gpu.strategy.matrices import MatrixProduct, as_matrices
 from ..capability import has_warpgroups
 from ..tensor_intrin import warpgroups
-from .tensor_cores import (
-    PADDED,
-    fetches_of,
-    in_blocks,
-    is_transposed,
-    operand_tiles,
-    product_of,
-    scheduled,
-    seen_by_costs,
-    sizes_for,
-    stored_by_all,
-    tensor_core,
-)
+from . import tensor_cores
 from .warp_tiles import grouped
 from .warpgroup_tiles import WarpgroupTile, warpgroup_tile_cost
 
@@ -54,7 +42,7 @@ _STAGES = (4, 3, 2)  # of equal ones the most: copies come late at times
 
 def multiplies_halves(func: PrimFunc) -> bool:
     """Whether a function is a product of matrices of 16-bit floats."""
-    product = product_of(func)
+    product = tensor_cores.product_of(func)
     return product is not None and product.dtype in warpgroups.INPUTS
 
 
@@ -64,21 +52,21 @@ def warpgroup(func: PrimFunc, target: Target) -> Iterator[Candidate]:
 
     Only candidates that cost less than the best one of `tensor_core` are proposed.
     """
-    product = product_of(func)
+    product = tensor_cores.product_of(func)
     if product is None or not has_warpgroups(target):
         return
-    matrices, followed = seen_by_costs(func, product)
+    matrices, followed = tensor_cores.seen_by_costs(func, product)
 
     def price(**knobs: int) -> Cost:
         tile = WarpgroupTile(**knobs)
-        return warpgroup_tile_cost(matrices, tile, followed or not tile.divides(matrices), PADDED, target)
+        return warpgroup_tile_cost(matrices, tile, followed or not tile.divides(matrices), tensor_cores.PADDED, target)
 
     def apply(sch: Schedule, **knobs: int) -> None:
         used = schedule_product(sch, product, WarpgroupTile(**knobs))
         others_on_the_grid(sch, used, THREADS)
 
-    most = min((one.cost.cycles for one in tensor_core(func, target)), default=inf)
-    sizes = (sizes_for(extent, some) for extent, some in
+    most = min((one.cost.cycles for one in tensor_cores.tensor_core(func, target)), default=inf)
+    sizes = (tensor_cores.sizes_for(extent, some) for extent, some in
              ((product.m, _ROWS), (product.n, _COLUMNS), (product.k, _DEPTHS)))  # fmt: skip
     for rows, columns, depth, stages in every(*sizes, _STAGES):
         tile = WarpgroupTile(rows, columns, depth, stages=stages)
@@ -92,12 +80,12 @@ def warpgroup(func: PrimFunc, target: Target) -> Iterator[Candidate]:
 def schedule_product(sch: Schedule, product: MatrixProduct, tile: WarpgroupTile) -> set[str]:
     """The product and what follows it element by element; returns the names of the blocks that it scheduled."""
     columns, depth, groups = tile.columns, tile.depth, tile.groups
-    tiles = operand_tiles(product)
+    tiles = tensor_cores.operand_tiles(product)
     block, shapes = sch.get_block(product.block.name), [axes for _, axes in tiles]
     last, copies = as_matrices(sch, product, block, (tile.rows, columns, depth), shapes, (_SCOPE, _SCOPE))
     for copy in copies:
         sch.set_scope(copy, 0, SWIZZLED)
-    writer, (i, j, k) = in_blocks(sch, block, last, tile, warpgroups.ACCUMULATOR)
+    writer, (i, j, k) = tensor_cores.in_blocks(sch, block, last, tile, warpgroups.ACCUMULATOR)
     group, row = sch.split(i, [groups, None])
     ko, kk = sch.split(k, [None, depth])
     sch.reorder(group, ko, row, j, kk)
@@ -108,12 +96,12 @@ def schedule_product(sch: Schedule, product: MatrixProduct, tile: WarpgroupTile)
         slabs = IndexMap.from_func(lambda *i: (*i[:-2], i[-1] // _SLAB, i[-2], i[-1] % _SLAB), ndim=len(axes))
         sch.transform_layout(copy, ("write", 0), slabs)
         sch.compute_at(copy, ko, preserve_unit_loops=True)
-        fetched(sch, copy, len(axes), *fetches_of(product, load, axes), threads)
+        fetched(sch, copy, len(axes), *tensor_cores.fetches_of(product, load, axes), threads)
     init = sch.decompose_reduction(block, ko)
     sch.tensorize(sch.get_loops(init)[-2], warpgroups.fill(columns))
-    sch.tensorize(row, warpgroups.multiply(columns, depth, product.dtype, is_transposed(product)))
+    sch.tensorize(row, warpgroups.multiply(columns, depth, product.dtype, tensor_cores.is_transposed(product)))
     sch.tensorize(sch.get_loops(writer)[-2], warpgroups.store(columns, "global" if last is None else "shared"))
     in_stages(sch, ko, tile.stages)
     if last is not None:
-        stored_by_all(sch, last, groups, warpgroups.THREADS)
-    return scheduled(sch, product, last)
+        tensor_cores.stored_by_all(sch, last, groups, warpgroups.THREADS)
+    return tensor_cores.scheduled(sch, product, last)

@@ -20,22 +20,11 @@ from math import ceil, prod
 from typing import Any
 
 from ....expr import REDUCE
+from ....strategy import roles as strategy_roles
 from ....strategy.blocks import block_of, divisors, extents, only_reduction
 from ....strategy.candidate import Candidate, Cost, Knob
 from ....strategy.epilogues import epilogue
 from ....strategy.registry import rule
-from ....strategy.roles import (
-    LONG,
-    Product,
-    Roles,
-    depends,
-    names_of,
-    operands,
-    roles,
-    step_along,
-    way_of,
-    writer_of_sum,
-)
 from ....strategy.tile_nest import TileNest
 from ....target import Target
 from ....tir import Schedule
@@ -56,7 +45,7 @@ _SHARED = 48 * 1024  # bytes that a kernel may declare
 def has_contraction(func: PrimFunc) -> bool:
     """Whether the only reduction of a function is a contraction, summed in float32 or int32."""
     block = _reduction(func)
-    return block is not None and bool(roles(block))
+    return block is not None and bool(strategy_roles.roles(block))
 
 
 def _reduction(func: PrimFunc) -> Block | None:
@@ -109,7 +98,7 @@ class TiledSum:
 
     def __init__(self, block: Block, target: Target) -> None:
         self.block, self.target = block, target
-        self.ways = {names_of(way): way for way in roles(block)}
+        self.ways = {strategy_roles.names_of(way): way for way in strategy_roles.roles(block)}
         self._sizes = {names: _sizes(way) for names, way in self.ways.items()}
 
     @property
@@ -161,8 +150,8 @@ class TiledSum:
         handle = sch.get_block(self.block.name)
         if splits > 1:
             handle = parted(sch, handle, splits)
-            way = way_of(block_of(sch, handle), row, column)
-        main = writer_of_sum(sch, way, handle, written)
+            way = strategy_roles.way_of(block_of(sch, handle), row, column)
+        main = strategy_roles.writer_of_sum(sch, way, handle, written)
         if not shared:
             return _schedule(sch, way, handle, main, threads, tile), []
         over = BlockTile(row_threads, max(1, threads // row_threads), depth, 1, double)
@@ -170,14 +159,14 @@ class TiledSum:
         return used, copies if double else []
 
 
-def _sizes(way: Roles) -> tuple[Product, int, int]:
+def _sizes(way: strategy_roles.Roles) -> tuple[strategy_roles.Product, int, int]:
     """The product, its columns with those of the further axis, and how many such products there are."""
     product, further = way.product, _further(way)
-    columns = product.n * (1 if further is None else way.extent(further) or LONG)
+    columns = product.n * (1 if further is None else way.extent(further) or strategy_roles.LONG)
     return product, columns, ceil(product.outside * product.n / columns)
 
 
-def _lanes(way: Roles, target: Target) -> list[int]:
+def _lanes(way: strategy_roles.Roles, target: Target) -> list[int]:
     """How wide vectors may be."""
     widest = max(1, int(target.vector_lanes("float32")))
     return sorted({n for n in (widest, widest // 2, 1) if 0 < n <= max(1, way.product.n)})
@@ -188,7 +177,7 @@ def _fits(tile: ThreadTile, target: Target) -> bool:
     return tile.registers <= (target.max_registers_per_thread or _REGISTERS)
 
 
-def _register_tiles(way: Roles, target: Target) -> Iterator[tuple[ThreadTile, BlockTile]]:
+def _register_tiles(way: strategy_roles.Roles, target: Target) -> Iterator[tuple[ThreadTile, BlockTile]]:
     """Tiles of threads that share nothing: neighbours of one row are neighbouring threads."""
     further = _further(way)
     for lanes in _lanes(way, target):
@@ -202,7 +191,7 @@ def _register_tiles(way: Roles, target: Target) -> Iterator[tuple[ThreadTile, Bl
                         yield tile, BlockTile(1, THREADS)
 
 
-def _shared_tiles(way: Roles, target: Target) -> Iterator[tuple[ThreadTile, BlockTile]]:
+def _shared_tiles(way: strategy_roles.Roles, target: Target) -> Iterator[tuple[ThreadTile, BlockTile]]:
     """Tiles of blocks of threads that fetch together."""
     product, further = way.product, _further(way)
     if way.row is None or way.group is not None or product.packed:
@@ -224,7 +213,7 @@ def _shared_tiles(way: Roles, target: Target) -> Iterator[tuple[ThreadTile, Bloc
                 yield tile, whole
 
 
-def _even_fetches(way: Roles, over: BlockTile, tile: ThreadTile) -> bool:
+def _even_fetches(way: strategy_roles.Roles, over: BlockTile, tile: ThreadTile) -> bool:
     """Whether all threads of a block fetch alike: of copies under a condition it is not shown that they fill a tile."""
     sums = [axis.dom.extent for axis in way.block.iter_vars if axis.kind == REDUCE]
     steps = prod(steps_of_piece(extents(sums), over.depth))
@@ -233,24 +222,27 @@ def _even_fetches(way: Roles, over: BlockTile, tile: ThreadTile) -> bool:
     )
 
 
-def _lines(way: Roles, tile: ThreadTile, over: BlockTile) -> list[tuple[int, bool]]:
+def _lines(way: strategy_roles.Roles, tile: ThreadTile, over: BlockTile) -> list[tuple[int, bool]]:
     """For each operand: elements of its tile for a step of the sum, and whether they are turned around on the way."""
-    loads = operands(way.block)
+    loads = strategy_roles.operands(way.block)
     assert loads is not None and way.row is not None
     lengths = {way.row: over.row_threads * tile.rows, way.column: over.column_threads * tile.columns}
     axes = [way.column if load is way.vectors else way.row for load in loads]
     ends = [way.block.iter_vars[way.axes[axis][-1]].var for axis in axes]
-    return [(lengths[axis], step_along(load, end) != 1) for load, axis, end in zip(loads, axes, ends, strict=True)]
+    return [
+        (lengths[axis], strategy_roles.step_along(load, end) != 1)
+        for load, axis, end in zip(loads, axes, ends, strict=True)
+    ]
 
 
-def _with_copies(way: Roles, tile: ThreadTile, over: BlockTile) -> BlockTile:
+def _with_copies(way: strategy_roles.Roles, tile: ThreadTile, over: BlockTile) -> BlockTile:
     """A tile of a block with how much it copies: a line of each operand for a step of the sum."""
     lines = _lines(way, tile, over)
     gaps = sum(gap(line, tile.rows) for line, turned in lines if turned)
     return replace(over, copied=sum(line for line, _ in lines), gaps=gaps)
 
 
-def _row_tiles(way: Roles) -> list[int]:
+def _row_tiles(way: strategy_roles.Roles) -> list[int]:
     """Numbers of rows that divide their axis, or a group of it."""
     if way.row is None:
         return [1]
@@ -259,18 +251,20 @@ def _row_tiles(way: Roles) -> list[int]:
     return divisors(way.product.m, _ROWS)
 
 
-def _further(way: Roles) -> int | None:
+def _further(way: strategy_roles.Roles) -> int | None:
     """A further axis of the result on which only the vectors' operand depends; None where there is none."""
-    loads = operands(way.block) or ()
+    loads = strategy_roles.operands(way.block) or ()
     rows = next(load for load in loads if load is not way.vectors)
     for position, axis in enumerate(way.axes):
-        used = any(depends(rows, way.block.iter_vars[p].var) for p in axis)
+        used = any(strategy_roles.depends(rows, way.block.iter_vars[p].var) for p in axis)
         if position not in (way.row, way.column) and not used and way.needed(position):
             return position
     return None
 
 
-def _schedule(sch: Schedule, way: Roles, block: Any, main: Any, threads: int, tile: ThreadTile) -> set[str]:
+def _schedule(
+    sch: Schedule, way: strategy_roles.Roles, block: Any, main: Any, threads: int, tile: ThreadTile
+) -> set[str]:
     """A thread for each tile; returns the names of the blocks that it scheduled."""
     nest = TileNest(sch, block, main)
     sizes = {_further(way): tile.blocks, way.row: tile.rows, way.column: tile.vectors * tile.lanes}

@@ -11,17 +11,8 @@ from collections.abc import Collection, Iterator
 from math import log2, prod
 
 from ....expr import REDUCE
-from ....strategy.blocks import (
-    attempt,
-    blocks_of,
-    constant_extent,
-    contiguous_along_last,
-    inlinable,
-    inline_injective,
-    reduced,
-    reduces_along_last,
-    volume,
-)
+from ....strategy import blocks
+from ....strategy.blocks import reduced
 from ....strategy.candidate import Candidate, Cost
 from ....strategy.registry import rule
 from ....target import Target
@@ -50,13 +41,13 @@ def fallback(func: PrimFunc, target: Target) -> Iterator[Candidate]:
     """Inline what is cheap, then a thread for each result."""
     lanes = int(target.vector_lanes("float32"))
     limit = int(getattr(target, "max_threads_per_block", 256))
-    instances = sum(spatial_instances(block) for block in blocks_of(func))
+    instances = sum(spatial_instances(block) for block in blocks.blocks_of(func))
     liked = threads_of_a_block(instances, target)
 
     def price(inline: bool, threads: int) -> Cost:
         """Cycles of a multiprocessor: what is inlined is not moved; fewer threads hide less, more leave some idle."""
-        kept = [block for block in blocks_of(func) if not (inline and inlinable(func, block))]
-        steps = {block: volume(reduced(block), _OPEN) for block in kept}
+        kept = [block for block in blocks.blocks_of(func) if not (inline and blocks.inlinable(func, block))]
+        steps = {block: blocks.volume(reduced(block), _OPEN) for block in kept}
         words = sum(spatial_instances(block) * (len(block.reads) + len(block.writes)) for block in kept)
         operations = sum(spatial_instances(block) * steps[block] for block in kept)
         cost = element_wise_cost(words, operations, max(steps.values(), default=0), target)
@@ -64,7 +55,7 @@ def fallback(func: PrimFunc, target: Target) -> Iterator[Candidate]:
 
     def apply(sch: Schedule, inline: bool, threads: int) -> None:
         if inline:
-            inline_injective(sch)
+            blocks.inline_injective(sch)
         others_on_the_grid(sch, set(), threads, lanes)
 
     for threads in sorted({min(n, limit) for n in (liked // 2, liked, 2 * liked, 4 * liked)}):
@@ -84,25 +75,25 @@ def threads_of_a_block(instances: int, target: Target) -> int:
 
 def usual_threads(func: PrimFunc, target: Target) -> int:
     """How many threads a block should have in kernels of one result for each thread, by the largest of a function."""
-    return threads_of_a_block(max(map(spatial_instances, blocks_of(func))), target)
+    return threads_of_a_block(max(map(spatial_instances, blocks.blocks_of(func))), target)
 
 
 def spatial_instances(block: Block) -> int:
     """How many results a block has."""
-    return prod([volume([axis.dom.extent], _OPEN) for axis in block.iter_vars if axis.kind != REDUCE] or [1])
+    return prod([blocks.volume([axis.dom.extent], _OPEN) for axis in block.iter_vars if axis.kind != REDUCE] or [1])
 
 
 def others_on_the_grid(sch: Schedule, used: Collection[str], threads: int, lanes: int = 1) -> None:
     """Each block whose name is not among the `used` ones by itself, as `on_the_grid` does, if that is legal."""
-    for name in [block.name for block in blocks_of(sch.func)]:
+    for name in [block.name for block in blocks.blocks_of(sch.func)]:
         if name not in used:
-            attempt(lambda name=name: on_the_grid(sch, name, threads, lanes))  # type: ignore[misc]
+            blocks.attempt(lambda name=name: on_the_grid(sch, name, threads, lanes))  # type: ignore[misc]
 
 
 def on_the_grid(sch: Schedule, name: str, threads: int, lanes: int = 1) -> None:
     """The spatial loops of a block, fused, over blocks of threads; sums of neighbours are in `lanes` parts."""
     handle = sch.get_block(name)
-    block = next(b for b in blocks_of(sch.func) if b.name == name)
+    block = next(b for b in blocks.blocks_of(sch.func) if b.name == name)
     loops = list(sch.get_loops(handle))
     kinds = [axis.kind for axis in block.iter_vars]
     if len(kinds) != len(loops):
@@ -114,12 +105,12 @@ def on_the_grid(sch: Schedule, name: str, threads: int, lanes: int = 1) -> None:
     if reduced and loops != [*spatial, *reduced]:
         sch.reorder(*spatial, *reduced)
     element_wise = isinstance(block.body, BufferStore) and kinds and not reduced
-    if lanes > 1 and element_wise and contiguous_along_last(block):
-        extent = constant_extent(sch, spatial[-1])
+    if lanes > 1 and element_wise and blocks.contiguous_along_last(block):
+        extent = blocks.constant_extent(sch, spatial[-1])
         if extent is not None and extent % lanes == 0:
             last, vector = sch.split(spatial[-1], [None, lanes])
             sch.vectorize(vector)
             spatial = [*spatial[:-1], last]
-    if lanes > 1 and reduced and reduces_along_last(block):
-        attempt(lambda: sch.annotate(reduced[-1], LANES, lanes))
+    if lanes > 1 and reduced and blocks.reduces_along_last(block):
+        blocks.attempt(lambda: sch.annotate(reduced[-1], LANES, lanes))
     over_blocks_and_threads(sch, spatial, threads)

@@ -20,21 +20,7 @@ from typing import Any
 
 from ....errors import ScheduleError
 from ....expr import REDUCE
-from ....strategy.blocks import (
-    attempt,
-    block_of,
-    blocks_of,
-    constant_extent,
-    contiguous_along_last,
-    extents,
-    inline_injective,
-    is_reduction,
-    only_reduction,
-    reduced,
-    reduces_along_last,
-    volume,
-    widest,
-)
+from ....strategy import blocks
 from ....strategy.candidate import Candidate, Cost, Knob, Unfit
 from ....strategy.registry import rule
 from ....strategy.rows import normalizes_rows
@@ -67,23 +53,23 @@ def rows(func: PrimFunc, target: Target) -> Iterator[Candidate]:
 
     The number of threads is decided, and whether they hold the row in registers.
     """
-    *_, result = blocks_of(func)
-    *leading, last = extents(axis.dom.extent for axis in result.iter_vars)
-    count, length = volume(leading, _OPEN), last or _OPEN
-    meetings = sum(map(is_reduction, blocks_of(func)))
+    *_, result = blocks.blocks_of(func)
+    *leading, last = blocks.extents(axis.dom.extent for axis in result.iter_vars)
+    count, length = blocks.volume(leading, _OPEN), last or _OPEN
+    meetings = sum(map(blocks.is_reduction, blocks.blocks_of(func)))
 
     lanes = max(1, int(target.vector_lanes("float32")))
     others = threads_of_a_block(count, target)
 
     def price(threads: int, held: bool) -> Cost:
         in_vectors = lanes if held or (threads == 1 and _in_turn(target)) else 1
-        steps = sum(ceil(length / threads) / in_vectors for _ in blocks_of(func))
-        passes = 1 if held else sum(1 for _ in blocks_of(func))
+        steps = sum(ceil(length / threads) / in_vectors for _ in blocks.blocks_of(func))
+        passes = 1 if held else sum(1 for _ in blocks.blocks_of(func))
         return _price(count, length, steps, threads, passes, meetings, target, neighbours=threads > 1)
 
     def apply(sch: Schedule, threads: int, held: bool) -> None:
-        inline_injective(sch)
-        *before, final = (block.name for block in blocks_of(sch.func))
+        blocks.inline_injective(sch)
+        *before, final = (block.name for block in blocks.blocks_of(sch.func))
         leading = sch.get_loops(sch.get_block(final))[:-1]
         if threads == 1:
             _thread_a_row(sch, leading, before, others, lanes)
@@ -97,11 +83,11 @@ def rows(func: PrimFunc, target: Target) -> Iterator[Candidate]:
                 sch.compute_at(sch.get_block(name), row, preserve_unit_loops=True)
         room = int(getattr(target, "max_shared_memory_per_block", 32 << 10)) // 4
         for name in before:
-            whole = not is_reduction(block_of(sch, sch.get_block(name)))
+            whole = not blocks.is_reduction(blocks.block_of(sch, sch.get_block(name)))
             if whole and name in done:
                 continue
-            if not whole or (last or room) * widest(result) <= room:
-                attempt(lambda name=name: sch.set_scope(sch.get_block(name), 0, "shared"))  # type: ignore[misc]
+            if not whole or (last or room) * blocks.widest(result) <= room:
+                blocks.attempt(lambda name=name: sch.set_scope(sch.get_block(name), 0, "shared"))  # type: ignore[misc]
         for name in (*before, final):
             if name not in done:
                 _shared_out(sch, name, threads, 1, lanes=lanes)
@@ -122,38 +108,38 @@ def _thread_a_row(sch: Schedule, leading: list[Any], before: list[str], threads:
     for name in reversed(before):
         sch.compute_at(sch.get_block(name), row, preserve_unit_loops=True)
     for name in before:
-        block = block_of(sch, sch.get_block(name))
-        if not is_reduction(block):
+        block = blocks.block_of(sch, sch.get_block(name))
+        if not blocks.is_reduction(block):
             continue
-        attempt(lambda name=name: sch.set_scope(sch.get_block(name), 0, "local"))  # type: ignore[misc]
-        if lanes > 1 and reduces_along_last(block):
+        blocks.attempt(lambda name=name: sch.set_scope(sch.get_block(name), 0, "local"))  # type: ignore[misc]
+        if lanes > 1 and blocks.reduces_along_last(block):
             inner = sch.get_loops(sch.get_block(name))[-1]
-            attempt(lambda inner=inner: sch.annotate(inner, LANES, lanes))  # type: ignore[misc]
+            blocks.attempt(lambda inner=inner: sch.annotate(inner, LANES, lanes))  # type: ignore[misc]
 
 
 def reads_once(func: PrimFunc) -> bool:
     """Whether a function has one reduction, which reads each element of its largest operand once at most."""
-    block = only_reduction(func)
+    block = blocks.only_reduction(func)
     if block is None or not block.reads:
         return False
-    others = [b for b in blocks_of(func) if b is not block]
+    others = [b for b in blocks.blocks_of(func) if b is not block]
     if any(not isinstance(b.body, BufferStore) for b in others):
         return False
-    steps = spatial_instances(block) * volume(reduced(block), _OPEN)
-    return steps <= max(volume(r.buffer.shape, _OPEN) for r in block.reads)
+    steps = spatial_instances(block) * blocks.volume(blocks.reduced(block), _OPEN)
+    return steps <= max(blocks.volume(r.buffer.shape, _OPEN) for r in block.reads)
 
 
 @rule("gpu", reads_once)
 def reduction(func: PrimFunc, target: Target) -> Iterator[Candidate]:
     """A block of threads a result, or as everything else a thread; the number of threads is decided."""
-    block = only_reduction(func)
+    block = blocks.only_reduction(func)
     if block is None:
         return
-    length, count = volume(reduced(block), _OPEN), spatial_instances(block)
+    length, count = blocks.volume(blocks.reduced(block), _OPEN), spatial_instances(block)
     read = recognised(block)
     if isinstance(read, str):
         raise Unfit(f"reduction: {read}")
-    ordered, along_last = not read[1].reducer.commutative, reduces_along_last(block)
+    ordered, along_last = not read[1].reducer.commutative, blocks.reduces_along_last(block)
     lanes = max(1, int(target.vector_lanes("float32")))
     others = usual_threads(func, target)
 
@@ -164,13 +150,13 @@ def reduction(func: PrimFunc, target: Target) -> Iterator[Candidate]:
         return _price(count, length, steps, threads, 1, 1, target, neighbours=near)
 
     def apply(sch: Schedule, threads: int) -> None:
-        inline_injective(sch)
+        blocks.inline_injective(sch)
         name = block.name
         if threads > 1:
             _team_a_result(sch, name, threads, ordered)
-        for other in [b.name for b in blocks_of(sch.func)]:
+        for other in [b.name for b in blocks.blocks_of(sch.func)]:
             if threads == 1 or other not in _done(sch):
-                attempt(lambda other=other: on_the_grid(sch, other, others, lanes))  # type: ignore[misc]
+                blocks.attempt(lambda other=other: on_the_grid(sch, other, others, lanes))  # type: ignore[misc]
 
     for threads in (1, *_team_sizes(length, target)):
         knobs: dict[str, Knob] = {"threads": threads}
@@ -179,14 +165,14 @@ def reduction(func: PrimFunc, target: Target) -> Iterator[Candidate]:
 
 def _done(sch: Schedule) -> set[str]:
     """The names of the blocks whose loops are bound already."""
-    names = [b.name for b in blocks_of(sch.func)]
+    names = [b.name for b in blocks.blocks_of(sch.func)]
     return {n for n in names if any(getattr(sch.get(l), "thread", None) for l in sch.get_loops(sch.get_block(n)))}
 
 
 def _team_a_result(sch: Schedule, name: str, threads: int, ordered: bool) -> None:
     """A block of threads for each result of a reduction."""
     handle = sch.get_block(name)
-    block = block_of(sch, handle)
+    block = blocks.block_of(sch, handle)
     loops = list(sch.get_loops(handle))
     kinds = [axis.kind for axis in block.iter_vars]
     if len(kinds) != len(loops):
@@ -215,9 +201,9 @@ def _shared_out(sch: Schedule, name: str, threads: int, outside: int, ordered: b
     inner = [loop for loop in inner if getattr(sch.get(loop), "thread", None) is None]
     if not inner:
         return
-    block = block_of(sch, sch.get_block(name))
-    if lanes > 1 and not is_reduction(block) and contiguous_along_last(block):
-        extent = constant_extent(sch, inner[-1])
+    block = blocks.block_of(sch, sch.get_block(name))
+    if lanes > 1 and not blocks.is_reduction(block) and blocks.contiguous_along_last(block):
+        extent = blocks.constant_extent(sch, inner[-1])
         if extent is not None and extent % lanes == 0 and extent >= lanes * threads:
             over, vector = sch.split(inner[-1], [None, lanes])
             sch.vectorize(vector)

@@ -15,17 +15,7 @@ from collections.abc import Iterator
 from math import ceil
 
 from ....expr import REDUCE, Var, find, walk
-from ....strategy.blocks import (
-    attempt,
-    block_of,
-    contiguous_along_last,
-    divisors,
-    inlinable,
-    only_reduction,
-    reduced,
-    shape_written,
-    volume,
-)
+from ....strategy import blocks as strategy_blocks
 from ....strategy.candidate import Candidate, Cost, Unfit
 from ....strategy.epilogues import epilogue
 from ....strategy.registry import rule
@@ -57,10 +47,10 @@ _SERIAL = 0.7  # of a thread's work is not hidden by other threads
 
 def has_window(func: PrimFunc) -> bool:
     """Whether the only reduction of a function runs over a small window, and is a pool or a depthwise convolution."""
-    block = only_reduction(func)
+    block = strategy_blocks.only_reduction(func)
     if block is None:
         return False
-    if volume(reduced(block), _WINDOW + 1) > _WINDOW:
+    if strategy_blocks.volume(strategy_blocks.reduced(block), _WINDOW + 1) > _WINDOW:
         return False
     op = block.annotations.get("op")
     return op in POOLS or (op in DEPTHWISE and all(way.row is None for way in roles(block)))
@@ -69,12 +59,12 @@ def has_window(func: PrimFunc) -> bool:
 @rule("gpu", has_window)
 def windows(func: PrimFunc, target: Target) -> Iterator[Candidate]:
     """A thread for each tile of `pixels` by `lanes` along the last axes."""
-    block = only_reduction(func)
+    block = strategy_blocks.only_reduction(func)
     assert block is not None
-    shape = shape_written(block)
+    shape = strategy_blocks.shape_written(block)
     widest = max(1, int(target.vector_lanes("float32")))
     others = usual_threads(func, target)
-    along = contiguous_along_last(block)
+    along = strategy_blocks.contiguous_along_last(block)
     lanes_of = [n for n in (widest, 1) if n == 1 or (along and shape[-1] is not None and shape[-1] % n == 0)]
 
     blocked = _ends_in_channels(block)
@@ -82,8 +72,15 @@ def windows(func: PrimFunc, target: Target) -> Iterator[Candidate]:
     def price(pixels: int, lanes: int, threads: int) -> Cost:
         wide = 1.0 + (lanes - 1) * (_WIDE if blocked else _SHIFTED)
         apart = 1.0 if blocked else 1.0 + _APART * (pixels - 1)
-        each = _ADDRESSES + _TAP * volume(reduced(block)) * (1.0 + _LINE * (pixels - 1)) * wide * apart
-        blocks = ceil(volume(shape) / (pixels * lanes * threads))
+        each = (
+            _ADDRESSES
+            + _TAP
+            * strategy_blocks.volume(strategy_blocks.reduced(block))
+            * (1.0 + _LINE * (pixels - 1))
+            * wide
+            * apart
+        )
+        blocks = ceil(strategy_blocks.volume(shape) / (pixels * lanes * threads))
         beside = blocks * threads / (max(1, target.lanes) * processors_of(target))
         return Cost(_LAUNCH + max(1.0, beside) * each + _SERIAL * each)
 
@@ -94,7 +91,7 @@ def windows(func: PrimFunc, target: Target) -> Iterator[Candidate]:
     for lanes in lanes_of:
         axis = -2 if blocked else -1
         row = shape[axis] if len(shape) >= -axis else 1
-        for pixels in divisors(None if row is None else row // (lanes if axis == -1 else 1), _PIXELS):
+        for pixels in strategy_blocks.divisors(None if row is None else row // (lanes if axis == -1 else 1), _PIXELS):
             yield Candidate(knobs={"pixels": pixels, "lanes": lanes, "threads": THREADS}, price=price, apply=apply)
 
 
@@ -104,12 +101,12 @@ def _schedule(sch: Schedule, name: str, blocked: bool, pixels: int, lanes: int, 
     Pixels are neighbours along the last axis, or the one before it where the last one is `blocked` channels.
     """
     block = sch.get_block(name)
-    kinds = [axis.kind for axis in block_of(sch, block).iter_vars]
+    kinds = [axis.kind for axis in strategy_blocks.block_of(sch, block).iter_vars]
     if kinds != sorted(kinds, key=lambda kind: kind == REDUCE):
         raise Unfit("windows: wanted the axes of the window behind those of the result")
     for producer in sch.get_producers(block):
-        if inlinable(sch.func, block_of(sch, producer)):
-            attempt(lambda producer=producer: sch.compute_inline(producer))  # type: ignore[misc]
+        if strategy_blocks.inlinable(sch.func, strategy_blocks.block_of(sch, producer)):
+            strategy_blocks.attempt(lambda producer=producer: sch.compute_inline(producer))  # type: ignore[misc]
     main = epilogue(sch, block)
     nest = TileNest(sch, block, main)
     if len(nest.grid) != len(kinds) - kinds.count(REDUCE):

@@ -19,19 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from ....strategy.blocks import (
-    attempt,
-    behind,
-    block_named,
-    block_of,
-    blocks_of,
-    computes,
-    constant_extent,
-    inline_injective,
-    largest_divisor,
-    shape_written,
-    volume,
-)
+from ....strategy import blocks as strategy_blocks
 from ....strategy.candidate import Candidate, Cost, Unfit
 from ....strategy.epilogues import inlined_forward
 from ....strategy.registry import rule
@@ -50,15 +38,18 @@ _ROW = 256  # threads along a row of tiles, at most
 OP = "nn.contrib_winograd_conv2d_NCHWc"
 
 
-@rule("gpu", computes(OP), first=True)
+@rule("gpu", strategy_blocks.computes(OP), first=True)
 def winograd(func: PrimFunc, target: Target) -> Iterator[Candidate]:
     """A thread for each tile and channel of a transform; the products by the tiles of `implicit_gemm` or of `TiledSum`.
 
     With `splits` above 1 the transform of the result adds up the parts of products by `TiledSum`.
     """
-    if "strips" not in {block.name for block in blocks_of(func)}:
+    if "strips" not in {block.name for block in strategy_blocks.blocks_of(func)}:
         raise Unfit("winograd: wanted an image of constant extents, without dilation")
-    tile, products = int(block_named(func, "winograd").annotations["tile"]), block_named(func, "products")
+    tile, products = (
+        int(strategy_blocks.block_named(func, "winograd").annotations["tile"]),
+        strategy_blocks.block_named(func, "products"),
+    )
     before, behind_them = _transforms(func, tile + 2)
     matrices, tiled = product_of_matrices(products), TiledSum(products, target)
 
@@ -104,7 +95,10 @@ Transform = Callable[[Any, int], Cost]  # what it costs on a target, where its i
 
 def _transforms(func: PrimFunc, line: int) -> tuple[Transform, Transform]:
     """The costs of both transforms: each of their values is the sum of about as many as a line has, twice."""
-    values = {name: volume(shape_written(block_named(func, name))) for name in ("tiles", "products", "winograd")}
+    values = {
+        name: strategy_blocks.volume(strategy_blocks.shape_written(strategy_blocks.block_named(func, name)))
+        for name in ("tiles", "products", "winograd")
+    }
 
     def before(target: Target, parts: int) -> Cost:  # noqa: ARG001 (the image is whole)
         return element_wise_cost(2 * values["tiles"], 2 * line * values["tiles"], line**2, target)
@@ -121,7 +115,7 @@ def _transformed(sch: Schedule) -> None:
     """The input's transform: a thread for each tile and channel, neighbours along channels, then tiles."""
     tiles, columns, strips = (sch.get_block(name) for name in ("tiles", "columns", "strips"))
     n, u, v, ib, p, c = sch.get_loops(tiles)
-    down, across = sch.split(p, [shape_written(block_of(sch, strips))[2], None])
+    down, across = sch.split(p, [strategy_blocks.shape_written(strategy_blocks.block_of(sch, strips))[2], None])
     outer = _ordered(sch, n, ib, down, across, c, [u, v])
     for stage in (columns, strips):
         _in_registers(sch, stage, c)
@@ -134,10 +128,10 @@ def _result(sch: Schedule, tile: int, source: Any, in_parts: bool) -> None:
     `source` brings a tile of products to registers; `in_parts` says that it adds up their parts.
     """
     result, rows = (sch.get_block(name) for name in ("winograd", "rows"))
-    inline_injective(sch, within=behind(sch.func, "winograd"))
+    strategy_blocks.inline_injective(sch, within=strategy_blocks.behind(sch.func, "winograd"))
     result = inlined_forward(sch, result)
     for consumer in sch.get_consumers(result):  # another layout is written at once
-        attempt(lambda consumer=consumer: sch.reverse_compute_inline(consumer))  # type: ignore[misc]
+        strategy_blocks.attempt(lambda consumer=consumer: sch.reverse_compute_inline(consumer))  # type: ignore[misc]
     b, ob, y, x, oc = sch.get_loops(result)
     (down, dy), (across, dx) = (sch.split(loop, [None, tile]) for loop in (y, x))
     outer = _ordered(sch, b, ob, down, across, oc, [dy, dx])
@@ -158,10 +152,12 @@ def _ordered(
     Threads are neighbours along channels, then tiles of a row, then blocks of channels: as many as divide their axes,
     so that the place of a tile is a quotient of the thread alone.
     """
-    channel, row, vectors = (constant_extent(sch, loop) or 1 for loop in (lane, across, channels))
-    some = largest_divisor(row, max(1, _ROW // channel))
+    channel, row, vectors = (strategy_blocks.constant_extent(sch, loop) or 1 for loop in (lane, across, channels))
+    some = strategy_blocks.largest_divisor(row, max(1, _ROW // channel))
     over, across = sch.split(across, [None, some])
-    further, channels = sch.split(channels, [None, largest_divisor(vectors, max(1, THREADS // (some * channel)))])
+    further, channels = sch.split(
+        channels, [None, strategy_blocks.largest_divisor(vectors, max(1, THREADS // (some * channel)))]
+    )
     blocks, threads = [batch, further, down, over], [channels, across, lane]
     sch.reorder(*blocks, *threads, *inside)
     _unrolled(sch, inside)

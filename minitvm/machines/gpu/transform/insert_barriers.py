@@ -13,24 +13,11 @@ from dataclasses import dataclass
 from dataclasses import replace as with_changes
 from typing import Any
 
+from .... import expr as ex
 from ....arith.dependence import find_dependence
 from ....errors import Unsupported
-from ....expr import (
-    Call,
-    DType,
-    Expr,
-    IntImm,
-    Not,
-    StringImm,
-    Var,
-    const,
-    find,
-    map_children,
-    replace,
-    substitute,
-    walk,
-)
 from ....expr.intrin import COLLECTIVES
+from ....tir import nodes as tir
 from ....tir.analysis.bindings import loop_ranges
 from ....tir.analysis.dependences import touched_point
 from ....tir.analysis.effects import effects, guarded
@@ -38,27 +25,13 @@ from ....tir.analysis.threads import LANES, differs, is_hardware_thread, is_of_a
 from ....tir.analysis.touches import Touch
 from ....tir.async_copies import is_wait
 from ....tir.conditions import all_of
-from ....tir.nodes import (
-    Allocate,
-    Async,
-    Evaluate,
-    For,
-    ForKind,
-    If,
-    Instruction,
-    LetStmt,
-    PrimFunc,
-    Seq,
-    Stmt,
-    While,
-)
 from ....tir.transform.unroll import bind
 
 BARRIER = "tvm_storage_sync"
 Use = tuple[Touch, bool]  # with whether it is a write
 
 
-def insert_barriers(func: PrimFunc) -> PrimFunc:
+def insert_barriers(func: tir.PrimFunc) -> tir.PrimFunc:
     """Put barriers between the statements of thread loops. Before conditions move outwards and storage gets new scopes.
 
     before:
@@ -84,49 +57,49 @@ def insert_barriers(func: PrimFunc) -> PrimFunc:
 
 
 def _visit(node: Any) -> Any:
-    if not isinstance(node, Stmt):
+    if not isinstance(node, tir.Stmt):
         return node
-    if isinstance(node, For) and is_hardware_thread(node):
+    if isinstance(node, tir.For) and is_hardware_thread(node):
         return _Threads((node,), {}, ()).inside(node)
-    return map_children(node, _visit)
+    return ex.map_children(node, _visit)
 
 
 @dataclass(frozen=True)
 class _Threads:
     """The statements inside loops over the threads of a block, with the lets and conditions around them."""
 
-    loops: tuple[For, ...]
-    lets: Mapping[Var, Expr]
-    conditions: tuple[Expr, ...]
+    loops: tuple[tir.For, ...]
+    lets: Mapping[ex.Var, ex.Expr]
+    conditions: tuple[ex.Expr, ...]
 
-    def inside(self, loop: For) -> Stmt:
-        return replace(loop, body=self.visit(loop.body))
+    def inside(self, loop: tir.For) -> tir.Stmt:
+        return ex.replace(loop, body=self.visit(loop.body))
 
-    def visit(self, stmt: Stmt) -> Stmt:
+    def visit(self, stmt: tir.Stmt) -> tir.Stmt:
         """The statement with its barriers."""
-        if isinstance(stmt, Seq):
+        if isinstance(stmt, tir.Seq):
             return self.sequence(stmt)
-        if isinstance(stmt, Allocate):
-            return replace(stmt, body=self.visit(stmt.body))
-        if isinstance(stmt, LetStmt):
-            lets = {**self.lets, stmt.var: substitute(stmt.value, self.lets)}
+        if isinstance(stmt, tir.Allocate):
+            return ex.replace(stmt, body=self.visit(stmt.body))
+        if isinstance(stmt, tir.LetStmt):
+            lets = {**self.lets, stmt.var: ex.substitute(stmt.value, self.lets)}
             body = with_changes(self, lets=lets).visit(stmt.body)
-            return replace(stmt, body=self.after_reading((stmt.value,), stmt.body, body))
-        if isinstance(stmt, If):
-            condition = substitute(stmt.condition, self.lets)
-            yes, no = (with_changes(self, conditions=(*self.conditions, c)) for c in (condition, Not(condition)))
+            return ex.replace(stmt, body=self.after_reading((stmt.value,), stmt.body, body))
+        if isinstance(stmt, tir.If):
+            condition = ex.substitute(stmt.condition, self.lets)
+            yes, no = (with_changes(self, conditions=(*self.conditions, c)) for c in (condition, ex.Not(condition)))
             first = self.after_reading((stmt.condition,), stmt.then_case, yes.visit(stmt.then_case))
             other = None
             if stmt.else_case is not None:
                 other = self.after_reading((stmt.condition,), stmt.else_case, no.visit(stmt.else_case))
-            return self.for_all(stmt, If(stmt.condition, first, other), (condition,))
-        if isinstance(stmt, While):
+            return self.for_all(stmt, tir.If(stmt.condition, first, other), (condition,))
+        if isinstance(stmt, tir.While):
             self.refuse_waiting(stmt)
-        if not isinstance(stmt, For):
+        if not isinstance(stmt, tir.For):
             return stmt
         if is_hardware_thread(stmt):
             return with_changes(self, loops=(*self.loops, stmt)).inside(stmt)
-        start, extent = substitute(stmt.start, self.lets), substitute(stmt.extent, self.lets)
+        start, extent = ex.substitute(stmt.start, self.lets), ex.substitute(stmt.extent, self.lets)
         within = (*self.conditions, stmt.var >= start, stmt.var < start + extent)
         stages = _without_last_barrier(stmt.body)
         inside = with_changes(self, conditions=within)
@@ -134,22 +107,22 @@ class _Threads:
         if self.meet_later(stmt, is_shared):
             if not self.waits_between(stmt, body, stages is not None):
                 once = inside.one_barrier(stmt) if stages is None and _waits(body) else None
-                body = Seq.of(body, _barrier()) if once is None else once
+                body = tir.Seq.of(body, _barrier()) if once is None else once
         elif stages is not None and self.meet_later(stmt, _is_common):
-            body = Seq.of(body, _barrier("global"))
+            body = tir.Seq.of(body, _barrier("global"))
         body = self.after_reading((stmt.start, stmt.extent), stmt.body, body)
         # Lanes have no barriers between them. They are independent, so one may go after the other.
-        lanes = stmt.kind is ForKind.VECTORIZED and _waits(body)
-        rebuilt = replace(stmt, body=body, kind=ForKind.SERIAL if lanes else stmt.kind)
+        lanes = stmt.kind is tir.ForKind.VECTORIZED and _waits(body)
+        rebuilt = ex.replace(stmt, body=body, kind=tir.ForKind.SERIAL if lanes else stmt.kind)
         return self.for_all(stmt, rebuilt, (start, extent))
 
-    def sequence(self, stmt: Seq, since: Sequence[Use] = ()) -> Stmt:
+    def sequence(self, stmt: tir.Seq, since: Sequence[Use] = ()) -> tir.Stmt:
         """The statements with barriers between those that meet; `since` is used before the first one."""
-        parts: list[Stmt] = []
+        parts: list[tir.Stmt] = []
         earlier = list(since)
         for number, part in enumerate(stmt.stmts):
             if _is_barrier(part):  # between stages, if they hand on values in memory
-                before, after = (Seq.of(*some) for some in (stmt.stmts[:number], stmt.stmts[number + 1 :]))
+                before, after = (tir.Seq.of(*some) for some in (stmt.stmts[:number], stmt.stmts[number + 1 :]))
                 if self.meet(self.uses(before, _is_common), self.uses(after, _is_common)):
                     parts.append(part)
                     earlier = []
@@ -160,17 +133,21 @@ class _Threads:
                 earlier = []
             parts.append(self.visit(part))
             earlier = [*([] if _ends_waiting(parts[-1]) else [*earlier, *own]), *self.arrivals(part)]
-        return Seq.of(*parts)
+        return tir.Seq.of(*parts)
 
-    def waits_between(self, loop: For, body: Stmt, stages: bool) -> bool:
+    def waits_between(self, loop: tir.For, body: tir.Stmt, stages: bool) -> bool:
         """Whether the barriers inside of an iteration separate it from the others, as those of a double buffer do.
 
         `body` is the loop's body with its barriers; with `stages` it had one at its end.
         """
-        while isinstance(body, Allocate):
+        while isinstance(body, tir.Allocate):
             body = body.body
-        places = [k for k, s in enumerate(body.stmts) if _is_barrier(s)] if isinstance(body, Seq) else []
-        if not isinstance(body, Seq) or not places or any(isinstance(n, Async) or is_wait(n) for n in walk(loop)):
+        places = [k for k, s in enumerate(body.stmts) if _is_barrier(s)] if isinstance(body, tir.Seq) else []
+        if (
+            not isinstance(body, tir.Seq)
+            or not places
+            or any(isinstance(n, tir.Async) or is_wait(n) for n in ex.walk(loop))
+        ):
             return False
         if stages and self.meet_later(loop, _is_common):
             return False
@@ -179,33 +156,33 @@ class _Threads:
         # a tail and the second in the head of the very next iteration: else the end of the earlier iteration has one,
         # the beginning of the later one, or an iteration between the two. So only tail and next head must not meet.
         # (Copies that arrive later than where they were begun have no place of this kind, and are left out above.)
-        head, tail = Seq.of(*body.stmts[: places[0]]), Seq.of(*body.stmts[places[-1] + 1 :])
+        head, tail = tir.Seq.of(*body.stmts[: places[0]]), tir.Seq.of(*body.stmts[places[-1] + 1 :])
         inside = all_of((loop.var >= loop.start, loop.var + 1 < loop.start + loop.extent))
         following = [(t.at({loop.var: loop.var + 1}).under(inside), write) for t, write in self.uses(head)]
         return not self.meet(self.uses(tail), following)
 
-    def one_barrier(self, loop: For) -> Stmt | None:
+    def one_barrier(self, loop: tir.For) -> tir.Stmt | None:
         """The body of a loop with a barrier that separates it from the iterations before, if it needs no other one.
 
         All that earlier iterations do is taken to come right before the first statement. So the barrier is in front of
         the first statement that meets it, and what comes after the barrier must not meet before the next one.
         """
-        if not isinstance(loop.body, Seq):
+        if not isinstance(loop.body, tir.Seq):
             return None
         before = [(t, write) for t, write in self.uses(loop.body)] + self.arrivals(loop.body)
-        shift = Var("before", loop.var.dtype)
+        shift = ex.Var("before", loop.var.dtype)
         inside = all_of((loop.var - shift >= loop.start, loop.var - shift < loop.start + loop.extent))
-        steps = replace(loop, var=shift, start=const(1, shift.dtype))
+        steps = ex.replace(loop, var=shift, start=ex.const(1, shift.dtype))
         earlier = [(t.at({loop.var: loop.var - shift}).under(inside).inside(steps), write) for t, write in before]
         body = self.sequence(loop.body, earlier)
-        barriers = [s for s in find(body, Stmt) if _is_barrier(s)]
-        return body if len(barriers) == 1 and isinstance(body, Seq) and barriers[0] in body.stmts else None
+        barriers = [s for s in ex.find(body, tir.Stmt) if _is_barrier(s)]
+        return body if len(barriers) == 1 and isinstance(body, tir.Seq) and barriers[0] in body.stmts else None
 
-    def after_reading(self, values: Sequence[Expr], stmt: Stmt, rebuilt: Stmt) -> Stmt:
+    def after_reading(self, values: Sequence[ex.Expr], stmt: tir.Stmt, rebuilt: tir.Stmt) -> tir.Stmt:
         """`rebuilt` of a statement, behind a barrier where it writes what other threads may still have to read for some
         values: those of a let, a condition or the bounds of a loop around it."""
         read = [a for value in values for a in self.uses(value)]
-        return Seq.of(_barrier(), rebuilt) if read and self.meet(read, self.uses(stmt)) else rebuilt
+        return tir.Seq.of(_barrier(), rebuilt) if read and self.meet(read, self.uses(stmt)) else rebuilt
 
     def meet(self, first: Sequence[Use], second: Sequence[Use]) -> bool:
         """Whether one thread touches in `first` what another one touches in `second`, and one of them writes it."""
@@ -228,30 +205,30 @@ class _Threads:
         )
         return dependence is not None
 
-    def meet_later(self, loop: For, scopes: Callable[[str], bool]) -> bool:
+    def meet_later(self, loop: tir.For, scopes: Callable[[str], bool]) -> bool:
         """Whether one iteration of a loop touches what another thread touches in a later one, in storage of scopes."""
         now = self.uses(loop.body, scopes)
         if not any(write for _, write in now):
             return False
         earlier = now if scopes is not is_shared else now + self.arrivals(loop.body)
-        ahead = Var("ahead", loop.var.dtype)
+        ahead = ex.Var("ahead", loop.var.dtype)
         inside = all_of((loop.var >= loop.start, loop.var + ahead < loop.start + loop.extent))
-        steps = replace(loop, var=ahead, start=const(1, ahead.dtype))
+        steps = ex.replace(loop, var=ahead, start=ex.const(1, ahead.dtype))
         later = [(t.at({loop.var: loop.var + ahead}).under(inside).inside(steps), write) for t, write in now]
         return self.meet(earlier, later)
 
-    def arrivals(self, stmt: Stmt) -> list[Use]:
+    def arrivals(self, stmt: tir.Stmt) -> list[Use]:
         """What the threads' asynchronous copies write, all that there are, if a statement waits for some of them.
 
         Whoever touches that later must not come before the wait. Who touched it earlier did so before the copy was
         begun, which counts as a write there.
         """
-        if not any(is_wait(node) for node in walk(stmt)):
+        if not any(is_wait(node) for node in ex.walk(stmt)):
             return []
         copies = bind(_copies(self.loops[-1].body), {})
         return [(touch, True) for touch in effects(copies).writes if is_shared(touch.buffer.scope)]
 
-    def uses(self, node: Stmt | Expr, scopes: Callable[[str], bool] = is_shared) -> list[Use]:
+    def uses(self, node: tir.Stmt | ex.Expr, scopes: Callable[[str], bool] = is_shared) -> list[Use]:
         """The touches of storage of scopes in a statement or an expression, with what stands around it."""
         touched = effects(node)
         uses: list[Use] = []
@@ -264,7 +241,7 @@ class _Threads:
                     uses.append((seen, write))
         return uses
 
-    def refuse_waiting(self, stmt: While) -> None:
+    def refuse_waiting(self, stmt: tir.While) -> None:
         """Threads do not wait inside of a `while`, which no interpreter and no level gives a meaning."""
         now = self.uses(stmt)  # any iteration may come later than another one
         if self.meet(now, now) or _waits(self.visit(stmt.body)):
@@ -275,11 +252,11 @@ class _Threads:
                 f"  found:  uses of {', '.join(buffers)}, which threads share and write"
             )
 
-    def for_all(self, stmt: For | If, rebuilt: Stmt, decides: Sequence[Expr]) -> Stmt:
+    def for_all(self, stmt: tir.For | tir.If, rebuilt: tir.Stmt, decides: Sequence[ex.Expr]) -> tir.Stmt:
         """`rebuilt`, refused where it waits inside of what only some threads do."""
         own = {l.var for l in self.loops}
         lanes = [l for l in self.loops if l.thread == LANES]
-        if any(isinstance(n, Instruction) and n.together > 1 for n in walk(rebuilt)):
+        if any(isinstance(n, tir.Instruction) and n.together > 1 for n in ex.walk(rebuilt)):
             if differs(lanes, {l.var for l in lanes}, *decides):
                 raise Unsupported(
                     "some threads of a warp would not reach an instruction that it runs together\n"
@@ -287,7 +264,7 @@ class _Threads:
                     f"  found:  {', '.join(map(str, decides))}"
                 )
         if _waits(rebuilt) and differs(self.loops, own, *decides):
-            head = f"if {stmt.condition}" if isinstance(stmt, If) else f"the loop over {stmt.var.name}"
+            head = f"if {stmt.condition}" if isinstance(stmt, tir.If) else f"the loop over {stmt.var.name}"
             raise Unsupported(
                 f"{head}: some threads would not reach a barrier\n"
                 "  wanted: conditions and loops around uses of shared storage that are the same for all threads\n"
@@ -298,18 +275,18 @@ class _Threads:
 
 def _copies(node: Any) -> Any:
     """A statement of which only the asynchronous copies are left."""
-    if isinstance(node, Async):
+    if isinstance(node, tir.Async):
         return node.body
-    if not isinstance(node, Stmt):
+    if not isinstance(node, tir.Stmt):
         return node
-    if isinstance(node, Seq | For | If | LetStmt | Allocate | While):
-        return map_children(node, _copies)
-    return Seq(())
+    if isinstance(node, tir.Seq | tir.For | tir.If | tir.LetStmt | tir.Allocate | tir.While):
+        return ex.map_children(node, _copies)
+    return tir.Seq(())
 
 
-def _waits(stmt: Stmt) -> bool:
+def _waits(stmt: tir.Stmt) -> bool:
     """Whether threads wait for others in a statement: at a barrier, or at an operation of their warp."""
-    calls: Iterable[Any] = (n for n in find(stmt, Call))
+    calls: Iterable[Any] = (n for n in ex.find(stmt, ex.Call))
     return any(call.op == BARRIER or call.op in COLLECTIVES for call in calls)
 
 
@@ -318,27 +295,27 @@ def _is_common(scope: str) -> bool:
     return not is_private(scope) and not is_of_a_warp(scope)
 
 
-def _ends_waiting(stmt: Stmt) -> bool:
+def _ends_waiting(stmt: tir.Stmt) -> bool:
     """Whether all threads surely wait for each other at the end of a statement: of a loop that runs, say."""
-    if isinstance(stmt, Seq):
+    if isinstance(stmt, tir.Seq):
         return bool(stmt.stmts) and _ends_waiting(stmt.stmts[-1])
-    if isinstance(stmt, Allocate | LetStmt):
+    if isinstance(stmt, tir.Allocate | tir.LetStmt):
         return _ends_waiting(stmt.body)
-    if isinstance(stmt, For):
-        return isinstance(stmt.extent, IntImm) and stmt.extent.value > 0 and _ends_waiting(stmt.body)
+    if isinstance(stmt, tir.For):
+        return isinstance(stmt.extent, ex.IntImm) and stmt.extent.value > 0 and _ends_waiting(stmt.body)
     return _is_barrier(stmt)
 
 
-def _is_barrier(stmt: Stmt) -> bool:
-    return isinstance(stmt, Evaluate) and isinstance(stmt.value, Call) and stmt.value.op == BARRIER
+def _is_barrier(stmt: tir.Stmt) -> bool:
+    return isinstance(stmt, tir.Evaluate) and isinstance(stmt.value, ex.Call) and stmt.value.op == BARRIER
 
 
-def _without_last_barrier(body: Stmt) -> Stmt | None:
+def _without_last_barrier(body: tir.Stmt) -> tir.Stmt | None:
     """The body of a loop without the barrier at its end; None where there is none."""
-    if not isinstance(body, Seq) or not body.stmts or not _is_barrier(body.stmts[-1]):
+    if not isinstance(body, tir.Seq) or not body.stmts or not _is_barrier(body.stmts[-1]):
         return None
-    return Seq.of(*body.stmts[:-1])
+    return tir.Seq.of(*body.stmts[:-1])
 
 
-def _barrier(scope: str = "shared") -> Stmt:
-    return Evaluate(Call(DType("int32"), BARRIER, (StringImm(scope),)))
+def _barrier(scope: str = "shared") -> tir.Stmt:
+    return tir.Evaluate(ex.Call(ex.DType("int32"), BARRIER, (ex.StringImm(scope),)))

@@ -10,49 +10,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from .... import expr as ex
 from ....arith import Analyzer
 from ....errors import Unsupported, report
-from ....expr import (
-    EQ,
-    REDUCE,
-    DataVar,
-    Expr,
-    IntImm,
-    Node,
-    SizeVar,
-    Var,
-    const,
-    find,
-    free_vars,
-    map_children,
-    replace,
-    structural_equal,
-    substitute,
-    walk,
-)
+from ....tir import nodes as tir
 from ....tir.all_reduce import AllReduce, AllReducer
 from ....tir.analysis.bindings import why_not_injective
 from ....tir.analysis.reducers import ReducerMatch
 from ....tir.analysis.threads import adds_up, is_hardware_thread, reductions_over, thread_reduction
 from ....tir.analysis.updates import Update, recognised
 from ....tir.conditions import all_of, conjuncts, is_const, uses
-from ....tir.nodes import (
-    Block,
-    BlockRealize,
-    Buffer,
-    BufferLoad,
-    BufferStore,
-    For,
-    ForKind,
-    If,
-    LetStmt,
-    PrimFunc,
-    Seq,
-    Stmt,
-)
 
 
-def lower_thread_reductions(func: PrimFunc) -> PrimFunc:
+def lower_thread_reductions(func: tir.PrimFunc) -> tir.PrimFunc:
     """Make an `AllReduce` of each reduction over threads. Before `lower_init`.
 
     before:
@@ -90,56 +60,56 @@ def lower_thread_reductions(func: PrimFunc) -> PrimFunc:
 class _Reduction:
     """A block whose result threads compute together: the loops around it from the nest's outermost one on."""
 
-    realize: BlockRealize
-    path: tuple[For, ...]
+    realize: tir.BlockRealize
+    path: tuple[tir.For, ...]
 
     @property
-    def block(self) -> Block:
+    def block(self) -> tir.Block:
         return self.realize.block
 
-    def variables(self, reduced: bool) -> set[Var]:
+    def variables(self, reduced: bool) -> set[ex.Var]:
         """The variables in the values of the reduction iterators, or of the others."""
         pairs = zip(self.block.iter_vars, self.realize.iter_values, strict=True)
-        return {v for axis, value in pairs if (axis.kind == REDUCE) is reduced for v in free_vars(value)}
+        return {v for axis, value in pairs if (axis.kind == ex.REDUCE) is reduced for v in ex.free_vars(value)}
 
     @property
-    def over(self) -> list[For]:
+    def over(self) -> list[tir.For]:
         """The loops that drive the reduction, outermost first."""
         reduced = self.variables(True)
         return [loop for loop in self.path if loop.var in reduced]
 
     @property
-    def threads(self) -> list[For]:
+    def threads(self) -> list[tir.For]:
         """The loops of the reduction whose iterations are threads, more than one."""
         return [loop for loop in self.over if adds_up(loop)]
 
     @property
-    def points(self) -> list[For]:
+    def points(self) -> list[tir.For]:
         """The loops inside of the nest that run over results."""
         over = self.over
         return [l for l in self.path if l not in over and not is_hardware_thread(l)]
 
 
 class _Lowering:
-    def __init__(self, func: PrimFunc) -> None:
+    def __init__(self, func: tir.PrimFunc) -> None:
         self.func = func
-        self.allocated: list[Buffer] = []  # for the block around
+        self.allocated: list[tir.Buffer] = []  # for the block around
 
     def visit(self, node: Any) -> Any:
-        if not isinstance(node, Stmt):
+        if not isinstance(node, tir.Stmt):
             return node
-        if isinstance(node, Block):
+        if isinstance(node, tir.Block):
             outer, self.allocated = self.allocated, []
-            new = map_children(node, self.visit)
+            new = ex.map_children(node, self.visit)
             if self.allocated:
-                new = replace(new, alloc_buffers=(*new.alloc_buffers, *self.allocated))
+                new = ex.replace(new, alloc_buffers=(*new.alloc_buffers, *self.allocated))
             self.allocated = outer
             return new
-        if isinstance(node, For):
+        if isinstance(node, tir.For):
             nest = [r for r in _reductions(node, ()) if node in r.over]
             if any(r.threads for r in nest):
                 return self.nest(node, [r for r in nest if r.threads])
-        return map_children(node, self.visit)
+        return ex.map_children(node, self.visit)
 
     def refuse(self, reduction: _Reduction, wanted: str, found: str, *tries: str) -> Unsupported:
         """The error for a reduction that has another form, with its loop marked."""
@@ -157,10 +127,10 @@ class _Lowering:
             )
         )
 
-    def nest(self, outermost: For, reductions: list[_Reduction]) -> Stmt:
+    def nest(self, outermost: tir.For, reductions: list[_Reduction]) -> tir.Stmt:
         """A loop over a reduction with all that is below it; the loops over its threads come outside."""
         mine = {id(r.realize) for r in reductions}
-        threads: dict[Var, For] = {}
+        threads: dict[ex.Var, tir.For] = {}
         for r in reductions:
             for loop in r.threads:
                 threads[loop.var] = loop
@@ -168,8 +138,8 @@ class _Lowering:
                     if id(other) not in mine:
                         raise self.refuse(r, "reductions over the same loops", f"{other.block.name} below it, too")
             self.check_loops(r)
-        plain = isinstance(_below(outermost), BlockRealize)
-        spatial: dict[Var, For] = {}
+        plain = isinstance(_below(outermost), tir.BlockRealize)
+        spatial: dict[ex.Var, tir.For] = {}
         for r in reductions:
             for loop in r.path:
                 if is_hardware_thread(loop):
@@ -183,13 +153,13 @@ class _Lowering:
         if not plain:
             self.check_beside(outermost, reductions)
         shares = [_Share(self, r) for r in reductions]
-        updates: dict[Node, Stmt] = {share.of.realize: share.update() for share in shares}
+        updates: dict[ex.Node, tir.Stmt] = {share.of.realize: share.update() for share in shares}
         outside = {**spatial, **threads}
         body = _without(outermost, set(outside), updates)
-        parts: list[Stmt] = [*(share.start() for share in shares), self.visit(body), *(s.finish() for s in shares)]
-        nest = Seq.of(*parts)
+        parts: list[tir.Stmt] = [*(share.start() for share in shares), self.visit(body), *(s.finish() for s in shares)]
+        nest = tir.Seq.of(*parts)
         for loop in reversed(outside.values()):
-            nest = replace(loop, body=nest)
+            nest = ex.replace(loop, body=nest)
         return nest
 
     def check_loops(self, r: _Reduction) -> None:
@@ -203,12 +173,12 @@ class _Lowering:
                     "loops over the reduction or over results, not both",
                     f"{loop.var.name} binds both kinds of iterators",
                 )
-            decided = [v.name for e in (loop.start, loop.extent) for v in free_vars(e) if v in bound]
+            decided = [v.name for e in (loop.start, loop.extent) for v in ex.free_vars(e) if v in bound]
             if decided and loop in (*r.threads, *r.points):
                 raise self.refuse(
                     r, f"as many iterations of {loop.var.name} in each", f"{decided[0]} decides their number"
                 )
-            if loop.kind in (ForKind.PARALLEL, ForKind.THREAD) and loop.var in reduced and not adds_up(loop):
+            if loop.kind in (tir.ForKind.PARALLEL, tir.ForKind.THREAD) and loop.var in reduced and not adds_up(loop):
                 raise self.refuse(
                     r, "serial loops and loops over threadIdx", f"{loop.var.name} is {loop.thread or loop.kind}"
                 )
@@ -217,64 +187,68 @@ class _Lowering:
         if reason is not None:
             raise self.refuse(r, "each point of the reduction once", reason)
         for loop in r.threads:
-            if not isinstance(loop.extent, IntImm):
+            if not isinstance(loop.extent, ex.IntImm):
                 raise self.refuse(r, "a constant number of threads", f"{loop.extent}")
         for condition in conjuncts(r.realize.predicate):
             if uses(condition, reduced & bound) and uses(condition, bound - reduced):
                 raise self.refuse(r, "conditions on the reduction or on the result, not both", f"{condition}")
 
-    def check_beside(self, outermost: For, reductions: Sequence[_Reduction]) -> None:
+    def check_beside(self, outermost: tir.For, reductions: Sequence[_Reduction]) -> None:
         """Refuse other statements in a nest that use the results, or storage that each thread would have for itself."""
         mine = {id(r.realize) for r in reductions}
-        results = {store.buffer for r in reductions for store in find(r.block, BufferStore)}
-        inside = {b for n in find(outermost, Block) for b in n.alloc_buffers}
-        for node in walk(outermost):
-            if not isinstance(node, BlockRealize) or id(node) in mine:
+        results = {store.buffer for r in reductions for store in ex.find(r.block, tir.BufferStore)}
+        inside = {b for n in ex.find(outermost, tir.Block) for b in n.alloc_buffers}
+        for node in ex.walk(outermost):
+            if not isinstance(node, tir.BlockRealize) or id(node) in mine:
                 continue
-            for access in walk(node.block):
-                if not isinstance(access, BufferLoad | BufferStore):
+            for access in ex.walk(node.block):
+                if not isinstance(access, tir.BufferLoad | tir.BufferStore):
                     continue
                 if access.buffer in results:
                     raise self.refuse(
                         reductions[0], "results that are used behind the whole reduction",
                         f"block {node.block.name} uses {access.buffer.name} inside of {outermost.var.name}",
                     )  # fmt: skip
-                if isinstance(access, BufferStore) and access.buffer.scope == "local" and access.buffer not in inside:
+                if (
+                    isinstance(access, tir.BufferStore)
+                    and access.buffer.scope == "local"
+                    and access.buffer not in inside
+                ):
                     raise self.refuse(
                         reductions[0], "nothing but the reduction below its loops, or stages in shared storage",
                         f"block {node.block.name} fills {access.buffer.name} in local storage",
                     )  # fmt: skip
 
 
-def _reductions(node: Node, path: tuple[For, ...]) -> list[_Reduction]:
+def _reductions(node: ex.Node, path: tuple[tir.For, ...]) -> list[_Reduction]:
     """The reduction blocks below a statement, outside of other blocks, with the loops to them."""
-    if isinstance(node, BlockRealize):
-        found = any(axis.kind == REDUCE for axis in node.block.iter_vars)
+    if isinstance(node, tir.BlockRealize):
+        found = any(axis.kind == ex.REDUCE for axis in node.block.iter_vars)
         return [_Reduction(node, path)] if found else []
-    if isinstance(node, For):
+    if isinstance(node, tir.For):
         return _reductions(node.body, (*path, node))
-    if isinstance(node, Seq):
+    if isinstance(node, tir.Seq):
         return [r for stmt in node.stmts for r in _reductions(stmt, path)]
-    if isinstance(node, If):
+    if isinstance(node, tir.If):
         return []
-    return _reductions(node.body, path) if isinstance(node, LetStmt) else []
+    return _reductions(node.body, path) if isinstance(node, tir.LetStmt) else []
 
 
-def _below(stmt: Stmt) -> Stmt:
+def _below(stmt: tir.Stmt) -> tir.Stmt:
     """What is inside of loops that stand directly in each other."""
-    while isinstance(stmt, For):
+    while isinstance(stmt, tir.For):
         stmt = stmt.body
     return stmt
 
 
-def _without(node: Any, loops: set[Var], instead: Mapping[Node, Stmt]) -> Any:
+def _without(node: Any, loops: set[ex.Var], instead: Mapping[ex.Node, tir.Stmt]) -> Any:
     """The statement without some loops, and with other statements in place of blocks."""
-    if not isinstance(node, Stmt):
+    if not isinstance(node, tir.Stmt):
         return node
     if node in instead:
         return instead[node]
-    new: Any = map_children(node, lambda child: _without(child, loops, instead))
-    return new.body if isinstance(node, For) and node.var in loops else new
+    new: Any = ex.map_children(node, lambda child: _without(child, loops, instead))
+    return new.body if isinstance(node, tir.For) and node.var in loops else new
 
 
 class _Share:
@@ -291,26 +265,26 @@ class _Share:
             raise self.refuse(reduction, "one element of each result", "a block that accumulates rows")
         self.check_order()
         pairs = zip(reduction.block.iter_vars, reduction.realize.iter_values, strict=True)
-        self.values: dict[Var, Expr] = {axis.var: value.astype(axis.var.dtype) for axis, value in pairs}
+        self.values: dict[ex.Var, ex.Expr] = {axis.var: value.astype(axis.var.dtype) for axis, value in pairs}
         dtypes = tuple(e.value.dtype for e in self.read.elements)
         self.identity = tuple(self.match.reducer.identity(dtypes))
         self.partial = [self.own(lowering, "partial", b) for b in self.read.buffers]
         self.total = [self.own(lowering, "total", b) for b in self.read.buffers]
 
-    def own(self, lowering: _Lowering, what: str, result: Buffer) -> Buffer:
+    def own(self, lowering: _Lowering, what: str, result: tir.Buffer) -> tir.Buffer:
         """Storage of a thread, an element for each result of the nest."""
         points = self.of.points
         extents = tuple(loop.extent for loop in points)
         if what == "total":
             points, extents = [], ()
         for loop in points:
-            if not isinstance(loop.extent, IntImm):
+            if not isinstance(loop.extent, ex.IntImm):
                 raise self.refuse(
                     self.of, "a constant number of results inside of the reduction's loops",
                     f"{loop.var.name} has {loop.extent}",
                     f"reorder {loop.var.name} outside of the reduction's loops",
                 )  # fmt: skip
-        buffer = Buffer(f"{result.name}_{what}", extents or (const(1),), result.dtype, "local")
+        buffer = tir.Buffer(f"{result.name}_{what}", extents or (ex.const(1),), result.dtype, "local")
         lowering.allocated.append(buffer)
         return buffer
 
@@ -326,98 +300,100 @@ class _Share:
                 f"reorder({threads[0].var.name}, {over[0].var.name})",
             )  # fmt: skip
 
-    def at(self, buffers: Sequence[Buffer], points: Sequence[Expr]) -> tuple[BufferLoad, ...]:
+    def at(self, buffers: Sequence[tir.Buffer], points: Sequence[ex.Expr]) -> tuple[tir.BufferLoad, ...]:
         """An element of each buffer."""
-        return tuple(BufferLoad(b, tuple(points) if len(points) else (const(0),)) for b in buffers)
+        return tuple(tir.BufferLoad(b, tuple(points) if len(points) else (ex.const(0),)) for b in buffers)
 
-    def start(self) -> Stmt:
+    def start(self) -> tir.Stmt:
         """Each partial result starts from the identity."""
-        loops = [replace(l, var=l.var.with_name(l.var.name), kind=ForKind.SERIAL, thread=None) for l in self.of.points]
+        loops = [
+            ex.replace(l, var=l.var.with_name(l.var.name), kind=tir.ForKind.SERIAL, thread=None) for l in self.of.points
+        ]
         points = [l.var - l.start for l in loops]
         loads = self.at(self.partial, points)
-        body = Seq.of(*(BufferStore(p.buffer, i, p.indices) for p, i in zip(loads, self.identity, strict=True)))
+        body = tir.Seq.of(*(tir.BufferStore(p.buffer, i, p.indices) for p, i in zip(loads, self.identity, strict=True)))
         return _around(loops, body)
 
-    def update(self) -> Stmt:
+    def update(self) -> tir.Stmt:
         """What the block does, to the thread's own partial results."""
         partial = self.at(self.partial, [l.var - l.start for l in self.of.points])
-        operand = tuple(substitute(e, self.values) for e in self.match.operand)
+        operand = tuple(ex.substitute(e, self.values) for e in self.match.operand)
         combined = self.match.apply(tuple(partial), operand)
         stmt = _stored(partial, combined)
         predicate = self.of.realize.predicate
-        return stmt if is_const(predicate, 1) else If(predicate, stmt)
+        return stmt if is_const(predicate, 1) else tir.If(predicate, stmt)
 
-    def finish(self) -> Stmt:
+    def finish(self) -> tir.Stmt:
         """The threads combine their partial results, and one of them updates the block's result."""
-        renamed: dict[Var, Expr] = {l.var: l.var.with_name(l.var.name) for l in self.of.points}
-        loops = [replace(l, var=renamed[l.var], kind=ForKind.SERIAL, annotations={}) for l in self.of.points]
+        renamed: dict[ex.Var, ex.Expr] = {l.var: l.var.with_name(l.var.name) for l in self.of.points}
+        loops = [ex.replace(l, var=renamed[l.var], kind=tir.ForKind.SERIAL, annotations={}) for l in self.of.points]
         partial = self.at(self.partial, [l.var - l.start for l in loops])
         total = self.at(self.total, [])
         left, right, totals = (
-            tuple(DataVar(name + (str(k) if k else ""), i.dtype) for k, i in enumerate(self.identity))
+            tuple(ex.DataVar(name + (str(k) if k else ""), i.dtype) for k, i in enumerate(self.identity))
             for name in ("x", "y", "total")
         )
         reducer = AllReducer(left, right, self.match.apply(left, right), self.identity)
-        stores = tuple(BufferStore(t.buffer, v, t.indices) for t, v in zip(total, totals, strict=True))
+        stores = tuple(tir.BufferStore(t.buffer, v, t.indices) for t, v in zip(total, totals, strict=True))
         threads = tuple(loop.var for loop in self.of.threads)
-        combine = AllReduce(reducer, tuple(partial), const(True), threads, totals, stores)
-        alone = [EQ(loop.var, loop.start) for loop in self.of.threads]
-        write = If(all_of(alone), substitute(self.write(total), renamed))
-        return _around(loops, Seq.of(combine, write))
+        combine = AllReduce(reducer, tuple(partial), ex.const(True), threads, totals, stores)
+        alone = [ex.EQ(loop.var, loop.start) for loop in self.of.threads]
+        write = tir.If(all_of(alone), ex.substitute(self.write(total), renamed))
+        return _around(loops, tir.Seq.of(combine, write))
 
-    def write(self, total: tuple[Expr, ...]) -> Stmt:
+    def write(self, total: tuple[ex.Expr, ...]) -> tir.Stmt:
         """The result's update by the total: from the init where the reduction begins here, else from what is there."""
         reduction = self.of
         conditions = conjuncts(reduction.realize.predicate)
         elements = self.read.elements
         places = tuple(
-            BufferLoad(e.buffer, tuple(substitute(i, self.values) for i in e.indices)) for e in elements
+            tir.BufferLoad(e.buffer, tuple(ex.substitute(i, self.values) for i in e.indices)) for e in elements
         )  # fmt: skip
         goes_on = _stored(places, self.match.apply(places, total))
-        stmt: Stmt = goes_on
+        stmt: tir.Stmt = goes_on
         if reduction.block.init is not None:
-            init = tuple(substitute(e, self.values) for e in self.read.init)
-            same = all(structural_equal(a, b) for a, b in zip(self.read.init, self.identity, strict=True))
+            init = tuple(ex.substitute(e, self.values) for e in self.read.init)
+            same = all(ex.structural_equal(a, b) for a, b in zip(self.read.init, self.identity, strict=True))
             begins = _stored(places, total if same else self.match.apply(init, total))
             here = self.begins(conditions)
-            stmt = begins if is_const(here, 1) else If(here, begins, goes_on)
+            stmt = begins if is_const(here, 1) else tir.If(here, begins, goes_on)
         kept = all_of(c for c in conditions if not uses(c, {l.var for l in reduction.over}))
-        return stmt if is_const(kept, 1) else If(kept, stmt)
+        return stmt if is_const(kept, 1) else tir.If(kept, stmt)
 
-    def begins(self, conditions: Sequence[Expr]) -> Expr:
+    def begins(self, conditions: Sequence[ex.Expr]) -> ex.Expr:
         """The condition under which the block's init runs in this nest; True where that is shown."""
-        starts: dict[Var, Expr] = {}
+        starts: dict[ex.Var, ex.Expr] = {}
         for loop in self.of.over:
-            starts[loop.var] = substitute(loop.start, starts)
+            starts[loop.var] = ex.substitute(loop.start, starts)
         analyzer = Analyzer()
         for part in (*conditions, *(e for loop in self.of.path for e in (loop.start, loop.extent))):
-            for size in free_vars(part):
-                if isinstance(size, SizeVar):
+            for size in ex.free_vars(part):
+                if isinstance(size, ex.SizeVar):
                     analyzer.bind(size, (1, None))
         pairs = zip(self.of.block.iter_vars, self.of.realize.iter_values, strict=True)
-        asked: list[Expr] = [
-            EQ(substitute(value, starts), axis.dom.start.astype(value.dtype))
+        asked: list[ex.Expr] = [
+            ex.EQ(ex.substitute(value, starts), axis.dom.start.astype(value.dtype))
             for axis, value in pairs
-            if axis.kind == REDUCE
+            if axis.kind == ex.REDUCE
         ]
-        asked += [substitute(c, starts) for c in conditions if uses(c, set(starts))]
+        asked += [ex.substitute(c, starts) for c in conditions if uses(c, set(starts))]
         return all_of(c for c in asked if not analyzer.can_prove(c))
 
 
-def _around(loops: Sequence[For], body: Stmt) -> Stmt:
+def _around(loops: Sequence[tir.For], body: tir.Stmt) -> tir.Stmt:
     for loop in reversed(loops):
-        body = replace(loop, body=body)
+        body = ex.replace(loop, body=body)
     return body
 
 
-def _stored(places: Sequence[BufferLoad], values: Sequence[Expr]) -> Stmt:
+def _stored(places: Sequence[tir.BufferLoad], values: Sequence[ex.Expr]) -> tir.Stmt:
     """Stores to several places, all of whose values are computed first."""
     if len(places) == 1:
-        return BufferStore(places[0].buffer, values[0], places[0].indices)
-    names = [DataVar(f"v_{p.buffer.name}", p.dtype) for p in places]
-    body = Seq.of(*(BufferStore(p.buffer, n, p.indices) for p, n in zip(places, names, strict=True)))
+        return tir.BufferStore(places[0].buffer, values[0], places[0].indices)
+    names = [ex.DataVar(f"v_{p.buffer.name}", p.dtype) for p in places]
+    body = tir.Seq.of(*(tir.BufferStore(p.buffer, n, p.indices) for p, n in zip(places, names, strict=True)))
     for name, value in reversed(list(zip(names, values, strict=True))):
-        body = LetStmt(name, value, body)
+        body = tir.LetStmt(name, value, body)
     return body
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .... import expr as e
+from .... import expr as ex
 from ....codegen import decompose
 from ....codegen.emitter import Emitter
 from ....codegen.spelling import BITS, COMPARISONS, C, atom
@@ -22,8 +22,8 @@ from ...simd.codegen.alignment import is_whole
 from .library import Library, added, element, library_round
 from .types import literal, value_type
 
-_OPERATORS = {e.Add: "+", e.Sub: "-", e.Mul: "*"}
-_DIVISIONS = {e.FloorDiv: "floordiv", e.FloorMod: "floormod", e.Div: "truncdiv", e.Mod: "truncmod"}
+_OPERATORS = {ex.Add: "+", ex.Sub: "-", ex.Mul: "*"}
+_DIVISIONS = {ex.FloorDiv: "floordiv", ex.FloorMod: "floormod", ex.Div: "truncdiv", ex.Mod: "truncmod"}
 _FLOAT_CALLS = {
     **{name: name for name in (
         "exp", "exp2", "exp10", "log", "log2", "log10", "log1p", "sqrt", "sin", "cos", "tan", "asin", "acos", "atan",
@@ -63,7 +63,7 @@ class OpenCLExpressions(Emitter):
         self.on_stack: set[Buffer] = set()  # arrays of the kernel, whatever their scope is called
         self.uses_double = False
 
-    def type_of(self, dtype: e.DType) -> str:
+    def type_of(self, dtype: ex.DType) -> str:
         """The type of a value; notes that a kernel needs double precision."""
         self.uses_double |= dtype.scalar == "float64"
         return value_type(dtype)
@@ -81,7 +81,7 @@ class OpenCLExpressions(Emitter):
         declared = buffer.dtype == "float16" and space != "__global"
         return f"(({space} half *){self.names[buffer]})" if declared else self.names[buffer]
 
-    def use(self, name: str, dtype: e.DType, space: str = "") -> str:
+    def use(self, name: str, dtype: ex.DType, space: str = "") -> str:
         """A function of the library."""
         self.type_of(dtype)
         return self.library.use(name, dtype, space)
@@ -91,53 +91,53 @@ class OpenCLExpressions(Emitter):
     def to_index(self, text: str) -> str:
         return f"({value_type(self.index_dtype)}){atom(text)}"
 
-    def from_index(self, name: str, dtype: e.DType) -> str:
+    def from_index(self, name: str, dtype: ex.DType) -> str:
         return name if dtype == self.index_dtype else f"({value_type(dtype)}){name}"
 
     def index_constant(self, number: int) -> str:
         return str(number) if abs(number) < 2**31 else f"({number}L)"
 
-    def index_extreme(self, x: e.Min | e.Max) -> str:
-        function = self.use("minimum" if isinstance(x, e.Min) else "maximum", self.index_dtype)
+    def index_extreme(self, x: ex.Min | ex.Max) -> str:
+        function = self.use("minimum" if isinstance(x, ex.Min) else "maximum", self.index_dtype)
         return f"{function}({self.index(x.a)}, {self.index(x.b)})"
 
     def index_division(self, x: Any) -> str:
         a = self.index(x.a)
-        if isinstance(x, e.Div | e.Mod) and isinstance(x.b, e.IntImm) and x.b.value > 0:
-            return f"({atom(a)} {'/' if isinstance(x, e.Div) else '%'} {x.b.value})"
+        if isinstance(x, ex.Div | ex.Mod) and isinstance(x.b, ex.IntImm) and x.b.value > 0:
+            return f"({atom(a)} {'/' if isinstance(x, ex.Div) else '%'} {x.b.value})"
         return f"{self.use(_DIVISIONS[type(x)], self.index_dtype)}({a}, {self.index(x.b)})"
 
-    def vector_index(self, x: e.Expr) -> str:
+    def vector_index(self, x: ex.Expr) -> str:
         """The places of a vector's lanes, in the type of indices."""
         t = value_type(self.index_dtype.with_lanes(x.dtype.lanes))
-        if isinstance(x, e.Ramp):
+        if isinstance(x, ex.Ramp):
             lanes = ", ".join(map(str, range(x.lanes)))
             return f"(({t})({self.index(x.base)}) + ({t})({lanes}) * ({t})({self.index(x.stride)}))"
         return f"convert_{t}({self.value(x)})"
 
     # -- values
 
-    def value(self, x: e.Expr) -> str:
+    def value(self, x: ex.Expr) -> str:
         self.type_of(x.dtype)
         return super().value(x)
 
-    def constant(self, x: e.IntImm | e.FloatImm) -> str:
+    def constant(self, x: ex.IntImm | ex.FloatImm) -> str:
         return literal(x)
 
-    def broadcast(self, x: e.Broadcast) -> str:
+    def broadcast(self, x: ex.Broadcast) -> str:
         text = self.value(x.value)
         return f"({value_type(x.dtype)})({f'-({text})' if x.dtype.is_bool else text})"
 
-    def ramp(self, x: e.Ramp) -> str:
+    def ramp(self, x: ex.Ramp) -> str:
         t, lanes = value_type(x.dtype), ", ".join(map(str, range(x.lanes)))
         steps = added(self.library, x.dtype, f"({t})({lanes})", f"({t})({self.value(x.stride)})", "*")
         return added(self.library, x.dtype, f"({t})({self.value(x.base)})", steps)
 
-    def choice_of_lanes(self, condition: e.Expr, yes: str, no: str, dtype: e.DType) -> str:
+    def choice_of_lanes(self, condition: ex.Expr, yes: str, no: str, dtype: ex.DType) -> str:
         return f"{self.use('select', dtype)}({self.value(condition)}, {yes}, {no})"
 
-    def zero(self, dtype: e.DType) -> str:
-        zero = literal(e.FloatImm(0.0, dtype.scalar) if dtype.is_float else e.IntImm(0, dtype.scalar))
+    def zero(self, dtype: ex.DType) -> str:
+        zero = literal(ex.FloatImm(0.0, dtype.scalar) if dtype.is_float else ex.IntImm(0, dtype.scalar))
         return zero if dtype.lanes == 1 else f"({value_type(dtype)})({zero})"
 
     def element(self, x: BufferLoad) -> str:
@@ -165,7 +165,7 @@ class OpenCLExpressions(Emitter):
             return f"{self.use('from_bits', x.dtype)}({text})"
         return f"({text} != (uchar{n})(0))" if x.dtype.is_bool else text
 
-    def whole(self, buffer: Buffer, index: e.Expr) -> bool:
+    def whole(self, buffer: Buffer, index: ex.Expr) -> bool:
         """Whether a vector of neighbours surely lies at a multiple of its size: then it is one access.
 
         `vload` and `vstore` are for any place, and on PoCL functions that are called.
@@ -173,18 +173,18 @@ class OpenCLExpressions(Emitter):
         plain = not buffer.dtype.is_half and not buffer.dtype.is_bool
         return plain and is_whole(buffer, index, self.analyzer, self.lets)
 
-    def word(self, dtype: e.DType, space: str, pointer: str, base: str) -> str:
+    def word(self, dtype: ex.DType, space: str, pointer: str, base: str) -> str:
         """A vector in memory, at a multiple of its size."""
         return f"*({space} {value_type(dtype)} *)({pointer} + {base})"
 
-    def converted(self, text: str, source: e.DType, to: e.DType) -> str:
+    def converted(self, text: str, source: ex.DType, to: ex.DType) -> str:
         """A conversion as NumPy's: floats to integers truncate, integers wrap, anything but 0 is true."""
         n = "" if to.lanes == 1 else str(to.lanes)
         self.type_of(to)
         if to.is_bool:
             return f"({text} != 0)" if not n else f"convert_char{n}({text} != ({value_type(source)})(0))"
         if source.is_bool and n:
-            return self.converted(f"(-{text})", e.DType("int8").with_lanes(to.lanes), to)
+            return self.converted(f"(-{text})", ex.DType("int8").with_lanes(to.lanes), to)
         if to.is_half:
             return self.halved(text, source, to)
         if source.is_float and to.is_int:  # narrow integers go through a wider one and wrap
@@ -197,8 +197,8 @@ class OpenCLExpressions(Emitter):
         """C's conversion of a scalar, OpenCL's of a vector."""
         return f"convert_{t}({text})" if t[-1].isdigit() else f"({t}){atom(text)}"
 
-    def halved(self, text: str, source: e.DType, to: e.DType) -> str:
-        wide = e.DType("float64").with_lanes(to.lanes)
+    def halved(self, text: str, source: ex.DType, to: ex.DType) -> str:
+        wide = ex.DType("float64").with_lanes(to.lanes)
         if to.scalar == "float16" and source.scalar == "float64":
             return f"{self.use('rounded_once', to)}({text})"
         if to.scalar == "bfloat16" and not source.is_float:
@@ -208,40 +208,40 @@ class OpenCLExpressions(Emitter):
         exact = source.is_int and source.bits <= 8
         return inner if exact else library_round(self.library, to, inner)
 
-    def comparison(self, x: e.CompareOp) -> str:
+    def comparison(self, x: ex.CompareOp) -> str:
         sign, a, b = COMPARISONS[type(x)], atom(self.value(x.a)), atom(self.value(x.b))
         if x.a.dtype.lanes == 1:
             return f"({a} {sign} {b})"
-        if x.a.dtype.is_bool and type(x) in (e.LT, e.LE, e.GT, e.GE):
+        if x.a.dtype.is_bool and type(x) in (ex.LT, ex.LE, ex.GT, ex.GE):
             a, b = f"(-{a})", f"(-{b})"
         return f"convert_char{x.a.dtype.lanes}({a} {sign} {b})"
 
-    def first_lanes(self, limit: e.Expr, base: e.Expr, lanes: int) -> str:
+    def first_lanes(self, limit: ex.Expr, base: ex.Expr, lanes: int) -> str:
         rest = f"{atom(self.index(limit))} - {atom(self.index(base))}"
-        return f"{self.use('first', e.DType('bool').with_lanes(lanes))}({rest})"
+        return f"{self.use('first', ex.DType('bool').with_lanes(lanes))}({rest})"
 
-    def arithmetic(self, x: e.BinaryOp) -> str:
+    def arithmetic(self, x: ex.BinaryOp) -> str:
         a, b = self.value(x.a), self.value(x.b)
         if x.dtype.is_bool:
-            return f"({a} {'&' if isinstance(x, e.Min | e.Mul) else '|'} {b})"
+            return f"({a} {'&' if isinstance(x, ex.Min | ex.Mul) else '|'} {b})"
         if type(x) in _OPERATORS:
             return added(self.library, x.dtype, a, b, _OPERATORS[type(x)])
-        if isinstance(x, e.Min | e.Max):
-            return f"{self.use('minimum' if isinstance(x, e.Min) else 'maximum', x.dtype)}({a}, {b})"
-        if x.dtype.is_float and isinstance(x, e.Div | e.Mod):
-            return library_round(self.library, x.dtype, f"({a} / {b})" if isinstance(x, e.Div) else f"fmod({a}, {b})")
+        if isinstance(x, ex.Min | ex.Max):
+            return f"{self.use('minimum' if isinstance(x, ex.Min) else 'maximum', x.dtype)}({a}, {b})"
+        if x.dtype.is_float and isinstance(x, ex.Div | ex.Mod):
+            return library_round(self.library, x.dtype, f"({a} / {b})" if isinstance(x, ex.Div) else f"fmod({a}, {b})")
         return f"{self.use(_DIVISIONS[type(x)], x.dtype)}({a}, {b})"
 
-    def multiply_add(self, a: e.Expr, b: e.Expr, c: e.Expr) -> str:
+    def multiply_add(self, a: ex.Expr, b: ex.Expr, c: ex.Expr) -> str:
         # In one operation on devices that do both as fast as one of them.
         return f"{self.use('multiply_add', c.dtype)}({self.value(a)}, {self.value(b)}, {self.value(c)})"
 
-    def words_added(self, op: str, a: e.Expr, b: e.Expr, c: e.Expr) -> str | None:
+    def words_added(self, op: str, a: ex.Expr, b: ex.Expr, c: ex.Expr) -> str | None:
         if op != "dot2_bf16":
             return None
         return f"{self.use('dot2_bf16', c.dtype)}({self.value(c)}, {self.value(a)}, {self.value(b)})"
 
-    def call(self, x: e.Call) -> str:
+    def call(self, x: ex.Call) -> str:
         if x.op in COLLECTIVES:
             raise Unsupported(
                 f"{x.op} in an OpenCL kernel: OpenCL 1.2 has no warps whose threads read each other's registers\n"
@@ -250,7 +250,7 @@ class OpenCLExpressions(Emitter):
             )
         return super().call(x)
 
-    def function(self, x: e.Call, args: list[str]) -> str:
+    def function(self, x: ex.Call, args: list[str]) -> str:
         first = x.args[0].dtype
         if x.op.startswith("vector_reduce_"):
             return f"{self.use('reduce_' + x.op.removeprefix('vector_reduce_'), first)}({', '.join(args)})"
@@ -269,7 +269,7 @@ class OpenCLExpressions(Emitter):
             return f"as_{value_type(x.dtype)}(abs({args[0]}))"
         raise Unsupported(f"the intrinsic {x.op} in {self.language}")
 
-    def float_call(self, x: e.Call, dtype: e.DType, args: list[str]) -> str:
+    def float_call(self, x: ex.Call, dtype: ex.DType, args: list[str]) -> str:
         if x.op in _TESTS:
             text = f"{x.op}({args[0]})"
             return f"({text} != 0)" if dtype.lanes == 1 else f"convert_char{dtype.lanes}({text})"
@@ -283,7 +283,7 @@ class OpenCLExpressions(Emitter):
             raise Unsupported(f"the intrinsic {x.op} in {self.language}")
         return library_round(self.library, dtype, f"{_FLOAT_CALLS[x.op]}({', '.join(args)})")
 
-    def reinterpreted(self, x: e.Call) -> str:
+    def reinterpreted(self, x: ex.Call) -> str:
         source, to, text = x.args[0].dtype, x.dtype, self.value(x.args[0])
         if source == to:
             return text
@@ -295,7 +295,7 @@ class OpenCLExpressions(Emitter):
             return self.converted(text, source, to)
         return f"as_{value_type(to)}({text})"
 
-    def shuffle(self, x: e.Shuffle) -> str:
+    def shuffle(self, x: ex.Shuffle) -> str:
         lanes: list[str] = []
         for vector in x.vectors:
             text = self.value(vector)

@@ -17,11 +17,11 @@ from __future__ import annotations
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
-from .... import expr as e
+from .... import expr as ex
 from ....codegen.spelling import atom, is_index
 from ....expr.conditions import is_const
 from ....target import Target
-from ....tir import nodes as t
+from ....tir import nodes as tir
 from ....tir.analysis.registers import Register, registers_of
 from ....tir.analysis.threads import grid_of, is_shared
 from ...gpu.codegen.grids import GridEmitter
@@ -31,11 +31,11 @@ from .library import put
 from .types import LANES, array_type, memory_type, value_type
 from .vector_pieces import in_pieces, widest
 
-_WORD = e.DType("int64")
+_WORD = ex.DType("int64")
 _WIDEST_BITS = 256  # of a value, where the target has no wider vectors
 
 
-def generate(kernel: t.PrimFunc, target: Target | None = None) -> str:
+def generate(kernel: tir.PrimFunc, target: Target | None = None) -> str:
     """The source of a kernel, with the functions that it uses.
 
     Raises `Unsupported` for what OpenCL C does not have, and for a grid or storage beyond the limits of the target.
@@ -43,7 +43,7 @@ def generate(kernel: t.PrimFunc, target: Target | None = None) -> str:
     return _OpenCL(kernel.with_body(in_pieces(kernel.body, _lanes(kernel, target))), target).source()
 
 
-def _lanes(kernel: t.PrimFunc, target: Target | None) -> int:
+def _lanes(kernel: tir.PrimFunc, target: Target | None) -> int:
     """The lanes of the kernel's vectors: no value is wider than the target's vectors, or `_WIDEST_BITS`.
 
     PoCL 3.0 passes wider ones to its own functions in another way than they expect, unless its compiler knows that the
@@ -52,7 +52,7 @@ def _lanes(kernel: t.PrimFunc, target: Target | None) -> int:
     """
     bits, places = max(_WIDEST_BITS, getattr(target, "vector_bits", 0)), index_dtype(kernel).bits
 
-    def fit(x: e.Expr) -> int:
+    def fit(x: ex.Expr) -> int:
         kind = x.dtype
         width = 8 if kind.is_bool else 32 if kind.is_half else min(kind.bits, places) if is_index(x) else kind.bits
         return bits // width
@@ -65,7 +65,7 @@ class _OpenCL(GridEmitter, OpenCLExpressions):
     dialect = "opencl"
     language = "an OpenCL kernel"
 
-    def __init__(self, kernel: t.PrimFunc, target: Target | None) -> None:
+    def __init__(self, kernel: tir.PrimFunc, target: Target | None) -> None:
         super().__init__(kernel, target)
         self.shared: list[str] = []  # declarations, which stand at the top of a kernel
         self.scopes: list[set[str]] = [set()]  # the names that each pair of braces around here declares
@@ -99,13 +99,13 @@ class _OpenCL(GridEmitter, OpenCLExpressions):
 
     def work_group(self) -> str:
         """The attribute that fixes the threads of a block where they are constants: compilers count on it."""
-        extents = [d.value for d in grid_of(self.kernel.body)[3:] if isinstance(d, e.IntImm)]
+        extents = [d.value for d in grid_of(self.kernel.body)[3:] if isinstance(d, ex.IntImm)]
         return f"__attribute__((reqd_work_group_size({', '.join(map(str, extents))}))) " if len(extents) == 3 else ""
 
-    def parameter(self, param: t.Buffer | e.Var) -> list[str]:
+    def parameter(self, param: tir.Buffer | ex.Var) -> list[str]:
         """The declarations of a parameter; lines of the body bring it into the form that statements use."""
         name = self.names[param]
-        if isinstance(param, t.Buffer):
+        if isinstance(param, tir.Buffer):
             memory = memory_type(param.dtype)
             self.type_of(param.dtype)
             self.line(f"__global {memory} *{name} = (__global {memory} *)({name}_base + {name}_at);")
@@ -123,16 +123,16 @@ class _OpenCL(GridEmitter, OpenCLExpressions):
     def loop_header(self, name: str, first: str, end: str) -> str:
         return f"for ({value_type(self.index_dtype)} {name} = {first}; {name} < {end}; ++{name}) {{"
 
-    def offset(self, stmt: t.For) -> str:
+    def offset(self, stmt: tir.For) -> str:
         return "" if is_const(stmt.start, 0) else f"{atom(self.index(stmt.start))} + "
 
-    def share(self, stmt: t.For) -> tuple[str, str]:
+    def share(self, stmt: tir.For) -> tuple[str, str]:
         offset, kind = self.offset(stmt), value_type(self.index_dtype)
         n = f"(long){atom(self.index(stmt.extent))}"
         share = f"({kind})({n} * (long)(get_global_id(0){{}}) / (long)get_global_size(0))"
         return f"{offset}{share.format('')}", f"{offset}{share.format(' + 1')}"
 
-    def thread(self, stmt: t.For) -> None:
+    def thread(self, stmt: tir.For) -> None:
         """A loop over the grid: its variable is where the work-item stands."""
         index, axis = self.axis(stmt)
         place = f"{'get_group_id' if index == 'blockIdx' else 'get_local_id'}({'xyz'.index(axis)})"
@@ -140,10 +140,10 @@ class _OpenCL(GridEmitter, OpenCLExpressions):
         kind = value_type(self.index_dtype)
         self.define(stmt.var, self.definition(stmt.var, f"({kind}){place}{offset}", self.index_dtype), stmt.body)
 
-    def definition(self, var: e.Var, text: str, dtype: e.DType) -> str:
+    def definition(self, var: ex.Var, text: str, dtype: ex.DType) -> str:
         return f"const {self.type_of(dtype)} {self.names[var]} = {text};"
 
-    def define(self, var: e.Var, line: str, body: t.Stmt) -> None:
+    def define(self, var: ex.Var, line: str, body: tir.Stmt) -> None:
         """A definition and the statements that see it, in braces of their own where the name is taken here.
 
         A copy of a loop's body, for its last iterations say, declares what the body declares.
@@ -155,17 +155,17 @@ class _OpenCL(GridEmitter, OpenCLExpressions):
         self.scopes[-1].add(self.names[var])
         super().define(var, line, body)
 
-    def store_element(self, stmt: t.BufferStore, value: str) -> str:
+    def store_element(self, stmt: tir.BufferStore, value: str) -> str:
         at = atom(self.index(stmt.indices[0]))
         return put(self.library, stmt.value.dtype, self.pointer(stmt.buffer), at, value)
 
-    def scatter(self, stmt: t.BufferStore, value: str) -> str:
+    def scatter(self, stmt: tir.BufferStore, value: str) -> str:
         dtype, places = stmt.value.dtype, stmt.indices[0]
         mask = f"(char{dtype.lanes})(-1)" if stmt.predicate is None else self.value(stmt.predicate)
         function = self.use("scatter_masked", dtype, self.space(stmt.buffer))
         return f"{function}({self.pointer(stmt.buffer)}, {self.vector_index(places)}, {value}, {mask})"
 
-    def store_neighbours(self, stmt: t.BufferStore, base: str, value: str) -> str:
+    def store_neighbours(self, stmt: tir.BufferStore, base: str, value: str) -> str:
         dtype, pointer, space = stmt.value.dtype, self.pointer(stmt.buffer), self.space(stmt.buffer)
         if stmt.predicate is not None:
             function = self.use("store_masked", dtype, space)
@@ -180,14 +180,14 @@ class _OpenCL(GridEmitter, OpenCLExpressions):
             value = f"as_uchar{dtype.lanes}(-({value}))"
         return f"vstore{dtype.lanes}({value}, 0, {pointer} + {base})"
 
-    def evaluate(self, stmt: t.Evaluate) -> None:
-        if isinstance(stmt.value, e.Call) and stmt.value.op == "tvm_storage_sync":
-            common = any(isinstance(arg, e.StringImm) and arg.value == "global" for arg in stmt.value.args)
+    def evaluate(self, stmt: tir.Evaluate) -> None:
+        if isinstance(stmt.value, ex.Call) and stmt.value.op == "tvm_storage_sync":
+            common = any(isinstance(arg, ex.StringImm) and arg.value == "global" for arg in stmt.value.args)
             self.line(f"barrier(CLK_LOCAL_MEM_FENCE{' | CLK_GLOBAL_MEM_FENCE' if common else ''});")
 
     # -- storage
 
-    def allocate(self, stmt: t.Allocate) -> None:
+    def allocate(self, stmt: tir.Allocate) -> None:
         if is_shared(stmt.buffer.scope):
             self.registers.pop(stmt.buffer, None)
             self.shared_array(stmt.buffer)
@@ -196,30 +196,30 @@ class _OpenCL(GridEmitter, OpenCLExpressions):
         with self.block("{") if self.takes_name(stmt) else nullcontext():
             super().allocate(stmt)
 
-    def takes_name(self, stmt: t.Allocate) -> bool:
+    def takes_name(self, stmt: tir.Allocate) -> bool:
         """Whether the storage is in memory, under a name that stands in this scope already; registers get new names."""
         name = self.names[stmt.buffer]
         again = name in self.scopes[-1] and registers_of(stmt.buffer, stmt.body) is None
         self.scopes[-1].add(name)
         return again
 
-    def shared_array(self, buffer: t.Buffer) -> None:
+    def shared_array(self, buffer: tir.Buffer) -> None:
         """An array that a block's threads share; OpenCL C declares it at the top of the kernel."""
         count = self.count_shared(buffer)
         self.shared.append(f"    __local {self.array(buffer, count)}")
 
-    def stack_array(self, buffer: t.Buffer) -> None:
+    def stack_array(self, buffer: tir.Buffer) -> None:
         self.on_stack.add(buffer)
         self.line(self.array(buffer, self.length(buffer)))
 
-    def array(self, buffer: t.Buffer, count: int) -> str:
+    def array(self, buffer: tir.Buffer, count: int) -> str:
         """The declaration of storage, as aligned as its buffer."""
         aligned = f"__attribute__((aligned({buffer.align})))"
         return f"{array_type(buffer.dtype)} {self.names[buffer]}[{max(1, count)}] {aligned};"
 
-    def length(self, buffer: t.Buffer) -> int:
+    def length(self, buffer: tir.Buffer) -> int:
         self.type_of(buffer.dtype)
         return super().length(buffer)
 
-    def declare_register(self, buffer: t.Buffer, register: Register, name: str) -> None:
+    def declare_register(self, buffer: tir.Buffer, register: Register, name: str) -> None:
         self.line(f"{self.type_of(buffer.dtype.with_lanes(register.lanes))} {name};")

@@ -14,24 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from .... import expr as ex
 from ....errors import Unsupported
-from ....expr import (
-    LT,
-    Broadcast,
-    Call,
-    Cast,
-    Expr,
-    IntImm,
-    Node,
-    Ramp,
-    Shuffle,
-    Var,
-    children,
-    const,
-    find,
-    map_children,
-    replace,
-)
 from ....expr.conditions import is_const
 from ....tir.nodes import BufferLoad, BufferStore, LetStmt, Seq, Stmt
 from ...simd.transform.vector_reductions import REDUCTIONS
@@ -39,21 +23,21 @@ from ...simd.transform.vector_reductions import REDUCTIONS
 _COMBINED: dict[str, Any] = {intrinsic: kind for kind, intrinsic in REDUCTIONS.items()}
 
 
-def widest(body: Stmt, lanes: int, fit: Callable[[Expr], int]) -> int:
+def widest(body: Stmt, lanes: int, fit: Callable[[ex.Expr], int]) -> int:
     """The number of lanes, at most `lanes`, that all vectors of a kernel have room for; `fit` tells it of one.
 
     The places of neighbours in memory, and the mask of the first lanes, are never vectors of integers.
     """
     most = lanes
 
-    def visit(node: Node) -> None:
+    def visit(node: ex.Node) -> None:
         nonlocal most
-        if isinstance(node, Expr) and node.dtype.lanes > 1:
+        if isinstance(node, ex.Expr) and node.dtype.lanes > 1:
             most = min(most, fit(node))
-        below: tuple[Any, ...] = tuple(children(node))
+        below: tuple[Any, ...] = tuple(ex.children(node))
         if isinstance(node, BufferLoad | BufferStore) and _is_of_neighbours(node.indices[-1]):
             below = (getattr(node, "value", None), node.predicate)
-        elif isinstance(node, LT) and _is_of_neighbours(node.a) and isinstance(node.b, Broadcast):
+        elif isinstance(node, ex.LT) and _is_of_neighbours(node.a) and isinstance(node.b, ex.Broadcast):
             below = ()
         for child in below:
             if child is not None:
@@ -63,49 +47,49 @@ def widest(body: Stmt, lanes: int, fit: Callable[[Expr], int]) -> int:
     return most
 
 
-def _is_of_neighbours(e: Expr) -> bool:
-    return isinstance(e, Ramp) and is_const(e.stride, 1)
+def _is_of_neighbours(e: ex.Expr) -> bool:
+    return isinstance(e, ex.Ramp) and is_const(e.stride, 1)
 
 
 def in_pieces(body: Stmt, lanes: int) -> Stmt:
     """A statement whose vectors have at most so many lanes, or a number that is no multiple of it."""
     pieces = _Pieces(lanes)
-    return pieces.stmt(body) if any(pieces.is_wide(e) for e in find(body, Expr)) else body
+    return pieces.stmt(body) if any(pieces.is_wide(e) for e in ex.find(body, ex.Expr)) else body
 
 
 class _Pieces:
     def __init__(self, lanes: int) -> None:
         self.lanes = lanes
-        self.vars: dict[Var, list[Var]] = {}  # of the vectors that have names
+        self.vars: dict[ex.Var, list[ex.Var]] = {}  # of the vectors that have names
 
-    def is_wide(self, e: Expr) -> bool:
+    def is_wide(self, e: ex.Expr) -> bool:
         return e.dtype.lanes > self.lanes and e.dtype.lanes % self.lanes == 0
 
-    def count(self, e: Expr) -> int:
+    def count(self, e: ex.Expr) -> int:
         return e.dtype.lanes // self.lanes
 
     # -- statements
 
     def stmt(self, node: Any) -> Any:
-        if isinstance(node, Expr):
+        if isinstance(node, ex.Expr):
             return self.narrow(node)
         if isinstance(node, BufferStore) and self.is_wide(node.value):
             return self.store(node)
         if isinstance(node, LetStmt) and self.is_wide(node.value):
             return self.let(node)
-        return map_children(node, self.stmt)
+        return ex.map_children(node, self.stmt)
 
     def store(self, node: BufferStore) -> Stmt:
         """A store of each piece. All pieces are read before the first is written, if the buffer is read elsewhere."""
         n = self.count(node.value)
         values = [self.piece(node.value, k) for k in range(n)]
         at = node.indices[-1]
-        reads = [load for load in find(node.value, BufferLoad) if load.buffer is node.buffer]
+        reads = [load for load in ex.find(node.value, BufferLoad) if load.buffer is node.buffer]
         names = []
         if any(load.indices[-1] is not at and load.indices[-1] != at for load in reads):
-            names = [Var(f"{node.buffer.name}_{k}", value.dtype) for k, value in enumerate(values)]
+            names = [ex.Var(f"{node.buffer.name}_{k}", value.dtype) for k, value in enumerate(values)]
         stores: Stmt = Seq(tuple(
-            replace(
+            ex.replace(
                 node, indices=(*node.indices[:-1], self.piece(at, k)), value=names[k] if names else values[k],
                 predicate=None if node.predicate is None else self.piece(node.predicate, k),
             ) for k in range(n)
@@ -116,7 +100,7 @@ class _Pieces:
 
     def let(self, node: LetStmt) -> Stmt:
         values = [self.piece(node.value, k) for k in range(self.count(node.value))]
-        self.vars[node.var] = [Var(f"{node.var.name}_{k}", value.dtype) for k, value in enumerate(values)]
+        self.vars[node.var] = [ex.Var(f"{node.var.name}_{k}", value.dtype) for k, value in enumerate(values)]
         body = self.stmt(node.body)
         for var, value in reversed(list(zip(self.vars[node.var], values, strict=True))):
             body = LetStmt(var, value, body)
@@ -126,16 +110,16 @@ class _Pieces:
 
     def narrow(self, e: Any) -> Any:
         """An expression that is not wide itself, with what is wide inside of it in pieces."""
-        if isinstance(e, Call) and e.op in _COMBINED and self.is_wide(e.args[0]):
+        if isinstance(e, ex.Call) and e.op in _COMBINED and self.is_wide(e.args[0]):
             first, *others = [self.piece(e.args[0], k) for k in range(self.count(e.args[0]))]
             for other in others:
                 first = _COMBINED[e.op](first, other)
-            return replace(e, args=(first,))
-        if isinstance(e, Shuffle):
-            return replace(e, vectors=self.operands(e))
-        return map_children(e, self.narrow)
+            return ex.replace(e, args=(first,))
+        if isinstance(e, ex.Shuffle):
+            return ex.replace(e, vectors=self.operands(e))
+        return ex.map_children(e, self.narrow)
 
-    def operands(self, e: Shuffle) -> tuple[Expr, ...]:
+    def operands(self, e: ex.Shuffle) -> tuple[ex.Expr, ...]:
         """The vectors that a shuffle picks from, the wide ones as their pieces: its numbers of lanes stay right."""
         return tuple(
             part for v in e.vectors
@@ -147,28 +131,28 @@ class _Pieces:
         n = self.lanes
         if e.dtype.lanes == 1:
             return self.narrow(e)
-        if isinstance(e, Var):
+        if isinstance(e, ex.Var):
             return self.vars[e][k]
-        if isinstance(e, Ramp):
+        if isinstance(e, ex.Ramp):
             base, stride = self.narrow(e.base), self.narrow(e.stride)
-            step = const(k * n, base.dtype)
+            step = ex.const(k * n, base.dtype)
             ahead = step if is_const(stride, 1) else stride * step
-            return Ramp(_sum(base, ahead), stride, n)
-        if isinstance(e, Broadcast):
-            return Broadcast(self.narrow(e.value), n)
+            return ex.Ramp(_sum(base, ahead), stride, n)
+        if isinstance(e, ex.Broadcast):
+            return ex.Broadcast(self.narrow(e.value), n)
         if isinstance(e, BufferLoad):
             *outer, at = e.indices
             predicate = None if e.predicate is None else self.piece(e.predicate, k)
-            return replace(e, indices=(*map(self.narrow, outer), self.piece(at, k)), predicate=predicate)
-        if isinstance(e, Shuffle):
-            return Shuffle(self.operands(e), e.indices[k * n : (k + 1) * n])
-        if isinstance(e, Call) and any(a.dtype.lanes not in (1, e.dtype.lanes) for a in e.args):
+            return ex.replace(e, indices=(*map(self.narrow, outer), self.piece(at, k)), predicate=predicate)
+        if isinstance(e, ex.Shuffle):
+            return ex.Shuffle(self.operands(e), e.indices[k * n : (k + 1) * n])
+        if isinstance(e, ex.Call) and any(a.dtype.lanes not in (1, e.dtype.lanes) for a in e.args):
             raise Unsupported(f"{e.op} to another number of lanes, in a vector that is too wide for the device: {e}")
-        changed = map_children(e, lambda child: self.piece(child, k) if isinstance(child, Expr) else child)
-        return replace(changed, dtype=e.dtype.with_lanes(n)) if isinstance(e, Call | Cast) else changed
+        changed = ex.map_children(e, lambda child: self.piece(child, k) if isinstance(child, ex.Expr) else child)
+        return ex.replace(changed, dtype=e.dtype.with_lanes(n)) if isinstance(e, ex.Call | ex.Cast) else changed
 
 
-def _sum(base: Expr, ahead: Expr) -> Expr:
-    if isinstance(base, IntImm) and isinstance(ahead, IntImm):
-        return const(base.value + ahead.value, base.dtype)
+def _sum(base: ex.Expr, ahead: ex.Expr) -> ex.Expr:
+    if isinstance(base, ex.IntImm) and isinstance(ahead, ex.IntImm):
+        return ex.const(base.value + ahead.value, base.dtype)
     return base if is_const(ahead, 0) else base + ahead

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from .... import expr as e
+from .... import expr as ex
 from ....codegen import decompose
 from ....codegen.emitter import Emitter
 from ....codegen.spelling import COMPARISONS, PYTHON, atom, is_index, rounded
@@ -31,11 +31,12 @@ _SIMD_NAMES = """
     reduce_add reduce_mul reduce_max reduce_min
 """
 SIMD = frozenset(_SIMD_NAMES.split())
-_NATIVE = {e.Add: "+", e.Sub: "-", e.Mul: "*"}
+_NATIVE = {ex.Add: "+", ex.Sub: "-", ex.Mul: "*"}
 _MARKER = {
-    e.Add: "add", e.Sub: "sub", e.Mul: "mul", e.Div: "truncdiv", e.Mod: "truncmod", e.Min: "minimum", e.Max: "maximum",
-    e.FloorDiv: "floordiv", e.FloorMod: "floormod", e.EQ: "eq", e.NE: "ne", e.LT: "lt", e.LE: "le", e.GT: "gt",
-    e.GE: "ge",
+    ex.Add: "add", ex.Sub: "sub", ex.Mul: "mul", ex.Div: "truncdiv", ex.Mod: "truncmod", ex.Min: "minimum",
+    ex.Max: "maximum",
+    ex.FloorDiv: "floordiv", ex.FloorMod: "floormod", ex.EQ: "eq", ex.NE: "ne", ex.LT: "lt", ex.LE: "le", ex.GT: "gt",
+    ex.GE: "ge",
 }  # fmt: skip
 _BYTE_VALUES = 256
 _RENAMED = {
@@ -44,10 +45,10 @@ _RENAMED = {
     "bitwise_not": "invert", "vector_reduce_add": "reduce_add", "vector_reduce_min": "reduce_min",
     "vector_reduce_max": "reduce_max", "vector_reduce_mul": "reduce_mul",
 }  # fmt: skip
-_CALLS = {**{name: name for name in SIMD if name in e.INTRINSICS}, **_RENAMED}
+_CALLS = {**{name: name for name in SIMD if name in ex.INTRINSICS}, **_RENAMED}
 
 
-def short_name(dtype: e.DType) -> str:
+def short_name(dtype: ex.DType) -> str:
     """`float32x8` -> `f32x8`."""
     if dtype.scalar not in _SHORT:
         raise Unsupported(f"a value of dtype {dtype} in a kernel for Numba")
@@ -77,81 +78,81 @@ class NumbaExpressions(Emitter):
 
     # -- index expressions, spelled with Python's operators, which compute in int64
 
-    def place(self, x: e.Expr) -> str:
+    def place(self, x: ex.Expr) -> str:
         """A complete index, in the type of indices: with 32 bits, a compiler does all steps of it in 32.
 
         A constant added last stays outside, since it becomes the offset of the instruction that accesses memory.
         """
-        if self.index_dtype == "int64" or isinstance(x, e.Var | e.IntImm) or not is_index(x):
+        if self.index_dtype == "int64" or isinstance(x, ex.Var | ex.IntImm) or not is_index(x):
             return self.index(x)
-        if isinstance(x, e.Add) and isinstance(x.b, e.IntImm):
+        if isinstance(x, ex.Add) and isinstance(x.b, ex.IntImm):
             return f"{self.place(x.a)} + {self.index(x.b)}"
         return self.to_index(self.index(x))
 
     def to_index(self, text: str) -> str:
         return f"{self.use(short_name(self.index_dtype))}({text})"
 
-    def from_index(self, name: str, dtype: e.DType) -> str:
+    def from_index(self, name: str, dtype: ex.DType) -> str:
         return name if dtype == self.index_dtype == "int64" else f"{self.use(short_name(dtype))}({name})"
 
-    def index_extreme(self, x: e.Min | e.Max) -> str:
-        return f"{'min' if isinstance(x, e.Min) else 'max'}({self.index(x.a)}, {self.index(x.b)})"
+    def index_extreme(self, x: ex.Min | ex.Max) -> str:
+        return f"{'min' if isinstance(x, ex.Min) else 'max'}({self.index(x.a)}, {self.index(x.b)})"
 
     def index_division(self, x: Any) -> str:
         op = self.use(_MARKER[type(x)])
         return f"{op}({self.operand_of_division(x.a)}, {self.operand_of_division(x.b)})"
 
-    def operand_of_division(self, x: e.Expr) -> str:
+    def operand_of_division(self, x: ex.Expr) -> str:
         """Both operands have the type of indices, which decides what is divided."""
         text = self.index(x)
-        return text if self.index_dtype == "int64" or isinstance(x, e.Var) else self.to_index(text)
+        return text if self.index_dtype == "int64" or isinstance(x, ex.Var) else self.to_index(text)
 
-    def vector_index(self, x: e.Expr) -> str:
-        if isinstance(x, e.Ramp):
+    def vector_index(self, x: ex.Expr) -> str:
+        if isinstance(x, ex.Ramp):
             return f"{self.use('ramp')}({self.index64(x.base)}, {self.index(x.stride)}, {x.lanes})"
         return self.value(x)
 
-    def index64(self, x: e.Expr) -> str:
+    def index64(self, x: ex.Expr) -> str:
         """An index where a literal would be typed by its own size."""
-        return f"{self.use('i64')}({self.index(x)})" if isinstance(x, e.IntImm) else self.index(x)
+        return f"{self.use('i64')}({self.index(x)})" if isinstance(x, ex.IntImm) else self.index(x)
 
     # -- values: of exactly their dtype
 
-    def broadcast(self, x: e.Broadcast) -> str:
+    def broadcast(self, x: ex.Broadcast) -> str:
         return f"{self.use(short_name(x.dtype))}({self.broadcast_operand(x)})"
 
-    def broadcast_operand(self, x: e.Broadcast) -> str:
-        if isinstance(x.value, e.IntImm | e.FloatImm) and self.plain_literal(x.value) is not None:
+    def broadcast_operand(self, x: ex.Broadcast) -> str:
+        if isinstance(x.value, ex.IntImm | ex.FloatImm) and self.plain_literal(x.value) is not None:
             return str(self.plain_literal(x.value))
         return self.value(x.value)
 
-    def plain_literal(self, x: e.IntImm | e.FloatImm) -> str | None:
+    def plain_literal(self, x: ex.IntImm | ex.FloatImm) -> str | None:
         """A constant without a conversion, for places that convert; None if Python has no literal for it."""
-        if isinstance(x, e.IntImm):
+        if isinstance(x, ex.IntImm):
             return str(x.value) if not x.dtype.is_bool else str(bool(x.value))
         number = rounded(x)
         return repr(number) if math.isfinite(number) else None
 
-    def beside(self, x: e.Expr, other: e.Expr) -> str:
+    def beside(self, x: ex.Expr, other: ex.Expr) -> str:
         """An operand of an element-wise operation; next to a vector, the operation itself broadcasts scalars."""
-        if isinstance(x, e.Broadcast) and not isinstance(other, e.Broadcast):
+        if isinstance(x, ex.Broadcast) and not isinstance(other, ex.Broadcast):
             return self.broadcast_operand(x)
         return self.value(x)
 
-    def ramp(self, x: e.Ramp) -> str:
+    def ramp(self, x: ex.Ramp) -> str:
         return f"{self.use('ramp')}({self.value(x.base)}, {self.value(x.stride)}, {x.lanes})"
 
-    def negation(self, x: e.Not) -> str:
+    def negation(self, x: ex.Not) -> str:
         return super().negation(x) if x.dtype.lanes == 1 else f"{self.use('invert')}({self.value(x.a)})"
 
-    def select(self, x: e.Select) -> str:
+    def select(self, x: ex.Select) -> str:
         # Both values are computed, also where the condition is a scalar: there is no branch.
         return self.choice_of_lanes(x.condition, self.value(x.true_value), self.value(x.false_value), x.dtype)
 
-    def choice_of_lanes(self, condition: e.Expr, yes: str, no: str, dtype: e.DType) -> str:  # noqa: ARG002
+    def choice_of_lanes(self, condition: ex.Expr, yes: str, no: str, dtype: ex.DType) -> str:  # noqa: ARG002
         return f"{self.use('select')}({self.value(condition)}, {yes}, {no})"
 
-    def constant(self, x: e.IntImm | e.FloatImm) -> str:
+    def constant(self, x: ex.IntImm | ex.FloatImm) -> str:
         if x.dtype.is_bool:
             return str(bool(x.value))
         text = self.plain_literal(x)
@@ -160,7 +161,7 @@ class NumbaExpressions(Emitter):
             text = self.use("NAN") if math.isnan(number) else ("-" if number < 0 else "") + self.use("INF")
         return f"{self.use(short_name(x.dtype))}({text})"
 
-    def zero(self, dtype: e.DType) -> str:
+    def zero(self, dtype: ex.DType) -> str:
         return f"{self.use(short_name(dtype))}(0)"
 
     def load(self, x: BufferLoad) -> str:
@@ -184,59 +185,59 @@ class NumbaExpressions(Emitter):
         whole = self.whole(x.buffer, x.indices[0])
         return f"{self.use('load_whole' if whole else 'load')}({name}, {base}, {x.dtype.lanes})"
 
-    def places_in_table(self, x: BufferLoad) -> e.Expr | None:
+    def places_in_table(self, x: BufferLoad) -> ex.Expr | None:
         """The vector of uint8 that are the places of a load from a table of 256 bytes; None if it is no such load."""
         place, (*outer, extent) = x.indices[0], x.buffer.shape
-        while isinstance(place, e.Cast) and place.dtype.is_int and place.dtype.scalar.bytes > 1:
+        while isinstance(place, ex.Cast) and place.dtype.is_int and place.dtype.scalar.bytes > 1:
             place = place.value
         table = x.dtype.scalar in ("int8", "uint8") and not outer and is_const(extent, _BYTE_VALUES)
-        return place if table and place.dtype == e.DType("uint8").with_lanes(x.dtype.lanes) else None
+        return place if table and place.dtype == ex.DType("uint8").with_lanes(x.dtype.lanes) else None
 
-    def whole(self, buffer: Buffer, index: e.Expr) -> bool:
+    def whole(self, buffer: Buffer, index: ex.Expr) -> bool:
         """Whether to read or write a vector as one that surely lies at a multiple of its size."""
         return self.whole_vectors and is_whole(buffer, index, self.analyzer, self.lets)
 
-    def converted(self, text: str, source: e.DType, to: e.DType) -> str:  # noqa: ARG002
+    def converted(self, text: str, source: ex.DType, to: ex.DType) -> str:  # noqa: ARG002
         return f"{self.use(short_name(to))}({text})"
 
-    def comparison(self, x: e.CompareOp) -> str:
+    def comparison(self, x: ex.CompareOp) -> str:
         if x.a.dtype.lanes == 1 and not x.a.dtype.is_half:
             return f"({atom(self.value(x.a))} {COMPARISONS[type(x)]} {atom(self.value(x.b))})"
         return f"{self.use(_MARKER[type(x)])}({self.beside(x.a, x.b)}, {self.beside(x.b, x.a)})"
 
-    def first_lanes(self, limit: e.Expr, base: e.Expr, lanes: int) -> str:
+    def first_lanes(self, limit: ex.Expr, base: ex.Expr, lanes: int) -> str:
         rest = self.index(limit) if is_const(base, 0) else f"{self.index(limit)} - {self.index_term(base)}"
         return f"{self.use('first')}({rest}, {lanes})"
 
-    def arithmetic(self, x: e.BinaryOp) -> str:
+    def arithmetic(self, x: ex.BinaryOp) -> str:
         a, b = self.beside(x.a, x.b), self.beside(x.b, x.a)
         native = x.dtype.lanes > 1 or x.dtype.scalar in ("float32", "float64")
         if type(x) in _NATIVE and native:
             # The operation converts a literal next to a vector; two scalars already have one dtype.
             return f"({a} {_NATIVE[type(x)]} {b})"
-        return f"{self.use('div' if isinstance(x, e.Div) and x.dtype.is_float else _MARKER[type(x)])}({a}, {b})"
+        return f"{self.use('div' if isinstance(x, ex.Div) and x.dtype.is_float else _MARKER[type(x)])}({a}, {b})"
 
-    def multiply_add(self, a: e.Expr, b: e.Expr, c: e.Expr) -> str:
+    def multiply_add(self, a: ex.Expr, b: ex.Expr, c: ex.Expr) -> str:
         parts = [a, b, c]
-        vectors = [p for p in parts if not isinstance(p, e.Broadcast)]
+        vectors = [p for p in parts if not isinstance(p, ex.Broadcast)]
         texts = [self.beside(p, vectors[0] if vectors else p) for p in parts]
         return f"{self.use('fma')}({', '.join(texts)})"
 
-    def words_added(self, op: str, a: e.Expr, b: e.Expr, c: e.Expr) -> str:
+    def words_added(self, op: str, a: ex.Expr, b: ex.Expr, c: ex.Expr) -> str:
         words = f"{self.value(a)}, {self.value(b)}"
         if op == "dot2_bf16":
             return f"{self.use(op)}({self.value(c)}, {words})"
         return f"{self.use('dot4_add')}({words}, {self.value(c)})"
 
-    def function(self, x: e.Call, args: list[str]) -> str:
+    def function(self, x: ex.Call, args: list[str]) -> str:
         text = super().function(x, args)
         self.use(self.functions[x.op])
         return text
 
-    def reinterpreted(self, x: e.Call) -> str:
+    def reinterpreted(self, x: ex.Call) -> str:
         return f"{self.use('as_' + short_name(x.dtype.scalar))}({self.value(x.args[0])})"
 
-    def shuffle(self, x: e.Shuffle) -> str:
+    def shuffle(self, x: ex.Shuffle) -> str:
         if len(x.vectors) == 1 and len(x.indices) == 1:
             return f"{self.use('extract')}({self.value(x.vectors[0])}, {x.indices[0]})"
         if all(v.dtype.lanes == 1 for v in x.vectors):

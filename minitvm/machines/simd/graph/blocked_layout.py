@@ -19,15 +19,7 @@ from ....backend import lookup
 from ....graph.forms import Forms
 from ....graph.nodes import Graph, OpNode, Value
 from ....graph.registry import MAPS, get
-from ....strategy.algorithms import (
-    WINOGRAD,
-    ChannelUse,
-    Convolution,
-    decided_first,
-    direct_alone,
-    groups_together,
-    whole_block,
-)
+from ....strategy import algorithms as strategy_algorithms
 from ....strategy.candidate import Option, records
 from ....target import GPU, Target
 from ....topi.factors import TF32
@@ -106,7 +98,7 @@ class Blocking(Forms):
         return self.blocks[channels]
 
     @functools.cached_property
-    def uses(self) -> dict[int, ChannelUse]:
+    def uses(self) -> dict[int, strategy_algorithms.ChannelUse]:
         """What the graph does with its values of so many channels."""
         return channel_uses(self.graph, lambda conv: self.on_blocks(conv) or blocked_brain.on_words(self, conv))
 
@@ -118,12 +110,12 @@ class Blocking(Forms):
         """
         choose = lookup(self.target, "channel_block")
         if choose is not None:
-            use = self.uses.get(channels, ChannelUse(channels))
+            use = self.uses.get(channels, strategy_algorithms.ChannelUse(channels))
             found: int | None = choose(use, self.lanes, self.target, self.accuracy)
             return found
         if channels % self.lanes and channels >= WORTH_PADDING * self.lanes and channels not in self.whole:
             return self.lanes
-        return whole_block(channels, self.lanes)
+        return strategy_algorithms.whole_block(channels, self.lanes)
 
     def filling(self, value: Value) -> dict[str, int]:
         """The attribute `channels` of a sum over those of a value, where they do not fill their blocks."""
@@ -221,7 +213,9 @@ class Blocking(Forms):
         data, weight = item.inputs
         alone = data not in self.blocked and not self.goes_into_blocks(item.output)
         what = replace(convolution_of(item), alone=alone)
-        together = groups_together(what.groups, (what.in_channels, what.out_channels), (in_block, out_block))
+        together = strategy_algorithms.groups_together(
+            what.groups, (what.in_channels, what.out_channels), (in_block, out_block)
+        )
         algorithms = self.algorithms(what, out_block, self.accuracy)
         if together is None or not algorithms or (together > 1 and self.accuracy == "strict"):
             return False
@@ -253,15 +247,17 @@ class Blocking(Forms):
         """Whether a convolution of groups is done on blocks: it is where the back end has an algorithm for that."""
         if item not in self.on_groups:
             what = convolution_of(item)
-            blocks = {whole_block(n, self.lanes) for n in (what.in_channels, what.out_channels)}
+            blocks = {strategy_algorithms.whole_block(n, self.lanes) for n in (what.in_channels, what.out_channels)}
             block = blocks.pop()
             fits = not blocks and block is not None and item.output.dtype == item.inputs[0].dtype == "float32"
             self.on_groups[item] = fits and bool(self.algorithms(what, block, self.accuracy))  # type: ignore[arg-type]
         return self.on_groups[item]
 
-    def algorithms(self, what: Convolution, block: int, accuracy: str) -> list[Option]:
+    def algorithms(self, what: strategy_algorithms.Convolution, block: int, accuracy: str) -> list[Option]:
         """The back end's algorithms for a convolution, the best first."""
-        found: list[Option] = (lookup(self.target, "algorithms") or direct_alone)(what, block, self.target, accuracy)
+        found: list[Option] = (lookup(self.target, "algorithms") or strategy_algorithms.direct_alone)(
+            what, block, self.target, accuracy
+        )
         return found
 
     def goes_into_blocks(self, value: Value, through: Collection[str] = ()) -> bool:
@@ -291,9 +287,11 @@ class Blocking(Forms):
         rounds = item.attrs["out_dtype"] == TF32 or data.dtype.is_half
         accuracy = "strict" if exact or rounds else self.accuracy
         name = item.output.name
-        algorithms = decided_first(what, out_block, self.algorithms(what, out_block, accuracy), name)
+        algorithms = strategy_algorithms.decided_first(
+            what, out_block, self.algorithms(what, out_block, accuracy), name
+        )
         best, weighed = algorithms[0], records(algorithms)
-        if best.rule == WINOGRAD:
+        if best.rule == strategy_algorithms.WINOGRAD:
             tile, panel = best.knobs["tile"], best.knobs["panel"]
             packed = self.pack(weight, ("winograd", tile, in_block, out_block, panel))
             return self.op(

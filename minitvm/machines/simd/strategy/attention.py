@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from math import ceil
 
-from ....strategy.blocks import block_of, blocks_of, is_reduction, reduces_along_last
+from ....strategy.blocks import block_of, blocks_of, constant_extent, is_reduction, reduces_along_last
 from ....strategy.candidate import Candidate, Cost, Unfit
 from ....strategy.epilogues import epilogue
 from ....strategy.registry import rule
@@ -25,7 +25,7 @@ from ....target import Target
 from ....tir import Schedule
 from ....tir.annotations import LANES
 from ....tir.nodes import Block, PrimFunc
-from .generic import constant_extent, vectorized
+from .generic import vectorized
 from .model import shared
 from .panels import PanelPlan, contraction_cost, schedule_panels
 from .tasks import in_parallel

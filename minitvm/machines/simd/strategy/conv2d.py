@@ -11,18 +11,7 @@ from typing import Any
 
 from ....errors import ScheduleError
 from ....expr import const, structural_equal
-from ....strategy.blocks import (
-    attempt,
-    behind,
-    block_of,
-    blocks_of,
-    computes,
-    divisors,
-    extents,
-    reduced,
-    shape_written,
-    volume,
-)
+from ....strategy import blocks as strategy_blocks
 from ....strategy.candidate import Candidate, Cost
 from ....strategy.epilogues import epilogue
 from ....strategy.registry import rule
@@ -103,16 +92,18 @@ class DirectConvolution:
 
         `axes` are those of its result that are joined.
         """
-        shape = shape_written(block)
+        shape = strategy_blocks.shape_written(block)
         if axes:
-            shape = [volume(shape[p] for p in axis) if len(axis) > 1 else shape[axis[0]] for axis in axes]
+            shape = [
+                strategy_blocks.volume(shape[p] for p in axis) if len(axis) > 1 else shape[axis[0]] for axis in axes
+            ]
         batch, blocks, *image, lanes = shape
         pixels, lines = pixel_axis(shape), line_axis(shape)
         width, height = shape[pixels], 1 if lines is None else shape[lines] or 1
-        depth = volume(reduced(block))
+        depth = strategy_blocks.volume(strategy_blocks.reduced(block))
         item = block.writes[0].buffer.dtype.bytes
         weights = item * depth * (blocks or 1) * (lanes or 1)
-        images = volume([batch, *image[:-2]])
+        images = strategy_blocks.volume([batch, *image[:-2]])
         taps = None if lines is None else _taps(block, pixels - 2, lines - 2)
         is_open, groups = width is None, int(block.annotations.get("groups", 1))
         each = (blocks or 1) // groups
@@ -174,7 +165,9 @@ def _taps(block: Block, *axes: int) -> tuple[Taps, Taps] | None:
     if "dilation" not in notes:
         return None
     strides, dilation, padding = (tuple(map(int, notes[name])) for name in ("strides", "dilation", "padding"))
-    kernel = extents(reduced(block))[1 : 1 + len(strides)]  # behind the axis of channels, or of their blocks
+    kernel = strategy_blocks.extents(strategy_blocks.reduced(block))[
+        1 : 1 + len(strides)
+    ]  # behind the axis of channels, or of their blocks
     before, after = padding[: len(kernel)], padding[len(kernel) :]
     first, second = (Taps(kernel[a] or 1, strides[a], dilation[a], before[a], after[a]) for a in axes)
     return first, second
@@ -204,19 +197,19 @@ def _joined(conv: Block) -> tuple[Axis, ...]:
 OPS = ("nn.contrib_conv2d_NCHWc", "nn.contrib_conv3d_NCHWc", "qnn.contrib_conv2d_NCHWc")
 
 
-@rule("cpu", computes(*OPS))
+@rule("cpu", strategy_blocks.computes(*OPS))
 def conv2d_nchwc(func: PrimFunc, target: Target) -> Iterator[Candidate]:
     """[N, O/y, .., OW, y]: tiles of pixels along a row times a few blocks of output channels, in any rank.
 
     Where a change of layout follows, it may be made in the cache, of some rows of the image at a time.
     """
-    conv, cpu = next(b for b in blocks_of(func) if b.annotations.get("op") in OPS), cpu_of(target)
-    if (shape_written(conv)[-1] or 1) * conv.writes[0].buffer.dtype.bytes > cpu.vector_bytes:
+    conv, cpu = next(b for b in strategy_blocks.blocks_of(func) if b.annotations.get("op") in OPS), cpu_of(target)
+    if (strategy_blocks.shape_written(conv)[-1] or 1) * conv.writes[0].buffer.dtype.bytes > cpu.vector_bytes:
         return  # blocks of several vectors are for tile registers
     last = unblocking(func, conv)
     axes = _joined(conv) if last is None else ()
     shape = DirectConvolution.of(conv, axes)
-    on_rows = pixel_axis(shape_written(conv)) == len(shape_written(conv)) - 2
+    on_rows = pixel_axis(strategy_blocks.shape_written(conv)) == len(strategy_blocks.shape_written(conv)) - 2
     turned = _Turned.of(conv, last, cpu) if last is not None and on_rows else None
     for number, tile in enumerate(shape.tiles(cpu)):
         if turned is None:
@@ -244,7 +237,7 @@ def _blocked(
     `axes` are those of the result that are joined: then tiles are tasks, else lines.
     """
     conv = sch.get_block(name)
-    shape = [1] * len(axes) if axes else shape_written(block_of(sch, conv))
+    shape = [1] * len(axes) if axes else strategy_blocks.shape_written(strategy_blocks.block_of(sch, conv))
     tile, across = {1: blocks, pixel_axis(shape): pixels}, line_axis(shape)
     if across is not None:
         tile[across] = lines
@@ -272,8 +265,8 @@ class _Turned:
     @staticmethod
     def of(conv: Block, last: Block, cpu: CPU) -> _Turned | None:
         """None where the image has no tiles that can be turned around in registers, or the result is cut."""
-        shape = tuple(extent for extent in shape_written(conv) if extent is not None)
-        if len(shape) < len(shape_written(conv)) or len(shape) < 5:
+        shape = tuple(extent for extent in strategy_blocks.shape_written(conv) if extent is not None)
+        if len(shape) < len(strategy_blocks.shape_written(conv)) or len(shape) < 5:
             return None
         channel_blocks, lanes = shape[1], shape[-1]
         result = last.writes[0].buffer
@@ -290,14 +283,16 @@ class _Turned:
     def tasks(self, blocks: int, rows: int) -> int:
         """How many tasks there are, as far as more of them share the work more evenly."""
         _, channel_blocks, *planes, height, _, _ = self.shape
-        return min(channel_blocks // blocks * volume(planes) * (height // rows), _TASKS_A_CORE * self.cpu.cores)
+        return min(
+            channel_blocks // blocks * strategy_blocks.volume(planes) * (height // rows), _TASKS_A_CORE * self.cpu.cores
+        )
 
     def rows(self, blocks: int) -> list[int]:
         """How many rows may be turned around at a time: first what gives many tasks, then large tiles."""
         *_, height, width, lanes = self.shape
         fitting = [
             rows
-            for rows in reversed(divisors(height, height))
+            for rows in reversed(strategy_blocks.divisors(height, height))
             if self.side(rows) and (rows == 1 or rows * blocks * width * lanes * self.item <= self.cpu.l2.size // 8)
         ]
         return sorted(fitting, key=lambda rows: (self.tasks(blocks, rows), self.side(rows), rows), reverse=True)
@@ -308,7 +303,7 @@ class _Turned:
         """The convolution with that tile, and the result turned around in the cache or after it was written."""
 
         def price(pixels: int, blocks: int, in_cache: bool, rows: int, lines: int = 1) -> Cost:
-            elements = volume(self.shape)
+            elements = strategy_blocks.volume(self.shape)
             before = shape.cost(self.cpu, pixels, blocks, lines)
             side = self.side(rows if in_cache else self.shape[-3]) or 1
             turn = elements * _TURN * (2 + side.bit_length() - 1) / side
@@ -352,10 +347,10 @@ class _Turned:
 
 def _skip_padding(sch: Schedule, conv: Any) -> None:
     """Note the loops over taps, where the kernel is so wide that many of them read nothing but padding."""
-    block = block_of(sch, conv)
+    block = strategy_blocks.block_of(sch, conv)
     if "dilation" not in block.annotations:
         return
-    spatial = len(shape_written(block))
+    spatial = len(strategy_blocks.shape_written(block))
     loops = sch.get_loops(conv)[:-spatial]  # around the tile
     for loop in loops[1 - spatial :][1:-1]:  # blocks of channels, taps, channels
         sch.annotate(loop, SKIP_ZEROS, True)
@@ -363,8 +358,10 @@ def _skip_padding(sch: Schedule, conv: Any) -> None:
 
 def unblocking(func: PrimFunc, conv: Block) -> Block | None:
     """The change back to the plain layout behind a convolution."""
-    names = behind(func, conv.name)
-    found = (b for b in blocks_of(func) if b.name in names and b.annotations.get("op") == "layout_transform")
+    names = strategy_blocks.behind(func, conv.name)
+    found = (
+        b for b in strategy_blocks.blocks_of(func) if b.name in names and b.annotations.get("op") == "layout_transform"
+    )
     return next(found, None)
 
 
@@ -427,6 +424,6 @@ def conv_tiles(
 
 def schedule_other_blocks(sch: Schedule, target: Target, done: set[str]) -> None:
     """What is not part of the micro-kernel (the padded copy, a change of layout behind it), each block by itself."""
-    for name in [b.name for b in blocks_of(sch.func)]:
+    for name in [b.name for b in strategy_blocks.blocks_of(sch.func)]:
         if name not in done:
-            attempt(lambda name=name: schedule_block(sch, name, target))  # type: ignore[misc]
+            strategy_blocks.attempt(lambda name=name: schedule_block(sch, name, target))  # type: ignore[misc]

@@ -14,21 +14,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ....expr import REDUCE, IntImm
-from ....strategy.blocks import (
-    attempt,
-    block_of,
-    blocks_of,
-    constant_extent,
-    contiguous_along_last,
-    inline_injective,
-    is_reduction,
-    largest_divisor,
-    reads_where_data_say,
-    reduces_along_last,
-    stays_in_rows,
-    steps_of,
-    widest,
-)
+from ....strategy import blocks
 from ....strategy.candidate import Candidate, Cost
 from ....strategy.registry import rule
 from ....strategy.roles import loops_as_one
@@ -94,9 +80,9 @@ def block_by_block(func: PrimFunc, target: Target) -> Iterator[Candidate]:
 
     def apply(sch: Schedule, inline: bool, **knobs: Any) -> None:
         if inline:
-            inline_injective(sch)
-        for name in [b.name for b in blocks_of(sch.func)]:
-            attempt(lambda name=name: schedule_block(sch, name, target, BlockKnobs(**knobs)))  # type: ignore[misc]
+            blocks.inline_injective(sch)
+        for name in [b.name for b in blocks.blocks_of(sch.func)]:
+            blocks.attempt(lambda name=name: schedule_block(sch, name, target, BlockKnobs(**knobs)))  # type: ignore[misc]
 
     yield Candidate(knobs=usual, price=price, apply=apply)
     for change in _changes(work_of, BlockKnobs.of(target)):
@@ -143,32 +129,32 @@ def schedule_block(sch: Schedule, name: str, target: Target, knobs: BlockKnobs |
     knobs = knobs or BlockKnobs.of(target)
     outside = turned_copy(sch, name, target) if knobs.turn else None
     if outside is not None:
-        amount = work(next(b for b in blocks_of(sch.func) if b.name == name))
+        amount = work(next(b for b in blocks.blocks_of(sch.func) if b.name == name))
         parallelized(sch, outside, amount, knobs.tasks)
         return
     handle = sch.get_block(name)
-    block = next(b for b in blocks_of(sch.func) if b.name == name)
+    block = next(b for b in blocks.blocks_of(sch.func) if b.name == name)
     loops = list(sch.get_loops(handle))
     kinds = [axis.kind for axis in block.iter_vars]
     if len(kinds) != len(loops):
         return
     spatial = [loop for loop, kind in zip(loops, kinds, strict=True) if kind != REDUCE]
     reduced = [loop for loop, kind in zip(loops, kinds, strict=True) if kind == REDUCE]
-    lanes = max(1, knobs.vector_bytes // widest(block))
+    lanes = max(1, knobs.vector_bytes // blocks.widest(block))
     if not spatial:
         if reduced and isinstance(block.body, BufferStore):
             _summed_in_parts(sch, handle, knobs, lanes)
         return
-    extent = constant_extent(sch, spatial[-1])
+    extent = blocks.constant_extent(sch, spatial[-1])
     if extent is not None:
         long = extent >= min(lanes, 4)
     else:
-        long = contiguous_along_last(block) or (not reduced and stays_in_rows(block))
+        long = blocks.contiguous_along_last(block) or (not reduced and blocks.stays_in_rows(block))
     vectors = lanes > 1 and long and (reduced or isinstance(block.body, BufferStore))
     if lanes > 1 and IN_STEP in block.annotations:
         lines_in_lanes(sch, handle, spatial, knobs)
         return
-    if not is_reduction(block):
+    if not blocks.is_reduction(block):
         inner = vectorized(sch, spatial[-1], lanes) if vectors else None
         outer = spatial[:-1] if inner is not None else spatial
         rest = [inner] if inner is not None else []
@@ -176,22 +162,22 @@ def schedule_block(sch: Schedule, name: str, target: Target, knobs: BlockKnobs |
         return
     # Several numbers make no sum of lanes (a maximum and its place): lines are the lanes, and their elements gathered.
     lines = not isinstance(block.body, BufferStore) and (extent is None or extent >= lanes)
-    if vectors and (contiguous_along_last(block) or reads_where_data_say(block) or lines):
+    if vectors and (blocks.contiguous_along_last(block) or blocks.reads_where_data_say(block) or lines):
         tile, lane = sch.split(spatial[-1], [None, min(lanes, extent or lanes)])
         sch.reorder(*spatial[:-1], tile, *reduced, lane)
-        attempt(lambda: sch.vectorize(lane))
+        blocks.attempt(lambda: sch.vectorize(lane))
         parallelized(sch, [*spatial[:-1], tile], work(block), knobs.tasks)
     else:
         places = [p for p, kind in enumerate(kinds) if kind == REDUCE]
         reduced = loops_as_one(sch, handle, list(zip(places, reduced, strict=True)))
-        length = constant_extent(sch, reduced[-1])
+        length = blocks.constant_extent(sch, reduced[-1])
         a_vector = length is not None and max(2, lanes // 2) <= length < 2 * lanes
-        if len(reduced) > 1 and a_vector and reduces_along_last(block):
-            if attempt(lambda: _summed_apart(sch, handle, reduced[-1], lanes)) is not None:
+        if len(reduced) > 1 and a_vector and blocks.reduces_along_last(block):
+            if blocks.attempt(lambda: _summed_apart(sch, handle, reduced[-1], lanes)) is not None:
                 parallelized(sch, list(sch.get_loops(handle))[: len(spatial)], work(block), knobs.tasks)
                 return
         enough = lanes if len(reduced) == 1 else 2 * lanes
-        if (length is None or length >= enough) and lanes > 1 and reduces_along_last(block):
+        if (length is None or length >= enough) and lanes > 1 and blocks.reduces_along_last(block):
             _in_lanes(sch, reduced[-1], knobs, lanes)
         parallelized(sch, spatial, work(block), knobs.tasks)
     _written_out(sch, reduced, knobs.unroll)
@@ -199,15 +185,15 @@ def schedule_block(sch: Schedule, name: str, target: Target, knobs: BlockKnobs |
 
 def lines_in_lanes(sch: Schedule, handle: Any, loops: list[Any], knobs: BlockKnobs) -> None:
     """A loop program for each point becomes a lane of vectors; an element of its own storage becomes a vector."""
-    block = block_of(sch, handle)
+    block = blocks.block_of(sch, handle)
     own = max((buffer.dtype.bytes for buffer in block.alloc_buffers), default=1)
-    lanes = max(1, knobs.vector_bytes // max(own, widest(block)))
-    last = constant_extent(sch, loops[-1])
+    lanes = max(1, knobs.vector_bytes // max(own, blocks.widest(block)))
+    last = blocks.constant_extent(sch, loops[-1])
     if last is not None and last < lanes and len(loops) > 1:
-        loops = [attempt(lambda: sch.fuse(*loops)) or loops[-1]]
+        loops = [blocks.attempt(lambda: sch.fuse(*loops)) or loops[-1]]
     inner = vectorized(sch, loops[-1], lanes)
     outer = [*loops[:-1], inner or loops[-1]]
-    parallelized(sch, outer, work(block) * steps_of(block), knobs.tasks)
+    parallelized(sch, outer, work(block) * blocks.steps_of(block), knobs.tasks)
 
 
 def _summed_apart(sch: Schedule, block: Any, inner: Any, lanes: int) -> Any:
@@ -223,15 +209,15 @@ def _summed_apart(sch: Schedule, block: Any, inner: Any, lanes: int) -> Any:
         lane, *summed = own
         sch.reorder(*summed, lane)
         sch.vectorize(lane)
-        sch.annotate(over, LANES, constant_extent(sch, over) or lanes)
+        sch.annotate(over, LANES, blocks.constant_extent(sch, over) or lanes)
         return block
 
 
 def _summed_in_parts(sch: Schedule, block: Any, knobs: BlockKnobs, lanes: int) -> None:
     """A sum of all elements: parts of it are tasks, each summed in lanes, and then the parts are summed."""
-    amount, along = work(block_of(sch, block)), reduces_along_last(block_of(sch, block))
+    amount, along = work(blocks.block_of(sch, block)), blocks.reduces_along_last(blocks.block_of(sch, block))
     loops = loops_as_one(sch, block, list(enumerate(sch.get_loops(block))))
-    parts = largest_divisor(constant_extent(sch, loops[0]), knobs.tasks)
+    parts = blocks.largest_divisor(blocks.constant_extent(sch, loops[0]), knobs.tasks)
 
     def apart() -> Any:
         with sch.all_or_nothing():
@@ -240,7 +226,7 @@ def _summed_in_parts(sch: Schedule, block: Any, knobs: BlockKnobs, lanes: int) -
             sch.parallel(sch.get_loops(part)[0])
             return part
 
-    summed = attempt(apart) if amount >= PARALLEL_WORK and parts > 1 else None
+    summed = blocks.attempt(apart) if amount >= PARALLEL_WORK and parts > 1 else None
     inner = sch.get_loops(block if summed is None else summed)[-1]
     if along and lanes > 1:
         _in_lanes(sch, inner, knobs, lanes)
@@ -248,31 +234,31 @@ def _summed_in_parts(sch: Schedule, block: Any, knobs: BlockKnobs, lanes: int) -
 
 def _in_lanes(sch: Schedule, loop: Any, knobs: BlockKnobs, lanes: int) -> None:
     """Sum over a loop in vectors: in several of them where it is long."""
-    length = constant_extent(sch, loop)
+    length = blocks.constant_extent(sch, loop)
     long = length is None or length >= 4 * knobs.sums * lanes
-    attempt(lambda: sch.annotate(loop, LANES, knobs.sums * lanes if long else lanes))
+    blocks.attempt(lambda: sch.annotate(loop, LANES, knobs.sums * lanes if long else lanes))
 
 
 def _written_out(sch: Schedule, loops: list[Any], most: int) -> None:
     """Unroll the innermost loops of a reduction, as long as that makes `most` copies of the body at most."""
     copies = 1
     for loop in reversed(loops):
-        copies *= constant_extent(sch, loop) or most + 1
+        copies *= blocks.constant_extent(sch, loop) or most + 1
         if copies > most:
             return
         if copies > 1:
-            attempt(lambda loop=loop: sch.unroll(loop))  # type: ignore[misc]
+            blocks.attempt(lambda loop=loop: sch.unroll(loop))  # type: ignore[misc]
 
 
 def vectorized(sch: Schedule, loop: Any, lanes: int) -> Any:
     """Split a loop into vectors; returns the loop over them, or None where it is refused."""
 
     def split() -> Any:
-        outer, inner = sch.split(loop, [None, min(lanes, constant_extent(sch, loop) or lanes)])
+        outer, inner = sch.split(loop, [None, min(lanes, blocks.constant_extent(sch, loop) or lanes)])
         sch.vectorize(inner)
         return outer
 
-    return attempt(split)
+    return blocks.attempt(split)
 
 
 def parallelized(sch: Schedule, loops: list[Any], amount: int, most: int = TASKS) -> None:
@@ -287,19 +273,19 @@ def parallelized(sch: Schedule, loops: list[Any], amount: int, most: int = TASKS
     for loop in loops:
         if any_open and loop is loops[-1]:
             break
-        extent = constant_extent(sch, loop)
+        extent = blocks.constant_extent(sch, loop)
         any_open = any_open or extent is None
         count += 1
         tasks *= extent or 1
         if tasks >= most:
             break
-    fused = attempt(lambda: fused_tasks(sch, loops[:count]))
-    attempt(lambda: sch.parallel(fused[0] if fused else loops[0]))
+    fused = blocks.attempt(lambda: fused_tasks(sch, loops[:count]))
+    blocks.attempt(lambda: sch.parallel(fused[0] if fused else loops[0]))
 
 
 def vector_lanes(block: Block, target: Target) -> int:
     """Lanes of the widest element that a block touches."""
-    return max(1, cpu_of(target).vector_bytes // widest(block))
+    return max(1, cpu_of(target).vector_bytes // blocks.widest(block))
 
 
 def work(block: Block) -> int:

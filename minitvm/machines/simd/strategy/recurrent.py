@@ -17,13 +17,13 @@ from dataclasses import dataclass
 from math import ceil
 
 from ....expr import walk
-from ....strategy.blocks import blocks_of, computes, extents, is_reduction, volume
+from ....strategy.blocks import blocks_of, computes, extents, is_reduction, volume, widest
 from ....strategy.candidate import Candidate, Cost
 from ....strategy.registry import rule
 from ....target import CPU, Target
 from ....tir import Schedule
 from ....tir.nodes import Block, BufferStore, PrimFunc
-from .generic import PARALLEL_WORK, widest
+from .generic import PARALLEL_WORK
 from .model import shared
 from .panels import PanelPlan, schedule_panels
 from .tiling import RegisterTile, cpu_of, registers_of, step_cycles_of

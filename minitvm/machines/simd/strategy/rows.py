@@ -16,16 +16,7 @@ from collections.abc import Iterator
 
 from ....expr import REDUCE
 from ....expr.conditions import is_const
-from ....strategy.blocks import (
-    block_of,
-    blocks_of,
-    contiguous_along_last,
-    extents,
-    inline_injective,
-    is_reduction,
-    reduces_along_last,
-    volume,
-)
+from ....strategy import blocks
 from ....strategy.candidate import Candidate, Cost, Unfit
 from ....strategy.registry import rule
 from ....strategy.roles import loops_as_one
@@ -34,7 +25,7 @@ from ....target import CPU, Target
 from ....tir import Schedule
 from ....tir.annotations import LANES
 from ....tir.nodes import PrimFunc
-from .generic import PARALLEL_WORK, constant_extent, vectorized, widest
+from .generic import PARALLEL_WORK, vectorized
 from .model import shared, streamed
 from .streams import StreamedBlock, streams
 from .tasks import fused_tasks
@@ -56,23 +47,25 @@ def rows(func: PrimFunc, target: Target) -> Iterator[Candidate]:
     """The blocks of a row one after the other; only the lengths of vectors and of sums are decided."""
     cpu, work_of, form = cpu_of(target), streams(func), normalized(func)
     assert form is not None
-    *_, result = blocks_of(func)
-    sizes = extents(axis.dom.extent for axis in result.iter_vars)
-    leading, length = sizes[: form.outside], volume(sizes[form.outside :], _OPEN) * form.together
+    *_, result = blocks.blocks_of(func)
+    sizes = blocks.extents(axis.dom.extent for axis in result.iter_vars)
+    leading, length = sizes[: form.outside], blocks.volume(sizes[form.outside :], _OPEN) * form.together
     if form.outside:
         leading[-1] = leading[-1] and leading[-1] // form.together
-    if volume(leading, _OPEN) < cpu.cores and volume(leading) * length >= PARALLEL_WORK:
-        raise Unfit(f"{volume(leading)} rows for {cpu.cores} cores: there is more to share inside of a row")
-    moved = sum(volume(buffer.shape, _OPEN) * buffer.dtype.bytes for buffer in func.params if hasattr(buffer, "shape"))
+    if blocks.volume(leading, _OPEN) < cpu.cores and blocks.volume(leading) * length >= PARALLEL_WORK:
+        raise Unfit(f"{blocks.volume(leading)} rows for {cpu.cores} cores: there is more to share inside of a row")
+    moved = sum(
+        blocks.volume(buffer.shape, _OPEN) * buffer.dtype.bytes for buffer in func.params if hasattr(buffer, "shape")
+    )
 
     def price(vector_bytes: int, sums: int) -> Cost:
         arithmetic = sum(_cycles(stream, vector_bytes, sums, cpu) for stream in work_of)
         cost = Cost(arithmetic, streamed(moved, cpu))
-        return cost * shared(volume(leading, _OPEN), cpu)
+        return cost * shared(blocks.volume(leading, _OPEN), cpu)
 
     def apply(sch: Schedule, vector_bytes: int, sums: int) -> None:
-        inline_injective(sch)
-        *before, last = (block.name for block in blocks_of(sch.func))
+        blocks.inline_injective(sch)
+        *before, last = (block.name for block in blocks.blocks_of(sch.func))
         handle = sch.get_block(last)
         loops = list(sch.get_loops(handle))
         if len(loops) != len(result.iter_vars):
@@ -87,12 +80,12 @@ def rows(func: PrimFunc, target: Target) -> Iterator[Candidate]:
             sch.compute_at(sch.get_block(name), (task, *others)[-1])
         for name in (*before, last):
             _in_vectors(sch, name, 1 + len(others), vector_bytes, sums, form)
-        if volume(leading, _OPEN) * length >= PARALLEL_WORK:
+        if blocks.volume(leading, _OPEN) * length >= PARALLEL_WORK:
             sch.parallel(task)
 
     for vector_bytes in (cpu.vector_bytes, max(1, cpu.vector_bytes // 2)):
         for sums in _SUMS:
-            if sums > 1 and (form.lanes or length < _TURNS * sums * max(1, vector_bytes // widest(result))):
+            if sums > 1 and (form.lanes or length < _TURNS * sums * max(1, vector_bytes // blocks.widest(result))):
                 continue
             yield Candidate(knobs={"vector_bytes": vector_bytes, "sums": sums}, price=price, apply=apply)
 
@@ -100,12 +93,12 @@ def rows(func: PrimFunc, target: Target) -> Iterator[Candidate]:
 def _in_vectors(sch: Schedule, name: str, outside: int, vector_bytes: int, sums: int, form: Normalized) -> None:
     """The loops of a block inside of those over rows, which are `outside`."""
     handle = sch.get_block(name)
-    block = block_of(sch, handle)
+    block = blocks.block_of(sch, handle)
     inside = list(sch.get_loops(handle))[outside:]
-    lanes = max(1, vector_bytes // widest(block))
+    lanes = max(1, vector_bytes // blocks.widest(block))
     if not inside or lanes == 1:
         return
-    if not is_reduction(block):
+    if not blocks.is_reduction(block):
         vectorized(sch, inside[-1], lanes)
         return
     summed = [(p, axis) for p, axis in enumerate(block.iter_vars) if axis.kind == REDUCE]
@@ -113,13 +106,13 @@ def _in_vectors(sch: Schedule, name: str, outside: int, vector_bytes: int, sums:
     if not summed:
         return
     kept, over = inside[: -len(summed)], inside[-len(summed) :]
-    if form.lanes and kept and contiguous_along_last(block):
-        tile, lane = sch.split(kept[-1], [None, min(lanes, constant_extent(sch, kept[-1]) or lanes)])
+    if form.lanes and kept and blocks.contiguous_along_last(block):
+        tile, lane = sch.split(kept[-1], [None, min(lanes, blocks.constant_extent(sch, kept[-1]) or lanes)])
         sch.reorder(tile, *over, lane)
         sch.vectorize(lane)
-    elif reduces_along_last(block):
+    elif blocks.reduces_along_last(block):
         *_, along = loops_as_one(sch, handle, [(p, loop) for (p, _), loop in zip(summed, over, strict=True)])
-        filled = _filled_lanes(constant_extent(sch, along), lanes)
+        filled = _filled_lanes(blocks.constant_extent(sch, along), lanes)
         if filled >= _FEWEST_LANES:
             sch.annotate(along, LANES, sums * filled)
 

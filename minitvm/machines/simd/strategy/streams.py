@@ -5,16 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ....expr import REDUCE, Call, Node, children
-from ....strategy.blocks import (
-    COSTLY,
-    blocks_of,
-    contiguous_along_last,
-    inlinable,
-    is_reduction,
-    reduced,
-    reduces_along_last,
-    volume,
-)
+from ....strategy import blocks
 from ....tir.nodes import Block, BufferLoad, BufferStore, PrimFunc
 from .turned import contiguous_ends
 
@@ -43,23 +34,25 @@ class StreamedBlock:
 
 def streams(func: PrimFunc) -> list[StreamedBlock]:
     """One for each block of a function that is not scheduled yet."""
-    return [_stream(func, block) for block in blocks_of(func)]
+    return [_stream(func, block) for block in blocks.blocks_of(func)]
 
 
 def _stream(func: PrimFunc, block: Block) -> StreamedBlock:
-    instances = volume((axis.dom.extent for axis in block.iter_vars), _LONG)
+    instances = blocks.volume((axis.dom.extent for axis in block.iter_vars), _LONG)
     spatial = [axis.dom.extent for axis in block.iter_vars if axis.kind != REDUCE]
     buffers = {region.buffer for region in (*block.reads, *block.writes)}
-    moved = sum(min(instances, volume(b.shape, _LONG)) * b.dtype.bytes for b in buffers)
+    moved = sum(min(instances, blocks.volume(b.shape, _LONG)) * b.dtype.bytes for b in buffers)
     return StreamedBlock(
         instances,
         max(1, _operations(block.body)),
-        volume(spatial[-1:], _LONG),
+        blocks.volume(spatial[-1:], _LONG),
         max((b.dtype.bytes for b in buffers), default=4),
-        volume(reduced(block), _LONG),
-        is_reduction(block) and reduces_along_last(block) and not (spatial and contiguous_along_last(block)),
+        blocks.volume(blocks.reduced(block), _LONG),
+        blocks.is_reduction(block)
+        and blocks.reduces_along_last(block)
+        and not (spatial and blocks.contiguous_along_last(block)),
         moved,
-        inlinable(func, block),
+        blocks.inlinable(func, block),
         contiguous_ends(block) is not None,
     )
 
@@ -71,5 +64,5 @@ def _operations(node: Node) -> int:
     if isinstance(node, BufferStore):
         return _operations(node.value)
     inner = list(children(node))
-    own = _COSTLY if isinstance(node, Call) and node.op in COSTLY else 1 if inner else 0
+    own = _COSTLY if isinstance(node, Call) and node.op in blocks.COSTLY else 1 if inner else 0
     return own + sum(map(_operations, inner))

@@ -19,19 +19,7 @@ from dataclasses import dataclass
 from math import ceil
 
 from ....expr import REDUCE, find
-from ....strategy.blocks import (
-    attempt,
-    behind,
-    block_named,
-    block_of,
-    computes,
-    constant_extent,
-    divisors,
-    extents,
-    inline_injective,
-    reduced,
-    volume,
-)
+from ....strategy import blocks
 from ....strategy.candidate import Candidate, Cost
 from ....strategy.epilogues import inlined_forward
 from ....strategy.registry import rule
@@ -72,11 +60,11 @@ class _Windows:
         counts = [*(1 for _ in self.shape[2:-2]), rows, vectors * self.lanes][-len(self.sizes) :]
         spans = [(n - 1) * s + size for n, s, size in zip(counts, self.steps, self.sizes, strict=True)]
         spans[-1] = ceil(spans[-1] / self.lanes) * self.lanes
-        return volume(spans) * self.itemsize
+        return blocks.volume(spans) * self.itemsize
 
 
 def _windows(func: PrimFunc) -> _Windows:
-    block = block_named(func, _WINDOWS)
+    block = blocks.block_named(func, _WINDOWS)
     padded = next(r.buffer for r in block.reads if r.buffer.name == _PADDED)
     load = next(n for n in find(block.body, BufferLoad) if n.buffer is padded)
     spatial = [axis.var for axis in block.iter_vars if axis.kind != REDUCE]
@@ -85,19 +73,20 @@ def _windows(func: PrimFunc) -> _Windows:
     for index, place, tap in zip(load.indices[2:], spatial[2:], taps, strict=True):
         form = linear(index)
         steps.append(int(coefficient(form, place) or 1))
-        sizes.append(((extents([tap.dom.extent])[0] or 1) - 1) * int(coefficient(form, tap.var) or 1) + 1)
+        sizes.append(((blocks.extents([tap.dom.extent])[0] or 1) - 1) * int(coefficient(form, tap.var) or 1) + 1)
     return _Windows(
         int(block.annotations["lanes"]), int(block.annotations["tile"]), padded.dtype.bytes,
-        tuple(extents(block.writes[0].buffer.shape)), tuple(steps), tuple(sizes), volume(reduced(block)),
+        tuple(blocks.extents(block.writes[0].buffer.shape)), tuple(steps), tuple(sizes),
+        blocks.volume(blocks.reduced(block)),
     )  # fmt: skip
 
 
-@rule("cpu", computes(*OPS))
+@rule("cpu", blocks.computes(*OPS))
 def window_rows(func: PrimFunc, target: Target) -> Iterator[Candidate]:
     """Tiles of `rows` by `vectors`; a patch has `patch_rows` of the one and `patch_vectors` of the other."""
     what, cpu, kept = _windows(func), cpu_of(target), accumulators(target)
     height, width = (what.shape[-2] if len(what.shape) > 3 else 1), what.shape[-1]
-    outer = volume(what.shape[: 2 if len(what.shape) < 5 else -2], LONG)
+    outer = blocks.volume(what.shape[: 2 if len(what.shape) < 5 else -2], LONG)
     row_vectors = None if width is None else ceil(width / what.lanes)
     steps = outer * (height or LONG) * (row_vectors or LONG // what.lanes) * what.taps
 
@@ -111,7 +100,7 @@ def window_rows(func: PrimFunc, target: Target) -> Iterator[Candidate]:
 
     near = cpu.l1.size * 3 // 4
     most = height or LONG
-    for rows in divisors(what.tile if height is None else height, min(cpu.chains, kept)):
+    for rows in blocks.divisors(what.tile if height is None else height, min(cpu.chains, kept)):
         vectors = max(1, min(row_vectors or _ENOUGH, ceil(_ENOUGH / rows)))
         for wide in sorted({min(row_vectors or _WIDE, many) for many in (_WIDE, 2 * _WIDE, 4 * _WIDE)}):
             tall = rows
@@ -124,8 +113,8 @@ def window_rows(func: PrimFunc, target: Target) -> Iterator[Candidate]:
 def _schedule(sch: Schedule, what: _Windows, tile: tuple[int, int], patch: tuple[int, int], target: Target) -> None:
     (rows, vectors), (patch_rows, patch_vectors) = tile, patch
     window = sch.get_block(_WINDOWS)
-    amount = work(block_of(sch, window))
-    inline_injective(sch, within=behind(sch.func, _WINDOWS))
+    amount = work(blocks.block_of(sch, window))
+    blocks.inline_injective(sch, within=blocks.behind(sch.func, _WINDOWS))
     main = inlined_forward(sch, sch.get_consumers(window)[0])
     sch.set_scope(window, 0, "local")
     loops, rank = list(sch.get_loops(window)), len(what.steps)
@@ -149,7 +138,7 @@ def _schedule(sch: Schedule, what: _Windows, tile: tuple[int, int], patch: tuple
     written = rows * vectors
     around, open_rows = len(outside) + len(over) + len(within), rank > 1 and what.shape[-2] is None
     for tap in reversed(taps[1:] if open_rows else taps):
-        written *= constant_extent(sch, tap) or _WRITTEN_OUT
+        written *= blocks.constant_extent(sch, tap) or _WRITTEN_OUT
         if written > _WRITTEN_OUT:
             break
         sch.unroll(tap)
@@ -166,7 +155,7 @@ def _schedule(sch: Schedule, what: _Windows, tile: tuple[int, int], patch: tuple
     copied = [pad]
     if None in what.shape[-len(what.steps) :]:
         # The copy of an open extent is of what is there alone: whether a row is, is asked once a row, not in each lane.
-        filled = attempt(lambda: sch.decompose_padding(pad, sch.get_loops(pad)[len(outside) + len(over)]))
+        filled = blocks.attempt(lambda: sch.decompose_padding(pad, sch.get_loops(pad)[len(outside) + len(over)]))
         copied += [filled] if filled is not None else []
     for block in copied:
         *others, x = list(sch.get_loops(block))[len(outside) + len(over) :]
@@ -176,4 +165,4 @@ def _schedule(sch: Schedule, what: _Windows, tile: tuple[int, int], patch: tuple
             sch.reorder(column, *others, lane)
         sch.vectorize(lane)
     parallelized(sch, [*outside, *over], amount)
-    schedule_other_blocks(sch, target, {block_of(sch, block).name for block in (window, init, main, *copied)})
+    schedule_other_blocks(sch, target, {blocks.block_of(sch, block).name for block in (window, init, main, *copied)})

@@ -14,50 +14,20 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ....expr import (
-    Add,
-    Call,
-    Cast,
-    Expr,
-    FloatImm,
-    IntImm,
-    Max,
-    Min,
-    Mul,
-    Node,
-    Var,
-    const,
-    factors_of_words,
-    find,
-    map_children,
-    replace,
-    rewrite_statements,
-    walk,
-)
+from .... import expr as ex
 from ....expr.structural import structural_equal
 from ....tir.annotations import SKIP_ZEROS
 from ....tir.conditions import all_of, conjuncts
 from ....tir.nodes import Buffer, BufferLoad, BufferStore, For, ForKind, If, LetStmt, PrimFunc, Seq, Stmt
-from ....tir.transform.affine import (
-    Affine,
-    Ranges,
-    coefficient,
-    expr,
-    interval,
-    linear,
-    moves,
-    slack,
-    split,
-    with_loop,
-)
+from ....tir.transform import affine
 
 
 @dataclass(slots=True)
 class _Image:
     """Along each dimension of a buffer, the places before which (`first`) or from which on (`behind`) all is zero."""
 
-    first: dict[int, Affine] = field(default_factory=dict)
-    behind: dict[int, Affine] = field(default_factory=dict)
+    first: dict[int, affine.Affine] = field(default_factory=dict)
+    behind: dict[int, affine.Affine] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -67,17 +37,17 @@ class _Skipping:
     images: Mapping[Buffer, _Image]
     narrow: Counter[tuple[BufferLoad, int]] = field(default_factory=Counter)
 
-    def visit(self, stmt: Any, ranges: Ranges) -> Any:
+    def visit(self, stmt: Any, ranges: affine.Ranges) -> Any:
         """The statement with bounds in place of notes."""
         if not isinstance(stmt, Stmt):
             return stmt
         if not isinstance(stmt, For):
-            return map_children(stmt, lambda child: self.visit(child, ranges))
-        inner = with_loop(stmt, ranges)
+            return ex.map_children(stmt, lambda child: self.visit(child, ranges))
+        inner = affine.with_loop(stmt, ranges)
         if SKIP_ZEROS in stmt.annotations and stmt.kind == ForKind.SERIAL:
             notes = {key: value for key, value in stmt.annotations.items() if key != SKIP_ZEROS}
-            stmt = self.clipped(replace(stmt, annotations=notes))
-        return replace(stmt, body=self.visit(stmt.body, inner))
+            stmt = self.clipped(ex.replace(stmt, annotations=notes))
+        return ex.replace(stmt, body=self.visit(stmt.body, inner))
 
     def clipped(self, loop: For) -> For:
         """The loop over those iterations in which some element of the image is read."""
@@ -88,30 +58,30 @@ class _Skipping:
         if first is None or any(other is None or not first.same(other) for other in found):
             return loop
         low, high = loop.start, loop.start + loop.extent
-        low = low if first.begin is None else Max(low, first.begin)
-        high = high if first.end is None else Min(high, first.end)
+        low = low if first.begin is None else ex.Max(low, first.begin)
+        high = high if first.end is None else ex.Min(high, first.end)
         for read, reach in zip(reads, found, strict=True):
             if read is not None and reach is not None and reach.single:
                 self.narrow[read[0], reach.dim] += 1
-        return replace(loop, start=low, extent=Max(high - low, const(0, loop.extent.dtype)))
+        return ex.replace(loop, start=low, extent=ex.Max(high - low, ex.const(0, loop.extent.dtype)))
 
-    def reach(self, loop: For, read: BufferLoad, ranges: Ranges) -> _Reach | None:
+    def reach(self, loop: For, read: BufferLoad, ranges: affine.Ranges) -> _Reach | None:
         """In which iterations an element of the image may be read; None where that cannot be said."""
         image, inside = self.images.get(read.buffer), {*ranges, loop.var}
         for dim, index in enumerate(read.indices):
-            form = linear(index)
-            step = coefficient(form, loop.var)
+            form = affine.linear(index)
+            step = affine.coefficient(form, loop.var)
             if image is None or step < 1 or not (dim in image.first or dim in image.behind):
                 continue
-            outer, moved = split(form.without(loop.var), inside)
-            limits = interval(moved, ranges)
-            if limits is None or moves(outer, inside):
+            outer, moved = affine.split(form.without(loop.var), inside)
+            limits = affine.interval(moved, ranges)
+            if limits is None or affine.moves(outer, inside):
                 return None
             least, greatest = limits
             dtype, first, behind = loop.var.dtype, image.first.get(dim), image.behind.get(dim)
             # step * k + outer + greatest >= first, and step * k + outer + least < behind
-            begin = None if first is None else expr(first - outer - greatest + (step - 1), dtype) // step
-            end = None if behind is None else expr(behind - outer - least + (step - 1), dtype) // step
+            begin = None if first is None else affine.expr(first - outer - greatest + (step - 1), dtype) // step
+            end = None if behind is None else affine.expr(behind - outer - least + (step - 1), dtype) // step
             return _Reach(dim, begin, end, least == greatest)
         return None
 
@@ -121,8 +91,8 @@ class _Reach:
     """The iterations from `begin` on and before `end` read the image along `dim`, at a `single` place or at several."""
 
     dim: int
-    begin: Expr | None
-    end: Expr | None
+    begin: ex.Expr | None
+    end: ex.Expr | None
     single: bool
 
     def same(self, other: _Reach) -> bool:
@@ -157,7 +127,7 @@ def skip_zeros(func: PrimFunc) -> PrimFunc:
 
     Lines of a copy that are left out of every sum are not written either.
     """
-    if not any(SKIP_ZEROS in loop.annotations for loop in find(func.body, For)):
+    if not any(SKIP_ZEROS in loop.annotations for loop in ex.find(func.body, For)):
         return func
     # Legal: an iteration that is left out would add products with zero, which are zero where the weights are finite.
     skipping = _Skipping(_images(func))
@@ -168,33 +138,33 @@ def skip_zeros(func: PrimFunc) -> PrimFunc:
 def _without_unread(body: Stmt, skipping: _Skipping) -> Stmt:
     """Elements of images are written where no dimension is narrowed for every read."""
     # A node may stand in several places, of which each has to be narrowed.
-    reads = Counter(n for n in find(body, BufferLoad) if n.buffer in skipping.images)
+    reads = Counter(n for n in ex.find(body, BufferLoad) if n.buffer in skipping.images)
     narrow = {buffer: set(range(buffer.ndim)) for buffer in skipping.images}
     for read, count in reads.items():
         narrow[read.buffer] &= {dim for dim in range(read.buffer.ndim) if skipping.narrow[read, dim] == count}
 
-    def guarded(node: Node) -> Any:
+    def guarded(node: ex.Node) -> Any:
         if not isinstance(node, BufferStore) or not narrow.get(node.buffer):
             return None
         image, conditions = skipping.images[node.buffer], []
         for dim in sorted(narrow[node.buffer]):
             place = node.indices[dim]
-            conditions += [place >= expr(f, place.dtype) for f in [image.first.get(dim)] if f is not None]
-            conditions += [place < expr(f, place.dtype) for f in [image.behind.get(dim)] if f is not None]
+            conditions += [place >= affine.expr(f, place.dtype) for f in [image.first.get(dim)] if f is not None]
+            conditions += [place < affine.expr(f, place.dtype) for f in [image.behind.get(dim)] if f is not None]
         return If(all_of(conditions), node)
 
-    written: Stmt = rewrite_statements(body, guarded)
+    written: Stmt = ex.rewrite_statements(body, guarded)
     return written
 
 
 def _images(func: PrimFunc) -> dict[Buffer, _Image]:
     """The buffers that one statement fills, with zeros outside of a box."""
     stores: dict[Buffer, list[BufferStore]] = {}
-    for node in walk(func.body):
+    for node in ex.walk(func.body):
         if isinstance(node, BufferStore):
             stores.setdefault(node.buffer, []).append(node)
     found: dict[Buffer, _Image] = {}
-    inner = {node.var for node in find(func.body, For | LetStmt)}
+    inner = {node.var for node in ex.find(func.body, For | LetStmt)}
     for buffer, made in stores.items():
         image = _padded(made[0], inner) if len(made) == 1 and buffer not in func.params else None
         if image is not None:
@@ -202,35 +172,35 @@ def _images(func: PrimFunc) -> dict[Buffer, _Image]:
     return found
 
 
-def _padded(store: BufferStore, inner: Collection[Var]) -> _Image | None:
+def _padded(store: BufferStore, inner: Collection[ex.Var]) -> _Image | None:
     """What conditions say of the places of an element that is not zero; `inner` are the variables of loops."""
     value = store.value
-    if not isinstance(value, Call) or value.op != "if_then_else" or not _is_zero(value.args[2]):
+    if not isinstance(value, ex.Call) or value.op != "if_then_else" or not _is_zero(value.args[2]):
         return None
     image = _Image()
-    places = [linear(index) for index in store.indices]
+    places = [affine.linear(index) for index in store.indices]
     for condition in conjuncts(value.args[0]):
-        form = slack(condition)  # f < 0 inside
+        form = affine.slack(condition)  # f < 0 inside
         for dim, place in enumerate(places):
             if form is None or not place.terms:
                 continue
             below, above = form + place, form - place
-            if not moves(below, inner):
+            if not affine.moves(below, inner):
                 image.first[dim] = below + 1 if dim not in image.first else image.first[dim]
-            elif not moves(above, inner):
-                image.behind[dim] = Affine({}) - above if dim not in image.behind else image.behind[dim]
+            elif not affine.moves(above, inner):
+                image.behind[dim] = affine.Affine({}) - above if dim not in image.behind else image.behind[dim]
     return image if image.first or image.behind else None
 
 
-def _is_zero(e: Expr) -> bool:
+def _is_zero(e: ex.Expr) -> bool:
     """Whether it is the constant 0, and no negative zero, whose products have other signs."""
-    return isinstance(e, IntImm | FloatImm) and e.value == 0
+    return isinstance(e, ex.IntImm | ex.FloatImm) and e.value == 0
 
 
-def _sums(stmt: Stmt, ranges: Ranges) -> Iterator[tuple[BufferLoad, Ranges] | None]:
+def _sums(stmt: Stmt, ranges: affine.Ranges) -> Iterator[tuple[BufferLoad, affine.Ranges] | None]:
     """The reads of padded images in the sums below, with the ranges of the loops around; None for anything else."""
     if isinstance(stmt, For):
-        yield from _sums(stmt.body, with_loop(stmt, ranges))
+        yield from _sums(stmt.body, affine.with_loop(stmt, ranges))
     elif isinstance(stmt, Seq):
         for part in stmt.stmts:
             yield from _sums(part, ranges)
@@ -244,14 +214,14 @@ def _sums(stmt: Stmt, ranges: Ranges) -> Iterator[tuple[BufferLoad, Ranges] | No
 def _factor(store: BufferStore) -> BufferLoad | None:
     """The first factor of the product that a statement adds to what it stores to."""
     value = store.value
-    if not isinstance(value, Add) or not isinstance(value.a, BufferLoad) or value.a.buffer is not store.buffer:
+    if not isinstance(value, ex.Add) or not isinstance(value.a, BufferLoad) or value.a.buffer is not store.buffer:
         return None
     if not all(map(structural_equal, value.a.indices, store.indices)):
         return None
-    factors = (value.b.a, value.b.b) if isinstance(value.b, Mul) else factors_of_words(value.b)
+    factors = (value.b.a, value.b.b) if isinstance(value.b, ex.Mul) else ex.factors_of_words(value.b)
     if factors is None:
         return None
-    factor: Node = factors[0]
-    while isinstance(factor, Cast):
+    factor: ex.Node = factors[0]
+    while isinstance(factor, ex.Cast):
         factor = factor.value
     return factor if isinstance(factor, BufferLoad) else None

@@ -17,22 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from ....expr import (
-    Broadcast,
-    Call,
-    DType,
-    Expr,
-    FloatImm,
-    IntImm,
-    Ramp,
-    Shuffle,
-    Var,
-    const,
-    map_children,
-    replace,
-    substitute,
-    walk,
-)
+from .... import expr as ex
 from ....expr.conditions import is_const
 from ....tir.nodes import Buffer, BufferLoad, BufferStore, For, ForKind, LetStmt, PrimFunc, Seq, Stmt
 from ....tir.op import if_then_else
@@ -44,18 +29,18 @@ class GuardedLoad:
     """What is copied: the load where the condition holds, elsewhere a constant."""
 
     load: BufferLoad
-    condition: Expr
-    otherwise: Expr
+    condition: ex.Expr
+    otherwise: ex.Expr
 
 
-def guarded_load(value: Expr) -> GuardedLoad | None:
+def guarded_load(value: ex.Expr) -> GuardedLoad | None:
     """A value as a load, or as `if_then_else` of a load and a constant; None for any other."""
     if isinstance(value, BufferLoad):
-        return GuardedLoad(value, const(True), const(0, value.dtype))
-    if not isinstance(value, Call) or value.op != "if_then_else":
+        return GuardedLoad(value, ex.const(True), ex.const(0, value.dtype))
+    if not isinstance(value, ex.Call) or value.op != "if_then_else":
         return None
     condition, load, otherwise = value.args
-    if not isinstance(load, BufferLoad) or not isinstance(otherwise, IntImm | FloatImm):
+    if not isinstance(load, BufferLoad) or not isinstance(otherwise, ex.IntImm | ex.FloatImm):
         return None
     return GuardedLoad(load, condition, otherwise)
 
@@ -103,7 +88,7 @@ def _visit(node: Any) -> Any:
         turned = _turned(node)
         if turned is not None:
             return turned
-    return map_children(node, _visit)
+    return ex.map_children(node, _visit)
 
 
 def _turned(rows: For) -> Stmt | None:
@@ -115,7 +100,7 @@ def _turned(rows: For) -> Stmt | None:
     if not isinstance(store, BufferStore) or store.predicate is not None:
         return None
     copy = guarded_load(store.value)
-    if copy is None or any(rows.var is item for item in walk(copy.condition)):
+    if copy is None or any(rows.var is item for item in ex.walk(copy.condition)):
         return None
     load = copy.load
     if load.buffer is store.buffer or load.predicate is not None or load.dtype.lanes > 1 or load.dtype.is_bool:
@@ -136,15 +121,15 @@ def _turned(rows: For) -> Stmt | None:
     strides = (across, down)
     if any(moves(stride, [rows.var, columns.var]) for stride in strides):
         return None
-    zero = {rows.var: const(0, rows.var.dtype), columns.var: const(0, columns.var.dtype)}
-    origin, start = (linear(substitute(index, zero)) for index in (target, source))
+    zero = {rows.var: ex.const(0, rows.var.dtype), columns.var: ex.const(0, columns.var.dtype)}
+    origin, start = (linear(ex.substitute(index, zero)) for index in (target, source))
     first = (_first(rows), _first(columns))
 
-    def loaded(tile: int, column: int, at: Ramp) -> Expr:
+    def loaded(tile: int, column: int, at: ex.Ramp) -> ex.Expr:
         """A vector of the source, of that column of a tile."""
         value = BufferLoad(load.buffer, (at,))
-        there = substitute(copy.condition, {columns.var: const(first[1] + tile + column, columns.var.dtype)})
-        return value if is_const(there, 1) else if_then_else(there, value, Broadcast(copy.otherwise, at.lanes))
+        there = ex.substitute(copy.condition, {columns.var: ex.const(first[1] + tile + column, columns.var.dtype)})
+        return value if is_const(there, 1) else if_then_else(there, value, ex.Broadcast(copy.otherwise, at.lanes))
 
     tiles: list[Stmt] = [
         _tile(store.buffer, partial(loaded, j), load.dtype, side, strides, dtype,
@@ -154,8 +139,8 @@ def _turned(rows: For) -> Stmt | None:
     ]  # fmt: skip
     done = sum(side for _, side in pieces)
     if done < height:
-        rest = {"start": const(first[0] + done, rows.var.dtype), "extent": const(height - done, rows.var.dtype)}
-        tiles.append(replace(rows, **rest))
+        rest = {"start": ex.const(first[0] + done, rows.var.dtype), "extent": ex.const(height - done, rows.var.dtype)}
+        tiles.append(ex.replace(rows, **rest))
     return Seq.of(*tiles)
 
 
@@ -174,15 +159,15 @@ def _pieces(height: int, width: int) -> list[tuple[int, int]]:
     return pieces
 
 
-def _stride(index: Expr, var: Var) -> Affine | None:
+def _stride(index: ex.Expr, var: ex.Var) -> Affine | None:
     """By how much an index grows when a variable grows by one; None where it is not a multiple of the variable."""
-    at_zero, at_one = (linear(substitute(index, {var: const(value, var.dtype)})) for value in (0, 1))
+    at_zero, at_one = (linear(ex.substitute(index, {var: ex.const(value, var.dtype)})) for value in (0, 1))
     stride = at_one - at_zero
     return stride if linear(index) - at_zero == linear(expr(stride, var.dtype) * var) else None
 
 
 def _constant_extent(loop: For) -> int:
-    constant = isinstance(loop.extent, IntImm) and isinstance(loop.start, IntImm)
+    constant = isinstance(loop.extent, ex.IntImm) and isinstance(loop.start, ex.IntImm)
     return loop.extent.value if constant else 0  # type: ignore[attr-defined]
 
 
@@ -191,8 +176,8 @@ def _first(loop: For) -> int:
 
 
 def _tile(
-    to: Buffer, loaded: Callable[[int, Ramp], Expr], dtype: DType, side: int, strides: tuple[Affine, Affine],
-    index: DType, origin: Affine, start: Affine,
+    to: Buffer, loaded: Callable[[int, ex.Ramp], ex.Expr], dtype: ex.DType, side: int, strides: tuple[Affine, Affine],
+    index: ex.DType, origin: Affine, start: Affine,
 ) -> Stmt:  # fmt: skip
     """One square tile: `to[origin + i*down + j] = of[start + j*across + i]`; the strides are (across, down).
 
@@ -200,22 +185,22 @@ def _tile(
     """
     across, down = strides
     vector = dtype.with_lanes(side)
-    lets: list[tuple[Var, Expr]] = []
+    lets: list[tuple[ex.Var, ex.Expr]] = []
 
-    def named(value: Expr) -> Var:
-        var = Var(f"{to.name}_t", vector)
+    def named(value: ex.Expr) -> ex.Var:
+        var = ex.Var(f"{to.name}_t", vector)
         lets.append((var, value))
         return var
 
-    def place(base: Affine, offset: Affine) -> Ramp:
-        return Ramp(expr(base + offset, index), const(1, index), side)
+    def place(base: Affine, offset: Affine) -> ex.Ramp:
+        return ex.Ramp(expr(base + offset, index), ex.const(1, index), side)
 
     values = [named(loaded(j, place(start, across.scaled(j)))) for j in range(side)]
     half = side // 2
     low = tuple(lane for k in range(half) for lane in (k, side + k))
     high = tuple(lane + half for lane in low)
     for _ in range(side.bit_length() - 1):
-        values = [named(Shuffle((values[k], values[k + half]), picks)) for k in range(half) for picks in (low, high)]
+        values = [named(ex.Shuffle((values[k], values[k + half]), picks)) for k in range(half) for picks in (low, high)]
     total: Stmt = Seq.of(*(BufferStore(to, values[i], (place(origin, down.scaled(i)),)) for i in range(side)))
     for var, value in reversed(lets):
         total = LetStmt(var, value, total)

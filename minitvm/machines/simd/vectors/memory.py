@@ -13,24 +13,9 @@ from typing import Any
 from llvmlite import ir
 from numba.core import types
 
+from . import lanes as vectors_lane
 from . import masked
 from .arithmetic import bring, common_type, maximum, minimum
-from .lanes import (
-    B1,
-    BF16,
-    ELEMENTS,
-    I32,
-    I64,
-    Element,
-    Value,
-    VectorType,
-    declare,
-    marker,
-    numba_type,
-    register,
-    shape_of,
-    value_of,
-)
 
 STACK_ALIGNMENT = 64
 _I32 = ir.IntType(32)
@@ -46,14 +31,14 @@ def operation(name: str, typer: Callable[..., types.Type | None], doc: str) -> C
             result = emit(builder, sig, *args)
             return context.get_dummy_value() if result is None else result
 
-        MARKERS[name] = register(marker(name, doc), typer, adapter)
+        MARKERS[name] = vectors_lane.register(vectors_lane.marker(name, doc), typer, adapter)
         return emit
 
     return decorate
 
 
-def _pointee(ty: types.Type) -> Element | None:
-    shape = shape_of(ty.dtype) if isinstance(ty, types.CPointer) else None
+def _pointee(ty: types.Type) -> vectors_lane.Element | None:
+    shape = vectors_lane.shape_of(ty.dtype) if isinstance(ty, types.CPointer) else None
     return None if shape is None or shape[1] else shape[0]
 
 
@@ -66,13 +51,13 @@ def _is_index(ty: types.Type) -> bool:
 
 
 def _mask_lanes(ty: types.Type) -> int | None:
-    return ty.lanes if isinstance(ty, VectorType) and ty.element is B1 else None
+    return ty.lanes if isinstance(ty, vectors_lane.VectorType) and ty.element is vectors_lane.B1 else None
 
 
 # -- pointers
 
 
-def _define_pointers(element: Element) -> None:
+def _define_pointers(element: vectors_lane.Element) -> None:
     pointer = types.CPointer(element.numba)
 
     def typer(address: types.Type) -> types.Type | None:
@@ -95,7 +80,7 @@ def _define_pointers(element: Element) -> None:
         return builder.bitcast(room, element.memory.as_pointer())
 
 
-for _e in ELEMENTS.values():
+for _e in vectors_lane.ELEMENTS.values():
     _define_pointers(_e)
 
 
@@ -114,23 +99,23 @@ def _store_bool(context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir
 
 
 # Numba's own element access moves raw memory, which for a bool is a byte where the value is a bit.
-register(operator.getitem, None, _load_bool, [(_BOOL_POINTER, types.Integer)])
-register(operator.setitem, None, _store_bool, [(_BOOL_POINTER, types.Integer, types.Any)])
+vectors_lane.register(operator.getitem, None, _load_bool, [(_BOOL_POINTER, types.Integer)])
+vectors_lane.register(operator.setitem, None, _store_bool, [(_BOOL_POINTER, types.Integer, types.Any)])
 
 
-def _define_scalar(element: Element) -> None:
+def _define_scalar(element: vectors_lane.Element) -> None:
     def typer(word: types.Type) -> types.Type | None:
         return element.numba if word == types.int64 else None
 
     @operation(f"scalar_{element.name}", typer, f"a {element.dtype} argument out of its word of the argument table")
     def scalar(builder: ir.IRBuilder, sig: Any, word: ir.Value) -> ir.Value:
-        value = Value(builder, I64, 0, word)
+        value = vectors_lane.Value(builder, vectors_lane.I64, 0, word)
         if element.kind != "f":
             return value.cast(element).llvm
-        return value.cast(ELEMENTS[f"i{element.bits}"]).bitcast(element).llvm
+        return value.cast(vectors_lane.ELEMENTS[f"i{element.bits}"]).bitcast(element).llvm
 
 
-for _e in ELEMENTS.values():
+for _e in vectors_lane.ELEMENTS.values():
     _define_scalar(_e)
 
 
@@ -141,28 +126,34 @@ def _address(builder: ir.IRBuilder, pointer: ir.Value, index: ir.Value, ty: ir.T
     return builder.bitcast(builder.gep(pointer, [index]), ty.as_pointer())
 
 
-def _to_memory(v: Value) -> Value:
-    return v.cast(ELEMENTS["u8"]) if v.element is B1 else v.bitcast(_stored(v.element))
+def _to_memory(v: vectors_lane.Value) -> vectors_lane.Value:
+    return v.cast(vectors_lane.ELEMENTS["u8"]) if v.element is vectors_lane.B1 else v.bitcast(_stored(v.element))
 
 
-def _from_memory(v: Value, element: Element) -> Value:
-    return v != 0 if element is B1 else v.bitcast(element)
+def _from_memory(v: vectors_lane.Value, element: vectors_lane.Element) -> vectors_lane.Value:
+    return v != 0 if element is vectors_lane.B1 else v.bitcast(element)
 
 
-def _stored(element: Element) -> Element:
+def _stored(element: vectors_lane.Element) -> vectors_lane.Element:
     """The element type in memory: bools are bytes there, and bfloat16 moves as its bits."""
-    return ELEMENTS["u8"] if element is B1 else ELEMENTS["u16"] if element is BF16 else element
+    return (
+        vectors_lane.ELEMENTS["u8"]
+        if element is vectors_lane.B1
+        else vectors_lane.ELEMENTS["u16"]
+        if element is vectors_lane.BF16
+        else element
+    )
 
 
 def _index64(builder: ir.IRBuilder, ty: types.Type, index: ir.Value) -> ir.Value:
-    return value_of(builder, ty, index).cast(I64).llvm
+    return vectors_lane.value_of(builder, ty, index).cast(vectors_lane.I64).llvm
 
 
 def _load_type(pointer: types.Type, index: types.Type, lanes: types.Type, *more: types.Type) -> types.Type | None:
     element, n = _pointee(pointer), _literal(lanes)
     if element is None or n is None or n < 1 or more or not _is_index(index):
         return None
-    return VectorType(element, n)
+    return vectors_lane.VectorType(element, n)
 
 
 @operation("load", _load_type, "load(A, i, lanes): A[i : i + lanes]")
@@ -181,13 +172,15 @@ def _load(builder: ir.IRBuilder, sig: Any, pointer: ir.Value, index: ir.Value, a
     stored = _stored(element)
     vector = ir.VectorType(stored.llvm, n)
     at = _address(builder, pointer, _index64(builder, sig.args[1], index), vector)
-    return _from_memory(Value(builder, stored, n, builder.load(at, align=stored.itemsize * aligned)), element).llvm
+    return _from_memory(
+        vectors_lane.Value(builder, stored, n, builder.load(at, align=stored.itemsize * aligned)), element
+    ).llvm
 
 
 def _words_type(pointer: types.Type, index: types.Type, words: types.Type) -> types.Type | None:
     element, n = _pointee(pointer), _literal(words)
-    bytes_only = element is not None and element.bits == 8 and element is not B1
-    return VectorType(ELEMENTS["i32"], n) if bytes_only and n and _is_index(index) else None
+    bytes_only = element is not None and element.bits == 8 and element is not vectors_lane.B1
+    return vectors_lane.VectorType(vectors_lane.ELEMENTS["i32"], n) if bytes_only and n and _is_index(index) else None
 
 
 @operation("load_words", _words_type, "load_words(A, i, n): n words of four of A's bytes, as int32, from A[i] on")
@@ -199,7 +192,7 @@ def load_words(builder: ir.IRBuilder, sig: Any, pointer: ir.Value, index: ir.Val
 
 def _store_type(pointer: types.Type, index: types.Type, v: types.Type) -> types.Type | None:
     element = _pointee(pointer)
-    fits = isinstance(v, VectorType) and v.element is element and _is_index(index)
+    fits = isinstance(v, vectors_lane.VectorType) and v.element is element and _is_index(index)
     return types.void if fits else None
 
 
@@ -214,7 +207,7 @@ def store_whole(builder: ir.IRBuilder, sig: Any, pointer: ir.Value, index: ir.Va
 
 
 def _store(builder: ir.IRBuilder, sig: Any, pointer: ir.Value, index: ir.Value, v: ir.Value, aligned: int) -> None:
-    value = _to_memory(value_of(builder, sig.args[2], v))
+    value = _to_memory(vectors_lane.value_of(builder, sig.args[2], v))
     at = _address(builder, pointer, _index64(builder, sig.args[1], index), value.llvm.type)
     builder.store(value.llvm, at, align=value.element.itemsize * aligned)
 
@@ -230,7 +223,9 @@ def prefetch(builder: ir.IRBuilder, sig: Any, pointer: ir.Value, index: ir.Value
     byte = ir.IntType(8).as_pointer()
     at = builder.bitcast(builder.gep(pointer, [_index64(builder, sig.args[1], index)]), byte)
     read, to_l1, data = (ir.Constant(_I32, n) for n in (0, 3, 1))
-    function = declare(builder, "llvm.prefetch.p0i8", ir.FunctionType(ir.VoidType(), [byte, _I32, _I32, _I32]))
+    function = vectors_lane.declare(
+        builder, "llvm.prefetch.p0i8", ir.FunctionType(ir.VoidType(), [byte, _I32, _I32, _I32])
+    )
     builder.call(function, [at, read, to_l1, data])
 
 
@@ -238,17 +233,19 @@ def _masked_load_type(pointer: types.Type, index: types.Type, mask: types.Type, 
     element, n = _pointee(pointer), _mask_lanes(mask)
     if element is None or n is None or len(other) > 1 or not _is_index(index):
         return None
-    if other and shape_of(other[0]) not in ((element, 0), (element, n)):
+    if other and vectors_lane.shape_of(other[0]) not in ((element, 0), (element, n)):
         return None
-    return VectorType(element, n)
+    return vectors_lane.VectorType(element, n)
 
 
-def _passthrough(builder: ir.IRBuilder, sig: Any, at: int, args: Sequence[ir.Value], stored: Element) -> Value:
+def _passthrough(
+    builder: ir.IRBuilder, sig: Any, at: int, args: Sequence[ir.Value], stored: vectors_lane.Element
+) -> vectors_lane.Value:
     """The value of lanes outside the mask: the argument at position `at` if there is one, else zero."""
     element, n = sig.return_type.element, sig.return_type.lanes
     if len(args) > at:
         return _to_memory(bring(builder, sig.args[at], args[at], (element, n)))
-    return Value(builder, stored, n, args[0]).constant(0)
+    return vectors_lane.Value(builder, stored, n, args[0]).constant(0)
 
 
 @operation("load_masked", _masked_load_type, "load_masked(A, i, mask[, other]): unmasked lanes are not touched")
@@ -270,13 +267,13 @@ def _masked_store_type(pointer: types.Type, index: types.Type, v: types.Type, ma
 def store_masked(
     builder: ir.IRBuilder, sig: Any, pointer: ir.Value, index: ir.Value, v: ir.Value, mask: ir.Value
 ) -> None:
-    value = _to_memory(value_of(builder, sig.args[2], v))
+    value = _to_memory(vectors_lane.value_of(builder, sig.args[2], v))
     at = _address(builder, pointer, _index64(builder, sig.args[1], index), value.llvm.type)
     masked.store(builder, value, at, mask)
 
 
 def _is_index_vector(ty: types.Type) -> bool:
-    return isinstance(ty, VectorType) and ty.element.kind in "iu"
+    return isinstance(ty, vectors_lane.VectorType) and ty.element.kind in "iu"
 
 
 def _gather_type(pointer: types.Type, index: types.Type, *more: types.Type) -> types.Type | None:
@@ -285,24 +282,24 @@ def _gather_type(pointer: types.Type, index: types.Type, *more: types.Type) -> t
         return None
     if more and _mask_lanes(more[0]) != index.lanes:
         return None
-    if len(more) == 2 and shape_of(more[1]) not in ((element, 0), (element, index.lanes)):
+    if len(more) == 2 and vectors_lane.shape_of(more[1]) not in ((element, 0), (element, index.lanes)):
         return None
-    return VectorType(element, index.lanes)
+    return vectors_lane.VectorType(element, index.lanes)
 
 
 @operation("gather", _gather_type, "gather(A, indices[, mask[, other]]): A[indices[l]] in lane l")
 def gather(builder: ir.IRBuilder, sig: Any, *args: ir.Value) -> ir.Value:
     element = sig.return_type.element
     stored = _stored(element)
-    index = value_of(builder, sig.args[1], args[1])
+    index = vectors_lane.value_of(builder, sig.args[1], args[1])
     other = _passthrough(builder, sig, 3, args, stored)
-    read = masked.gather(builder, args[0], index.cast(I64), args[2] if len(args) > 2 else None, other)
+    read = masked.gather(builder, args[0], index.cast(vectors_lane.I64), args[2] if len(args) > 2 else None, other)
     return _from_memory(read, element).llvm
 
 
 def _scatter_type(pointer: types.Type, index: types.Type, v: types.Type, *mask: types.Type) -> types.Type | None:
     element = _pointee(pointer)
-    if element is None or not isinstance(v, VectorType) or v.element is not element or len(mask) > 1:
+    if element is None or not isinstance(v, vectors_lane.VectorType) or v.element is not element or len(mask) > 1:
         return None
     if not _is_index_vector(index) or index.lanes != v.lanes or (mask and _mask_lanes(mask[0]) != v.lanes):
         return None
@@ -311,19 +308,19 @@ def _scatter_type(pointer: types.Type, index: types.Type, v: types.Type, *mask: 
 
 @operation("scatter", _scatter_type, "scatter(A, indices, v[, mask]): A[indices[l]] = v[l], in order of lanes")
 def scatter(builder: ir.IRBuilder, sig: Any, *args: ir.Value) -> None:
-    index = value_of(builder, sig.args[1], args[1])
-    value = _to_memory(value_of(builder, sig.args[2], args[2]))
-    masked.scatter(builder, value, args[0], index.cast(I64), args[3] if len(args) > 3 else None)
+    index = vectors_lane.value_of(builder, sig.args[1], args[1])
+    value = _to_memory(vectors_lane.value_of(builder, sig.args[2], args[2]))
+    masked.scatter(builder, value, args[0], index.cast(vectors_lane.I64), args[3] if len(args) > 3 else None)
 
 
 # -- making vectors
 
 
 def _ramp_type(base: types.Type, stride: types.Type, lanes: types.Type) -> types.Type | None:
-    shape, n = shape_of(base), _literal(lanes)
+    shape, n = vectors_lane.shape_of(base), _literal(lanes)
     if shape is None or shape[1] or n is None or n < 1 or not isinstance(stride, types.Integer | types.Float):
         return None
-    return VectorType(shape[0], n)
+    return vectors_lane.VectorType(shape[0], n)
 
 
 @operation("ramp", _ramp_type, "ramp(base, stride, lanes): base + l * stride in lane l, in the dtype of base")
@@ -336,58 +333,58 @@ def ramp(builder: ir.IRBuilder, sig: Any, base: ir.Value, stride: ir.Value, lane
 
 
 def _broadcast_type(x: types.Type, lanes: types.Type) -> types.Type | None:
-    shape, n = shape_of(x), _literal(lanes)
-    return None if shape is None or shape[1] or n is None or n < 1 else VectorType(shape[0], n)
+    shape, n = vectors_lane.shape_of(x), _literal(lanes)
+    return None if shape is None or shape[1] or n is None or n < 1 else vectors_lane.VectorType(shape[0], n)
 
 
 @operation("broadcast", _broadcast_type, "broadcast(x, lanes): x in every lane")
 def broadcast(builder: ir.IRBuilder, sig: Any, x: ir.Value, lanes: ir.Value) -> ir.Value:
-    return value_of(builder, sig.args[0], x).splat(sig.return_type.lanes).llvm
+    return vectors_lane.value_of(builder, sig.args[0], x).splat(sig.return_type.lanes).llvm
 
 
 def _first_type(n: types.Type, lanes: types.Type) -> types.Type | None:
     count = _literal(lanes)
-    return VectorType(B1, count) if _is_index(n) and count else None
+    return vectors_lane.VectorType(vectors_lane.B1, count) if _is_index(n) and count else None
 
 
 @operation("first", _first_type, "first(n, lanes): the mask of the first n lanes (n below 0 is 0)")
 def first(builder: ir.IRBuilder, sig: Any, n: ir.Value, lanes: ir.Value) -> ir.Value:
     # Clamp in 64 bits, compare in 32: an AVX-512 machine compares 16 int32 in one instruction.
-    wide = value_of(builder, sig.args[0], n).cast(I64)
-    count = minimum(maximum(wide, wide.constant(0)), wide.constant(sig.return_type.lanes)).cast(I32)
+    wide = vectors_lane.value_of(builder, sig.args[0], n).cast(vectors_lane.I64)
+    count = minimum(maximum(wide, wide.constant(0)), wide.constant(sig.return_type.lanes)).cast(vectors_lane.I32)
     vector = count.splat(sig.return_type.lanes)
-    return (vector.constants(list(range(vector.lanes)), I32) < vector).llvm
+    return (vector.constants(list(range(vector.lanes)), vectors_lane.I32) < vector).llvm
 
 
-def cast_marker(element: Element, lanes: int) -> Any:
+def cast_marker(element: vectors_lane.Element, lanes: int) -> Any:
     """The conversion named after its result: `f32(x)`, `f32x16(x)`; a scalar made a vector is broadcast."""
     name = f"{element.name}x{lanes}" if lanes else element.name
-    result = numba_type(element, lanes)
+    result = vectors_lane.numba_type(element, lanes)
 
     def typer(x: types.Type) -> types.Type | None:
-        shape = shape_of(x)
+        shape = vectors_lane.shape_of(x)
         return None if shape is None or shape[1] not in (0, lanes) else result
 
     def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
         return bring(builder, sig.args[0], args[0], (element, lanes)).llvm
 
-    return register(marker(name, f"convert to {result}"), typer, emit)
+    return vectors_lane.register(vectors_lane.marker(name, f"convert to {result}"), typer, emit)
 
 
-def _bitcast_marker(element: Element) -> None:
+def _bitcast_marker(element: vectors_lane.Element) -> None:
     def typer(x: types.Type) -> types.Type | None:
-        shape = shape_of(x)
+        shape = vectors_lane.shape_of(x)
         if shape is None or shape[0].bits != element.bits:
             return None
-        return numba_type(element, shape[1])
+        return vectors_lane.numba_type(element, shape[1])
 
     @operation(f"as_{element.name}", typer, f"the same bits as {element.dtype}")
     def reinterpret(builder: ir.IRBuilder, sig: Any, x: ir.Value) -> ir.Value:
-        return value_of(builder, sig.args[0], x).bitcast(element).llvm
+        return vectors_lane.value_of(builder, sig.args[0], x).bitcast(element).llvm
 
 
-for _e in ELEMENTS.values():
-    if _e is not B1:
+for _e in vectors_lane.ELEMENTS.values():
+    if _e is not vectors_lane.B1:
         _bitcast_marker(_e)
 
 
@@ -395,45 +392,49 @@ for _e in ELEMENTS.values():
 
 
 def _select_type(mask: types.Type, a: types.Type, b: types.Type) -> types.Type | None:
-    shape = shape_of(mask)
+    shape = vectors_lane.shape_of(mask)
     to = common_type((a, b))
-    if shape is None or shape[0] is not B1 or to is None:
+    if shape is None or shape[0] is not vectors_lane.B1 or to is None:
         return None
     lanes = to[1] or shape[1]
-    return numba_type(to[0], lanes) if shape[1] in (0, lanes) else None
+    return vectors_lane.numba_type(to[0], lanes) if shape[1] in (0, lanes) else None
 
 
 @operation("select", _select_type, "select(mask, a, b): a where mask, else b")
 def select(builder: ir.IRBuilder, sig: Any, mask: ir.Value, a: ir.Value, b: ir.Value) -> ir.Value:
-    to = shape_of(sig.return_type)
+    to = vectors_lane.shape_of(sig.return_type)
     assert to is not None
     operands = bring(builder, sig.args[1], a, to), bring(builder, sig.args[2], b, to)
-    return value_of(builder, sig.args[0], mask).select(*operands).llvm
+    return vectors_lane.value_of(builder, sig.args[0], mask).select(*operands).llvm
 
 
 def _shuffle_type(a: types.Type, b: types.Type, *lanes: types.Type) -> types.Type | None:
-    if not isinstance(a, VectorType) or a != b or not lanes:
+    if not isinstance(a, vectors_lane.VectorType) or a != b or not lanes:
         return None
     picks = [_literal(lane) for lane in lanes]
     inside = all(p is not None and 0 <= p < 2 * a.lanes for p in picks)
-    return VectorType(a.element, len(picks)) if inside else None
+    return vectors_lane.VectorType(a.element, len(picks)) if inside else None
 
 
 @operation("shuffle", _shuffle_type, "shuffle(a, b, l0, l1, ...): lanes l0, l1, ... (literals) of a followed by b")
 def shuffle(builder: ir.IRBuilder, sig: Any, a: ir.Value, b: ir.Value, *lanes: ir.Value) -> ir.Value:
     picks = [_literal(ty) or 0 for ty in sig.args[2:]]
-    return value_of(builder, sig.args[0], a).shuffle(value_of(builder, sig.args[1], b), picks).llvm
+    return (
+        vectors_lane.value_of(builder, sig.args[0], a)
+        .shuffle(vectors_lane.value_of(builder, sig.args[1], b), picks)
+        .llvm
+    )
 
 
 def _concat_type(*vectors: types.Type) -> types.Type | None:
-    if not vectors or not all(isinstance(v, VectorType) and v == vectors[0] for v in vectors):
+    if not vectors or not all(isinstance(v, vectors_lane.VectorType) and v == vectors[0] for v in vectors):
         return None
-    return VectorType(vectors[0].element, vectors[0].lanes * len(vectors))
+    return vectors_lane.VectorType(vectors[0].element, vectors[0].lanes * len(vectors))
 
 
 @operation("concat", _concat_type, "concat(a, b, ...): the lanes of all, in order")
 def concat(builder: ir.IRBuilder, sig: Any, *vectors: ir.Value) -> ir.Value:
-    values = [value_of(builder, ty, v) for ty, v in zip(sig.args, vectors, strict=False)]
+    values = [vectors_lane.value_of(builder, ty, v) for ty, v in zip(sig.args, vectors, strict=False)]
     total = values[0]
     for part in values[1:]:
         n = total.lanes
@@ -445,43 +446,49 @@ def concat(builder: ir.IRBuilder, sig: Any, *vectors: ir.Value) -> ir.Value:
 
 def _slice_type(v: types.Type, start: types.Type, lanes: types.Type) -> types.Type | None:
     at, n = _literal(start), _literal(lanes)
-    if not isinstance(v, VectorType) or at is None or n is None or not 0 <= at < at + n <= v.lanes:
+    if not isinstance(v, vectors_lane.VectorType) or at is None or n is None or not 0 <= at < at + n <= v.lanes:
         return None
-    return VectorType(v.element, n)
+    return vectors_lane.VectorType(v.element, n)
 
 
 @operation("lanes", _slice_type, "lanes(v, start, n): n lanes from start on (literals)")
 def lanes(builder: ir.IRBuilder, sig: Any, v: ir.Value, start: ir.Value, n: ir.Value) -> ir.Value:
     at = _literal(sig.args[1]) or 0
-    return value_of(builder, sig.args[0], v).shuffle(None, range(at, at + sig.return_type.lanes)).llvm
+    return vectors_lane.value_of(builder, sig.args[0], v).shuffle(None, range(at, at + sig.return_type.lanes)).llvm
 
 
 def _extract_type(v: types.Type, i: types.Type) -> types.Type | None:
-    return v.element.numba if isinstance(v, VectorType) and _is_index(i) else None
+    return v.element.numba if isinstance(v, vectors_lane.VectorType) and _is_index(i) else None
 
 
 def _emit_extract(context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> ir.Value:
-    return value_of(builder, sig.args[0], args[0]).lane(args[1]).llvm
+    return vectors_lane.value_of(builder, sig.args[0], args[0]).lane(args[1]).llvm
 
 
-MARKERS["extract"] = register(marker("extract", "extract(v, i): lane i; also v[i]"), _extract_type, _emit_extract)
-register(operator.getitem, _extract_type, _emit_extract, [(VectorType, types.Integer)])
+MARKERS["extract"] = vectors_lane.register(
+    vectors_lane.marker("extract", "extract(v, i): lane i; also v[i]"), _extract_type, _emit_extract
+)
+vectors_lane.register(operator.getitem, _extract_type, _emit_extract, [(vectors_lane.VectorType, types.Integer)])
 
 
 def _insert_type(v: types.Type, i: types.Type, x: types.Type) -> types.Type | None:
-    fits = isinstance(v, VectorType) and _is_index(i) and shape_of(x) == (v.element, 0)
+    fits = isinstance(v, vectors_lane.VectorType) and _is_index(i) and vectors_lane.shape_of(x) == (v.element, 0)
     return v if fits else None
 
 
 @operation("insert", _insert_type, "insert(v, i, x): v with x in lane i")
 def insert(builder: ir.IRBuilder, sig: Any, v: ir.Value, i: ir.Value, x: ir.Value) -> ir.Value:
-    return value_of(builder, sig.args[0], v).with_lane(i, value_of(builder, sig.args[2], x)).llvm
+    return (
+        vectors_lane.value_of(builder, sig.args[0], v).with_lane(i, vectors_lane.value_of(builder, sig.args[2], x)).llvm
+    )
 
 
 # -- reducing a vector
 
 
-def _tree(v: Value, combine: Callable[[Value, Value], Value]) -> Value:
+def _tree(
+    v: vectors_lane.Value, combine: Callable[[vectors_lane.Value, vectors_lane.Value], vectors_lane.Value]
+) -> vectors_lane.Value:
     """Combine halves: log2(lanes) steps, in an order of association that does not depend on the machine."""
     while v.lanes > 1:
         low = v.lanes // 2
@@ -497,13 +504,15 @@ def _tree(v: Value, combine: Callable[[Value, Value], Value]) -> Value:
     return v.lane(0)
 
 
-def _define_reduction(name: str, combine: Callable[[Value, Value], Value], kinds: str, doc: str) -> None:
+def _define_reduction(
+    name: str, combine: Callable[[vectors_lane.Value, vectors_lane.Value], vectors_lane.Value], kinds: str, doc: str
+) -> None:
     def typer(v: types.Type) -> types.Type | None:
-        return v.element.numba if isinstance(v, VectorType) and v.element.kind in kinds else None
+        return v.element.numba if isinstance(v, vectors_lane.VectorType) and v.element.kind in kinds else None
 
     @operation(name, typer, doc)
     def reduce(builder: ir.IRBuilder, sig: Any, v: ir.Value) -> ir.Value:
-        return _tree(value_of(builder, sig.args[0], v), combine).llvm
+        return _tree(vectors_lane.value_of(builder, sig.args[0], v), combine).llvm
 
 
 _define_reduction("reduce_add", lambda a, b: a + b, "fiu", "sum of the lanes, pairwise")

@@ -32,21 +32,7 @@ from ....target import Target
 from ....tir import Schedule
 from ....tir.nodes import Block, Buffer, BufferLoad, BufferStore, PrimFunc
 from ...scratchpad.instruction_set import Elements
-from ...scratchpad.strategy.convolution import (
-    Number,
-    Stage,
-    Tile,
-    beyond_constants,
-    clipped,
-    element,
-    elements_of,
-    is_convolution,
-    others_loaded,
-    stage_of,
-    staged,
-    tiled,
-    tilings,
-)
+from ...scratchpad.strategy import convolution
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +44,7 @@ class Chain:
     None stands for one element of each point and channel.
     """
 
-    stages: tuple[Stage, ...]
+    stages: tuple[convolution.Stage, ...]
     outs: int
     rows: int
     columns: int
@@ -81,7 +67,7 @@ class ImageWindows:
     steps: tuple[int, int]
     window: tuple[int, int]
 
-    def elements(self, *tile: Number) -> Number:
+    def elements(self, *tile: convolution.Number) -> convolution.Number:
         """For a tile of `rows`, `columns`."""
         down, across = ((n - 1) * s + k for n, s, k in zip(tile, self.steps, self.window, strict=True))
         return down * across
@@ -90,7 +76,7 @@ class ImageWindows:
 def chain_of(func: PrimFunc) -> Chain | None:
     """A function as operations on registers; None where it is anything else."""
     blocks = list(blocks_of(func))
-    stages: list[Stage] = []
+    stages: list[convolution.Stage] = []
     held: dict[Buffer, Block] = {}  # what is in registers, and who computed it
     each: list[str] = []
     loads: list[str] = []
@@ -102,7 +88,7 @@ def chain_of(func: PrimFunc) -> Chain | None:
             reduced = _reduction(block, block.body, held)
             if reduced is None or reduction is not None:
                 return None
-            stage: Stage | None
+            stage: convolution.Stage | None
             stage, start, window = reduced
             reduction = block.name
         else:
@@ -137,7 +123,7 @@ def _image(load: Block, rows: int, columns: int, window: tuple[int, int]) -> Ima
     return ImageWindows((step, across), window)
 
 
-def _load(block: Block, store: BufferStore, held: dict[Buffer, Block]) -> Stage | None:
+def _load(block: Block, store: BufferStore, held: dict[Buffer, Block]) -> convolution.Stage | None:
     """Numbers that come into registers, extended; with a frame where a condition says so."""
     value, frame, least = store.value, "", 0
     if isinstance(value, Call) and value.op == "if_then_else":
@@ -153,18 +139,22 @@ def _load(block: Block, store: BufferStore, held: dict[Buffer, Block]) -> Stage 
     if frame == "_least" and least != -(1 << narrow.bits - 1):
         return None
     wider = value.dtype.bits > narrow.bits
-    return Stage(block.name, f"load_acc8{frame}") if wider and value.value.indices[-2:] == store.indices[-2:] else None
+    return (
+        convolution.Stage(block.name, f"load_acc8{frame}")
+        if wider and value.value.indices[-2:] == store.indices[-2:]
+        else None
+    )
 
 
-def _each(block: Block, store: BufferStore, held: dict[Buffer, Block]) -> Stage | None:
+def _each(block: Block, store: BufferStore, held: dict[Buffer, Block]) -> convolution.Stage | None:
     """A copy, or a product of low bits."""
     value = store.value
     if isinstance(value, BufferLoad):
-        return Stage(block.name, "copy") if _element_of(value, store, held) else None
+        return convolution.Stage(block.name, "copy") if _element_of(value, store, held) else None
     if isinstance(value, Mul):
         factors = [_low(factor) for factor in (value.a, value.b)]
         if all(isinstance(f, BufferLoad) and _element_of(f, store, held) for f in factors):
-            return Stage(block.name, "alu_mul")
+            return convolution.Stage(block.name, "alu_mul")
     return None
 
 
@@ -179,20 +169,20 @@ def _element_of(load: BufferLoad, store: BufferStore, held: dict[Buffer, Block])
     return load.buffer in held and load.indices[-2:] == store.indices[-2:]
 
 
-def _behind(block: Block, store: BufferStore, held: dict[Buffer, Block]) -> Stage | None:
+def _behind(block: Block, store: BufferStore, held: dict[Buffer, Block]) -> convolution.Stage | None:
     """An operation on what is in registers, and a constant, a tensor of int32, or registers."""
     for buffer in reversed(held):
-        stage = stage_of(block, store, buffer)
+        stage = convolution.stage_of(block, store, buffer)
         if stage is None:
             continue
         second = None if stage.other is None else block.reads[stage.other].buffer
-        return Stage(stage.block, stage.operation, constant=stage.constant) if second in held else stage
+        return convolution.Stage(stage.block, stage.operation, constant=stage.constant) if second in held else stage
     return None
 
 
 def _reduction(
     block: Block, store: BufferStore, held: dict[Buffer, Block]
-) -> tuple[Stage, int, tuple[int, int]] | None:
+) -> tuple[convolution.Stage, int, tuple[int, int]] | None:
     """(a sum or a maximum over a window, what it begins with, the window)."""
     value, kinds = store.value, [axis.kind for axis in block.iter_vars]
     name = "add" if isinstance(value, Add) else "max"
@@ -206,7 +196,7 @@ def _reduction(
         return None
     if not isinstance(start, IntImm) or None in sizes:
         return None
-    return Stage(block.name, f"accumulate_{name}"), start.value, (sizes[0] or 1, sizes[1] or 1)
+    return convolution.Stage(block.name, f"accumulate_{name}"), start.value, (sizes[0] or 1, sizes[1] or 1)
 
 
 def misfit(chain: Chain, config: Any) -> str:
@@ -219,12 +209,12 @@ def misfit(chain: Chain, config: Any) -> str:
         return "the machine pads with zeros only (its option pad_value)"
     if "alu_mul" in done and options.multiply_bits != bits:
         return f"the machine has no ALU that multiplies {bits} bits (its option multiply_bits)"
-    return beyond_constants(chain.stages, config, chain.start)
+    return convolution.beyond_constants(chain.stages, config, chain.start)
 
 
 def is_chain(func: PrimFunc) -> bool:
     """Whether registers and the ALU compute a function."""
-    return not is_convolution(func) and chain_of(func) is not None
+    return not convolution.is_convolution(func) and chain_of(func) is not None
 
 
 @rule("accel", is_chain)
@@ -233,26 +223,30 @@ def in_registers(func: PrimFunc, target: Target) -> Iterator[Candidate]:
     chain, config = chain_of(func), target.config
     if chain is None or misfit(chain, config):
         return
-    stages, elements = clipped(chain.stages, config), elements_of(config)
+    stages, elements = convolution.clipped(chain.stages, config), convolution.elements_of(config)
 
-    def price(tile: Tile, contexts: int) -> Cost:
+    def price(tile: convolution.Tile, contexts: int) -> Cost:
         return _cost(chain, stages, config, tile, contexts)
 
-    def apply(sch: Schedule, tile: Tile, contexts: int) -> None:
+    def apply(sch: Schedule, tile: convolution.Tile, contexts: int) -> None:
         _schedule(sch, chain, stages, elements, tile, contexts)
 
-    def fits(tile: Tile, contexts: int) -> bool:
+    def fits(tile: convolution.Tile, contexts: int) -> bool:
         return _fits(chain, stages, config, tile, contexts)
 
-    yield from tilings(chain, fits, price, apply)
+    yield from convolution.tilings(chain, fits, price, apply)
 
 
-def _loaded(chain: Chain, rows: Number, columns: Number, outs: Number) -> Number:
+def _loaded(
+    chain: Chain, rows: convolution.Number, columns: convolution.Number, outs: convolution.Number
+) -> convolution.Number:
     """The elements that a tile loads."""
     return sum(outs * (chain.points if image is None else image.elements(rows, columns)) for _, image in chain.loads)
 
 
-def _fits(chain: Chain, stages: Sequence[Stage], config: Any, tile: Tile, contexts: int) -> bool:
+def _fits(
+    chain: Chain, stages: Sequence[convolution.Stage], config: Any, tile: convolution.Tile, contexts: int
+) -> bool:
     """Whether the contexts' tiles fit the registers, and their micro-ops the store for these."""
     results = int(chain.reduction is not None) + int(bool(chain.each))
     others = sum(tile.outs if stage.spread else tile.registers for stage in stages if stage.other is not None)
@@ -267,7 +261,9 @@ def _fits(chain: Chain, stages: Sequence[Stage], config: Any, tile: Tile, contex
 _CYCLES = {"copy": 3, "alu_mul": 2, "store": 0}
 
 
-def _cost(chain: Chain, stages: Sequence[Stage], config: Any, tile: Tile, contexts: int) -> Cost:
+def _cost(
+    chain: Chain, stages: Sequence[convolution.Stage], config: Any, tile: convolution.Tile, contexts: int
+) -> Cost:
     """The ALU's cycles and the loads of the compute module; stores, which two contexts hide."""
     dram, pipeline = config.dram, config.pipelines.alu
     rows, columns, outs = (tile.mean(chain, axis) for axis in ("rows", "columns", "outs"))
@@ -287,24 +283,29 @@ def _cost(chain: Chain, stages: Sequence[Stage], config: Any, tile: Tile, contex
 
 
 def _schedule(
-    sch: Schedule, chain: Chain, stages: Sequence[Stage], elements: Elements, size: Tile, contexts: int
+    sch: Schedule,
+    chain: Chain,
+    stages: Sequence[convolution.Stage],
+    elements: Elements,
+    size: convolution.Tile,
+    contexts: int,
 ) -> None:
-    tile, thread = tiled(sch, stages, size.rows, size.columns, size.outs, contexts)
+    tile, thread = convolution.tiled(sch, stages, size.rows, size.columns, size.outs, contexts)
     blocks, point = {stage: sch.get_block(stage.block) for stage in stages}, tile
     first: Any = None
     for stage in reversed(stages[:-1]):
         block = blocks[stage]
-        staged(sch, block, point if stage.block in chain.each else tile, "acc")
+        convolution.staged(sch, block, point if stage.block in chain.each else tile, "acc")
         if stage.block == chain.reduction:
             *_, b, o, y, x, i, j, dy, dx = sch.get_loops(block)
             sch.reorder(dy, dx, b, o, y, x, i, j)
             first, point = sch.decompose_reduction(block, dy), dx
-    others = others_loaded(sch, stages, tile)
+    others = convolution.others_loaded(sch, stages, tile)
     if thread is not None:
         sch.bind(thread, "vthread")
     if first is not None:
-        element(sch, first, elements.name("fill_imm" if chain.start else "reset"))
+        convolution.element(sch, first, elements.name("fill_imm" if chain.start else "reset"))
     for other in others:
-        element(sch, other, elements.name("load_acc"))
+        convolution.element(sch, other, elements.name("load_acc"))
     for stage in stages:
-        element(sch, blocks[stage], elements.name(stage.operation))
+        convolution.element(sch, blocks[stage], elements.name(stage.operation))

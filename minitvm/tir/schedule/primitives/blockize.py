@@ -7,24 +7,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from .... import expr as ex
 from ....arith import Analyzer
 from ....arith.subspace import Divided, Division, subspace_divide
-from ....expr import (
-    OPAQUE,
-    REDUCE,
-    SPATIAL,
-    Expr,
-    IterVar,
-    Node,
-    Range,
-    Var,
-    const,
-    free_vars,
-    replace,
-    structural_equal,
-    substitute,
-    walk,
-)
 from ...analysis.bindings import loop_ranges, loops_binding
 from ...analysis.boxes import swept
 from ...analysis.declared import declared_regions, union_regions, with_declared_regions
@@ -156,17 +141,17 @@ def init_moves_out(state: ScheduleState, match: Subtree | None) -> Failure | Non
     reducing = {
         v
         for it, e in zip(block.block.iter_vars, block.iter_values, strict=True)
-        if it.kind == REDUCE
-        for v in free_vars(e)
+        if it.kind == ex.REDUCE
+        for v in ex.free_vars(e)
     }
     for condition in conjuncts(match.divided.inner_predicate):
         if uses(condition, reducing):
             return Failure({block: "this predicate"}, "conditions on the loops that initialise", f"{condition} reduces")
     stores = [s for s in statements(init) if isinstance(s, BufferStore)]
-    for node in walk(block.block.body):
+    for node in ex.walk(block.block.body):
         if not isinstance(node, BufferLoad) or all(s.buffer is not node.buffer for s in stores):
             continue
-        if not any(s.buffer is node.buffer and structural_equal(s.indices, node.indices) for s in stores):
+        if not any(s.buffer is node.buffer and ex.structural_equal(s.indices, node.indices) for s in stores):
             return Failure(
                 {node: "loads what another iteration initialises"},
                 "a body that reads what it accumulates",
@@ -195,7 +180,7 @@ def one_run(state: ScheduleState, target: For | list[BlockRealize]) -> Failure |
         return None
     expected = "a loop, or a list of blocks whose nests follow one on the other"
     if not isinstance(target, list) or not target:
-        spots: dict[Node, str] = {target.block: "a block"} if isinstance(target, BlockRealize) else {}
+        spots: dict[ex.Node, str] = {target.block: "a block"} if isinstance(target, BlockRealize) else {}
         return Failure(spots, expected, "one block" if spots else "no block")
     tree = state.home(target[0])
     spots = {b.block: "named" for b in target}
@@ -229,9 +214,9 @@ def reductions_inside(state: ScheduleState, target: For | list[BlockRealize]) ->
     around = [*tree.loops_above(within), within] if isinstance(within, For) else []
     for b in target:
         for loop in around:
-            if b.block.init is not None and loop.var in loops_binding(b, (REDUCE, OPAQUE)):
+            if b.block.init is not None and loop.var in loops_binding(b, (ex.REDUCE, ex.OPAQUE)):
                 expected = f"the reduction of {b.block.name} inside of the new block"
-                spots: dict[Node, str] = {loop: "around the new block", b.block: "reduces over it"}
+                spots: dict[ex.Node, str] = {loop: "around the new block", b.block: "reduces over it"}
                 return Failure(spots, expected, f"it goes on over {loop.var.name}", ("decompose_reduction",))
     return None
 
@@ -276,46 +261,46 @@ def blockize(
         return _grouped(state, target, preserve_unit_iters)  # type: ignore[arg-type]
     loops, realize, divided = match.loops, match.block, match.divided
     block = realize.block
-    outer_iters: list[IterVar] = []
-    outer_values: list[Expr] = []
-    inner_iters: list[IterVar] = []
-    inner_values: list[Expr] = []
-    whole: dict[Var, Expr] = {}
+    outer_iters: list[ex.IterVar] = []
+    outer_values: list[ex.Expr] = []
+    inner_iters: list[ex.IterVar] = []
+    inner_values: list[ex.Expr] = []
+    whole: dict[ex.Var, ex.Expr] = {}
     for it, value, part in zip(block.iter_vars, realize.iter_values, divided.parts, strict=True):
         var = it.var.with_name(f"{it.var.name}_o")
         single = is_const(part.outer_range.extent, 1)
-        outer_iters.append(replace(it, var=var, dom=part.outer_range))
+        outer_iters.append(ex.replace(it, var=var, dom=part.outer_range))
         outer_values.append(_of_unit_loops(value, loops, part) if single and preserve_unit_iters else part.outer)
-        outside: Expr = part.outer_range.start if single else var
+        outside: ex.Expr = part.outer_range.start if single else var
         if is_const(part.inner_extent, 1):
             whole[it.var] = var if preserve_unit_iters else outside
             continue
         var = it.var.with_name(f"{it.var.name}_i")
-        inner_iters.append(replace(it, var=var, dom=Range(const(0, var.dtype), part.inner_extent)))
+        inner_iters.append(ex.replace(it, var=var, dom=ex.Range(ex.const(0, var.dtype), part.inner_extent)))
         inner_values.append(part.inner)
         whole[it.var] = var if is_const(outside, 0) else outside * part.inner_extent + var
     moving = [it for it in outer_iters if not is_const(it.dom.extent, 1)]  # one with one value stays in the indices
     analyzer = Analyzer.inside(*moving, *inner_iters)
-    inner = with_simple_indices(substitute(replace(block, iter_vars=(), init=None), whole), analyzer)
-    inner = replace(inner, iter_vars=tuple(inner_iters))
+    inner = with_simple_indices(ex.substitute(ex.replace(block, iter_vars=(), init=None), whole), analyzer)
+    inner = ex.replace(inner, iter_vars=tuple(inner_iters))
     if block.init is not None:
         accumulated = {r.buffer for r in block.writes}
-        inner = replace(
+        inner = ex.replace(
             inner, reads=_reads(inner, [r for r in declared_regions(inner)[0] if r.buffer in accumulated], analyzer)
         )
-    body: Stmt = replace(realize, iter_values=tuple(inner_values), predicate=divided.inner_predicate, block=inner)
+    body: Stmt = ex.replace(realize, iter_values=tuple(inner_values), predicate=divided.inner_predicate, block=inner)
     for loop in reversed(loops):
-        body = replace(loop, body=body)
+        body = ex.replace(loop, body=body)
     init = None
     if block.init is not None:
-        moved = with_simple_indices(substitute(block.init, whole), analyzer)
+        moved = with_simple_indices(ex.substitute(block.init, whole), analyzer)
         init = _init_nest(block.name, moved, inner_iters, inner_values, loops, divided.inner_predicate)
     outer = Block(tuple(outer_iters), (), (), f"{block.name}_o", body, init, id=BlockId())
     around = Analyzer.inside(*moving)
     domains = {it.var: it.dom for it in inner_iters}
     hidden = {r.buffer for r in inner.writes} if init is not None else set()
     reads = [_whole_region(r, domains, around) for r in inner.reads if r.buffer not in hidden]
-    outer = replace(outer, reads=tuple(reads), writes=tuple(_whole_region(r, domains, around) for r in inner.writes))
+    outer = ex.replace(outer, reads=tuple(reads), writes=tuple(_whole_region(r, domains, around) for r in inner.writes))
     outer_realize = BlockRealize(tuple(outer_values), divided.outer_predicate, outer)
     state.replace({target: outer_realize})
     placed = state.block(outer.id)
@@ -346,12 +331,12 @@ blockize.refuses(predicate_divides, "sch.blockize(i_1)", on.TAIL)
 blockize.refuses(init_moves_out, "sch.blockize(i)", _READS_NEIGHBOUR)
 
 
-def _of_unit_loops(value: Expr, inner: Sequence[For], part: Division) -> Expr:
+def _of_unit_loops(value: ex.Expr, inner: Sequence[For], part: Division) -> ex.Expr:
     """The outer part of an iterator that has one value there: of the loops of one iteration around, if any."""
-    outside = substitute(value, {l.var: l.start for l in inner})
-    if not free_vars(outside):
+    outside = ex.substitute(value, {l.var: l.start for l in inner})
+    if not ex.free_vars(outside):
         return part.outer
-    simple: Expr = Analyzer().simplify(outside // part.inner_extent)
+    simple: ex.Expr = Analyzer().simplify(outside // part.inner_extent)
     return simple
 
 
@@ -369,7 +354,7 @@ def _grouped(state: ScheduleState, blocks: Sequence[BlockRealize], preserve_unit
     return placed
 
 
-def _whole_region(region: BufferRegion, domains: dict[Var, Range], analyzer: Analyzer) -> BufferRegion:
+def _whole_region(region: BufferRegion, domains: dict[ex.Var, ex.Range], analyzer: Analyzer) -> BufferRegion:
     """What a region of the inner block covers in one iteration of the outer one."""
     box = swept(region.region, domains, analyzer, region.buffer)
     return BufferRegion(region.buffer, tuple(analyzer.simplify(d) for d in box))
@@ -386,17 +371,19 @@ def _reads(block: Block, more: list[BufferRegion], analyzer: Analyzer) -> tuple[
 
 
 def _init_nest(
-    name: str, init: Stmt, iters: list[IterVar], values: list[Expr], loops: list[For], predicate: Expr
+    name: str, init: Stmt, iters: list[ex.IterVar], values: list[ex.Expr], loops: list[For], predicate: ex.Expr
 ) -> Stmt:
     """The init in loops over the spatial iterators of the subtree, as a block of its own."""
-    spatial = [(it, value) for it, value in zip(iters, values, strict=True) if it.kind == SPATIAL]
+    spatial = [(it, value) for it, value in zip(iters, values, strict=True) if it.kind == ex.SPATIAL]
     if not spatial:
-        return fresh_copy(BlockRealize((), const(True), with_declared_regions(Block((), (), (), f"{name}_init", init))))
+        return fresh_copy(
+            BlockRealize((), ex.const(True), with_declared_regions(Block((), (), (), f"{name}_init", init)))
+        )
     own = {it.var: it.var.with_name(f"{it.var.name}_init") for it, _ in spatial}
-    axes = tuple(replace(it, var=own[it.var]) for it, _ in spatial)
-    body = substitute(init, own)
+    axes = tuple(ex.replace(it, var=own[it.var]) for it, _ in spatial)
+    body = ex.substitute(init, own)
     block = with_declared_regions(Block(axes, (), (), f"{name}_init", body))
-    used = {v for _, value in spatial for v in free_vars(value)} | set(free_vars(predicate))
+    used = {v for _, value in spatial for v in ex.free_vars(value)} | set(ex.free_vars(predicate))
     nest: Stmt = BlockRealize(tuple(v for _, v in spatial), predicate, block)
     for loop in reversed(loops):
         if loop.var in used:

@@ -14,55 +14,40 @@ from ...analysis.surely import fills
 from ...analysis.tree import Tree
 from ...nodes import BlockRealize, Buffer, BufferRegion, BufferStore
 from .. import programs as on
+from .. import staging
 from ..moving import box_text, uncovered
 from ..registry import Failure, holds_inside, primitive, requirement
 from ..requirements import known_scope
-from ..staging import (
-    BufferPart,
-    Insertion,
-    bounded,
-    box_to_read,
-    box_written,
-    in_scope,
-    initialised,
-    listing,
-    part_read,
-    part_written,
-    place_after,
-    place_before_readers,
-    region_of,
-    retargeted,
-    staged_box,
-)
+from ..staging import box_written
 from ..state import ScheduleState
 
 
 @requirement
 def reads_it(state: ScheduleState, block: BlockRealize, read_buffer_index: int | str | Buffer) -> Failure | None:
     """the index (or name) is that of a buffer which the block reads"""
-    if region_of(block.block.reads, read_buffer_index) is not None:
+    if staging.region_of(block.block.reads, read_buffer_index) is not None:
         return None
     return Failure(
         {block.block: "this block"},
         f"one of the buffers that {block.block.name} reads",
-        f"{read_buffer_index!r}; it reads {listing(block.block.reads)}",
+        f"{read_buffer_index!r}; it reads {staging.listing(block.block.reads)}",
     )
 
 
 @requirement
 def writes_it(state: ScheduleState, block: BlockRealize, write_buffer_index: int | str | Buffer) -> Failure | None:
     """the index (or name) is that of a buffer which the block writes"""
-    if region_of(block.block.writes, write_buffer_index) is not None:
+    if staging.region_of(block.block.writes, write_buffer_index) is not None:
         return None
     return Failure(
         {block.block: "this block"},
         f"one of the buffers that {block.block.name} writes",
-        f"{write_buffer_index!r}; it writes {listing(block.block.writes)}",
+        f"{write_buffer_index!r}; it writes {staging.listing(block.block.writes)}",
     )
 
 
 @requirement
-def at_most_one_writer(match: BufferPart) -> Failure | None:
+def at_most_one_writer(match: staging.BufferPart) -> Failure | None:
     """the scope has at most one block that writes the buffer, another one, and that comes before all others who read it
 
     Then a copy made right after the writer, or at the start, holds what every other reader would have read. A block
@@ -99,14 +84,14 @@ def only_writer(state: ScheduleState, block: BlockRealize) -> Failure | None:
 
 @requirement
 def fills_its_box(
-    state: ScheduleState, block: BlockRealize, match: BufferPart, consumer_blocks: Sequence[BlockRealize] | None
+    state: ScheduleState, block: BlockRealize, match: staging.BufferPart, consumer_blocks: Sequence[BlockRealize] | None
 ) -> Failure | None:
     """the block writes every element of the box that is copied back: else the copy would overwrite with garbage
 
     An element whose sum has no terms is undefined behind the block, copied or not.
     """
     tree = match.tree
-    _, within = place_before_readers(tree, block, _left_readers(match, consumer_blocks))
+    _, within = staging.place_before_readers(tree, block, _left_readers(match, consumer_blocks))
     reason = why_not_initialised(block, tree.loops_above(block), state.analyzer(block)) or fills(
         tree, block, match.region, within, empty_sums=False
     )
@@ -115,7 +100,7 @@ def fills_its_box(
     return Failure({block.block: "this block"}, f"every element of its box of {match.buffer.name} written", reason)
 
 
-def _left_readers(part: BufferPart, consumers: Sequence[BlockRealize] | None) -> list[BlockRealize]:
+def _left_readers(part: staging.BufferPart, consumers: Sequence[BlockRealize] | None) -> list[BlockRealize]:
     """The readers of a buffer, other than the block that writes it, that still read it after cache_write."""
     return [b for b in part.scope.readers(part.buffer) if b is not part.block and b not in (consumers or ())]
 
@@ -138,7 +123,7 @@ def readers_are_consumers(
     return None
 
 
-def _only_blocks_touch(part: BufferPart) -> Failure | None:
+def _only_blocks_touch(part: staging.BufferPart) -> Failure | None:
     buffer = part.buffer
     for access in accesses(part.tree, part.scope.realize.block.body):
         if access.buffer is buffer and not isinstance(access.spot, BufferRegion):
@@ -151,13 +136,13 @@ def _only_blocks_touch(part: BufferPart) -> Failure | None:
 
 
 @requirement
-def read_in_blocks(match: BufferPart) -> Failure | None:
+def read_in_blocks(match: staging.BufferPart) -> Failure | None:
     """in the scope, the buffer is touched by blocks only"""
     return _only_blocks_touch(match)
 
 
 @requirement
-def written_in_blocks(match: BufferPart) -> Failure | None:
+def written_in_blocks(match: staging.BufferPart) -> Failure | None:
     """in the scope, the buffer is touched by blocks only"""
     return _only_blocks_touch(match)
 
@@ -189,8 +174,8 @@ def _more_than_written(
     shared = [l for l in tree.loops_above(writer) if tree.inside(reader, l)]
     within = shared[-1] if shared else tree.scope(writer).block
     analyzer = state.analyzer(within)
-    written = region_of(writer.block.writes, buffer)
-    read = region_of(reader.block.reads, buffer)
+    written = staging.region_of(writer.block.writes, buffer)
+    read = staging.region_of(reader.block.reads, buffer)
     if written is None or read is None:
         return None
     box_written, box_read = (touched(tree, b, r, within, analyzer) for b, r in ((writer, written), (reader, read)))
@@ -207,11 +192,11 @@ def _more_than_written(
     aka={"Halide": "in"},
     past="was cached in",
     requires=[reads_it, known_scope, readers_are_consumers, at_most_one_writer, read_in_blocks],
-    match=part_read,
+    match=staging.part_read,
 )
 def cache_read(
     state: ScheduleState,
-    match: BufferPart,
+    match: staging.BufferPart,
     block: BlockRealize,
     read_buffer_index: int | str | Buffer,
     storage_scope: str,
@@ -243,22 +228,24 @@ def cache_read(
     readers = [r for r in scope.readers(buffer) if r not in writers]
     consumers = [r for r in readers if r in (consumer_blocks or readers)]
     if writers:
-        before, within = place_before_readers(tree, writers[0], consumers)
+        before, within = staging.place_before_readers(tree, writers[0], consumers)
         box = box_written(state, tree, writers[0], buffer, within)
         refuse_other_values(state, tree, writers[0], consumers, buffer)
     else:
         before, within = None, scope.realize.block
-        box = box_to_read(state, tree, buffer, consumers, within)
-    analyzer = in_scope(state, tree, within)
-    box = bounded(tree, box, buffer, analyzer, block, within)
-    cached, stage, starts = staged_box(match, storage_scope, box, analyzer, within)
-    step = Insertion(tree, scope, dict(retargeted(c, buffer, cached, starts) for c in consumers), allocated=[cached])
+        box = staging.box_to_read(state, tree, buffer, consumers, within)
+    analyzer = staging.in_scope(state, tree, within)
+    box = staging.bounded(tree, box, buffer, analyzer, block, within)
+    cached, stage, starts = staging.staged_box(match, storage_scope, box, analyzer, within)
+    step = staging.Insertion(
+        tree, scope, dict(staging.retargeted(c, buffer, cached, starts) for c in consumers), allocated=[cached]
+    )
     if not writers:
         step.first.append(stage)
     elif before is not None:
         step.before.append((before, stage))
     else:
-        step.after.append((place_after(tree, writers[0], consumers)[0], stage))
+        step.after.append((staging.place_after(tree, writers[0], consumers)[0], stage))
     return step.put(state, stage)
 
 
@@ -274,18 +261,18 @@ cache_read.refuses(known_scope, "sch.cache_read('C', 0, 'shard')", on.MATMUL)
 cache_read.refuses(readers_are_consumers, "sch.cache_read('outer', 0, 'local', consumer_blocks=['inner'])", on.NESTED)
 cache_read.refuses(at_most_one_writer, "sch.cache_read('C', 0, 'local')", on.WRITTEN_TWICE)
 cache_read.refuses(read_in_blocks, "sch.cache_read('B', 0, 'local')", on.CONDITION_ON_INPUT)
-cache_read.refuses(initialised, "sch.cache_read('C', 0, 'local')", on.SPARSE)
+cache_read.refuses(staging.initialised, "sch.cache_read('C', 0, 'local')", on.SPARSE)
 cache_read.refuses(values_of_writer, "sch.cache_read('B', 0, 'local')", _HALF_OVERWRITTEN)
 
 
 @primitive(
     past="was cached in",
     requires=[writes_it, known_scope, readers_are_consumers, only_writer, fills_its_box, written_in_blocks],
-    match=part_written,
+    match=staging.part_written,
 )
 def cache_write(
     state: ScheduleState,
-    match: BufferPart,
+    match: staging.BufferPart,
     block: BlockRealize,
     write_buffer_index: int | str | Buffer,
     storage_scope: str,
@@ -315,18 +302,18 @@ def cache_write(
     consumers = [r for r in scope.readers(buffer) if r is not block and r in (consumer_blocks or ())]
     refuse_other_values(state, tree, block, consumers, buffer)
     left = _left_readers(match, consumer_blocks)
-    before, within = place_before_readers(tree, block, left)
-    analyzer = in_scope(state, tree, within)
-    box = bounded(tree, touched(tree, block, match.region, within, analyzer), buffer, analyzer, block, within)
-    cached, stage, starts = staged_box(match, storage_scope, box, analyzer, within)
-    rewritten = dict(retargeted(b, buffer, cached, starts) for b in (block, *consumers))
-    step = Insertion(tree, scope, rewritten, allocated=[cached])  # type: ignore[arg-type]
+    before, within = staging.place_before_readers(tree, block, left)
+    analyzer = staging.in_scope(state, tree, within)
+    box = staging.bounded(tree, touched(tree, block, match.region, within, analyzer), buffer, analyzer, block, within)
+    cached, stage, starts = staging.staged_box(match, storage_scope, box, analyzer, within)
+    rewritten = dict(staging.retargeted(b, buffer, cached, starts) for b in (block, *consumers))
+    step = staging.Insertion(tree, scope, rewritten, allocated=[cached])  # type: ignore[arg-type]
     if not left:
         step.last.append(stage)
     elif before is not None:
         step.before.append((before, stage))
     else:
-        step.after.append((place_after(tree, block, left)[0], stage))
+        step.after.append((staging.place_after(tree, block, left)[0], stage))
     return step.put(state, stage)
 
 

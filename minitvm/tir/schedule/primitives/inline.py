@@ -6,20 +6,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from .... import expr as ex
 from ....arith import Analyzer
-from ....expr import (
-    Expr,
-    IntImm,
-    Node,
-    Var,
-    as_expr,
-    find,
-    free_vars,
-    replace,
-    rewrite,
-    structural_equal,
-    substitute,
-)
 from ...analysis.bindings import covers_domain
 from ...analysis.block_kinds import Scope, why_not_complete
 from ...analysis.boxes import in_iterators
@@ -77,16 +65,16 @@ def plain_indices(state: ScheduleState, block: BlockRealize) -> Failure | None:
     is what it is at the other indices.
     """
     store = _store(block)
-    seen: list[Var] = []
+    seen: list[ex.Var] = []
     iterators = {it.var for it in block.block.iter_vars}
     for index in store.indices:
-        if isinstance(index, IntImm):
+        if isinstance(index, ex.IntImm):
             continue
-        if not isinstance(index, Var) or index not in iterators or any(index is v for v in seen):
+        if not isinstance(index, ex.Var) or index not in iterators or any(index is v for v in seen):
             written = f"{store.buffer.name}[{', '.join(map(str, store.indices))}]"
             return Failure({store: "here"}, "distinct iterators or constants as indices", written)
         seen.append(index)
-    used = {v for v in free_vars(store.value) if v in iterators}
+    used = {v for v in ex.free_vars(store.value) if v in iterators}
     if used - set(seen):
         return Failure(
             {store: "here"},
@@ -127,11 +115,11 @@ def compute_inline(state: ScheduleState, block: BlockRealize) -> None:
     store = _store(block)
     analyzer = Analyzer()
 
-    def inlined(load: BufferLoad) -> Expr:
+    def inlined(load: BufferLoad) -> ex.Expr:
         # An index may be looked up, in a dtype of its own.
         pairs = zip(store.indices, load.indices, strict=True)
-        places = {v: as_expr(i).astype(v.dtype) for v, i in pairs if isinstance(v, Var)}
-        value: Expr = substitute(store.value, places)
+        places = {v: ex.as_expr(i).astype(v.dtype) for v, i in pairs if isinstance(v, ex.Var)}
+        value: ex.Expr = ex.substitute(store.value, places)
         return value
 
     consumers = scope.consumers(block)
@@ -148,7 +136,7 @@ def compute_inline(state: ScheduleState, block: BlockRealize) -> None:
                     "it passes the buffer on as a region",
                 )
             )
-        changes[consumer] = _with_control(replace(consumer, block=new), store.buffer, inlined)
+        changes[consumer] = _with_control(ex.replace(consumer, block=new), store.buffer, inlined)
     _apply(state, tree, changes, scope, store.buffer)
     for consumer in consumers:
         _check_flow(state, consumer)
@@ -167,7 +155,7 @@ def _apply(state: ScheduleState, tree: Tree, changes: dict[Stmt, Stmt | None], s
     realize = state.block(scope.realize.block.id)
     assert realize is not None  # the scope itself stays
     kept = tuple(b for b in realize.block.alloc_buffers if b is not gone)
-    state.replace({realize.block: replace(realize.block, alloc_buffers=kept)})
+    state.replace({realize.block: ex.replace(realize.block, alloc_buffers=kept)})
 
 
 def _check_flow(state: ScheduleState, block: BlockRealize) -> None:
@@ -181,9 +169,9 @@ def _check_flow(state: ScheduleState, block: BlockRealize) -> None:
 def _with_loads(block: Block, buffer: Buffer, value: Any, added: set[Buffer], analyzer: Analyzer) -> Block:
     """A block with loads of `buffer` replaced, and its signature (and that of blocks inside it) brought up to date."""
 
-    def change(node: Node) -> Node | None:
+    def change(node: ex.Node) -> ex.Node | None:
         if isinstance(node, BufferLoad) and node.buffer is buffer:
-            replacement: Node = value(node)
+            replacement: ex.Node = value(node)
             return replacement
         if isinstance(node, Block) and any(r.buffer is buffer for r in node.reads):
             touched = declared_regions(node)[0]
@@ -192,10 +180,10 @@ def _with_loads(block: Block, buffer: Buffer, value: Any, added: set[Buffer], an
             # In the order in which the body reads them now.
             order = {r.buffer: k for k, r in enumerate(touched)}
             reads = sorted(union_regions([*kept, *new_reads]), key=lambda r: order.get(r.buffer, len(order)))
-            return replace(node, reads=_simplified(reads, node, analyzer))
+            return ex.replace(node, reads=_simplified(reads, node, analyzer))
         return None
 
-    changed: Block = rewrite(block, change)
+    changed: Block = ex.rewrite(block, change)
     return changed
 
 
@@ -206,14 +194,14 @@ def _simplified(regions: Sequence[BufferRegion], block: Block, analyzer: Analyze
     return tuple(BufferRegion(r.buffer, tuple(analyzer.simplify(d) for d in r.region)) for r in regions)
 
 
-def _with_control(realize: BlockRealize, buffer: Buffer, value: Callable[[BufferLoad], Expr]) -> BlockRealize:
+def _with_control(realize: BlockRealize, buffer: Buffer, value: Callable[[BufferLoad], ex.Expr]) -> BlockRealize:
     """A block realization with loads of `buffer` replaced in its bindings and its predicate."""
 
-    def change(node: Node) -> Node | None:
+    def change(node: ex.Node) -> ex.Node | None:
         return value(node) if isinstance(node, BufferLoad) and node.buffer is buffer else None
 
-    values = tuple(rewrite(v, change) for v in realize.iter_values)
-    return replace(realize, iter_values=values, predicate=rewrite(realize.predicate, change))
+    values = tuple(ex.rewrite(v, change) for v in realize.iter_values)
+    return ex.replace(realize, iter_values=values, predicate=ex.rewrite(realize.predicate, change))
 
 
 def _refuse_loads_between(tree: Tree, scope: Scope, consumers: Sequence[BlockRealize], buffer: Buffer) -> None:
@@ -226,10 +214,10 @@ def _refuse_loads_between(tree: Tree, scope: Scope, consumers: Sequence[BlockRea
             )
 
 
-def _mentions(node: Node, buffer: Buffer) -> bool:
+def _mentions(node: ex.Node, buffer: Buffer) -> bool:
     return any(
         (part.source.buffer if isinstance(part, MatchBufferRegion) else part.buffer) is buffer
-        for part in find(node, BufferLoad | BufferRegion | BufferStore | MatchBufferRegion)
+        for part in ex.find(node, BufferLoad | BufferRegion | BufferStore | MatchBufferRegion)
     )
 
 
@@ -292,7 +280,7 @@ def reads_its_own_point(state: ScheduleState, block: BlockRealize, match: Merge)
     indices that are an injective quasi-affine map of the iterators, whose inverse is known"""
     buffer, loads = match.buffer, match.loads
     for load in loads:
-        if not structural_equal(load.indices, loads[0].indices):
+        if not ex.structural_equal(load.indices, loads[0].indices):
             return Failure({load: "this load"}, "one point", f"{loads[0]} and {load}")
     if loads and not at_iterators(loads[0]):
         back = way_back(block.block, loads[0])
@@ -366,7 +354,9 @@ def _changes(state: ScheduleState, other: BlockRealize, match: Merge, block: Blo
     values = iteration_at(block, match.loads[0], _store(producer).indices)
     bindings = dict(zip((it.var for it in producer.block.iter_vars), producer.iter_values, strict=True))
     around = tuple(tree.all_loops_above(producer))
-    others = [substitute(substitute(r, values), bindings) for r in block.block.reads if r.buffer is not match.buffer]
+    others = [
+        ex.substitute(ex.substitute(r, values), bindings) for r in block.block.reads if r.buffer is not match.buffer
+    ]
     moved = [Access(producer, r.buffer, r.region, False, around, r) for r in others]
     own = [a for a in accesses(tree, block) if not a.is_write]
     return overwritten(moved, written, loops) or overwritten(own, written, [l for l in loops if tree.inside(block, l)])
@@ -411,16 +401,16 @@ def reverse_compute_inline(state: ScheduleState, match: Merge, block: BlockReali
     inner, outer = _store(producer), _store(block)
     values = iteration_at(block, load, inner.indices)
     body = _replaced(outer, buffer, inner.value, values)
-    other_reads = [substitute(r, values) for r in block.block.reads if r.buffer is not buffer]
-    merged = replace(
+    other_reads = [ex.substitute(r, values) for r in block.block.reads if r.buffer is not buffer]
+    merged = ex.replace(
         producer.block,
         body=body,
         reads=union_regions([*producer.block.reads, *other_reads]),
-        writes=tuple(substitute(r, values) for r in block.block.writes),
+        writes=tuple(ex.substitute(r, values) for r in block.block.writes),
     )
     predicate = where_read(block, load, producer, inner.indices)
     bindings = dict(zip((it.var for it in producer.block.iter_vars), producer.iter_values, strict=True))
-    realize = replace(producer, block=merged, predicate=both(producer.predicate, substitute(predicate, bindings)))
+    realize = ex.replace(producer, block=merged, predicate=both(producer.predicate, ex.substitute(predicate, bindings)))
     _apply(state, match.tree, {block: None, producer: realize}, match.scope, buffer)
     _check_flow(state, realize)
 
@@ -472,13 +462,13 @@ reverse_compute_inline.refuses(stays_in_the_buffer, "sch.reverse_compute_inline(
 reverse_compute_inline.refuses(other_inputs_ready, "sch.reverse_compute_inline('D')", _LATE_INPUT)
 
 
-def _replaced(store: BufferStore, buffer: Buffer, value: Expr, values: Mapping[Var, Expr]) -> BufferStore:
-    def change(node: Node) -> Node | None:
+def _replaced(store: BufferStore, buffer: Buffer, value: ex.Expr, values: Mapping[ex.Var, ex.Expr]) -> BufferStore:
+    def change(node: ex.Node) -> ex.Node | None:
         return value if isinstance(node, BufferLoad) and node.buffer is buffer else None
 
     # First the block's own iterators, then the producer's value, which is in the producer's.
-    moved = substitute(store, values)
-    result: BufferStore = rewrite(moved, change)
+    moved = ex.substitute(store, values)
+    result: BufferStore = ex.rewrite(moved, change)
     return result
 
 

@@ -6,38 +6,8 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from .... import expr as ex
 from ....arith import Analyzer
-from ....expr import (
-    REDUCE,
-    SPATIAL,
-    Add,
-    BinaryOp,
-    Call,
-    Cast,
-    Div,
-    Expr,
-    FloatImm,
-    FloorDiv,
-    FloorMod,
-    IntImm,
-    IterVar,
-    Max,
-    Min,
-    Mod,
-    Mul,
-    Node,
-    Range,
-    SizeVar,
-    Sub,
-    Var,
-    call,
-    const,
-    find,
-    free_vars,
-    replace,
-    rewrite,
-    walk,
-)
 from ...analysis.accesses import update_operand
 from ...analysis.block_kinds import Scope, why_neither
 from ...analysis.declared import with_declared_regions
@@ -57,24 +27,26 @@ def einsum_block(state: ScheduleState, block: BlockRealize, padding: Sequence[in
     tree = state.home(block)
     old = block.block
     reason = why_neither(Scope.around(tree, block), block)
-    accesses = list(find(old, BufferLoad | BufferStore))
+    accesses = list(ex.find(old, BufferLoad | BufferStore))
     domains = {it.var: it.dom for it in old.iter_vars}
     valid = len(padding) == len(domains) and all(isinstance(p, int) and p > 0 for p in padding)  # `valid_padding`
     grown = set(_grown(old, padding)) if valid else set(domains)
-    spot: Node = old
+    spot: ex.Node = old
     analyzer = Analyzer()
     if reason is None and (old.match_buffers or old.alloc_buffers or not isinstance(old.body, BufferStore)):
         reason = "the body is more than one store"
     for access in accesses if reason is None else ():
         name = access.buffer.name
         for index, dim in zip(access.indices, access.buffer.shape, strict=True):
-            if not grown & set(free_vars(index)):
+            if not grown & set(ex.free_vars(index)):
                 continue
-            if not isinstance(index, Var) or index not in domains:
+            if not isinstance(index, ex.Var) or index not in domains:
                 reason = f"{name} is indexed by {index}"
             elif not (is_const(domains[index].start, 0) and analyzer.can_prove_equal(domains[index].extent, dim)):
                 reason = f"{index.name} runs over {domains[index].extent} of the {dim} elements of {name}"
-        if len({i for i in access.indices if isinstance(i, Var)}) != sum(isinstance(i, Var) for i in access.indices):
+        if len({i for i in access.indices if isinstance(i, ex.Var)}) != sum(
+            isinstance(i, ex.Var) for i in access.indices
+        ):
             reason = f"{name} is indexed by one iterator twice"
         if reason is not None:
             spot = access if isinstance(access, BufferStore) else old.body
@@ -121,7 +93,7 @@ def iterates(state: ScheduleState, block: BlockRealize, padding: Sequence[int]) 
     """where the result is padded, each loop whose iterator is no index of it has an iteration, symbolic sizes being at
     least 1: else a result that the block never writes would be copied back"""
     stores = [stmt for stmt in statements(block.block) if isinstance(stmt, BufferStore)]
-    indices = {index for store in stores for index in store.indices if isinstance(index, Var)}
+    indices = {index for store in stores for index in store.indices if isinstance(index, ex.Var)}
     if not indices & _grown(block.block, padding).keys():
         return None
     # Where a loop over an index runs 0 times, the result has no elements that could be copied.
@@ -133,8 +105,8 @@ def iterates(state: ScheduleState, block: BlockRealize, padding: Sequence[int]) 
         if l.var in over_result:
             continue
         analyzer = Analyzer()
-        for size in free_vars(l.extent):
-            if isinstance(size, SizeVar) or size in dimensions:
+        for size in ex.free_vars(l.extent):
+            if isinstance(size, ex.SizeVar) or size in dimensions:
                 analyzer.bind(size, (1, None))
         if not analyzer.can_prove(l.extent > 0):
             return Failure({l: "this loop"}, "at least one iteration", f"{l.var.name} runs {l.extent} times")
@@ -163,16 +135,16 @@ def padding_adds_nothing(state: ScheduleState, block: BlockRealize, padding: Seq
     grown = _grown(old, padding)
     body = old.body
     assert isinstance(body, BufferStore)  # einsum_block
-    for node in walk(body):
-        divides = isinstance(node, FloorDiv | FloorMod | Mod | Div) and node.dtype.is_int
-        if divides and not isinstance(node.b, IntImm) and grown:  # type: ignore[attr-defined]
+    for node in ex.walk(body):
+        divides = isinstance(node, ex.FloorDiv | ex.FloorMod | ex.Mod | ex.Div) and node.dtype.is_int
+        if divides and not isinstance(node.b, ex.IntImm) and grown:  # type: ignore[attr-defined]
             return Failure({body: "here"}, "no integer division by what may be padding", str(node))
     for it in old.iter_vars:
-        if it.kind == SPATIAL and it.var in grown and not any(i is it.var for i in body.indices):
+        if it.kind == ex.SPATIAL and it.var in grown and not any(i is it.var for i in body.indices):
             return Failure(
                 {body: "here"}, "a result indexed by each spatial iterator that is padded", f"{it.var.name} is no index"
             )
-    reduced = [v for v in grown if any(it.var is v and it.kind == REDUCE for it in old.iter_vars)]
+    reduced = [v for v in grown if any(it.var is v and it.kind == ex.REDUCE for it in old.iter_vars)]
     if not reduced:
         return None
     operand = update_operand(body)
@@ -182,7 +154,7 @@ def padding_adds_nothing(state: ScheduleState, block: BlockRealize, padding: Seq
     for var in reduced:
         contribution = _Padded({var}, neutral).value(operand)
         if contribution != neutral:
-            name = {Add: "+", Mul: "*", Min: "min", Max: "max"}[type(body.value)]  # type: ignore[index]
+            name = {ex.Add: "+", ex.Mul: "*", ex.Min: "min", ex.Max: "max"}[type(body.value)]  # type: ignore[index]
             what = "not known to be so" if contribution is None else f"{contribution:g}"
             return Failure(
                 {body: f"reduces over {var.name}"},
@@ -195,55 +167,55 @@ def padding_adds_nothing(state: ScheduleState, block: BlockRealize, padding: Seq
 def _neutral(store: BufferStore) -> float:
     dtype = store.buffer.dtype
     kind = type(store.value)
-    if kind is Add or kind is Mul:
-        return 0.0 if kind is Add else 1.0
+    if kind is ex.Add or kind is ex.Mul:
+        return 0.0 if kind is ex.Add else 1.0
     if dtype.is_float:
-        return -math.inf if kind is Max else math.inf
-    return dtype.min if kind is Max else dtype.max
+        return -math.inf if kind is ex.Max else math.inf
+    return dtype.min if kind is ex.Max else dtype.max
 
 
 class _Padded:
     """What an expression is where an iterator is in the padding: a number, or None where that is not known."""
 
-    def __init__(self, variables: set[Var], pad: float) -> None:
+    def __init__(self, variables: set[ex.Var], pad: float) -> None:
         self.variables = variables
         self.pad = pad
 
-    def value(self, e: Expr) -> float | None:
+    def value(self, e: ex.Expr) -> float | None:
         """The one value that `e` has there, whatever the elements that are not padded."""
-        if isinstance(e, IntImm | FloatImm):
-            return e.value if isinstance(e, IntImm) else float(e.value)
+        if isinstance(e, ex.IntImm | ex.FloatImm):
+            return e.value if isinstance(e, ex.IntImm) else float(e.value)
         if isinstance(e, BufferLoad):
-            return self.pad if any(isinstance(i, Var) and i in self.variables for i in e.indices) else None
-        if isinstance(e, Cast) or (isinstance(e, Call) and e.op == "round_tf32"):
-            inside = self.value(e.value if isinstance(e, Cast) else e.args[0])
+            return self.pad if any(isinstance(i, ex.Var) and i in self.variables for i in e.indices) else None
+        if isinstance(e, ex.Cast) or (isinstance(e, ex.Call) and e.op == "round_tf32"):
+            inside = self.value(e.value if isinstance(e, ex.Cast) else e.args[0])
             # A value that both dtypes have in common.
             return inside if inside in (0, 1) else None
-        if isinstance(e, BinaryOp):
+        if isinstance(e, ex.BinaryOp):
             return self.combined(e, self.value(e.a), self.value(e.b))
         return None
 
-    def combined(self, e: BinaryOp, a: float | None, b: float | None) -> float | None:
+    def combined(self, e: ex.BinaryOp, a: float | None, b: float | None) -> float | None:
         """The value of an operation on such values."""
         if a is None or b is None:
-            zero = isinstance(e, Mul) and e.dtype.is_int and 0 in (a, b)
+            zero = isinstance(e, ex.Mul) and e.dtype.is_int and 0 in (a, b)
             return 0 if zero else None
-        if isinstance(e, Mul):
+        if isinstance(e, ex.Mul):
             result = a * b
-        elif isinstance(e, Add | Sub):
-            result = a + b if isinstance(e, Add) else a - b
-        elif isinstance(e, Min | Max):
-            result = min(a, b) if isinstance(e, Min) else max(a, b)
+        elif isinstance(e, ex.Add | ex.Sub):
+            result = a + b if isinstance(e, ex.Add) else a - b
+        elif isinstance(e, ex.Min | ex.Max):
+            result = min(a, b) if isinstance(e, ex.Min) else max(a, b)
         else:
             return None
         fits = e.dtype.is_float or e.dtype.min <= result <= e.dtype.max
         return result if fits and not math.isnan(result) else None
 
 
-def _grown(block: Block, padding: Sequence[int]) -> dict[Var, Expr]:
+def _grown(block: Block, padding: Sequence[int]) -> dict[ex.Var, ex.Expr]:
     """The padded extent of each iterator that the padding changes."""
     analyzer = Analyzer()
-    extents: dict[Var, Expr] = {}
+    extents: dict[ex.Var, ex.Expr] = {}
     for it, factor in zip(block.iter_vars, padding, strict=True):
         extent = analyzer.simplify((it.dom.extent + (factor - 1)) // factor * factor)
         if not analyzer.can_prove_equal(extent, it.dom.extent):
@@ -254,13 +226,13 @@ def _grown(block: Block, padding: Sequence[int]) -> dict[Var, Expr]:
 @requirement
 def one_shape_each(state: ScheduleState, block: BlockRealize, padding: Sequence[int]) -> Failure | None:
     """two accesses to one buffer pad a dimension of it to the same extent"""
-    shapes: dict[tuple[Buffer, int], Expr] = {}
+    shapes: dict[tuple[Buffer, int], ex.Expr] = {}
     grown = _grown(block.block, padding)
-    for access in walk(block.block):
+    for access in ex.walk(block.block):
         if not isinstance(access, BufferLoad | BufferStore):
             continue
         for d, index in enumerate(access.indices):
-            if not isinstance(index, Var):
+            if not isinstance(index, ex.Var):
                 continue
             extent = grown.get(index, access.buffer.shape[d])
             earlier = shapes.setdefault((access.buffer, d), extent)
@@ -337,7 +309,7 @@ def pad_einsum(state: ScheduleState, block: BlockRealize, padding: list[int]) ->
     old = block.block
     grown = _grown(old, padding)
     scope = tree.scope(block)
-    reduces = any(it.kind == REDUCE and it.var in grown for it in old.iter_vars)
+    reduces = any(it.kind == ex.REDUCE and it.var in grown for it in old.iter_vars)
     pad = _neutral(old.body) if isinstance(old.body, BufferStore) and reduces else 0.0
     copies = _padded_buffers(old, grown)
     written = {r.buffer for r in old.writes}
@@ -345,14 +317,14 @@ def pad_einsum(state: ScheduleState, block: BlockRealize, padding: list[int]) ->
     after = [_copy_nest(b, b.shape, c.name, c, c.__getitem__) for b, c in copies.items() if b in written]
     loops = tree.loops_above(block)
     values = dict(zip(block.iter_values, old.iter_vars, strict=True))
-    nest: Stmt = replace(block, block=_widened(old, grown, copies))
+    nest: Stmt = ex.replace(block, block=_widened(old, grown, copies))
     for l in reversed(loops):
-        nest = replace(l, extent=grown.get(values[l.var].var, l.extent), body=nest)
+        nest = ex.replace(l, extent=grown.get(values[l.var].var, l.extent), body=nest)
     state.set_func(tree, tree.rebuild({loops[0]: Seq.of(*before, nest, *after)}))
     now = state.block(scope.block.id)
     assert now is not None  # only its body changed
     buffers = (*now.block.alloc_buffers, *copies.values())
-    state.replace({now.block: replace(now.block, alloc_buffers=buffers)})
+    state.replace({now.block: ex.replace(now.block, alloc_buffers=buffers)})
 
 
 _ROW_BY_ROW = """
@@ -383,16 +355,16 @@ pad_einsum.refuses(padding_adds_nothing, "sch.pad_einsum('C', [1, 4])", _SCALED_
 pad_einsum.refuses(copies_have_values, "sch.pad_einsum('B', [4])", _ROW_BY_ROW)
 
 
-def _padded_buffers(block: Block, grown: Mapping[Var, Expr]) -> dict[Buffer, Buffer]:
+def _padded_buffers(block: Block, grown: Mapping[ex.Var, ex.Expr]) -> dict[Buffer, Buffer]:
     """A larger buffer for each one that a grown iterator indexes: what is read first, in order of first use."""
-    shapes: dict[Buffer, list[Expr]] = {}
-    accesses = list(find(block, BufferLoad | BufferStore))
+    shapes: dict[Buffer, list[ex.Expr]] = {}
+    accesses = list(ex.find(block, BufferLoad | BufferStore))
     for region in (*block.reads, *block.writes):
         shapes.setdefault(region.buffer, list(region.buffer.shape))
     for access in accesses:
         shape = shapes.setdefault(access.buffer, list(access.buffer.shape))
         for d, index in enumerate(access.indices):
-            if isinstance(index, Var) and index in grown:
+            if isinstance(index, ex.Var) and index in grown:
                 shape[d] = grown[index]
     padded: dict[Buffer, Buffer] = {}
     for buffer, new_shape in shapes.items():
@@ -408,15 +380,15 @@ def _padded_buffers(block: Block, grown: Mapping[Var, Expr]) -> dict[Buffer, Buf
     return padded
 
 
-def _widened(block: Block, grown: Mapping[Var, Expr], copies: Mapping[Buffer, Buffer]) -> Block:
-    def change(node: Node) -> Node | None:
+def _widened(block: Block, grown: Mapping[ex.Var, ex.Expr], copies: Mapping[Buffer, Buffer]) -> Block:
+    def change(node: ex.Node) -> ex.Node | None:
         if isinstance(node, BufferLoad | BufferStore | BufferRegion) and node.buffer in copies:
-            return replace(node, buffer=copies[node.buffer])
-        if isinstance(node, IterVar) and node.var in grown:
-            return replace(node, dom=Range(node.dom.start, grown[node.var]))
+            return ex.replace(node, buffer=copies[node.buffer])
+        if isinstance(node, ex.IterVar) and node.var in grown:
+            return ex.replace(node, dom=ex.Range(node.dom.start, grown[node.var]))
         return None
 
-    changed: Block = rewrite(block, change)
+    changed: Block = ex.rewrite(block, change)
     # A region that was simplified for the old domain (`A[0]` where there was one iteration) is too small for the new.
     return with_declared_regions(changed)
 
@@ -424,21 +396,23 @@ def _widened(block: Block, grown: Mapping[Var, Expr], copies: Mapping[Buffer, Bu
 def _copy_in(source: Buffer, copy: Buffer, pad: float) -> Stmt:
     """A nest that copies a buffer into a larger one, with `pad` where there is nothing to copy."""
 
-    def value(point: tuple[Var, ...]) -> Expr:
+    def value(point: tuple[ex.Var, ...]) -> ex.Expr:
         inside = [v < d for v, d, c in zip(point, source.shape, copy.shape, strict=True) if d is not c]
-        return call("if_then_else", all_of(inside), source[point], const(pad, source.dtype))
+        return ex.call("if_then_else", all_of(inside), source[point], ex.const(pad, source.dtype))
 
     return _copy_nest(copy, copy.shape, copy.name, source, value)
 
 
-def _copy_nest(target: Buffer, shape: tuple[Expr, ...], name: str, source: Buffer, value: Any) -> Stmt:
-    loops = [Var(f"i{d}", dim.dtype) for d, dim in enumerate(shape)]
-    point = tuple(Var(f"v{d}", dim.dtype) for d, dim in enumerate(shape))
-    iters = tuple(IterVar(v, Range(const(0, dim.dtype), dim), SPATIAL) for v, dim in zip(point, shape, strict=True))
-    box = tuple(Range(v, const(1, v.dtype)) for v in point)
+def _copy_nest(target: Buffer, shape: tuple[ex.Expr, ...], name: str, source: Buffer, value: Any) -> Stmt:
+    loops = [ex.Var(f"i{d}", dim.dtype) for d, dim in enumerate(shape)]
+    point = tuple(ex.Var(f"v{d}", dim.dtype) for d, dim in enumerate(shape))
+    iters = tuple(
+        ex.IterVar(v, ex.Range(ex.const(0, dim.dtype), dim), ex.SPATIAL) for v, dim in zip(point, shape, strict=True)
+    )
+    box = tuple(ex.Range(v, ex.const(1, v.dtype)) for v in point)
     copy = Block(iters, (BufferRegion(source, box),), (BufferRegion(target, box),), name,
                  BufferStore(target, value(point), point))  # fmt: skip
-    return nest_around(BlockRealize(tuple(loops), const(True), copy), loops, shape)
+    return nest_around(BlockRealize(tuple(loops), ex.const(True), copy), loops, shape)
 
 
 @pad_einsum.space

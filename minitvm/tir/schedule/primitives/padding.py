@@ -5,26 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from .... import expr as ex
 from ....arith import Analyzer
-from ....expr import (
-    GE,
-    GT,
-    LE,
-    LT,
-    Call,
-    CompareOp,
-    Expr,
-    IntImm,
-    IterVar,
-    Node,
-    Range,
-    Var,
-    const,
-    free_vars,
-    replace,
-    rewrite,
-    substitute,
-)
 from ...analysis.block_kinds import Scope, why_not_complete
 from ...analysis.declared import with_declared_regions
 from ...conditions import all_of, conjuncts, is_const, reads_memory, rising, uses
@@ -60,17 +42,17 @@ def only_loops_below(state: ScheduleState, block: BlockRealize, loop: For) -> Fa
     return None
 
 
-def _padded_store(block: Block) -> tuple[BufferStore, Call] | None:
+def _padded_store(block: Block) -> tuple[BufferStore, ex.Call] | None:
     store = block.body
     if not isinstance(store, BufferStore) or store.predicate is not None or block.init is not None:
         return None
     value = store.value
-    if block.match_buffers or block.alloc_buffers or not isinstance(value, Call) or value.op != "if_then_else":
+    if block.match_buffers or block.alloc_buffers or not isinstance(value, ex.Call) or value.op != "if_then_else":
         return None
     return store, value
 
 
-def _bounds(block: Block) -> dict[Var, Range] | str:
+def _bounds(block: Block) -> dict[ex.Var, ex.Range] | str:
     """The part of each iterator's domain where the padding block takes its value, or why that is not known."""
     padded = _padded_store(block)
     if padded is None:
@@ -81,12 +63,12 @@ def _bounds(block: Block) -> dict[Var, Range] | str:
         return f"the pad value {pad} is read from memory"
     domains = {it.var: it.dom for it in block.iter_vars}
     analyzer = Analyzer(domains)
-    ends: dict[Var, tuple[Expr, Expr]] = {v: (d.start, d.start + d.extent) for v, d in domains.items()}
+    ends: dict[ex.Var, tuple[ex.Expr, ex.Expr]] = {v: (d.start, d.start + d.extent) for v, d in domains.items()}
     for condition in conjuncts(inside):
         if analyzer.can_prove(condition):
             continue
-        variables = [v for v in free_vars(condition) if v in domains]
-        if not isinstance(condition, CompareOp) or len(variables) != 1 or reads_memory(condition):
+        variables = [v for v in ex.free_vars(condition) if v in domains]
+        if not isinstance(condition, ex.CompareOp) or len(variables) != 1 or reads_memory(condition):
             return f"{condition} is no bound of one iterator"
         bound = _bound(condition, variables[0], analyzer)
         if bound is None:
@@ -101,10 +83,10 @@ def _bounds(block: Block) -> dict[Var, Range] | str:
         if not analyzer.can_prove(low <= high):
             return f"{var.name} may have no value from {low} to {high}"
     simplify = analyzer.simplify
-    return {v: Range(simplify(low), simplify(high - low)) for v, (low, high) in ends.items()}
+    return {v: ex.Range(simplify(low), simplify(high - low)) for v, (low, high) in ends.items()}
 
 
-def _tighter(a: Expr, b: Expr, side: int, analyzer: Analyzer) -> Expr | None:
+def _tighter(a: ex.Expr, b: ex.Expr, side: int, analyzer: Analyzer) -> ex.Expr | None:
     if analyzer.can_prove(a <= b):
         return b if side == 0 else a
     if analyzer.can_prove(a >= b):
@@ -112,20 +94,20 @@ def _tighter(a: Expr, b: Expr, side: int, analyzer: Analyzer) -> Expr | None:
     return None
 
 
-def _bound(condition: CompareOp, var: Var, analyzer: Analyzer) -> tuple[int, Expr] | None:
+def _bound(condition: ex.CompareOp, var: ex.Var, analyzer: Analyzer) -> tuple[int, ex.Expr] | None:
     """(0, lo) for a condition lo <= var, (1, hi) for var < hi; None for another one."""
     a, b = condition.a, condition.b
-    if isinstance(condition, GT | GE):
+    if isinstance(condition, ex.GT | ex.GE):
         a, b = b, a  # now a < b or a <= b
-    elif not isinstance(condition, LT | LE):
+    elif not isinstance(condition, ex.LT | ex.LE):
         return None
-    strict = isinstance(condition, GT | LT)
-    at_zero: dict[Var, Expr] = {var: const(0, var.dtype)}
-    slope = analyzer.simplify(substitute(b - a, {var: var + 1}) - (b - a))
-    rest = analyzer.simplify(substitute(b - a, at_zero))
+    strict = isinstance(condition, ex.GT | ex.LT)
+    at_zero: dict[ex.Var, ex.Expr] = {var: ex.const(0, var.dtype)}
+    slope = analyzer.simplify(ex.substitute(b - a, {var: var + 1}) - (b - a))
+    rest = analyzer.simplify(ex.substitute(b - a, at_zero))
     if strict:
         rest = analyzer.simplify(rest - 1)  # slope * var + rest >= 0
-    if not isinstance(slope, IntImm) or slope.value == 0:
+    if not isinstance(slope, ex.IntImm) or slope.value == 0:
         return None
     if slope.value > 0:
         return 0, analyzer.simplify((-rest + (slope.value - 1)) // slope.value)
@@ -203,13 +185,13 @@ def _block_of(stmt: Stmt) -> Block:
     return stmt.block
 
 
-def _fill(block: BlockRealize, inner: Sequence[For], store: BufferStore, pad: Expr, around: Analyzer) -> Stmt:
+def _fill(block: BlockRealize, inner: Sequence[For], store: BufferStore, pad: ex.Expr, around: Analyzer) -> Stmt:
     """The pad in the whole domain, in loops of its own like those from the given one inward."""
     old = block.block
-    variables: dict[Var, Expr] = {it.var: it.var.with_name(it.var.name) for it in old.iter_vars}
-    iters = tuple(replace(it, var=variables[it.var]) for it in old.iter_vars)
-    body = substitute(replace(store, value=pad), variables)
-    writes = tuple(substitute(r, variables) for r in old.writes)
+    variables: dict[ex.Var, ex.Expr] = {it.var: it.var.with_name(it.var.name) for it in old.iter_vars}
+    iters = tuple(ex.replace(it, var=variables[it.var]) for it in old.iter_vars)
+    body = ex.substitute(ex.replace(store, value=pad), variables)
+    writes = tuple(ex.substitute(r, variables) for r in old.writes)
     filling = Block(iters, (), writes, f"{old.name}_pad_const", body, annotations=dict(old.annotations))
     values = tuple(around.simplify(v) for v in block.iter_values)
     return copied_nest(inner, BlockRealize(values, block.predicate, filling))
@@ -220,17 +202,17 @@ def _inside_only(
     block: BlockRealize,
     inner: Sequence[For],
     store: BufferStore,
-    value: Expr,
-    inside: Mapping[Var, Range],
+    value: ex.Expr,
+    inside: Mapping[ex.Var, ex.Range],
 ) -> Stmt:
     """The given loop with the block in it over the inside only."""
     old = block.block
     analyzer, around = state.analyzer(block), state.analyzer(state.home(block).parent[inner[0]])
-    shifted: dict[Var, Expr] = {}
-    iters: list[IterVar] = []
-    values: list[Expr] = []
+    shifted: dict[ex.Var, ex.Expr] = {}
+    iters: list[ex.IterVar] = []
+    values: list[ex.Expr] = []
     conditions = conjuncts(block.predicate)
-    shorter: dict[For, Expr] = {}
+    shorter: dict[For, ex.Expr] = {}
     for it, bound in zip(old.iter_vars, block.iter_values, strict=True):
         part = inside[it.var]
         narrowed = not (
@@ -241,7 +223,7 @@ def _inside_only(
             values.append(around.simplify(bound))
             continue
         shifted[it.var] = it.var + part.start
-        iters.append(replace(it, dom=Range(const(0, part.extent.dtype), part.extent)))
+        iters.append(ex.replace(it, dom=ex.Range(ex.const(0, part.extent.dtype), part.extent)))
         own = _own_loop(block, inner, it)
         if own is not None:
             shorter[own] = part.extent
@@ -254,18 +236,18 @@ def _inside_only(
     # An iterator with one value stays in the indices.
     within = Analyzer({it.var: it.dom for it in iters if not is_const(it.dom.extent, 1)})
 
-    def moved(node: Node) -> Any:
-        return _simplified(substitute(node, shifted), within)
+    def moved(node: ex.Node) -> Any:
+        return _simplified(ex.substitute(node, shifted), within)
 
-    body = moved(replace(store, value=value))
-    narrow = with_declared_regions(replace(old, iter_vars=tuple(iters), body=body, reads=(), writes=()))
-    new = replace(block, iter_values=tuple(values), predicate=all_of(conditions), block=narrow)
+    body = moved(ex.replace(store, value=value))
+    narrow = with_declared_regions(ex.replace(old, iter_vars=tuple(iters), body=body, reads=(), writes=()))
+    new = ex.replace(block, iter_values=tuple(values), predicate=all_of(conditions), block=narrow)
 
     def go(stmt: Stmt) -> Stmt:
         if stmt is block:
             return new
         if isinstance(stmt, For) and stmt in inner:
-            return replace(stmt, extent=shorter.get(stmt, stmt.extent), body=go(stmt.body))
+            return ex.replace(stmt, extent=shorter.get(stmt, stmt.extent), body=go(stmt.body))
         if isinstance(stmt, Seq):
             return Seq(tuple(go(s) for s in stmt.stmts))
         return stmt
@@ -273,7 +255,7 @@ def _inside_only(
     return go(inner[0])
 
 
-def _own_loop(block: BlockRealize, inner: Sequence[For], it: IterVar) -> For | None:
+def _own_loop(block: BlockRealize, inner: Sequence[For], it: ex.IterVar) -> For | None:
     """The loop from 0 over the iterator's whole domain that binds it and nothing else, with only loops down to it."""
     value = block.iter_values[block.block.iter_vars.index(it)]
     loop = next((l for l in inner if l.var is value), None)
@@ -292,17 +274,17 @@ def _own_loop(block: BlockRealize, inner: Sequence[For], it: IterVar) -> For | N
     return loop
 
 
-def _simplified(node: Node, analyzer: Analyzer) -> Any:
+def _simplified(node: ex.Node, analyzer: Analyzer) -> Any:
     """Indices simplified, and conditions that always hold left out."""
 
-    def change(at: Node) -> Node | None:
+    def change(at: ex.Node) -> ex.Node | None:
         if isinstance(at, BufferLoad):
-            return replace(at, indices=tuple(analyzer.simplify(i) for i in at.indices))
+            return ex.replace(at, indices=tuple(analyzer.simplify(i) for i in at.indices))
         if isinstance(at, BufferStore):
-            return replace(at, indices=tuple(analyzer.simplify(i) for i in at.indices))
+            return ex.replace(at, indices=tuple(analyzer.simplify(i) for i in at.indices))
         return None
 
-    return rewrite(node, change)
+    return ex.rewrite(node, change)
 
 
 @decompose_padding.space

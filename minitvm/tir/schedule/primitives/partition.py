@@ -6,22 +6,8 @@ import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from .... import expr as ex
 from ....arith import Analyzer, dependence
-from ....expr import (
-    OPAQUE,
-    REDUCE,
-    SPATIAL,
-    Expr,
-    IntImm,
-    IterVar,
-    Range,
-    Var,
-    const,
-    free_vars,
-    replace,
-    rewrite,
-    substitute,
-)
 from ...analysis.accesses import reads_buffer
 from ...analysis.bindings import loop_ranges, loops_binding
 from ...analysis.boxes import with_buffer
@@ -99,9 +85,9 @@ def same_extents(state: ScheduleState, loops: Sequence[For]) -> Failure | None:
     first = _nest(tree, loops[0])
     analyzer = state.analyzer(loops[0])
     for other in loops[1:]:
-        renamed: dict[Var, Expr] = {}
+        renamed: dict[ex.Var, ex.Expr] = {}
         for mine, theirs in zip(first, _nest(tree, other), strict=True):
-            if not analyzer.can_prove_equal(mine.extent, substitute(theirs.extent, renamed)):
+            if not analyzer.can_prove_equal(mine.extent, ex.substitute(theirs.extent, renamed)):
                 return Failure(
                     {mine: f"{mine.extent} iterations", theirs: f"{theirs.extent} iterations"},
                     "equal extents at each depth",
@@ -192,14 +178,14 @@ def merge(state: ScheduleState, *loops: For) -> For:
     """
     tree = state.home(loops[0])
     nests = _ordered(tree, loops)
-    variables = [Var(f"{loop.var.name}_m", loop.var.dtype) for loop in nests[0]]
+    variables = [ex.Var(f"{loop.var.name}_m", loop.var.dtype) for loop in nests[0]]
     parts: list[Stmt] = []
     for nest in nests:
-        parts.append(substitute(nest[-1].body, {l.var: v for l, v in zip(nest, variables, strict=True)}))
+        parts.append(ex.substitute(nest[-1].body, {l.var: v for l, v in zip(nest, variables, strict=True)}))
     merged: Stmt = Seq.of(*parts)
-    renamed: dict[Var, Expr] = {l.var: v for l, v in zip(nests[0], variables, strict=True)}
+    renamed: dict[ex.Var, ex.Expr] = {l.var: v for l, v in zip(nests[0], variables, strict=True)}
     for loop, var in reversed(list(zip(nests[0], variables, strict=True))):
-        merged = For(var, loop.start, substitute(loop.extent, renamed), ForKind.SERIAL, merged)
+        merged = For(var, loop.start, ex.substitute(loop.extent, renamed), ForKind.SERIAL, merged)
     changes: dict[Stmt, Stmt | None] = {nest[0]: None for nest in nests}
     state.replace({**changes, nests[-1][0]: merged})
     return _required(state, variables[-1])
@@ -246,13 +232,13 @@ def _chain_below(loop: For) -> list[For]:
 @requirement
 def known_bounds(state: ScheduleState, loop: For) -> Failure | None:
     """start and extent of the loop are constants; those of the loops around it are, or depend on no loop"""
-    if not (isinstance(loop.start, IntImm) and isinstance(loop.extent, IntImm)):
+    if not (isinstance(loop.start, ex.IntImm) and isinstance(loop.extent, ex.IntImm)):
         fault = f"{loop.var.name} runs from {loop.start}, {loop.extent} times"
         return Failure({loop: "this loop"}, "a loop with constant bounds", fault)
     around = state.home(loop).loops_above(loop)
     variables = {outer.var for outer in around}
     for outer in around:
-        if variables.intersection((*free_vars(outer.start), *free_vars(outer.extent))):
+        if variables.intersection((*ex.free_vars(outer.start), *ex.free_vars(outer.extent))):
             fault = f"{outer.var.name} runs from {outer.start}, {outer.extent} times"
             return Failure({outer: "around it"}, "loops around it whose bounds depend on no other loop", fault)
     return None
@@ -266,7 +252,7 @@ def positive_factors(state: ScheduleState, loop: For, factors: Sequence[Any]) ->
     if (
         len(factors) - len(numbers) > 1
         or not factors
-        or any(not isinstance(f, int | IntImm) or int(f) < 1 for f in numbers)
+        or any(not isinstance(f, int | ex.IntImm) or int(f) < 1 for f in numbers)
     ):
         return Failure({loop: ""}, expected, f"[{', '.join(map(str, factors))}]")
     return None
@@ -303,14 +289,16 @@ def starts_in_one_part(state: ScheduleState, loop: For, factors: Sequence[Any]) 
     return None
 
 
-def _value(e: Expr) -> int:
-    return e.value if isinstance(e, IntImm) else 0
+def _value(e: ex.Expr) -> int:
+    return e.value if isinstance(e, ex.IntImm) else 0
 
 
 def _going_on(tree: Tree, loop: For) -> list[BlockRealize]:
     """The reduction blocks with an init below a loop that binds their reduction iterators."""
     return [
-        b for b in tree.blocks_in(loop) if b.block.init is not None and loop.var in loops_binding(b, (REDUCE, OPAQUE))
+        b
+        for b in tree.blocks_in(loop)
+        if b.block.init is not None and loop.var in loops_binding(b, (ex.REDUCE, ex.OPAQUE))
     ]
 
 
@@ -318,9 +306,9 @@ def _never_starts(tree: Tree, block: BlockRealize, loop: For, first: int, extent
     """Whether in iterations [first, first + extent) of a loop the init of a block does not run."""
     ranges = loop_ranges(tree.all_loops_above(block))
     dtype = loop.var.dtype
-    analyzer = Analyzer({**ranges, loop.var: Range(const(first, dtype), const(extent, dtype))})
+    analyzer = Analyzer({**ranges, loop.var: ex.Range(ex.const(first, dtype), ex.const(extent, dtype))})
     return any(
-        it.kind == REDUCE and analyzer.can_prove(value > it.dom.start)
+        it.kind == ex.REDUCE and analyzer.can_prove(value > it.dom.start)
         for it, value in zip(block.block.iter_vars, block.iter_values, strict=True)
     )
 
@@ -340,7 +328,7 @@ def _ranges(loop: For, factors: Sequence[Any]) -> list[tuple[int, int]]:
     requires=[req.plain_loops, known_bounds, positive_factors, leaves_a_rest, starts_in_one_part],
 )
 def loop_partition(
-    state: ScheduleState, loop: For, factors: Sequence[int | Expr | None], preserve_unit_iters: bool = True
+    state: ScheduleState, loop: For, factors: Sequence[int | ex.Expr | None], preserve_unit_iters: bool = True
 ) -> list[For]:
     """Make consecutive loops of one, over as many iterations as the factors say; the rest makes one more.
 
@@ -399,13 +387,13 @@ loop_partition.refuses(
 def _copy_of_range(
     state: ScheduleState, loop: For, body: Stmt, k: int, first: int, extent: int, preserve_unit_iters: bool
 ) -> For:
-    copied = fresh_copy(replace(loop, body=body))
+    copied = fresh_copy(ex.replace(loop, body=body))
     assert isinstance(copied, For)  # as the original
     suffix = f"_{loop.var.name}{k}"
-    var = Var(f"{loop.var.name}{k}", loop.var.dtype)
-    inner: Stmt = _own_names(substitute(copied.body, {copied.var: var}), suffix)
+    var = ex.Var(f"{loop.var.name}{k}", loop.var.dtype)
+    inner: Stmt = _own_names(ex.substitute(copied.body, {copied.var: var}), suffix)
     dtype = loop.var.dtype
-    part = For(var, const(first, dtype), const(extent, dtype), ForKind.SERIAL, inner)
+    part = For(var, ex.const(first, dtype), ex.const(extent, dtype), ForKind.SERIAL, inner)
     tidied = tidy(part, state.analyzer(state.home(loop).parent[loop]), preserve_unit_iters, state.domains(loop))
     assert isinstance(tidied, For)  # tidy keeps loops
     return tidied
@@ -419,26 +407,26 @@ def _own_names(stmt: Stmt, suffix: str) -> Stmt:
 
     def go(at: Any) -> Any:
         if isinstance(at, Block):
-            return replace(at, name=at.name + suffix)
+            return ex.replace(at, name=at.name + suffix)
         return at
 
     return _map_blocks(stmt, go)
 
 
 def _with_own_buffer(stmt: Stmt, buffer: Any) -> Stmt:
-    own = replace(buffer)
+    own = ex.replace(buffer)
 
     def go(block: Block) -> Block:
         allocated = tuple(own if b is buffer else b for b in block.alloc_buffers)
-        matched = tuple(replace(m, buffer=own) if m.buffer is buffer else m for m in block.match_buffers)
-        return replace(block, alloc_buffers=allocated, match_buffers=matched)
+        matched = tuple(ex.replace(m, buffer=own) if m.buffer is buffer else m for m in block.match_buffers)
+        return ex.replace(block, alloc_buffers=allocated, match_buffers=matched)
 
     moved: Any = with_buffer(stmt, buffer, own)
     return _map_blocks(moved, go)
 
 
 def _map_blocks(stmt: Stmt, change: Any) -> Stmt:
-    changed: Stmt = rewrite(stmt, lambda node: change(node) if isinstance(node, Block) else None)
+    changed: Stmt = ex.rewrite(stmt, lambda node: change(node) if isinstance(node, Block) else None)
     return changed
 
 
@@ -449,7 +437,7 @@ def _without_init(stmt: Stmt, blocks: set[BlockId]) -> Stmt:
         if block.id not in blocks:
             return block
         read = [region for region in block.writes if reads_buffer(block.body, region.buffer)]
-        return replace(block, init=None, reads=union_regions([*read, *block.reads]))
+        return ex.replace(block, init=None, reads=union_regions([*read, *block.reads]))
 
     return _map_blocks(stmt, go) if blocks else stmt
 
@@ -462,24 +450,24 @@ def wrapped(
     `blocks` are those inside; a loop over which one of them reduces becomes an opaque iterator. Without `keep_unit` a
     loop of one iteration becomes its start instead.
     """
-    used = set(free_vars(body))
-    iterators: list[IterVar] = []
-    values: list[Expr] = []
-    fixed: dict[Var, Expr] = {}
+    used = set(ex.free_vars(body))
+    iterators: list[ex.IterVar] = []
+    values: list[ex.Expr] = []
+    fixed: dict[ex.Var, ex.Expr] = {}
     for outer in around:
         if outer.var not in used:
             continue
         if not keep_unit and is_const(outer.extent, 1):
             fixed[outer.var] = outer.start
             continue
-        in_order = any(outer.var in loops_binding(b, (REDUCE, OPAQUE)) for b in blocks)
-        var = Var(f"v{outer.var.name}", outer.var.dtype)
-        iterators.append(IterVar(var, Range(outer.start, outer.extent), OPAQUE if in_order else SPATIAL))
+        in_order = any(outer.var in loops_binding(b, (ex.REDUCE, ex.OPAQUE)) for b in blocks)
+        var = ex.Var(f"v{outer.var.name}", outer.var.dtype)
+        iterators.append(ex.IterVar(var, ex.Range(outer.start, outer.extent), ex.OPAQUE if in_order else ex.SPATIAL))
         values.append(outer.var)
     fixed |= {v: it.var for v, it in zip(values, iterators, strict=True)}  # type: ignore[misc]
-    inside = substitute(body, fixed)
+    inside = ex.substitute(body, fixed)
     block = with_declared_regions(Block(tuple(iterators), (), (), name, inside))
-    return BlockRealize(tuple(values), const(True), block)
+    return BlockRealize(tuple(values), ex.const(True), block)
 
 
 @loop_partition.space
@@ -493,7 +481,7 @@ def _loop_partition_space(state: ScheduleState) -> Iterator[tuple[Any, ...]]:
             yield loop, [1, None, 1], False
 
 
-def _required(state: ScheduleState, var: Var) -> For:
+def _required(state: ScheduleState, var: ex.Var) -> For:
     loop = state.loop(var)
     assert loop is not None  # it was just made
     return loop

@@ -6,19 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from ....expr import (
-    OPAQUE,
-    REDUCE,
-    SPATIAL,
-    Expr,
-    IterVar,
-    Range,
-    Var,
-    const,
-    replace,
-    structural_equal,
-    substitute,
-)
+from .... import expr as ex
 from ...analysis.bindings import loops_binding
 from ...analysis.declared import declared_regions
 from ...analysis.reducers import ReducerMatch
@@ -62,7 +50,7 @@ def _own_loops(tree: Tree, block: BlockRealize) -> list[For]:
 @requirement
 def reduces_alone(state: ScheduleState, block: BlockRealize, match: RelativeUpdate) -> Failure | None:
     """the loops that bind reduction iterators of the block hold nothing else, and each is serial"""
-    reduced = loops_binding(block, (REDUCE, OPAQUE))
+    reduced = loops_binding(block, (ex.REDUCE, ex.OPAQUE))
     for loop in state.home(block).loops_above(block):
         if loop.var not in reduced:
             continue
@@ -91,7 +79,9 @@ def relative_sums(state: ScheduleState, block: BlockRealize, match: RelativeUpda
             f"{reducer.reducer.name} of {names}, which need no second pass",
         )  # fmt: skip
     for k, element in enumerate(update.elements):
-        if k != reducer.reducer.relative.reference and not structural_equal(element.init, const(0, element.init.dtype)):
+        if k != reducer.reducer.relative.reference and not ex.structural_equal(
+            element.init, ex.const(0, element.init.dtype)
+        ):
             return Failure(
                 {block.block: "its init"}, f"{element.buffer.name} started from 0", f"it starts from {element.init}"
             )
@@ -156,24 +146,24 @@ def reduce_in_passes(state: ScheduleState, match: RelativeUpdate, block: BlockRe
         block.iter_values,
         block.predicate,
         _declared(
-            replace(
+            ex.replace(
                 old,
                 body=BufferStore(reference.buffer, reference.value, reference.indices),
                 init=BufferStore(reference.buffer, reference.init, reference.indices),
             )
         ),
     )
-    spatial = tuple(replace(it, kind=SPATIAL) for it in old.iter_vars)
+    spatial = tuple(ex.replace(it, kind=ex.SPATIAL) for it in old.iter_vars)
     weigh = BufferStore(weights, relative.weight(score, reference.old), at)
     new = [_renamed(block, Block(spatial, (), (), weights.name, weigh))]
     rows: list[tuple[For, ...]] = [()]
     for k, (element, operand) in enumerate(zip(update.elements, reducer.operand, strict=True)):
         if k == relative.reference:
             continue
-        part = weight if structural_equal(operand, const(1, operand.dtype)) else operand * weight
+        part = weight if ex.structural_equal(operand, ex.const(1, operand.dtype)) else operand * weight
         store = BufferStore(element.buffer, element.old + part, element.indices)
         start = BufferStore(element.buffer, element.init, element.indices)
-        own = tuple(IterVar(l.var, Range(l.start, l.extent), SPATIAL) for l in element.loops)
+        own = tuple(ex.IterVar(l.var, ex.Range(l.start, l.extent), ex.SPATIAL) for l in element.loops)
         inside = BlockRealize((*block.iter_values, *(l.var for l in element.loops)), block.predicate, old)
         new.append(_renamed(inside, Block((*old.iter_vars, *own), (), (), element.buffer.name, store, start)))
         rows.append(element.loops)
@@ -181,12 +171,12 @@ def reduce_in_passes(state: ScheduleState, match: RelativeUpdate, block: BlockRe
     outermost = match.loops[0] if match.loops else block
     kept: Stmt = first
     for l in reversed(match.loops):
-        kept = replace(l, body=kept)
+        kept = ex.replace(l, body=kept)
     scope = tree.scope(block)
     state.set_func(tree, tree.rebuild({outermost: Seq.of(kept, *nests)}))
     now = state.block(scope.block.id)
     assert now is not None  # only its body changed
-    state.replace({now.block: replace(now.block, alloc_buffers=(*now.block.alloc_buffers, weights))})
+    state.replace({now.block: ex.replace(now.block, alloc_buffers=(*now.block.alloc_buffers, weights))})
     placed = [state.block(realize.block.id) for realize in new]
     return [realize for realize in placed if realize is not None]
 
@@ -211,15 +201,15 @@ reduce_in_passes.refuses(relative_sums, "sch.reduce_in_passes('C')", on.MATMUL)
 
 def _declared(block: Block) -> Block:
     reads, writes = declared_regions(block)
-    return replace(block, reads=reads, writes=writes)
+    return ex.replace(block, reads=reads, writes=writes)
 
 
 def _renamed(realize: BlockRealize, block: Block) -> BlockRealize:
     """A new block under the bindings of an old one, with iterators of its own."""
-    names: dict[Var, Expr] = {it.var: it.var.with_name(it.var.name) for it in block.iter_vars}
-    iterators = tuple(replace(it, var=names[it.var]) for it in block.iter_vars)
-    init = None if block.init is None else substitute(block.init, names)
-    fresh = replace(block, iter_vars=iterators, body=substitute(block.body, names), init=init)
+    names: dict[ex.Var, ex.Expr] = {it.var: it.var.with_name(it.var.name) for it in block.iter_vars}
+    iterators = tuple(ex.replace(it, var=names[it.var]) for it in block.iter_vars)
+    init = None if block.init is None else ex.substitute(block.init, names)
+    fresh = ex.replace(block, iter_vars=iterators, body=ex.substitute(block.body, names), init=init)
     return BlockRealize(realize.iter_values, realize.predicate, _declared(fresh))
 
 

@@ -6,21 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from .... import expr as ex
 from ....arith import Analyzer
-from ....expr import (
-    OPAQUE,
-    REDUCE,
-    SPATIAL,
-    Expr,
-    IterVar,
-    Node,
-    Range,
-    Var,
-    free_vars,
-    replace,
-    rewrite,
-    substitute,
-)
+from ... import nodes as tir
 from ...analysis.bindings import loops_binding, why_not_injective, why_not_started_first
 from ...analysis.block_kinds import Scope, why_not_reduction
 from ...analysis.declared import declared_regions
@@ -28,17 +16,6 @@ from ...analysis.reducers import ReducerMatch
 from ...analysis.tree import Tree
 from ...analysis.updates import Update, recognised
 from ...conditions import all_of, conjuncts, is_const, uses
-from ...nodes import (
-    Block,
-    BlockRealize,
-    Buffer,
-    BufferLoad,
-    BufferStore,
-    For,
-    LetStmt,
-    Seq,
-    Stmt,
-)
 from .. import programs as on
 from ..registry import Failure, holds_inside, primitive, requirement
 from ..requirements import own_iterators_below, starts_at_zero
@@ -52,24 +29,24 @@ class LoopReduction:
     """The only block below a loop, the loops around it, and the reducer that its body is an update of, or why none."""
 
     tree: Tree
-    block: BlockRealize
-    loops: list[For]
+    block: tir.BlockRealize
+    loops: list[tir.For]
     update: tuple[Update, ReducerMatch] | str
 
 
-def _reduction(state: ScheduleState, loop: For) -> LoopReduction:
+def _reduction(state: ScheduleState, loop: tir.For) -> LoopReduction:
     tree = state.home(loop)
     block = tree.blocks_in(loop)[0]
     return LoopReduction(tree, block, tree.loops_above(block), recognised(block.block))
 
 
-def _reduction_loops(block: BlockRealize, loops: Sequence[For]) -> list[For]:
-    reduced = loops_binding(block, (REDUCE, OPAQUE))
+def _reduction_loops(block: tir.BlockRealize, loops: Sequence[tir.For]) -> list[tir.For]:
+    reduced = loops_binding(block, (ex.REDUCE, ex.OPAQUE))
     return [l for l in loops if l.var in reduced]
 
 
 @requirement
-def one_reduction_block(state: ScheduleState, loop: For) -> Failure | None:
+def one_reduction_block(state: ScheduleState, loop: tir.For) -> Failure | None:
     """below the outermost loop that binds a reduction iterator of the block stands nothing but this block, a reduction
 
     The loops below it do not all come back in the second step: what else stood there would run less often.
@@ -84,24 +61,24 @@ def one_reduction_block(state: ScheduleState, loop: For) -> Failure | None:
         return Failure({block.block: "this block"}, "a reduction block", reason)
     loops = tree.loops_above(block)
     outermost = next((l for l in loops if l in _reduction_loops(block, loops)), loop)
-    at: Stmt = outermost.body
+    at: tir.Stmt = outermost.body
     while at is not block:
-        if not isinstance(at, For):
+        if not isinstance(at, tir.For):
             return Failure(
                 {outermost: "the outermost reduction loop"},
                 f"nothing but loops between {outermost.var.name} and block {block.block.name}",
-                "several statements" if isinstance(at, Seq) else type(at).__name__,
+                "several statements" if isinstance(at, tir.Seq) else type(at).__name__,
             )
         at = at.body
     return None
 
 
 @requirement
-def binds_only_reduction(state: ScheduleState, loop: For, match: LoopReduction) -> Failure | None:
+def binds_only_reduction(state: ScheduleState, loop: tir.For, match: LoopReduction) -> Failure | None:
     """the loop binds reduction iterators of the block only, at least one, or runs once and binds none; no loop binds
     iterators of both kinds"""
     block = match.block
-    spatial, reduced = loops_binding(block, SPATIAL), loops_binding(block, (REDUCE, OPAQUE))
+    spatial, reduced = loops_binding(block, ex.SPATIAL), loops_binding(block, (ex.REDUCE, ex.OPAQUE))
     # One iteration that decides nothing makes one partial result, which is the result.
     idle = is_const(loop.extent, 1) and loop.var not in spatial
     if not idle and (loop.var not in reduced or loop.var in spatial):
@@ -121,7 +98,7 @@ def binds_only_reduction(state: ScheduleState, loop: For, match: LoopReduction) 
 
 
 @requirement
-def first_below(state: ScheduleState, loop: For, match: LoopReduction) -> Failure | None:
+def first_below(state: ScheduleState, loop: tir.For, match: LoopReduction) -> Failure | None:
     """the block comes first below its outermost loop, and nothing else there writes what it reads
 
     The partial results are computed before that loop, in a nest of their own.
@@ -135,9 +112,9 @@ def first_below(state: ScheduleState, loop: For, match: LoopReduction) -> Failur
             f"{block.block.name} first below its outermost loop {outermost.var.name}",
             f"{inside[0].block.name} comes first",
         )
-    at: Stmt = outermost
+    at: tir.Stmt = outermost
     while at is not block:
-        inner = at.stmts[0] if isinstance(at, Seq) else at.body if isinstance(at, For) else None
+        inner = at.stmts[0] if isinstance(at, tir.Seq) else at.body if isinstance(at, tir.For) else None
         if inner is None:
             return Failure({at: "here"}, f"only loops around {block.block.name}", type(at).__name__)
         at = inner
@@ -154,7 +131,7 @@ def first_below(state: ScheduleState, loop: For, match: LoopReduction) -> Failur
 
 
 @requirement
-def each_point_once(state: ScheduleState, loop: For, match: LoopReduction) -> Failure | None:
+def each_point_once(state: ScheduleState, loop: tir.For, match: LoopReduction) -> Failure | None:
     """the loops map injectively and quasi-affinely to the block's iterators, and reduction iterators start where their
     loops start: each element is started once, first, and takes in each point once"""
     block, loops = match.block, match.loops
@@ -168,7 +145,7 @@ def each_point_once(state: ScheduleState, loop: For, match: LoopReduction) -> Fa
 
 
 @requirement
-def fixed_domains(state: ScheduleState, loop: For, match: LoopReduction) -> Failure | None:
+def fixed_domains(state: ScheduleState, loop: tir.For, match: LoopReduction) -> Failure | None:
     """no start or extent of the loop, of a loop that becomes an iterator, or of a loop that stays in the second step
     depends on a loop that is not there any more; the extent of the loop itself depends on no loop at all"""
     block, loops = match.block, match.loops
@@ -192,12 +169,12 @@ def fixed_domains(state: ScheduleState, loop: For, match: LoopReduction) -> Fail
     return None
 
 
-def _domain(loop: For) -> str:
+def _domain(loop: tir.For) -> str:
     return f"[{loop.start}, {Analyzer().simplify(loop.start + loop.extent)})"
 
 
 @requirement
-def registered_reducer(state: ScheduleState, loop: For, match: LoopReduction) -> Failure | None:
+def registered_reducer(state: ScheduleState, loop: tir.For, match: LoopReduction) -> Failure | None:
     """the body is the update of a registered associative reducer: sum, prod, min, max, argmin, argmax, or one made
     known by `register_reducer`; or of several buffers, each with one of its own"""
     block, update = match.block.block, match.update
@@ -207,7 +184,7 @@ def registered_reducer(state: ScheduleState, loop: For, match: LoopReduction) ->
 
 
 @requirement
-def keeps_order(state: ScheduleState, loop: For, match: LoopReduction) -> Failure | None:
+def keeps_order(state: ScheduleState, loop: tir.For, match: LoopReduction) -> Failure | None:
     """a reducer that is not commutative combines in the old order: the loop is the outermost reduction loop
 
     Each iteration of the loop then combines a run of consecutive elements, and the partial results are combined in the
@@ -263,7 +240,7 @@ slots_started = holds_inside(
     ],
     match=_reduction,
 )  # fmt: skip
-def rfactor(state: ScheduleState, match: LoopReduction, loop: For, factor_axis: int) -> BlockRealize:
+def rfactor(state: ScheduleState, match: LoopReduction, loop: tir.For, factor_axis: int) -> tir.BlockRealize:
     """Reduce in two steps: partial results, one for each iteration of the loop, then their combination.
 
     before:
@@ -300,10 +277,10 @@ def rfactor(state: ScheduleState, match: LoopReduction, loop: For, factor_axis: 
     second = _combination(state, block, loop, loops, update, reducer, partial, axis)
     nest = copied_nest(loops, first)
     scope = tree.scope(block)
-    state.set_func(tree, tree.rebuild({loops[0]: Seq.of(nest, _second_nest(loops[0], block, loops, loop, second))}))
+    state.set_func(tree, tree.rebuild({loops[0]: tir.Seq.of(nest, _second_nest(loops[0], block, loops, loop, second))}))
     now = state.block(scope.block.id)
     assert now is not None  # only its body changed
-    state.replace({now.block: replace(now.block, alloc_buffers=(*now.block.alloc_buffers, *partial.values()))})
+    state.replace({now.block: ex.replace(now.block, alloc_buffers=(*now.block.alloc_buffers, *partial.values()))})
     placed = state.block(first.block.id)
     assert placed is not None  # it was just put there
     return placed
@@ -323,126 +300,129 @@ rfactor.refuses(fitting_axis, "sch.rfactor(k, 3)", on.MATMUL)
 rfactor.refuses(slots_started, "sch.rfactor(j, 0)", on.LATE_SLOTS)
 
 
-def _partial_buffer(buffer: Buffer, extent: Expr, axis: int) -> Buffer:
+def _partial_buffer(buffer: tir.Buffer, extent: ex.Expr, axis: int) -> tir.Buffer:
     shape = (*buffer.shape[:axis], extent, *buffer.shape[axis:])
-    return Buffer(f"{buffer.name}_rf", shape, buffer.dtype, buffer.scope, align=buffer.align, device=buffer.device)
+    return tir.Buffer(f"{buffer.name}_rf", shape, buffer.dtype, buffer.scope, align=buffer.align, device=buffer.device)
 
 
-def _turned(block: BlockRealize, loop: For, loops: Sequence[For]) -> list[For]:
+def _turned(block: tir.BlockRealize, loop: tir.For, loops: Sequence[tir.For]) -> list[tir.For]:
     """The loops that become iterators of their own: those in the value of an iterator that the loop is in."""
     turned = [loop]
     for it, value in zip(block.block.iter_vars, block.iter_values, strict=True):
-        inside = free_vars(value)
-        if it.kind == REDUCE and loop.var in inside:
+        inside = ex.free_vars(value)
+        if it.kind == ex.REDUCE and loop.var in inside:
             turned += [l for l in loops if l.var in inside and l not in turned]
     return turned
 
 
 def _partial_results(
-    block: BlockRealize, loop: For, loops: Sequence[For], update: Update, reducer: ReducerMatch,
-    partial: Mapping[Buffer, Buffer], axis: int,
-) -> BlockRealize:  # fmt: skip
+    block: tir.BlockRealize, loop: tir.For, loops: Sequence[tir.For], update: Update, reducer: ReducerMatch,
+    partial: Mapping[tir.Buffer, tir.Buffer], axis: int,
+) -> tir.BlockRealize:  # fmt: skip
     """The first block, in terms of the loops of the old one."""
     old = block.block
-    iterators: list[IterVar] = []
-    values: list[Expr] = []
-    renamed: dict[Var, Expr] = {}
-    names: dict[Var, Expr] = {}
+    iterators: list[ex.IterVar] = []
+    values: list[ex.Expr] = []
+    renamed: dict[ex.Var, ex.Expr] = {}
+    names: dict[ex.Var, ex.Expr] = {}
 
-    def add(l: For, kind: str) -> None:
-        var = Var(f"v{l.var.name}", l.var.dtype)
+    def add(l: tir.For, kind: str) -> None:
+        var = ex.Var(f"v{l.var.name}", l.var.dtype)
         names[l.var] = var
-        iterators.append(IterVar(var, Range(l.start, l.extent), kind))
+        iterators.append(ex.IterVar(var, ex.Range(l.start, l.extent), kind))
         values.append(l.var)
 
-    add(loop, SPATIAL)
+    add(loop, ex.SPATIAL)
     for it, value in zip(old.iter_vars, block.iter_values, strict=True):
-        inside = free_vars(value)
-        if it.kind == REDUCE and loop.var in inside:
+        inside = ex.free_vars(value)
+        if it.kind == ex.REDUCE and loop.var in inside:
             for l in loops:
                 if l.var in inside and l.var not in names:
-                    add(l, REDUCE)
-            renamed[it.var] = substitute(value, names)
+                    add(l, ex.REDUCE)
+            renamed[it.var] = ex.substitute(value, names)
             continue
         own = it.var.with_name(it.var.name)
         renamed[it.var] = own
-        iterators.append(replace(it, var=own))
+        iterators.append(ex.replace(it, var=own))
         values.append(value)
 
-    def moved(node: Node) -> Any:
-        return substitute(node, renamed)
+    def moved(node: ex.Node) -> Any:
+        return ex.substitute(node, renamed)
 
     places = {e.buffer: e.place(axis) for e in update.elements}
     starts = dict(zip(update.buffers, reducer.start(update.init), strict=True))
 
-    def onto(node: Node) -> Node | None:
+    def onto(node: ex.Node) -> ex.Node | None:
         """What is accumulated stands in other buffers, at another point."""
-        if not isinstance(node, BufferLoad | BufferStore) or node.buffer not in partial:
+        if not isinstance(node, tir.BufferLoad | tir.BufferStore) or node.buffer not in partial:
             return None
         point = _with_axis(node.indices, names[loop.var], places[node.buffer])
-        if isinstance(node, BufferLoad):
-            return BufferLoad(partial[node.buffer], point)
-        return BufferStore(partial[node.buffer], node.value, point)
+        if isinstance(node, tir.BufferLoad):
+            return tir.BufferLoad(partial[node.buffer], point)
+        return tir.BufferStore(partial[node.buffer], node.value, point)
 
-    body: Stmt = rewrite(_fresh_lets(moved(old.body)), onto)
-    begin = Seq.of(*(e.around(BufferStore(e.buffer, starts[e.buffer], e.indices)) for e in update.elements))
-    init: Stmt | None = rewrite(fresh_loops(moved(begin)), onto)
-    if len(partial) == 1 and not update.elements[0].loops and all(it.kind == SPATIAL for it in iterators):
+    body: tir.Stmt = ex.rewrite(_fresh_lets(moved(old.body)), onto)
+    begin = tir.Seq.of(*(e.around(tir.BufferStore(e.buffer, starts[e.buffer], e.indices)) for e in update.elements))
+    init: tir.Stmt | None = ex.rewrite(fresh_loops(moved(begin)), onto)
+    if len(partial) == 1 and not update.elements[0].loops and all(it.kind == ex.SPATIAL for it in iterators):
         # Each partial result is one element: there is nothing to start from.
-        assert isinstance(body, BufferStore)
-        init, body = None, BufferStore(body.buffer, moved(reducer.operand[0]), body.indices)
-    partial_block = Block(tuple(iterators), (), (), f"{old.name}_rf", body, init, annotations=dict(old.annotations))
+        assert isinstance(body, tir.BufferStore)
+        init, body = None, tir.BufferStore(body.buffer, moved(reducer.operand[0]), body.indices)
+    partial_block = tir.Block(tuple(iterators), (), (), f"{old.name}_rf", body, init, annotations=dict(old.annotations))
     reads, writes = declared_regions(partial_block)
-    return BlockRealize(tuple(values), block.predicate, replace(partial_block, reads=reads, writes=writes))
+    return tir.BlockRealize(tuple(values), block.predicate, ex.replace(partial_block, reads=reads, writes=writes))
 
 
-def _with_axis(indices: tuple[Expr, ...], slot: Expr, axis: int) -> tuple[Expr, ...]:
+def _with_axis(indices: tuple[ex.Expr, ...], slot: ex.Expr, axis: int) -> tuple[ex.Expr, ...]:
     return (*indices[:axis], slot, *indices[axis:])
 
 
-def _fresh_lets(stmt: Stmt) -> Stmt:
-    if not isinstance(stmt, LetStmt):
+def _fresh_lets(stmt: tir.Stmt) -> tir.Stmt:
+    if not isinstance(stmt, tir.LetStmt):
         return stmt
     var = stmt.var.with_name(f"{stmt.var.name}_rf")
-    return LetStmt(var, stmt.value, _fresh_lets(substitute(stmt.body, {stmt.var: var})))
+    return tir.LetStmt(var, stmt.value, _fresh_lets(ex.substitute(stmt.body, {stmt.var: var})))
 
 
 def _combination(
-    state: ScheduleState, block: BlockRealize, loop: For, loops: Sequence[For], update: Update, reducer: ReducerMatch,
-    partial: Mapping[Buffer, Buffer], axis: int,
-) -> BlockRealize:  # fmt: skip
+    state: ScheduleState, block: tir.BlockRealize, loop: tir.For, loops: Sequence[tir.For], update: Update,
+    reducer: ReducerMatch,
+    partial: Mapping[tir.Buffer, tir.Buffer], axis: int,
+) -> tir.BlockRealize:  # fmt: skip
     """The second block, in terms of the loops of the old one; it keeps the old one's id and name."""
     old = block.block
-    kept = [(it, value) for it, value in zip(old.iter_vars, block.iter_values, strict=True) if it.kind == SPATIAL]
-    slot = Var(f"v{loop.var.name}", loop.var.dtype)
-    iterators = (IterVar(slot, Range(loop.start, loop.extent), REDUCE), *(it for it, _ in kept))
+    kept = [(it, value) for it, value in zip(old.iter_vars, block.iter_values, strict=True) if it.kind == ex.SPATIAL]
+    slot = ex.Var(f"v{loop.var.name}", loop.var.dtype)
+    iterators = (ex.IterVar(slot, ex.Range(loop.start, loop.extent), ex.REDUCE), *(it for it, _ in kept))
     own = tuple(e.old for e in update.elements)
-    parts = tuple(BufferLoad(partial[e.buffer], _with_axis(e.indices, slot, e.place(axis))) for e in update.elements)
+    parts = tuple(
+        tir.BufferLoad(partial[e.buffer], _with_axis(e.indices, slot, e.place(axis))) for e in update.elements
+    )
     body = stored_together(update.elements, reducer.apply(own, parts))
-    combined = replace(old, iter_vars=iterators, body=body)
+    combined = ex.replace(old, iter_vars=iterators, body=body)
     read, written = declared_regions(combined)  # the init is still the old one, and may read memory
     first = list(partial.values())
     reads = sorted(read, key=lambda r: first.index(r.buffer) if r.buffer in first else len(first))
-    combined = replace(combined, reads=tuple(reads), writes=written)
+    combined = ex.replace(combined, reads=tuple(reads), writes=written)
     predicate = _where_started(state, block, loop, loops)
-    return BlockRealize((loop.var, *(value for _, value in kept)), predicate, combined)
+    return tir.BlockRealize((loop.var, *(value for _, value in kept)), predicate, combined)
 
 
-def _where_started(state: ScheduleState, block: BlockRealize, loop: For, loops: Sequence[For]) -> Expr:
+def _where_started(state: ScheduleState, block: tir.BlockRealize, loop: tir.For, loops: Sequence[tir.For]) -> ex.Expr:
     """Where the first block has put a result: its predicate at the start of the loops that are gone.
 
     Raises `Refused` where the predicate may hold later though it does not hold there.
     """
     gone = [l for l in _reduction_loops(block, loops) if l is not loop]
-    at_start: dict[Var, Expr] = {}
+    at_start: dict[ex.Var, ex.Expr] = {}
     for l in gone:  # the start of a loop may depend on loops around it
-        at_start[l.var] = substitute(l.start, at_start)
+        at_start[l.var] = ex.substitute(l.start, at_start)
     analyzer = state.analyzer(block)
     outside = Analyzer.inside(*(l for l in state.home(block).all_loops_above(block) if l not in gone))
     conditions = conjuncts(block.predicate)
-    kept: list[Expr] = []
+    kept: list[ex.Expr] = []
     for condition in conditions:
-        first = outside.simplify(substitute(condition, at_start))
+        first = outside.simplify(ex.substitute(condition, at_start))
         if first is not condition and not _implied(analyzer, conditions, first):
             raise slots_started.refuse(
                 Failure(
@@ -455,28 +435,30 @@ def _where_started(state: ScheduleState, block: BlockRealize, loop: For, loops: 
         if not outside.can_prove(first):
             kept.append(first)
     for l in gone:
-        some = outside.simplify(substitute(l.extent, at_start) > 0)
+        some = outside.simplify(ex.substitute(l.extent, at_start) > 0)
         if not outside.can_prove(some) and not _implied(outside, kept, some):
             kept.append(some)
     return all_of(kept)
 
 
-def _implied(analyzer: Analyzer, conditions: Sequence[Expr], goal: Expr) -> bool:
+def _implied(analyzer: Analyzer, conditions: Sequence[ex.Expr], goal: ex.Expr) -> bool:
     with analyzer.constraint(*conditions):
         return bool(analyzer.can_prove(goal))
 
 
-def _second_nest(outermost: For, block: BlockRealize, loops: Sequence[For], loop: For, second: BlockRealize) -> Stmt:
+def _second_nest(
+    outermost: tir.For, block: tir.BlockRealize, loops: Sequence[tir.For], loop: tir.For, second: tir.BlockRealize
+) -> tir.Stmt:
     """The old loops with the second block in the place of the old one, without the other reduction loops."""
     gone = {l for l in _reduction_loops(block, loops) if l is not loop}
 
-    def go(stmt: Stmt) -> Stmt:
+    def go(stmt: tir.Stmt) -> tir.Stmt:
         if stmt is block:
             return second
-        if isinstance(stmt, For) and stmt in loops:
-            return go(stmt.body) if stmt in gone else replace(stmt, body=go(stmt.body))
-        if isinstance(stmt, Seq):
-            return Seq.of(go(stmt.stmts[0]), *stmt.stmts[1:])
+        if isinstance(stmt, tir.For) and stmt in loops:
+            return go(stmt.body) if stmt in gone else ex.replace(stmt, body=go(stmt.body))
+        if isinstance(stmt, tir.Seq):
+            return tir.Seq.of(go(stmt.stmts[0]), *stmt.stmts[1:])
         return stmt
 
     return go(outermost)

@@ -9,41 +9,14 @@ from typing import Any
 
 import numpy as np
 
+from .... import expr as ex
 from ....arith import Analyzer, regions
-from ....expr import (
-    OPAQUE,
-    REDUCE,
-    SPATIAL,
-    Expr,
-    IntImm,
-    Node,
-    Or,
-    Range,
-    Var,
-    const,
-    free_vars,
-    replace,
-    rewrite,
-    structural_equal,
-)
+from ... import nodes as tir
 from ...analysis.bindings import loops_binding
 from ...analysis.block_kinds import Scope, why_neither
 from ...analysis.boxes import Box, bound_box, in_iterators, relax
 from ...analysis.tree import Tree, statements
 from ...conditions import both, is_const, rising, uses
-from ...nodes import (
-    Block,
-    BlockId,
-    BlockRealize,
-    Buffer,
-    BufferLoad,
-    BufferRegion,
-    BufferStore,
-    For,
-    ForKind,
-    Seq,
-    Stmt,
-)
 from ...values import values
 from .. import programs as on
 from ..moving import uncovered
@@ -60,8 +33,8 @@ class _Roll:
     next `start` moves on by at most `stride`, and never goes back."""
 
     dim: int
-    loop: For
-    start: Expr
+    loop: tir.For
+    start: ex.Expr
     stride: int
     extent: int
 
@@ -72,7 +45,7 @@ class _Roll:
 
 
 @requirement
-def writes_it(state: ScheduleState, block: BlockRealize, write_buffer_index: int) -> Failure | None:
+def writes_it(state: ScheduleState, block: tir.BlockRealize, write_buffer_index: int) -> Failure | None:
     """0 <= write_buffer_index < the number of regions that the block writes"""
     count = len(block.block.writes)
     if 0 <= write_buffer_index < count:
@@ -89,27 +62,27 @@ class _Flat:
     """
 
     state: ScheduleState
-    block: BlockRealize
-    behind: tuple[BlockId, ...] = ()
+    block: tir.BlockRealize
+    behind: tuple[tir.BlockId, ...] = ()
 
     def shown(self, failure: Failure | None, state: ScheduleState) -> Failure | None:
         """A failure with its spots in the program of a state, where they have the same names."""
         if failure is None or state is self.state:
             return failure
-        spots: dict[Node, str] = {}
+        spots: dict[ex.Node, str] = {}
         for spot, text in failure.spots.items():
-            same: Node | None = spot
-            if isinstance(spot, For):
+            same: ex.Node | None = spot
+            if isinstance(spot, tir.For):
                 same = state.loop(spot.var)
-            elif isinstance(spot, Block | BlockRealize):
-                realize = state.block(spot.id if isinstance(spot, Block) else spot.block.id)
-                same = realize.block if realize is not None and isinstance(spot, Block) else realize
+            elif isinstance(spot, tir.Block | tir.BlockRealize):
+                realize = state.block(spot.id if isinstance(spot, tir.Block) else spot.block.id)
+                same = realize.block if realize is not None and isinstance(spot, tir.Block) else realize
             if same is not None:
                 spots[same] = text
         return Failure(spots, failure.wanted, failure.found, failure.tries)
 
 
-def _flat(state: ScheduleState, block: BlockRealize) -> _Flat:
+def _flat(state: ScheduleState, block: tir.BlockRealize) -> _Flat:
     """The program before the buffers were rolled that the block depends on.
 
     It is a guess by the form of the accesses, and it is right if rolling these buffers, readers first, gives the
@@ -127,12 +100,12 @@ def _flat(state: ScheduleState, block: BlockRealize) -> _Flat:
     before = flat.block(block.block.id)
     assert before is not None  # all blocks stay
     again = ScheduleState(flat.mod, flat.func_name)
-    if _roll_again(again, behind) is not None or not structural_equal(again.mod[name], tree.func):
+    if _roll_again(again, behind) is not None or not ex.structural_equal(again.mod[name], tree.func):
         return _Flat(state, block)
     return _Flat(flat, before, behind)
 
 
-def _roll_again(state: ScheduleState, blocks: Iterable[BlockId]) -> Failure | None:
+def _roll_again(state: ScheduleState, blocks: Iterable[tir.BlockId]) -> Failure | None:
     """Roll the one buffer that each of the blocks writes; how that fails, if it does."""
     for key in blocks:
         block = state.block(key)
@@ -145,7 +118,7 @@ def _roll_again(state: ScheduleState, blocks: Iterable[BlockId]) -> Failure | No
     return None
 
 
-_Check = Callable[[ScheduleState, BlockRealize, int], Failure | None]
+_Check = Callable[[ScheduleState, tir.BlockRealize, int], Failure | None]
 _REQUIRED: list[_Check] = []
 
 
@@ -165,7 +138,7 @@ inputs_roll_again = holds_inside(
 
 
 @_of_flat
-def producer_of_temporary(state: ScheduleState, block: BlockRealize, write_buffer_index: int) -> Failure | None:
+def producer_of_temporary(state: ScheduleState, block: tir.BlockRealize, write_buffer_index: int) -> Failure | None:
     """the block is complete or a reduction, and writes no other buffer; this one is allocated in the scope; others read
     it by plain loads only"""
     tree = state.home(block)
@@ -181,7 +154,7 @@ def producer_of_temporary(state: ScheduleState, block: BlockRealize, write_buffe
         return Failure({block.block: "this block"}, "an intermediate buffer", fault)
     for reader in (block, *scope.readers(buffer)):
         for stmt in statements(reader):
-            if isinstance(stmt, Block) and any(m.source.buffer is buffer for m in stmt.match_buffers):
+            if isinstance(stmt, tir.Block) and any(m.source.buffer is buffer for m in stmt.match_buffers):
                 return Failure({stmt: "here"}, f"plain loads and stores of {buffer.name}", "it is matched as a region")
     if not scope.consumers(block):
         return Failure({block.block: "this block"}, f"a reader of {buffer.name}", "no block reads it")
@@ -189,7 +162,7 @@ def producer_of_temporary(state: ScheduleState, block: BlockRealize, write_buffe
 
 
 @_of_flat
-def meet_in_a_loop(state: ScheduleState, block: BlockRealize, write_buffer_index: int) -> Failure | None:
+def meet_in_a_loop(state: ScheduleState, block: tir.BlockRealize, write_buffer_index: int) -> Failure | None:
     """block and readers share a loop; what is read in an iteration of the innermost such loop the block computes in the
     same iteration; around the block stand only loops, no condition"""
     tree = state.home(block)
@@ -205,7 +178,7 @@ def meet_in_a_loop(state: ScheduleState, block: BlockRealize, write_buffer_index
     for outer in tree.above(block):
         if outer is scope.realize.block:
             break
-        if not isinstance(outer, For | Seq):
+        if not isinstance(outer, tir.For | tir.Seq):
             return Failure({outer: "here"}, f"only loops around {block.block.name}", f"a {type(outer).__name__}")
     for consumer in scope.consumers(block):
         failure = uncovered(state, tree, block, consumer)
@@ -214,12 +187,12 @@ def meet_in_a_loop(state: ScheduleState, block: BlockRealize, write_buffer_index
     return None
 
 
-def _shared_loops(tree: Tree, block: BlockRealize, scope: Scope) -> list[For]:
+def _shared_loops(tree: Tree, block: tir.BlockRealize, scope: Scope) -> list[tir.For]:
     consumers = scope.consumers(block)
     return [l for l in tree.loops_above(block) if all(tree.inside(c, l) for c in consumers)]
 
 
-def _window(state: ScheduleState, block: BlockRealize, region: BufferRegion) -> Box:
+def _window(state: ScheduleState, block: tir.BlockRealize, region: tir.BufferRegion) -> Box:
     """What the block writes in one iteration of the innermost loop that it shares with all readers."""
     tree = state.home(block)
     shared = _shared_loops(tree, block, Scope.around(tree, block))
@@ -227,7 +200,7 @@ def _window(state: ScheduleState, block: BlockRealize, region: BufferRegion) -> 
     return relax(bound_box(block, region), inner, state.analyzer(block), region.buffer)
 
 
-def _rolls(state: ScheduleState, block: BlockRealize, region: BufferRegion) -> list[_Roll] | str:
+def _rolls(state: ScheduleState, block: tir.BlockRealize, region: tir.BufferRegion) -> list[_Roll] | str:
     """The dimensions whose windows overlap from one iteration of a loop to the next, outermost loop first."""
     tree = state.home(block)
     shared = _shared_loops(tree, block, Scope.around(tree, block))
@@ -236,9 +209,9 @@ def _rolls(state: ScheduleState, block: BlockRealize, region: BufferRegion) -> l
     rolls: list[_Roll] = []
     moving = {l.var: l for l in shared}
     for d, r in enumerate(box):
-        used = [v for v in free_vars(r.start) if v in moving]
+        used = [v for v in ex.free_vars(r.start) if v in moving]
         extent = analyzer.simplify(r.extent)
-        if len(used) != 1 or not isinstance(extent, IntImm):
+        if len(used) != 1 or not isinstance(extent, ex.IntImm):
             continue
         loop = moving[used[0]]
         stride = regions.stride_of(r.start, loop.var, analyzer) or _greatest_step(r.start, loop)
@@ -251,11 +224,11 @@ def _rolls(state: ScheduleState, block: BlockRealize, region: BufferRegion) -> l
     return sorted(rolls, key=lambda roll: shared.index(roll.loop))
 
 
-def _greatest_step(start: Expr, loop: For) -> int | None:
+def _greatest_step(start: ex.Expr, loop: tir.For) -> int | None:
     """How far a start moves on at most from one iteration to the next, `i * 5 // 2` by 3; None where it goes back."""
-    if not isinstance(loop.start, IntImm) or not isinstance(loop.extent, IntImm):
+    if not isinstance(loop.start, ex.IntImm) or not isinstance(loop.extent, ex.IntImm):
         return None
-    if any(v is not loop.var for v in free_vars(start)):
+    if any(v is not loop.var for v in ex.free_vars(start)):
         return None
     if not 1 < loop.extent.value <= _LONGEST:
         return None
@@ -265,7 +238,7 @@ def _greatest_step(start: Expr, loop: For) -> int | None:
 
 
 @_of_flat
-def overlapping_windows(state: ScheduleState, block: BlockRealize, write_buffer_index: int) -> Failure | None:
+def overlapping_windows(state: ScheduleState, block: tir.BlockRealize, write_buffer_index: int) -> Failure | None:
     """some dimension of what the block writes in an iteration is [f(l), f(l) + e) with a constant e, for one loop l
     around block and readers that moves no other dimension; f never goes back and moves on by less than e, as s*l + c or
     s*l // 2"""
@@ -278,7 +251,7 @@ def overlapping_windows(state: ScheduleState, block: BlockRealize, write_buffer_
 
 
 @_of_flat
-def one_point_an_element(state: ScheduleState, block: BlockRealize, write_buffer_index: int) -> Failure | None:
+def one_point_an_element(state: ScheduleState, block: tir.BlockRealize, write_buffer_index: int) -> Failure | None:
     """the block stores single elements, each from one point of its spatial iterators: each of these is alone in some
     index; its predicate depends on the element only; a reduction takes place below the shared loops
 
@@ -287,16 +260,16 @@ def one_point_an_element(state: ScheduleState, block: BlockRealize, write_buffer
     tree = state.home(block)
     region = block.block.writes[write_buffer_index]
     expected = "one point of the iterators for each element, the same in every iteration"
-    alone = {free[0] for r in region.region if len(free := free_vars(r.start)) == 1 and is_const(r.extent, 1)}
+    alone = {free[0] for r in region.region if len(free := ex.free_vars(r.start)) == 1 and is_const(r.extent, 1)}
     fault = next((f"a region of {r.extent} elements" for r in region.region if not is_const(r.extent, 1)), None)
     for it in block.block.iter_vars:
-        if fault is None and it.kind == SPATIAL and it.var not in alone and not is_const(it.dom.extent, 1):
+        if fault is None and it.kind == ex.SPATIAL and it.var not in alone and not is_const(it.dom.extent, 1):
             fault = f"{it.var.name} is not alone in an index of {region.buffer.name}"
     if fault is not None:
         return Failure({block.block: "this block"}, expected, fault)
     if in_iterators(tree, block) is None:
         return Failure({block: "this predicate"}, expected, f"the block runs where {block.predicate}")
-    reduced = loops_binding(block, (REDUCE,))
+    reduced = loops_binding(block, (ex.REDUCE,))
     for loop in _shared_loops(tree, block, Scope.around(tree, block)):
         if loop.var in reduced:
             return Failure({loop: "this loop"}, expected, f"{loop.var.name} binds a reduction iterator")
@@ -304,7 +277,7 @@ def one_point_an_element(state: ScheduleState, block: BlockRealize, write_buffer
 
 
 @_of_flat
-def loops_in_order(state: ScheduleState, block: BlockRealize, write_buffer_index: int) -> Failure | None:
+def loops_in_order(state: ScheduleState, block: tir.BlockRealize, write_buffer_index: int) -> Failure | None:
     """the loop of the overlap and the loops from there down to the readers are serial, and their domains do not depend
     on each other: the iteration before has run, and over the same other windows"""
     tree = state.home(block)
@@ -313,8 +286,8 @@ def loops_in_order(state: ScheduleState, block: BlockRealize, write_buffer_index
     shared = _shared_loops(tree, block, Scope.around(tree, block))
     inner = shared[shared.index(rolls[0].loop) :]
     for loop in inner:
-        if loop.kind not in (ForKind.SERIAL, ForKind.UNROLLED):
-            kind = f"bound to {loop.thread}" if loop.kind == ForKind.THREAD else str(loop.kind)
+        if loop.kind not in (tir.ForKind.SERIAL, tir.ForKind.UNROLLED):
+            kind = f"bound to {loop.thread}" if loop.kind == tir.ForKind.THREAD else str(loop.kind)
             return Failure({loop: "this loop"}, "serial loops from the overlap inward", f"{loop.var.name} is {kind}")
     around = {l.var for l in inner}
     for loop in tree.loops_above(block)[len(shared) - len(inner) :]:
@@ -326,7 +299,7 @@ def loops_in_order(state: ScheduleState, block: BlockRealize, write_buffer_index
 
 
 @_of_flat
-def inputs_stay(state: ScheduleState, block: BlockRealize, write_buffer_index: int) -> Failure | None:
+def inputs_stay(state: ScheduleState, block: tir.BlockRealize, write_buffer_index: int) -> Failure | None:
     """what the block reads has the same values in every iteration: each of these buffers is written by nobody in the
     scope, or by one complete or reduction block that reads nothing which it overwrites
 
@@ -334,7 +307,7 @@ def inputs_stay(state: ScheduleState, block: BlockRealize, write_buffer_index: i
     """
     tree = state.home(block)
     scope = Scope.around(tree, block)
-    seen: set[Buffer] = set()
+    seen: set[tir.Buffer] = set()
     pending = list(scope.read(block))
     while pending:
         buffer = pending.pop()
@@ -361,7 +334,7 @@ def inputs_stay(state: ScheduleState, block: BlockRealize, write_buffer_index: i
     ],
     match=_flat,
 )  # fmt: skip
-def rolling_buffer(state: ScheduleState, match: _Flat, block: BlockRealize, write_buffer_index: int) -> None:
+def rolling_buffer(state: ScheduleState, match: _Flat, block: tir.BlockRealize, write_buffer_index: int) -> None:
     """Keep what neighbouring iterations share, and compute only what is new.
 
     before:
@@ -412,7 +385,7 @@ rolling_buffer.refuses(loops_in_order, "sch.rolling_buffer('B', 0)", on.CONCURRE
 rolling_buffer.refuses(inputs_stay, "sch.rolling_buffer('B', 0)", on.CHANGING_INPUT)
 
 
-def _roll(state: ScheduleState, block: BlockRealize, write_buffer_index: int) -> None:
+def _roll(state: ScheduleState, block: tir.BlockRealize, write_buffer_index: int) -> None:
     """Roll a buffer in a program where the requirements hold."""
     tree = state.home(block)
     scope = Scope.around(tree, block)
@@ -422,9 +395,9 @@ def _roll(state: ScheduleState, block: BlockRealize, write_buffer_index: int) ->
     assert not isinstance(rolls, str)  # overlapping_windows
     fold = rolls[0]
     analyzer = state.analyzer(block)
-    shape = tuple(const(fold.extent, d.dtype) if k == fold.dim else d for k, d in enumerate(buffer.shape))
+    shape = tuple(ex.const(fold.extent, d.dtype) if k == fold.dim else d for k, d in enumerate(buffer.shape))
     folded = replace_shape(buffer, shape)
-    changes: dict[Stmt, Stmt | None] = {}
+    changes: dict[tir.Stmt, tir.Stmt | None] = {}
     for reader in scope.consumers(block):
         changes[reader] = _with_folded(reader, {buffer: (folded, fold)})
     rewritten = _with_folded(block, {buffer: (folded, fold)})
@@ -433,49 +406,50 @@ def _roll(state: ScheduleState, block: BlockRealize, write_buffer_index: int) ->
     for roll in rolls:
         place = analyzer.simplify(at[roll.dim].start - roll.start)
         first = roll.loop.var < roll.loop.start + 1
-        predicate = both(predicate, Or(analyzer.simplify(first), rising(analyzer.simplify(place >= roll.overlap))))
-    changes[block] = replace(rewritten, predicate=predicate)
+        predicate = both(predicate, ex.Or(analyzer.simplify(first), rising(analyzer.simplify(place >= roll.overlap))))
+    changes[block] = ex.replace(rewritten, predicate=predicate)
     state.set_func(tree, tree.rebuild(changes))
     now = state.block(scope.realize.block.id)
     assert now is not None  # the scope stays
     allocated = tuple(folded if b is buffer else b for b in now.block.alloc_buffers)
-    state.replace({now.block: replace(now.block, alloc_buffers=allocated)})
+    state.replace({now.block: ex.replace(now.block, alloc_buffers=allocated)})
 
 
-def _with_folded(realize: BlockRealize, buffers: Mapping[Buffer, tuple[Buffer, _Roll]]) -> BlockRealize:
+def _with_folded(realize: tir.BlockRealize, buffers: Mapping[tir.Buffer, tuple[tir.Buffer, _Roll]]) -> tir.BlockRealize:
     """A block with accesses of a buffer going round in the folded one, and the iterators in them opaque."""
-    ordered: set[Var] = set()
+    ordered: set[ex.Var] = set()
 
-    def change(node: Node) -> Node | None:
-        if isinstance(node, BufferLoad | BufferStore) and node.buffer in buffers:
+    def change(node: ex.Node) -> ex.Node | None:
+        if isinstance(node, tir.BufferLoad | tir.BufferStore) and node.buffer in buffers:
             new, roll = buffers[node.buffer]
-            ordered.update(free_vars(node.indices[roll.dim]))
+            ordered.update(ex.free_vars(node.indices[roll.dim]))
             indices = tuple(_around(i, roll) if k == roll.dim else i for k, i in enumerate(node.indices))
-            return replace(node, buffer=new, indices=indices)
-        if isinstance(node, BufferRegion) and node.buffer in buffers:
+            return ex.replace(node, buffer=new, indices=indices)
+        if isinstance(node, tir.BufferRegion) and node.buffer in buffers:
             new, roll = buffers[node.buffer]
-            ordered.update(free_vars(node.region[roll.dim]))
+            ordered.update(ex.free_vars(node.region[roll.dim]))
             box = tuple(_wrapped(r, roll) if k == roll.dim else r for k, r in enumerate(node.region))
-            return replace(node, buffer=new, region=box)
+            return ex.replace(node, buffer=new, region=box)
         return None
 
-    changed: BlockRealize = rewrite(realize, change)
+    changed: tir.BlockRealize = ex.rewrite(realize, change)
     iters = tuple(
-        replace(it, kind=OPAQUE) if it.var in ordered and it.kind == SPATIAL else it for it in changed.block.iter_vars
+        ex.replace(it, kind=ex.OPAQUE) if it.var in ordered and it.kind == ex.SPATIAL else it
+        for it in changed.block.iter_vars
     )
-    return replace(changed, block=replace(changed.block, iter_vars=iters))
+    return ex.replace(changed, block=ex.replace(changed.block, iter_vars=iters))
 
 
-def _around(index: Expr, roll: _Roll) -> Expr:
-    around: Expr = Analyzer().simplify(index % roll.extent)
+def _around(index: ex.Expr, roll: _Roll) -> ex.Expr:
+    around: ex.Expr = Analyzer().simplify(index % roll.extent)
     return around
 
 
-def _wrapped(r: Range, roll: _Roll) -> Range:
+def _wrapped(r: ex.Range, roll: _Roll) -> ex.Range:
     if is_const(r.extent, 1):
-        return Range(_around(r.start, roll), r.extent)
+        return ex.Range(_around(r.start, roll), r.extent)
     # What goes round is no box: the whole dimension.
-    return Range(const(0, r.start.dtype), const(roll.extent, r.start.dtype))
+    return ex.Range(ex.const(0, r.start.dtype), ex.const(roll.extent, r.start.dtype))
 
 
 @rolling_buffer.space

@@ -6,17 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from ....expr import replace
+from ... import nodes as tir
 from ...analysis.threads import each_axis_once, owns
 from ...analysis.tree import Tree
 from ...annotations import ALIGNMENTS
-from ...nodes import (
-    CONCURRENT,
-    BlockRealize,
-    Buffer,
-    For,
-    ForKind,
-    IRModule,
-)
 from .. import programs as on
 from ..registry import Failure, primitive, requirement
 from ..requirements import known_scope
@@ -27,7 +20,9 @@ from ..views import views_on, with_buffers
 
 
 @requirement
-def written_buffer(state: ScheduleState, block: BlockRealize, buffer_index: int | str | Buffer) -> Failure | None:
+def written_buffer(
+    state: ScheduleState, block: tir.BlockRealize, buffer_index: int | str | tir.Buffer
+) -> Failure | None:
     """buffer_index is the position, or the name, of a buffer that the block writes"""
     if region_of(block.block.writes, buffer_index) is not None:
         return None
@@ -36,7 +31,7 @@ def written_buffer(state: ScheduleState, block: BlockRealize, buffer_index: int 
 
 
 @requirement
-def allocated(state: ScheduleState, block: BlockRealize, buffer_index: int | str | Buffer) -> Failure | None:
+def allocated(state: ScheduleState, block: tir.BlockRealize, buffer_index: int | str | tir.Buffer) -> Failure | None:
     """the buffer is allocated by a block of the function: how a parameter is stored is the caller's affair"""
     buffer = buffer_written(block, buffer_index)
     if _owner(state.home(block), buffer) is not None:
@@ -52,7 +47,7 @@ def allocated(state: ScheduleState, block: BlockRealize, buffer_index: int | str
 
 @requirement
 def axis_of_buffer(
-    state: ScheduleState, block: BlockRealize, buffer_index: int | str | Buffer, axis: int
+    state: ScheduleState, block: tir.BlockRealize, buffer_index: int | str | tir.Buffer, axis: int
 ) -> Failure | None:
     """-ndim <= axis < ndim"""
     buffer = buffer_written(block, buffer_index)
@@ -64,7 +59,7 @@ def axis_of_buffer(
 
 
 @requirement
-def alignment(state: ScheduleState, block: BlockRealize, factor: int, offset: int) -> Failure | None:
+def alignment(state: ScheduleState, block: tir.BlockRealize, factor: int, offset: int) -> Failure | None:
     """factor > 0 and 0 <= offset < factor: the stride is offset modulo factor"""
     if factor > 0 and 0 <= offset < factor:
         return None
@@ -73,21 +68,21 @@ def alignment(state: ScheduleState, block: BlockRealize, factor: int, offset: in
     )
 
 
-def buffer_written(block: BlockRealize, index: int | str | Buffer) -> Buffer:
+def buffer_written(block: tir.BlockRealize, index: int | str | tir.Buffer) -> tir.Buffer:
     """The buffer at that position, or of that name, among those that a block writes (see `written_buffer`)."""
     region = region_of(block.block.writes, index)
     assert region is not None  # written_buffer holds
     return region.buffer
 
 
-def _owner(tree: Tree, buffer: Buffer) -> BlockRealize | None:
+def _owner(tree: Tree, buffer: tir.Buffer) -> tir.BlockRealize | None:
     """The block that allocates a buffer, None where none does."""
     return next((b for b in tree.blocks.values() if buffer in b.block.alloc_buffers), None)
 
 
 @primitive(requires=[written_buffer, allocated, axis_of_buffer, alignment])
 def storage_align(
-    state: ScheduleState, block: BlockRealize, buffer_index: int, axis: int, factor: int, offset: int
+    state: ScheduleState, block: tir.BlockRealize, buffer_index: int, axis: int, factor: int, offset: int
 ) -> None:
     """Let the stride of one dimension of a buffer be `offset` modulo `factor`: rows no longer meet in one cache set
     or memory bank.
@@ -134,7 +129,7 @@ def _storage_align_space(state: ScheduleState) -> Iterator[tuple[Any, ...]]:
             yield block, number, -2, 5, 0
 
 
-def each_written(tree: Tree) -> Iterator[tuple[BlockRealize, int, Buffer]]:
+def each_written(tree: Tree) -> Iterator[tuple[tir.BlockRealize, int, tir.Buffer]]:
     """Blocks with the positions of the buffers that they write, where the function allocates those."""
     for block in tree.blocks.values():
         for number, region in enumerate(block.block.writes):
@@ -144,7 +139,7 @@ def each_written(tree: Tree) -> Iterator[tuple[BlockRealize, int, Buffer]]:
 
 @requirement
 def one_owner(
-    state: ScheduleState, block: BlockRealize, buffer_index: int | str | Buffer, storage_scope: str
+    state: ScheduleState, block: tir.BlockRealize, buffer_index: int | str | tir.Buffer, storage_scope: str
 ) -> Failure | None:
     """whoever owns the storage alone touches it; iterations that run in no order do not meet there
 
@@ -160,25 +155,27 @@ def one_owner(
     if failure is None:
         return None
     func = each_axis_once(tree.func, _loops_around(tree, buffer))
-    other = ScheduleState(IRModule({func.name: func}), func.name)
+    other = ScheduleState(tir.IRModule({func.name: func}), func.name)
     return None if _shared_with(other, other.tree(), buffer, storage_scope) is None else failure
 
 
-def _loops_around(tree: Tree, buffer: Buffer) -> set[For]:
+def _loops_around(tree: Tree, buffer: tir.Buffer) -> set[tir.For]:
     """The loops around the blocks that use a buffer."""
     users = [b for b in tree.blocks.values() if any(r.buffer is buffer for r in (*b.block.reads, *b.block.writes))]
     return {loop for user in users for loop in tree.all_loops_above(user)}
 
 
-def _shared_with(state: ScheduleState, tree: Tree, buffer: Buffer, storage_scope: str) -> Failure | None:
+def _shared_with(state: ScheduleState, tree: Tree, buffer: tir.Buffer, storage_scope: str) -> Failure | None:
     """Who else touches a buffer, or reads what another one wrote, if it lived in some scope; None for nobody."""
-    places: list[tuple[BlockRealize, frozenset[For]]] = []
-    concurrent: list[For] = []
+    places: list[tuple[tir.BlockRealize, frozenset[tir.For]]] = []
+    concurrent: list[tir.For] = []
     for other in tree.blocks.values():
         if any(r.buffer is buffer for r in (*other.block.reads, *other.block.writes)) and not tree.blocks_in(other):
             around = tree.all_loops_above(other)
-            places.append((other, frozenset(l for l in around if l.kind == ForKind.PARALLEL or owns(l, storage_scope))))
-            concurrent += [l for l in around if l.kind in CONCURRENT]
+            places.append(
+                (other, frozenset(l for l in around if l.kind == tir.ForKind.PARALLEL or owns(l, storage_scope)))
+            )
+            concurrent += [l for l in around if l.kind in tir.CONCURRENT]
     for loop in dict.fromkeys(concurrent):
         if passes_on(state, tree, loop, buffer, storage_scope):
             return Failure(
@@ -203,7 +200,9 @@ def _shared_with(state: ScheduleState, tree: Tree, buffer: Buffer, storage_scope
 
 
 @primitive(requires=[written_buffer, allocated, known_scope, one_owner])
-def set_scope(state: ScheduleState, block: BlockRealize, buffer_index: int | str | Buffer, storage_scope: str) -> None:
+def set_scope(
+    state: ScheduleState, block: tir.BlockRealize, buffer_index: int | str | tir.Buffer, storage_scope: str
+) -> None:
     """Let a buffer live in another scope: "shared", "local", ... All who use it follow.
 
     before:

@@ -8,18 +8,8 @@ from typing import Any
 from ....arith import Analyzer, regions
 from ....errors import InputError
 from ....expr import REDUCE, Expr, IntImm, Range, Var, const, find, replace, substitute, walk
+from ... import nodes as tir
 from ...annotations import ALIGNMENTS, alignments_of
-from ...nodes import (
-    Block,
-    BlockRealize,
-    Buffer,
-    BufferRegion,
-    BufferStore,
-    For,
-    MatchBufferRegion,
-    Stmt,
-    root_block,
-)
 from ...strides import row_major
 from ...tensor_intrin import TensorIntrin
 from .. import programs as on
@@ -42,7 +32,7 @@ def _intrinsic(tensor_intrin: str | TensorIntrin) -> TensorIntrin:
 
 @requirement
 def known_intrinsic(
-    state: ScheduleState, block_or_loop: BlockRealize | For, tensor_intrin: str | TensorIntrin
+    state: ScheduleState, block_or_loop: tir.BlockRealize | tir.For, tensor_intrin: str | TensorIntrin
 ) -> Failure | None:
     """there is a tensor intrinsic of that name"""
     try:
@@ -85,7 +75,7 @@ whole_reduction = holds_inside(
 )  # fmt: skip
 def tensorize(
     state: ScheduleState,
-    block_or_loop: BlockRealize | For,
+    block_or_loop: tir.BlockRealize | tir.For,
     tensor_intrin: str | TensorIntrin,
     preserve_unit_iters: bool = True,
 ) -> None:
@@ -120,15 +110,15 @@ def tensorize(
     tree = state.home(realize)
     analyzer = Analyzer()
     for outer in [realize, *tree.above(realize)]:
-        if isinstance(outer, For):
+        if isinstance(outer, tir.For):
             analyzer.bind(outer)
-        elif isinstance(outer, BlockRealize):
+        elif isinstance(outer, tir.BlockRealize):
             for it in outer.block.iter_vars:
                 analyzer.bind(it)
     matcher = Matcher(analyzer, intrin.desc.params)
     _compare(matcher, realize.block, intrin)
     _check_buffers(matcher, realize, intrin)
-    if intrin.pattern.init is not None and root_block(intrin.impl).init is None:
+    if intrin.pattern.init is not None and tir.root_block(intrin.impl).init is None:
         _check_reduction(realize, analyzer)
     implemented = _implemented(matcher, realize.block, intrin)
     state.replace({realize.block: implemented})
@@ -203,11 +193,13 @@ tensorize.refuses(separate_buffers, "sch.tensorize(i, 'matmul_4x4x4_f32')", _ADD
 tensorize.refuses(whole_reduction, "sch.tensorize(k_1, _row_sum())", on.ROW_SUMS)
 
 
-def _as_block(state: ScheduleState, target: BlockRealize | For, preserve_unit_iters: bool) -> BlockRealize:
-    if isinstance(target, BlockRealize):
+def _as_block(state: ScheduleState, target: tir.BlockRealize | tir.For, preserve_unit_iters: bool) -> tir.BlockRealize:
+    if isinstance(target, tir.BlockRealize):
         return target
     try:
-        realize: BlockRealize = blockize.perform(state, {"target": target, "preserve_unit_iters": preserve_unit_iters})
+        realize: tir.BlockRealize = blockize.perform(
+            state, {"target": target, "preserve_unit_iters": preserve_unit_iters}
+        )
     except Refused as broken:
         failure = broken.failure
         fault = f"{broken.requirement.name} does not hold: {failure.found}"
@@ -215,7 +207,7 @@ def _as_block(state: ScheduleState, target: BlockRealize | For, preserve_unit_it
     return realize
 
 
-def _compare(matcher: Matcher, block: Block, intrin: TensorIntrin) -> None:
+def _compare(matcher: Matcher, block: tir.Block, intrin: TensorIntrin) -> None:
     pattern = intrin.pattern
     try:
         if pattern.init is not None:
@@ -242,20 +234,20 @@ def _context(intrin: TensorIntrin, at: Mismatch) -> str:
     return "\n" + text.rstrip("\n") if inside else ""
 
 
-def _boxes(matcher: Matcher) -> dict[Buffer, BufferRegion]:
+def _boxes(matcher: Matcher) -> dict[tir.Buffer, tir.BufferRegion]:
     """The box of the program that each buffer of the description stands for."""
-    boxes: dict[Buffer, BufferRegion] = {}
+    boxes: dict[tir.Buffer, tir.BufferRegion] = {}
     for buffer, (mine, begins) in matcher.buffers.items():
         lead = mine.ndim - buffer.ndim
         dtype = [d.dtype for d in mine.shape]
         front = tuple(Range(b, const(1, t)) for b, t in zip(begins[:lead], dtype, strict=False))
         dims = [matcher.mapped(d) or d for d in buffer.shape]
         box = tuple(Range(b, d.astype(t)) for b, d, t in zip(begins[lead:], dims, dtype[lead:], strict=True))
-        boxes[buffer] = BufferRegion(mine, (*front, *box))
+        boxes[buffer] = tir.BufferRegion(mine, (*front, *box))
     return boxes
 
 
-def _check_buffers(matcher: Matcher, realize: BlockRealize, intrin: TensorIntrin) -> None:
+def _check_buffers(matcher: Matcher, realize: tir.BlockRealize, intrin: TensorIntrin) -> None:
     block, analyzer = realize.block, matcher.analyzer
     boxes = _boxes(matcher)
     for operand in intrin.desc.buffers:
@@ -265,7 +257,7 @@ def _check_buffers(matcher: Matcher, realize: BlockRealize, intrin: TensorIntrin
                     {block: "this block"}, f"an access for every buffer of {intrin.name}", f"none of {operand.name}"
                 )
             )
-    written = {n.buffer for n in find(intrin.desc.body, BufferStore)}
+    written = {n.buffer for n in find(intrin.desc.body, tir.BufferStore)}
     for buffer, box in boxes.items():
         declared = [r for r in (*block.reads, *block.writes) if r.buffer is box.buffer]
         for sides, needed in ((block.writes, buffer in written), (block.reads, buffer not in written)):
@@ -286,7 +278,7 @@ def _check_buffers(matcher: Matcher, realize: BlockRealize, intrin: TensorIntrin
                 )
     strides: dict[Var, Expr] = {}
     for described, implemented in zip(intrin.desc.params, intrin.impl.params, strict=True):
-        if isinstance(described, Buffer) and isinstance(implemented, Buffer):
+        if isinstance(described, tir.Buffer) and isinstance(implemented, tir.Buffer):
             _check_strides(block, boxes[described].buffer, implemented, intrin, analyzer, strides)
         elif isinstance(described, Var) and described not in matcher.vars:
             raise same_structure.refuse(
@@ -295,7 +287,12 @@ def _check_buffers(matcher: Matcher, realize: BlockRealize, intrin: TensorIntrin
 
 
 def _check_strides(
-    block: Block, mine: Buffer, view: Buffer, intrin: TensorIntrin, analyzer: Analyzer, numbers: dict[Var, Expr]
+    block: tir.Block,
+    mine: tir.Buffer,
+    view: tir.Buffer,
+    intrin: TensorIntrin,
+    analyzer: Analyzer,
+    numbers: dict[Var, Expr],
 ) -> None:
     """Declared numbers are the buffer's; a variable that several strides declare is one number (`numbers` so far)."""
     actual = list(mine.strides) or row_major(mine.shape)
@@ -309,7 +306,7 @@ def _check_strides(
             raise layout_fits.refuse(Failure({block: "this block"}, text, fault))
 
 
-def _check_reduction(realize: BlockRealize, analyzer: Analyzer) -> None:
+def _check_reduction(realize: tir.BlockRealize, analyzer: Analyzer) -> None:
     for it, value in zip(realize.block.iter_vars, realize.iter_values, strict=False):
         if it.kind == REDUCE and not analyzer.can_prove(it.dom.extent <= 1):
             raise whole_reduction.refuse(
@@ -322,17 +319,19 @@ def _check_reduction(realize: BlockRealize, analyzer: Analyzer) -> None:
             )
 
 
-def _implemented(matcher: Matcher, block: Block, intrin: TensorIntrin) -> Block:
+def _implemented(matcher: Matcher, block: tir.Block, intrin: TensorIntrin) -> tir.Block:
     impl = renamed_inside(intrin.impl)
-    root = root_block(impl)
+    root = tir.root_block(impl)
     boxes = _boxes(matcher)
     scalars: dict[Var, Expr] = {}
-    placed: dict[Buffer, Buffer] = {}  # views have the scope of what they view, which may be a part of that described
-    views: list[MatchBufferRegion] = []
+    placed: dict[
+        tir.Buffer, tir.Buffer
+    ] = {}  # views have the scope of what they view, which may be a part of that described
+    views: list[tir.MatchBufferRegion] = []
     for described, parameter in zip(intrin.desc.params, impl.params, strict=True):
-        if isinstance(described, Buffer) and isinstance(parameter, Buffer):
+        if isinstance(described, tir.Buffer) and isinstance(parameter, tir.Buffer):
             placed[parameter] = replace(parameter, scope=boxes[described].buffer.scope)
-            views.append(MatchBufferRegion(placed[parameter], boxes[described]))
+            views.append(tir.MatchBufferRegion(placed[parameter], boxes[described]))
         elif isinstance(described, Var) and isinstance(parameter, Var):
             scalars[parameter] = matcher.vars.get(described, described)
     init = block.init
@@ -348,23 +347,23 @@ def _implemented(matcher: Matcher, block: Block, intrin: TensorIntrin) -> Block:
     )
 
 
-def _alignments(block: Block) -> dict[str, Any]:
+def _alignments(block: tir.Block) -> dict[str, Any]:
     """What was asked of the storage of buffers by blocks that are replaced, as a note of the block around them."""
     position = {region.buffer: number for number, region in enumerate(block.writes)}
     entries = {
         (position[inner.writes[write].buffer], *rest)
         for inner in walk(block)
-        if isinstance(inner, Block)
+        if isinstance(inner, tir.Block)
         for write, *rest in alignments_of(inner)
         if inner.writes[write].buffer in position
     }
     return {ALIGNMENTS: [list(entry) for entry in sorted(entries)]} if entries else {}
 
 
-def _loop_extents(stmt: Stmt) -> list[int | None]:
+def _loop_extents(stmt: tir.Stmt) -> list[int | None]:
     """The extents of the loops nested directly in each other from a statement on, those of one iteration left out."""
     extents: list[int | None] = []
-    while isinstance(stmt, For):
+    while isinstance(stmt, tir.For):
         extent = stmt.extent.value if isinstance(stmt.extent, IntImm) else None
         extents += [] if extent == 1 else [extent]
         stmt = stmt.body
@@ -381,6 +380,6 @@ def _tensorize_space(state: ScheduleState) -> Iterator[tuple[Any, ...]]:
             if _loop_extents(loop) == extents:
                 yield loop, name
         for block in tree.blocks.values():
-            if block is not tree.root and isinstance(block.block.body, For):
+            if block is not tree.root and isinstance(block.block.body, tir.For):
                 if _loop_extents(block.block.body) == extents:
                     yield block, name

@@ -6,82 +6,48 @@ import functools
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
+from .... import expr as ex
 from ....arith import simplify
 from ....errors import MinitvmError
-from ....expr import (
-    Expr,
-    FloatImm,
-    IntImm,
-    Node,
-    Var,
-    as_expr,
-    const,
-    contains,
-    find,
-    free_vars,
-    replace,
-    substitute,
-    walk,
-)
+from ... import nodes as tir
 from ...analysis.tree import Tree
 from ...conditions import is_const
 from ...index_map import IndexMap, NotInjective, checked_indices
-from ...nodes import (
-    BlockRealize,
-    Buffer,
-    BufferLoad,
-    BufferRegion,
-    BufferStore,
-    ForKind,
-    MatchBufferRegion,
-    PrimFunc,
-    Seq,
-    Stmt,
-)
+from .. import access_remapping
 from .. import programs as on
-from ..access_remapping import (
-    SIDES,
-    chosen_region,
-    in_old_layouts,
-    over_new_shape,
-    point_block,
-    relaid,
-    whole_nest,
-    with_allocation,
-)
 from ..registry import Failure, primitive, requirement
 from ..state import ScheduleState
 
 
-def named_buffer(block: BlockRealize, buffer: object) -> Buffer:
-    region = chosen_region(block, buffer)
+def named_buffer(block: tir.BlockRealize, buffer: object) -> tir.Buffer:
+    region = access_remapping.chosen_region(block, buffer)
     assert region is not None  # names_a_buffer
     return region.buffer
 
 
 @requirement
-def names_a_buffer(state: ScheduleState, block: BlockRealize, buffer: object) -> Failure | None:
+def names_a_buffer(state: ScheduleState, block: tir.BlockRealize, buffer: object) -> Failure | None:
     """the buffer is ("read", i) or ("write", i) with an i that the block has, or the name of one that it touches"""
-    if chosen_region(block, buffer) is not None:
+    if access_remapping.chosen_region(block, buffer) is not None:
         return None
     names = [
         f'("{side}", {k}): {r.buffer.name}'
-        for side, name in SIDES.items()
+        for side, name in access_remapping.SIDES.items()
         for k, r in enumerate(getattr(block.block, name))
     ]
     return Failure({block.block: "this block"}, f"a buffer of {block.block.name}: {', '.join(names)}", repr(buffer))
 
 
-def _home(tree: Tree, block: BlockRealize, buffer: Buffer) -> BlockRealize | None:
+def _home(tree: Tree, block: tir.BlockRealize, buffer: tir.Buffer) -> tir.BlockRealize | None:
     """The block that allocates a buffer, the root for a parameter; None for a view."""
     if buffer in tree.func.params:
         return tree.root
-    around = [block, *(b for b in tree.above(block) if isinstance(b, BlockRealize))]
+    around = [block, *(b for b in tree.above(block) if isinstance(b, tir.BlockRealize))]
     return next((b for b in around if buffer in b.block.alloc_buffers), None)
 
 
 @requirement
-def not_a_view(state: ScheduleState, block: BlockRealize, buffer: object) -> Failure | None:
+def not_a_view(state: ScheduleState, block: tir.BlockRealize, buffer: object) -> Failure | None:
     """the buffer is a parameter or allocated in a block: not a view of part of another, whose layout it has"""
     named = named_buffer(block, buffer)
     if _home(state.home(block), block, named) is not None:
@@ -91,7 +57,7 @@ def not_a_view(state: ScheduleState, block: BlockRealize, buffer: object) -> Fai
 
 
 @requirement
-def row_major(state: ScheduleState, block: BlockRealize, buffer: object) -> Failure | None:
+def row_major(state: ScheduleState, block: tir.BlockRealize, buffer: object) -> Failure | None:
     """the buffer declares no strides and no offset: these would say where its elements are in the old layout"""
     named = named_buffer(block, buffer)
     if not named.strides and is_const(named.elem_offset, 0):
@@ -101,22 +67,22 @@ def row_major(state: ScheduleState, block: BlockRealize, buffer: object) -> Fail
 
 
 @requirement
-def plain_accesses(state: ScheduleState, block: BlockRealize, buffer: object) -> Failure | None:
+def plain_accesses(state: ScheduleState, block: tir.BlockRealize, buffer: object) -> Failure | None:
     """all accesses of the buffer are loads and stores of single elements: none as a view, a vector or a pointer"""
     named = named_buffer(block, buffer)
     tree = state.home(block)
-    seen = {id(n.buffer) for n in find(tree.func.body, BufferLoad | BufferStore)}
-    for node in walk(tree.func.body):
+    seen = {id(n.buffer) for n in ex.find(tree.func.body, tir.BufferLoad | tir.BufferStore)}
+    for node in ex.walk(tree.func.body):
         what = ""
-        if isinstance(node, MatchBufferRegion) and node.source.buffer is named:
+        if isinstance(node, tir.MatchBufferRegion) and node.source.buffer is named:
             what = f"{node.buffer.name} is a view of a box of it, which is no box any more"
-        elif isinstance(node, BufferLoad | BufferStore) and node.buffer is named:
+        elif isinstance(node, tir.BufferLoad | tir.BufferStore) and node.buffer is named:
             if any(i.dtype.lanes > 1 for i in node.indices) or node.predicate is not None:
                 what = "a vector is accessed"
-        elif isinstance(node, BufferRegion) and node.buffer is named and id(named) not in seen:
+        elif isinstance(node, tir.BufferRegion) and node.buffer is named and id(named) not in seen:
             what = "a block declares to touch it, but nothing shows where"
         if what:
-            spot: Node = node if not isinstance(node, MatchBufferRegion) else node.source
+            spot: ex.Node = node if not isinstance(node, tir.MatchBufferRegion) else node.source
             return Failure({spot: "here"}, f"loads and stores of {named.name} at single elements", what)
     return None
 
@@ -144,7 +110,7 @@ def _known_map(index_map: Callable[..., Any], ndim: int) -> tuple[IndexMap, list
 
 
 def fitting_map(
-    tree: Tree, index_map: Callable[..., Any], ndim: int, what: str, spot: Node, fixed: Collection[Var] = ()
+    tree: Tree, index_map: Callable[..., Any], ndim: int, what: str, spot: ex.Node, fixed: Collection[ex.Var] = ()
 ) -> Failure | None:
     """How a map fails to be a function of `ndim` indices to at least one, None where it is one. It may also use the
     sizes of the function and what is `fixed`.
@@ -155,9 +121,9 @@ def fitting_map(
         return Failure({spot: what}, f"a function of {ndim} indices, to one or more", str(error))
     if not mapping.final_indices:
         return Failure({spot: what}, f"a function of {ndim} indices, to one or more", f"{mapping} gives none")
-    sizes = {v for b in tree.func.buffers for d in b.shape for v in free_vars(d)} | set(tree.func.params)
+    sizes = {v for b in tree.func.buffers for d in b.shape for v in ex.free_vars(d)} | set(tree.func.params)
     for final in mapping.final_indices:
-        unknown = [v.name for v in free_vars(final) if v not in {*mapping.initial_indices, *sizes, *fixed}]
+        unknown = [v.name for v in ex.free_vars(final) if v not in {*mapping.initial_indices, *sizes, *fixed}]
         if unknown:
             expected = "a map of its own indices and of the sizes of the function"
             return Failure({spot: what}, expected, f"{final} uses {', '.join(unknown)}")
@@ -166,7 +132,7 @@ def fitting_map(
 
 @requirement
 def map_fits_buffer(
-    state: ScheduleState, block: BlockRealize, buffer: object, index_map: Callable[..., Any]
+    state: ScheduleState, block: tir.BlockRealize, buffer: object, index_map: Callable[..., Any]
 ) -> Failure | None:
     """the map takes as many indices as the buffer has dimensions and gives at least one, in terms of these, of the
     sizes of the function, and of what stands still while the buffer lives: the iterators of the block that allocates
@@ -176,19 +142,19 @@ def map_fits_buffer(
     return fitting_map(tree, index_map, named.ndim, what, block.block, _fixed_for(tree, named))
 
 
-def _fixed_for(tree: Tree, buffer: Buffer) -> set[Var]:
+def _fixed_for(tree: Tree, buffer: tir.Buffer) -> set[ex.Var]:
     """The iterators around the allocation of a buffer: each life of the buffer has one value of them."""
     owner = next((b for b in tree.blocks.values() if buffer in b.block.alloc_buffers), None)
     if owner is None:
         return set()
-    around = [outer for outer in (owner, *tree.above(owner)) if isinstance(outer, BlockRealize)]
+    around = [outer for outer in (owner, *tree.above(owner)) if isinstance(outer, tir.BlockRealize)]
     return {it.var for outer in around for it in outer.block.iter_vars}
 
 
 @requirement
 def injective_map(
     state: ScheduleState,
-    block: BlockRealize,
+    block: tir.BlockRealize,
     buffer: object,
     index_map: Callable[..., Any],
     assume_injective_transform: bool,
@@ -214,10 +180,10 @@ def injective_map(
 
 
 @functools.lru_cache(maxsize=64)
-def _padding(mapping: IndexMap, shape: tuple[Expr, ...]) -> tuple[IndexMap | None, Expr | None]:
+def _padding(mapping: IndexMap, shape: tuple[ex.Expr, ...]) -> tuple[IndexMap | None, ex.Expr | None]:
     """(the way back, where the padding is); None for what is not known."""
     if mapping.fills(shape):
-        return None, const(False)
+        return None, ex.const(False)
     try:
         return mapping.non_surjective_inverse(shape)
     except NotInjective:
@@ -227,7 +193,7 @@ def _padding(mapping: IndexMap, shape: tuple[Expr, ...]) -> tuple[IndexMap | Non
 @requirement
 def padding_has_value(
     state: ScheduleState,
-    block: BlockRealize,
+    block: tir.BlockRealize,
     buffer: object,
     index_map: Callable[..., Any],
     pad_value: object,
@@ -254,37 +220,37 @@ def padding_has_value(
     )
 
 
-def _pad_expr(pad_value: object, buffer: Buffer, indices: Sequence[Expr]) -> Expr:
+def _pad_expr(pad_value: object, buffer: tir.Buffer, indices: Sequence[ex.Expr]) -> ex.Expr:
     returned = pad_value(*indices) if callable(pad_value) else pad_value
     if isinstance(returned, list | tuple) and len(returned) == 1:  # as an IndexMap gives it
         (returned,) = returned
-    value = simplify(as_expr(checked_indices(returned)))  # as after it is read from a trace
-    if isinstance(value, IntImm | FloatImm) and value.dtype != buffer.dtype:
+    value = simplify(ex.as_expr(checked_indices(returned)))  # as after it is read from a trace
+    if isinstance(value, ex.IntImm | ex.FloatImm) and value.dtype != buffer.dtype:
         number = value.value
         if not buffer.dtype.is_float and int(number) != number:
             raise NotInjective(f"{number} is not a value of dtype {buffer.dtype}")
-        return const(number, buffer.dtype)
+        return ex.const(number, buffer.dtype)
     return value
 
 
 @requirement
 def pad_value_fits(
-    state: ScheduleState, block: BlockRealize, buffer: object, index_map: Callable[..., Any], pad_value: object
+    state: ScheduleState, block: tir.BlockRealize, buffer: object, index_map: Callable[..., Any], pad_value: object
 ) -> Failure | None:
     """pad_value is a number of the buffer's dtype, or a function from the new indices to one, which reads no memory"""
     if pad_value is None:
         return None
     named = named_buffer(block, buffer)
     mapping, _ = _map(index_map, named.ndim)
-    indices = [Var(f"axis{k}") for k in range(len(mapping.final_indices))]
+    indices = [ex.Var(f"axis{k}") for k in range(len(mapping.final_indices))]
     reason = ""
     try:
         value = _pad_expr(pad_value, named, indices)
     except (MinitvmError, TypeError) as error:
         reason = str(error)
     else:
-        strange = [v.name for v in free_vars(value) if v not in indices]
-        if contains(value, BufferLoad):
+        strange = [v.name for v in ex.free_vars(value) if v not in indices]
+        if ex.contains(value, tir.BufferLoad):
             reason = f"{value} reads memory"
         elif value.dtype != named.dtype:
             reason = f"{value} has dtype {value.dtype}"
@@ -298,7 +264,7 @@ def pad_value_fits(
 
 @requirement
 def known_padding(
-    state: ScheduleState, block: BlockRealize, buffer: object, index_map: Callable[..., Any]
+    state: ScheduleState, block: tir.BlockRealize, buffer: object, index_map: Callable[..., Any]
 ) -> Failure | None:
     """if the function writes the buffer, the padding is a condition on the new indices: a block must write it"""
     named = named_buffer(block, buffer)
@@ -316,7 +282,7 @@ def known_padding(
 
 @requirement
 def padding_in_reach(
-    state: ScheduleState, block: BlockRealize, buffer: object, index_map: Callable[..., Any], pad_value: object
+    state: ScheduleState, block: tir.BlockRealize, buffer: object, index_map: Callable[..., Any], pad_value: object
 ) -> Failure | None:
     """padding that gets a block of its own lies in storage which that block sees
 
@@ -328,11 +294,11 @@ def padding_in_reach(
     producers = _writers(tree, named)
     if pad_value is None or where is None or is_const(where, 0) or not producers:
         return None
-    if len(producers) == 1 and whole_nest(tree, producers[0], named) is not None:
+    if len(producers) == 1 and access_remapping.whole_nest(tree, producers[0], named) is not None:
         return None
     home = _home(tree, block, named)
     within = [l for l in tree.all_loops_above(producers[-1]) if home is None or tree.inside(l, home)]
-    grid = next((l for l in within if l.kind is ForKind.THREAD and named.scope != "global"), None)
+    grid = next((l for l in within if l.kind is tir.ForKind.THREAD and named.scope != "global"), None)
     if grid is None:
         return None
     return Failure(
@@ -343,11 +309,11 @@ def padding_in_reach(
     )
 
 
-def _writers(tree: Tree, buffer: Buffer) -> list[BlockRealize]:
+def _writers(tree: Tree, buffer: tir.Buffer) -> list[tir.BlockRealize]:
     """The innermost blocks that store to a buffer."""
-    writers: list[BlockRealize] = []
+    writers: list[tir.BlockRealize] = []
     for stmt in tree.order:
-        if isinstance(stmt, BufferStore) and stmt.buffer is buffer:
+        if isinstance(stmt, tir.BufferStore) and stmt.buffer is buffer:
             realize = tree.scope(stmt)
             if realize not in writers:
                 writers.append(realize)
@@ -363,7 +329,7 @@ def _writers(tree: Tree, buffer: Buffer) -> list[BlockRealize]:
 )  # fmt: skip
 def transform_layout(
     state: ScheduleState,
-    block: BlockRealize,
+    block: tir.BlockRealize,
     buffer: object,
     index_map: Callable[..., Any],
     pad_value: object = None,
@@ -395,40 +361,40 @@ def transform_layout(
     tree = state.home(block)
     old = named_buffer(block, buffer)
     mapping, separators = _map(index_map, old.ndim)
-    new = replace(old, shape=tuple(mapping.map_shape(old.shape)), axis_separators=tuple(separators))
+    new = ex.replace(old, shape=tuple(mapping.map_shape(old.shape)), axis_separators=tuple(separators))
     back, where = _padding(mapping, old.shape)
     producers = _writers(tree, old)
     home = _home(tree, block, old)
     assert home is not None  # not_a_view
-    changes: dict[Stmt, Stmt | None] = {}
+    changes: dict[tir.Stmt, tir.Stmt | None] = {}
     if where is not None and not is_const(where, 0) and producers and pad_value is not None:
         assert back is not None  # known_padding
 
-        def value(indices: Sequence[Expr]) -> Expr:
+        def value(indices: Sequence[ex.Expr]) -> ex.Expr:
             return _pad_expr(pad_value, old, indices)
 
-        nest = whole_nest(tree, producers[0], old) if len(producers) == 1 else None
+        nest = access_remapping.whole_nest(tree, producers[0], old) if len(producers) == 1 else None
         if nest is not None:
-            changes[nest] = over_new_shape(producers[0], new, mapping, back, where, value)
+            changes[nest] = access_remapping.over_new_shape(producers[0], new, mapping, back, where, value)
         else:
 
-            def pad(v: tuple[Var, ...]) -> BufferStore:
-                return BufferStore(new, value(v), v)
+            def pad(v: tuple[ex.Var, ...]) -> tir.BufferStore:
+                return tir.BufferStore(new, value(v), v)
 
-            def outside(v: tuple[Var, ...]) -> Expr:
-                moved: Expr = substitute(where, dict(zip(back.initial_indices, v, strict=False)))
+            def outside(v: tuple[ex.Var, ...]) -> ex.Expr:
+                moved: ex.Expr = ex.substitute(where, dict(zip(back.initial_indices, v, strict=False)))
                 return moved
 
             last = _statement_of(tree, home, producers[-1])
-            changes[last] = Seq.of(last, point_block(f"{old.name}_pad", new.shape, pad, outside))
+            changes[last] = tir.Seq.of(last, access_remapping.point_block(f"{old.name}_pad", new.shape, pad, outside))
     name = next(n for n, f in state.mod.items() if f is tree.func)
     func = tree.rebuild(changes) if changes else tree.func
-    body = relaid(func.body, old, new, mapping.map_indices)
+    body = access_remapping.relaid(func.body, old, new, mapping.map_indices)
     params = tuple(new if p is old else p for p in func.params)
-    func = PrimFunc(params, with_allocation(body, old, new), func.attrs)
+    func = tir.PrimFunc(params, access_remapping.with_allocation(body, old, new), func.attrs)
     state.set_func(tree, func)
     if new in params:
-        state.comparable[name] = in_old_layouts(func, {new: (old, mapping)})
+        state.comparable[name] = access_remapping.in_old_layouts(func, {new: (old, mapping)})
 
 
 _RELAID = "sch.transform_layout('B', ('write', 0), "
@@ -446,17 +412,17 @@ transform_layout.refuses(
 )
 
 
-def _statement_of(tree: Tree, home: BlockRealize, inner: Stmt) -> Stmt:
+def _statement_of(tree: Tree, home: tir.BlockRealize, inner: tir.Stmt) -> tir.Stmt:
     """The statement of a block's body that holds `inner`."""
     at = inner
     while tree.parent[at] is not home.block and not (
-        isinstance(tree.parent[at], Seq) and tree.parent[tree.parent[at]] is home.block
+        isinstance(tree.parent[at], tir.Seq) and tree.parent[tree.parent[at]] is home.block
     ):
         at = tree.parent[at]
     return at
 
 
-def _maps(buffer: Buffer) -> Iterator[tuple[IndexMap, int | None]]:
+def _maps(buffer: tir.Buffer) -> Iterator[tuple[IndexMap, int | None]]:
     """Layouts worth trying, each with a pad value where it leaves padding."""
     rank = buffer.ndim
 
@@ -479,7 +445,7 @@ def _cut(factor: int) -> Callable[..., Any]:
     return lambda *i: (*i[:-1], i[-1] // factor, i[-1] % factor)
 
 
-def _fused(indices: Sequence[Expr], shape: Sequence[Expr]) -> Expr:
+def _fused(indices: Sequence[ex.Expr], shape: Sequence[ex.Expr]) -> ex.Expr:
     total = indices[0]
     for index, dim in zip(indices[1:], shape[1:], strict=False):
         total = total * dim + index
@@ -491,9 +457,9 @@ def _transform_layout_space(state: ScheduleState) -> Iterator[tuple[Any, ...]]:
     tree = state.tree()
     seen = set(tree.func.params)  # not parameters: a caller's arrays have the layout that they have
     for block in tree.blocks.values():
-        for side, name in reversed(SIDES.items()):
+        for side, name in reversed(access_remapping.SIDES.items()):
             for k, region in enumerate(getattr(block.block, name)):
-                if region.buffer not in seen and all(isinstance(d, IntImm) for d in region.buffer.shape):
+                if region.buffer not in seen and all(isinstance(d, ex.IntImm) for d in region.buffer.shape):
                     seen.add(region.buffer)
                     for index_map, pad in _maps(region.buffer):
                         yield block, (side, k), index_map, pad

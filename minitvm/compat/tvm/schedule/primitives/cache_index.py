@@ -5,27 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence, Set
 from typing import Any
 
+from ..... import expr as ex
 from .....arith import Analyzer
-from .....expr import (
-    SPATIAL,
-    Expr,
-    FloorDiv,
-    FloorMod,
-    IntImm,
-    IterVar,
-    Let,
-    Node,
-    Range,
-    Var,
-    const,
-    find,
-    free_vars,
-    replace,
-    rewrite,
-    structural_equal,
-    substitute,
-    walk,
-)
 from .....tir.analysis.block_kinds import Scope
 from .....tir.analysis.tree import Tree
 from .....tir.conditions import is_const, reads_memory
@@ -48,7 +29,7 @@ def valid_threshold(state: ScheduleState, block: BlockRealize, cse_thresh: int) 
 @requirement
 def one_level(state: ScheduleState, block: BlockRealize) -> Failure | None:
     """the block holds no other block: its index computations are functions of its own iterators"""
-    inner = next((n for n in find(block.block.body, Block)), None)
+    inner = next((n for n in ex.find(block.block.body, Block)), None)
     if inner is None:
         return None
     return Failure(
@@ -93,7 +74,7 @@ def cache_index(
     reads = list(block.block.reads)
     written = {region.buffer for region in block.block.writes}
     for number, value in enumerate(candidates):
-        used = [it for it in block.block.iter_vars if any(part is it.var for part in walk(value))]
+        used = [it for it in block.block.iter_vars if any(part is it.var for part in ex.walk(value))]
         name = free_name(tree, f"index_var_{number}")
         cached = Buffer(name, tuple(it.dom.extent for it in used), value.dtype, storage_scope)
         place = tuple(Analyzer().simplify(it.var - it.dom.start) for it in used)
@@ -103,7 +84,7 @@ def cache_index(
         step.first.append(_stage(cached, value, used, free_name(tree, f"index_{number}")))
         step.allocated.append(cached)
         reads.append(point_region(cached, place))
-    step.rewritten[block.block] = replace(block.block, body=body, init=init, reads=tuple(reads))
+    step.rewritten[block.block] = ex.replace(block.block, body=body, init=init, reads=tuple(reads))
     stages = list(step.first)
     step.apply(state)
     return [block_in(state, stage) for stage in stages]
@@ -114,96 +95,102 @@ cache_index.refuses(known_scope, "sch.cache_index('C', 'globl')", on.MATMUL)
 cache_index.refuses(one_level, "sch.cache_index('outer', 'global')", on.NESTED)
 
 
-def _chosen(tree: Tree, block: Block, cse_thresh: int) -> list[Expr]:
+def _chosen(tree: Tree, block: Block, cse_thresh: int) -> list[ex.Expr]:
     """The computations to cache, in order of appearance or, of parts, the largest first."""
     # What a block reads back from its own output must stay recognisable as the element that it writes.
     written = {region.buffer for region in block.writes}
     indices = [i for part in (block.init, block.body) if part is not None for i in _load_indices(part, written)]
     usable = {it.var for it in block.iter_vars if not tree.moves(it.dom.start, it.dom.extent)}
-    unusable = {*tree.moving, *(n.var for n in find(block, Let))} - usable
+    unusable = {*tree.moving, *(n.var for n in ex.find(block, ex.Let))} - usable
     if cse_thresh == 0:
         return _distinct([i for i in indices if _eligible(i, usable, unusable)])
-    computations: list[Expr] = []
-    parts = _distinct([p for i in indices for p in find(i, Expr) if _eligible(p, usable, unusable)])
+    computations: list[ex.Expr] = []
+    parts = _distinct([p for i in indices for p in ex.find(i, ex.Expr) if _eligible(p, usable, unusable)])
     for part in sorted(parts, key=_size, reverse=True):
-        if sum(structural_equal(p, part) for i in indices for p in walk(i) if isinstance(p, type(part))) >= cse_thresh:
+        if (
+            sum(ex.structural_equal(p, part) for i in indices for p in ex.walk(i) if isinstance(p, type(part)))
+            >= cse_thresh
+        ):
             computations.append(part)
-            name = Var("cached", part.dtype)  # what is looked up hides the parts that it is made of
+            name = ex.Var("cached", part.dtype)  # what is looked up hides the parts that it is made of
             indices = [_replaced(i, part, name) for i in indices]
     return computations
 
 
-def _load_indices(stmt: Stmt, written: set[Buffer]) -> Iterator[Expr]:
-    for node in walk(stmt):
+def _load_indices(stmt: Stmt, written: set[Buffer]) -> Iterator[ex.Expr]:
+    for node in ex.walk(stmt):
         if isinstance(node, BufferLoad) and node.buffer not in written:
             yield from node.indices
 
 
-def _eligible(e: Expr, usable: Set[Var], unusable: Set[Var]) -> bool:
-    if isinstance(e, Var | IntImm) or not e.dtype.is_int or e.dtype.lanes > 1 or reads_memory(e):
+def _eligible(e: ex.Expr, usable: Set[ex.Var], unusable: Set[ex.Var]) -> bool:
+    if isinstance(e, ex.Var | ex.IntImm) or not e.dtype.is_int or e.dtype.lanes > 1 or reads_memory(e):
         return False
-    variables = free_vars(e)
+    variables = ex.free_vars(e)
     if not any(v in usable for v in variables) or any(v in unusable for v in variables):
         return False
     # It is computed at every point of the domain, also where the block does not run.
-    divisors = [p.b for p in find(e, FloorDiv | FloorMod)]
-    return all(isinstance(d, IntImm) and d.value != 0 for d in divisors) and not _may_fail(e)
+    divisors = [p.b for p in ex.find(e, ex.FloorDiv | ex.FloorMod)]
+    return all(isinstance(d, ex.IntImm) and d.value != 0 for d in divisors) and not _may_fail(e)
 
 
-def _may_fail(e: Expr) -> bool:
-    return any(type(p).__name__ in ("Div", "Mod", "Call", "Let") for p in walk(e))
+def _may_fail(e: ex.Expr) -> bool:
+    return any(type(p).__name__ in ("Div", "Mod", "Call", "Let") for p in ex.walk(e))
 
 
-def _distinct(computations: Sequence[Expr]) -> list[Expr]:
-    kept: list[Expr] = []
+def _distinct(computations: Sequence[ex.Expr]) -> list[ex.Expr]:
+    kept: list[ex.Expr] = []
     for e in computations:
-        if not any(structural_equal(e, other) for other in kept):
+        if not any(ex.structural_equal(e, other) for other in kept):
             kept.append(e)
     return kept
 
 
-def _size(e: Expr) -> int:
-    return sum(1 for _ in walk(e))
+def _size(e: ex.Expr) -> int:
+    return sum(1 for _ in ex.walk(e))
 
 
-def _replaced(e: Any, part: Expr, by: Expr) -> Any:
+def _replaced(e: Any, part: ex.Expr, by: ex.Expr) -> Any:
     """The expression with each occurrence of a part replaced."""
 
-    def change(node: Node) -> Node | None:
-        return by if type(node) is type(part) and structural_equal(node, part) else None
+    def change(node: ex.Node) -> ex.Node | None:
+        return by if type(node) is type(part) and ex.structural_equal(node, part) else None
 
-    return rewrite(e, change)
+    return ex.rewrite(e, change)
 
 
-def _looked_up(stmt: Stmt, value: Expr, load: BufferLoad, written: set[Buffer]) -> Any:
+def _looked_up(stmt: Stmt, value: ex.Expr, load: BufferLoad, written: set[Buffer]) -> Any:
     """The statement with a value looked up wherever it stands in an index of a load."""
 
-    def change(node: Node) -> Node | None:
+    def change(node: ex.Node) -> ex.Node | None:
         if isinstance(node, BufferLoad) and node.buffer not in written:
             indices = tuple(_replaced(i, value, load) for i in node.indices)
             moved = any(a is not b for a, b in zip(indices, node.indices, strict=True))
-            return replace(node, indices=indices) if moved else None
+            return ex.replace(node, indices=indices) if moved else None
         return None
 
-    return rewrite(stmt, change)
+    return ex.rewrite(stmt, change)
 
 
-def _stage(cached: Buffer, value: Expr, used: Sequence[IterVar], name: str) -> Stmt:
-    loops = [Var(f"ax{k}", it.var.dtype) for k, it in enumerate(used)]
-    fresh = [Var(f"v{k}", it.var.dtype) for k, it in enumerate(used)]
+def _stage(cached: Buffer, value: ex.Expr, used: Sequence[ex.IterVar], name: str) -> Stmt:
+    loops = [ex.Var(f"ax{k}", it.var.dtype) for k, it in enumerate(used)]
+    fresh = [ex.Var(f"v{k}", it.var.dtype) for k, it in enumerate(used)]
     moved = {it.var: v + it.dom.start for it, v in zip(used, fresh, strict=True)}
-    zero_based = Analyzer().simplify(substitute(value, moved)) if any(_shifted(it) for it in used) else None
+    zero_based = Analyzer().simplify(ex.substitute(value, moved)) if any(_shifted(it) for it in used) else None
     result = (
-        substitute(value, dict(zip((it.var for it in used), fresh, strict=True))) if zero_based is None else zero_based
+        ex.substitute(value, dict(zip((it.var for it in used), fresh, strict=True)))
+        if zero_based is None
+        else zero_based
     )
     iters = tuple(
-        IterVar(v, Range(const(0, v.dtype), it.dom.extent), SPATIAL) for v, it in zip(fresh, used, strict=True)
+        ex.IterVar(v, ex.Range(ex.const(0, v.dtype), it.dom.extent), ex.SPATIAL)
+        for v, it in zip(fresh, used, strict=True)
     )
     block = Block(iters, (), (point_region(cached, fresh),), name, BufferStore(cached, result, tuple(fresh)))
-    return nest_around(BlockRealize(tuple(loops), const(True), block), loops, [it.dom.extent for it in used])
+    return nest_around(BlockRealize(tuple(loops), ex.const(True), block), loops, [it.dom.extent for it in used])
 
 
-def _shifted(it: IterVar) -> bool:
+def _shifted(it: ex.IterVar) -> bool:
     return not is_const(it.dom.start, 0)
 
 

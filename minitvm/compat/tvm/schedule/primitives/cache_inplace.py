@@ -9,29 +9,18 @@ from .....tir.analysis.surely import first_reads, reads_before_writing
 from .....tir.analysis.tree import Tree
 from .....tir.nodes import BlockRealize, Buffer, BufferStore
 from .....tir.schedule import programs as on
+from .....tir.schedule import staging
 from .....tir.schedule.moving import box_text
 from .....tir.schedule.primitives.cache import each_read, read_in_blocks, reads_it
 from .....tir.schedule.registry import Failure, primitive, requirement
 from .....tir.schedule.requirements import known_scope
-from .....tir.schedule.staging import (
-    BufferPart,
-    Insertion,
-    block_in,
-    bounded,
-    copy_nest,
-    copy_of,
-    part_read,
-    refuse_races,
-    region_of,
-    retargeted,
-)
 from .....tir.schedule.state import ScheduleState, guard
 
 
 @requirement
-def updates_it(block: BlockRealize, match: BufferPart) -> Failure | None:
+def updates_it(block: BlockRealize, match: staging.BufferPart) -> Failure | None:
     """the block also writes the buffer that it reads"""
-    if region_of(block.block.writes, match.buffer) is not None:
+    if staging.region_of(block.block.writes, match.buffer) is not None:
         return None
     name = match.buffer.name
     return Failure(
@@ -43,10 +32,10 @@ def updates_it(block: BlockRealize, match: BufferPart) -> Failure | None:
 
 
 @requirement
-def writes_what_it_reads(block: BlockRealize, match: BufferPart) -> Failure | None:
+def writes_what_it_reads(block: BlockRealize, match: staging.BufferPart) -> Failure | None:
     """write region of the block is inside its read region: what is copied back was copied in, or written since"""
     read, buffer = match.region, match.buffer
-    write = region_of(block.block.writes, buffer)
+    write = staging.region_of(block.block.writes, buffer)
     assert write is not None  # updates_it
     analyzer = Analyzer.inside(*block.block.iter_vars)
     if regions.covers(read.region, write.region, analyzer):
@@ -59,7 +48,7 @@ def writes_what_it_reads(block: BlockRealize, match: BufferPart) -> Failure | No
 
 
 @requirement
-def finds_values(block: BlockRealize, match: BufferPart) -> Failure | None:
+def finds_values(block: BlockRealize, match: staging.BufferPart) -> Failure | None:
     """every element that is copied in has a value: the block reads it before it writes it, or the caller gave it"""
     buffer = match.buffer
     copied = [r for r in block.block.reads if r.buffer is buffer]
@@ -89,11 +78,11 @@ def _is_given(tree: Tree, block: BlockRealize, buffer: Buffer) -> bool:
 @primitive(
     past="was cached in",
     requires=[reads_it, known_scope, updates_it, writes_what_it_reads, read_in_blocks, finds_values],
-    match=part_read,
+    match=staging.part_read,
 )
 def cache_inplace(
     state: ScheduleState,
-    match: BufferPart,
+    match: staging.BufferPart,
     block: BlockRealize,
     read_buffer_index: int | str | Buffer,
     storage_scope: str,
@@ -118,19 +107,19 @@ def cache_inplace(
                     A[v0] = A_local[v0]
     """
     tree, buffer = match.tree, match.buffer
-    cached = copy_of(tree, buffer, storage_scope)
+    cached = staging.copy_of(tree, buffer, storage_scope)
     stages = []
     for regions_found, source, target in ((block.block.reads, buffer, cached), (block.block.writes, cached, buffer)):
         analyzer = state.analyzer(block)
         box = hull([bound_box(block, r) for r in regions_found if r.buffer is buffer], analyzer)
-        box = bounded(tree, box, buffer, analyzer, block, tree.parent[block])
-        stages.append(guard(copy_nest(tree, source, target, box, analyzer, cached.name), block.predicate))
-    step = Insertion(tree, match.scope, dict([retargeted(block, buffer, cached)]), allocated=[cached])
+        box = staging.bounded(tree, box, buffer, analyzer, block, tree.parent[block])
+        stages.append(guard(staging.copy_nest(tree, source, target, box, analyzer, cached.name), block.predicate))
+    step = staging.Insertion(tree, match.scope, dict([staging.retargeted(block, buffer, cached)]), allocated=[cached])
     step.before.append((block, stages[0]))
     step.after.append((block, stages[1]))
     step.apply(state)
-    copies = [block_in(state, stage) for stage in stages]
-    refuse_races(state, copies[0])
+    copies = [staging.block_in(state, stage) for stage in stages]
+    staging.refuse_races(state, copies[0])
     return copies
 
 

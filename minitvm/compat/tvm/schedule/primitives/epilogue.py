@@ -6,27 +6,8 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from ..... import expr as ex
 from .....arith import Analyzer
-from .....expr import (
-    SPATIAL,
-    Add,
-    BinaryOp,
-    Call,
-    Expr,
-    FloatImm,
-    IntImm,
-    Max,
-    Min,
-    Mul,
-    Node,
-    Sub,
-    Var,
-    find,
-    replace,
-    rewrite,
-    structural_equal,
-    substitute,
-)
 from .....tir.analysis.accesses import reads_buffer, update_operand
 from .....tir.analysis.bindings import covers_domain, why_not_injective
 from .....tir.analysis.block_kinds import Scope, why_not_complete, why_not_reduction
@@ -117,7 +98,7 @@ def goes_into_init(state: ScheduleState, reduction_block: BlockRealize, epilogue
     buffer = reduction_block.block.writes[0].buffer
     if _addend(store.value, buffer, kind) is not None and store.buffer.dtype == buffer.dtype:
         return None
-    sign = {Add: "+", Mul: "*", Min: "min", Max: "max"}[kind]
+    sign = {ex.Add: "+", ex.Mul: "*", ex.Min: "min", ex.Max: "max"}[kind]
     stored = f"{store.buffer.name} = {store.value}"
     example = _counterexample(store.value, buffer, kind, _found(reduction_block.block)[1])
     return Failure(
@@ -190,17 +171,19 @@ def fuse_reduction_epilogue(state: ScheduleState, reduction_block: BlockRealize,
     assert not isinstance(points, str)  # same_points
     addend = _addend(store.value, temporary, kind)
     assert addend is not None  # goes_into_init
-    indices = tuple(substitute(i, points) for i in store.indices)
-    start = _start(substitute(addend[1], points) if addend[1] is not None else None, addend[0], init, kind)
+    indices = tuple(ex.substitute(i, points) for i in store.indices)
+    start = _start(ex.substitute(addend[1], points) if addend[1] is not None else None, addend[0], init, kind)
     body = _moved(old.body, temporary, store.buffer, indices)
     started = BufferStore(store.buffer, start, indices)
-    merged = with_declared_regions(replace(old, body=body, init=started, reads=(), writes=()))
+    merged = with_declared_regions(ex.replace(old, body=body, init=started, reads=(), writes=()))
     scope = tree.scope(reduction_block)
-    state.set_func(tree, tree.rebuild({reduction_block: replace(reduction_block, block=merged), epilogue_block: None}))
+    state.set_func(
+        tree, tree.rebuild({reduction_block: ex.replace(reduction_block, block=merged), epilogue_block: None})
+    )
     now = state.block(scope.block.id)
     assert now is not None  # the scope stays
     kept = tuple(b for b in now.block.alloc_buffers if b is not temporary)
-    state.replace({now.block: replace(now.block, alloc_buffers=kept)})
+    state.replace({now.block: ex.replace(now.block, alloc_buffers=kept)})
 
 
 _SUMS = """
@@ -243,20 +226,20 @@ fuse_reduction_epilogue.refuses(goes_into_init, "sch.fuse_reduction_epilogue('t'
 fuse_reduction_epilogue.refuses(addend_ready, "sch.fuse_reduction_epilogue('t', 'D')", _CHANGED_BIAS)
 
 
-def _reduction(block: Block) -> tuple[type[BinaryOp], Expr] | None:
+def _reduction(block: Block) -> tuple[type[ex.BinaryOp], ex.Expr] | None:
     """The operator of a block's update and its init, None for a block of another form."""
     body, init = block.body, block.init
     if not isinstance(body, BufferStore) or not isinstance(init, BufferStore) or init.buffer is not body.buffer:
         return None
-    if update_operand(body) is None or not structural_equal(init.indices, body.indices):
+    if update_operand(body) is None or not ex.structural_equal(init.indices, body.indices):
         return None
     if body.predicate is not None or init.predicate is not None or reads_buffer(init.value, body.buffer):
         return None
-    assert isinstance(body.value, BinaryOp)  # update_operand
+    assert isinstance(body.value, ex.BinaryOp)  # update_operand
     return type(body.value), init.value
 
 
-def _found(block: Block) -> tuple[type[BinaryOp], Expr]:
+def _found(block: Block) -> tuple[type[ex.BinaryOp], ex.Expr]:
     reduction = _reduction(block)
     assert reduction is not None  # reduces_into_temporary
     return reduction
@@ -267,20 +250,26 @@ def _store(block: Block) -> BufferStore:
     return block.body
 
 
-def _points(reduction: Block, epilogue: Block) -> dict[Var, Expr] | str:
+def _points(reduction: Block, epilogue: Block) -> dict[ex.Var, ex.Expr] | str:
     """The epilogue's iterators in terms of the reduction's, or why they are not the same."""
     assert isinstance(reduction.body, BufferStore)  # reduces_into_temporary
     store, temporary = _store(epilogue), reduction.writes[0].buffer
-    loads = [n for n in find(store, BufferLoad) if n.buffer is temporary]
-    if not loads or any(not structural_equal(l.indices, loads[0].indices) for l in loads):
+    loads = [n for n in ex.find(store, BufferLoad) if n.buffer is temporary]
+    if not loads or any(not ex.structural_equal(l.indices, loads[0].indices) for l in loads):
         return f"{store.buffer.name} = {store.value} reads {len(loads)} different elements of {temporary.name}"
     analyzer = Analyzer()
-    values: dict[Var, Expr] = {}
+    values: dict[ex.Var, ex.Expr] = {}
     theirs = {it.var: it for it in epilogue.iter_vars}
-    mine = {it.var: it for it in reduction.iter_vars if it.kind == SPATIAL}
-    used: set[Var] = set()
+    mine = {it.var: it for it in reduction.iter_vars if it.kind == ex.SPATIAL}
+    used: set[ex.Var] = set()
     for index, own in zip(loads[0].indices, reduction.body.indices, strict=True):
-        if isinstance(index, Var) and isinstance(own, Var) and index in theirs and own in mine and index not in values:
+        if (
+            isinstance(index, ex.Var)
+            and isinstance(own, ex.Var)
+            and index in theirs
+            and own in mine
+            and index not in values
+        ):
             a, b = theirs[index].dom, mine[own].dom
             if not (analyzer.can_prove_equal(a.start, b.start) and analyzer.can_prove_equal(a.extent, b.extent)):
                 return (
@@ -290,7 +279,7 @@ def _points(reduction: Block, epilogue: Block) -> dict[Var, Expr] | str:
                 return f"{reduction.body.buffer.name} is indexed by {own.name} twice"
             values[index] = own
             used.add(own)
-        elif not structural_equal(analyzer.simplify(index), analyzer.simplify(own)):
+        elif not ex.structural_equal(analyzer.simplify(index), analyzer.simplify(own)):
             return f"{loads[0]} is not indexed by iterators alone"
     for var, it in (*theirs.items(), *mine.items()):
         if var in values or var in used:
@@ -298,18 +287,18 @@ def _points(reduction: Block, epilogue: Block) -> dict[Var, Expr] | str:
         if not analyzer.can_prove(it.dom.extent <= 1):
             return f"{var.name} is no index of {temporary.name}"
         values.setdefault(var, it.dom.start)
-    stored = [i for i in store.indices if isinstance(i, Var) and i in theirs]
+    stored = [i for i in store.indices if isinstance(i, ex.Var) and i in theirs]
     for var, it in theirs.items():
         if sum(i is var for i in stored) != 1 and not analyzer.can_prove(it.dom.extent <= 1):
             return f"{var.name} is no index of {store.buffer.name}"
     return {var: value for var, value in values.items() if var in theirs}
 
 
-def _addend(value: Expr, buffer: Buffer, kind: type[BinaryOp]) -> tuple[type[BinaryOp], Expr | None] | None:
+def _addend(value: ex.Expr, buffer: Buffer, kind: type[ex.BinaryOp]) -> tuple[type[ex.BinaryOp], ex.Expr | None] | None:
     """(operator, e) of an epilogue `t op e` that may go into the init; e is None for a plain `t`."""
     if isinstance(value, BufferLoad) and value.buffer is buffer:
         return kind, None
-    if type(value) is not kind and not (kind is Add and isinstance(value, Sub)):
+    if type(value) is not kind and not (kind is ex.Add and isinstance(value, ex.Sub)):
         return None
     a, b = value.a, value.b
     if isinstance(a, BufferLoad) and a.buffer is buffer and not reads_buffer(b, buffer):
@@ -319,44 +308,44 @@ def _addend(value: Expr, buffer: Buffer, kind: type[BinaryOp]) -> tuple[type[Bin
     return None
 
 
-def _start(addend: Expr | None, operator: type[BinaryOp], init: Expr, kind: type[BinaryOp]) -> Expr:
+def _start(addend: ex.Expr | None, operator: type[ex.BinaryOp], init: ex.Expr, kind: type[ex.BinaryOp]) -> ex.Expr:
     if addend is None:
         return init
-    neutral = {Add: 0, Mul: 1}.get(kind)
-    value = init.value if isinstance(init, IntImm | FloatImm) else None
+    neutral = {ex.Add: 0, ex.Mul: 1}.get(kind)
+    value = init.value if isinstance(init, ex.IntImm | ex.FloatImm) else None
     if operator is kind and value is not None and neutral is not None and value == neutral:
         return addend
-    start: Expr = operator(init, addend)
+    start: ex.Expr = operator(init, addend)
     return start
 
 
-def _moved(stmt: Stmt, old: Buffer, new: Buffer, indices: tuple[Expr, ...]) -> Stmt:
-    def change(node: Node) -> Node | None:
+def _moved(stmt: Stmt, old: Buffer, new: Buffer, indices: tuple[ex.Expr, ...]) -> Stmt:
+    def change(node: ex.Node) -> ex.Node | None:
         if isinstance(node, BufferLoad) and node.buffer is old:
             return BufferLoad(new, indices)
         if isinstance(node, BufferStore) and node.buffer is old:
             return BufferStore(new, node.value, indices)
         return None
 
-    result: Stmt = rewrite(stmt, change)
+    result: Stmt = ex.rewrite(stmt, change)
     return result
 
 
 # ---- a small example of what goes wrong ----------------------------------------------------------------------------
 
-_OPERATORS: Mapping[type[BinaryOp], Callable[[float, float], float]] = {
-    Add: lambda a, b: a + b,
-    Sub: lambda a, b: a - b,
-    Mul: lambda a, b: a * b,
-    Min: min,
-    Max: max,
+_OPERATORS: Mapping[type[ex.BinaryOp], Callable[[float, float], float]] = {
+    ex.Add: lambda a, b: a + b,
+    ex.Sub: lambda a, b: a - b,
+    ex.Mul: lambda a, b: a * b,
+    ex.Min: min,
+    ex.Max: max,
 }
 _FUNCTIONS: Mapping[str, Callable[[float], float]] = {
     "exp": math.exp, "tanh": math.tanh, "sqrt": math.sqrt, "abs": abs, "sigmoid": lambda v: 1 / (1 + math.exp(-v)),
 }  # fmt: skip
 
 
-def _counterexample(value: Expr, buffer: Buffer, kind: type[BinaryOp], init: Expr) -> str:
+def _counterexample(value: ex.Expr, buffer: Buffer, kind: type[ex.BinaryOp], init: ex.Expr) -> str:
     """What applying the epilogue at every step gives for two terms, if that differs; else empty."""
     first, combine = _number(init, buffer, 0.0), _OPERATORS[kind]
     for terms in ((1.0, 2.0), (-3.0, 5.0)):
@@ -374,19 +363,19 @@ def _counterexample(value: Expr, buffer: Buffer, kind: type[BinaryOp], init: Exp
     return ""
 
 
-def _number(e: Expr, buffer: Buffer, temporary: float) -> float | None:
+def _number(e: ex.Expr, buffer: Buffer, temporary: float) -> float | None:
     """The value of an epilogue for a value of the temporary, all other loads 1; None for what is not known here."""
     if isinstance(e, BufferLoad):
         return temporary if e.buffer is buffer else 1.0
-    if isinstance(e, IntImm | FloatImm):
+    if isinstance(e, ex.IntImm | ex.FloatImm):
         return float(e.value)
-    if isinstance(e, Call) and e.op in _FUNCTIONS and len(e.args) == 1:
+    if isinstance(e, ex.Call) and e.op in _FUNCTIONS and len(e.args) == 1:
         inside = _number(e.args[0], buffer, temporary)
         try:
             return None if inside is None else _FUNCTIONS[e.op](inside)
         except (ValueError, OverflowError):
             return None
-    if isinstance(e, BinaryOp) and type(e) in _OPERATORS:
+    if isinstance(e, ex.BinaryOp) and type(e) in _OPERATORS:
         a, b = _number(e.a, buffer, temporary), _number(e.b, buffer, temporary)
         return None if a is None or b is None else _OPERATORS[type(e)](a, b)
     return None

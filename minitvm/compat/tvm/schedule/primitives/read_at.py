@@ -16,21 +16,11 @@ from .....tir.analysis.tree import Tree, written_buffers
 from .....tir.conditions import all_of, is_const, uses
 from .....tir.nodes import Block, BlockRealize, Buffer, BufferLoad, BufferRegion, BufferStore, For, If, Seq, Stmt
 from .....tir.schedule import programs as on
+from .....tir.schedule import staging
 from .....tir.schedule.moving import box_text
 from .....tir.schedule.primitives.cache import read_in_blocks, reads_it, writes_it, written_in_blocks
 from .....tir.schedule.registry import Failure, holds_inside, primitive, requirement
 from .....tir.schedule.requirements import known_scope
-from .....tir.schedule.staging import (
-    BufferPart,
-    Insertion,
-    copy_of,
-    initialised,
-    known_box,
-    part_read,
-    part_written,
-    region_of,
-    retargeted,
-)
 from .....tir.schedule.state import ScheduleState, nest_around
 
 
@@ -49,11 +39,11 @@ def below_loop(state: ScheduleState, block: BlockRealize, loop: For) -> Failure 
 
 
 @requirement
-def not_written_below(loop: For, block: BlockRealize, match: BufferPart) -> Failure | None:
+def not_written_below(loop: For, block: BlockRealize, match: staging.BufferPart) -> Failure | None:
     """no block below the loop writes the buffer: what is copied first stays true during the iteration"""
     name = match.buffer.name
     for other in match.tree.blocks_in(loop):
-        if region_of(other.block.writes, match.buffer) is not None:
+        if staging.region_of(other.block.writes, match.buffer) is not None:
             return Failure(
                 {other.block: f"writes {name}"},
                 f"no block below {loop.var.name} that writes {name}",
@@ -64,7 +54,7 @@ def not_written_below(loop: For, block: BlockRealize, match: BufferPart) -> Fail
 
 
 @requirement
-def written_below_only(loop: For, match: BufferPart) -> Failure | None:
+def written_below_only(loop: For, match: staging.BufferPart) -> Failure | None:
     """all blocks of the scope that write the buffer stand below the loop
 
     What the new buffer holds at the start of an iteration was then written there by an earlier one, and not changed.
@@ -81,15 +71,15 @@ def written_below_only(loop: For, match: BufferPart) -> Failure | None:
 
 
 @requirement
-def filled_below(state: ScheduleState, loop: For, match: BufferPart) -> Failure | None:
+def filled_below(state: ScheduleState, loop: For, match: staging.BufferPart) -> Failure | None:
     """below the loop, the first block that touches the buffer writes every element of the box that is copied back,
     without reading it unless it has an init and reduces over loops of its scope; the others touch that box only
     """
     buffer, tree = match.buffer, match.tree
     users = _users(tree, loop, buffer)
     first = users[0]
-    write = region_of(first.block.writes, buffer)
-    if write is None or region_of(first.block.reads, buffer) is not None:
+    write = staging.region_of(first.block.writes, buffer)
+    if write is None or staging.region_of(first.block.reads, buffer) is not None:
         return Failure(
             {first.block: f"reads {buffer.name}"},
             f"{buffer.name} written before it is read, in each iteration of {loop.var.name}",
@@ -132,10 +122,15 @@ def _users(tree: Tree, loop: For, buffer: Buffer) -> list[BlockRealize]:
 @primitive(
     past="was staged in",
     requires=[below_loop, reads_it, known_scope, not_written_below, read_in_blocks],
-    match=part_read,
+    match=staging.part_read,
 )
 def read_at(
-    state: ScheduleState, match: BufferPart, loop: For, block: BlockRealize, read_buffer_index: int, storage_scope: str
+    state: ScheduleState,
+    match: staging.BufferPart,
+    loop: For,
+    block: BlockRealize,
+    read_buffer_index: int,
+    storage_scope: str,
 ) -> BlockRealize:
     """Copy what the blocks below a loop read of a buffer in one iteration, by one block at the start of the iteration.
 
@@ -161,7 +156,7 @@ def read_at(
     reads = [touched(tree, b, r, loop, analyzer) for b in users for r in b.block.reads if r.buffer is buffer]
     box = clip(hull(reads, analyzer), buffer, analyzer)
     if not _has_values(state, tree, loop, buffer, box, users):
-        raise initialised.refuse(
+        raise staging.initialised.refuse(
             Failure(
                 {b.block: f"reads {buffer.name}" for b in users},
                 f"every element of {box_text(buffer, box)}, which is copied, has a value",
@@ -177,7 +172,7 @@ read_at.refuses(known_scope, "sch.read_at(i, 'C', 0, 'wmmma.matrix_a')", on.MATM
 read_at.refuses(not_written_below, "sch.read_at(sch.get_loops('C')[0], 'C', 0, 'local')", on.ROWS_IN_TURN)
 read_at.refuses(read_in_blocks, "sch.read_at(i, 'B', 0, 'local')", on.CONDITION_ON_INPUT)
 read_at.refuses(
-    initialised,
+    staging.initialised,
     "sch.split(sch.get_loops('C')[0], [None, 2]); sch.read_at(sch.get_loops('C')[0], 'C', 0, 'local')",
     on.SPARSE,
 )
@@ -186,10 +181,15 @@ read_at.refuses(
 @primitive(
     past="was staged in",
     requires=[below_loop, writes_it, known_scope, written_below_only, filled_below, written_in_blocks],
-    match=part_written,
+    match=staging.part_written,
 )
 def write_at(
-    state: ScheduleState, match: BufferPart, loop: For, block: BlockRealize, write_buffer_index: int, storage_scope: str
+    state: ScheduleState,
+    match: staging.BufferPart,
+    loop: For,
+    block: BlockRealize,
+    write_buffer_index: int,
+    storage_scope: str,
 ) -> BlockRealize:
     """Let the blocks below a loop work on a copy of a buffer, copied back by one block at the end of each iteration.
 
@@ -212,7 +212,7 @@ def write_at(
     buffer, tree = match.buffer, match.tree
     users = _users(tree, loop, buffer)
     analyzer = state.analyzer(loop)
-    write = region_of(users[0].block.writes, buffer)
+    write = staging.region_of(users[0].block.writes, buffer)
     assert write is not None  # filled_below
     box = clip(touched(tree, users[0], write, loop, analyzer), buffer, analyzer)
     return _staged(state, match, loop, users, box, storage_scope)
@@ -249,7 +249,7 @@ def _has_values(
         return True
     scope = Scope.around(tree, loop)
     for writer in scope.writers(buffer):
-        region = region_of(writer.block.writes, buffer)
+        region = staging.region_of(writer.block.writes, buffer)
         shared = [l for l in tree.loops_above(writer) if tree.inside(loop, l)]
         within: Stmt = shared[-1] if shared else scope.realize.block
         if region is None or not scope.before(writer, loop) or fills(tree, writer, region, within) is not None:
@@ -262,10 +262,15 @@ def _has_values(
 
 
 def _staged(
-    state: ScheduleState, part: BufferPart, loop: For, users: Sequence[BlockRealize], box: Box, storage_scope: str
+    state: ScheduleState,
+    part: staging.BufferPart,
+    loop: For,
+    users: Sequence[BlockRealize],
+    box: Box,
+    storage_scope: str,
 ) -> BlockRealize:
     tree, buffer, back = part.tree, part.buffer, part.write
-    cached = copy_of(tree, buffer, storage_scope)
+    cached = staging.copy_of(tree, buffer, storage_scope)
     source, target = (cached, buffer) if back else (buffer, cached)
     around = [*tree.loops_above(loop), loop]
     stage = _copy_block(tree, source, target, box, around, state.analyzer(loop), users[0], cached.name)
@@ -276,7 +281,9 @@ def _staged(
         raise place_at_loop.refuse(
             Failure({anchor: "this statement"}, "a loop or a block to put the copy next to", type(anchor).__name__)
         )
-    step = Insertion(tree, part.scope, dict(retargeted(u, buffer, cached) for u in users), allocated=[cached])
+    step = staging.Insertion(
+        tree, part.scope, dict(staging.retargeted(u, buffer, cached) for u in users), allocated=[cached]
+    )
     (step.after if back else step.before).append((anchor, stage))
     return step.put(state, stage)
 
@@ -328,7 +335,7 @@ def _domain(loop: For, analyzer: Analyzer, user: BlockRealize) -> Range:
         return Range(const(0, loop.var.dtype), const(int(high) + 1, loop.var.dtype))
     if is_const(loop.start, 0):
         return Range(loop.start, loop.extent)
-    raise known_box.refuse(
+    raise staging.known_box.refuse(
         Failure({user.block: "this block"}, f"a known range of {loop.var.name}", f"[{loop.start}, {loop.extent})")
     )
 
@@ -338,7 +345,9 @@ def _constant(extent: Expr, analyzer: Analyzer, user: BlockRealize, buffer: Buff
     most = analyzer.bounds(r.extent)[1]
     if most is None:
         shown = f"[{r.start}, {r.start} + {r.extent})"
-        raise known_box.refuse(Failure({user.block: "this block"}, f"a box of {buffer.name} of bounded extent", shown))
+        raise staging.known_box.refuse(
+            Failure({user.block: "this block"}, f"a box of {buffer.name} of bounded extent", shown)
+        )
     return const(max(int(most), 1), extent.dtype)
 
 
