@@ -29,7 +29,8 @@ def run_time(threads: int) -> harness.Row:
 
 def lowering_seconds() -> float:
     """Median seconds of scheduling and lowering one distinct operator of the network, source included."""
-    from minitvm.build import lower_function, optimize_graph, schedule_function, to_graph, to_units
+    from minitvm.build import optimize_graph, to_graph
+    from minitvm.lowering import lower_function, schedule_function, to_units
     from minitvm.target import Target
     from minitvm.tools.models import light
 

@@ -14,10 +14,11 @@ import pytest
 
 import minitvm
 from minitvm.backend import register
-from minitvm.build import optimize_graph, to_units
+from minitvm.build import optimize_graph
 from minitvm.errors import TargetError, Unsupported
 from minitvm.events import Listener, Step
 from minitvm.frontends.onnx.export.to_onnx import to_onnx
+from minitvm.lowering import to_units
 from minitvm.reference import graph as interpreter
 from minitvm.runtime import load
 from minitvm.target import Target

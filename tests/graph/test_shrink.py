@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from minitvm.build import optimize_graph, to_units
+from minitvm.build import optimize_graph
 from minitvm.graph import Graph, GraphBuilder, OpNode
 from minitvm.graph.passes.fuse import fused_node
 from minitvm.graph.shrink import ENOUGH, elements, shrink
+from minitvm.lowering import to_units
 
 
 def fused(graph: Graph) -> list[OpNode]:

@@ -11,12 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import minitvm as tvm
-from minitvm.build import compile_executable, lower_function
+from minitvm.build import compile_executable
 from minitvm.errors import InternalError
 from minitvm.executable import Input, Output, TensorSpec
 from minitvm.expr import DType
 from minitvm.link import Linker, Slot, link_function
 from minitvm.link.steps import CopyStep
+from minitvm.lowering import lower_function
 from minitvm.reference import check
 from minitvm.reference.strategies import graphs
 from minitvm.reference.strategies.graphs import RandomGraph

@@ -245,7 +245,6 @@ def all_parts_are_reached() -> None:
 
 
 def lanes_meet() -> None:
-    simulated_warps.PATIENCE = 2.0
     for name, source in (
         ("warp_shuffle_down", lambda t: t + 3 if t % 8 < 5 else t),
         ("warp_shuffle_xor", lambda t: t ^ 3),

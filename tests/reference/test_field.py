@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from minitvm import expr as x
 from minitvm import te, tir
-from minitvm.build import lower_function, schedule_function
 from minitvm.errors import ExecutionError, Unsupported
+from minitvm.lowering import lower_function, schedule_function
 from minitvm.reference import Verdict, check
 from minitvm.reference.domains.field import Field, NeedsCompanion, lift
 from minitvm.reference.domains.field_order import OrderedField

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from minitvm import lower, strategy, te, topi
-from minitvm.build import schedule_function
 from minitvm.graph import Graph, GraphBuilder
+from minitvm.lowering import schedule_function
 from minitvm.machines.simd.strategy.conv2d import conv_tile
 from minitvm.machines.simd.strategy.explain import explain
 from minitvm.machines.simd.strategy.figures import KernelFigures, kernel_figures

@@ -54,7 +54,7 @@ def test_the_keys_are_those_that_a_build_asks_for(monkeypatch: pytest.MonkeyPatc
         asked.extend(function.key.hex() for function in functions)
         return lower(functions, *rest)
 
-    monkeypatch.setattr(importlib.import_module("minitvm.build"), "lower_placed", spy)
+    monkeypatch.setattr(importlib.import_module("minitvm.lowering"), "lower_placed", spy)
     compile_executable(network(), CPU)
     assert set(asked) == {task.key for task in extract(network(), CPU)}
 

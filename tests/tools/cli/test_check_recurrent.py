@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from minitvm.build import optimize_graph, to_units
+from minitvm.build import optimize_graph
 from minitvm.graph import GraphBuilder
+from minitvm.lowering import to_units
 from minitvm.target import Target
 from minitvm.tools.cli.check import check_level, operator_cases
 
