@@ -20,11 +20,11 @@ from minitvm import lower
 from minitvm.compat.tvm.schedule.testing import registrations_undone
 from minitvm.errors import InputError
 from minitvm.events import Access
-from minitvm.graph import registry
 from minitvm.reference import check
 from minitvm.reference import operators as graph_ops
 from minitvm.tools.cli import main
 from minitvm.tools.cli.lesson import cells, failure_of, find, folders, grade, open_lessons, read_and_run, title
+from minitvm.topi import registry
 from tests.fewer import number
 from tests.patience import PATIENCE
 

@@ -17,8 +17,8 @@ import minitvm
 from lessons import example, ledger
 from minitvm import reference, te
 from minitvm.executable.printer import script as executable_text
+from minitvm.graph import Pattern, register
 from minitvm.graph.builder import GraphBuilder
-from minitvm.graph.registry import Pattern, register
 from minitvm.reference.operators.table import operator
 
 # %% [markdown]

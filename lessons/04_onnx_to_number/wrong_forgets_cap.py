@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from minitvm import te
-from minitvm.graph.registry import Pattern, register
+from minitvm.graph import Pattern, register
 from minitvm.reference.operators.table import operator
 
 

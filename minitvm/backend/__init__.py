@@ -9,7 +9,7 @@ happens without it. Three parts have no default, and a back end without them is 
     asked by                          part               question
     target.find_kind                  machine            which options describe such a machine
     graph.passes.pipeline             products           in which numbers products are computed
-    graph.registry                    operators          which operators of graphs are the machine's own
+    topi.registry                     operators          which operators of graphs are the machine's own
     graph.passes.pipeline             layouts            which graph passes put values into the machine's layouts
     strategy.registry                 rules              which schedules a function may get
     machines.simd.graph               algorithms         which algorithm a convolution gets

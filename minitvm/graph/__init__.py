@@ -14,20 +14,20 @@ from typing import TYPE_CHECKING, Any
 from .nodes import Constant, Dim, Graph, OpNode, Value
 
 if TYPE_CHECKING:
+    from ..topi.registry import Operator, Pattern, register
     from .builder import GraphBuilder
     from .lower import to_prim_func
     from .passes.pipeline import optimize
-    from .registry import Operator, Pattern, register
     from .verify import verify_graph
 
 _DEFINED_IN = {
-    "GraphBuilder": "builder",
-    "Operator": "registry",
-    "Pattern": "registry",
-    "optimize": "passes.pipeline",
-    "register": "registry",
-    "to_prim_func": "lower",
-    "verify_graph": "verify",
+    "GraphBuilder": ".builder",
+    "Operator": "..topi.registry",
+    "Pattern": "..topi.registry",
+    "optimize": ".passes.pipeline",
+    "register": "..topi.registry",
+    "to_prim_func": ".lower",
+    "verify_graph": ".verify",
 }
 
 __all__ = [
@@ -51,5 +51,5 @@ def __getattr__(name: str) -> Any:
     if name in _DEFINED_IN:
         import importlib
 
-        return getattr(importlib.import_module(f"{__name__}.{_DEFINED_IN[name]}"), name)
+        return getattr(importlib.import_module(_DEFINED_IN[name], __name__), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -11,7 +11,7 @@ import numpy as np
 from ..errors import InputError
 from ..expr import DType, Expr, free_vars
 from ..expr.printer import fresh
-from . import registry
+from ..topi import registry
 from .loops import UNLIMITED, body_of
 from .nodes import LOOP, Constant, Dim, Graph, OpNode, Value
 

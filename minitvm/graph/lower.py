@@ -16,9 +16,9 @@ from ..expr import find
 from ..expr.structural import structural_digest
 from ..te.nodes import PlaceholderOp
 from ..tir.nodes import EMPTY_SUMS, Block, PrimFunc
+from ..topi import registry
 from ..topi.elementwise import identity
 from ..topi.shapes import assuming, condition_of
-from . import registry
 from .nodes import BIND_SIZE, FUSED, MATCH_CAST, Constant, Dim, Graph, OpNode, Value, as_dim
 
 

@@ -71,7 +71,7 @@ def _line(item: OpNode, names: _ValueNames, label: str, called: str = "") -> str
 def _shown(op: str, key: str, value: Any) -> bool:
     if op == FUSED:
         return False
-    from . import registry
+    from ..topi import registry
 
     try:
         default = registry.get(op).attrs.get(key, registry.REQUIRED)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 from ..errors import MinitvmError, VerificationError
 from ..expr import Expr, free_vars, structural_equal
-from . import registry
+from ..topi import registry
 from .loops import misfits
 from .nodes import FUSED, LOOP, Dim, Graph, Node, OpNode, Value
 from .printer import script
@@ -110,7 +110,7 @@ def types_follow(graph: Graph) -> Iterator[Finding]:
             yield from _group_fits(item)
             continue
         try:
-            types = registry.infer_types(item.op, item.inputs, item.attrs)
+            types = registry.get(item.op).output_types([(v.shape, v.dtype) for v in item.inputs], item.attrs)
         except MinitvmError as error:
             yield item, str(error)
             continue

@@ -12,13 +12,14 @@ from ..executable import nodes as x
 from ..expr import EQ, GE, Expr, IntImm, Var, as_expr, const, match, structural_equal, substitute
 from ..expr.conditions import is_const
 from ..expr.printer import fresh
-from ..graph import Graph, registry
+from ..graph import Graph
 from ..graph.loops import carried_inputs, outside_inputs, own_carried, own_outside
 from ..graph.lower import own_graph, own_scalars
 from ..graph.nodes import BIND_SIZE, FUSED, LOOP, MATCH_CAST
 from ..lowering.lowered import LoweredFunc
 from ..lowering.units import Unit
 from ..tir.nodes import Buffer
+from ..topi import registry
 from .bounds import InputBounds
 from .levels import GraphLevel
 from .linker import Linker

@@ -20,8 +20,8 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Any
 
-from ..graph import registry
 from ..graph.nodes import FUSED
+from ..topi import registry
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,9 +14,9 @@ import numpy as np
 from ..executable import nodes as x
 from ..executable.alignment import aligned_copy
 from ..expr import DType, Expr, IntImm, Var, substitute
-from ..graph import registry
 from ..graph.nodes import BIND_SIZE, FUSED
 from ..tir.nodes import Buffer
+from ..topi import registry
 
 # --- Values of a program before they have a place in memory, and how large they are.
 

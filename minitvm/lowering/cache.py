@@ -20,12 +20,12 @@ from ..errors import MinitvmError, verification_asked
 from ..executable.nodes import KernelParam
 from ..expr import DType
 from ..expr.as_json import from_json, to_json
-from ..graph import registry
 from ..store import FileStore
 from ..strategy.candidate import Decision
 from ..strategy.registry import rules
 from ..target import Target
 from ..tir.passes import PassContext
+from ..topi import registry
 from .lowered import LoweredFunc, LoweredKernel, taken_for
 from .units import SharedFunction
 

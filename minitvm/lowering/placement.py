@@ -12,10 +12,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from ..backend import lookup
-from ..graph import registry
 from ..target import Target
 from ..tir.nodes import PrimFunc
 from ..tir.transform.pipeline import PassCallback
+from ..topi import registry
 from .lowered import LoweredFunc
 from .many import Decisions, Progress, lower_functions
 from .units import SharedFunction

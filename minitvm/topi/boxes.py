@@ -11,6 +11,7 @@ from ..te import Tensor
 from ..tir.nodes import PrimFunc
 from .indices import nearest
 from .lines import work, zeroed
+from .registry import register
 from .shapes import Dim, agree, dims, product
 
 CORNER, CENTER = "corner", "center"
@@ -19,6 +20,7 @@ CORNER, CENTER = "corner", "center"
 _PARALLEL = 1 << 13
 
 
+@register("vision.all_class_non_max_suppression")
 def all_class_non_max_suppression(
     boxes: Tensor, scores: Tensor, max_output_boxes_per_class: Tensor, iou_threshold: Tensor, score_threshold: Tensor,
     *, most: Dim, box_format: str = CORNER,

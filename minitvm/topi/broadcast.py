@@ -6,11 +6,16 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from .. import te
 from ..errors import InputError, TypeMismatch
-from ..expr import And, Call, Expr, Not, Or, Var, as_expr, call, const
+from ..expr import And, Call, DType, Expr, Not, Or, Var, as_expr, call, const
+from ..expr.dtypes import is_floating
 from ..te import Tensor
 from . import shapes
+from .registry import Pattern, register
+from .spelling import Aten
 
 Binary = Callable[..., Tensor]
 
@@ -25,7 +30,9 @@ def broadcast(name: str, function: Callable[..., Any], *operands: Tensor | Expr)
     return te.compute(shape, element, name=f"T_{name}")
 
 
-def _binary(name: str, function: Callable[[Expr, Expr], Any], doc: str) -> Binary:
+def _binary(name: str, function: Callable[[Expr, Expr], Any], doc: str, **declared: Any) -> Binary:
+    """Declare the operator of a function of two elements; `declared` is what `register` takes."""
+
     def apply(a: Tensor | Expr | float, b: Tensor | Expr | float) -> Tensor:
         a, b = _with_scalars(name, a, b)
         if a.dtype != b.dtype:
@@ -34,7 +41,18 @@ def _binary(name: str, function: Callable[[Expr, Expr], Any], doc: str) -> Binar
 
     apply.__name__ = apply.__qualname__ = name
     apply.__doc__ = doc
-    return apply
+    return register(name, pattern=Pattern.BROADCAST, **declared)(apply)
+
+
+def _comparison(name: str, function: Callable[[Expr, Expr], Any], symbol: str, onnx: str | None, aten: str) -> Binary:
+    """Declare a comparison, whose result is bool."""
+    spelled = Aten(f"{aten}.Tensor {aten}.Scalar", operands="common")
+    return _binary(name, function, f"bool: a {symbol} b.", onnx=onnx, aten=spelled, fold=getattr(np, name))
+
+
+def _of_numbers(*names: str, of_bools: str = "", overloads: str = "Tensor Scalar") -> Aten:
+    """How ATen writes an operator whose second operand may be a number."""
+    return Aten(" ".join(f"{name}.{kind}" for name in names for kind in overloads.split()), of_bools=of_bools)
 
 
 def _with_scalars(name: str, *operands: Tensor | Expr | float) -> list[Tensor | Expr]:
@@ -49,6 +67,23 @@ def _power(a: Expr, b: Expr) -> Expr:
     if a.dtype.is_float:
         return te.power(a, b)
     return te.nearbyint(te.power(a.astype("float64"), b.astype("float64"))).astype(a.dtype)
+
+
+def _fold_power(a: Any, b: Any) -> Any:
+    """The power; for integers, the nearest integer to the power of floats, as `_power` computes it."""
+    if a.dtype.kind not in "iu":
+        return np.power(a, b)
+    return np.rint(np.power(a.astype(np.float64), b.astype(np.float64))).astype(a.dtype)
+
+
+def _fold_divide(a: Any, b: Any) -> Any:
+    if a.dtype == object:  # dimensions, which are not negative
+        return a // b
+    if is_floating(a.dtype):
+        return np.divide(a, b)
+    # Not by magnitudes: that of the least integer does not fit its dtype.
+    inexact = (np.fmod(a, b) != 0) & ((a < 0) != (b < 0))
+    return (a // b + inexact).astype(a.dtype)
 
 
 def _logical(kind: type[And] | type[Or]) -> Callable[[Expr, Expr], Expr]:
@@ -71,15 +106,8 @@ def _equal(a: Expr, b: Expr) -> Expr:
     return a == b
 
 
-def _bits(name: str) -> Callable[[Expr, Expr], Expr]:
-    return lambda a, b: Call(a.dtype, name, (a, b))
-
-
 def _right_shift(a: Expr, b: Expr) -> Expr:
     return a >> b
-
-
-add = _binary("add", lambda a, b: a + b, "a + b.")
 
 
 def _difference(a: Expr, b: Expr) -> Expr:
@@ -88,42 +116,89 @@ def _difference(a: Expr, b: Expr) -> Expr:
     return a - b
 
 
-subtract = _binary("subtract", _difference, "a - b.")
-multiply = _binary("multiply", lambda a, b: a * b, "a * b.")
-divide = _binary("divide", lambda a, b: a / b if a.dtype.is_float else te.truncdiv(a, b), "a / b; ints toward zero.")
+# PyTorch's sums and quotients have arguments of their own: the frontend converts them.
+add = _binary("add", lambda a, b: a + b, "a + b.", onnx="Add", fold=np.add)
+subtract = _binary("subtract", _difference, "a - b.", onnx="Sub", fold=np.subtract)
+multiply = _binary(
+    "multiply", lambda a, b: a * b, "a * b.", onnx="Mul", aten=_of_numbers("mul", of_bools="logical_and"),
+    fold=np.multiply,
+)  # fmt: skip
+divide = _binary(
+    "divide", lambda a, b: a / b if a.dtype.is_float else te.truncdiv(a, b), "a / b; ints toward zero.", onnx="Div",
+    fold=_fold_divide,
+)  # fmt: skip
 floor_divide = _binary(
-    "floor_divide", lambda a, b: call("floor", a / b) if a.dtype.is_float else a // b, "The floor of a / b."
-)
+    "floor_divide", lambda a, b: call("floor", a / b) if a.dtype.is_float else a // b, "The floor of a / b.",
+    fold=np.floor_divide,
+)  # fmt: skip
 mod = _binary(
     "mod",
     lambda a, b: call("fmod", a, b) if a.dtype.is_float else te.truncmod(a, b),
     "Remainder with the sign of a (C's).",
+    aten=_of_numbers("fmod"),
+    fold=np.fmod,
 )
 floor_mod = _binary(
     "floor_mod",
     lambda a, b: _float_floor_mod(a, b) if a.dtype.is_float else a % b,
     "Remainder with the sign of b (Python's).",
+    aten=_of_numbers("remainder", overloads="Tensor Scalar Scalar_Tensor"),
+    fold=np.mod,
 )
-power = _binary("power", _power, "a to the power of b.")
-maximum = _binary("maximum", te.maximum, "The larger; NaN if either is.")
-minimum = _binary("minimum", te.minimum, "The smaller; NaN if either is.")
-equal = _binary("equal", _equal, "bool: a == b.")
-not_equal = _binary("not_equal", lambda a, b: a != b, "bool: a != b.")
-less = _binary("less", lambda a, b: a < b, "bool: a < b.")
-less_equal = _binary("less_equal", lambda a, b: a <= b, "bool: a <= b.")
-greater = _binary("greater", lambda a, b: a > b, "bool: a > b.")
-greater_equal = _binary("greater_equal", lambda a, b: a >= b, "bool: a >= b.")
-logical_and = _binary("logical_and", _logical(And), "bool: a and b.")
-logical_or = _binary("logical_or", _logical(Or), "bool: a or b.")
-logical_xor = _binary("logical_xor", _xor, "bool: either a or b.")
-bitwise_and = _binary("bitwise_and", _bits("bitwise_and"), "Bits set in both.")
-bitwise_or = _binary("bitwise_or", _bits("bitwise_or"), "Bits set in either.")
-bitwise_xor = _binary("bitwise_xor", _bits("bitwise_xor"), "Bits set in one of the two.")
-left_shift = _binary("left_shift", lambda a, b: a << b, "a moved b bits up.")
-right_shift = _binary("right_shift", _right_shift, "a moved b bits down.")
-atan2 = _binary("atan2", te.atan2, "The angle of the point (b, a), in radians.")
+power = _binary("power", _power, "a to the power of b.", onnx="Pow", fold=_fold_power)
+maximum = _binary(
+    "maximum", te.maximum, "The larger; NaN if either is.", onnx="Max", aten=Aten("maximum", of_bools="logical_or"),
+    fold=np.maximum,
+)  # fmt: skip
+minimum = _binary(
+    "minimum", te.minimum, "The smaller; NaN if either is.", onnx="Min", aten=Aten("minimum", of_bools="logical_and"),
+    fold=np.minimum,
+)  # fmt: skip
+equal = _comparison("equal", _equal, "==", "Equal", "eq")
+not_equal = _comparison("not_equal", lambda a, b: a != b, "!=", None, "ne")
+less = _comparison("less", lambda a, b: a < b, "<", "Less", "lt")
+less_equal = _comparison("less_equal", lambda a, b: a <= b, "<=", "LessOrEqual", "le")
+greater = _comparison("greater", lambda a, b: a > b, ">", "Greater", "gt")
+greater_equal = _comparison("greater_equal", lambda a, b: a >= b, ">=", "GreaterOrEqual", "ge")
+logical_and = _binary(
+    "logical_and", _logical(And), "bool: a and b.", onnx="And", aten=Aten("logical_and", operands="bool"),
+    fold=np.logical_and,
+)  # fmt: skip
+logical_or = _binary(
+    "logical_or", _logical(Or), "bool: a or b.", onnx="Or", aten=Aten("logical_or", operands="bool"),
+    fold=np.logical_or,
+)  # fmt: skip
+logical_xor = _binary(
+    "logical_xor", _xor, "bool: either a or b.", onnx="Xor", aten=Aten("logical_xor", operands="bool"),
+    fold=np.logical_xor,
+)  # fmt: skip
 
 
+def _bitwise(name: str, doc: str, onnx: str, of_bools: str) -> Binary:
+    """Declare an operator on bits; `name` is NumPy's and ATen's too, and `__and__` ATen's for Python's operator."""
+    scalars = _of_numbers(name, overloads="Tensor Scalar Scalar_Tensor").names
+    pythons = _of_numbers(f"__{name.removeprefix('bitwise_')}__").names
+    aten = Aten(f"{scalars} {pythons}", of_bools=of_bools)
+    return _binary(name, lambda a, b: Call(a.dtype, name, (a, b)), doc, onnx=onnx, aten=aten, fold=getattr(np, name))
+
+
+bitwise_and = _bitwise("bitwise_and", "Bits set in both.", "BitwiseAnd", "logical_and")
+bitwise_or = _bitwise("bitwise_or", "Bits set in either.", "BitwiseOr", "logical_or")
+bitwise_xor = _bitwise("bitwise_xor", "Bits set in one of the two.", "BitwiseXor", "logical_xor")
+
+
+def _shift(name: str, function: Callable[[Expr, Expr], Any], doc: str, pythons: str) -> Binary:
+    """Declare a shift; `pythons` is ATen's name for Python's operator."""
+    scalars = _of_numbers(f"bitwise_{name}", overloads="Tensor Tensor_Scalar Scalar_Tensor").names
+    return _binary(name, function, doc, aten=Aten(f"{scalars} {_of_numbers(pythons).names}"))
+
+
+left_shift = _shift("left_shift", lambda a, b: a << b, "a moved b bits up.", "__lshift__")
+right_shift = _shift("right_shift", _right_shift, "a moved b bits down.", "__rshift__")
+atan2 = _binary("atan2", te.atan2, "The angle of the point (b, a), in radians.", aten="atan2")
+
+
+@register("where", pattern=Pattern.BROADCAST, onnx="Where", fold=np.where)
 def where(condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
     """x where the condition holds, else y."""
     if x.dtype != y.dtype:
@@ -131,6 +206,7 @@ def where(condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
     return broadcast("where", lambda c, a, b: te.select(c.astype("bool"), a, b), condition, x, y)
 
 
+@register("nn.bias_add", pattern=Pattern.BROADCAST)
 def bias_add(data: Tensor, bias: Tensor, *, axis: int = 1) -> Tensor:
     """data + bias, with one bias per channel along `axis`."""
     at = shapes.axis_of(axis, data.ndim)
@@ -147,6 +223,7 @@ def bias_add(data: Tensor, bias: Tensor, *, axis: int = 1) -> Tensor:
     )
 
 
+@register("broadcast_to", pattern=Pattern.BROADCAST, fold=lambda x, shape: np.broadcast_to(x, shape).copy())
 def broadcast_to(x: Tensor, *, shape: Sequence[shapes.Dim]) -> Tensor:
     """x repeated along axes of extent 1 and along missing axes, to exactly `shape`."""
     target = tuple(shape)
@@ -166,11 +243,20 @@ def _becomes(own: shapes.Dim, extent: shapes.Dim) -> bool:
     return True
 
 
+@register(
+    "full", pattern=Pattern.INJECTIVE,
+    fold=lambda shape, fill_value, dtype: np.full(shape, fill_value, DType(dtype).numpy),
+)  # fmt: skip
 def full(*, shape: Sequence[shapes.Dim], fill_value: float, dtype: str = "float32") -> Tensor:
     """A tensor of one value."""
     return te.compute(tuple(shape), lambda *i: const(fill_value, dtype), name="T_full")
 
 
+def _fold_arange(start: Any, stop: Any, step: Any, dtype: str) -> Any:
+    return np.arange(start, stop, step).astype(DType(dtype).numpy)
+
+
+@register("arange", pattern=Pattern.INJECTIVE, fold=_fold_arange)
 def arange(*, start: shapes.Dim = 0, stop: shapes.Dim, step: float = 1, dtype: str = "int64") -> Tensor:
     """start, start + step, ... before `stop`; a symbolic end needs an integer step, and is never before the start."""
     symbolic = isinstance(start, Expr) or isinstance(stop, Expr)
@@ -193,6 +279,7 @@ def _steps(start: shapes.Dim, stop: shapes.Dim, step: int) -> shapes.Dim:
     return shapes.simple(distance if size == 1 else (distance + (size - 1)) // size)
 
 
+@register("elementwise_sum", pattern=Pattern.BROADCAST)
 def elementwise_sum(*data: Tensor) -> Tensor:
     """The sum of any number of tensors."""
     if not data:

@@ -23,12 +23,14 @@ from ..tir.annotations import LANES
 from ..tir.nodes import Buffer, BufferStore, For, ForKind, If
 from .indices import check_index
 from .lines import updated
+from .registry import register
 from .shapes import agree, axis_of, constant, dims
 
 _LANES = 16  # the weights of so many places are one vector
 _REGISTERS = 16  # vectors of results that are in registers at a time
 
 
+@register("nn.cache_update", updates=True)
 def cache_update(data: Tensor, update: Tensor, position: Tensor, *, axis: int = -2, mode: str = "linear") -> Tensor:
     """Return `data` with the rows of `update` written into it.
 
@@ -63,6 +65,7 @@ def cache_update(data: Tensor, update: Tensor, position: Tensor, *, axis: int = 
     return updated("cache_update", (position, update, data), (places, news, old, y), axes, loop)
 
 
+@register("nn.cached_attention")
 def cached_attention(query: Tensor, key: Tensor, value: Tensor, position: Tensor, *, scale: float) -> Tensor:
     """softmax(scale * query key') value, where query i of row b sees the places 0 to position[b] + i of the cache.
 

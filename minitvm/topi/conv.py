@@ -11,12 +11,14 @@ from ..te import Tensor
 from .factors import factor
 from .layouts import AxisOrder
 from .pad import constant_pad
+from .registry import Pattern, register
 from .shapes import agree, dims, is_one, paddings, per_axis, plus, require_divides, require_positive, simple, times
 
 Ints = int | Sequence[int]
 
 _DEFAULT = {1: ("NCW", "OIW"), 2: ("NCHW", "OIHW"), 3: ("NCDHW", "OIDHW")}
 _SPATIAL = {1: ("x",), 2: ("y", "x"), 3: ("z", "y", "x")}
+_ABSORBED = ("nn.interleave",)  # phases that a convolution computes interleave as its results are written
 
 
 def _conv(rank: int, data: Tensor, weight: Tensor, strides: Ints, padding: Ints, dilation: Ints, groups: int,
@@ -101,12 +103,14 @@ def _conv(rank: int, data: Tensor, weight: Tensor, strides: Ints, padding: Ints,
     )
 
 
+@register("nn.conv1d", pattern=Pattern.COMPLEX_OUT_FUSABLE, absorbs=_ABSORBED)
 def conv1d(data: Tensor, weight: Tensor, *, strides: Ints = 1, padding: Ints = 0, dilation: Ints = 1, groups: int = 1,
            out_dtype: str = "") -> Tensor:  # fmt: skip
     """Convolution of data [n, c, w] with weight [o, c / groups, kw]."""
     return _conv(1, data, weight, strides, padding, dilation, groups, out_dtype)
 
 
+@register("nn.conv2d", pattern=Pattern.COMPLEX_OUT_FUSABLE, absorbs=_ABSORBED)
 def conv2d(data: Tensor, weight: Tensor, *, strides: Ints = 1, padding: Ints = 0, dilation: Ints = 1, groups: int = 1,
            out_dtype: str = "", data_layout: str = "NCHW", kernel_layout: str = "OIHW") -> Tensor:  # fmt: skip
     """Convolution of data [n, c, h, w] with weight [o, c / groups, kh, kw].
@@ -117,6 +121,7 @@ def conv2d(data: Tensor, weight: Tensor, *, strides: Ints = 1, padding: Ints = 0
     return _conv(2, data, weight, strides, padding, dilation, groups, out_dtype, data_layout, kernel_layout)
 
 
+@register("nn.conv3d", pattern=Pattern.COMPLEX_OUT_FUSABLE, absorbs=_ABSORBED)
 def conv3d(data: Tensor, weight: Tensor, *, strides: Ints = 1, padding: Ints = 0, dilation: Ints = 1, groups: int = 1,
            out_dtype: str = "") -> Tensor:  # fmt: skip
     """Convolution of data [n, c, d, h, w] with weight [o, c / groups, kd, kh, kw]."""

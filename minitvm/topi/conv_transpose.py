@@ -9,6 +9,7 @@ from .. import te
 from ..errors import TypeMismatch
 from ..expr import Expr, const
 from ..te import Tensor
+from .registry import Pattern, register
 from .shapes import agree, dims, paddings, per_axis, require_divides, simple, times
 
 Ints = int | Sequence[int]
@@ -69,18 +70,21 @@ def _conv_transpose(rank: int, data: Tensor, weight: Tensor, strides: Ints, padd
     )
 
 
+@register("nn.conv1d_transpose", pattern=Pattern.COMPLEX_OUT_FUSABLE)
 def conv1d_transpose(data: Tensor, weight: Tensor, *, strides: Ints = 1, padding: Ints = 0, output_padding: Ints = 0,
                      dilation: Ints = 1, groups: int = 1) -> Tensor:  # fmt: skip
     """Transposed convolution of data [n, i, w] with weight [i, o / groups, kw]."""
     return _conv_transpose(1, data, weight, strides, padding, output_padding, dilation, groups)
 
 
+@register("nn.conv2d_transpose", pattern=Pattern.COMPLEX_OUT_FUSABLE)
 def conv2d_transpose(data: Tensor, weight: Tensor, *, strides: Ints = 1, padding: Ints = 0, output_padding: Ints = 0,
                      dilation: Ints = 1, groups: int = 1) -> Tensor:  # fmt: skip
     """Transposed convolution of data [n, i, h, w] with weight [i, o / groups, kh, kw]."""
     return _conv_transpose(2, data, weight, strides, padding, output_padding, dilation, groups)
 
 
+@register("nn.conv3d_transpose", pattern=Pattern.COMPLEX_OUT_FUSABLE)
 def conv3d_transpose(data: Tensor, weight: Tensor, *, strides: Ints = 1, padding: Ints = 0, output_padding: Ints = 0,
                      dilation: Ints = 1, groups: int = 1) -> Tensor:  # fmt: skip
     """Transposed convolution of data [n, i, d, h, w] with weight [i, o / groups, kd, kh, kw]."""

@@ -17,11 +17,13 @@ from ..te import Tensor
 from ..tir.nodes import PrimFunc
 from .indices import nearest
 from .lines import along, extent_of, zeroed
+from .registry import Pattern, refuse, register
 from .shapes import Dim, axis_of, constant, dims, product, simple
 from .sort import order_of_rows, strictly_before
 from .transform import reshape
 
 
+@register("bind_size")
 def bind_size(count: Tensor, *, size: SizeVar, most: Dim, where: str = "", reason: str = "") -> Tensor:  # noqa: ARG001
     """`count`, an integer of which `size` is the value from here on; a run in which it is not from 0 to `most` stops.
 
@@ -36,6 +38,7 @@ def bind_size(count: Tensor, *, size: SizeVar, most: Dim, where: str = "", reaso
     return te.compute((), lambda: count[()], name="T_bind_size")
 
 
+@register("leading", pattern=Pattern.INJECTIVE)
 def leading(x: Tensor, *, size: Dim, axis: int = 0) -> Tensor:
     """The first `size` entries of an axis, which has at least so many."""
     at = axis_of(axis, x.ndim)
@@ -45,6 +48,7 @@ def leading(x: Tensor, *, size: Dim, axis: int = 0) -> Tensor:
     return te.compute([*dims(x)[:at], size, *dims(x)[at + 1 :]], lambda *i: x[i], name="T_leading")
 
 
+@register("argwhere")
 def argwhere(x: Tensor) -> list[Tensor]:
     """[places, count]: the indices of the elements that are not 0, row-major, a row [rank] each, and their number."""
     if x.ndim == 0:
@@ -55,6 +59,7 @@ def argwhere(x: Tensor) -> list[Tensor]:
     return [places, _number(count)]
 
 
+@register("unique")
 def unique(rows: Tensor, *, sorted: bool = True) -> list[Tensor]:
     """[first, inverse, counts, number]: the different rows of a matrix, or elements of a vector, and their number.
 
@@ -183,3 +188,8 @@ def _renumbered(extent: Any) -> PrimFunc:
             new_inverse[j] = new[inverse[j]]
 
     return renumber
+
+
+_INSTEAD = {"nonzero": "argwhere", "vision.non_max_suppression": "vision.all_class_non_max_suppression"}
+for _name, _other in _INSTEAD.items():
+    refuse(_name, f"{_other} returns all places, and how many of them count")

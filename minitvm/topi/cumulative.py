@@ -16,6 +16,7 @@ from ..tir.analysis.declared import with_declared_regions
 from ..tir.nodes import Block, Buffer, BufferStore, For, ForKind, If, PrimFunc, Seq, Stmt, with_root
 from ..tir.op import highest, lowest
 from .lines import along, extent_of, nest, work
+from .registry import register
 from .shapes import Dim, axis_of, dims, simple
 
 _SUM, _PRODUCT, _LARGEST, _LEAST = "sum", "product", "largest", "least"
@@ -26,21 +27,25 @@ _COMBINED: dict[str, Callable[[Any, Any], Any]] = {
 _TOGETHER, _OPEN = 512, 64  # elements, of which a few rows stay in the L1 cache; along an open axis
 
 
+@register("cumsum")
 def cumsum(x: Tensor, *, axis: int = 0, exclusive: bool = False, reverse: bool = False) -> Tensor:
     """Running sums along an axis; `exclusive` leaves the element itself out, `reverse` runs from the end."""
     return _cumulative(x, _SUM, axis, exclusive, reverse)
 
 
+@register("cumprod")
 def cumprod(x: Tensor, *, axis: int = 0, exclusive: bool = False, reverse: bool = False) -> Tensor:
     """Running products along an axis; `exclusive` leaves the element itself out, `reverse` runs from the end."""
     return _cumulative(x, _PRODUCT, axis, exclusive, reverse)
 
 
+@register("cummax")
 def cummax(x: Tensor, *, axis: int = 0) -> Tensor:
     """The largest element so far along an axis; NaN from the first NaN on."""
     return _cumulative(x, _LARGEST, axis, exclusive=False, reverse=False)
 
 
+@register("cummin")
 def cummin(x: Tensor, *, axis: int = 0) -> Tensor:
     """The least element so far along an axis; NaN from the first NaN on."""
     return _cumulative(x, _LEAST, axis, exclusive=False, reverse=False)

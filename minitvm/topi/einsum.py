@@ -8,9 +8,11 @@ from .. import te
 from ..errors import InputError, TypeMismatch
 from ..expr import Expr, as_expr
 from ..te import Tensor
+from .registry import Pattern, register
 from .shapes import Dim, agree, dims, is_one
 
 
+@register("einsum", pattern=Pattern.COMPLEX_OUT_FUSABLE)
 def einsum(*data: Tensor, equation: str) -> Tensor:
     """Products summed over the labels that are not in the output, as in `numpy.einsum`; no ellipsis.
 

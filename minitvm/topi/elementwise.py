@@ -7,12 +7,16 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
+
 from .. import te
 from ..errors import InputError, TypeMismatch
 from ..expr import DType, Expr, Not, call, const
 from ..te import Tensor
 from ..tir import op
+from .registry import Pattern, register
 from .shapes import agree, axis_of, dims
+from .spelling import Aten, Onnx
 
 Unary = Callable[[Tensor], Tensor]
 
@@ -22,25 +26,31 @@ def elementwise(x: Tensor, function: Callable[[Expr], Any], name: str) -> Tensor
     return te.compute(x.shape, lambda *i: function(x[i]), name=f"T_{name}")
 
 
-def _unary(name: str, function: Callable[[Expr], Any], doc: str) -> Unary:
+def _unary(name: str, function: Callable[[Expr], Any], doc: str, **declared: Any) -> Unary:
+    """Declare the operator of a function of one element; `declared` is what `register` takes."""
+    own_name = name.rpartition(".")[2]
+
     def apply(x: Tensor) -> Tensor:
-        return elementwise(x, function, name)
+        return elementwise(x, function, own_name)
 
-    apply.__name__ = apply.__qualname__ = name
+    apply.__name__ = apply.__qualname__ = own_name
     apply.__doc__ = doc
-    return apply
+    return register(name, pattern=Pattern.ELEMENTWISE, **declared)(apply)
 
 
-def _rounding(name: str, intrinsic: str, doc: str) -> Unary:
+def _rounding(name: str, intrinsic: str, doc: str, rounded: Callable[[Any], Any], **declared: Any) -> Unary:
     # An integer is its own floor.
-    return _unary(name, lambda v: call(intrinsic, v) if v.dtype.is_float else v, doc)
+    def fold(x: Any) -> Any:
+        return rounded(x).astype(x.dtype)
+
+    return _unary(name, lambda v: call(intrinsic, v) if v.dtype.is_float else v, doc, fold=fold, **declared)
 
 
-def _float_test(name: str, for_ints: bool) -> Unary:
+def _float_test(name: str, for_ints: bool, **declared: Any) -> Unary:
     def test(v: Expr) -> Expr:
         return call(name, v) if v.dtype.is_float else const(for_ints)
 
-    return _unary(name, test, f"bool: `{name}` of each element.")
+    return _unary(name, test, f"bool: `{name}` of each element.", aten=Aten(name, operands="own"), **declared)
 
 
 def _sign(v: Expr) -> Expr:
@@ -68,50 +78,81 @@ def _mish(v: Expr) -> Expr:
     return v * (grown / (grown + const(2, v.dtype)))
 
 
-exp = _unary("exp", te.exp, "e to the power of x.")
-log = _unary("log", te.log, "Natural logarithm.")
-log2 = _unary("log2", te.log2, "Logarithm to base 2.")
-log10 = _unary("log10", te.log10, "Logarithm to base 10.")
-log1p = _unary("log1p", te.log1p, "log(1 + x).")
-sqrt = _unary("sqrt", te.sqrt, "Square root.")
-rsqrt = _unary("rsqrt", lambda v: const(1, v.dtype) / call("sqrt", v), "1 / sqrt(x).")
-sin, cos, tan = (_unary(n, getattr(te, n), f"{n} of x in radians.") for n in ("sin", "cos", "tan"))
-asin, acos, atan = (_unary(n, getattr(te, n), f"{n} of x, in radians.") for n in ("asin", "acos", "atan"))
-sinh, cosh, tanh = (_unary(n, getattr(te, n), f"{n} of x.") for n in ("sinh", "cosh", "tanh"))
-asinh, acosh, atanh = (_unary(n, getattr(te, n), f"{n} of x.") for n in ("asinh", "acosh", "atanh"))
-sigmoid = _unary("sigmoid", te.sigmoid, "1 / (1 + exp(-x)).")
-erf = _unary("erf", te.erf, "The error function.")
-negative = _unary("negative", lambda v: const(0, v.dtype) - v if v.dtype.is_int else v * const(-1, v.dtype), "-x.")
-abs = _unary("abs", lambda v: v if v.dtype.kind == "uint" else te.abs(v), "|x|.")
-sign = _unary("sign", _sign, "-1, 0 or 1; NaN of NaN.")
-floor = _rounding("floor", "floor", "The largest integer not above x.")
-ceil = _rounding("ceil", "ceil", "The smallest integer not below x.")
-trunc = _rounding("trunc", "trunc", "x without its fraction.")
-round = _rounding("round", "nearbyint", "The nearest integer, halves to even.")
-reciprocal = _unary("reciprocal", lambda v: const(1, v.dtype) / v, "1 / x.")
-logical_not = _unary("logical_not", lambda v: Not(v), "bool: not x.")
-bitwise_not = _unary("bitwise_not", lambda v: ~v, "All bits turned over.")
-isnan, isinf = _float_test("isnan", False), _float_test("isinf", False)
+exp = _unary("exp", te.exp, "e to the power of x.", onnx="Exp", aten="exp", fold=np.exp)
+log = _unary("log", te.log, "Natural logarithm.", onnx="Log", aten="log", fold=np.log)
+log2 = _unary("log2", te.log2, "Logarithm to base 2.", aten="log2")
+log10 = _unary("log10", te.log10, "Logarithm to base 10.", aten="log10")
+log1p = _unary("log1p", te.log1p, "log(1 + x).", aten="log1p")
+sqrt = _unary("sqrt", te.sqrt, "Square root.", onnx="Sqrt", aten="sqrt", fold=np.sqrt)
+rsqrt = _unary("rsqrt", lambda v: const(1, v.dtype) / call("sqrt", v), "1 / sqrt(x).", aten="rsqrt")
+sin = _unary("sin", te.sin, "sin of x in radians.", onnx="Sin", aten="sin")
+cos = _unary("cos", te.cos, "cos of x in radians.", onnx="Cos", aten="cos")
+tan = _unary("tan", te.tan, "tan of x in radians.", onnx="Tan", aten="tan")
+asin = _unary("asin", te.asin, "asin of x, in radians.", onnx="Asin", aten="asin")
+acos = _unary("acos", te.acos, "acos of x, in radians.", onnx="Acos", aten="acos")
+atan = _unary("atan", te.atan, "atan of x, in radians.", onnx="Atan", aten="atan")
+sinh = _unary("sinh", te.sinh, "sinh of x.", onnx="Sinh", aten="sinh")
+cosh = _unary("cosh", te.cosh, "cosh of x.", onnx="Cosh", aten="cosh")
+tanh = _unary("tanh", te.tanh, "tanh of x.", onnx="Tanh", aten="tanh")
+asinh = _unary("asinh", te.asinh, "asinh of x.", onnx="Asinh", aten="asinh")
+acosh = _unary("acosh", te.acosh, "acosh of x.", onnx="Acosh", aten="acosh")
+atanh = _unary("atanh", te.atanh, "atanh of x.", onnx="Atanh", aten="atanh")
+sigmoid = _unary("sigmoid", te.sigmoid, "1 / (1 + exp(-x)).", onnx="Sigmoid", aten="sigmoid")
+erf = _unary("erf", te.erf, "The error function.", onnx="Erf", aten="erf")
+negative = _unary(
+    "negative", lambda v: const(0, v.dtype) - v if v.dtype.is_int else v * const(-1, v.dtype), "-x.",
+    onnx="Neg", aten="neg", fold=lambda x: -x,
+)  # fmt: skip
+abs = _unary("abs", lambda v: v if v.dtype.kind == "uint" else te.abs(v), "|x|.", onnx="Abs", aten="abs", fold=np.abs)
+sign = _unary("sign", _sign, "-1, 0 or 1; NaN of NaN.", onnx="Sign", fold=np.sign)
+floor = _rounding("floor", "floor", "The largest integer not above x.", np.floor, onnx="Floor", aten="floor")
+ceil = _rounding("ceil", "ceil", "The smallest integer not below x.", np.ceil, onnx="Ceil", aten="ceil")
+trunc = _rounding("trunc", "trunc", "x without its fraction.", np.trunc, aten="trunc")
+round = _rounding("round", "nearbyint", "The nearest integer, halves to even.", np.round, onnx="Round", aten="round")
+reciprocal = _unary("reciprocal", lambda v: const(1, v.dtype) / v, "1 / x.", onnx="Reciprocal", aten="reciprocal")
+logical_not = _unary(
+    "logical_not", lambda v: Not(v), "bool: not x.", onnx="Not", aten=Aten("logical_not", operands="bool"),
+    fold=np.logical_not,
+)  # fmt: skip
+bitwise_not = _unary(
+    "bitwise_not", lambda v: ~v, "All bits turned over.", onnx="BitwiseNot",
+    aten=Aten("bitwise_not", of_bools="logical_not"), fold=np.invert,
+)  # fmt: skip
+isnan = _float_test("isnan", False, onnx="IsNaN")
+isinf = _float_test("isinf", False, onnx="IsInf")
 isfinite = _float_test("isfinite", True)
-identity = _unary("identity", lambda v: v, "x itself.")
-relu = _unary("relu", lambda v: te.maximum(v, const(0, v.dtype)), "max(x, 0).")
-softplus = _unary("softplus", _softplus, "log(1 + exp(x)).")
-softsign = _unary("softsign", lambda v: v / (te.abs(v) + 1.0), "x / (1 + |x|).")
-silu = _unary("silu", lambda v: v * call("sigmoid", v), "x * sigmoid(x).")
-mish = _unary("mish", _mish, "x * tanh(softplus(x)).")
+relu = _unary(
+    "nn.relu", lambda v: te.maximum(v, const(0, v.dtype)), "max(x, 0).", onnx="Relu", aten="relu",
+    fold=lambda x: np.maximum(x, np.zeros((), x.dtype)),
+)  # fmt: skip
+softplus = _unary("nn.softplus", _softplus, "log(1 + exp(x)).", onnx="Softplus")
+softsign = _unary("nn.softsign", lambda v: v / (te.abs(v) + 1.0), "x / (1 + |x|).", onnx="Softsign")
+silu = _unary("nn.silu", lambda v: v * call("sigmoid", v), "x * sigmoid(x).", aten="silu")
+mish = _unary("nn.mish", _mish, "x * tanh(softplus(x)).", onnx="Mish", aten="mish")
 hard_swish = _unary(
-    "hard_swish",
-    lambda v: v * _unit(v * const(Fraction(1, 6), v.dtype) + 0.5),
-    "x * clip(x / 6 + 1/2, 0, 1).",
-)
+    "nn.hard_swish", lambda v: v * _unit(v * const(Fraction(1, 6), v.dtype) + 0.5), "x * clip(x / 6 + 1/2, 0, 1).",
+    onnx="HardSwish", aten="hardswish",
+)  # fmt: skip
 
 
+@register("copy", pattern=Pattern.ELEMENTWISE, fold=lambda x: x, view=True, onnx="Identity")
+def identity(x: Tensor) -> Tensor:
+    """x itself."""
+    return elementwise(x, lambda v: v, "identity")
+
+
+def _fold_cast(x: Any, dtype: str) -> Any:
+    return x if x.dtype == object else x.astype(DType(dtype).numpy)
+
+
+@register("cast", pattern=Pattern.ELEMENTWISE, fold=_fold_cast)
 def cast(x: Tensor, *, dtype: str) -> Tensor:
     """x converted as C does; a float that becomes a bool is `!= 0`."""
     kind = DType(dtype)
     return elementwise(x, lambda v: v.astype(kind), "cast")
 
 
+@register("reinterpret", pattern=Pattern.ELEMENTWISE, fold=lambda x, dtype: x.view(DType(dtype).numpy))
 def reinterpret(x: Tensor, *, dtype: str) -> Tensor:
     """The same bits as another dtype of the same width."""
     kind = DType(dtype)
@@ -120,11 +161,18 @@ def reinterpret(x: Tensor, *, dtype: str) -> Tensor:
     return elementwise(x, lambda v: v if kind == v.dtype else op.reinterpret(kind, v), "reinterpret")
 
 
+@register("nn.dropout", pattern=Pattern.ELEMENTWISE, fold=lambda x, rate: x, view=True)
 def dropout(x: Tensor, *, rate: float = 0.5) -> Tensor:  # noqa: ARG001 (an attribute of the operator)
     """x itself: at inference nothing is dropped."""
     return elementwise(x, lambda v: v, "dropout")
 
 
+def _fold_clip(x: Any, a_min: Any, a_max: Any) -> Any:
+    low = x if a_min is None else np.maximum(x, np.asarray(a_min, x.dtype))
+    return low if a_max is None else np.minimum(low, np.asarray(a_max, x.dtype))
+
+
+@register("clip", pattern=Pattern.ELEMENTWISE, fold=_fold_clip)
 def clip(x: Tensor, *, a_min: float | None = None, a_max: float | None = None) -> Tensor:
     """min(max(x, a_min), a_max); None is no limit."""
 
@@ -135,11 +183,16 @@ def clip(x: Tensor, *, a_min: float | None = None, a_max: float | None = None) -
     return elementwise(x, limit, "clip")
 
 
+@register(
+    "nn.leaky_relu", pattern=Pattern.ELEMENTWISE, onnx=Onnx("LeakyRelu", {"alpha": "alpha"}),
+    aten=Aten("leaky_relu", {"alpha": "negative_slope"}),
+)  # fmt: skip
 def leaky_relu(x: Tensor, *, alpha: float = 0.01) -> Tensor:
     """x where it is positive, else alpha * x."""
     return elementwise(x, lambda v: te.select(v > const(0, v.dtype), v, v * const(alpha, v.dtype)), "leaky_relu")
 
 
+@register("nn.prelu", pattern=Pattern.BROADCAST)
 def prelu(x: Tensor, alpha: Tensor, *, axis: int = 1) -> Tensor:
     """x where it is positive, else alpha * x, with one alpha per channel along `axis`."""
     if alpha.ndim != 1:
@@ -151,12 +204,14 @@ def prelu(x: Tensor, alpha: Tensor, *, axis: int = 1) -> Tensor:
     return te.compute(x.shape, lambda *i: te.select(x[i] > zero, x[i], x[i] * alpha[i[at]]), name="T_prelu")
 
 
+@register("nn.thresholded_relu", pattern=Pattern.ELEMENTWISE, onnx=Onnx("ThresholdedRelu", {"alpha": "alpha"}))
 def thresholded_relu(x: Tensor, *, alpha: float = 1.0) -> Tensor:
     """x where it is above alpha, else 0."""
     zero = const(0, x.dtype)
     return elementwise(x, lambda v: te.select(v > const(alpha, v.dtype), v, zero), "thresholded_relu")
 
 
+@register("nn.elu", pattern=Pattern.ELEMENTWISE, onnx=Onnx("Elu", {"alpha": "alpha"}))
 def elu(x: Tensor, *, alpha: float = 1.0) -> Tensor:
     """x where it is positive, else alpha * (exp(x) - 1)."""
 
@@ -166,6 +221,7 @@ def elu(x: Tensor, *, alpha: float = 1.0) -> Tensor:
     return elementwise(x, function, "elu")
 
 
+@register("nn.selu", pattern=Pattern.ELEMENTWISE, onnx=Onnx("Selu", {"alpha": "alpha", "gamma": "gamma"}))
 def selu(x: Tensor, *, alpha: float = 1.67326319217681884765625, gamma: float = 1.05070102214813232421875) -> Tensor:
     """gamma * (x where it is positive, else alpha * (exp(x) - 1))."""
 
@@ -176,6 +232,7 @@ def selu(x: Tensor, *, alpha: float = 1.67326319217681884765625, gamma: float = 
     return elementwise(x, function, "selu")
 
 
+@register("nn.celu", pattern=Pattern.ELEMENTWISE, onnx=Onnx("Celu", {"alpha": "alpha"}))
 def celu(x: Tensor, *, alpha: float = 1.0) -> Tensor:
     """max(x, 0) + min(0, alpha * (exp(x / alpha) - 1))."""
 
@@ -186,6 +243,10 @@ def celu(x: Tensor, *, alpha: float = 1.0) -> Tensor:
     return elementwise(x, function, "celu")
 
 
+@register(
+    "nn.hard_sigmoid", pattern=Pattern.ELEMENTWISE, onnx=Onnx("HardSigmoid", {"alpha": "alpha", "beta": "beta"}),
+    aten=Aten("hardsigmoid", {"alpha": 1 / 6, "beta": 0.5}),
+)  # fmt: skip
 def hard_sigmoid(x: Tensor, *, alpha: float = 0.2, beta: float = 0.5) -> Tensor:
     """clip(alpha * x + beta, 0, 1)."""
 
@@ -196,6 +257,7 @@ def hard_sigmoid(x: Tensor, *, alpha: float = 0.2, beta: float = 0.5) -> Tensor:
     return elementwise(x, function, "hard_sigmoid")
 
 
+@register("nn.shrink", pattern=Pattern.ELEMENTWISE, onnx=Onnx("Shrink", {"lambd": "lambd", "bias": "bias"}))
 def shrink(x: Tensor, *, lambd: float = 0.5, bias: float = 0.0) -> Tensor:
     """x + bias below -lambd, x - bias above lambd, 0 between."""
 
@@ -206,6 +268,10 @@ def shrink(x: Tensor, *, lambd: float = 0.5, bias: float = 0.0) -> Tensor:
     return elementwise(x, function, "shrink")
 
 
+@register(
+    "nn.gelu", pattern=Pattern.ELEMENTWISE, onnx=Onnx("Gelu", {"approximate": "approximate"}),
+    aten=Aten("gelu", {"approximate": "approximate"}),
+)  # fmt: skip
 def gelu(x: Tensor, *, approximate: str = "none") -> Tensor:
     """x times the normal distribution function of x; `approximate="tanh"` is its usual approximation."""
     if approximate not in ("none", "tanh"):

@@ -14,6 +14,7 @@ from ..errors import InputError, nearest
 from ..expr import EQ, DType, Expr, const
 from ..te import Tensor
 from .elementwise import elementwise
+from .registry import Pattern, register
 
 _FRACTION = {"float32": 23, "float64": 52}  # bits
 _INFINITY = {"float32": 0x7F800000, "float64": 0x7FF0000000000000}  # bits of infinity; those of NaN are greater
@@ -43,6 +44,7 @@ FORMATS = {
 }
 
 
+@register("round_to_format", pattern=Pattern.ELEMENTWISE)
 def round_to_format(x: Tensor, *, format: str, saturate: bool = True) -> Tensor:
     """The nearest number of a format, halves to even, as float16; `saturate` limits it to the largest one."""
     if format not in FORMATS:

@@ -8,15 +8,23 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from .. import te
 from ..errors import TypeMismatch
 from ..expr import Expr, as_expr
 from ..te import Tensor
 from .indices import check_index, clamped
+from .registry import Pattern, register
 from .shapes import agree, axis_of, constant, dims, require_at_least, require_some
 from .transform import reshape
 
 
+def _fold_take(data: Any, indices: Any, axis: int | None) -> Any:
+    return np.take(data, indices, axis, mode="raise")
+
+
+@register("take", pattern=Pattern.INJECTIVE, fold=_fold_take)
 def take(data: Tensor, indices: Tensor, *, axis: int | None = None) -> Tensor:
     """The slices of `data` along an axis at the indices, whose axes replace that axis; None flattens data first."""
     check_index("take", indices)
@@ -34,6 +42,7 @@ def take(data: Tensor, indices: Tensor, *, axis: int | None = None) -> Tensor:
     return te.compute(shape, element, name="T_take")
 
 
+@register("gather", pattern=Pattern.INJECTIVE)
 def gather(data: Tensor, indices: Tensor, *, axis: int = 0) -> Tensor:
     """out[i, j, k] = data[indices[i, j, k], j, k] for axis 0, and so on (ONNX's GatherElements)."""
     check_index("gather", indices)
@@ -49,6 +58,7 @@ def gather(data: Tensor, indices: Tensor, *, axis: int = 0) -> Tensor:
     )
 
 
+@register("gather_nd", pattern=Pattern.INJECTIVE)
 def gather_nd(data: Tensor, indices: Tensor, *, batch_dims: int = 0) -> Tensor:
     """The elements or slices of `data` at the points that the last axis of `indices` holds (ONNX's GatherND).
 

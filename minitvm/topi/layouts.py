@@ -11,10 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+import numpy as np
+
 from .. import te
 from ..errors import InputError
 from ..expr import Expr
 from ..te import Tensor
+from .registry import Pattern, register
 from .shapes import dims, plus, times
 
 T = TypeVar("T")
@@ -121,6 +124,32 @@ def transformed_shape(shape: Sequence[Any], source: Layout, target: Layout) -> t
     return tuple(extents)
 
 
+def transformed(x: np.ndarray, src_layout: str, dst_layout: str) -> np.ndarray:
+    """The array in the other layout, by way of one without blocks."""
+    source, target = Layout.parse(src_layout), Layout.parse(dst_layout)
+    shape = transformed_shape(x.shape, source, target)
+    # Each block of the source goes right behind its axis, and becomes one with it.
+    places = {axis: place for place, axis in enumerate(source.axes)}
+    order, extents = [], []
+    for letter in target.plain:
+        parts = [places[letter, 0]] + [places[a] for a in source.axes if a[0] == letter and a[1]]
+        order += parts
+        extents.append(int(np.prod([x.shape[p] for p in parts], dtype=np.int64)))
+    plain = x.transpose(order).reshape(extents)
+    # Then each axis is split into the target's axis and block.
+    split = [n for letter, n in zip(target.plain, extents, strict=True) for n in _pieces(target, letter, n)]
+    in_plain_order = [axis for letter in target.plain for axis in target.axes if axis[0] == letter]
+    in_plain_order.sort(key=lambda axis: (target.plain.index(axis[0]), axis[1] > 0))
+    places = {axis: place for place, axis in enumerate(in_plain_order)}
+    return np.ascontiguousarray(plain.reshape(split).transpose([places[a] for a in target.axes])).reshape(shape)
+
+
+def _pieces(layout: Layout, letter: str, extent: int) -> tuple[int, ...]:
+    blocks = [block for name, block in layout.axes if name == letter and block]
+    return (extent // blocks[0], blocks[0]) if blocks else (extent,)
+
+
+@register("layout_transform", pattern=Pattern.INJECTIVE, fold=transformed)
 def layout_transform(data: Tensor, *, src_layout: str, dst_layout: str) -> Tensor:
     """`data` with its axes in the order of `dst_layout`, blocks split off or joined; blocks must divide their axes."""
     source, target = Layout.parse(src_layout), Layout.parse(dst_layout)

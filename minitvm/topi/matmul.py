@@ -14,9 +14,11 @@ from ..errors import TypeMismatch
 from ..expr import Expr
 from ..te import Tensor
 from .factors import factor
+from .registry import Pattern, register
 from .shapes import agree, broadcast_point, broadcast_shapes, dims
 
 
+@register("nn.dense", pattern=Pattern.COMPLEX_OUT_FUSABLE)
 def dense(data: Tensor, weight: Tensor, *, out_dtype: str = "") -> Tensor:
     """data [..., k] times the transpose of weight [n, k]: out[..., j] = sum over k of data[..., k] * weight[j, k]."""
     if data.ndim < 1 or weight.ndim != 2 or not agree(dims(data)[-1], dims(weight)[1]):
@@ -39,6 +41,7 @@ def dense(data: Tensor, weight: Tensor, *, out_dtype: str = "") -> Tensor:
     )
 
 
+@register("nn.matmul", pattern=Pattern.COMPLEX_OUT_FUSABLE)
 def matmul(
     a: Tensor, b: Tensor, *, transpose_a: bool = False, transpose_b: bool = False, out_dtype: str = ""
 ) -> Tensor:
@@ -50,6 +53,7 @@ def matmul(
     return _matmul("nn.matmul", a, b, transpose_a and a.ndim > 1, transpose_b and b.ndim > 1, out_dtype)
 
 
+@register("nn.batch_matmul", pattern=Pattern.COMPLEX_OUT_FUSABLE)
 def batch_matmul(
     a: Tensor, b: Tensor, *, transpose_a: bool = False, transpose_b: bool = True, out_dtype: str = ""
 ) -> Tensor:

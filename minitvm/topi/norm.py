@@ -13,12 +13,14 @@ from .elementwise import elementwise
 from .pad import constant_pad
 from .reduce import l1, mean, moments, sum_square
 from .reduce import sum as sum_over
+from .registry import Pattern, register
 from .shapes import agree, axes_of, axis_of, dims, product, require_divides, require_positive, simple
 
 _ZERO = const(0, "int32")
 _LARGEST_WINDOW = 1 << 16  # of `lrn` over an open axis: each element reads that many
 
 
+@register("nn.batch_norm", pattern=Pattern.BROADCAST)
 def batch_norm(
     data: Tensor, gamma: Tensor, beta: Tensor, moving_mean: Tensor, moving_var: Tensor, *, axis: int = 1,
     epsilon: float = 1e-5,
@@ -38,6 +40,7 @@ def batch_norm(
     return te.compute(data.shape, element, name="T_batch_norm")
 
 
+@register("nn.layer_norm")
 def layer_norm(
     data: Tensor, gamma: Tensor, beta: Tensor | None = None, *, axis: int | Sequence[int] = -1, epsilon: float = 1e-5
 ) -> Tensor:
@@ -56,6 +59,7 @@ def layer_norm(
     return te.compute(data.shape, element, name="T_layer_norm")
 
 
+@register("nn.instance_norm", pattern=Pattern.COMPLEX_OUT_FUSABLE)
 def instance_norm(
     data: Tensor, gamma: Tensor, beta: Tensor, *, axis: int | Sequence[int] = 1, epsilon: float = 1e-5
 ) -> Tensor:
@@ -69,6 +73,7 @@ def instance_norm(
     return _by_channel(data, gamma, beta, at, None, epsilon, "T_instance_norm")
 
 
+@register("nn.group_norm", pattern=Pattern.COMPLEX_OUT_FUSABLE)
 def group_norm(
     data: Tensor,
     gamma: Tensor,
@@ -160,6 +165,7 @@ def _places(number: Any, extents: Sequence[Any]) -> list[Any]:
     return [number, *reversed(places)]
 
 
+@register("nn.rms_norm")
 def rms_norm(data: Tensor, weight: Tensor, *, axis: int | Sequence[int] = -1, epsilon: float = 1e-5) -> Tensor:
     """data / sqrt(mean(data^2) + epsilon) * weight over the axes; weight has their shape."""
     axes = axes_of(axis, data.ndim)
@@ -174,6 +180,7 @@ def rms_norm(data: Tensor, weight: Tensor, *, axis: int | Sequence[int] = -1, ep
     return te.compute(data.shape, element, name="T_rms_norm")
 
 
+@register("nn.l2_normalize")
 def l2_normalize(data: Tensor, *, axis: int | Sequence[int] = 1, eps: float = 1e-10, ord: int = 2) -> Tensor:
     """data divided by its norm over the axes, or by sqrt(eps) if that is larger; `ord` 1 takes the sum of |x|."""
     axes = axes_of(axis, data.ndim)
@@ -191,6 +198,7 @@ def l2_normalize(data: Tensor, *, axis: int | Sequence[int] = 1, eps: float = 1e
     )
 
 
+@register("nn.lrn")
 def lrn(
     data: Tensor, *, size: int = 5, axis: int = 1, bias: float = 2.0, alpha: float = 1e-5, beta: float = 0.75
 ) -> Tensor:

@@ -9,6 +9,7 @@ from .. import te
 from ..errors import InputError
 from ..expr import Expr, const
 from ..te import Tensor
+from .registry import Pattern, register
 from .shapes import Dim, dims, plus, require_some, simple
 
 
@@ -38,6 +39,7 @@ def constant_pad(
     return te.compute(shape, element, name=name)
 
 
+@register("nn.pad", pattern=Pattern.INJECTIVE)
 def pad(
     data: Tensor,
     value: Tensor | None = None,

@@ -14,6 +14,7 @@ from .layouts import AxisOrder
 from .pad import constant_pad
 from .reduce import max as reduce_max
 from .reduce import mean
+from .registry import Pattern, register
 from .shapes import Dim, dims, paddings, per_axis, plus, same, simple, times
 
 Ints = int | Sequence[int]
@@ -147,6 +148,10 @@ def _check_rank(op: str, data: Tensor, rank: int) -> None:
         raise TypeMismatch(f"{op}: wanted data of {rank + 2} dimensions, found {data}")
 
 
+# The last stage of each writes each element once: what follows element by element may join it.
+
+
+@register("nn.max_pool1d", pattern=Pattern.COMPLEX_OUT_FUSABLE)
 def max_pool1d(
     data: Tensor, *, pool_size: Ints, strides: Ints = 1, padding: Ints = 0, dilation: Ints = 1, ceil_mode: bool = False
 ) -> Tensor:
@@ -154,6 +159,7 @@ def max_pool1d(
     return _max_pool(1, data, pool_size, strides, padding, dilation, ceil_mode)
 
 
+@register("nn.max_pool2d", pattern=Pattern.COMPLEX_OUT_FUSABLE)
 def max_pool2d(data: Tensor, *, pool_size: Ints, strides: Ints = 1, padding: Ints = 0, dilation: Ints = 1,
                ceil_mode: bool = False, layout: str = "NCHW") -> Tensor:  # fmt: skip
     """The largest element of each window; padding never wins. `ceil_mode` rounds the number of windows up.
@@ -163,6 +169,7 @@ def max_pool2d(data: Tensor, *, pool_size: Ints, strides: Ints = 1, padding: Int
     return _max_pool(2, data, pool_size, strides, padding, dilation, ceil_mode, layout)
 
 
+@register("nn.max_pool3d", pattern=Pattern.COMPLEX_OUT_FUSABLE)
 def max_pool3d(
     data: Tensor, *, pool_size: Ints, strides: Ints = 1, padding: Ints = 0, dilation: Ints = 1, ceil_mode: bool = False
 ) -> Tensor:
@@ -170,12 +177,14 @@ def max_pool3d(
     return _max_pool(3, data, pool_size, strides, padding, dilation, ceil_mode)
 
 
+@register("nn.avg_pool1d", pattern=Pattern.COMPLEX_OUT_FUSABLE)
 def avg_pool1d(data: Tensor, *, pool_size: Ints, strides: Ints = 1, padding: Ints = 0, dilation: Ints = 1,
                ceil_mode: bool = False, count_include_pad: bool = False) -> Tensor:  # fmt: skip
     """The mean of each window."""
     return _avg_pool(1, data, pool_size, strides, padding, dilation, ceil_mode, count_include_pad)
 
 
+@register("nn.avg_pool2d", pattern=Pattern.COMPLEX_OUT_FUSABLE)
 def avg_pool2d(data: Tensor, *, pool_size: Ints, strides: Ints = 1, padding: Ints = 0, dilation: Ints = 1,
                ceil_mode: bool = False, count_include_pad: bool = False,
                layout: str = "NCHW") -> Tensor:  # fmt: skip
@@ -186,17 +195,20 @@ def avg_pool2d(data: Tensor, *, pool_size: Ints, strides: Ints = 1, padding: Int
     return _avg_pool(2, data, pool_size, strides, padding, dilation, ceil_mode, count_include_pad, layout)
 
 
+@register("nn.avg_pool3d", pattern=Pattern.COMPLEX_OUT_FUSABLE)
 def avg_pool3d(data: Tensor, *, pool_size: Ints, strides: Ints = 1, padding: Ints = 0, dilation: Ints = 1,
                ceil_mode: bool = False, count_include_pad: bool = False) -> Tensor:  # fmt: skip
     """The mean of each window."""
     return _avg_pool(3, data, pool_size, strides, padding, dilation, ceil_mode, count_include_pad)
 
 
+@register("nn.global_max_pool", pattern=Pattern.COMM_REDUCE)
 def global_max_pool(data: Tensor) -> Tensor:
     """The largest element over all axes after batch and channel, which remain with extent 1."""
     return reduce_max(data, axis=tuple(range(2, data.ndim)), keepdims=True)
 
 
+@register("nn.global_avg_pool", pattern=Pattern.COMM_REDUCE)
 def global_avg_pool(data: Tensor) -> Tensor:
     """The mean over all axes after batch and channel, which remain with extent 1."""
     return mean(data, axis=tuple(range(2, data.ndim)), keepdims=True)

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from .. import te
 from ..errors import TypeMismatch
 from ..expr import DType, Expr, as_expr, const
 from ..te import Tensor
+from .registry import Pattern, register
 from .shapes import agree, axis_of, broadcast_index, differ, dims, is_one, require_repeats, same, simple
 
 
@@ -45,6 +48,7 @@ def _parameters(
     return _parameter(data, scale, axis, block_size), zero_of
 
 
+@register("qnn.quantize", pattern=Pattern.BROADCAST)
 def quantize(
     data: Tensor, scale: Tensor, zero_point: Tensor | None = None, *, axis: int = 1, block_size: int = 0,
     out_dtype: str = "uint8"
@@ -69,6 +73,21 @@ def quantize(
     return te.compute(data.shape, element, name="T_quantize")
 
 
+def _fold_dequantize(
+    x: np.ndarray, scale: np.ndarray, zero: np.ndarray | None = None, *, axis: int, block_size: int, out_dtype: str
+) -> np.ndarray:
+    def spread(parameter: np.ndarray) -> np.ndarray:
+        if block_size and parameter.ndim:
+            return np.repeat(parameter, block_size, axis).take(np.arange(x.shape[axis]), axis)
+        return parameter.reshape([-1 if a == axis % x.ndim else 1 for a in range(x.ndim)] if parameter.ndim else ())
+
+    steps = x.astype(np.int32) if zero is None else x.astype(np.int32) - spread(zero).astype(np.int32)
+    wide = np.result_type(DType(out_dtype).numpy, np.float32) if DType(out_dtype).bytes > 4 else np.float32
+    result: np.ndarray = (steps.astype(wide) * spread(scale).astype(wide)).astype(DType(out_dtype).numpy)
+    return result
+
+
+@register("qnn.dequantize", pattern=Pattern.BROADCAST, fold=_fold_dequantize, sought=True)
 def dequantize(
     data: Tensor, scale: Tensor, zero_point: Tensor | None = None, *, axis: int = 1, block_size: int = 0,
     out_dtype: str = "float32"
@@ -86,6 +105,7 @@ def dequantize(
     return te.compute(data.shape, element, name="T_dequantize")
 
 
+@register("qnn.lookup", pattern=Pattern.ELEMENTWISE)
 def lookup(data: Tensor, table: Tensor) -> Tensor:
     """table[data] for bytes: a function of a byte, by its 256 values. Of int8 the place is that of its bits in uint8.
 

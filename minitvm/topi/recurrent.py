@@ -23,6 +23,7 @@ from ..te.nodes import ComputeOp, TensorLoad
 from ..tir.nodes import Buffer
 from . import elementwise
 from .over_time import LayerInputs, TimeStep, over_time
+from .registry import register
 from .shapes import plus
 
 Function = Callable[[Expr], Expr]
@@ -56,6 +57,16 @@ ACTIVATIONS: dict[str, tuple[Callable[..., Tensor], tuple[str, ...]]] = {
 }
 
 
+def _types_of(op: str) -> Callable[..., Any]:
+    """The types of the results, without writing the loops."""
+
+    def infer(*types: Any, **attrs: Any) -> Any:
+        return layer_of(op, [te.placeholder(shape, dtype) for shape, dtype in types], **attrs).results
+
+    return infer
+
+
+@register("nn.rnn", infer=_types_of("nn.rnn"))
 def rnn(
     x: Tensor, r: Tensor, h: Tensor, *others: Tensor, direction: str = "forward",
     activations: Sequence[str] = ("tanh",), alpha: Sequence[float] = (), beta: Sequence[float] = (),
@@ -72,6 +83,7 @@ def rnn(
     return over_time(layer, cell)
 
 
+@register("nn.gru", infer=_types_of("nn.gru"))
 def gru(
     x: Tensor, r: Tensor, h: Tensor, *others: Tensor, direction: str = "forward",
     activations: Sequence[str] = ("sigmoid", "tanh"), alpha: Sequence[float] = (), beta: Sequence[float] = (),
@@ -111,6 +123,7 @@ def gru(
     return over_time(layer, cell)
 
 
+@register("nn.lstm", infer=_types_of("nn.lstm"))
 def lstm(
     x: Tensor, r: Tensor, h: Tensor, c: Tensor, *others: Tensor, direction: str = "forward",
     activations: Sequence[str] = ("sigmoid", "tanh", "tanh"), alpha: Sequence[float] = (),

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from .. import te
 from ..errors import InputError, TypeMismatch
 from ..expr import EQ, And, DType, Expr, IntImm, IterVar, Or, as_expr, binary, const
@@ -12,6 +14,7 @@ from ..te import Tensor
 from ..tir.op import highest, lowest
 from .elementwise import elementwise
 from .indices import check_counts
+from .registry import Pattern, register
 from .shapes import Dim, axes_of, dims, product, require_some
 
 Axes = int | Sequence[int] | None
@@ -55,31 +58,47 @@ def count_of(x: Tensor, axis: Axes) -> Expr:
     return as_expr(product([dims(x)[a] for a in axes_of(axis, x.ndim)]))
 
 
+def _keeping_dtype(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A NumPy reduction that keeps the dtype, as the operator does."""
+
+    def fold(x: Any, axis: Any, keepdims: bool) -> Any:
+        reduced = function(x, axis=axis, keepdims=keepdims)
+        return np.asarray(reduced, x.dtype)
+
+    return fold
+
+
+@register("sum", pattern=Pattern.COMM_REDUCE, fold=_keeping_dtype(np.sum))
 def sum(x: Tensor, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """The sum over the axes."""
     return _reduce("sum", te.sum, x, axis, keepdims)
 
 
+@register("prod", pattern=Pattern.COMM_REDUCE, fold=_keeping_dtype(np.prod))
 def prod(x: Tensor, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """The product over the axes."""
     return _reduce("prod", te.prod, x, axis, keepdims)
 
 
+@register("max", pattern=Pattern.COMM_REDUCE, fold=_keeping_dtype(np.max))
 def max(x: Tensor, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """The largest over the axes; NaN if any is."""
     return _reduce("max", _any if x.dtype.is_bool else te.max, x, axis, keepdims)
 
 
+@register("min", pattern=Pattern.COMM_REDUCE, fold=_keeping_dtype(np.min))
 def min(x: Tensor, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """The smallest over the axes; NaN if any is."""
     return _reduce("min", _all if x.dtype.is_bool else te.min, x, axis, keepdims)
 
 
+@register("all", pattern=Pattern.COMM_REDUCE, fold=np.all)
 def all(x: Tensor, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """bool: whether all are true."""
     return _reduce("all", lambda v, axis: _all(_truth(v), axis=axis), x, axis, keepdims, _truth)
 
 
+@register("any", pattern=Pattern.COMM_REDUCE, fold=np.any)
 def any(x: Tensor, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """bool: whether any is true."""
     return _reduce("any", lambda v, axis: _any(_truth(v), axis=axis), x, axis, keepdims, _truth)
@@ -89,6 +108,7 @@ def _truth(v: Expr) -> Expr:
     return v.astype("bool")
 
 
+@register("mean", pattern=Pattern.COMM_REDUCE)
 def mean(x: Tensor, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """The mean over the axes, rounded toward zero for integers.
 
@@ -104,6 +124,7 @@ def mean(x: Tensor, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
     return elementwise(total, lambda v: v / count if x.dtype.is_float else te.truncdiv(v, count), "divide")
 
 
+@register("variance")
 def variance(x: Tensor, *, axis: Axes = None, keepdims: bool = False, unbiased: bool = False) -> Tensor:
     """The mean square distance from the mean, in two passes; `unbiased` divides by count - 1, of nothing by 0."""
     return _variance(x, mean(x, axis=axis, keepdims=True), axis, keepdims, unbiased)
@@ -133,6 +154,7 @@ def _square(v: Expr) -> Expr:
     return v * v
 
 
+@register("l1", pattern=Pattern.COMM_REDUCE)
 def l1(x: Tensor, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """The sum of absolute values."""
 
@@ -142,6 +164,7 @@ def l1(x: Tensor, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
     return _reduce("l1", lambda v, axis: te.sum(magnitude(v), axis=axis), x, axis, keepdims, magnitude)
 
 
+@register("sum_square", pattern=Pattern.COMM_REDUCE)
 def sum_square(x: Tensor, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """The sum of squares."""
     if not axes_of(axis, x.ndim):
@@ -149,6 +172,7 @@ def sum_square(x: Tensor, *, axis: Axes = None, keepdims: bool = False) -> Tenso
     return _reduce("sum_square", lambda v, axis: te.sum(_square(v), axis=axis), x, axis, keepdims)
 
 
+@register("l2", pattern=Pattern.COMM_REDUCE)
 def l2(x: Tensor, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """The square root of the sum of squares; for integers, computed in float64 and rounded toward zero."""
 
@@ -158,11 +182,13 @@ def l2(x: Tensor, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
     return elementwise(sum_square(x, axis=axis, keepdims=keepdims), root, "sqrt")
 
 
+@register("log_sum", pattern=Pattern.COMM_REDUCE)
 def log_sum(x: Tensor, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """The logarithm of the sum."""
     return elementwise(sum(x, axis=axis, keepdims=keepdims), te.log, "log")
 
 
+@register("logsumexp", pattern=Pattern.COMM_REDUCE)
 def logsumexp(x: Tensor, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """log(sum(exp(x))), without overflow."""
     if not axes_of(axis, x.ndim):
@@ -188,6 +214,7 @@ def logsumexp(x: Tensor, *, axis: Axes = None, keepdims: bool = False) -> Tensor
     return te.compute(total.shape, element, name="T_logsumexp")
 
 
+@register("argmax", pattern=Pattern.COMM_REDUCE)
 def argmax(
     x: Tensor, *, axis: Axes = None, keepdims: bool = False, select_last_index: bool = False, dtype: str = "int64"
 ) -> Tensor:
@@ -195,6 +222,7 @@ def argmax(
     return _arg("argmax", x, axis, keepdims, select_last_index, dtype)
 
 
+@register("argmin", pattern=Pattern.COMM_REDUCE)
 def argmin(
     x: Tensor, *, axis: Axes = None, keepdims: bool = False, select_last_index: bool = False, dtype: str = "int64"
 ) -> Tensor:

@@ -11,6 +11,7 @@ from ..expr import Expr, as_expr, call, const
 from ..te import Tensor
 from .elementwise import elementwise
 from .indices import check_index, clamped
+from .registry import Pattern, register
 from .shapes import Dim, agree, axis_of, dims, require_some, same, simple
 
 _MODES = (
@@ -25,6 +26,7 @@ _ROUNDING: dict[str, Callable[[Expr], Expr]] = {
 }
 
 
+@register("image.resize")
 def resize(
     data: Tensor,
     *,
@@ -249,6 +251,7 @@ def cubic_weight(d: Expr, a: float = -0.75) -> Expr:
     return te.select(d <= const(1, d.dtype), near, far)
 
 
+@register("image.interpolate", pattern=Pattern.COMPLEX_OUT_FUSABLE)
 def interpolate(data: Tensor, places: Tensor, weights: Tensor, *, axis: int) -> Tensor:
     """Along an axis, weighted sums of elements: out[i] = sum over t of data[places[t, i]] * weights[t, i].
 
@@ -279,6 +282,7 @@ def interpolate(data: Tensor, places: Tensor, weights: Tensor, *, axis: int) -> 
     return _stage(data, at, dims(places)[1], element, "T_interpolate")
 
 
+@register("image.resize2d")
 def resize2d(
     data: Tensor, *, size: Sequence[Dim], method: str = "linear", coordinate_transformation_mode: str = "half_pixel",
     rounding_method: str = "round_prefer_floor", cubic_alpha: float = -0.75, cubic_exclude: bool = False,

@@ -10,6 +10,7 @@ from ..errors import InputError, TypeMismatch
 from ..expr import Expr, as_expr, const
 from ..te import Tensor
 from .indices import nearest
+from .registry import register
 from .resize import cubic_weight
 from .shapes import Dim, agree, dims, require_some
 
@@ -17,6 +18,7 @@ _METHODS = ("nearest", "linear", "cubic")
 _PADDINGS = ("zeros", "border", "reflection")
 
 
+@register("image.grid_sample")
 def grid_sample(
     data: Tensor,
     grid: Tensor,

@@ -14,6 +14,7 @@ from ..te import Tensor
 from ..tir.nodes import Buffer, BufferStore, For, ForKind, If, PrimFunc, Stmt
 from .indices import check_index, from_front
 from .lines import along, extent_of, updated
+from .registry import register
 from .shapes import agree, axis_of, constant, dims, require_at_least, simple
 
 _ROW = 64  # elements of a row that are written together
@@ -27,6 +28,7 @@ _COMBINE: dict[str, Any] = {
 }
 
 
+@register("scatter_elements", updates=True)
 def scatter_elements(
     data: Tensor, indices: Tensor, updates: Tensor, *, axis: int = 0, reduction: str = "none"
 ) -> Tensor:
@@ -107,6 +109,7 @@ def _line(extent: Any, count: Any, dtype: str, index: str, combined: Any) -> Pri
     return scatter
 
 
+@register("scatter_nd", updates=True)
 def scatter_nd(data: Tensor, indices: Tensor, updates: Tensor, *, reduction: str = "none") -> Tensor:
     """`data` with the updates at the points that the last axis of `indices` holds (ONNX's ScatterND).
 

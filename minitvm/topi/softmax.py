@@ -7,6 +7,7 @@ from typing import Any
 from .. import te
 from ..expr import Expr, const
 from ..te import Tensor
+from .registry import register
 from .shapes import axis_of
 
 
@@ -22,6 +23,7 @@ def _without(indices: tuple[Any, ...], axis: int) -> tuple[Any, ...]:
     return (*indices[:axis], *indices[axis + 1 :])
 
 
+@register("nn.softmax")
 def softmax(x: Tensor, *, axis: int = -1) -> Tensor:
     """exp(x) / sum(exp(x)) along an axis.
 
@@ -48,6 +50,7 @@ def softmax(x: Tensor, *, axis: int = -1) -> Tensor:
     return te.compute(x.shape, element, name="T_softmax_norm", attrs=attrs)
 
 
+@register("nn.log_softmax")
 def log_softmax(x: Tensor, *, axis: int = -1) -> Tensor:
     """log(softmax(x)) along an axis, computed without the quotient."""
     at, kept, largest = _shifted(x, axis)

@@ -22,6 +22,7 @@ from ..tir.nodes import PrimFunc
 from .broadcast import full
 from .indices import check_counts, nearest
 from .lines import along, extent_of
+from .registry import register
 from .shapes import Dim, axis_of, dims, product, require_at_least
 from .sort_keys import key_bits, unsigned_key
 from .sort_lanes import LINES, LONGEST, MOST, exchanges, insertion, merge_exchange
@@ -38,6 +39,7 @@ _BUCKETS = 256  # of a digit of 8 bits
 _LONG = 4096  # elements from which digits of more bits, and so fewer of them, are faster
 
 
+@register("argsort")
 def argsort(data: Tensor, *, axis: int = -1, is_ascend: bool = True, dtype: str = "int64") -> Tensor:
     """The indices that sort along an axis, equal elements in their order."""
     at = axis_of(axis, data.ndim)
@@ -61,6 +63,7 @@ def order_of_rows(flat: Tensor, rows: Dim, columns: int) -> Tensor:
     return along([flat], 0, line, [lambda i, _: i[0].astype("int64")])[0]
 
 
+@register("topk")
 def topk(
     data: Tensor, *, k: Dim = 1, axis: int = -1, is_ascend: bool = False, dtype: str = "int64"
 ) -> list[Tensor]:  # fmt: skip

@@ -7,17 +7,26 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
+
 from .. import te
 from ..errors import InputError, TypeMismatch
-from ..expr import EQ, Expr, as_expr, const, match, structural_equal
+from ..expr import EQ, DType, Expr, as_expr, const, match, structural_equal
 from ..te import Tensor
 from . import shapes
 from .indices import check_counts, from_front
+from .registry import Pattern, TensorType, register
 from .shapes import dims
 
 _UNBOUNDED = 2**31 - 1  # ONNX and Relay write "to the end" as a very large number
 
 
+def _fold_reshape(x: Any, newshape: Sequence[int], allowzero: bool) -> Any:
+    shape = [x.shape[k] if d == 0 and not allowzero else d for k, d in enumerate(newshape)]
+    return x.reshape(shape)
+
+
+@register("reshape", pattern=Pattern.INJECTIVE, fold=_fold_reshape, view=True)
 def reshape(x: Tensor, *, newshape: Sequence[shapes.Dim], allowzero: bool = False) -> Tensor:
     """The same elements in row-major order in another shape; -1 is the remaining extent, 0 copies the input's."""
     shape = _new_shape(x, tuple(newshape), allowzero)
@@ -142,11 +151,13 @@ def _refold(indices: list[Any], shape: list[shapes.Dim], extents: list[shapes.Di
     return point
 
 
+@register("nn.batch_flatten", pattern=Pattern.INJECTIVE, fold=lambda x: x.reshape(x.shape[0], -1), view=True)
 def batch_flatten(x: Tensor) -> Tensor:
     """All axes after the first joined into one."""
     return reshape(x, newshape=(dims(x)[0], shapes.product(dims(x)[1:])), allowzero=True)
 
 
+@register("transpose", pattern=Pattern.INJECTIVE, fold=np.transpose)
 def transpose(x: Tensor, *, axes: Sequence[int] | None = None) -> Tensor:
     """Axis k of the output is axis axes[k] of the input; None reverses the order."""
     order = [shapes.axis_of(a, x.ndim) for a in axes] if axes is not None else list(reversed(range(x.ndim)))
@@ -156,6 +167,14 @@ def transpose(x: Tensor, *, axes: Sequence[int] | None = None) -> Tensor:
     return te.compute([x.shape[a] for a in order], lambda *i: x[tuple(i[p] for p in place)], name="T_transpose")
 
 
+def _fold_expand_dims(x: Any, axis: int | Sequence[int], num_newaxis: int) -> Any:
+    if not isinstance(axis, int):
+        return np.expand_dims(x, tuple(axis))
+    first = axis if axis >= 0 else axis + x.ndim + 1
+    return np.expand_dims(x, tuple(range(first, first + num_newaxis)))
+
+
+@register("expand_dims", pattern=Pattern.INJECTIVE, fold=_fold_expand_dims, view=True)
 def expand_dims(x: Tensor, *, axis: int | Sequence[int], num_newaxis: int = 1) -> Tensor:
     """New axes of extent 1: `num_newaxis` of them at `axis`, or one at each of several (positions in the output)."""
     if isinstance(axis, int):
@@ -171,6 +190,11 @@ def expand_dims(x: Tensor, *, axis: int | Sequence[int], num_newaxis: int = 1) -
     return te.compute(shape, lambda *i: x[tuple(p for a, p in enumerate(i) if a not in added)], name="T_expand_dims")
 
 
+def _fold_squeeze(x: Any, axis: int | Sequence[int] | None) -> Any:
+    return np.squeeze(x, tuple(axis) if isinstance(axis, list | tuple) else axis)
+
+
+@register("squeeze", pattern=Pattern.INJECTIVE, fold=_fold_squeeze, view=True)
 def squeeze(x: Tensor, *, axis: int | Sequence[int] | None = None) -> Tensor:
     """Without the given axes, whose extent must be 1; None means all such axes."""
     if axis is None:
@@ -188,6 +212,7 @@ def squeeze(x: Tensor, *, axis: int | Sequence[int] | None = None) -> Tensor:
     return te.compute([d for a, d in enumerate(x.shape) if a not in gone], element, name="T_squeeze")
 
 
+@register("concatenate", pattern=Pattern.INJECTIVE, fold=lambda *data, axis: np.concatenate(data, axis))
 def concatenate(*data: Tensor, axis: int = 0) -> Tensor:
     """The tensors one after the other along an axis."""
     if not data:
@@ -217,6 +242,7 @@ def concatenate(*data: Tensor, axis: int = 0) -> Tensor:
     return te.compute(shape, element, name="T_concat", attrs={"op": "concatenate", "axis": at})
 
 
+@register("stack", pattern=Pattern.INJECTIVE, fold=lambda *data, axis: np.stack(data, axis))
 def stack(*data: Tensor, axis: int = 0) -> Tensor:
     """The tensors, all of one shape, along a new axis."""
     if not data:
@@ -225,6 +251,12 @@ def stack(*data: Tensor, axis: int = 0) -> Tensor:
     return concatenate(*(expand_dims(t, axis=at) for t in data), axis=at)
 
 
+def _fold_split(x: Any, indices_or_sections: int | Sequence[int], axis: int) -> Any:
+    cuts = indices_or_sections if isinstance(indices_or_sections, int) else list(indices_or_sections)
+    return tuple(np.split(x, cuts, axis))
+
+
+@register("split", pattern=Pattern.INJECTIVE, fold=_fold_split)
 def split(x: Tensor, *, indices_or_sections: int | Sequence[int], axis: int = 0) -> list[Tensor]:
     """Parts along an axis: that many equal ones, or cut at the indices."""
     at = shapes.axis_of(axis, x.ndim)
@@ -246,6 +278,18 @@ def split(x: Tensor, *, indices_or_sections: int | Sequence[int], axis: int = 0)
     return [part(a, b) for a, b in pairwise(cuts)]
 
 
+def _fold_strided_slice(x: Any, begin: Any, end: Any, strides: Any, axes: Any) -> Any:
+    where = range(len(begin)) if axes is None else axes
+    steps = (1,) * len(begin) if strides is None else strides
+    steps = steps * len(begin) if len(steps) == 1 else steps
+    slices = [slice(None)] * x.ndim
+    for a, first, last, step in zip(where, begin, end, steps, strict=True):
+        stop = None if step < 0 and last < -x.shape[a] else last
+        slices[a] = slice(first, stop, step)
+    return x[tuple(slices)]
+
+
+@register("strided_slice", pattern=Pattern.INJECTIVE, fold=_fold_strided_slice)
 def strided_slice(
     x: Tensor,
     *,
@@ -331,6 +375,7 @@ def _clamped_behind(extent: shapes.Dim, bound: shapes.Dim) -> shapes.Dim:
     return shapes.simple(te.select(negative, te.maximum(extent + bound, -1), from_front))
 
 
+@register("reverse", pattern=Pattern.INJECTIVE, fold=np.flip)
 def reverse(x: Tensor, *, axis: int | Sequence[int] = 0) -> Tensor:
     """Reversed along the axes."""
     axes = shapes.axes_of(axis, x.ndim)
@@ -341,6 +386,7 @@ def reverse(x: Tensor, *, axis: int | Sequence[int] = 0) -> Tensor:
     return te.compute(x.shape, element, name="T_reverse")
 
 
+@register("tile", pattern=Pattern.INJECTIVE, fold=np.tile)
 def tile(x: Tensor, *, reps: Sequence[shapes.Dim]) -> Tensor:
     """The whole repeated along each axis; missing leading axes count as 1 on either side."""
     rank = max(x.ndim, len(reps))
@@ -359,6 +405,7 @@ def tile(x: Tensor, *, reps: Sequence[shapes.Dim]) -> Tensor:
     )
 
 
+@register("repeat", pattern=Pattern.INJECTIVE, fold=np.repeat)
 def repeat(x: Tensor, *, repeats: int, axis: int = 0) -> Tensor:
     """Each element along an axis repeated."""
     at = shapes.axis_of(axis, x.ndim)
@@ -366,6 +413,7 @@ def repeat(x: Tensor, *, repeats: int, axis: int = 0) -> Tensor:
     return te.compute(shape, lambda *i: x[(*i[:at], i[at] // repeats, *i[at + 1 :])], name="T_repeat")
 
 
+@register("nn.depth_to_space", pattern=Pattern.INJECTIVE)
 def depth_to_space(x: Tensor, *, block_size: int, mode: str = "DCR") -> Tensor:
     """Blocks of channels to blocks of pixels, NCHW; in `mode` DCR the block comes first, in CRD last."""
     if x.ndim != 4 or mode not in ("DCR", "CRD"):
@@ -388,6 +436,7 @@ def depth_to_space(x: Tensor, *, block_size: int, mode: str = "DCR") -> Tensor:
     )
 
 
+@register("nn.space_to_depth", pattern=Pattern.INJECTIVE)
 def space_to_depth(x: Tensor, *, block_size: int) -> Tensor:
     """Blocks of pixels to channels, NCHW, the place in the block before the channel."""
     if x.ndim != 4:
@@ -409,6 +458,7 @@ def space_to_depth(x: Tensor, *, block_size: int) -> Tensor:
     )
 
 
+@register("nn.interleave", pattern=Pattern.COMPLEX_OUT_FUSABLE)
 def interleave(x: Tensor, *, strides: Sequence[int], size: Sequence[shapes.Dim], phases_last: bool = False) -> Tensor:
     """Interleaves the phases of an image, which are stored one after the other.
 
@@ -436,6 +486,7 @@ def interleave(x: Tensor, *, strides: Sequence[int], size: Sequence[shapes.Dim],
     return te.compute((dims(x)[0], channels, *size), element, name="T_interleave")
 
 
+@register("trilu", pattern=Pattern.INJECTIVE)
 def trilu(x: Tensor, *, k: shapes.Dim = 0, upper: bool = True) -> Tensor:
     """The upper (or lower) triangle of the last two axes, from the k-th diagonal on; zeros elsewhere."""
     if x.ndim < 2:
@@ -450,6 +501,16 @@ def trilu(x: Tensor, *, k: shapes.Dim = 0, upper: bool = True) -> Tensor:
     return te.compute(x.shape, element, name="T_trilu")
 
 
+def _fold_shape_of(kind: TensorType, dtype: str) -> Any:
+    static = all(isinstance(d, int) for d in kind[0])
+    if static:
+        return np.array(kind[0], DType(dtype).numpy)
+    dims = np.empty(len(kind[0]), object)
+    dims[:] = kind[0]
+    return dims
+
+
+@register("shape_of", pattern=Pattern.INJECTIVE, fold_types=_fold_shape_of)
 def shape_of(x: Tensor, *, dtype: str = "int64") -> Tensor:
     """The shape of x as a tensor."""
     for extent in dims(x):
@@ -464,6 +525,11 @@ def shape_of(x: Tensor, *, dtype: str = "int64") -> Tensor:
     return te.compute((x.ndim,), element, name="T_shape_of")
 
 
+def _fold_shape_to_tensor(values: Sequence[int], shape: Sequence[int], dtype: str) -> Any:
+    return np.array(values).astype(DType(dtype).numpy).reshape(shape)
+
+
+@register("shape_to_tensor", pattern=Pattern.INJECTIVE, fold=_fold_shape_to_tensor)
 def shape_to_tensor(*, values: Sequence[shapes.Dim], shape: Sequence[int], dtype: str = "int64") -> Tensor:
     """Dimensions, and numbers computed from them, as a tensor: `values` in row-major order of `shape`.
 
@@ -485,6 +551,7 @@ def shape_to_tensor(*, values: Sequence[shapes.Dim], shape: Sequence[int], dtype
     return te.compute(tuple(shape), element, name="T_shape_to_tensor")
 
 
+@register("match_cast", pattern=Pattern.ELEMENTWISE, view=True)
 def match_cast(x: Tensor, *, dims: Sequence[tuple[shapes.Dim, shapes.Dim]], where: str = "") -> Tensor:  # noqa: ARG001
     """x, in whose shape each dimension that is the first of a pair is written as the second; they are equal.
 
@@ -503,6 +570,7 @@ def binary_equal(a: Any, b: Any) -> Expr:
     return equal
 
 
+@register("one_hot", pattern=Pattern.INJECTIVE)
 def one_hot(
     indices: Tensor, *, depth: int, on_value: float = 1.0, off_value: float = 0.0, axis: int = -1,
     dtype: str = "float32",

@@ -7,7 +7,6 @@ import minitvm.te.nodes as te_nodes
 import minitvm.tir.nodes as tir_nodes
 from minitvm.expr import INTRINSICS, Expr
 from minitvm.expr.dtypes import SCALARS
-from minitvm.graph import registry as graph_registry
 from minitvm.graph.passes.pipeline import passes as graph_passes
 from minitvm.reference.strategies.small import SMALL
 from minitvm.target import Target
@@ -16,6 +15,7 @@ from minitvm.tir.annotations import ALIGNMENTS, LANES, PREFETCH, SCOPES, THREAD_
 from minitvm.tir.nodes import ForKind, Stmt
 from minitvm.tir.schedule.registry import transforms
 from minitvm.tir.transform.pipeline import passes
+from minitvm.topi import registry as graph_registry
 
 GRAPH_PASSES = list(dict.fromkeys(name for name, _ in graph_passes(Target("cpu"))))
 

@@ -20,12 +20,12 @@ from minitvm.graph import (
     Value,
     optimize,
     register,
-    registry,
     verify_graph,
 )
 from minitvm.graph.lower import to_prim_func, to_te
 from minitvm.graph.passes.fuse import fuse
 from minitvm.te import Tensor
+from minitvm.topi import registry
 
 from .graphs import by_te
 

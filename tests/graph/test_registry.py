@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from minitvm.errors import InputError
 from minitvm.expr import DType
-from minitvm.graph import registry
 from minitvm.reference import operators
 from minitvm.reference.strategies import RandomGraph
 from minitvm.reference.strategies import graphs as random_graphs
 from minitvm.te import size_var
+from minitvm.topi import registry
 
 
 @given(

@@ -12,9 +12,9 @@ from minitvm import te
 from minitvm.errors import InputError
 from minitvm.expr import SizeVar
 from minitvm.graph import GraphBuilder
-from minitvm.graph import registry as operators
 from minitvm.graph.lower import relations
 from minitvm.link.graphs import guards
+from minitvm.topi import registry as operators
 from minitvm.topi.shapes import assuming, dims, require_at_least, require_divides, require_repeats, require_some
 
 n, m = SizeVar("n"), SizeVar("m")

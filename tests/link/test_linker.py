@@ -32,7 +32,7 @@ from minitvm.executable import (
 )
 from minitvm.executable.alignment import aligned_empty
 from minitvm.expr import DType, IntImm, SizeVar, Var, replace
-from minitvm.graph import Graph, GraphBuilder, Value, registry
+from minitvm.graph import Graph, GraphBuilder, Value
 from minitvm.graph.passes.dead_code import dead_code
 from minitvm.graph.passes.simplify import simplify
 from minitvm.link import Linker, Slot, constant
@@ -43,6 +43,7 @@ from minitvm.runtime import GraphModule
 from minitvm.target import Target
 from minitvm.tir.analysis.kernel_access import buffer_access
 from minitvm.tir.nodes import Buffer, BufferStore, For, ForKind, Seq
+from minitvm.topi import registry
 
 CPU = Target.of("cpu")
 

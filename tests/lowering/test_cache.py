@@ -21,12 +21,13 @@ from minitvm.compat.tvm.transform import PassContext
 from minitvm.errors import ScheduleError
 from minitvm.events import Listener, Refusal, listening
 from minitvm.executable.serialize import to_json
-from minitvm.graph import Graph, GraphBuilder, registry
+from minitvm.graph import Graph, GraphBuilder
 from minitvm.lowering import cache, many, to_units, verified
 from minitvm.lowering.units import SharedFunction
 from minitvm.strategy.registry import RULES, rules_of
 from minitvm.target import Target
 from minitvm.tir.transform import pipeline
+from minitvm.topi import registry
 from minitvm.workers import pool
 from minitvm.workers.cores import available_cores
 from tests.patience import PATIENCE

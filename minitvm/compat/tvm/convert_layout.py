@@ -20,9 +20,8 @@ import numpy as np
 from ...errors import InputError, nearest
 from ...graph.forms import Forms
 from ...graph.nodes import Graph, OpNode, Value
-from ...graph.ops.layouts import transformed
-from ...graph.registry import get
-from ...topi.layouts import Layout
+from ...topi.layouts import Layout, transformed
+from ...topi.registry import get
 from ...topi.shapes import is_one, paddings, per_axis
 
 # Forms are written in these letters: one for each axis of the value as the graph has it, first to last.

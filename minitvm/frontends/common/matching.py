@@ -16,9 +16,9 @@ from typing import Any
 
 from ...errors import MinitvmError
 from ...expr import Expr, Not, Or, as_expr, structural_equal, walk
-from ...graph import registry
 from ...graph.builder import GraphBuilder
 from ...graph.nodes import Dim, Value
+from ...topi import registry
 from ...topi.shapes import assuming, condition_of, is_condition, same, simple
 
 Pairs = list[tuple[Dim, Dim]]

@@ -13,10 +13,10 @@ from ...arith import Analyzer
 from ...errors import InputError, ModelError, UnsupportedOperator
 from ...expr import GT, And, DType, Expr, Not, SizeVar, as_expr, const, free_vars, match, structural_equal
 from ...free_memory import require_memory
-from ...graph import registry as operators
 from ...graph.builder import GraphBuilder
 from ...graph.nodes import Dim, Graph, Value
 from ...graph.passes.dead_code import dead_code
+from ...topi import registry as operators
 from ...topi.shapes import differ, may_exceed, product, same, simple
 from . import symbolic
 from .bounds import Computed

@@ -23,8 +23,8 @@ from ... import te
 from ...expr import EQ, GE, LT, And, Div, Expr, Mod, Not, Or, as_expr
 from ...expr import Max as MaxOf
 from ...expr import Min as MinOf
-from ...graph import registry
 from ...graph.nodes import Dim
+from ...topi import registry
 from ...topi.shapes import is_one, product, same, simple
 
 # Exporters write "to the end" as a very large number.

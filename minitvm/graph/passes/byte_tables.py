@@ -17,11 +17,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...strategy.blocks import blocks_of, is_cheap
+from ...topi.registry import get
 from ..builder import GraphBuilder
 from ..lower import to_prim_func
 from ..nodes import Graph, OpNode, Value
 from ..pattern import GraphFacts, Match, op
-from ..registry import get
 from ..rewrite import Rewriter, RewriteRule, rewrite
 
 _LONGEST = 32  # operators of a chain

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import InputError
-from .. import registry
+from ...topi import registry
 from ..nodes import BIND_SIZE, FUSED, LOOP, MATCH_CAST, Constant, Graph, OpNode, Value
 from ..rewrite import rebuild
 

@@ -26,9 +26,9 @@ import numpy as np
 
 from ...expr import replace
 from ...expr.printer import fresh
-from .. import registry
+from ...topi import registry
+from ...topi.registry import MAPS, Pattern
 from ..nodes import BIND_SIZE, FUSED, LOOP, MATCH_CAST, Constant, Graph, OpNode, Value
-from ..registry import MAPS, Pattern
 from ..rewrite import same_shape
 
 _INJECTIVE = (*MAPS, Pattern.INJECTIVE)

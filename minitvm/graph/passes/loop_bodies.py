@@ -14,7 +14,7 @@ All of them run before the other passes, from the outermost loop to the innermos
 from __future__ import annotations
 
 from ...expr import replace
-from .. import registry
+from ...topi import registry
 from ..loops import carried_inputs, outside_inputs, own_carried, own_outside, with_body
 from ..nodes import BIND_SIZE, LOOP, MATCH_CAST, Constant, Graph, OpNode, Value
 from ..rewrite import rebuild

@@ -11,8 +11,8 @@ What is element-wise behind such a product, and parts of its channels, are compu
 from __future__ import annotations
 
 from ...expr import Expr
+from ...topi import registry
 from ...topi.shapes import paddings, per_axis
-from .. import registry
 from ..nodes import FUSED, LOOP, Graph, OpNode, Value
 from ..pattern import Match, constant, op, value
 from ..rewrite import Rewriter, RewriteRule, rewrite

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .. import registry
+from ...topi import registry
 from ..nodes import FUSED, MATCH_CAST, Graph, OpNode, Value
 from ..pattern import Match, ValuePattern, constant, op, value
 from ..rewrite import Rewriter, RewriteRule, rewrite, same_shape

@@ -21,10 +21,10 @@ from ...graph.builder import GraphBuilder
 from ...graph.nodes import Graph, OpNode, Value
 from ...graph.passes.fuse import fused_node
 from ...graph.pattern import GraphFacts
-from ...graph.registry import MAPS, get
 from ...graph.rewrite import same_shape
 from ...strategy.roles import LONG
 from ...target import Target
+from ...topi.registry import MAPS, get
 from ..simd.graph import blocked_layout
 from ..simd.strategy.attention import keeps_scores, key_panel
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...graph.registry import REQUIRED, Pattern, register
+from ...topi.registry import REQUIRED, Pattern, register
 from . import topi as elements
 
 

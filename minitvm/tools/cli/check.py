@@ -122,7 +122,7 @@ def check_model(graph: Graph, target: Target, seed: int, report: Report) -> int:
 
 def softmax_inputs(graph: Graph) -> list[Any]:
     """The inputs of the softmaxes that end the graph; reshapes may follow them."""
-    from ...graph import registry
+    from ...topi import registry
 
     producers = graph.producers()
     values = []

@@ -14,7 +14,7 @@ import pytest
 import minitvm
 from minitvm.errors import MissingExtra
 from minitvm.frontends.torch import ops, registry
-from minitvm.graph import registry as operators
+from minitvm.topi import registry as operators
 
 
 def test_without_torch_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:

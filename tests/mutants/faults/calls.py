@@ -62,9 +62,9 @@ Faults("topi backwards: calls", "minitvm.topi.transform", [called("slice")]).edi
     "0 if bound <= -_UNBOUNDED",
 )
 
-Faults("graph operators transform: calls", "minitvm.graph.ops.transform", [called("slice")]).edit(
+Faults("topi transform folds: calls", "minitvm.topi.transform", [called("slice")]).edit(
     "a fold backwards to the first element takes that, too",
-    "_strided_slice",
+    "_fold_strided_slice",
     "last < -x.shape[a]",
     "last <= -x.shape[a]",
 )

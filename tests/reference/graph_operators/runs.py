@@ -8,11 +8,12 @@ import numpy as np
 
 from minitvm.errors import InputError, TypeMismatch, Unsupported
 from minitvm.expr import DType, Expr, SizeVar, as_expr
-from minitvm.graph import Graph, GraphBuilder, registry, verify_graph
+from minitvm.graph import Graph, GraphBuilder, verify_graph
 from minitvm.graph.passes.constant_folding import _GROWN_ELEMENTS, constant_folding
 from minitvm.reference import graph as interpreter
 from minitvm.reference import te as te_interpreter
 from minitvm.te.nodes import PlaceholderOp, Tensor
+from minitvm.topi import registry
 
 from .calls import Call
 

@@ -8,9 +8,10 @@ import pytest
 from minitvm.errors import ExecutionError, InputError, Unsupported
 from minitvm.events import Listener, Step
 from minitvm.expr import SizeVar
-from minitvm.graph import Constant, Graph, GraphBuilder, OpNode, Value, registry
+from minitvm.graph import Constant, Graph, GraphBuilder, OpNode, Value
 from minitvm.reference import graph as interpreter
 from minitvm.reference.operators import OPERATORS
+from minitvm.topi import registry
 
 from .calls import CALLS, Call
 from .runs import by_folding, by_graph, by_te

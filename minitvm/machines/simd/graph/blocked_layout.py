@@ -18,11 +18,11 @@ import numpy as np
 from ....backend import lookup
 from ....graph.forms import Forms
 from ....graph.nodes import Graph, OpNode, Value
-from ....graph.registry import MAPS, get
 from ....strategy import algorithms as strategy_algorithms
 from ....strategy.candidate import Option, records
 from ....target import GPU, Target
 from ....topi.factors import TF32
+from ....topi.registry import MAPS, get
 from ..topi.winograd import transformed_weights
 from . import blocked_brain, blocked_bytes, blocked_moves, blocked_sums, plain_rows
 from .channel_use import channel_uses, convolution_of, is_depthwise

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from math import ceil, prod
 
 from ....graph.nodes import Graph, OpNode, Value
-from ....graph.registry import MAPS, get
 from ....strategy.algorithms import ChannelUse, Convolution
+from ....topi.registry import MAPS, get
 from ....topi.shapes import per_axis
 
 OPEN = 32  # what an open side of an image counts as

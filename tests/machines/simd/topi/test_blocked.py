@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from minitvm import te, topi
 from minitvm.errors import InputError
-from minitvm.graph.registry import get
 from minitvm.machines.simd.topi.blocked import (
     block_axis,
     conv2d_nchwc,
@@ -21,6 +20,7 @@ from minitvm.machines.simd.topi.blocked import (
 )
 from minitvm.machines.simd.topi.window_rows import depthwise_conv2d_rows
 from minitvm.reference import te as interpreter
+from minitvm.topi.registry import get
 
 
 def run(build, *arrays):

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .....graph.registry import REQUIRED, Pattern, register
+from .....topi.registry import REQUIRED, Pattern, register
 from ...topi import blocked, window_rows, winograd
 from ...topi import words as word_views
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from .....graph.registry import Pattern, register
+from .....topi.registry import Pattern, register
 from ...topi import brain_products
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from .....graph.registry import Pattern, register
+from .....topi.registry import Pattern, register
 from ...topi import byte_products
 
 register("qnn.conv2d", pattern=Pattern.COMPLEX_OUT_FUSABLE)(byte_products.byte_conv2d)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
-from ...errors import UnsupportedOperator
-from ...expr import DType
-from ..nodes import LOOP
-from ..registry import Pattern, TensorType, register
+from ..errors import UnsupportedOperator
+from ..expr import DType
+from .registry import TensorType, register
 
 
 def _types(*inputs: TensorType, carried: int, **_: Any) -> list[TensorType]:
@@ -15,7 +14,7 @@ def _types(*inputs: TensorType, carried: int, **_: Any) -> list[TensorType]:
     return [((), DType("int64")), *inputs[2 : 2 + carried]]
 
 
-@register(LOOP, pattern=Pattern.OPAQUE, infer=_types)
+@register("loop", infer=_types)
 def loop(*inputs: Any, body: Any, carried: int, most: Any = None, where: str = "") -> NoReturn:  # noqa: ARG001
     """Run a graph as long as a count and a condition hold: `graph.loops` has what it takes and returns."""
     raise UnsupportedOperator("a loop is no tensor expression: its body has functions of its own")

@@ -1,6 +1,7 @@
-"""The operators of level 1: one registration each, from which everything else about an operator follows.
+"""The operators of level 1: one declaration each, from which everything else about an operator follows.
 
-    @register("nn.leaky_relu", pattern=Pattern.ELEMENTWISE)
+    @register("nn.leaky_relu", pattern=Pattern.ELEMENTWISE, onnx=Onnx("LeakyRelu", {"alpha": "alpha"}),
+              aten=Aten("leaky_relu", {"alpha": "negative_slope"}))
     def leaky_relu(x, *, alpha=0.01):
         "`x` where positive, else `alpha * x`."
         return te.compute(x.shape, lambda *i: te.select(x[i] > 0.0, x[i], x[i] * alpha))
@@ -9,9 +10,9 @@ The function *is* the declaration: its positional parameters are the operator's 
 be left out, `*args` takes any number), its keyword-only parameters the attributes with their defaults, and its result
 the tensor, or tensors, as te. The types of the outputs are read off that result, unless `infer` is given. `fold`
 computes the same in NumPy, for constant folding; arithmetic on shapes needs one. With `view=True` the result is the
-input's memory in another shape, which costs nothing. An operator may be registered from any module, also outside the
-package:
-importing it is enough.
+input's memory in another shape, which costs nothing. `onnx` and `aten` say how ONNX and PyTorch write an operator that
+means the same; the frontends read and write it by that, without code of their own. An operator may be registered from
+any module, also outside the package: importing it is enough.
 
 Names are those of TVM's Relay.
 """
@@ -19,24 +20,25 @@ Names are those of TVM's Relay.
 from __future__ import annotations
 
 import functools
-import importlib
 import inspect
 import math
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 
 from ..backend import own
 from ..errors import InputError, MinitvmError, UnsupportedOperator, nearest
-from ..expr import DType, Expr, IntImm, as_expr
+from ..expr import DType, IntImm, as_expr
 from ..te.nodes import PlaceholderOp, Tensor
-from .nodes import FUSED, Dim, Graph, Value, as_dim
+from .shapes import Dim, assuming, simple
+from .spelling import Aten, Onnx
 
 TensorType = tuple[tuple[Dim, ...], DType]
 Compute = Callable[..., Any]
+Function = TypeVar("Function", bound=Compute)
 
 
 class Pattern(IntEnum):
@@ -80,6 +82,8 @@ class Operator:
     absorbs: frozenset[str] = frozenset()
     updates: bool = False
     sought: bool = False
+    onnx: Onnx | None = None
+    aten: Aten | None = None
 
     @property
     def doc(self) -> str:
@@ -135,8 +139,6 @@ class Operator:
 
         Sizes that are known hold it already, or `output_types` refuses them.
         """
-        from ..topi.shapes import assuming
-
         if self._question(inputs, attrs) is not None:
             return []
         with assuming() as assumed:
@@ -156,17 +158,20 @@ class Operator:
         try:
             if self.infer is not None:
                 types_of_outputs = self.infer(*inputs, **attrs)
-                return [(tuple(as_dim(d) for d in shape), DType(dtype)) for shape, dtype in types_of_outputs]
+                return [(tuple(map(simple, shape)), DType(dtype)) for shape, dtype in types_of_outputs]
             outputs = self.to_te([_placeholder(k, t) for k, t in enumerate(inputs)], attrs)
         except UnsupportedOperator:
             raise
         except MinitvmError as error:
             types = ", ".join(f"{dtype}[{', '.join(map(str, shape))}]" for shape, dtype in inputs)
             raise InputError(f"{self.name}({types}): {error}") from error
-        return [(tuple(_simple(d) for d in t.shape), t.dtype) for t in outputs]
+        return [(tuple(simple(d) for d in t.shape), t.dtype) for t in outputs]
 
 
 OPERATORS: dict[str, Operator] = {}
+
+Language = Literal["onnx", "aten"]
+_NAMED: dict[tuple[Language, str], str] = {}  # our name for a name elsewhere
 
 _TYPES: dict[Hashable, list[TensorType]] = {}
 _REMEMBERED = 4096
@@ -206,8 +211,10 @@ def register(
     absorbs: Iterable[str] = (),
     updates: bool = False,
     sought: bool = False,
+    onnx: Onnx | str | None = None,
+    aten: Aten | str | None = None,
     override: bool = False,
-) -> Callable[[Compute], Compute]:
+) -> Callable[[Function], Function]:
     """Register the decorated te function as the operator `name`; see the module's text.
 
     `fold(*arrays, **attrs)` returns the output array (or a tuple of them). `infer(*types, **attrs)` returns a list of
@@ -221,12 +228,13 @@ def register(
     `updates` says that the output is the first input with some elements replaced, and that the te function is one of
     loops (`te.extern_primfunc`) which begins by copying that input, and reads it nowhere else: such an operator can
     work in place. `sought` says that passes look for the operator with constant inputs (stored weights): importers do
-    not fold it, and what no pass has taken is folded afterwards.
+    not fold it, and what no pass has taken is folded afterwards. `onnx` and `aten` are the operator's names in ONNX and
+    ATen, or what `spelling` has for names and attributes.
 
     Raises `InputError` when the name is taken, unless `override`.
     """
 
-    def decorate(compute: Compute) -> Compute:
+    def decorate(compute: Function) -> Function:
         if name in OPERATORS and not override:
             raise InputError(f"operator {name} is registered already\n  try:    register(..., override=True)")
         arity, names, attrs = _signature(compute)
@@ -244,7 +252,10 @@ def register(
             frozenset(absorbs),
             updates,
             sought,
+            Onnx(onnx) if isinstance(onnx, str) else onnx,
+            Aten(aten) if isinstance(aten, str) else aten,
         )
+        _NAMED.update(dict.fromkeys(_names_elsewhere(OPERATORS[name]), name))
         return compute
 
     return decorate
@@ -257,7 +268,6 @@ def refuse(name: str, reason: str) -> None:
 
 def get(name: str) -> Operator:
     """The operator of that name; raises `UnsupportedOperator` when there is none."""
-    importlib.import_module(f"{__package__}.ops")
     if name not in OPERATORS:
         _of_machines()
     if name in OPERATORS:
@@ -267,9 +277,25 @@ def get(name: str) -> Operator:
     raise UnsupportedOperator(f"operator {name} is not registered; {nearest(name, list(OPERATORS))}")
 
 
+def named(language: Language, name: str) -> Operator | None:
+    """The operator that has a name in ONNX, or in ATen ("hardswish.default"); None if there is none."""
+    operator = OPERATORS.get(_NAMED.get((language, name), ""))
+    return operator if operator is not None and (language, name) in _names_elsewhere(operator) else None
+
+
+def all_named(language: Language) -> dict[str, Operator]:
+    """The operators that have a name in ONNX or ATen, by that name."""
+    pairs = [(pair, operator) for operator in OPERATORS.values() for pair in _names_elsewhere(operator)]
+    return {name: operator for (of, name), operator in pairs if of == language}
+
+
+def _names_elsewhere(operator: Operator) -> list[tuple[Language, str]]:
+    onnx: list[tuple[Language, str]] = [("onnx", operator.onnx.name)] if operator.onnx else []
+    return [*onnx, *(("aten", name) for name in operator.aten.full_names)] if operator.aten else onnx
+
+
 def names() -> list[str]:
     """The names of all operators, sorted."""
-    importlib.import_module(f"{__package__}.ops")
     _of_machines()
     return sorted(OPERATORS)
 
@@ -279,14 +305,6 @@ def _of_machines() -> None:
     """Register the operators that machines add."""
     for backend in own():
         backend.part("operators")
-
-
-def infer_types(op: str, inputs: Iterable[Value], attrs: Mapping[str, Any]) -> list[TensorType]:
-    """Shape and dtype of each output of `op` on those values; a fused group's are those of its inner graph."""
-    if op == FUSED:
-        inner: Graph = attrs["graph"]
-        return [(value.shape, value.dtype) for value in inner.outputs]
-    return get(op).output_types([(v.shape, v.dtype) for v in inputs], attrs)
 
 
 def _signature(compute: Compute) -> tuple[tuple[int, int | None], tuple[str, ...], dict[str, Any]]:
@@ -323,9 +341,3 @@ def _plain(value: Any) -> Any:
 def _placeholder(number: int, kind: TensorType) -> Tensor:
     shape = tuple(as_expr(d) for d in kind[0])
     return Tensor(PlaceholderOp(f"x{number}", shape, kind[1]), shape, kind[1])
-
-
-def _simple(dim: Expr) -> Dim:
-    from ..topi.shapes import simple
-
-    return simple(dim)
