@@ -4,6 +4,9 @@
     def softmax(n):
         return n.op("nn.softmax", n[0], axis=n.attr("axis", -1))
 
+An operator whose declaration has a name in ONNX (`topi.registry.register`, `onnx=`) needs no converter: its inputs are
+the node's, and its attributes the ones that the declaration lists.
+
 A converter takes a `NodeContext` and returns the operand, or the sequence of operands, for the node's outputs. Of
 several converters, the one with the greatest `since` up to the model's opset is used. An attribute that is present and
 that the converter does not read is refused.
@@ -11,9 +14,12 @@ that the converter does not read is refused.
 
 from __future__ import annotations
 
+import functools
 import importlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
+
+from ...topi import registry as operators
 
 if TYPE_CHECKING:
     from .context import NodeContext
@@ -46,9 +52,26 @@ def refuse(reason: str, *names: str) -> None:
 
 
 def find(domain: str, name: str, version: int) -> Converter | None:
-    """The converter of an operator in an opset, or None."""
+    """The converter of an operator in an opset, or None: one that is written, or what a later declaration says."""
     importlib.import_module(f"{__package__}.ops")
-    for since, function in CONVERTERS.get(("" if domain == "ai.onnx" else domain, name), []):
-        if since <= version:
-            return function
-    return None
+    domain = "" if domain == "ai.onnx" else domain
+    written = next((item for item in CONVERTERS.get((domain, name), []) if item[0] <= version), None)
+    operator = None if domain else operators.named("onnx", name)
+    if operator is None or operator.onnx is None or operator.onnx.since > version:
+        return written and written[1]
+    if written is not None and written[0] >= operator.onnx.since:
+        return written[1]
+    return functools.partial(_declared, operator)
+
+
+def _declared(operator: operators.Operator, n: NodeContext) -> Any:
+    """The operator on the inputs of a node that means the same."""
+    assert operator.onnx is not None
+    attrs = {ours: _attribute(n, theirs, operator.attrs[ours]) for ours, theirs in operator.onnx.attrs.items()}
+    return n.op(operator.name, *n.present, **attrs)
+
+
+def _attribute(n: NodeContext, name: str, default: Any) -> Any:
+    """An attribute of a node; one that is left out has the default of ours."""
+    value = n.attr(name) if default is operators.REQUIRED else n.attr(name, default)
+    return bool(value) if isinstance(default, bool) else value

@@ -1,4 +1,4 @@
-"""Functions of several tensors that broadcast, and matrix products."""
+"""Functions of several tensors that broadcast, and matrix products, as far as they need a conversion."""
 
 from __future__ import annotations
 
@@ -7,24 +7,6 @@ from typing import Any
 from ...common.operand import Operand
 from ..context import NodeContext
 from ..registry import converter
-
-_SAME = {
-    "Add": "add", "And": "logical_and", "BitwiseAnd": "bitwise_and", "BitwiseOr": "bitwise_or",
-    "BitwiseXor": "bitwise_xor", "Div": "divide", "Equal": "equal", "Greater": "greater",
-    "GreaterOrEqual": "greater_equal", "Less": "less", "LessOrEqual": "less_equal", "Mul": "multiply",
-    "Or": "logical_or", "Sub": "subtract", "Where": "where", "Xor": "logical_xor",
-}  # fmt: skip
-
-
-def _register(onnx_name: str, relay: str) -> None:
-    @converter(onnx_name)
-    def _(n: NodeContext) -> Any:
-        return n.op(relay, *n.present)
-
-
-for _name, _relay in _SAME.items():
-    _register(_name, _relay)
-
 
 def _chain(relay: str) -> Any:
     def convert(n: NodeContext) -> Any:

@@ -1,4 +1,4 @@
-"""Functions of one tensor, element by element."""
+"""Functions of one tensor, element by element, whose attributes or dtypes need a conversion."""
 
 from __future__ import annotations
 
@@ -9,27 +9,6 @@ from ...common.operand import Narrow, Operand, SequenceOperand
 from ..context import NodeContext
 from ..dtypes import dtype_of, narrow_type
 from ..registry import converter
-
-# ONNX's name and Relay's, where nothing else differs.
-_SAME = {
-    "Abs": "abs", "Acos": "acos", "Acosh": "acosh", "Asin": "asin", "Asinh": "asinh", "Atan": "atan", "Atanh": "atanh",
-    "BitwiseNot": "bitwise_not", "Ceil": "ceil", "Cos": "cos", "Cosh": "cosh", "Erf": "erf", "Exp": "exp",
-    "Floor": "floor", "HardSwish": "nn.hard_swish", "IsNaN": "isnan", "Log": "log",
-    "Mish": "nn.mish", "Neg": "negative", "Not": "logical_not", "Reciprocal": "reciprocal", "Relu": "nn.relu",
-    "Round": "round", "Sigmoid": "sigmoid", "Sign": "sign", "Sin": "sin", "Sinh": "sinh", "Softplus": "nn.softplus",
-    "Softsign": "nn.softsign", "Sqrt": "sqrt", "Tan": "tan", "Tanh": "tanh",
-}  # fmt: skip
-
-
-def _register(onnx_name: str, relay: str) -> None:
-    @converter(onnx_name)
-    def _(n: NodeContext) -> Any:
-        return n.op(relay, n[0])
-
-
-for _name, _relay in _SAME.items():
-    _register(_name, _relay)
-
 
 @converter("Identity")
 def identity(n: NodeContext) -> Any:
@@ -121,51 +100,6 @@ def dropout(n: NodeContext) -> Any:
 
 def _mask(n: NodeContext, dtype: str) -> list[Operand]:
     return [n.op("full", shape=n[0].shape, fill_value=1, dtype=dtype)] if n.wants(1) else []
-
-
-@converter("Elu")
-def elu(n: NodeContext) -> Any:
-    return n.op("nn.elu", n[0], alpha=n.attr("alpha", 1.0))
-
-
-@converter("Celu")
-def celu(n: NodeContext) -> Any:
-    return n.op("nn.celu", n[0], alpha=n.attr("alpha", 1.0))
-
-
-@converter("Selu")
-def selu(n: NodeContext) -> Any:
-    return n.op(
-        "nn.selu",
-        n[0],
-        alpha=n.attr("alpha", 1.67326319217681884765625),
-        gamma=n.attr("gamma", 1.05070102214813232421875),
-    )
-
-
-@converter("LeakyRelu")
-def leaky_relu(n: NodeContext) -> Any:
-    return n.op("nn.leaky_relu", n[0], alpha=n.attr("alpha", 0.01))
-
-
-@converter("ThresholdedRelu")
-def thresholded_relu(n: NodeContext) -> Any:
-    return n.op("nn.thresholded_relu", n[0], alpha=n.attr("alpha", 1.0))
-
-
-@converter("HardSigmoid")
-def hard_sigmoid(n: NodeContext) -> Any:
-    return n.op("nn.hard_sigmoid", n[0], alpha=n.attr("alpha", 0.2), beta=n.attr("beta", 0.5))
-
-
-@converter("Shrink")
-def shrink(n: NodeContext) -> Any:
-    return n.op("nn.shrink", n[0], lambd=n.attr("lambd", 0.5), bias=n.attr("bias", 0.0))
-
-
-@converter("Gelu")
-def gelu(n: NodeContext) -> Any:
-    return n.op("nn.gelu", n[0], approximate=n.attr("approximate", "none"))
 
 
 @converter("Swish")
