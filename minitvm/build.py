@@ -1,4 +1,4 @@
-"""`build` and `lower`: the only module that contains the whole way from a model to a program that runs.
+"""`build` and `lower`: the one module that contains the whole path from a model to a program that runs.
 
 model -> graph -> fused graph -> te -> tir -> scheduled tir -> kernels -> source -> executable -> module
 """
@@ -50,15 +50,15 @@ def build(model: Any, target: str | Target = "cpu", **options: Unpack[ForBuild])
     """Compile a model to a `runtime.GraphModule`, or a tir function to a `runtime.Function`.
 
     `model` is a `graph.Graph`, an ONNX model, a `torch.export.ExportedProgram`, the path of a file of these (.onnx,
-    .pt2), a `PrimFunc` or an `IRModule`; for a module of several functions the result is `runtime.Functions`, by name.
-    The options, in `build_options.BuildOptions`, are
+    .pt2), a `PrimFunc` or an `IRModule`; for a module of several functions the result is a `runtime.Functions`, which
+    maps names to functions. The options are the fields of `build_options.BuildOptions`:
 
-        params, shapes, stop_before, states, max_length    what the model is
-        accuracy, tuned ("auto" if not given), checked     how it is compiled
-        threads, device                                    where it runs
-        progress                                           who hears of the work
+        params, shapes, stop_before, states, max_length    describe the model
+        accuracy, tuned ("auto" if not given), checked     decide how it is compiled
+        threads, device                                    decide where it runs
+        progress                                           is called while the work goes on
 
-    Raises a `MinitvmError` for every fault of the arguments.
+    Raises a `MinitvmError` for every invalid argument.
     """
     from .runtime import Function, GraphModule
 
@@ -117,13 +117,14 @@ def lower(
 @overload
 def lower(model: Any, target: str | Target = ..., stop_at: str = ..., **options: Unpack[ForLower]) -> Any: ...
 def lower(model: Any, target: str | Target = "cpu", stop_at: str = "kernel", **options: Unpack[ForLower]) -> Any:
-    """A model at one of its levels.
+    """Lower a model to one of its levels and return it there.
 
     "graph" and "fused" return a `graph.Graph`. "te" (lists of tensors, inputs first), "tir" and "schedule"
-    (`PrimFunc`s), "kernel" (`IRModule`s: a host function and its kernels) and "source" (text) return a dictionary by
-    fused operator. "executable" returns an `executable.Executable`. A tir function begins at "tir". `only` keeps one
-    fused operator, by its name. `callback(name, before, after)` is called after every pass. The other options are those
-    of `build` that say what the model is and how it is compiled; but without `tuned` no records are looked for.
+    (`PrimFunc`s), "kernel" (`IRModule`s: a host function and its kernels) and "source" (text) return a dictionary with
+    one entry for each fused operator. "executable" returns an `executable.Executable`. A tir function begins at "tir".
+    `only` is the name of a fused operator; all others are left out. `callback(name, before, after)` is called after
+    every pass. The other options are those of `build` that describe the model and decide how it is compiled. Unlike
+    `build`, `lower` looks for no tuning records unless you pass `tuned`.
     """
     if stop_at not in STOPS:
         raise InputError(f"stop_at={stop_at!r}: wanted one of {', '.join(STOPS)}; {nearest(stop_at, STOPS)}")
@@ -167,7 +168,7 @@ def lower(model: Any, target: str | Target = "cpu", stop_at: str = "kernel", **o
 
 
 def code_target(target: str | Target) -> Target:
-    """The target, with what the device of this machine has where it names no device.
+    """The target as a `Target`; if it names no device, it is completed with the properties of this machine's device.
 
     Raises `TargetError` if code cannot be generated for it.
     """
@@ -176,19 +177,22 @@ def code_target(target: str | Target) -> Target:
 
 
 def _at_hand(target: str | Target) -> Target:
-    """The same for any target, also one for which there is no code generator."""
+    """Like `code_target`, but also for a target that has no code generator."""
     machine = Target.of(target)
     at_hand = lookup(machine, "at_hand")
     return machine if at_hand is None else at_hand(machine)
 
 
 def to_graph(model: Any, **options: Unpack[ModelOptions]) -> Any:
-    """A `graph.Graph` from a Graph, or from what a frontend takes, with the inputs `params` made constant."""
+    """Convert a model to a `graph.Graph`: a Graph, or whatever a frontend accepts.
+
+    The inputs in `params` become constants.
+    """
     return imported(model, options_of("to_graph", options, ModelOptions).of_model)
 
 
 def compile_executable(model: Any, target: Target, options: BuildOptions = BuildOptions()) -> x.Executable:
-    """Everything up to the executable; its kernels are source, not yet machine code."""
+    """Compile a model or a function to an executable, whose kernels are source text and not yet machine code."""
     if isinstance(model, PrimFunc | IRModule):
         return link_function(lowering.lower_function(_single(model), target, options.callback), target.brief)
     graph = to_graph(model)
@@ -245,10 +249,10 @@ def _descend(
 
 
 def optimize_graph(graph: Any, target: Target, options: BuildOptions = BuildOptions()) -> Any:
-    """The graph after all of its passes: every node is a fused operator.
+    """Run all passes over a graph and return the result, in which every node is a fused operator.
 
-    Convolutions get the algorithms that won in the records `options.tuned`; without any, those of the innermost
-    `decided_algorithms`, or of the formula.
+    Each convolution gets the algorithm that was fastest in the records `options.tuned`. Without records, it gets the
+    one that the innermost `decided_algorithms` names, or the one that the cost formula prefers.
     """
     from .graph.passes.pipeline import optimize
 
@@ -261,7 +265,10 @@ def optimize_graph(graph: Any, target: Target, options: BuildOptions = BuildOpti
 
 
 def evaluate_node(node: Any, arrays: Sequence[np.ndarray], target: Target) -> list[np.ndarray]:
-    """The outputs of an operator for arrays: compiles and runs it, for constants of operators without `fold`."""
+    """Compile an operator, run it on arrays, and return its outputs.
+
+    Constant folding calls it for operators without `fold`.
+    """
     from .graph import GraphBuilder
     from .runtime import GraphModule
 

@@ -1,8 +1,8 @@
-"""`extern_primfunc`: tensors that a loop program computes, because no formula per element exists (TVM's name).
+"""`extern_primfunc`: tensors that a loop program computes, for operators without a formula per element (TVM's name).
 
-A scan carries a sum from element to element, a sort moves elements about, a scatter writes where data say. Each is a
-`T.prim_func` over the inputs and then the results. It is a part of the tensor program as a compute is:
-`create_prim_func` inserts its blocks, and interpreters run its loops.
+For example, a scan carries a sum from element to element, a sort moves elements about, and a scatter reads from data
+where to write. Each is a `T.prim_func`, whose parameters are the inputs and then the results. It is an operation of the
+tensor program like a compute: `create_prim_func` inserts its blocks, and interpreters run its loops.
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ from .nodes import ExternOp, Tensor
 def extern_primfunc(
     input_tensors: Sequence[Tensor], primfunc: PrimFunc | str, extra_vars: Mapping[str, Any] | None = None
 ) -> Any:
-    """The tensor that a level-3 function computes from tensors, or the list of them if there are several.
+    """Return the tensor that a level-3 function computes from `input_tensors`, or a list if it computes several.
 
-    The function's first parameters are the inputs, the others the results, each of which it writes completely before
-    it reads it. Shapes are constants or made of the inputs' dimensions. A text is the function's source, in which
-    `extra_vars` may be used by name. Raises `InputError` for parameters that do not fit the inputs.
+    The function's first parameters are the inputs, and the others are the results. It must write all of a result before
+    it reads from it. Shapes are constants or are made of the inputs' dimensions. If `primfunc` is a string, it is the
+    source of the function, which may use `extra_vars` by name. Raises `InputError` for parameters that do not fit the
+    inputs.
     """
     func = _parsed(primfunc, extra_vars) if isinstance(primfunc, str) else primfunc
     inputs = tuple(input_tensors)

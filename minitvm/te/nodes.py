@@ -1,4 +1,4 @@
-"""Tensor expressions, level 2: they define a tensor's elements, not how these are computed.
+"""Tensor expressions, level 2: they define the elements of a tensor, but not how the elements are computed.
 
 tensor ::= Tensor of an operation
 op     ::= PlaceholderOp | ComputeOp axis reduce_axis body | ExternOp inputs func
@@ -27,7 +27,7 @@ class Operation(Node):
 
 @node
 class PlaceholderOp(Operation):
-    """An input of that shape and dtype."""
+    """An input of the tensor program, with its shape and dtype."""
 
     shape: tuple[Expr, ...]
     dtype: DType
@@ -36,9 +36,9 @@ class PlaceholderOp(Operation):
 
 @node
 class ComputeOp(Operation):
-    """One or more tensors of one shape, `body[k]` the element of output `k` at the point `axis`.
+    """One or more tensors of one shape: `body[k]` is the element of output `k` at the point `axis`.
 
-    A body is either free of `Reduce`, or a `Reduce` at the top; several bodies share one reducer.
+    A body either contains no `Reduce`, or is one `Reduce`. If there are several bodies, they share one reducer.
     """
 
     axis: tuple[IterVar, ...]
@@ -66,7 +66,7 @@ class ComputeOp(Operation):
 
 @node
 class ExternOp(Operation):
-    """The tensors that a level-3 function computes: its parameters are the inputs, then the results."""
+    """Tensors that a level-3 function computes; its parameters are first the inputs and then the results."""
 
     inputs: tuple[Tensor, ...]
     func: PrimFunc
@@ -120,7 +120,7 @@ class Tensor(Node):
         return f"Tensor({self.name}: {self})"
 
     def __str__(self) -> str:
-        """The type, for errors: those of an operator are about the tensors of a model, which has other names."""
+        """The type of the tensor, for errors: its name is not shown, because the user's model has other names."""
         return f"{self.dtype}[{', '.join(map(str, self.shape))}]"
 
 

@@ -1,4 +1,4 @@
-"""`create_prim_func`: tensor expressions to a level-3 function, one block per compute (TVM's `te.create_prim_func`)."""
+"""`create_prim_func` turns tensor expressions into a level-3 function, with one block for each compute (TVM's name)."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def create_prim_func(
     index_dtype_override: str | None = None,
     name: str = "main",
 ) -> tir.PrimFunc:
-    """The function that computes the tensors among `ops` from the placeholders among them, parameters in that order.
+    """Return a function that computes tensors from placeholders; both are in `ops`, in the order of the parameters.
 
-    Each compute becomes a block with its signature, spatial iterators first; what is not a parameter is allocated in
-    the root block. A compute's attrs become annotations of its block. Variables among `ops` become scalar parameters;
-    other free variables must be dimensions of some parameter. A reduction over a constant extent of 0 stores
-    its initial value; over a symbolic one it has TVM's form, in which an extent of 0 stores nothing. With
-    `index_dtype_override` loops and indices have that dtype. Raises `InputError` when a needed placeholder or variable
-    is missing from `ops`.
+    Each compute becomes a block with its signature, spatial iterators first; the root
+    block allocates all tensors that are not parameters. The attrs of a compute become annotations of its block.
+    Variables in `ops` become scalar parameters; other free variables must be dimensions of some parameter. A reduction
+    over a constant extent of 0 stores its initial value; over a symbolic extent it has TVM's form, which stores nothing
+    if the extent is 0 at run time. With `index_dtype_override` loops and indices have that dtype. Raises `InputError`
+    when a needed placeholder or variable is missing from `ops`.
     """
     args: list[Tensor | ex.Var] = [ops] if isinstance(ops, Tensor) else list(ops)
     _check_args(args)
@@ -104,7 +104,7 @@ def _check_variables(func: tir.PrimFunc, allocated: list[tir.Buffer]) -> None:
 
 
 def _outputs(op: ComputeOp | ExternOp, first: Tensor, tensors: list[Tensor]) -> list[Tensor]:
-    """The tensors of all outputs of `op`: those of the program, and new ones for outputs that it does not use."""
+    """The tensors of all outputs of `op`: those that the program uses, and new tensors for its unused outputs."""
     outputs = {first.value_index: first}
     for tensor in tensors:
         if tensor.op is op:
@@ -133,7 +133,7 @@ class _FunctionBuilder:
         return value if self.index_dtype is None else _as_index(value, self.index_dtype)
 
     def blocks(self, op: ComputeOp, outputs: list[Tensor]) -> list[tir.Stmt]:
-        """One block for a reduction, one an output otherwise."""
+        """One block for a reduction, even with several outputs; otherwise one block for each output."""
         if isinstance(op.body[0], ex.Reduce):
             if any(is_const(a.dom.extent, 0) for a in op.reduce_axis):
                 # Nothing to reduce: the init belongs to the first iteration, which never runs.
@@ -142,7 +142,7 @@ class _FunctionBuilder:
         return [self.nest(op, [output], op.axis) for output in outputs]
 
     def extern(self, op: ExternOp, outputs: list[Tensor]) -> tuple[tir.Stmt, list[tir.Buffer]]:
-        """The loops of a function on the buffers of its tensors, and the buffers that it allocates."""
+        """Return a function's loops, rewritten to the buffers of its tensors, and the buffers that it allocates."""
         root = tir.root_block(op.func)
         paired = zip(op.func.buffers, (*op.inputs, *outputs), strict=True)
         moved = {buffer: self.buffers[tensor] for buffer, tensor in paired}
@@ -197,7 +197,7 @@ class _FunctionBuilder:
     def reduction(
         self, reduce: ex.Reduce, buffers: list[tir.Buffer], point: tuple[ex.Expr, ...], values: Mapping[ex.Var, ex.Expr]
     ) -> tuple[tir.Stmt, tir.Stmt]:
-        """(init, update) of a reduction into `buffers` at `point`."""
+        """Return the statements (init, update) of a reduction into `buffers` at `point`."""
         combiner = reduce.combiner
         starts = [self.element(e, values).astype(e.dtype) for e in reduce.init or combiner.identity]
         init = tir.Seq.of(*(tir.BufferStore(b, s, point) for b, s in zip(buffers, starts, strict=True)))
@@ -222,7 +222,7 @@ class _FunctionBuilder:
         return init, update
 
     def element(self, value: ex.Expr, values: Mapping[ex.Var, ex.Expr]) -> ex.Expr:
-        """A te expression over buffers and block iterators."""
+        """Rewrite a te expression so that it uses buffers and block iterators."""
 
         def go(old: Any) -> Any:
             if isinstance(old, ex.Var):
@@ -238,7 +238,7 @@ class _FunctionBuilder:
 
 
 def _retyped(old: ex.Node, go: Any) -> Any:
-    """`map_children` after iterators changed their dtype: the operands of a node are converted to one dtype again."""
+    """Like `map_children`, but for iterators whose dtype changed: the operands of a node get one dtype again."""
     if isinstance(old, ex.BinaryOp):
         return type(old)(*ex.match(go(old.a), go(old.b)))
     if isinstance(old, ex.Select):

@@ -1,11 +1,11 @@
-"""Tensor expressions as Python text: `script(outputs)` returns the statements that build them.
+"""Print tensor expressions as Python text: `script(outputs)` returns the statements that build them.
 
     p0 = te.placeholder((4, 8), "float32", name="p0")
     k = te.reduce_axis((0, 8), "k")
     rows = te.compute((4,), lambda i: te.sum(p0[i, k], axis=[k]), name="rows")
 
-The text runs after `from minitvm import te`, and builds tensors with the same elements. Only those
-attributes of an operation are printed that Python can write as literals.
+The text runs after `from minitvm import te`, and builds tensors with the same elements. An attribute of an operation is
+printed only if Python can write its value as a literal.
 """
 
 from __future__ import annotations
@@ -29,20 +29,23 @@ _BUILT_IN = frozenset({"sum", "prod", "min", "max"})
 
 
 def script(outputs: Tensor | Iterable[Tensor]) -> str:
-    """The statements that build the outputs, one per line, each tensor after those that it reads."""
+    """Return the statements that build the outputs, one per line; a tensor comes after the tensors that it reads."""
     tensors = post_order([outputs] if isinstance(outputs, Tensor) else list(outputs))
     return "\n".join(_Script(tensors).lines)
 
 
 def statements(tensors: Iterable[Tensor]) -> tuple[list[str], dict[Tensor, str]]:
-    """The statements that build tensors, and the name that each tensor has there."""
+    """Return the statements that build `tensors`, and the name of each tensor in these statements."""
     results = list(tensors)
     script = _Script(post_order(results))
     return script.lines, {one: script.names[_key(one.op, one.value_index)] for one in results}
 
 
 class _Script(ex.ExprPrinter):
-    """Collects the lines. Tensors, sizes and reduction axes share one namespace, which no lambda may shadow."""
+    """Collects the lines.
+
+    Tensors, sizes and reduction axes share one namespace, and the parameters of lambdas avoid its names.
+    """
 
     prefix = "te."
 

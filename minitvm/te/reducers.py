@@ -1,4 +1,4 @@
-"""Reductions over `reduce_axis`: `sum`, `prod`, `min`, `max`, and `comm_reducer` for the user's own."""
+"""Reductions over `reduce_axis`: `sum`, `prod`, `min` and `max`, and `comm_reducer` to define your own."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Reducer = Callable[..., Any]
 
 
 def comm_reducer(fcombine: Callable[[Any, Any], Any], fidentity: Callable[..., Any], name: str = "reduce") -> Reducer:
-    """A reducer from an associative, commutative `fcombine(x, y)` and its `fidentity(dtype)`; TVM's `te.comm_reducer`.
+    """Make a reducer from an associative, commutative `fcombine(x, y)` and its `fidentity(dtype)`.
 
     For tuples `fcombine` takes two tuples and returns one, and `fidentity` takes one dtype for each value:
 
@@ -26,8 +26,8 @@ def comm_reducer(fcombine: Callable[[Any, Any], Any], fidentity: Callable[..., A
             lambda index, value: (te.const(-1, index), te.min_value(value)), name="argmax")
         te.compute((m,), lambda i: argmax((k.var, A[i, k]), axis=k))        # a list of two tensors
 
-    The reducer is called as `reducer(expr, axis, where=None, init=None)`; `where` leaves out points, the reduction
-    starts from `init` instead of the identity.
+    The reducer is called as `reducer(expr, axis, where=None, init=None)`; points for which `where` is false are left
+    out, and the reduction starts from `init` instead of the identity. (TVM's `te.comm_reducer`.)
     """
 
     def reducer(expr: Any, axis: Any, where: Expr | None = None, init: Any = None) -> Any:

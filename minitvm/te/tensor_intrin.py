@@ -1,4 +1,4 @@
-"""`decl_tensor_intrin`: an intrinsic from a tensor expression and a function that builds its code, as in TVM's TE."""
+"""`decl_tensor_intrin`: define an intrinsic by a tensor expression and a function that builds its code (TVM's name)."""
 
 from __future__ import annotations
 
@@ -21,13 +21,14 @@ def decl_tensor_intrin(
     scalar_params: Sequence[Var] | None = None,
     default_buffer_params: Mapping[str, Any] | None = None,
 ) -> TensorIntrin:
-    """The tensor intrinsic that computes one tensor from placeholders, registered under `name` for `sch.tensorize`.
+    """Register a tensor intrinsic under `name`, for `sch.tensorize`. It computes one tensor from placeholders.
 
-    `fcompute(ins, outs)`, with `scalar_params` as third argument if there are any, takes buffers and returns statements
-    (or an expression to evaluate): the whole computation, or for a reduction a tuple (body, reset, update): the whole,
-    its start, and one more step. With reset and update, a reduction may continue over loops around the intrinsic;
-    without, it must be inside. `binds` maps some tensors to buffers; the others get `default_buffer_params`, the fields
-    of a `Buffer`. Raises `InputError` unless the expression is one compute over placeholders.
+    `fcompute(ins, outs)` takes buffers, and `scalar_params` as a third argument if there are any. It returns statements
+    (or an expression to evaluate) for the whole computation. For a reduction it may return a tuple (body, reset,
+    update): the whole computation, its start, and one more step. With reset and update, a reduction may continue over
+    loops around the intrinsic; without them, all of it must be inside. `binds` maps some tensors to buffers; the
+    buffers of the other tensors get `default_buffer_params`, the fields of a `Buffer`. Raises `InputError` unless the
+    expression is one compute over placeholders.
     """
     tensor = op if isinstance(op, Tensor) else Tensor(op, tuple(a.dom.extent for a in op.axis), op.body[0].dtype)
     if not isinstance(tensor.op, ComputeOp) or len(tensor.op.body) != 1:
@@ -72,7 +73,7 @@ def _stmt(value: Any) -> tir.Stmt:
 
 
 def _description(func: tir.PrimFunc, name: str) -> tir.PrimFunc:
-    """The nest of a compute as the root block of a description; init and updates are separate, as after `blockize`."""
+    """The description of an intrinsic: a compute's nest as root block, its init and update split as in `blockize`."""
     from ..tir.nodes import IRModule
     from ..tir.schedule import PRIMITIVES
     from ..tir.schedule.registry import Refused

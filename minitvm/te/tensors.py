@@ -1,4 +1,4 @@
-"""Making tensors: `placeholder`, `compute`, `reduce_axis`, and the variables and constants that go into them."""
+"""Functions that make tensors (`placeholder`, `compute`, `reduce_axis`), and the variables and constants in them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def var(name: str = "tindex", dtype: str = "int32") -> ex.Var:
 
 
 def size_var(name: str = "size", dtype: str = "int32") -> ex.SizeVar:
-    """A variable that is never negative: a symbolic dimension."""
+    """A variable that is never negative, for a symbolic dimension."""
     return ex.SizeVar(name, ex.DType(dtype))
 
 
@@ -31,7 +31,7 @@ def rational(numerator: int, denominator: int, dtype: str = "float32") -> ex.Flo
 
 
 def placeholder(shape: Any, dtype: str | None = None, name: str = "placeholder") -> Tensor:
-    """An input tensor of that shape (integers or expressions) and dtype (default float32)."""
+    """An input tensor of the given shape (integers or expressions) and dtype (default float32)."""
     dims = as_shape(shape, name)
     kind = ex.DType(dtype or "float32")
     return Tensor(PlaceholderOp(name, dims, kind), dims, kind)
@@ -54,11 +54,12 @@ def compute(
     attrs: Mapping[str, Any] | None = None,
     varargs_names: Sequence[str] | None = None,
 ) -> Any:
-    """The tensor whose element at a point is `fcompute(*point)`; a list of tensors if that returns a tuple.
+    """Return the tensor whose element at a point is `fcompute(*point)`; a list if `fcompute` returns a tuple.
 
-    The axes take the names of the function's parameters; those of `*indices` are `i0`, `i1`, ... or
-    `varargs_names`. A reduction may only be the whole of a body. Raises `TypeMismatch` if body, shape and reducer
-    do not fit, and `InputError` if the function takes another number of indices. (TVM's `te.compute`.)
+    The axes take the names of the function's parameters; those of
+    `*indices` are `i0`, `i1`, ... or `varargs_names`. A reduction must be the whole body, not a part of one. Raises
+    `TypeMismatch` if body, shape and reducer do not fit, and `InputError` if the number of the function's parameters
+    differs from the number of dimensions. (TVM's `te.compute`.)
     """
     dims = as_shape(shape, name)
     axis = tuple(
@@ -78,9 +79,9 @@ def compute(
 
 
 def post_order(outputs: Iterable[Tensor]) -> list[Tensor]:
-    """All tensors that the outputs need, themselves included, each after those that it reads.
+    """The outputs and all tensors that they need, each after the tensors that it reads.
 
-    Each output of an operation that is read is listed separately.
+    If several outputs of one operation are read, each is listed.
     """
     done: dict[Tensor, None] = {}
     stack: list[tuple[Tensor, bool]] = [(t, False) for t in reversed(list(outputs))]
@@ -98,7 +99,7 @@ def post_order(outputs: Iterable[Tensor]) -> list[Tensor]:
 
 
 def as_shape(shape: Any, name: str) -> tuple[ex.Expr, ...]:
-    """A shape as integer expressions; an `Expr` or int alone is a shape of one dimension."""
+    """Return a shape as integer expressions; a single `Expr` or int is a shape of one dimension."""
     extents = tuple(shape) if isinstance(shape, Sequence | Iterable) and not isinstance(shape, ex.Expr) else (shape,)
     dims = tuple(ex.as_expr(dim) for dim in extents)
     for dim in dims:
