@@ -4,9 +4,9 @@ units.py      the fused operators of a graph; equal ones share a function
 function.py   one function: schedule, kernels, sources
 lowered.py    the result, with the facts that linking needs
 cache.py      results on disk
-verified.py   results that this process has verified, where levels are
+verified.py   results that this process has lowered and verified, with MINITVM_VERIFY=1
 many.py       all functions of a graph: from the cache, else in other processes, else here
-placement.py  which of them run on the host of a target that refuses some
+placement.py  which functions run on the host, because the target refuses them
 """
 
 from .function import lower_function, schedule_function, to_kernels, with_a_schedule

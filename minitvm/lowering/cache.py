@@ -1,8 +1,8 @@
-"""Lowered functions on disk: a function that was lowered before is read, not scheduled and lowered again.
+"""Lowered functions on disk: a function that was lowered before is read from a file instead of being lowered again.
 
 The key is a hash of everything that decides the result: the computation, the function's name, the target, and the code
-of the compiler. So a result is not kept if other code takes part: a back end, a rule or an operator from outside the
-package. A file that is damaged, or of another version, is not used.
+of the compiler. So a result is not stored if code from outside the package takes part: a back end, a rule or an
+operator. A file that is damaged, or was written by another version, is ignored.
 """
 
 from __future__ import annotations
@@ -41,12 +41,15 @@ _LIBRARIES = ("numpy", "sympy", "islpy")
 
 
 def usable(target: Target) -> bool:
-    """Whether functions for a target may be cached. With MINITVM_VERIFY=1 there must be levels, which are verified."""
+    """Return whether functions for a target may be cached.
+
+    With MINITVM_VERIFY=1 they may not: verification needs the levels.
+    """
     return not verification_asked() and decides_all(target)
 
 
 def decides_all(target: Target) -> bool:
-    """Whether a key decides the result: no callback observes the passes, and all code is this package's."""
+    """Return whether the key decides the result: no callback observes the passes, and all code is from this package."""
     return (
         not PassContext.current().instruments
         and backend.find(target) in backend.own()
@@ -55,7 +58,7 @@ def decides_all(target: Target) -> bool:
 
 
 def keeps(function: SharedFunction) -> bool:
-    """Whether all operators of a function are this package's."""
+    """Return whether all operators of a function are defined in this package."""
     return all(_is_ours(registry.get(node.op).compute) for node in function.graph.nodes)
 
 
@@ -65,7 +68,7 @@ def _is_ours(function: Any) -> bool:
 
 @functools.cache
 def code_version() -> bytes:
-    """A hash of the compiler's own code and of the libraries that it computes with."""
+    """A hash of the compiler's own code, of Python's version, and of the versions of the libraries it computes with."""
     h = hashlib.sha256(sys.version.encode())
     for package in _LIBRARIES:
         h.update(f"{package} {importlib.metadata.version(package)}\0".encode())
@@ -77,7 +80,10 @@ def code_version() -> bytes:
 
 
 def key_of(function: SharedFunction, target: Target, decision: Decision | None = None) -> bytes:
-    """The 32-byte key of the result of lowering a function for a target, scheduled by a decision if there is one."""
+    """The 32-byte key for the result of lowering `function` for `target`.
+
+    `decision` is its schedule, if one was decided.
+    """
     h = hashlib.sha256(code_version())
     decided = () if decision is None else (decision.to_json().encode(),)
     for part in (function.key, function.name.encode(), target.code_identity().encode(), *decided):
@@ -98,7 +104,10 @@ def put(function: SharedFunction, target: Target, data: bytes, decision: Decisio
 
 
 def encode(func: LoweredFunc) -> bytes:
-    """A lowered function as JSON. Its kernels are source and text, not trees, which a build does not need."""
+    """A lowered function as JSON.
+
+    It holds the source and text of its kernels, not their trees: a build needs no trees.
+    """
     kernels = [
         {
             "name": k.name,
@@ -118,7 +127,7 @@ def encode(func: LoweredFunc) -> bytes:
 
 
 def decode(data: bytes) -> LoweredFunc | None:
-    """The inverse of `encode`; None for anything else."""
+    """The inverse of `encode`; None if the data is not a lowered function."""
     try:
         body = json.loads(data)
         params, host, conditions = from_json(body["signature"])

@@ -35,9 +35,9 @@ _SIZES = (1, 2, 3, 5, 8, 13)  # tried for sizes at which an access reaches outsi
 
 @kept_with_node
 def size_conditions(func: tir.PrimFunc) -> tuple[Expr, ...]:
-    """Conditions on sizes under which all accesses of a function are inside their buffers.
+    """Return conditions on sizes; if they hold, all accesses of a function are inside their buffers.
 
-    Raises `VerificationError` for an access that is outside, or that nothing shows to be inside.
+    Raises `VerificationError` for an access that is outside, or that cannot be proved to be inside.
     """
     shown = accesses(func)
     sizes = sizes_of(func)
@@ -60,7 +60,10 @@ def size_conditions(func: tir.PrimFunc) -> tuple[Expr, ...]:
 
 
 def _example(access: Unshown, sizes: list[Var]) -> tuple[bool, dict[Var, int] | None]:
-    """Values of sizes and loop variables at which an access is outside, as `example_of`."""
+    """Search for values of sizes and loop variables at which an access is outside its buffer.
+
+    Returns the same as `example_of`.
+    """
     if not sizes:
         return example_of(access, {})
     few = product(_SIZES, repeat=len(sizes)) if len(sizes) < 3 else ((n,) * len(sizes) for n in _SIZES)
@@ -73,7 +76,7 @@ def _example(access: Unshown, sizes: list[Var]) -> tuple[bool, dict[Var, int] | 
 
 
 def _refused(func: tir.PrimFunc, access: Unshown, example: Mapping[Var, int] | None) -> VerificationError:
-    """The error for an access: the spot, the range that was wanted, and what decides the index."""
+    """The error for an access: where it is, the range that its index must stay in, and where the index comes from."""
     buffer, axis = access.buffer, access.axis
     node = access.node
     index = node.indices[axis] if isinstance(node, tir.BufferLoad | tir.BufferStore) else access.index
@@ -131,7 +134,7 @@ def _text(e: Expr) -> str:
 
 
 def updating(func: tir.PrimFunc, number: int) -> tir.PrimFunc:
-    """`func`, whose last parameter is the result, without its input `number`, whose memory the result takes over.
+    """Return `func` without its input `number`: its last parameter, the result, takes over the memory of this input.
 
     Raises `InternalError` if the function does not begin with a copy of that input, or reads it elsewhere.
     """
@@ -148,7 +151,7 @@ def updating(func: tir.PrimFunc, number: int) -> tir.PrimFunc:
 
 
 def _is_copy(stmt: tir.Stmt, source: object, result: object) -> bool:
-    """Whether a statement is `result[i] = source[i]` for every i, and nothing else."""
+    """Return whether a statement is `result[i] = source[i]` for every i, and nothing else."""
     extents = []
     while isinstance(stmt, tir.For):
         extents.append((stmt.var, stmt.start, stmt.extent))
@@ -188,9 +191,9 @@ T = TypeVar("T")
 
 @collected_seldom()
 def schedule_function(func: tir.PrimFunc, target: Target, decision: Decision | None = None) -> tir.PrimFunc:
-    """The function as the target's strategy schedules it, or by a `decision` that was measured, where it still applies.
+    """Schedule a function with the target's strategy, or with a measured `decision` if it still applies.
 
-    Its attributes "schedule_trace" and "schedule_choice" hold the steps, and the record of the chosen and the rejected
+    The result's attribute "schedule_trace" holds the steps, and "schedule_choice" the chosen and the rejected
     candidates.
     """
     from .. import strategy
@@ -200,7 +203,7 @@ def schedule_function(func: tir.PrimFunc, target: Target, decision: Decision | N
 
 @collected_seldom()
 def to_kernels(func: tir.PrimFunc, target: Target, callback: PassCallback | None = None) -> tir.IRModule:
-    """A scheduled level-3 function as a host function and its kernels."""
+    """Split a scheduled level-3 function into a host function and its kernels."""
     from ..strategy.candidate import choice_of
     from ..tir.transform.pipeline import lower
 
@@ -212,10 +215,11 @@ def to_kernels(func: tir.PrimFunc, target: Target, callback: PassCallback | None
 def lower_function(
     func: tir.PrimFunc, target: Target, callback: PassCallback | None = None, before: tir.PrimFunc | None = None
 ) -> LoweredFunc:
-    """A scheduled level-3 function as a host function and its kernels, with the sources of the kernels.
+    """Lower a scheduled level-3 function to a host function and its kernels, and generate the sources of the kernels.
 
-    All accesses of `before`, the function before it was scheduled (default: `func`), are shown to be inside their
-    buffers; schedules and passes keep what a function accesses. Raises `VerificationError` for one that is not.
+    `before` is the function before it was scheduled (default: `func`). All of its accesses must be inside their
+    buffers; otherwise `VerificationError` is raised. This check is enough, because schedules and passes do not change
+    which elements a function accesses.
     """
     generate = get_backend(target).part("generate")
     conditions = size_conditions(func if before is None else before)
@@ -227,10 +231,10 @@ def lower_function(
 def with_a_schedule(
     func: tir.PrimFunc, target: Target, lower: Callable[[tir.PrimFunc], T], decision: Decision | None = None
 ) -> T:
-    """`lower(scheduled)` for the schedule of `schedule_function`.
+    """Call `lower(scheduled)` with the schedule of `schedule_function`, and return its result.
 
-    If this schedule makes too much code, a simpler one is lowered: that of the rule for all functions, then the loops
-    as written. The record of the choice has the reason.
+    If this schedule generates too much code, a simpler one is lowered: first the schedule of the rule that fits all
+    functions, then the loops as written. The record of the choice contains the reason.
     """
     from .. import strategy
 

@@ -1,4 +1,4 @@
-"""The result of lowering, which linking reads: a function's host function and its kernels, with their sources."""
+"""The result of lowering, which linking reads: the host function of a function and its kernels, with their sources."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ class LoweredKernel:
     """A kernel for a `target`, with the facts that linking needs.
 
     One run stores at most `written[k]` elements of parameter k (None: unknown), and reads at least `surely_read[k]`.
-    `tasks` is how many iterations its parallel loop has, 0 if it has none or a size decides. `func` is the kernel as a
-    program; if it comes from the cache, that is None, and `script` is its text.
+    `tasks` is the number of iterations of its parallel loop; it is 0 if there is no such loop, or if the number depends
+    on a symbolic size. `func` is the kernel as a program. For a kernel from the cache `func` is None, and `script` is
+    its text.
     """
 
     name: str
@@ -44,10 +45,11 @@ class LoweredKernel:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LoweredFunc:
-    """A level-3 function and its lowered form. `params` are its own; `host`, which calls the kernels, has flat ones.
+    """A level-3 function and its lowered form.
 
-    `refusal` is why it was lowered for the host and not for the target of its network, "" if it was not. Its accesses
-    are inside their buffers where all of `conditions`, on its symbolic dimensions and scalars, hold.
+    `params` are the function's own; `host` calls the kernels, with flat buffers. If the function was lowered for the
+    host instead of its network's target, `refusal` is the reason; otherwise it is "". `conditions` are about its
+    symbolic dimensions and scalars: if all hold, its accesses are inside their buffers.
     """
 
     name: str
@@ -59,7 +61,7 @@ class LoweredFunc:
 
     @property
     def module(self) -> IRModule:
-        """The host function and its kernels as a program."""
+        """The host function and its kernels as one program."""
         return IRModule({self.host.name: self.host, **{name: k.program() for name, k in self.kernels.items()}})
 
     @property
@@ -69,7 +71,7 @@ class LoweredFunc:
 
 
 def taken_for(func: LoweredFunc, target: Target) -> LoweredFunc:
-    """A function that was lowered for a target with the same `code_identity`, as a function for this target."""
+    """Adapt a function that was lowered for a target with the same `code_identity` to `target`."""
     if all(kernel.target == target.brief for kernel in func.kernels.values()):
         return func
     return replace(func, kernels={name: replace(k, target=target.brief) for name, k in func.kernels.items()})
@@ -86,7 +88,7 @@ def _parsed(script: str) -> PrimFunc:
 def lowered(
     func: PrimFunc, module: IRModule, sources: Mapping[str, str], target: Target, conditions: tuple[Expr, ...] = ()
 ) -> LoweredFunc:
-    """Combines a function, the module that it was lowered to for a target, and the sources of its kernels."""
+    """Combine a function, the module that it was lowered to for a target, and the sources of its kernels."""
     host = next(f for _, f in module.items() if f.attrs.get("host"))
     kernels = {name: _kernel(module[name], source, target) for name, source in sources.items()}
     return LoweredFunc(func.name, func.params, host, kernels, conditions=conditions)
@@ -116,7 +118,7 @@ def _tasks(body: Stmt) -> int:
 
 
 def kernel_params(kernel: PrimFunc) -> tuple[KernelParam, ...]:
-    """The parameters of a kernel with how it accesses them."""
+    """The parameters of a kernel, each with how the kernel accesses it ("r", "w" or "rw")."""
     access = buffer_access(kernel.body)
     return tuple(
         KernelParam(p.name, p.dtype, BUFFER, access.get(p, "r"))

@@ -1,4 +1,4 @@
-"""All functions of a graph: from the cache, else in other processes, else here."""
+"""Lower all functions of a graph: each is read from the cache, or lowered in another process or in this one."""
 
 from __future__ import annotations
 
@@ -32,9 +32,10 @@ def lower_functions(
     progress: Progress | None = None,
     decisions: Decisions | None = None,
 ) -> dict[bytes, LoweredFunc]:
-    """Each function, scheduled and lowered, by its key. With a `callback` all passes run in this process.
+    """Schedule and lower functions; returns the results by key.
 
-    `decisions` says how some of them are scheduled, by their keys. One that no longer applies costs one warning.
+    If there is a `callback`, all passes run in this process. `decisions` maps the keys of some functions to their
+    schedules. A decision that no longer applies causes a warning.
     """
     decisions = decisions or {}
     lowered = _lowered(functions, target, callback, progress, decisions)
@@ -110,7 +111,7 @@ def _in_workers(
     before: int,
     total: int,
 ) -> dict[bytes, LoweredFunc]:
-    """Lower functions in the processes of `pool.run`, this one included, and store the results."""
+    """Lower functions in the processes of `pool.run`, including this process, and store the results."""
     by = [decisions.get(f.key) for f in functions]
     requests = [
         json.dumps(

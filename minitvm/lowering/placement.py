@@ -1,9 +1,9 @@
-"""Where the operators of a network run: on the target, or on its host, if the target's back end refuses some.
+"""Decide where each operator of a network runs: on the target, or on its host if the target's back end refuses it.
 
-The kernels of both are in one executable. If the target's kernels work in the host's memory (the part `hosted` of its
-back end), it is the host's, and so is everything between kernels: loops, sizes, states (`runtime.hosted`). A device
-with memory of its own keeps the executable, and values are copied where they go from one memory to the other
-(`link.copies`).
+One executable contains the kernels of both. If the target's kernels work in the host's memory (its back end has the
+part `hosted`), the executable is a program of the host, which also runs loops and keeps sizes and states
+(`runtime.hosted`). If the target has memory of its own, the executable is a program of the target, and values are
+copied from one memory to the other as needed (`link.copies`).
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ Decided = Callable[[Sequence[SharedFunction], Target], Decisions]
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """The target of a function; `refusal` is why it is not the one that was asked for, "" if it is."""
+    """The target that a function runs on. `refusal` is the reason if this is not the requested target, otherwise ""."""
 
     target: Target
     refusal: str = ""
 
 
 def host_of(target: Target) -> Target:
-    """The target whose program runs a network: the host if the target works in its memory and refuses operators."""
+    """The target whose program runs a network: the host if `target` works in its memory and can refuse operators."""
     beside_it = lookup(target, "refusal") is not None and lookup(target, "hosted") is not None
     return target.own_host if beside_it else target
 
 
 def place(func: PrimFunc, target: Target, operators: Sequence[str] = ()) -> Placement:
-    """Where a function of a network runs that is compiled for a target; `operators` are the names of its operators.
+    """Decide where a function of a network for `target` runs; `operators` are the names of the function's operators.
 
-    Raises `InputError` if the target's option `on_host` names an operator that there is not.
+    Raises `InputError` if the target's option `on_host` names an operator that does not exist.
     """
     refusal = lookup(target, "refusal")
     if refusal is None:
@@ -51,7 +51,7 @@ def place(func: PrimFunc, target: Target, operators: Sequence[str] = ()) -> Plac
 
 
 def _on_host(target: Target) -> tuple[str, ...]:
-    """The operators that a user wants to run on the host."""
+    """The operators that the user wants to run on the host."""
     names: tuple[str, ...] = getattr(target.description, "on_host", ())
     for name in names:
         registry.get(name)  # which says what there is instead
@@ -65,9 +65,9 @@ def lower_placed(
     progress: Progress | None = None,
     decided: Decided = lambda functions, target: {},
 ) -> dict[bytes, LoweredFunc]:
-    """Each function by its key, scheduled and lowered for the target where it runs.
+    """Schedule and lower each function for the target that it runs on; returns the results by key.
 
-    `decided(functions, target)` is the `decisions` of `lower_functions` for those that run on a target.
+    `decided(functions, target)` returns the `decisions` of `lower_functions` for the functions that run on a target.
     """
     if lookup(target, "refusal") is None:
         return lower_functions(functions, target, callback, progress, decided(functions, target))

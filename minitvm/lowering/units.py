@@ -17,7 +17,8 @@ from .function import updating
 class SharedFunction:
     """The computation that equal fused operators share, whatever their names; `key` identifies it in every process.
 
-    With `updated`, the number of an input, the function has that input and the result in one parameter, the last.
+    `updated` is the number of an input or None. If it is a number, the last parameter is both this input and the
+    result.
     """
 
     def __init__(self, name: str, graph: Graph, updated: int | None = None) -> None:
@@ -28,7 +29,7 @@ class SharedFunction:
 
     @property
     def operators(self) -> tuple[str, ...]:
-        """The names of its operators."""
+        """The names of the operators in the computation."""
         return tuple(item.op for item in self.graph.nodes)
 
     @cached_property
@@ -40,7 +41,7 @@ class SharedFunction:
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """One fused operator of a graph that is being lowered; equal ones share everything but the name."""
+    """One fused operator of a graph that is being lowered. Equal fused operators differ only in their names."""
 
     name: str
     node: OpNode
@@ -48,7 +49,7 @@ class Unit:
 
     @property
     def func(self) -> PrimFunc:
-        """Its level-3 function, which it shares with equal operators."""
+        """The level-3 function of the operator, which equal operators share."""
         return self.function.func
 
 
@@ -58,9 +59,9 @@ def named(fused: Graph) -> list[tuple[str, OpNode]]:
 
 
 def to_units(fused: Graph | Iterable[tuple[str, OpNode]], in_place: Mapping[OpNode, int] | None = None) -> list[Unit]:
-    """The fused operators of an optimized graph, or some of them, as returned by `named`.
+    """The fused operators of an optimized graph; or some of them, given as a part of the list that `named` returns.
 
-    Those of `in_place` update the input of that number where it lies.
+    `in_place` maps operators that update an input in place to the number of this input.
     """
     shared: dict[bytes, SharedFunction] = {}
     units = []

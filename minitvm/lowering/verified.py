@@ -1,9 +1,9 @@
-"""With MINITVM_VERIFY=1: functions that this process lowered, whose levels were all verified on the way.
+"""Results that this process has lowered with MINITVM_VERIFY=1, whose levels were all verified on the way.
 
-The cache on disk is not used then (`cache.usable`), for there must be levels to verify. A function that comes again has
-been verified: lowering has the same result each time, so all of its levels would be the same. So a process lowers a
-function once, as it does without MINITVM_VERIFY. Who listens hears everything: while somebody does, nothing is taken
-from here.
+The cache on disk is not used then (`cache.usable`), because verification needs the levels. If a function is lowered
+again, its stored result can be used: lowering is deterministic, so all of its levels would be the same and are verified
+already. So a process lowers each function once, as it does without MINITVM_VERIFY. While a listener observes the
+compiler, these results are not used, so the listener receives every event.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _KNOWN: OrderedDict[bytes, LoweredFunc] = OrderedDict()
 
 
 def usable(target: Target) -> bool:
-    """Whether functions for a target that were verified may be taken from here."""
+    """Return whether the results in this module may be used for functions for a target."""
     return verification_asked() and not listening_now() and cache.decides_all(target)
 
 
 def get(function: SharedFunction, target: Target, decision: Decision | None) -> LoweredFunc | None:
-    """The function as it was lowered before, or None."""
+    """The result of lowering the function earlier, or None."""
     if not cache.keeps(function):
         return None
     key = cache.key_of(function, target, decision)
@@ -41,7 +41,7 @@ def get(function: SharedFunction, target: Target, decision: Decision | None) -> 
 
 
 def put(function: SharedFunction, target: Target, decision: Decision | None, lowered: LoweredFunc) -> None:
-    """Keep a function that was lowered with MINITVM_VERIFY=1."""
+    """Store a function that was lowered with MINITVM_VERIFY=1."""
     if cache.keeps(function):
         _KNOWN[cache.key_of(function, target, decision)] = lowered
         if len(_KNOWN) > _MOST:
@@ -50,7 +50,7 @@ def put(function: SharedFunction, target: Target, decision: Decision | None, low
 
 @contextmanager
 def anew() -> Iterator[None]:
-    """Inside, functions are lowered anew: for who changes the compiler while it runs, as tests do."""
+    """In this scope, every function is lowered anew. Tests use it when they change the compiler while it runs."""
     kept = OrderedDict(_KNOWN)
     _KNOWN.clear()
     try:
