@@ -1,9 +1,9 @@
-"""The bounds that operators need of data: an element of an input that says where to write must name a place.
+"""Bounds on the elements of an input: an input that says where to write must name a place that exists.
 
-An operator that writes at a position (`nn.cache_update`) means nothing for a position outside of what it writes to.
-Where the position is an input of the graph, or a state, or a sum of one with constants and numbers of iterations, the
-executable has the bound: a run with another position is refused before anything is changed. An update in the body of a
-loop counts as if the loop had all iterations that it may have.
+For example, `nn.cache_update` writes at a position, and is not defined for a position outside of the cache. If the
+position is an input of the graph or a state, or such a value plus constants and numbers of iterations, the executable
+contains the bound: a run with a position outside is refused before it changes anything. For an update in the body of a
+loop, the bound assumes that the loop runs as many iterations as it may have.
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ _IDLE = ("reshape", "expand_dims", "squeeze", "copy", "match_cast")  # the same 
 
 @dataclass(frozen=True, slots=True)
 class InputBounds:
-    """Every element of the input `name` is from `low` to `high`, both included; `where` needs that."""
+    """Every element of the input `name` must be from `low` to `high`, both included.
+
+    `where` is the operator that needs it.
+    """
 
     name: str
     low: Dim
@@ -34,7 +37,7 @@ class InputBounds:
 
 
 def input_bounds(graph: Graph) -> list[InputBounds]:
-    """The bounds of a graph's inputs, each once: of several for one input, the tightest."""
+    """The bounds of a graph's inputs. Each input is listed once; if it has several bounds, the tightest is kept."""
     tightest: dict[str, InputBounds] = {}
     for bound in _all(graph):
         other = tightest.get(bound.name)
@@ -74,7 +77,7 @@ def _all(graph: Graph) -> Iterator[InputBounds]:
 
 @dataclass(frozen=True, slots=True)
 class _GraphScope:
-    """What is known in a graph, or in the body of a loop, of its values and of those around it."""
+    """The facts about the values of a graph or a loop's body, and about the values around it."""
 
     producers: Mapping[Any, Any]
     arrays: Mapping[Any, np.ndarray]
@@ -83,7 +86,7 @@ class _GraphScope:
     nodes: Sequence[Any] = ()
 
     def range(self, value: Any) -> tuple[Dim, Dim] | None:
-        """The least and the most that the elements of a value are, if it is no sum with an input."""
+        """The smallest and the largest value that the elements of `value` can have; None if that is not known."""
         value = self.same(value)
         if value in self.arrays:
             array = self.arrays[value]
@@ -97,7 +100,7 @@ class _GraphScope:
         return (0, self.numbers[value]) if value in self.numbers else None
 
     def same(self, value: Any) -> Any:
-        """The first value with the same elements."""
+        """The first value with the same elements as `value`, before operators that do not change elements."""
         while True:
             node = self.producers.get(value)
             if value in self.outside:
@@ -108,7 +111,7 @@ class _GraphScope:
                 return value
 
     def source(self, value: Any) -> tuple[Any, Dim, Dim] | None:
-        """The input that a value is, up to what is added to its elements: from the second number to the third."""
+        """Return (input, least, most) if `value` is an input plus a number from `least` to `most`; otherwise None."""
         least: Dim = 0
         most: Dim = 0
         while (value := self.same(value)) in self.producers:
@@ -128,7 +131,7 @@ class _GraphScope:
 
 
 def _simple(operation: Any, a: Dim, b: Dim) -> Dim:
-    """A sum, difference, minimum or maximum of sizes."""
+    """Apply a sum, difference, minimum or maximum to two sizes and simplify the result."""
     return as_dim(Analyzer().simplify(operation(*match(as_expr(a), as_expr(b)))))
 
 
@@ -141,7 +144,7 @@ def _is_conversion(node: Any) -> bool:
 
 
 def _scopes(graph: Graph, around: _GraphScope) -> Iterator[_GraphScope]:
-    """The graph and the bodies of its loops, each with what it knows."""
+    """Yield the scope of a graph, and then the scopes of the bodies of its loops."""
     scope = replace(
         around,
         producers={**around.producers, **graph.producers()},

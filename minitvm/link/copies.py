@@ -1,4 +1,4 @@
-"""Programs on two machines, each with a memory of its own: copies where a value goes from one to the other.
+"""Programs on two machines, each with its own memory: insert copies where a value moves from one memory to the other.
 
     A(x, a)                                    A(x, a)
     B(a, b)        # a kernel of the host      copy(a of the host, a)
@@ -6,13 +6,15 @@
                                                copy(b, b of the host)
                                                C(b, y)
 
-A value that kernels of the other machine alone use lies in its memory. Any other value lies in the program's own, and
-the other machine's kernels work on a *twin* of it. Each machine has the constants that its kernels read.
+A value that only kernels of the other machine use is placed in that machine's memory. Any other value is placed in the
+program's own memory, and the other machine's kernels work on a *twin* of it: a copy in their memory. Each machine has
+the constants that its kernels read.
 
-**Why each step finds the values that it should.** A twin in the table is up to date: it is fetched when it enters the
-table, also for a kernel that may write only some of its elements, and it leaves the table when bytes of its value are
-written elsewhere. If it is ahead of its value, it is brought back before another step touches the value. The table is
-empty where iterations of loops meet: twins are brought back and dropped in front of a loop and at the end of its body.
+**Why each step reads the right values.** A twin in the table is up to date. It is fetched when it enters the table,
+even for a kernel that only writes, because that kernel may write only some of its elements. It leaves the table when
+bytes of its value are written elsewhere. If the twin is newer than its value, it is copied back before another step
+touches the value. The table is empty where iterations of loops meet: before a loop and at the end of its body, all
+twins are copied back and dropped.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from .steps import CallStep, CopyStep, LoopStep, Slot, Step, touched, used
 
 @dataclass(slots=True)
 class _Twin:
-    """A value's copy in another memory, which holds the value; `is_ahead`: the value itself is older."""
+    """A copy of `value` in another memory, in `slot`. `is_ahead`: the copy is newer than the value itself."""
 
     slot: Slot
     value: Slot
@@ -36,7 +38,10 @@ class _Twin:
 
 
 def with_copies(steps: Sequence[Step], kernels: Sequence[x.Kernel], memories: Sequence[str]) -> list[Step]:
-    """The steps with copies between memories; `memories[k]` is that of kernel k, "" for the program's own."""
+    """Return the steps with copies between memories.
+
+    `memories[k]` is the memory of kernel k, "" for the program's own.
+    """
     if not any(memories):
         return list(steps)
     _place(steps, memories)
@@ -44,7 +49,7 @@ def with_copies(steps: Sequence[Step], kernels: Sequence[x.Kernel], memories: Se
 
 
 def _place(steps: Sequence[Step], memories: Sequence[str]) -> None:
-    """Give the values that kernels of one other memory alone use their place there."""
+    """Place each value that only kernels of one other memory use in that memory."""
     users: dict[Slot, set[str]] = {}
     for step in steps:
         if isinstance(step, CopyStep):
@@ -93,7 +98,7 @@ class _Copies:
                 self.written(slot)
 
     def call(self, call: CallStep, memory: str) -> None:
-        """A kernel of another memory, on twins of the values that do not lie there."""
+        """Append the call of a kernel of another memory, on twins of the values that are not in that memory."""
         args = [self.twin(call, number, memory) for number in range(len(call.args))]
         self.made.append(replace(call, args=args))
         for item, param in zip(call.args, self.kernels[call.kernel].params, strict=True):
@@ -104,7 +109,7 @@ class _Copies:
                     twin.is_ahead = True
 
     def twin(self, call: CallStep, number: int, memory: str) -> Slot | Expr:
-        """What a kernel gets for an argument."""
+        """Return what the kernel gets as argument `number`: the value itself, or its twin in `memory`."""
         item = call.args[number]
         if not isinstance(item, Slot) or isinstance(item.location, x.ConstantRef):
             return item
@@ -121,13 +126,13 @@ class _Copies:
         return twin.slot
 
     def before(self, slot: Slot) -> None:
-        """In front of a step that touches a value itself: bring back the twins that are ahead of it."""
+        """Call this before a step that touches the value itself: copies back all twins newer than the value."""
         for twin in self.twins.values():
             if _overlap(twin.value, slot):
                 self.bring_back(twin)
 
     def written(self, slot: Slot, by: _Twin | None = None) -> None:
-        """Behind a step that wrote a value, or its twin `by`: the others are old."""
+        """Call this after a step that wrote a value, or its twin `by`: drops the other twins, which are now old."""
         self.twins = {k: t for k, t in self.twins.items() if t is by or not _overlap(t.value, slot)}
 
     def bring_back(self, twin: _Twin) -> None:
@@ -142,7 +147,7 @@ class _Copies:
 
 
 def _key(slot: Slot) -> Slot | x.Location:
-    """Equal for slots of one value."""
+    """A key that is equal for slots of the same value."""
     return slot if slot.location is None else slot.location
 
 

@@ -16,7 +16,7 @@ from .steps import Slot, buffer_bytes, tensor_bytes
 
 
 def link_function(lowered: LoweredFunc, target: str) -> x.Executable:
-    """The executable of one tir function: buffers that it only reads are inputs, those that it writes are outputs."""
+    """The executable of one tir function. Buffers that it only reads are inputs; buffers that it writes are outputs."""
     linker = Linker(target)
     access = host_access(lowered)
     inputs: list[x.TensorSpec | x.ScalarSpec] = []
@@ -51,7 +51,7 @@ def link_function(lowered: LoweredFunc, target: str) -> x.Executable:
 
 
 def _calls(lowered: LoweredFunc) -> Iterator[tuple[Buffer, KernelParam, int | None]]:
-    """The buffers that a host function passes to kernels: buffer, parameter, and a bound of the elements stored."""
+    """Yield the buffers that a host function passes to kernels: buffer, parameter, and the most elements stored."""
     for item in walk(lowered.host.body):
         if isinstance(item, KernelCall):
             kernel = lowered.kernels[item.kernel]
@@ -61,13 +61,13 @@ def _calls(lowered: LoweredFunc) -> Iterator[tuple[Buffer, KernelParam, int | No
 
 
 def _written(lowered: LoweredFunc) -> set[int]:
-    """The positions of the parameters that are outputs: a kernel writes them, or the text did."""
+    """The positions of the parameters that are outputs: a kernel writes them, or the function's text wrote them."""
     stored = {buffer for buffer, param, _ in _calls(lowered) if "w" in param.access}
     return {k for k, p in enumerate(lowered.host.params) if p in stored} | set(lowered.host.attrs.get(WRITES, ()))
 
 
 def _stored(lowered: LoweredFunc) -> dict[Buffer, int | None]:
-    """An upper bound of the elements of each parameter that the kernels store; None if there is no bound."""
+    """For each parameter, an upper bound of the number of elements that kernels store; None if there is none."""
     totals: dict[Buffer, int | None] = {}
     for buffer, _, count in _calls(lowered):
         before = totals.get(buffer, 0)
@@ -76,13 +76,13 @@ def _stored(lowered: LoweredFunc) -> dict[Buffer, int | None]:
 
 
 def _is_partial(buffer: Buffer, stored: int | None) -> bool:
-    """Whether fewer elements are stored than a parameter has."""
+    """Return whether the kernels store fewer elements than the parameter has."""
     size = tensor_bytes(buffer.shape, buffer.dtype)
     return stored is not None and isinstance(size, int) and stored * buffer.dtype.bytes < size
 
 
 def host_access(lowered: LoweredFunc) -> dict[Buffer, str]:
-    """How a host function accesses its parameters, through its kernels."""
+    """How a host function accesses each of its parameters through its kernels: "r", "w" or "rw"."""
     modes: dict[Buffer, str] = {}
     for buffer, param, _ in _calls(lowered):
         if modes.setdefault(buffer, param.access) == "r" and "w" in param.access:

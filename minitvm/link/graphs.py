@@ -34,10 +34,11 @@ def link_graph(
     bounds: Iterable[InputBounds] = (),
     before: Any = None,
 ) -> x.Executable:
-    """The executable of an optimized graph whose functions (`units`, by their nodes) are lowered, by their keys.
+    """Return the executable of an optimized graph.
 
-    Operators that the level lists change a state where it lies; other states are copied at the end of a run. `before`
-    is the graph before it was optimized, which has the names of outputs and the relations that the model needs.
+    `units` maps its nodes to their functions, `lowered` the keys to results. If the level lists an operator as an
+    update of a state, the operator works in place; other states are copied at the end of a run. `before` is the graph
+    before it was optimized: it has the names of the outputs, and the relations between sizes that the model needs.
     """
     linker, fused = Linker(kind), level.graph
     arrays: dict[int, Any] = {}  # by identity: graphs may share constants
@@ -71,9 +72,10 @@ def link_graph(
 
 
 def _model_nodes(before: Any, units: Iterable[Unit]) -> dict[str, tuple[str, ...]]:
-    """For operators of an optimized graph, the names of the model's nodes whose values they compute.
+    """For each operator of an optimized graph, the names of the model's nodes whose values it computes.
 
-    Passes make other operators, and keep the names of values; an operator on layouts has a name of what it moves.
+    Passes replace operators but keep the names of values, so the nodes are found by these names. Operators that only
+    change layouts are ignored: their results are named after the values that they move.
     """
     named = {value.name: item.model_node for item in _operators(before) for value in item.outputs if item.model_node}
     listed: dict[str, tuple[str, ...]] = {}
@@ -86,15 +88,17 @@ def _model_nodes(before: Any, units: Iterable[Unit]) -> dict[str, tuple[str, ...
 
 
 def guards(*graphs: Any) -> list[x.Guard]:
-    """What graphs that mean the same rely on of their sizes, each once, under the first operator that needs it.
+    """The conditions on sizes that the operators of equivalent graphs need.
 
-    - Dimensions that a `match_cast` takes for equal are equal, and its conditions hold.
-    - The relations of every operator hold: `Operator.relations` asks each one again, so that no frontend, pass or
-      registration from outside can forget them.
+    Each is listed once, for the first such operator.
+
+    - Dimensions that a `match_cast` assumes to be equal are equal, and its conditions hold.
+    - The relations of every operator hold. They are computed anew from `Operator.relations`, so that no frontend, pass
+      or registration from outside can forget them.
     - No tensor has a negative extent. For example, the result of a convolution has one if the kernel is longer than the
-      data. There is no memory for such a tensor, and its readers would read elsewhere.
+      data. There is no memory for such a tensor, so its readers would read outside of it.
 
-    The last graph is the one that runs. A size that it does not have decides nothing in it.
+    The last graph is the one that runs. A guard about a size that this graph does not have is left out.
     """
     listed: list[x.Guard] = []
     seen: list[Expr] = []
@@ -108,7 +112,7 @@ def guards(*graphs: Any) -> list[x.Guard]:
 
 
 def _relations(item: Any) -> Iterator[x.Guard]:
-    """The relations between open sizes that an operator needs."""
+    """The relations between symbolic sizes that an operator needs."""
     if item.op == MATCH_CAST:
         yield from (x.Guard(left, right, item.attrs["where"]) for left, right in item.attrs["dims"])
     elif item.op not in (LOOP, BIND_SIZE):
@@ -117,7 +121,7 @@ def _relations(item: Any) -> Iterator[x.Guard]:
 
 
 def _extents(item: Any, seen: list[Expr], analyzer: Analyzer) -> Iterator[x.Guard]:
-    """Guards that the extents of an operator's results are not negative; extents in `seen` have a guard already."""
+    """Guards that no extent of an operator's results is negative. Extents in `seen` already have a guard."""
     for dim in (d for value in item.outputs for d in value.shape):
         if isinstance(dim, Var | IntImm | int) or any(structural_equal(dim, other) for other in seen):
             continue
@@ -127,12 +131,12 @@ def _extents(item: Any, seen: list[Expr], analyzer: Analyzer) -> Iterator[x.Guar
 
 
 def _label(item: Any) -> str:
-    """An operator, for errors: the node of the model that it comes from, or its own name and that of its result."""
+    """The name of an operator in errors: the model's node that it comes from, or its own name and its result's name."""
     return item.where or f"{item.op} {item.outputs[0].name}"
 
 
 def _facts(relied_on: Iterable[x.Guard]) -> list[Expr]:
-    """What guards say, as conditions."""
+    """The conditions that hold if the guards hold."""
     facts: list[Expr] = []
     for guard in relied_on:
         left, right = as_expr(guard.left), as_expr(guard.right)
@@ -144,7 +148,7 @@ def _facts(relied_on: Iterable[x.Guard]) -> list[Expr]:
 
 
 def _operators(graph: Graph) -> Iterator[Any]:
-    """All operators of a graph, those in fused groups and bodies of loops too."""
+    """All operators of a graph, including those in fused groups and in the bodies of loops."""
     for item in graph.nodes:
         if item.op == FUSED:
             yield from _operators(item.graph)
@@ -161,7 +165,11 @@ def _same_guard(a: x.Guard, b: x.Guard) -> bool:
 def _slots(
     level: GraphLevel, constants: Mapping[Any, int]
 ) -> tuple[dict[Any, Slot], dict[Any, Slot], list[tuple[Slot, Any]]]:
-    """The places of inputs, constants and joined values; outputs that are written in place; outputs that are copied."""
+    """Return the slots of values with fixed places, the slots of outputs that are written in place, and the copies.
+
+    Fixed are the places of inputs, constants and joined values. A copy is the slot of an output and the value that is
+    copied there at the end of a run.
+    """
     fused, together, slots = level.graph, level.together, {}
     for value, number in level.updates.states.items():
         slots[value] = _slot(value, x.State(number))
@@ -191,7 +199,7 @@ def _slot(value: Any, location: x.Location | None = None) -> Slot:
 
 
 def constant_slots(graph: Graph, constants: Mapping[int, int]) -> dict[Any, Slot]:
-    """The places of a graph's constants; `constants` are the numbers of arrays, by their identity."""
+    """The slots of a graph's constants; `constants` maps the `id` of an array to its number."""
     return {
         item.value: Slot(item.value.name, item.data.nbytes, x.ConstantRef(constants[id(item.data)]))
         for item in graph.constants
@@ -200,7 +208,7 @@ def constant_slots(graph: Graph, constants: Mapping[int, int]) -> dict[Any, Slot
 
 @dataclass(slots=True)
 class _Linking:
-    """The steps of a graph, and of the bodies of its loops, operator after operator."""
+    """Adds the steps of a graph, and of the bodies of its loops, operator by operator."""
 
     linker: Linker
     units: Mapping[Any, Unit]
@@ -210,7 +218,7 @@ class _Linking:
     conditions: list[x.Guard] = field(default_factory=list)
 
     def nodes(self, level: GraphLevel, slots: dict[Any, Slot], outputs: Mapping[Any, Slot]) -> None:
-        """The steps of one graph; the places of its values are added to `slots`. Those of `outputs` are fixed."""
+        """Add the steps of one graph, and the slots of its values to `slots`. The slots in `outputs` are fixed."""
         together = level.together
         for value in [*reversed(together.wholes), *together.parts]:  # a result may be a part of a later one
             if value not in slots:
@@ -231,7 +239,7 @@ class _Linking:
                 self.operator(self.units[node], slots, outputs)
 
     def operator(self, unit: Unit, slots: dict[Any, Slot], outputs: Mapping[Any, Slot]) -> None:
-        """The steps of one operator; its results are added to `slots`."""
+        """Add the steps of one operator, and the slots of its results to `slots`."""
         linker = self.linker
         binding = binding_of(unit.node)
         if binding is not None:
@@ -260,7 +268,7 @@ class _Linking:
         linker.call(func, args, dims, unit.name, results)
 
     def require(self, func: LoweredFunc, sizes: Mapping[Any, Any], unit: Unit) -> None:
-        """Add what a function relies on of its sizes as guards, but for what is sure."""
+        """Add the conditions that a function needs on its sizes as guards, except those that can be proved."""
         if not func.conditions:
             return
         analyzer = Analyzer()
@@ -276,7 +284,10 @@ class _Linking:
                     self.conditions.append(guard)
 
     def loop(self, level: GraphLevel, node: Any, slots: dict[Any, Slot], outputs: Mapping[Any, Slot]) -> None:
-        """The steps of a loop. What it carries begins as a copy, unless it is computed in its place (`Level.taken`)."""
+        """Add the steps of a loop.
+
+        A carried value starts as a copy, unless it is computed in its place (`GraphLevel.taken`).
+        """
         linker, body = self.linker, level.bodies[node]
         graph = body.graph
         for value in node.outputs:
@@ -307,9 +318,9 @@ class _Linking:
 
 
 def leave(linker: Linker, moved: Iterable[tuple[Slot, Slot]], operator: str) -> None:
-    """Copies of the second of each pair to the first, as if all were made at once; none where both are one place.
+    """Copy the second slot of each pair to the first, with the effect that all copies happen at the same time.
 
-    Such a value may lie where one of these copies goes: those are copied elsewhere first.
+    Pairs in one place need no copy. A value that another copy would overwrite is first copied to a temporary slot.
     """
     pairs = [(place, value) for place, value in moved if not _same_place(place, value)]
     sources = []
@@ -337,7 +348,7 @@ def _is_true(graph: Graph, value: Any) -> bool:
 
 
 def _symbolic(func: LoweredFunc, values: Iterable[Any]) -> dict[Var, Expr]:
-    """The function's own symbolic dimensions in terms of the values that it is called on."""
+    """The function's symbolic dimensions, as expressions of the dimensions of the values that it is called with."""
     dims: dict[Var, Expr] = {}
     buffers = [param for param in func.params if isinstance(param, Buffer)]
     for param, value in zip(buffers, values, strict=True):
@@ -351,12 +362,12 @@ def _symbolic(func: LoweredFunc, values: Iterable[Any]) -> dict[Var, Expr]:
 
 
 def _returned(fused: Any) -> list[tuple[int, Any]]:
-    """The outputs that a run returns, with their numbers: not the states."""
+    """The outputs that a run returns, with their numbers. New values of states are not among them."""
     left = {number for _, number in fused.states}
     return [(number, value) for number, value in enumerate(fused.outputs) if number not in left]
 
 
 def _named_outputs(fused: Any, names: Sequence[str]) -> list[tuple[str, Any]]:
-    """The returned outputs with unique names, even if one value is returned twice."""
+    """The returned outputs with names that are unique, even if one value is returned twice."""
     used: set[str] = set()
     return [(fresh(names[number] if names else value.name, used), value) for number, value in _returned(fused)]

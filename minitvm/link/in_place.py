@@ -1,16 +1,17 @@
-"""Which operators of an optimized graph may change a state, or what they are given, where it lies, not in a copy.
+"""Find the operators of an optimized graph that may update a state, or another input, in place instead of in a copy.
 
-A state begins a run as an input of the graph and ends it as an output. If every operator on the way from one to the
-other returns its first argument with some elements replaced (`Operator.updates`), they can all work on the state's own
-memory. An operator U that updates a value v may overwrite the memory of v, if after U nothing reads that memory as v:
+A state begins a run as an input of the graph and ends it as an output. If every operator on the path from the input to
+the output returns its first argument with some elements replaced (`Operator.updates`), they can all work on the state's
+own memory. An operator U that updates a value v may overwrite the memory of v if after U nothing reads that memory as
+v:
 
-    no operator behind U, and U through none of its other arguments, reads v or a view of v,
+    no operator after U, and U through none of its other arguments, reads v or a view of v,
     and neither v nor a view of it is an output.
 
-The same holds for a value that a function of the graph computes: what updates it may lie in its memory.
+The same holds for a value that a function of the graph computes: its update may use the same memory.
 
-Operators run in the order of the graph, so whoever reads v before U has what it needs; who reads it after U is what the
-condition excludes.
+Legal, because operators run in the order of the graph: an operator before U reads v before it is overwritten, and the
+condition excludes readers of v after U.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ from ..topi import registry
 
 @dataclass(frozen=True, slots=True)
 class InPlace:
-    """The operators that update in place, each with the number of the input that it updates; the places.
+    """The operators that update in place, each with the number of the input that it updates, and the values they share.
 
-    `states` are the values that lie in the memory of a state, with its number: the state's input, and what operators
-    made of it. For the states of `kept` this includes the last one, the output. `groups` are other values that share
-    one memory: the first is what a function computes, the others are updates of it in the order of the program.
+    `states` maps values to the number of the state in whose memory they are: the state's input, and its updates. For
+    the states in `kept` this includes the last update, the output. Each of `groups` lists other values that share one
+    memory: the first is computed by a function, and the others are updates of it in the order of the program.
     """
 
     nodes: Mapping[Any, int] = field(default_factory=dict)
@@ -45,9 +46,10 @@ class InPlace:
 
 
 def in_place(fused: Any, is_view: Callable[[Any], bool], computes: Callable[[Any], bool] = lambda _: False) -> InPlace:
-    """The updates of an optimized graph that need no copy.
+    """Find the updates of an optimized graph that need no copy.
 
-    `is_view(node)`: it only gives its input another shape. `computes(node)`: kernels write its output, to any place.
+    `is_view(node)` returns whether a node only gives its input another shape. `computes(node)` returns whether kernels
+    write the output of a node, which may then be at any place.
     """
     values = _Values(fused, is_view)
     nodes: dict[Any, int] = {}
@@ -79,7 +81,7 @@ def in_place(fused: Any, is_view: Callable[[Any], bool], computes: Callable[[Any
 
 
 class _Values:
-    """Who reads the memory of each value, and when."""
+    """The operators that read the memory of each value, and their positions."""
 
     def __init__(self, fused: Any, is_view: Callable[[Any], bool]) -> None:
         self.views = {node.output: node.inputs[0] for node in fused.nodes if is_view(node)}
@@ -93,13 +95,13 @@ class _Values:
         self.returned = set(map(self.root, fused.outputs))
 
     def root(self, value: Any) -> Any:
-        """The value whose memory a value is."""
+        """The value whose memory `value` uses: the source of a view, or `value` itself."""
         while value in self.views:
             value = self.views[value]
         return value
 
     def way(self, old: Any, new: Any) -> list[Any] | None:
-        """The operators that make `new` of `old`, each in place; None if there is no such way."""
+        """The operators that turn `old` into `new`, each in place; None if that is not possible."""
         nodes: list[Any] = []
         value = self.root(new)
         while value is not old:
@@ -112,7 +114,8 @@ class _Values:
         return nodes[::-1]
 
     def may_overwrite(self, node: Any, position: int) -> bool:
-        """The condition above."""
+        """Return whether the condition in the module's docstring holds: no operator after `node` reads the old value.
+        """
         memory = self.root(node.inputs[position])
         through = sum(self.root(value) is memory for value in node.inputs)
         before = all(self.position[reader] <= self.position[node] for reader in self.readers[memory])
@@ -122,9 +125,10 @@ class _Values:
 def written_directly(
     body: Any, updates: InPlace, is_view: Callable[[Any], bool], is_function: Callable[[Any], bool]
 ) -> frozenset[int]:
-    """The states (numbers) whose new value may be written over the old one by the function that computes it.
+    """The numbers of the states whose new value may be written over the old value by the function that computes it.
 
-    That is so if all that read the old one, or a view of it, run before that function, and no other output is it.
+    That is legal if all readers of the old value, or of a view of it, run before that function, and if the new value is
+    not another output too.
     """
     values = _Values(body, is_view)
     direct: dict[Any, int] = {}
@@ -141,7 +145,7 @@ def written_directly(
 
 
 def _updated(node: Any) -> int | None:
-    """The number of the input that a group of one operator returns with some elements replaced; None for others."""
+    """The number of the input that a group of one operator returns with some elements replaced; otherwise None."""
     if node.op != FUSED or len(node.graph.nodes) != 1:
         return None
     inner = node.graph.nodes[0]
@@ -159,7 +163,7 @@ def _updated(node: Any) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class PlaceInValue:
-    """`offset` bytes into the value `whole`."""
+    """A place that begins `offset` bytes after the start of the value `whole`."""
 
     whole: Any
     offset: int
@@ -167,22 +171,25 @@ class PlaceInValue:
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """The places of the parts of such concatenations, by part; `nodes` are these concatenations."""
+    """Concatenations that need no copy: `parts` maps each input to its place in the result.
+
+    `nodes` are the concatenations.
+    """
 
     parts: Mapping[Any, PlaceInValue] = field(default_factory=dict)
     nodes: frozenset[Any] = frozenset()
 
     @property
     def wholes(self) -> dict[Any, None]:
-        """The results, in the order of the program."""
+        """The results of the concatenations, in the order of the program."""
         return {place.whole: None for place in self.parts.values()}
 
 
 def joined(fused: Any, made_in_place: Any, placed: Iterable[Any] = ()) -> Joined:
-    """The concatenations of an optimized graph that need no copy.
+    """Find the concatenations of an optimized graph that need no copy.
 
-    `made_in_place(node)` is whether the node's own kernels write its outputs: those of a view are not. The values
-    `placed` have their places already.
+    `made_in_place(node)` returns whether the node's own kernels write its outputs; no kernel writes the output of a
+    view. The values in `placed` already have a place, which cannot change.
     """
     fixed = {*placed, *fused.inputs, *fused.outputs, *(constant.value for constant in fused.constants)}
     free = {value for item in fused.nodes if made_in_place(item) for value in item.outputs if value not in fixed}
@@ -202,7 +209,7 @@ def joined(fused: Any, made_in_place: Any, placed: Iterable[Any] = ()) -> Joined
 
 
 def _parts(item: Any) -> tuple[Any, ...]:
-    """The inputs of a concatenation in the order of their places in the result; none if they are not contiguous."""
+    """The inputs of a concatenation in the order of their places in the result; () if these are not contiguous."""
     node, inputs = item, item.inputs
     if item.op == "fused":
         if len(item.graph.nodes) != 1:

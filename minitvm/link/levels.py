@@ -1,7 +1,7 @@
-"""The graphs of a program, one inside of the other: the optimized graph, and the bodies of its loops.
+"""The graphs of a program: the optimized graph and, nested in it, the bodies of its loops.
 
-A `GraphLevel` has what linking needs to know of one of them: which operators update their input where it lies, which
-concatenations need no copy, and where values that a loop carries lie.
+A `GraphLevel` holds the facts about one graph that linking needs: which operators update their input in place, which
+concatenations need no copy, and where the values that a loop carries are placed.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from .steps import binding_of, is_view, writes_its_output
 
 @dataclass(frozen=True, slots=True)
 class GraphLevel:
-    """One graph.
+    """One graph of a program, with the decisions about the places of its values.
 
-    `updates` are operators that change a state, a carried value, or what a function computed, where it lies: its
-    `states` are numbered as the pairs of the graph's states, or of what the loop carries. The carried values `direct`
-    (numbers) are computed in their place by an operator that does not read the old ones. `taken` are values that a loop
-    of this graph begins with, in the memory that it carries them in: they are computed there; each with the result of
-    the loop.
+    `updates` are the operators that update in place a state, a carried value, or a value that a function computes. Its
+    `states` are numbered like the pairs of the graph's states, or like the carried values of the loop. `direct` holds
+    the numbers of the carried values whose new value is written directly over the old one, because the operator that
+    computes it runs after all readers of the old one. `taken` maps the initial value of a loop of this graph to the
+    result of the loop: the initial value is computed directly in the memory of the carried value.
     """
 
     graph: Graph
@@ -37,13 +37,13 @@ class GraphLevel:
     taken: Mapping[Any, Any] | None = None
 
     def all(self) -> Iterator[GraphLevel]:
-        """This level and those inside of it, in the order of the program."""
+        """This level and the levels nested in it, in the order of the program."""
         yield self
         for body in self.bodies.values():
             yield from body.all()
 
     def needs_function(self, node: Any) -> bool:
-        """Whether kernels compute a node of this graph."""
+        """Return whether kernels compute a node of this graph."""
         return node.op != LOOP and node not in self.together.nodes and binding_of(node) is None
 
 
@@ -59,7 +59,10 @@ def _level(graph: Graph, updates: InPlace, direct: frozenset[int]) -> GraphLevel
 
 
 def _body(node: Any) -> GraphLevel:
-    """The level of a loop's body, where what it carries is a state: it begins as an input, and is left as an output."""
+    """The level of a loop's body.
+
+    A carried value is treated as a state: it begins as an input and ends as an output.
+    """
     pairs = tuple((1 + k, 1 + k) for k in range(node.attrs["carried"]))
     carrying = replace(node.body, states=pairs)
     updates = in_place(carrying, is_view, writes_its_output)
@@ -68,15 +71,14 @@ def _body(node: Any) -> GraphLevel:
 
 
 def replace_direct(level: GraphLevel, direct: frozenset[int]) -> GraphLevel:
-    """The level with those carried values computed in their places."""
+    """The level with another `direct`: the numbers of the carried values that are written directly over old ones."""
     return GraphLevel(level.graph, level.updates, level.together, level.bodies, direct, level.taken)
 
 
 def _taken(graph: Graph, updates: InPlace, together: Joined) -> dict[Any, Any]:
-    """The values that may be computed where a loop carries them.
+    """The initial values of loops that may be computed directly in the memory of the carried value.
 
-    A function of this graph computes such a value, into memory of its own; the loop is the only one that reads it, and
-    carries it once.
+    A function of this graph computes such a value into its own memory, only the loop reads it, and only once.
     """
     readers: dict[Any, int] = {}
     for node in graph.nodes:
@@ -98,6 +100,6 @@ def _taken(graph: Graph, updates: InPlace, together: Joined) -> dict[Any, Any]:
 
 
 def units_of(level: GraphLevel) -> dict[Any, Unit]:
-    """The functions of a program by their nodes; equal ones of all levels are shared."""
+    """The units of a program, by node. Equal functions are shared by all levels."""
     updates = {node: number for inner in level.all() for node, number in inner.updates.nodes.items()}
     return {unit.node: unit for unit in to_units(level.graph, updates)}

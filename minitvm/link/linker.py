@@ -1,8 +1,9 @@
-"""Calls of kernels in a row, barriers between them, and one plan of memory for all values.
+"""Put calls of kernels in sequence, with barriers between them, and make one memory plan for all values.
 
 Each lowered function is a host function and its kernels (`tir.transform`). Linking a graph puts the calls of all its
-functions in sequence, computes the lifetime of every intermediate value and workspace, and plans them into one arena,
-or one for each memory (`copies`). It runs after lowering, so that workspaces share memory with the other values.
+functions in sequence, computes the lifetime of every intermediate value and workspace, and places them all in one
+arena, or in one arena for each memory (`copies`). It runs after lowering, so that workspaces can share memory with the
+other values.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from .plan_memory import Lifetime, plan_memory
 
 @dataclass(slots=True)
 class Linker:
-    """Collects calls and copies over slots; `finish` decides on barriers and memory and makes the executable."""
+    """Collects calls and copies over slots; `finish` then places barriers, plans memory and makes the executable."""
 
     target: str
     kernels: list[x.Kernel] = field(default_factory=list)
@@ -46,11 +47,13 @@ class Linker:
         operator: str = "",
         results: Collection[link_steps.Slot] = (),
     ) -> None:
-        """Append a function's kernel calls; `args` are in the order of its params, `dims` its symbolic dimensions.
+        """Append a function's kernel calls.
 
-        `operator` names the operator that they belong to (default: the function). `results` are those of `args` that
-        are undefined before, like its workspaces: what the function reads of them it has written, or it is undefined,
-        which the interpreters check. So the first kernel that is called with one writes it, whatever it reads after.
+        `args` are in the order of its params, `dims` gives its symbolic dimensions. `operator` names the operator that
+        the calls belong to (default: the function). `results` are the arguments whose contents are undefined before the
+        call, as those of workspaces are. The function reads only elements of them that it has written before (the
+        interpreters check this). So the first kernel that gets such an argument counts as writing it, even if it also
+        reads it.
         """
         self._operator = operator or lowered.name
         self._undefined = set(results)
@@ -60,13 +63,16 @@ class Linker:
         self._host(lowered, host.body, places, scalars)
 
     def copy(self, dst: link_steps.Slot, src: link_steps.Slot, operator: str = "copy") -> None:
-        """Append a copy of all bytes of `src`."""
+        """Append a step that copies all bytes of `src` to `dst`."""
         self.steps.append(link_steps.CopyStep(dst, src, operator))
 
     def bind_size(
         self, var: Var, count: link_steps.Slot, most: x.Dim, where: str, operator: str, reason: str = ""
     ) -> None:
-        """Append the step that gives a size its value, the number in `count`; memory is planned for `most`."""
+        """Append the step that sets the size `var` to the number in `count`.
+
+        Memory is planned for the largest size, `most`.
+        """
         self.bounds[var] = most
         self.steps.append(link_steps.Bind(var, count, most, where, operator, reason))
 
@@ -80,7 +86,7 @@ class Linker:
         where: str,
         operator: str,
     ) -> Iterator[None]:
-        """The steps that are appended inside of this context are the body of a loop: `executable.Loop`."""
+        """Append a loop (`executable.Loop`): the steps that you append within this context become its body."""
         step = link_steps.LoopStep(number, limit, going, most, where, operator)
         self.steps.append(step)
         yield
@@ -108,7 +114,10 @@ class Linker:
     def _kernel(
         self, kernel: LoweredKernel, args: Sequence[link_steps.Slot | Expr], new: Sequence[bool], refusal: str
     ) -> int:
-        """The number of a kernel that is called with `args`, from here on defined; `new` ones were not before."""
+        """The number of the kernel called with `args`, which are defined from now on.
+
+        `new` says which were undefined before.
+        """
         self._undefined.difference_update(arg for arg in args if isinstance(arg, link_steps.Slot))
         params = tuple(
             replace(p, access="w") if first and p.access == "rw" else p
@@ -146,9 +155,9 @@ class Linker:
         states: Sequence[x.TensorSpec] = (),
         bounds: Sequence[x.Bound] = (),
     ) -> x.Executable:
-        """The executable. Slots that have no location yet go into one arena by their lifetimes.
+        """Make the executable. Slots without a location are placed in one arena according to their lifetimes.
 
-        Raises `InternalError` for an output that the steps do not write, or a slot that is read before it is written.
+        Raises `InternalError` if the steps do not write an output, or read a slot before they write it.
         """
         self._check_written(outputs)
         self.steps = with_copies(self.steps, self.kernels, [self._memory(kernel) for kernel in self.kernels])
@@ -182,14 +191,17 @@ class Linker:
         )  # fmt: skip
 
     def _waits(self, edges: Sequence[int]) -> list[bool]:
-        """The steps before which all threads must wait, decided for each stretch between two `edges`."""
+        """For each step, whether all threads must wait before it.
+
+        This is decided separately between every two `edges`.
+        """
         decide = lookup(self.target, "waits") or link_steps.team_waits
         parallel = [link_steps.is_parallel(step) for step in self.steps]
         touches = [link_steps.touches_of(step, self.kernels) for step in self.steps]
         return [wait for a, b in pairwise(edges) for wait in decide(parallel[a:b], touches[a:b])]
 
     def _check_written(self, outputs: Sequence[x.TensorSpec]) -> None:
-        """Refuse outputs that no step writes: a run would return whatever was in memory."""
+        """Raise `InternalError` for an output that no step writes: a run would return arbitrary bytes."""
         written: dict[
             link_steps.Slot, int | None
         ] = {}  # an upper bound of the bytes written of each slot that has its own memory
@@ -227,7 +239,7 @@ class Linker:
                 raise InternalError(f"the steps write {total} of the {slot.nbytes} bytes of output {spec.name} at most")
 
     def _surely_read(self, step: link_steps.Step, slot: link_steps.Slot, lowered: Sequence[LoweredKernel]) -> int:
-        """A lower bound of the bytes of a slot that a step reads."""
+        """A lower bound of the number of bytes of a slot that a step reads."""
         if not isinstance(step, link_steps.CallStep):
             return slot.nbytes if isinstance(slot.nbytes, int) else 0
         kernel = lowered[step.kernel]
@@ -235,7 +247,7 @@ class Linker:
         return max((count * p.dtype.bytes for p, count, arg in rows if arg is slot), default=0)
 
     def _most_written(self, step: link_steps.Step, place: int, lowered: Sequence[LoweredKernel]) -> int | None:
-        """An upper bound of the bytes that a step writes through the slot at `place`; None if it has none."""
+        """An upper bound of the bytes that a step writes through the slot at `place`; None if there is no bound."""
         if isinstance(step, link_steps.CallStep):
             count = lowered[step.kernel].written[place]
             return None if count is None else count * self.kernels[step.kernel].params[place].dtype.bytes
@@ -244,9 +256,10 @@ class Linker:
         return 8  # the number that a loop counts
 
     def _plan(self, numbers: Sequence[int], together: Sequence[range]) -> tuple[x.Arena, ...]:
-        """An arena of each memory for the slots without location; `numbers` are those of the executable's steps.
+        """Plan one arena for each memory, for the slots without location.
 
-        The steps of a phase, a range of `together`, run at the same time if some of them run on all threads.
+        `numbers` are the step numbers in the executable. Each range in `together` is a phase: its steps can overlap in
+        time if at least one of them runs on all threads.
         """
         first: dict[link_steps.Slot, int] = {}
         last: dict[link_steps.Slot, int] = {}
@@ -293,14 +306,14 @@ class Linker:
         return tuple(arenas)
 
     def _memory(self, kernel: x.Kernel) -> str:
-        """The target in whose memory a kernel works, "" for the program's own."""
+        """The target in whose memory a kernel works, "" for the program's own memory."""
         if not kernel.target or all(lookup(target, "hosted") for target in (kernel.target, self.target)):
             return ""
         return kernel.target
 
 
 def _is_nothing(dim: Expr | int) -> bool:
-    """Whether an extent is 0 whatever the sizes are: such a tensor has no elements, and no step that writes any."""
+    """Return whether an extent is 0 for all values of the sizes: no step writes a tensor without elements."""
     bounds = Analyzer().bounds(dim) if isinstance(dim, Expr) else None
     return bounds is not None and bounds[1] == 0
 
@@ -310,7 +323,7 @@ def _less(count: int, size: x.Dim) -> bool:
 
 
 def _is_scratch(slot: link_steps.Slot, outputs: Sequence[x.TensorSpec]) -> bool:
-    """Whether a slot is undefined when a run begins: memory of the arena, or an output that is not also an input."""
+    """Return whether a slot is undefined when a run begins: memory of the arena, or an output that is no input."""
     location = slot.location
     return location is None or (isinstance(location, x.Output) and not outputs[location.index].inout)
 

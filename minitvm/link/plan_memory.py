@@ -1,9 +1,10 @@
 """Static memory planning: values whose lifetimes do not overlap share the bytes of one arena.
 
-Greedy by size, best fit: the largest value first, each at the smallest gap that is free during its whole life
-(Pisarchyk and Lee, "Efficient memory management for deep neural net inference", 2020). Values of symbolic size come
-after the constant ones. Those whose sizes are multiples of one expression, such as 4096 n and 1024 n, are planned like
-constants, in units of n; others share a place only if their sizes are the same expression.
+The algorithm is greedy by size with best fit: it places the largest value first, and each value in the smallest gap
+that is free during its whole life (Pisarchyk and Lee, "Efficient memory management for deep neural net inference",
+2020). Values of symbolic size come after the values of constant size. Values whose sizes are multiples of one
+expression, such as 4096 n and 1024 n, are planned like constants in units of n. Other values share a place only if
+their sizes are the same expression.
 """
 
 from __future__ import annotations
@@ -35,9 +36,9 @@ class Lifetime:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The offset of each value in the arena, in the order given, and the arena's size, all in bytes.
+    """The offset of each value in the arena, in the order of the values, and the size of the arena, all in bytes.
 
-    `lower_bound` is the most bytes that are alive at one step (of the values of constant size): no plan needs less.
+    `lower_bound` is the largest number of bytes alive at one step, for values of constant size: no plan can be smaller.
     """
 
     offsets: tuple[Dim, ...]
@@ -46,7 +47,7 @@ class Plan:
 
 
 def plan_memory(values: Sequence[Lifetime], alignment: int = ALIGNMENT) -> Plan:
-    """Offsets, multiples of `alignment`, such that values with overlapping lifetimes do not overlap."""
+    """Return offsets, multiples of `alignment`, so that values with overlapping lifetimes do not overlap."""
     offsets: dict[int, Dim] = {}
     fixed = {i: _aligned(int(v.nbytes), alignment) for i, v in enumerate(values) if not isinstance(v.nbytes, Expr)}
     places, end = _packed(values, fixed)
@@ -62,7 +63,7 @@ def plan_memory(values: Sequence[Lifetime], alignment: int = ALIGNMENT) -> Plan:
 
 
 def _packed(values: Sequence[Lifetime], sizes: dict[int, int]) -> tuple[dict[int, int], int]:
-    """Places of some of the values, by their index, and the end of all of them; `sizes` are multiples of one unit."""
+    """Place some of the values: returns the place of each by index, and the end. `sizes` are multiples of one unit."""
     places: dict[int, int] = {}
     for index in sorted(sizes, key=lambda i: (-sizes[i], values[i].first, i)):
         busy = sorted((places[p], sizes[p]) for p in places if values[p].meets(values[index]))
@@ -71,10 +72,11 @@ def _packed(values: Sequence[Lifetime], sizes: dict[int, int]) -> tuple[dict[int
 
 
 def _multiples(values: Sequence[Lifetime], alignment: int) -> tuple[list[tuple[Expr, dict[int, int]]], list[int]]:
-    """Values whose sizes are numbers of one unit, by the unit: their numbers, rounded up to multiples of the alignment.
+    """Group values whose sizes are multiples of one unit: each unit with its multiples, rounded up to the alignment.
 
-    A number of whole alignments times any unit is a number of whole alignments, so places need no rounding that depends
-    on the unit. What that would make more than an eighth larger is left over, as is a value alone in its unit.
+    For example, 4096 n and 1024 n are 4096 and 1024 times the unit n. A multiple of the alignment times any unit is
+    again a multiple of the alignment, so places need no rounding that depends on the unit. Returned separately are the
+    values that rounding would make more than an eighth larger, and those that are alone in their unit.
     """
     groups: list[tuple[list[Expr], Expr, dict[int, int]]] = []
     for index, value in enumerate(values):
@@ -95,7 +97,7 @@ def _multiples(values: Sequence[Lifetime], alignment: int) -> tuple[list[tuple[E
 
 
 def _factors(size: Dim) -> tuple[int, list[Expr]]:
-    """A size as a number times symbolic factors."""
+    """Split a size into a number and symbolic factors."""
     if isinstance(size, Mul):
         (a, left), (b, right) = _factors(size.a), _factors(size.b)
         return a * b, [*left, *right]
@@ -136,7 +138,10 @@ def _best_gap(busy: Sequence[tuple[int, int]], size: int) -> int:
 def _place_alone(
     values: Sequence[Lifetime], indices: Sequence[int], offsets: dict[int, Dim], size: Dim, alignment: int
 ) -> Dim:
-    """Places values behind `size`, of which those of equal size take turns; returns the new end."""
+    """Place values after `size`; values of equal size share a place if their lifetimes do not overlap.
+
+    Returns the new end.
+    """
     chunks: list[tuple[Expr, Dim, list[int]]] = []
     for index in indices:
         value = values[index]

@@ -1,4 +1,4 @@
-"""The steps of a program over slots, before values have places in memory."""
+"""The steps of a program over slots, which are values that have no place in memory yet."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from ..topi import registry
 
 @dataclass(eq=False, slots=True)
 class Slot:
-    """A value that a program uses: its place once that is decided, or the number of bytes that it needs.
+    """A value that a program uses: its `location` once that is decided, and the number of bytes that it needs.
 
-    With a `home` it is the part of that slot that begins at byte `offset`. `memory` is the target in whose memory a
-    slot without home or location lies, "" for the program's own.
+    If it has a `home`, it is the part of that slot that begins at byte `offset`. `memory` is for slots without home and
+    location: the target in whose memory the value will be, "" for the program's own memory.
     """
 
     name: str
@@ -37,7 +37,7 @@ class Slot:
     memory: str = ""
 
     def storage(self) -> tuple[Slot, int]:
-        """The slot that has its own memory, and the offset of this slot in it."""
+        """The slot that owns the memory of this slot, and the offset of this slot in it."""
         slot, offset = self, 0
         while slot.home is not None:
             slot, offset = slot.home, offset + slot.offset
@@ -45,12 +45,12 @@ class Slot:
 
 
 def buffer_bytes(buffer: Buffer, dims: Mapping[Var, Expr]) -> x.Dim:
-    """The bytes of a row-major buffer; an expression where its shape is symbolic."""
+    """The number of bytes of a row-major buffer; an expression if its shape is symbolic."""
     return tensor_bytes([substitute(d, dims) for d in buffer.shape], buffer.dtype)
 
 
 def tensor_bytes(shape: Sequence[Any], dtype: DType) -> x.Dim:
-    """The bytes of a dense tensor."""
+    """The number of bytes of a dense tensor; an expression if its shape is symbolic."""
     nbytes, symbolic = dtype.bytes, []
     for dim in shape:
         size = dim.value if isinstance(dim, IntImm) else dim
@@ -63,9 +63,9 @@ def tensor_bytes(shape: Sequence[Any], dtype: DType) -> x.Dim:
 
 
 def constant(name: str, data: np.ndarray) -> x.Constant:
-    """A copy of an array as a constant of an executable: the caller may change the array.
+    """Copy an array into a constant of an executable, so that the caller may change the array later.
 
-    The copy is aligned, so that the runtime needs none of its own.
+    The copy is aligned, so that the runtime does not need to copy it again.
     """
     array = aligned_copy(np.asarray(data))
     array.flags.writeable = False
@@ -85,19 +85,19 @@ def binding_of(node: Any) -> Any:
 
 
 def is_view(node: Any) -> bool:
-    """Whether a node only gives its one input another shape: no data moves."""
+    """Return whether a node only gives its one input another shape, so that no data moves."""
     parts = node.graph.nodes if node.op == FUSED else (node,)
     return len(node.inputs) == 1 and len(node.outputs) == 1 and all(registry.get(part.op).view for part in parts)
 
 
 def writes_its_output(node: Any) -> bool:
-    """Whether the node's own kernels write its outputs."""
+    """Return whether kernels of the node itself write its outputs."""
     return not is_view(node) and binding_of(node) is None
 
 
 @dataclass(slots=True)
 class CallStep:
-    """A call of kernel number `kernel`. `first` says of each argument whether it is undefined before."""
+    """A call of kernel number `kernel`. `first[k]` says whether argument k is undefined before the call."""
 
     kernel: int
     args: list[Slot | Expr]
@@ -126,7 +126,7 @@ class Bind:
 
 @dataclass(slots=True)
 class LoopStep:
-    """A loop whose body is the steps behind it, up to the number `end`."""
+    """A loop. Its body is the steps that follow, up to but not including the step number `end`."""
 
     number: Slot
     limit: Slot
@@ -141,7 +141,7 @@ Step: TypeAlias = CallStep | CopyStep | Bind | LoopStep
 
 
 def used(step: Step) -> Sequence[Slot | Expr]:
-    """What a step touches, and its numbers."""
+    """The slots and numbers that a step uses."""
     if isinstance(step, Bind):
         return [step.count]
     if isinstance(step, LoopStep):
@@ -150,9 +150,9 @@ def used(step: Step) -> Sequence[Slot | Expr]:
 
 
 def touched(step: Step, kernels: Sequence[x.Kernel]) -> Iterator[tuple[Slot, str, int]]:
-    """The slots of a step, how each is accessed ("r", "w" or "rw"), and its place in `used(step)`.
+    """Yield the slots of a step, each with its access ("r", "w" or "rw") and its place in `used(step)`.
 
-    A copy and a loop read before they write: the loop its limit, before it counts.
+    Copies and loops yield what they read before what they write: a loop reads its limit before it counts.
     """
     if isinstance(step, CallStep):
         for place, (item, param) in enumerate(zip(step.args, kernels[step.kernel].params, strict=True)):
@@ -192,9 +192,10 @@ class StepTouch:
 
 
 def team_waits(parallel: Sequence[bool], touches: Sequence[Sequence[StepTouch]]) -> list[bool]:
-    """The steps before which all threads must wait, if `parallel` steps run on all threads and the others on thread 0.
+    """For each step, whether all threads must wait before it.
 
-    `touches` is what each step touches. No thread waits between steps that do not depend on one another.
+    `parallel` steps run on all threads, the others on thread 0. `touches` lists the accesses of each step. Threads do
+    not wait between steps that are independent of each other.
     """
     waits: list[bool] = []
     phase: list[tuple[bool, Sequence[StepTouch]]] = []
@@ -208,7 +209,7 @@ def team_waits(parallel: Sequence[bool], touches: Sequence[Sequence[StepTouch]])
 
 
 def touches_of(step: Step, kernels: Sequence[x.Kernel]) -> list[StepTouch]:
-    """What a step touches."""
+    """The accesses of a step, in bytes of memory."""
     return [_touch(slot, "w" in mode) for slot, mode, _ in touched(step, kernels)]
 
 
@@ -219,9 +220,9 @@ def _touch(slot: Slot, writes: bool) -> StepTouch:
 
 
 def edges_of(steps: Sequence[Step]) -> list[int]:
-    """The positions where stretches begin: the begin and the end of a loop, of its body, and a size that is bound.
+    """The positions at which stretches of steps begin: the start and end of a loop, of its body, and of a `Bind`.
 
-    Threads wait there in any case.
+    All threads always wait at these positions.
     """
     loops = {edge for k, step in enumerate(steps) if isinstance(step, LoopStep) for edge in (k, k + 1, step.end)}
     binds = {edge for k, step in enumerate(steps) if isinstance(step, Bind) for edge in (k, k + 1)}
@@ -229,11 +230,14 @@ def edges_of(steps: Sequence[Step]) -> list[int]:
 
 
 def phases(edges: Sequence[int], waits: Sequence[bool]) -> Iterator[range]:
-    """The positions of the steps of each phase, where stretches begin at `edges`."""
+    """Yield the range of step positions of each phase.
+
+    A phase begins at an edge, or at a step that threads wait before.
+    """
     begins = sorted({*edges, *(k for k, wait in enumerate(waits) if wait)})
     yield from (range(a, b) for a, b in pairwise(begins))
 
 
 def is_parallel(step: Step) -> bool:
-    """Whether all threads run a step."""
+    """Return whether all threads run a step."""
     return isinstance(step, CallStep) and step.parallel
