@@ -1,4 +1,4 @@
-"""Scalar expressions, dtypes, and the generic walks over every level's nodes: the foundation of te and tir."""
+"""Scalar expressions, dtypes, and the walks over the nodes of every level: the foundation of te and tir."""
 
 from .dtypes import SCALARS, DType, dtype_of_value, promote
 from .intrin import INTRINSICS, call, factors_of_words

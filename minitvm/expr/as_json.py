@@ -1,9 +1,11 @@
-"""Trees of any level as JSON values and back: nodes that occur twice stay one node, variables keep their identity.
+"""Convert trees of any level to JSON values and back.
+
+A node that occurs twice stays one node, and a variable one variable.
 
     {"nodes": [[class, field, ...], ...], "root": value}
 
-Nodes stand in the order in which they can be made, and refer to each other by number. Nothing is executed on the way
-back but the constructors of nodes.
+Each node comes after the nodes that it contains, and refers to them by number. Reading calls only the constructors of
+nodes; it executes no other code.
 """
 
 from __future__ import annotations
@@ -23,9 +25,9 @@ from .node import Node
 
 
 def to_json(root: Any) -> dict[str, Any]:
-    """A tree, or a tuple or mapping of trees, as a JSON value.
+    """Return a tree, or a tuple or mapping of trees, as a JSON value.
 
-    Raises `Unsupported` for what is no part of a program.
+    Raises `Unsupported` for an object that cannot be part of a program.
     """
     writer = _ExprWriter()
     value = writer.value(root)
@@ -33,9 +35,9 @@ def to_json(root: Any) -> dict[str, Any]:
 
 
 def from_json(data: Mapping[str, Any]) -> Any:
-    """The inverse of `to_json`; the classes of the nodes must have been imported.
+    """The inverse of `to_json`; the classes of the nodes must have been imported before.
 
-    Raises `ValueError`, `TypeError`, `LookupError` or a `MinitvmError` for what `to_json` does not write.
+    Raises `ValueError`, `TypeError`, `LookupError` or a `MinitvmError` for data that `to_json` does not write.
     """
     nodes: list[Node] = []
     classes = _classes()
@@ -114,7 +116,7 @@ def _subclasses(of: type) -> list[type]:
 
 
 def _classes() -> dict[str, tuple[Any, tuple[str, ...]]]:
-    """The classes of this package's nodes that are loaded, by name, with the fields that their constructors take."""
+    """All imported classes of nodes of this package: by name, the class and the fields that its constructor takes."""
     return _named_classes(len(_subclasses(Node)))
 
 
@@ -128,7 +130,7 @@ def _named_classes(count: int) -> dict[str, tuple[Any, tuple[str, ...]]]:  # noq
 
 
 def _is_identity(field: dataclasses.Field[Any]) -> bool:
-    """Whether a field only tells a node from its copies: made anew where it is not given, and not compared."""
+    """Return whether a field only tells a node from its copies: its default is a new object, and it is not compared."""
     return field.default_factory is not dataclasses.MISSING and not field.compare
 
 

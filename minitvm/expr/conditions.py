@@ -1,4 +1,4 @@
-"""Questions that every level asks of conditions and of small constants."""
+"""Small functions on conditions and constants that every level uses."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from .visitor import children
 
 
 def is_const(e: Expr, value: int) -> bool:
-    """Whether an expression is that integer (or bool) constant."""
+    """Return whether an expression is the integer (or bool) constant `value`."""
     return isinstance(e, IntImm) and e.value == value
 
 
 def both(a: Expr, b: Expr) -> Expr:
-    """`a and b`, with a constant True left out."""
+    """Return `a and b`; a constant True is left out."""
     if is_const(a, 1):
         return b
     return a if is_const(b, 1) else And(a, b)
 
 
 def all_of(conditions: Iterable[Expr]) -> Expr:
-    """The conjunction of conditions, True when there are none."""
+    """The conjunction of the conditions; True if there are none."""
     result: Expr = const(True)
     for condition in conditions:
         result = both(result, condition)
@@ -30,16 +30,16 @@ def all_of(conditions: Iterable[Expr]) -> Expr:
 
 
 def conjuncts(e: Expr) -> list[Expr]:
-    """The conditions that `and` joins in an expression; none for a constant True."""
+    """The conditions that an expression joins by `and`; an empty list for a constant True."""
     if isinstance(e, And):
         return [*conjuncts(e.a), *conjuncts(e.b)]
     return [] if is_const(e, 1) else [e]
 
 
 def certain_parts(e: Node) -> tuple[list[Node], list[Node]]:
-    """The children of a node that are evaluated whenever it is, and those that a condition among these may leave out.
+    """Split the children of a node into those that are always evaluated with it, and those that may be skipped.
 
-    Left out can be either value of `if_then_else`, and the second operand of `and` and `or` of scalars.
+    For example, `if_then_else` skips one of its two values, and `and` and `or` on scalars may skip the second operand.
     """
     parts = list(children(e))
     if (isinstance(e, Call) and e.op == "if_then_else") or (isinstance(e, LogicalOp) and e.dtype.lanes == 1):

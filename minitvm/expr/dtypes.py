@@ -1,4 +1,4 @@
-"""Data types: a `DType` is its TVM spelling ("float32", "int8x16", "handle") that also knows its parts."""
+"""Data types: a `DType` is a string in TVM's spelling ("float32", "int8x16", "handle") that has properties."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ class DType(str):
         return self if self.lanes == 1 else DType(str(self).rsplit("x", 1)[0])
 
     def with_lanes(self, lanes: int) -> DType:
-        """The vector dtype with that many lanes of this scalar."""
+        """The vector dtype with `lanes` lanes, each of this dtype's scalar."""
         return self.scalar if lanes == 1 else _vector(self, lanes)
 
     @property
     def is_half(self) -> bool:
-        """Whether one lane is a float of 16 bits."""
+        """Return whether one lane is a 16-bit float."""
         return self.scalar in HALVES
 
     @property
@@ -60,7 +60,7 @@ class DType(str):
 
     @property
     def bytes(self) -> int:
-        """Bytes of one element in memory, all lanes (bool takes one byte)."""
+        """The bytes of one element in memory, with all its lanes. A bool takes one byte."""
         return max(1, self.bits // 8) * self.lanes
 
     @property
@@ -79,12 +79,12 @@ class DType(str):
 
 
 def limits(dtype: Any) -> Any:
-    """NumPy's `finfo` of a float dtype; of bfloat16, too."""
+    """NumPy's `finfo` of a float dtype; it also accepts bfloat16."""
     return ml_dtypes.finfo(dtype) if np.dtype(dtype) == _NUMPY["bfloat16"] else np.finfo(dtype)
 
 
 def is_floating(dtype: Any) -> bool:
-    """Whether a NumPy dtype holds floats; bfloat16 does, which NumPy does not know."""
+    """Return whether a NumPy dtype holds floats. It also accepts bfloat16, which is not one of NumPy's own dtypes."""
     return np.issubdtype(dtype, np.floating) or np.dtype(dtype) == _NUMPY["bfloat16"]
 
 
@@ -118,7 +118,7 @@ def _vector(dtype: DType, lanes: int) -> DType:
 
 
 def dtype_of_value(value: Any) -> DType:
-    """The dtype that a Python or NumPy scalar gets when it stands in an expression: int32, float32, bool."""
+    """The dtype that a Python or NumPy scalar gets in an expression, such as int32, float32 or bool."""
     if isinstance(value, bool | np.bool_):
         return DType("bool")
     if isinstance(value, np.generic):
@@ -131,9 +131,9 @@ def dtype_of_value(value: Any) -> DType:
 
 
 def promote(a: DType, b: DType) -> DType:
-    """The dtype in which two operands meet, as in TVM: float beats int, wider beats narrower, a scalar broadcasts.
+    """The common dtype of two operands, as in TVM: float beats int, wider beats narrower, a scalar becomes a vector.
 
-    int and uint of the same width meet as uint (TVM's rule); bool takes the other's dtype.
+    int and uint of the same width become uint (TVM's rule); bool becomes the other operand's dtype.
     """
     if a.lanes != b.lanes and 1 not in (a.lanes, b.lanes):
         raise TypeError(f"lanes differ: {a} and {b}")

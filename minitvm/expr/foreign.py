@@ -1,7 +1,7 @@
-"""TVM's operations that a `Call` can carry although nothing here runs them: foreign code, pointers, instructions.
+"""TVM's operations that a `Call` may contain but minitvm cannot run: foreign code, pointers, machine instructions.
 
-A program with such calls is parsed, printed, verified and scheduled; its blocks declare what the calls read and write.
-Interpreters and back ends refuse it by the name of the operation (`refusal`).
+A program with such calls can be parsed, printed, verified and scheduled; its blocks declare the regions that the calls
+read and write. Interpreters and back ends refuse it with an error that names the operation (`refusal`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ GIVEN, FIRST, SECOND = "given", "first", "second"
 
 @dataclass(frozen=True, slots=True)
 class ForeignOp:
-    """One operation: how its dtype follows, and why it cannot run."""
+    """One foreign operation: its name, the rule for the dtype of its result, and the reason why it cannot run."""
 
     name: str
     result: str
@@ -75,7 +75,7 @@ NAMED_CODE = ("call_extern", "call_pure_extern", "call_llvm_intrin", "call_llvm_
 
 
 def result_dtype(op: ForeignOp, args: Iterable[Node]) -> DType | None:
-    """The dtype that a call of `op` has for these arguments; None where the call itself says it."""
+    """The dtype of a call of `op` with these arguments; None if the call itself states its dtype."""
     values = list(args)
     if op.result == GIVEN:
         return None
@@ -87,19 +87,19 @@ def result_dtype(op: ForeignOp, args: Iterable[Node]) -> DType | None:
 
 @functools.lru_cache(64)  # a program is run many times
 def first_foreign(program: Node) -> Call | None:
-    """The first call of a program that nothing here runs."""
+    """The first call in a program to an operation that minitvm cannot run, or None."""
     return next((call for call in find(program, Call) if call.op in FOREIGN), None)
 
 
 def refusal(call: Call) -> str:
-    """Why a call cannot run: the operation, with the name of the foreign code, and the reason."""
+    """The text that says why a call cannot run: the operation, the name of the foreign code, and the reason."""
     called = call.args[0] if call.args and call.op in NAMED_CODE else None
     name = f'("{called.value}")' if isinstance(called, StringImm) else ""
     return f"T.{call.op}{name} cannot run here: {FOREIGN[call.op].reason}"
 
 
 def require_runnable(program: Node) -> None:
-    """Raise `Unsupported`, naming the operation, for a program that holds a foreign call."""
+    """Raise `Unsupported`, with the name of the operation, if a program contains a foreign call."""
     call = first_foreign(program)
     if call is not None:
         raise Unsupported(f"{refusal(call)}\n  try:    loads, stores and loops that do the same")

@@ -1,6 +1,7 @@
 """The scalar intrinsics that a `Call` may name, each with its number of arguments and the rule for its dtype.
 
-What one *means* is written twice on purpose: in the code generators, and in `reference/`, which must not share it.
+The *meaning* of an intrinsic is written twice on purpose: in the code generators, and in `reference/`. The oracle must
+not share code with the compiler.
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ from .nodes import Broadcast, Call, Expr, FloatImm, as_expr
 
 @dataclass(frozen=True, slots=True)
 class Intrinsic:
-    """`result`: "same" (the first argument's dtype), "value" (the second one's), "bool", "mask" (uint32) or "void".
+    """A scalar intrinsic.
 
-    `operands` are the dtypes of the arguments where these are fixed, lanes apart.
+    `result` is "same" (the first argument's dtype), "value" (the second's), "bool", "mask" or "void". "mask" means
+    uint32. `operands` are the dtypes of the arguments if these are fixed; only the number of lanes may vary.
     """
 
     name: str
@@ -74,7 +76,7 @@ INTRINSICS: dict[str, Intrinsic] = {row.name: row for row in _INTRINSICS}
 
 
 def call(name: str, *args: object) -> Expr:
-    """`Call` of a listed intrinsic with its result dtype worked out; raises `TypeMismatch` where it does not fit."""
+    """Make a `Call` of an intrinsic with its result dtype; raises `TypeMismatch` for arguments that do not fit."""
     if name not in INTRINSICS:
         raise TypeMismatch(f"{name} is not an intrinsic; {nearest(name, list(INTRINSICS))}")
     row = INTRINSICS[name]
@@ -108,9 +110,10 @@ def call(name: str, *args: object) -> Expr:
 
 
 def factors_of_words(e: Expr) -> tuple[Expr, Expr] | None:
-    """The two words whose product an expression is: of four bytes, or of two bfloat16 added to 0; else None.
+    """If an expression is a product of two words, return the words, otherwise None.
 
-    `c + dot2_bf16(0, a, b)` may be computed as `dot2_bf16(c, a, b)`, as `c + a * b` may be `fma(a, b, c)`.
+    Such a product is `dot4_u8i8(a, b)`, or `dot2_bf16` added to 0. For example, `c + dot2_bf16(0, a, b)` may be
+    computed as `dot2_bf16(c, a, b)`, just as `c + a * b` may be computed as `fma(a, b, c)`.
     """
     if not isinstance(e, Call) or e.op not in ("dot4_u8i8", "dot2_bf16"):
         return None

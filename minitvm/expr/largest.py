@@ -19,20 +19,20 @@ Interval = tuple[Dim, Dim]
 
 
 def largest(size: Dim, most: Mapping[e.Var, Dim]) -> Dim:
-    """The largest value that an expression can have, in terms of other variables, if those of `most` are at most so.
+    """The largest value that an expression can have if each variable in `most` is between 0 and its bound there.
 
-    Raises `Unsupported` for an operation that it has no bound for.
+    The result may contain the other variables. Raises `Unsupported` for an operation without a rule for its bounds.
     """
     return _ends(size, most)[1] if depends(size, most) else size
 
 
 def depends(size: Dim | float, variables: Mapping[e.Var, Dim]) -> bool:
-    """Whether one of the variables is in an expression."""
+    """Return whether an expression contains one of the variables."""
     return bool(variables) and isinstance(size, e.Expr) and any(v in variables for v in free_vars(size))
 
 
 def _ends(x: Dim, most: Mapping[e.Var, Dim]) -> Interval:
-    """The least and the largest value."""
+    """The smallest and the largest value of an expression."""
     if not depends(x, most):
         known = _plain(x)
         return known, known
@@ -67,7 +67,7 @@ def _ends(x: Dim, most: Mapping[e.Var, Dim]) -> Interval:
 
 
 def _negative(ends: Interval) -> bool:
-    """Whether a factor is at most 0; sizes are not."""
+    """Return whether an interval is a factor that is at most 0 and can be negative. Sizes never are."""
     return isinstance(ends[1], int) and ends[1] <= 0 and isinstance(ends[0], int) and ends[0] < 0
 
 
@@ -117,7 +117,7 @@ def _end(a: Dim, b: Dim, kind: type[e.Min | e.Max]) -> Dim:
 
 
 def multiple(dim: object) -> tuple[Var, int] | None:
-    """The variable and the positive factor of a dimension such as `n * 4` or `2 * (n * 4)`; None for any other."""
+    """The variable and the positive factor of a dimension such as `n * 4` or `2 * (n * 4)`; otherwise None."""
     factor = 1
     while isinstance(dim, Mul):
         if isinstance(dim.b, IntImm):
@@ -131,6 +131,9 @@ def multiple(dim: object) -> tuple[Var, int] | None:
 
 
 def divided(dim: int | Expr, size: int) -> tuple[Var, int] | None:
-    """The variable of a `multiple` and its value where the dimension is `size`, rounded down; None for any other."""
+    """The variable of a `multiple`, and the value, rounded down, at which the dimension is `size`.
+
+    None for no `multiple`.
+    """
     found = multiple(dim)
     return None if found is None else (found[0], size // found[1])

@@ -1,4 +1,4 @@
-"""What all nodes of all levels have in common: the base class, and the decorator that makes a node of a class."""
+"""The parts that the nodes of all levels share: the base class, and the decorator that turns a class into a node."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, ClassVar, TypeVar, dataclass_transform
 
 @dataclass_transform(frozen_default=True, eq_default=False, field_specifiers=(field,))
 def node(cls: type) -> Any:
-    """Class decorator of every IR node: a frozen, slotted dataclass compared and hashed by identity."""
+    """Class decorator for every IR node: makes a frozen, slotted dataclass that is compared and hashed by identity."""
     frozen: Any = dataclass(frozen=True, slots=True, eq=False, repr=False, init=False)(cls)
     if "__init__" not in vars(frozen):
         through_slots(frozen)
@@ -22,13 +22,13 @@ def node(cls: type) -> Any:
 
 
 def through_slots(cls: Any) -> Any:
-    """Class decorator of a frozen, slotted dataclass that is made often: a quicker constructor in place of its own."""
+    """Class decorator for a frozen, slotted dataclass with many instances: replaces the constructor by a faster one."""
     cls.__init__ = _constructor(cls)
     return cls
 
 
 def _constructor(cls: Any) -> Callable[..., None]:
-    """The `__init__` that a frozen dataclass has, but it stores through the slots: half of lowering is making nodes."""
+    """A faster `__init__` for a frozen dataclass: it stores through the slots. Half of lowering is making nodes."""
     names: dict[str, Any] = {}
     parameters, lines = ["self"], []
     for f in fields(cls):
@@ -57,10 +57,10 @@ def _constructor(cls: Any) -> Callable[..., None]:
 
 
 class _PrettyText:
-    """`_repr_pretty_` of nodes and of their classes.
+    """The `_repr_pretty_` of nodes and of their classes.
 
-    IPython looks it up in the class and calls it with the node; Hypothesis takes it from whatever it shows, which may
-    be a class (`sampled_from([Add, Sub])`), and calls it without one.
+    IPython finds it in the class and calls it with the node. Hypothesis gets it from the object that it prints, which
+    may be a class (`sampled_from([Add, Sub])`), and calls it without a node.
     """
 
     def __get__(self, instance: Any, owner: type) -> Callable[..., None]:
@@ -70,13 +70,13 @@ class _PrettyText:
 
 
 class Node:
-    """Base of all nodes of all levels.
+    """Base class of all nodes of all levels.
 
     `_children` names the fields that hold sub-nodes (a node, or a tuple of nodes), in order of evaluation;
-    `expr.visitor` walks and rebuilds by it. `_defs` names the fields that *define* variables or buffers, which
-    `structural_equal` may rename. `_accesses` says that its field `buffer` names memory, of which the node reads or
-    writes an "element", or hands out the "address".
-    `_kept` (`expr.kept`), `_below`, `_names` and `_kinds` (`expr.visitor`) are no parts of the node.
+    `expr.visitor` uses it to walk and rebuild trees. `_defs` names the fields that *define* variables or buffers, which
+    `structural_equal` may rename. `_accesses` says how the node uses the memory of its field `buffer`: it reads or
+    writes an "element", or makes the "address" available to other code. `_kept` (`expr.kept`), `_below`, `_names` and
+    `_kinds` (`expr.visitor`) are caches, not parts of the node.
     """
 
     __slots__ = ("__weakref__", "_below", "_kept", "_kinds", "_names")
@@ -103,9 +103,9 @@ R = TypeVar("R")
 
 
 def kept_with_node(compute: Callable[[N], R]) -> Callable[[N], R]:
-    """The function of one node with its result kept as long as the node lives.
+    """Decorator for a function of one node: the result is stored in the node, and lives as long as the node.
 
-    A dictionary with weak keys would not do: a result that refers to its node would keep both for ever.
+    A dictionary with weak keys is not enough: a result that refers to its node would keep both alive for ever.
     """
 
     @functools.wraps(compute)

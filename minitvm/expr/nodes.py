@@ -121,21 +121,21 @@ class Expr(Node):
         return binary(NE, self, other) if _is_scalar(other) else NotImplemented
 
     def astype(self, dtype: str) -> Expr:
-        """This value converted to another dtype; itself when it has that dtype already.
+        """This value converted to another dtype; the expression itself if it has that dtype already.
 
-        Raises `TypeMismatch` for an integer constant that the dtype does not hold: nobody means the number that is left
-        of it. `Cast(dtype, value)` wraps.
+        Raises `TypeMismatch` for an integer constant outside the range of the dtype, because the wrapped number is
+        hardly ever intended. If you do want it, `Cast(dtype, value)` wraps.
         """
         return self if self.dtype == dtype else Cast(DType(dtype), self)
 
     def same_as(self, other: Any) -> bool:
-        """Whether this is the very same node (TVM's name for identity)."""
+        """Return whether this is the very same node as `other` (TVM's name for identity)."""
         return self is other
 
 
 @node
 class Var(Expr):
-    """A named scalar. Two `Var`s of one name are different variables."""
+    """A named scalar. Two `Var`s with the same name are different variables."""
 
     name: str
     dtype: DType = DType("int32")
@@ -145,17 +145,17 @@ class Var(Expr):
             _set(self, "dtype", DType(self.dtype))
 
     def with_name(self, name: str) -> Var:
-        """A fresh variable of the same kind and dtype."""
+        """A new variable of the same kind and dtype, with another name."""
         return type(self)(name, self.dtype)
 
 
 @node
 class SizeVar(Var):
-    """A variable that is known not to be negative: a symbolic dimension."""
+    """A variable that is never negative, for symbolic dimensions."""
 
 
 def _in_our_order(constant: Any) -> None:
-    """Exchange value and dtype of a constant that was made in TVM's order, the dtype first."""
+    """Swap value and dtype of a constant that was created with TVM's order of arguments, the dtype first."""
     if isinstance(constant.value, str):
         dtype, value = constant.value, constant.dtype
         _set(constant, "value", value)
@@ -164,9 +164,10 @@ def _in_our_order(constant: Any) -> None:
 
 @node
 class DataVar(Var):
-    """A variable that holds data: a scalar argument that is no size, a name for what was loaded. Its arithmetic wraps.
+    """A variable that holds data, such as a scalar argument that is not a size, or a loaded value.
 
-    Every other variable of int32 or int64 is an index, whose sums and products stay within its dtype.
+    Its arithmetic wraps. Every other variable of int32 or int64 is an index: its sums and products stay within the
+    range of its dtype.
     """
 
 
@@ -176,7 +177,7 @@ _LIMITS = {dtype: (int(dtype.min), int(dtype.max)) for dtype in _INTEGERS}
 
 @node
 class IntImm(Expr):
-    """An integer or bool constant; a value outside the dtype's range is refused.
+    """An integer or bool constant; a value outside the dtype's range raises an error.
 
     `IntImm("int32", 5)`, TVM's order of arguments, is the same as `IntImm(5, "int32")`.
     """
@@ -197,7 +198,7 @@ class IntImm(Expr):
             raise TypeMismatch(f"{self.value} is not a value of dtype {dtype}")
 
     def astype(self, dtype: str) -> Expr:
-        """This constant converted to another dtype; raises `TypeMismatch` where an integer dtype does not hold it."""
+        """This constant converted to another dtype; raises `TypeMismatch` if an integer dtype cannot hold the value."""
         kind = DType(dtype)
         if kind.is_int and not kind.min <= self.value <= kind.max:
             raise TypeMismatch(
@@ -261,7 +262,7 @@ class Cast(Expr):
 
 @node
 class BinaryOp(Expr):
-    """Base of the operators with two operands of one dtype."""
+    """Base class of the operators with two operands of one dtype."""
 
     a: Expr
     b: Expr
@@ -320,12 +321,12 @@ class FloorMod(BinaryOp):
 
 @node
 class Min(BinaryOp):
-    """The smaller; NaN if either is NaN."""
+    """The smaller of two values; NaN if either is NaN."""
 
 
 @node
 class Max(BinaryOp):
-    """The larger; NaN if either is NaN."""
+    """The larger of two values; NaN if either is NaN."""
 
 
 _BOOL = DType("bool")
@@ -333,7 +334,7 @@ _BOOL = DType("bool")
 
 @node
 class CompareOp(BinaryOp):
-    """Base of the comparisons; the result is bool, with the operands' lanes."""
+    """Base class of the comparisons; the result is bool, with as many lanes as the operands."""
 
     def __post_init__(self) -> None:
         BinaryOp.__post_init__(self)
@@ -379,7 +380,7 @@ class GE(CompareOp):
 
 @node
 class LogicalOp(BinaryOp):
-    """Base of `and` and `or`: bool operands, the right one evaluated only when it decides."""
+    """Base class of `and` and `or` on bools. The right operand is evaluated only if the left one does not decide."""
 
     def __post_init__(self) -> None:
         BinaryOp.__post_init__(self)
@@ -413,7 +414,7 @@ class Not(Expr):
 
 @node
 class Select(Expr):
-    """`true_value if condition else false_value`, both evaluated. For one that guards an access see `if_then_else`."""
+    """`true_value if condition else false_value`; both values are evaluated. Use `if_then_else` to guard an access."""
 
     condition: Expr
     true_value: Expr
@@ -448,7 +449,7 @@ class Let(Expr):
 class Call(Expr):
     """A call of an intrinsic by name (`exp`, `if_then_else`, `shift_left`, ...); `expr.intrin` lists them.
 
-    `if_then_else(cond, a, b)` evaluates only the side that it takes, so it can guard an access.
+    `if_then_else(cond, a, b)` evaluates only the chosen value, so it can guard an access.
     """
 
     dtype: DType
@@ -490,9 +491,9 @@ class Broadcast(Expr):
 
 @node
 class Shuffle(Expr):
-    """The lanes `indices` of the concatenation of `vectors`; a scalar when there is one index.
+    """The lanes `indices` of the concatenation of `vectors`; a scalar if there is only one index.
 
-    A load among the vectors touches all its elements, which must lie in the buffer, and reads those that are picked.
+    If one of the vectors is a load, all of its elements must be inside the buffer, but only the selected ones are read.
     """
 
     vectors: tuple[Expr, ...]
@@ -542,10 +543,10 @@ _TVM_KINDS: dict[Any, str] = {0: SPATIAL, 2: REDUCE, 3: OPAQUE, 4: OPAQUE}
 
 @node
 class IterVar(Node):
-    """A block's or a compute's iterator: a variable, its domain, and whether iterations are independent.
+    """An iterator of a block or a compute: a variable, its domain, and its kind.
 
-    `kind` is "S" (spatial: independent), "R" (reduction: commutative) or "O" (opaque: in order). TVM's arguments,
-    `IterVar(dom, var, iter_type)` with a number for the kind, are taken as well.
+    `kind` is "S" (spatial: independent), "R" (reduction: commutative) or "O" (opaque: in order). TVM's order of
+    arguments, `IterVar(dom, var, iter_type)` with a number for the kind, is accepted too.
     """
 
     var: Var
@@ -610,7 +611,7 @@ class IterVar(Node):
 
 @node
 class CommReducer(Node):
-    """An associative, commutative combination of tuples: `results` of `lhs` and `rhs`; `identity` starts it."""
+    """An associative, commutative function that combines tuples: it computes `results` from `lhs` and `rhs`."""
 
     name: str
     lhs: tuple[Var, ...]
@@ -623,9 +624,9 @@ class CommReducer(Node):
 
 @node
 class Reduce(Expr):
-    """Value number `value_index` of `sources` combined over `axes` where `condition` holds; te only.
+    """Value number `value_index` of `sources`, combined over the points of `axes` where `condition` holds; te only.
 
-    It starts from `init` (one expression a value) or, when that is empty, from the combiner's identity.
+    The reduction starts from `init` (one expression per value) or, if `init` is empty, from the combiner's identity.
     """
 
     combiner: CommReducer
@@ -651,7 +652,7 @@ def _is_scalar(value: object) -> bool:
 
 
 def const(value: Any, dtype: str | None = None) -> Expr:
-    """A constant. Without a dtype: bool, int32 (int64 where needed) or float32, after the value."""
+    """Make a constant. Without a dtype, the value decides: bool, int32 (int64 for large numbers) or float32."""
     kind = dtype_of_value(value) if dtype is None else DType(dtype)
     if value.__class__ is int and kind in _LIMITS:
         return IntImm(value, kind)
@@ -665,7 +666,8 @@ def const(value: Any, dtype: str | None = None) -> Expr:
 
 
 def as_expr(value: Any, dtype: str | None = None) -> Expr:
-    """A value as an expression: an `Expr` as it is, an `IterVar` as its variable, a number as a constant."""
+    """Convert a value to an expression: an `Expr` is unchanged, an `IterVar` gives its variable, a number a constant.
+    """
     if isinstance(value, Expr):
         return value
     if isinstance(value, IterVar):
@@ -679,7 +681,7 @@ def as_expr(value: Any, dtype: str | None = None) -> Expr:
 
 
 def match(a: Any, b: Any) -> tuple[Expr, Expr]:
-    """Two operands brought to one dtype and one number of lanes; a plain number takes the other's dtype."""
+    """Convert two operands to one dtype and one number of lanes; a plain number takes the other operand's dtype."""
     if isinstance(a, Expr):  # as most are
         if isinstance(b, Expr) and a.dtype is b.dtype:
             return a, b
@@ -709,7 +711,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _beside(value: Expr, number: Any) -> Expr:
-    """The operand beside a Python number: an integer becomes a float32 beside a float, as in TVM."""
+    """Convert an operand to fit the Python number next to it: an integer next to a float becomes float32, as in TVM."""
     own = dtype_of_value(number)
     return _convert(value, own.with_lanes(value.dtype.lanes)) if own.is_float and not value.dtype.is_float else value
 
@@ -729,7 +731,7 @@ def _convert(value: Expr, dtype: DType) -> Expr:
 
 
 def binary(kind: type[BinaryOp], a: Any, b: Any) -> Expr:
-    """`kind(a, b)` after bringing the operands to one dtype (see `match`)."""
+    """Make `kind(a, b)` after converting the operands to one dtype (see `match`)."""
     left, right = match(a, b)
     return kind(left, right)
 

@@ -1,4 +1,4 @@
-"""Scalar expressions as Python text. `tir.script.printer` builds on `ExprPrinter` for the rest."""
+"""Print scalar expressions as Python text. `tir.script.printer` extends `ExprPrinter` to whole programs."""
 
 from __future__ import annotations
 
@@ -13,13 +13,15 @@ from . import nodes as n
 
 
 def identifier(wish: str) -> str:
-    """A name close to a wish that Python and C take, keywords apart: ASCII letters, digits and underscores."""
+    """A name similar to `wish` that is valid in Python and C, unless it is a keyword: ASCII letters, digits,
+    underscores.
+    """
     stem = re.sub(r"\W", "_", wish, flags=re.ASCII) or "v"
     return f"v{stem}" if stem[0].isdigit() else stem
 
 
 def fresh(wish: str, used_names: set[str]) -> str:
-    """The wish, or it with the first number behind it that makes a name which is not taken; now it is."""
+    """Return `wish`, with a number appended if the name is used already, and add it to `used_names`."""
     name, count = wish, 0
     while name in used_names:
         count += 1
@@ -43,7 +45,7 @@ _INFIX: dict[type, tuple[str, int]] = {
 class ExprPrinter:
     """Prints one expression; subclasses add node kinds to `extra` and decide the names of variables.
 
-    `prefix` stands before names of the language (`T.` in TVMScript, nothing in messages).
+    `prefix` is printed before names of the language: `T.` in TVMScript, nothing in messages.
     """
 
     prefix = ""
@@ -55,7 +57,7 @@ class ExprPrinter:
         return var.name
 
     def expr(self, e: n.Expr) -> str:
-        """The text of an expression, fit for any place."""
+        """The text of an expression; it needs no parentheses around it in any place."""
         return self._print(e, 0)
 
     def _print(self, e: n.Expr, context: int) -> str:
@@ -97,7 +99,7 @@ class ExprPrinter:
         return f"{p}{args[0]}({', '.join(args[1:])})"
 
     def float(self, e: n.FloatImm) -> str:
-        """A float constant; exact, also for NaN, infinities and rationals."""
+        """The text of a float constant. It is exact, also for NaN, infinities and rationals."""
         p = self.prefix
         if isinstance(e.value, Fraction):
             return f'{p}rational({e.value.numerator}, {e.value.denominator}, "{e.dtype}")'
@@ -141,5 +143,5 @@ def _expressions(e: n.Expr) -> list[n.Expr]:
 
 
 def format_expr(e: n.Expr) -> str:
-    """The text of an expression for a message: variables by their own names, whatever level its loads are of."""
+    """The text of an expression for a message. Variables have their own names, and loads may be of any level."""
     return ExprPrinter().expr(e)

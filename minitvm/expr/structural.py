@@ -1,8 +1,8 @@
 """Equality up to renaming: `structural_equal(a, b)` compares two trees of any level.
 
-Variables and buffers that the trees define themselves may be named differently as long as each stands for one and
-only one of the other tree. Free ones must be the same object, unless `map_free_vars`. Opaque ids and names of blocks
-(fields with `compare=False`) are left out.
+Variables and buffers that the trees define themselves may have different names, as long as they correspond one to one.
+Free variables and buffers must be the same objects, unless `map_free_vars` is set. Opaque ids and names of blocks
+(fields with `compare=False`) are ignored.
 """
 
 from __future__ import annotations
@@ -91,24 +91,26 @@ class _Comparison:
 
 @functools.cache
 def _compared(kind: Any) -> tuple[tuple[str, bool], ...]:
-    """The fields of a class of nodes that count, and whether each defines something: definitions first, for the others
-    use them."""
+    """The fields of a node class that are compared, and whether each defines something.
+
+    Definitions come before their uses.
+    """
     names = [f.name for f in dataclasses.fields(kind) if f.compare]
     return tuple(sorted(((name, name in kind._defs) for name in names), key=lambda field: not field[1]))
 
 
 def _printed_alike(a: Var, b: Var) -> bool:
-    """Whether text tells two variables apart: what holds data is told by its definition."""
+    """Return whether printed text does not show the difference between two free variables: neither is a `SizeVar`."""
     return not isinstance(a, SizeVar) and not isinstance(b, SizeVar)
 
 
 def structural_equal(a: Any, b: Any, map_free_vars: bool = False) -> bool:
-    """Whether two trees are the same program up to the names of what they define."""
+    """Return whether two trees are the same program, except for the names of the things that they define."""
     return a is b or _Comparison(map_free_vars).equal(a, b, defining=map_free_vars)
 
 
 def first_difference(a: Any, b: Any, map_free_vars: bool = False) -> str | None:
-    """The path to the first place where two trees differ (`.body.seq[1].value`), or None when they are equal."""
+    """The path to the first place where two trees differ, such as `.body.seq[1].value`; None if they are equal."""
     comparison = _Comparison(map_free_vars)
     if comparison.equal(a, b, defining=map_free_vars):
         return None
@@ -157,7 +159,7 @@ class _Hash:
             self.note(type(item).__name__, str(item))
 
     def named(self, item: Node, defining: bool) -> None:
-        """A variable or buffer: the number of its definition, or only what it is where it is free."""
+        """Hash a variable or buffer: the number of its definition, or only its type and dtype if it is free."""
         if item in self.numbers:
             self.note("use", self.numbers[item])
             return
@@ -181,9 +183,9 @@ class _Hash:
 
 
 def structural_digest(node: Any, map_free_vars: bool = False) -> bytes:
-    """32 bytes that two trees share where `structural_equal` holds; the same in every process.
+    """A digest of 32 bytes, equal for structurally equal trees and the same in every process.
 
-    With `map_free_vars`, trees that are not structurally equal have different ones.
+    With `map_free_vars`, trees that are not structurally equal have different digests.
     """
     trail = _Hash(map_free_vars)
     trail.add(node, defining=map_free_vars)
@@ -191,5 +193,5 @@ def structural_digest(node: Any, map_free_vars: bool = False) -> bytes:
 
 
 def structural_hash(node: Any, map_free_vars: bool = False) -> int:
-    """As `structural_digest`, as TVM gives it: a number of 64 bits."""
+    """The first 64 bits of `structural_digest` as a number, as in TVM."""
     return int.from_bytes(structural_digest(node, map_free_vars)[:8], "little", signed=True)

@@ -1,6 +1,6 @@
-"""Walking and rebuilding trees of any level, by each node class's `_children`.
+"""Walk and rebuild trees of any level, along the `_children` of each node class.
 
-A rebuild shares what it did not touch: `map_children` returns the very same node when nothing below it changed.
+A rebuilt tree shares all unchanged sub-trees: `map_children` returns the very same node if nothing below it changed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def children(node: Node) -> Iterator[Node]:
 
 
 def _below(node: Node) -> tuple[Node, ...]:
-    """The direct sub-nodes, the last one first. They are kept with the node, for most nodes are visited many times."""
+    """The direct sub-nodes, the last one first. The node keeps them, because most nodes are visited many times."""
     try:
         return node._below
     except AttributeError:
@@ -48,7 +48,7 @@ _READERS: dict[type, _Reader] = {}
 
 
 def _reader(kind: Any) -> _Reader:
-    """How `_below` finds the sub-nodes of one class of nodes."""
+    """Make the function with which `_below` reads the sub-nodes of one class of nodes."""
     if issubclass(kind, BinaryOp):
         return operator.attrgetter("b", "a")
     names = kind._children[::-1]
@@ -67,7 +67,10 @@ def _reader(kind: Any) -> _Reader:
 
 
 def walk(node: Node) -> Iterator[Node]:
-    """The node and all nodes below it, parents first, in program order. A shared sub-tree comes once a place."""
+    """Yield the node and all nodes below it, parents first, in program order.
+
+    A shared sub-tree is yielded at each place.
+    """
     stack = [node]
     pop, extend = stack.pop, stack.extend
     while stack:
@@ -80,9 +83,9 @@ def walk(node: Node) -> Iterator[Node]:
 
 
 def find(node: Node, kind: Any) -> Iterator[Any]:
-    """The nodes of a class, or of one of several (`For | If`), in the order of `walk`.
+    """Yield the nodes of one class, or of one of several (`For | If`), in the order of `walk`.
 
-    A sub-tree that holds none is not entered: to look for the loops of a function takes no walk through its indices.
+    A sub-tree without such nodes is skipped. For example, a search for loops does not walk through indices.
     """
     asked = _mask(kind, kinds(node))
     stack = [node]
@@ -97,13 +100,13 @@ def find(node: Node, kind: Any) -> Iterator[Any]:
 
 
 def contains(node: Node, kind: Any) -> bool:
-    """Whether a tree has a node of a class, or of one of several."""
+    """Return whether a tree contains a node of a class, or of one of several."""
     present = kinds(node)
     return bool(present & _mask(kind, present))
 
 
 def kinds(node: Node) -> int:
-    """The classes of the nodes in a tree, a bit each; kept with each node, like `_below`."""
+    """The classes of the nodes in a tree, with one bit per class. Each node keeps its result, as in `_below`."""
     try:
         return node._kinds
     except AttributeError:
@@ -127,7 +130,7 @@ def _new_bit(kind: type) -> int:
 
 
 def _mask(kind: Any, present: int) -> int:
-    """The bits of those classes that count as one asked for; all that are `present` have theirs."""
+    """The bits of all classes that are subclasses of `kind`. Each class that is `present` has a bit already."""
     known = _MASKS.get(kind)
     if known is None or present >> known[0]:  # a class that had no bit then
         known = len(_BITS), sum(bit for one, bit in _BITS.items() if issubclass(one, kind))
@@ -145,7 +148,7 @@ def _init_fields(kind: Any) -> tuple[str, ...]:
 
 
 def replace(node: N, **changes: Any) -> N:
-    """A copy of a node with some fields changed; what is not named stays, opaque ids included."""
+    """A copy of a node with some fields changed. All other fields stay the same, including opaque ids."""
     kind: Any = type(node)
     names = _init_fields(kind)
     take = changes.pop
@@ -156,7 +159,7 @@ def replace(node: N, **changes: Any) -> N:
 
 
 def map_children(node: N, function: Callable[[Any], Any]) -> N:
-    """The node with `function` applied to each direct sub-node; the same object when nothing changed."""
+    """Apply `function` to each direct sub-node and return the new node; the same object if nothing changed."""
     kind = node.__class__
     mapper = _MAPPERS.get(kind)
     if mapper is None:
@@ -170,7 +173,7 @@ _MAPPERS: dict[type, _Mapper] = {}
 
 
 def _mapper(kind: Any) -> _Mapper:
-    """`map_children` for one class of nodes, written for its fields: lowering spends much of its time there."""
+    """Generate `map_children` for the fields of one class of nodes, because lowering spends much of its time there."""
     if not kind._children:
         return lambda node, function: node
     lines = ["def mapped(node, function):"]
@@ -193,7 +196,10 @@ def _mapper(kind: Any) -> _Mapper:
 
 
 def rewrite(node: N, function: Callable[[Node], Node | None], leave: type | tuple[type, ...] = ()) -> Any:
-    """Rebuild bottom-up: `function(new_node)` gives a replacement, or None to keep it. Kinds to `leave` stay."""
+    """Rebuild a tree bottom-up: `function(new_node)` returns a replacement, or None to keep it.
+
+    Nodes of the classes in `leave` are not visited.
+    """
     return _Rewrite(function, leave)(node)
 
 
@@ -214,12 +220,12 @@ class _Rewrite:
 
 
 def rewrite_statements(node: N, function: Callable[[Node], Node | None]) -> Any:
-    """`rewrite` for functions that look at statements: expressions, of which there are far more, are not visited."""
+    """Like `rewrite`, but only for statements: expressions, which are far more numerous, are not visited."""
     return rewrite(node, function, leave=Expr)
 
 
 def substitute(node: N, values: Mapping[Var, Expr]) -> Any:
-    """Replace free uses of variables. A `Let` that binds one of them again hides it below."""
+    """Replace the free uses of variables. A `Let` that defines one of them again hides it in its body."""
     if not values:
         return node
     return _Substitution(values)(node)
@@ -248,9 +254,9 @@ _FEW = 8
 
 
 def _names(node: Node) -> _Names:
-    """The variables in a tree, the buffers that it accesses, and those whose address it hands out.
+    """Return the variables in a tree, the buffers that it accesses, and the buffers whose address it makes available.
 
-    They are kept with each node, like `_below`.
+    Each node keeps its result, as in `_below`.
     """
     try:
         return node._names
@@ -282,7 +288,7 @@ def _names(node: Node) -> _Names:
 
 
 def variables(node: Node) -> frozenset[Var]:
-    """The variables that occur in a tree, those included that it defines itself and uses."""
+    """The variables that a tree uses, including those that it defines itself."""
     return _names(node)[0]
 
 
@@ -292,12 +298,12 @@ def accessed(node: Node) -> frozenset[Any]:
 
 
 def handed_out(node: Node) -> frozenset[Any]:
-    """The buffers whose address is handed out in a tree, and those that decide which address it is."""
+    """The buffers whose address a tree makes available, and the buffers that decide which address that is."""
     return _names(node)[2]
 
 
 def free_vars(node: Node) -> list[Var]:
-    """Variables that are used and not defined inside, in order of first use."""
+    """The variables that a tree uses but does not define, in order of first use."""
     if not variables(node):
         return []
     used: dict[Var, None] = {}
