@@ -1,1 +1,1 @@
-"""Kernel source from the kernel level: one emitter walks the tree, and the target's dialect spells each node."""
+"""Generate kernel source: one emitter walks the program of a kernel, and the target's dialect spells each node."""

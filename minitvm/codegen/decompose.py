@@ -1,8 +1,8 @@
-"""Rewrites, in the IR, of operations that a language lacks or computes slowly into operations that it has.
+"""Rewrite operations that a language lacks, or computes slowly, into operations that it has. The result is again IR.
 
-A dialect lists the rules that it needs, for values in its table `lacks` and for indices in `index_rules`. The walk over
-expressions applies them to each operation before the dialect spells it, in the order of the table and each once. So a
-rule comes before those that its result needs. For example, `(SHIFTED, TRUNCATED)` on indices:
+A dialect lists the rules that it needs: for values in its table `lacks`, for indices in `index_rules`. The walk over
+expressions applies each rule once to each operation, in the order of the table, before the dialect spells the
+operation. So a rule must come before the rules that its result needs. For example, `(SHIFTED, TRUNCATED)` on indices:
 
     i // 4    ->    i >> 2
     i // 3    ->    truncdiv(i, 3)    if i is never negative
@@ -26,14 +26,14 @@ _ORDERS = (ex.EQ, ex.NE, ex.LT, ex.LE, ex.GT, ex.GE)
 
 @dataclass(frozen=True)
 class Decomposition:
-    """A rewrite of some operations: classes of nodes, or names of intrinsics."""
+    """A rewrite for some operations, which are named by their node classes or by their intrinsics."""
 
     operations: tuple[type | str, ...]
     rewrite: Rewrite
 
 
 def decomposed(x: ex.Expr, rules: Sequence[Decomposition], analyzer: Analyzer) -> ex.Expr:
-    """The expression with its outermost operation written by the rules; its operands stay as they are."""
+    """Apply the rules to the outermost operation of an expression. Its operands stay as they are."""
     for rule in rules:
         if (x.op if isinstance(x, ex.Call) else type(x)) in rule.operations:
             other = rule.rewrite(x, analyzer)
@@ -46,7 +46,7 @@ def _fixed_point(x: ex.Call, _: Analyzer) -> ex.Expr:
 
         ((int64(x) << max(s, 0)) * y + (1 << (q + max(-s, 0) - 1))) >> (q + max(-s, 0)), as int32
 
-    (TVM's `fixed_point_multiply`.) The last shift is by 1 to 63 places, the first by less than 64.
+    (TVM's `fixed_point_multiply`.) The last shift is by 1 to 63 places, and the first one by fewer than 64.
     """
     own, long = x.dtype, ex.DType("int64").with_lanes(x.dtype.lanes)
     value, factor, q, s = x.args
@@ -58,11 +58,12 @@ def _fixed_point(x: ex.Call, _: Analyzer) -> ex.Expr:
 
 
 def _rounded_to_tf32(x: ex.Call, _: Analyzer) -> ex.Expr:
-    """Legal: half of what the dropped bits count is added to the magnitude, and they become zero.
+    """Legal: half a unit of the last kept digit is added to the magnitude, and the dropped bits become zero.
 
-    The bits of a float are a sign and a magnitude that grows with the number; infinity comes after the largest number.
-    `round_tf32(x)` is a float32 as tensor cores of NVIDIA read it (PTX ISA, "cvt.rna.tf32.f32"): 10 bits of mantissa of
-    23, to the nearest, ties away from zero. A number that rounds to more than the largest becomes infinite.
+    The bits of a float are a sign and a magnitude. The magnitude, read as an integer, grows with the number, and
+    infinity comes directly after the largest number. `round_tf32(x)` is a float32 as NVIDIA's tensor cores read it (PTX
+    ISA, "cvt.rna.tf32.f32"): it keeps 10 of the 23 bits of mantissa, and rounds to the nearest value, ties away from
+    zero. A number that rounds to more than the largest one becomes infinite.
     """
     (value,) = x.args
     word = ex.DType("int32").with_lanes(x.dtype.lanes)
@@ -72,17 +73,18 @@ def _rounded_to_tf32(x: ex.Call, _: Analyzer) -> ex.Expr:
 
 
 def _integer_tests(x: ex.Call, _: Analyzer) -> ex.Expr | None:
-    """Legal: an integer is finite and a number, whatever its value."""
+    """Legal: an integer is always finite, and never NaN."""
     return None if x.args[0].dtype.is_float else ex.const(x.op == "isfinite", x.dtype)
 
 
 def _unsigned_abs(x: ex.Call, _: Analyzer) -> ex.Expr | None:
-    """Legal: unsigned integers and truth values are their own magnitudes."""
+    """Legal: unsigned integers and bools are never negative, so `abs` returns them unchanged."""
     return x.args[0] if x.dtype.is_bool or x.dtype.kind == "uint" else None
 
 
 def _shifted(x: ex.BinaryOp, _: Analyzer) -> ex.Expr | None:
-    """Legal: a shift to the right rounds down, and the low bits are the rest, also below zero (two's complement)."""
+    """Legal: a shift to the right rounds down, and the low bits are the remainder, even below zero (two's complement).
+    """
     divisor = _positive(x.b)
     if divisor & (divisor - 1) or not divisor:
         return None
@@ -92,7 +94,7 @@ def _shifted(x: ex.BinaryOp, _: Analyzer) -> ex.Expr | None:
 
 
 def _truncated(x: ex.BinaryOp, analyzer: Analyzer) -> ex.Expr | None:
-    """Legal: a quotient that is not negative is rounded down by cutting off its digits."""
+    """Legal: for a quotient that is not negative, truncation toward zero rounds down."""
     low, _ = analyzer.bounds(x.a)
     if not _positive(x.b) or low is None or low < 0:
         return None
@@ -100,14 +102,15 @@ def _truncated(x: ex.BinaryOp, analyzer: Analyzer) -> ex.Expr | None:
 
 
 def _positive(divisor: ex.Expr) -> int:
-    """A constant above zero; 0 for any other divisor."""
+    """The value of a constant above zero; 0 for any other divisor."""
     return max(0, divisor.value) if isinstance(divisor, ex.IntImm) else 0
 
 
 def _floored(x: ex.BinaryOp, _: Analyzer) -> ex.Expr | None:
-    """Legal: a truncated quotient is one too large where it leaves a rest whose sign is not the divisor's.
+    """Legal: a truncated quotient is one too large exactly if the remainder is not zero and differs in sign from the
+    divisor.
 
-    The operands are written three times. A language with functions had better have one for this.
+    The result contains the operands three times, so a language with functions should use a function instead.
     """
     if not x.dtype.is_int:
         return None
@@ -121,7 +124,9 @@ def _floored(x: ex.BinaryOp, _: Analyzer) -> ex.Expr | None:
 
 
 def _near(x: ex.Call, _: Analyzer) -> ex.Expr | None:
-    """Legal: an amount from the width on leaves zeros; of a signed integer to the right the sign, as width - 1 does."""
+    """Legal: a shift by the width or more leaves zeros; a signed right shift leaves the sign, like a shift by width -
+    1.
+    """
     value, amount = x.args
     last = ex.const(x.dtype.bits - 1, x.dtype)
     if _is_below(amount, x.dtype.bits):
@@ -133,7 +138,8 @@ def _near(x: ex.Call, _: Analyzer) -> ex.Expr | None:
 
 
 def _is_below(amount: ex.Expr, bits: int) -> bool:
-    """Whether the form of an amount, a constant or one that is cut off, says that it is less than a width."""
+    """Return whether the form of a shift amount shows that it is below `bits`: a constant, or an amount that is masked.
+    """
     if isinstance(amount, ex.Broadcast):
         return _is_below(amount.value, bits)
     if isinstance(amount, ex.Min):
@@ -144,7 +150,9 @@ def _is_below(amount: ex.Expr, bits: int) -> bool:
 
 
 def _bytes_multiplied(x: ex.Call, _: Analyzer) -> ex.Expr:
-    """Legal: by definition of `dot4_u8i8`; the bytes of its first word are unsigned, those of the second one signed."""
+    """Legal: by definition of `dot4_u8i8`, the bytes of the first word are unsigned, and those of the second are
+    signed.
+    """
 
     def byte(word: ex.Expr, k: int, kind: str) -> ex.Expr:
         low = ex.call("shift_right", word, ex.const(8 * k, word.dtype))
@@ -157,10 +165,10 @@ def _bytes_multiplied(x: ex.Call, _: Analyzer) -> ex.Expr:
 
 
 def _in_float32(x: Any, _: Analyzer) -> ex.Expr | None:
-    """Legal: float32 has at least twice the digits of a 16-bit float, and two more.
+    """Legal: float32 has at least twice as many digits as a 16-bit float, plus two.
 
-    A result that is rounded to it, and then to 16 bits, is the one that is rounded once (Figueroa, "When is double
-    rounding innocuous?", 1995).
+    So a result that is rounded first to float32 and then to 16 bits equals the result that is rounded only once
+    (Figueroa, "When is double rounding innocuous?", 1995).
     """
     if not x.a.dtype.is_half:
         return None

@@ -1,7 +1,7 @@
-"""The walk over a kernel that every source dialect shares: statements, scopes, names and registers.
+"""The walk over a kernel's statements that all source dialects share, with scopes, names and registers.
 
-A dialect (`numba_cpu`) subclasses `Emitter` and spells expressions, accesses and headers. Source is indented lines;
-`registers` decides which local buffers become variables.
+A dialect (such as `numba_cpu`) subclasses `Emitter` and spells expressions, accesses and headers. The source is a list
+of indented lines; `registers` decides which local buffers become variables.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Emitter(Expressions):
 
     @contextmanager
     def block(self, header: str) -> Any:
-        """A header line; the lines added inside are indented, and an empty body is a statement that does nothing."""
+        """Write a header line and indent the lines added inside; an empty body gets a statement that does nothing."""
         self.line(header)
         self.depth += 1
         before = len(self.lines)
@@ -63,7 +63,7 @@ class Emitter(Expressions):
     # -- the kernel
 
     def header(self) -> list[str]:
-        """Comment lines for people: the kernel's parameters and the schedule that made it."""
+        """Comment lines for the reader: the kernel's parameters, and the schedule that produced it."""
         params = ", ".join(
             f"{p.name}: {p.dtype}[{', '.join(map(str, p.shape))}]"
             if isinstance(p, tir.Buffer)
@@ -97,7 +97,7 @@ class Emitter(Expressions):
                 self.stmt(stmt.else_case)
 
     def loop(self, stmt: tir.For) -> None:
-        """A loop, whose variable is an index. Its range answers later questions."""
+        """Emit a loop. Its variable is an index, and the analyzer learns its range."""
         self.wide.add(stmt.var)
         self.analyzer.bind(stmt)
         if stmt.kind is tir.ForKind.THREAD:
@@ -110,22 +110,25 @@ class Emitter(Expressions):
             self.stmt(stmt.body)
 
     def thread(self, stmt: tir.For) -> None:
-        """A loop over an axis of a grid: the variable is the place of the thread that runs the body."""
+        """Emit a loop over an axis of the grid: its variable is the position of the thread that runs the body."""
         raise Unsupported(f"a loop over {stmt.thread} in {self.language}")
 
     def bounds(self, stmt: tir.For) -> tuple[str, str]:
-        """The first iteration of a loop, and the one behind its last."""
+        """The first iteration of a loop, and the number after its last iteration."""
         first, extent = self.index(stmt.start), self.index(stmt.extent)
         if isinstance(stmt.start, ex.IntImm) and isinstance(stmt.extent, ex.IntImm):
             return first, str(stmt.start.value + stmt.extent.value)
         return first, f"{self.offset(stmt)}{extent}"
 
     def share(self, stmt: tir.For) -> tuple[str, str]:
-        """The bounds of the iterations that one thread runs of a parallel loop: all, in a language without threads."""
+        """The bounds of the iterations of a parallel loop that one thread runs.
+
+        Without threads, these are all iterations.
+        """
         return self.bounds(stmt)
 
     def offset(self, stmt: tir.For) -> str:
-        """The start of a loop, to which the number of an iteration is added."""
+        """The text `start + ` of a loop's start, or "" if the loop starts at 0."""
         return "" if is_const(stmt.start, 0) else f"{self.index(stmt.start)} + "
 
     def let(self, stmt: tir.LetStmt) -> None:
@@ -136,7 +139,7 @@ class Emitter(Expressions):
         self.define(stmt.var, self.definition(stmt.var, text, dtype), stmt.body)
 
     def define(self, var: ex.Var, line: str, body: tir.Stmt) -> None:  # noqa: ARG002
-        """The line that defines a variable, and the statements that see it."""
+        """Emit the line that defines a variable, and then the statements that use it."""
         self.line(line)
         self.stmt(body)
 
@@ -148,7 +151,7 @@ class Emitter(Expressions):
             self.stmt(stmt.body)
 
     def store(self, stmt: tir.BufferStore) -> None:
-        """A store of a register, of a scalar behind its condition, or of a vector with its mask."""
+        """Emit the store of a register, of a scalar (under its condition), or of a vector (with its mask)."""
         buffer, index, value = stmt.buffer, stmt.indices[0], self.value(stmt.value)
         if buffer in self.registers:
             self.line(f"{self.register(buffer, index)} = {value}{self.syntax.end}")
@@ -166,11 +169,11 @@ class Emitter(Expressions):
             self.line(text)
 
     def store_neighbours(self, stmt: tir.BufferStore, base: str, value: str) -> str:  # noqa: ARG002
-        """A store of a vector, with or without a mask, to elements that lie together from `base` on."""
+        """The store of a vector, with or without a mask, to consecutive elements that start at `base`."""
         raise self.lacking(stmt.value)
 
     def scatter(self, stmt: tir.BufferStore, value: str) -> str:  # noqa: ARG002
-        """A store of a vector, with or without a mask, to elements anywhere."""
+        """The store of a vector, with or without a mask, to elements at arbitrary indices."""
         raise self.lacking(stmt.value)
 
     def check(self, stmt: tir.Assert) -> None:
@@ -178,7 +181,10 @@ class Emitter(Expressions):
         self.line(f"{self.syntax.comment}holds: {' '.join(str(stmt.condition).split())}")
 
     def prefetch(self, stmt: tir.Prefetch) -> None:
-        """A hint: most languages leave it to their compilers, or to threads that run while others wait."""
+        """Emit a prefetch hint.
+
+        By default nothing: in most languages the compiler, or other threads, hide the latency.
+        """
 
     def allocate(self, stmt: tir.Allocate) -> None:
         registers = registers_of(stmt.buffer, stmt.body)
@@ -194,11 +200,11 @@ class Emitter(Expressions):
         self.stmt(stmt.body)
 
     def begun(self, stmt: tir.Async) -> None:
-        """A copy that may arrive later. A language without such copies does it at once; then no wait is needed."""
+        """Emit an asynchronous copy. A language without such copies copies immediately, and then needs no wait."""
         self.store(stmt.body)
 
     def instruction(self, stmt: tir.Instruction) -> None:
-        """One instruction of the machine, as its intrinsic spells it; raises `Unsupported` if it does not."""
+        """Emit one machine instruction as its intrinsic spells it; raises `Unsupported` if it has no spelling here."""
         intrin = TensorIntrin.get(stmt.name, allow_missing=True)
         spell = None if intrin is None else intrin.spelling(self.dialect)
         if spell is None:

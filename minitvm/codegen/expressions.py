@@ -1,12 +1,12 @@
 """The walk over the expressions of a kernel, which all languages share.
 
 `index` writes integer arithmetic over indices, in the one type that all indices of a kernel have; `value` writes any
-other expression, in exactly its dtype. Both first rewrite what the language lacks (`decompose`), and then pass each
-kind of node to a method of its own. A dialect has to spell the abstract methods. The others are alike in all languages;
-a dialect overrides one if its language has a better form.
+other expression, in exactly its dtype. Both first rewrite operations that the language lacks (`decompose`), and then
+call the method for the kind of node. A dialect must spell the abstract methods. The other methods fit all languages; a
+dialect overrides one if its language has a better form.
 
-Each operator stands in parentheses, so that precedence does not matter. Only sums and products of indices, which are
-long, leave out the parentheses that no language needs.
+Each operation is written in parentheses, so that precedence does not matter. Sums and products of indices are long, so
+they leave out the parentheses that no language needs.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _INDEX_CALLS = {**BITS, "shift_right": ">>"}  # of which the last comes from `in
 
 
 class Expressions(ABC):
-    """Writes expressions; `Emitter` adds statements, and a dialect the spelling of a language."""
+    """Writes expressions. `Emitter` adds statements, and a dialect adds the spelling of a language."""
 
     syntax: ClassVar[Syntax]
     language = ""  # for people, what a kernel becomes: "a CPU kernel"
@@ -56,7 +56,7 @@ class Expressions(ABC):
     # -- indices
 
     def index(self, x: ex.Expr) -> str:
-        """A scalar index."""
+        """The text of a scalar index."""
         if isinstance(x, ex.IntImm):
             return self.index_constant(x.value)
         if isinstance(x, ex.Var) and x in self.wide:
@@ -76,22 +76,22 @@ class Expressions(ABC):
         return self.index_extreme(x) if isinstance(x, ex.Min | ex.Max) else self.index_division(x)
 
     def index_term(self, x: ex.Expr) -> str:
-        """An index behind a plus or a minus."""
+        """The text of an index that follows a plus or a minus."""
         return f"({self.index(x)})" if isinstance(x, ex.Add | ex.Sub) else self.index(x)
 
     def index_constant(self, number: int) -> str:
         return str(number)
 
     def contiguous(self, x: ex.Expr) -> str | None:
-        """The start of a vector index of stride one; None for any other."""
+        """The start of a vector index with stride 1; None for any other index."""
         return self.place(x.base) if isinstance(x, ex.Ramp) and is_const(x.stride, 1) else None
 
     def place(self, x: ex.Expr) -> str:
-        """A complete index, of an element in memory."""
+        """The text of a complete index of an element in memory."""
         return self.index(x)
 
     def notes_index(self, x: tir.LetStmt) -> bool:
-        """Whether a name stands for an index. Its range and its value then answer later questions."""
+        """Return whether a let defines an index; if so, note its range and its value for later proofs."""
         if is_index(x.value):
             self.wide.add(x.var)
             self.analyzer.bind_value(x.var, x.value)
@@ -101,7 +101,7 @@ class Expressions(ABC):
     # -- values
 
     def value(self, x: ex.Expr) -> str:
-        """A value of exactly its dtype."""
+        """The text of an expression, computed in exactly its dtype."""
         x = decompose.decomposed(x, self.lacks, self.analyzer)
         for kind in type(x).__mro__:
             if kind in self.spellers:
@@ -109,7 +109,7 @@ class Expressions(ABC):
         raise self.lacking(x)
 
     def lacking(self, x: ex.Expr) -> Unsupported:
-        """The error for an expression that the language cannot have."""
+        """The error for an expression that the language cannot express."""
         return Unsupported(f"{type(x).__name__} in {self.language}: {x}")
 
     def variable(self, x: ex.Var) -> str:
@@ -150,7 +150,9 @@ class Expressions(ABC):
         return self.contracted(x) or self.arithmetic(x)
 
     def contracted(self, x: ex.BinaryOp) -> str | None:
-        """A sum and a product in one operation: `c + a * b` of floats, rounded once, or `c` and a product of words."""
+        """A sum and a product in one operation, or None: `c + a * b` of floats, rounded once, or `c` plus a product of
+        words.
+        """
         if not isinstance(x, ex.Add):
             return None
         for product, c in ((x.b, x.a), (x.a, x.b)):
@@ -166,7 +168,10 @@ class Expressions(ABC):
         return self.choice(x.condition, self.value(x.true_value), self.value(x.false_value), x.dtype)
 
     def choice(self, condition: ex.Expr, yes: str, no: str, dtype: ex.DType) -> str:
-        """One of two values of a dtype. A scalar condition decides which of them is computed."""
+        """The text that selects one of two values.
+
+        If the condition is a scalar, only the selected value is computed.
+        """
         if condition.dtype.lanes == 1:
             return self.syntax.choice.format(condition=self.value(condition), yes=yes, no=no)
         return self.choice_of_lanes(condition, yes, no, dtype)
@@ -196,14 +201,14 @@ class Expressions(ABC):
         return self.gather(x) if base is None else self.neighbours(x, base)
 
     def register(self, buffer: tir.Buffer, index: ex.Expr) -> str:
-        """The variable that holds a slot of a buffer."""
+        """The variable that holds the element of a buffer at a constant index."""
         at = slot(index)
         if at is None:
             raise InternalError(f"{buffer.name}[{index}] is not a constant slot")
         return self.registers[buffer][at]
 
     def scalar(self, buffer: tir.Buffer) -> ex.DType:
-        """The dtype of a buffer's elements, which are scalars."""
+        """The dtype of a buffer's elements; raises `Unsupported` for vectors."""
         if buffer.dtype.lanes > 1:
             raise Unsupported(f"buffer {buffer.name} of vector dtype {buffer.dtype} in {self.language}")
         return buffer.dtype
@@ -212,11 +217,11 @@ class Expressions(ABC):
 
     @abstractmethod
     def to_index(self, text: str) -> str:
-        """An integer, converted to the type of indices."""
+        """The text of an integer, converted to the type of indices."""
 
     @abstractmethod
     def from_index(self, name: str, dtype: ex.DType) -> str:
-        """A variable that has the type of indices, as a value of its dtype."""
+        """The text of a variable that has the type of indices, converted to `dtype`."""
 
     @abstractmethod
     def index_extreme(self, x: ex.Min | ex.Max) -> str: ...
@@ -226,7 +231,7 @@ class Expressions(ABC):
     def constant(self, x: ex.IntImm | ex.FloatImm) -> str: ...
     @abstractmethod
     def zero(self, dtype: ex.DType) -> str:
-        """Zeros, for the lanes that a mask keeps out of a load."""
+        """The text of zeros, for the lanes of a load that a mask leaves out."""
 
     @abstractmethod
     def converted(self, text: str, source: ex.DType, to: ex.DType) -> str: ...
@@ -254,20 +259,20 @@ class Expressions(ABC):
         raise self.lacking(condition)
 
     def neighbours(self, x: tir.BufferLoad, base: str) -> str:  # noqa: ARG002
-        """A load of elements that lie together from `base` on."""
+        """The text of a load of consecutive elements that start at `base`."""
         raise self.lacking(x)
 
     def gather(self, x: tir.BufferLoad) -> str:
-        """A load of elements anywhere."""
+        """The text of a load of elements at arbitrary indices."""
         raise self.lacking(x)
 
     # -- operations that only some languages have in one: None if they are written out
 
     def first_lanes(self, limit: ex.Expr, base: ex.Expr, lanes: int) -> str | None:  # noqa: B027
-        """The mask of the first `limit - base` lanes."""
+        """The text of the mask of the first `limit - base` lanes, or None if the language has no form for it."""
 
     def multiply_add(self, a: ex.Expr, b: ex.Expr, c: ex.Expr) -> str | None:  # noqa: B027
-        """`a * b + c` of floats."""
+        """The text of `a * b + c` of floats with one rounding, or None if the language has no form for it."""
 
     def words_added(self, op: str, a: ex.Expr, b: ex.Expr, c: ex.Expr) -> str | None:  # noqa: B027
-        """The sum of c and a product of words (`expr.factors_of_words`)."""
+        """The text of the sum of c and a product of words (`expr.factors_of_words`), or None."""

@@ -1,7 +1,7 @@
 """Helpers that the code generators of all kernel languages share.
 
 They name variables, add parentheses, round constants once, and recognise which integers are indices. `PYTHON` and `C`
-are the forms of statements and operators that languages of a family share.
+list the forms of statements and operators that the languages of one family share.
 """
 
 from __future__ import annotations
@@ -29,7 +29,10 @@ _ATOM = re.compile(r"-?[\w.]+|[\w.]+\([^()]*\)|[\w.]+\[[^][]*\]")
 
 @dataclass(frozen=True)
 class Syntax:
-    """The forms of statements and operators in a family of languages; those in pairs are for scalars and vectors."""
+    """The forms of statements and operators in a family of languages.
+
+    A pair is a form for scalars and one for vectors.
+    """
 
     branch: str
     otherwise: str
@@ -81,7 +84,7 @@ def rounded(x: ex.FloatImm) -> float:
 
 
 def _rounded_fraction(value: Fraction, digits_kept: int) -> Fraction:
-    """To odd at more digits than the dtype has, so that rounding through a wider one is not rounding twice."""
+    """Round to odd with more digits than the dtype has, so that a second rounding gives the correct result."""
     if value == 0:
         return value
     exponent = math.frexp(float(value))[1]
@@ -92,12 +95,12 @@ def _rounded_fraction(value: Fraction, digits_kept: int) -> Fraction:
 
 
 def atom(text: str) -> str:
-    """The text, in parentheses unless an operator next to it cannot split it."""
+    """The text, in parentheses if an operator next to it could bind to a part of it."""
     return text if _ATOM.fullmatch(text) or _enclosed(text) else f"({text})"
 
 
 def _enclosed(text: str) -> bool:
-    """Whether one pair of brackets spans the text, a name before it allowed."""
+    """Return whether one pair of brackets encloses the whole text; a name may come before it, as in a call."""
     start = text.find("(")
     if start < 0 or not text.endswith(")") or (start and not text[:start].isidentifier()):
         return False
@@ -110,7 +113,7 @@ def _enclosed(text: str) -> bool:
 
 
 def is_index(x: ex.Expr) -> bool:
-    """Whether an expression is integer arithmetic over indices and constants only, to be done in int64."""
+    """Return whether an expression is integer arithmetic over indices and constants only; it is computed in int64."""
     if x.dtype not in ("int32", "int64"):
         return False
     if isinstance(x, ex.Var | ex.IntImm):
@@ -123,6 +126,6 @@ def is_index(x: ex.Expr) -> bool:
 
 
 def keeps_value(x: ex.Cast, analyzer: Analyzer) -> bool:
-    """Whether a conversion of an index keeps all values that the index can have."""
+    """Return whether the conversion of an index preserves every value that the index can have."""
     low, high = (0, 0) if x.dtype.bits >= x.value.dtype.bits else analyzer.bounds(x.value)
     return low is not None and high is not None and x.dtype.min <= low and high <= x.dtype.max
