@@ -1,7 +1,7 @@
 """Level 5: the compiled program as data. See `nodes` for the grammar and its meaning.
 
-The nodes are imported at once, the functions on them at their first use, so that the oracle, which reads only node
-definitions, loads nothing else.
+The nodes are imported immediately. The functions on them are imported at their first use, so that the oracle, which
+needs only the definitions of the nodes, loads nothing else.
 """
 
 from __future__ import annotations

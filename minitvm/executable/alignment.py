@@ -1,4 +1,4 @@
-"""Memory that begins at a multiple of a cache line, for fast vector loads. Aligned arrays are not copied later."""
+"""Memory that begins at a multiple of a cache line, for fast vector loads. Later steps need not copy aligned arrays."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def aligned_copy(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def array_at(address: int, dtype: str, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
-    """The memory at an address as an array; it does not keep the memory alive."""
+    """View the memory at an address as an array. The array does not keep the memory alive."""
     np_dtype = DType(dtype).numpy
     count = int(np.prod(shape, dtype=np.int64))
     if count == 0:

@@ -62,7 +62,7 @@ _MOST_FUNCTIONS = 200  # nodes of an expression, as a tree
 
 
 class Evaluation:
-    """`evaluate` for many expressions in one environment: a node that several of them share is evaluated once.
+    """Like `evaluate`, for many expressions in one environment: a node that several of them share is evaluated once.
 
     The offsets in an arena are sums that contain each other, so without this their cost is quadratic in their number.
     """
@@ -125,7 +125,7 @@ class Evaluation:
 
 
 def function_of(x: int | float | ex.Expr) -> Callable[[Environment], Number]:
-    """`evaluate` of one expression for many environments: a tree of functions that is made once."""
+    """Like `evaluate`, for one expression in many environments: returns a function that is built once."""
     if not isinstance(x, ex.Expr):
         return lambda _: x
     if sum(1 for _ in itertools.islice(ex.walk(x), _MOST_FUNCTIONS + 1)) > _MOST_FUNCTIONS:

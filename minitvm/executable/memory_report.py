@@ -17,18 +17,18 @@ from .nodes import BindSize, CallExternal, CallKernel, Copy, Dim, Executable, Lo
 
 
 def data_sizes(executable: Executable) -> dict[Var, Dim]:
-    """The variables that steps bind, each with its bound."""
+    """The variables that steps bind at run time, each with its upper bound."""
     return {step.var: step.most for step in executable.steps if isinstance(step, BindSize)}
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryPlan:
-    """Intermediate values of a program, in bytes; an expression where a symbolic dimension has no value.
+    """The memory of a program's intermediate values, in bytes; an expression if a symbolic dimension has no value.
 
     `peak` is all the memory that a run needs besides inputs, outputs and weights: it is allocated before the first run,
-    and a run allocates nothing. `lower_bound` is the most that is alive at one step: no plan needs less. `unshared` is
-    the memory without sharing. `constants` are the weights, `states` what a module keeps from run to run.
-    `operators[step]` is the operator that a step belongs to.
+    and a run allocates nothing. `lower_bound` is the largest sum of constant sizes that are alive at one step: no plan
+    can need less. `unshared` is the memory without sharing. `constants` is the size of the weights, and `states` the
+    size of the values that a module keeps from run to run. `operators[step]` is the operator that a step belongs to.
     """
 
     residents: tuple[Resident, ...]
@@ -61,7 +61,7 @@ class MemoryPlan:
 
 
 def memory_plan(executable: Executable, sizes: Mapping[Var, Number] | None = None) -> MemoryPlan:
-    """The plan; `sizes` gives symbolic dimensions values."""
+    """The memory plan of an executable; `sizes` gives values to symbolic dimensions."""
 
     def at(n: Dim) -> Dim:
         can_evaluate = not isinstance(n, Expr) or sizes is not None

@@ -1,29 +1,32 @@
-"""Level 5, the executable: what every target compiles to. Plain data: constants, arenas, kernels and a list of steps.
+"""Level 5, the executable, which every target compiles to.
+
+It is plain data: constants, arenas, kernels, a list of steps.
 
     executable ::= inputs, outputs, states, constants, arenas, kernels, guard*, bound*, step*
     step       ::= CallKernel | Barrier | Copy | CallExternal | BindSize | Loop
     argument   ::= location | number | Expr                          numbers and Exprs are scalars
     location   ::= Input(i) | Output(i) | State(i) | ConstantRef(i) | ArenaSlice(arena, offset, nbytes)
 
-**Meaning.** A team of threads runs the steps in order. A `parallel` kernel call runs on every thread, each doing its
-share; every other step runs on thread 0 while the other threads continue with the next step. `Barrier` waits for all
-threads. So two steps that touch the same bytes, one of them writing, need a barrier between them unless both run on
-thread 0. `CallExternal`, `BindSize`, and the end of the program, are barriers too; so are the begin of a `Loop`, the
-end of each of its iterations, and its end.
+**Meaning.** A team of threads runs the steps in order. A `parallel` kernel call runs on every thread, and each thread
+does its share; every other step runs on thread 0 while the other threads continue with the next step. `Barrier` waits
+for all threads. So two steps that touch the same bytes, one of them writing, need a barrier between them unless both
+run on thread 0. `CallExternal`, `BindSize` and the end of the program are barriers too; so are the start of a `Loop`,
+the end of each of its iterations, and its end.
 
-A `Loop` repeats the steps behind it, so many as it says: a program is one list of steps, and loops are ranges of it.
+A `Loop` repeats the steps that follow it; its field `steps` is their number. So a program is one list of steps, and
+each loop is a range of this list.
 
-A *state* is memory that outlives a run: zeros before the first one, then what the run before left. Whoever runs the
-executable owns that memory; each module has its own.
+A *state* is memory that outlives a run: it is zero before the first run, and then keeps its contents from run to run.
+The runtime module that runs the executable owns this memory.
 
-*Two memories.* Inputs, outputs and states lie in the memory of the executable's machine, and so do arenas, but for
-those that name another `target`. A kernel of such a target works on arenas of its own and on constants, which each
-machine has where its kernels read them. A `Copy` may go from one memory to the other.
+*Two memories.* Inputs, outputs and states are in the memory of the executable's machine. Arenas are too, except those
+that name another `target`. A kernel of such a target works on arenas of that target and on constants; each machine has
+a copy of the constants that its kernels read. A `Copy` may go from one memory to the other.
 
 Sizes, offsets and scalar arguments may be expressions over the symbolic dimensions, `expr.Var`s whose values are
-determined in each call by an input's shape (or by a scalar input), or in the middle of a run by a step `BindSize`: a
-number that the steps before computed. What stands behind that step may use the variable, and so may the shapes of
-outputs. Memory is for the largest value that it may have (`largest`).
+determined in each call by an input's shape (or by a scalar input), or in the middle of a run by a step `BindSize`, from
+a number that earlier steps computed. The steps after it may use the variable, and so may the shapes of outputs. Memory
+is allocated for the largest value that the variable may have (`largest`).
 """
 
 from __future__ import annotations
@@ -42,7 +45,10 @@ BUFFER, SCALAR = "buffer", "scalar"
 
 @dataclass(frozen=True, slots=True)
 class TensorSpec:
-    """A tensor at the border of the program: row-major and dense. `inout` (outputs): its old contents are read too."""
+    """An input, output or state of the program: row-major and dense.
+
+    `inout` (outputs): the program also reads its old contents.
+    """
 
     name: str
     dtype: DType
@@ -52,7 +58,7 @@ class TensorSpec:
 
 @dataclass(frozen=True, slots=True)
 class ScalarSpec:
-    """A scalar that the caller passes in; `var` is its value in the executable's expressions."""
+    """A scalar that the caller passes in; expressions of the executable use it as the variable `var`."""
 
     name: str
     dtype: DType
@@ -71,13 +77,14 @@ class KernelParam:
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """A compiled unit. `source` is text in `language`, which the back end of the executable's target writes and reads.
+    """A compiled kernel.
 
-    `script` is the kernel-level TVMScript. `func()` is the kernel-level PrimFunc for the interpreter: opaque here, and
-    not serialised. `shared_bytes` is how much a launch gives a block for storage of scope "shared.dyn". `target` is
-    that of the machine on which the kernel runs, if it is not the executable's: see `runtime.hosted`. `refusal` is why
-    the kernel does not run on the machine that the network was compiled for, "" if it does. `tasks` is how many
-    iterations threads share, 0 if a size decides that.
+    `source` is text in `language`, which the back end of the executable's target writes and reads. `script` is the
+    kernel-level TVMScript. `func()` is the kernel-level PrimFunc for the interpreter: opaque here, and not serialised.
+    `shared_bytes` is the number of bytes that a launch gives each block for storage of scope "shared.dyn". `target` is
+    the target of the machine that runs the kernel, if it is not the executable's (see `runtime.hosted`). `refusal` is
+    the reason why the kernel does not run on the machine that the network was compiled for; "" if it does. `tasks` is
+    the number of iterations that threads share; 0 if it depends on a symbolic size.
     """
 
     name: str
@@ -95,7 +102,7 @@ class Kernel:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Constant:
-    """A weight: a C-contiguous array of the stated dtype and shape, never written."""
+    """A weight: a C-contiguous array with the given dtype and shape, which is never written."""
 
     name: str
     dtype: DType
@@ -105,7 +112,7 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class Resident:
-    """A value that lives in `nbytes` bytes of an arena from byte `offset`, from step `first` to step `last`."""
+    """A value in an arena: `nbytes` bytes from byte `offset`, in use from step `first` to step `last`."""
 
     name: str
     offset: Dim
@@ -116,10 +123,11 @@ class Resident:
 
 @dataclass(frozen=True, slots=True)
 class Arena:
-    """Scratch memory of `size` bytes, uninitialised at the start of each run, at a multiple of `alignment`.
+    """Scratch memory of `size` bytes at an address that is a multiple of `alignment`; uninitialised at the start of
+    each run.
 
-    `residents` lists the values in it for people; steps name the bytes themselves. `target` is that of the machine in
-    whose memory it lies, if that is not the executable's.
+    `residents` lists the values in the arena for people to read; steps refer to bytes. `target` is the target in whose
+    memory the arena is, if that is not the executable's.
     """
 
     name: str
@@ -172,10 +180,10 @@ Argument: TypeAlias = Location | int | float | Expr
 
 @dataclass(frozen=True, slots=True)
 class CallKernel:
-    """Run kernel number `kernel`; one argument per parameter. `operator` is the operator it belongs to, for people.
+    """Run kernel number `kernel` with one argument per parameter. `operator` is the operator it belongs to, for people.
 
-    `grid` is how many blocks there are along x, y and z, then how many threads in a block along these, for a kernel of
-    a machine with such a grid; else it is empty.
+    `grid` is for kernels of machines with a grid: the numbers of blocks along x, y and z, then the numbers of threads
+    of a block along x, y and z. For other kernels it is empty.
     """
 
     kernel: int
@@ -192,7 +200,7 @@ class Barrier:
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """Thread 0 copies `nbytes` bytes; the two places do not overlap, and may lie in different memories."""
+    """Thread 0 copies `nbytes` bytes. The two places do not overlap, and may be in different memories."""
 
     dst: Location
     src: Location
@@ -202,9 +210,10 @@ class Copy:
 
 @dataclass(frozen=True, slots=True)
 class CallExternal:
-    """Call the registered engine `engine` with the arguments; `access` has a letter or two for each, as in a kernel's.
+    """Call the registered engine `engine` with the arguments; `access` has "r", "w" or "rw" for each, like a kernel.
 
-    `specs` gives each location's dtype and shape, so that the engine gets arrays. `attrs` are the engine's own.
+    `specs` gives the dtype and shape of each location, so that the engine gets arrays. `attrs` are options of the
+    engine.
     """
 
     engine: str
@@ -216,10 +225,10 @@ class CallExternal:
 
 @dataclass(frozen=True, slots=True)
 class BindSize:
-    """`var` is, from here on, the int64 at `place`; unless that is from 0 to `most`, the run ends here with an error.
+    """Set `var` to the int64 at `place`. If it is not between 0 and `most`, the run ends with an error.
 
-    `where` names what needs it. A step with a `reason` checks what data say: it ends a run for that reason, a text in
-    which {found} and {most} stand for the numbers.
+    The steps after this one may use `var`. `where` names the operator that needs it, for the error. If the step has a
+    `reason`, the error says this text instead, with the two numbers in place of {found} and {most}.
     """
 
     var: Var
@@ -232,16 +241,16 @@ class BindSize:
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """Repeat the next `steps` steps; `number`, an int64 that thread 0 writes, counts the iterations that are done.
+    """Repeat the next `steps` steps. `number`, an int64 that thread 0 writes, counts the finished iterations.
 
         number = 0
         while number < limit and going:     # the int64 at `limit`, the bool at `going`; without `going` it is true
             the next `steps` steps
             number = number + 1
 
-    The run ends with an error if `number` is `most` and the loop would go on; `where` names what needs that. Steps of
-    the body may write `going`. A body may hold loops, which end inside of it. A size that is bound in the body has a
-    value until the end of the iteration.
+    The run ends with an error if `number` is `most` and the loop would continue; `where` names the operator, for the
+    error. Steps of the body may write `going`. A body may contain loops that end inside of it. A size that the body
+    binds has a value until the end of the iteration.
     """
 
     steps: int
@@ -258,10 +267,11 @@ Step: TypeAlias = CallKernel | Barrier | Copy | CallExternal | BindSize | Loop
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """A run is refused before its first step unless `left` and `right` are equal; `where` names what needs that.
+    """A run is refused before its first step unless `left` and `right` are equal; `where` names the operator that needs
+    this.
 
-    With sizes that data decide in it, it is checked as soon as they are bound. A condition, of type bool, is `left`
-    with 1 or 0 in `right`: it holds, or it does not.
+    If the guard contains sizes that are bound during the run, it is checked as soon as all of them are bound. For a
+    condition, `left` is a bool and `right` is 1 or 0: the condition must hold, or must not hold.
     """
 
     left: Dim
@@ -269,7 +279,7 @@ class Guard:
     where: str = field(default="", compare=False)
 
     def sizes(self) -> set[Var]:
-        """The variables in it."""
+        """The variables in the guard."""
         return {v for side in (self.left, self.right) if isinstance(side, Expr) for v in free_vars(side)}
 
 
@@ -277,7 +287,8 @@ class Guard:
 class Bound:
     """A run is refused before its first step unless every element of an input or state is from `low` to `high`.
 
-    Both are included, and may be expressions over the sizes of inputs. `where` names what needs that.
+    Both ends are allowed values, and may be expressions over the sizes of inputs. `where` names the operator that needs
+    it.
     """
 
     place: Input | State
@@ -290,9 +301,10 @@ class Bound:
 class Executable:
     """A compiled program.
 
-    `target` is text that `Target` reads, its first word the kind. `calling` is the order in which a tir function takes
-    its arguments, destinations included; empty: inputs, then outputs. The shapes of `states` are constant.
-    `model_nodes` has for the names of operators the model's names for the nodes that they compute, for people.
+    `target` is text that `Target` can read; its first word is the kind. `calling` is the order of the arguments of a
+    tir function, including its outputs; if it is empty, the inputs come first and then the outputs. The shapes of
+    `states` are constant. `model_nodes` maps names of operators to the model's names of the nodes that they compute,
+    for people.
     """
 
     name: str

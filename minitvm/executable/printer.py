@@ -1,4 +1,4 @@
-"""An executable as readable Python-like text."""
+"""Print an executable as readable, Python-like text."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["memory_of", "script", "step_text"]
 
 
 def script(executable: nodes.Executable, mark: int | None = None, note: str = "") -> str:
-    """The program as text; step number `mark`, if given, is underlined, with `note` after it."""
+    """The program as text. If `mark` is given, step number `mark` is underlined, with `note` after it."""
     x = executable
     parameters = ", ".join(f"{p.name}: {_spec(p)}" for p in x.inputs)
     results = ", ".join(f"{p.name}: {_spec(p)}{' (in and out)' if p.inout else ''}" for p in x.outputs)
@@ -73,7 +73,10 @@ def step_text(x: nodes.Executable, step: nodes.Step) -> str:
 
 
 def memory_of(x: nodes.Executable, place: nodes.Location) -> str:
-    """The target in whose memory a place is, "" for the executable's; constants are in that of whoever reads them."""
+    """The target in whose memory a place is; "" for the executable's own memory.
+
+    A constant is in the reader's memory.
+    """
     return (
         x.arenas[place.arena].target if isinstance(place, nodes.ArenaSlice) and 0 <= place.arena < len(x.arenas) else ""
     )
@@ -84,14 +87,18 @@ def _machine(x: nodes.Executable, target: str) -> str:
 
 
 def _on(target: str, refusal: str = "", own: str = "") -> str:
-    """The machine of a kernel or an arena that is not the executable's; for a refused kernel any machine, and why."""
+    """A comment with the machine of a kernel or an arena if it is not the executable's; for a refused kernel also the
+    reason.
+    """
     if refusal:
         return f"  # on {(target or own).split()[0]}: {refusal}"
     return f"  # on {target.split()[0]}" if target else ""
 
 
 def _name(table: Sequence, index: int, what: str, name: Callable) -> str:
-    """The name of a numbered thing; also for the indices out of range that the verifier's messages show."""
+    """The name of item `index` of a table; also works for an index out of range, which the verifier's messages may
+    show.
+    """
     return str(name(table[index])) if 0 <= index < len(table) else f"{what}[{index}]"
 
 

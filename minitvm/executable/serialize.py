@@ -1,7 +1,7 @@
-"""Executables on disk: `<path>.json` holds everything but the weights, which are in `<path>.bin` at multiples of 64.
+"""Executables on disk: `<path>.json` contains everything except the weights, which `<path>.bin` has at multiples of 64.
 
-The JSON carries SHA-256 checksums of itself and of the blob; a file that is truncated, altered or of another version
-is an `ArtifactError`. Nothing is unpickled or executed while loading.
+The JSON contains SHA-256 checksums of itself and of the weights. Loading a file that is truncated, altered or of
+another version raises `ArtifactError`. Loading unpickles and executes nothing.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _LOCATIONS = {c.__name__: c for c in (n.Input, n.Output, n.State, n.ConstantRef)
 
 
 class _Writer:
-    """Turns nodes into JSON values; variables are numbered as they come."""
+    """Converts nodes to JSON values; variables are numbered in the order in which they occur."""
 
     def __init__(self) -> None:
         self.variables: dict[ex.Var, int] = {}
@@ -113,7 +113,7 @@ class _Writer:
 
 
 def to_json(executable: n.Executable) -> dict[str, Any]:
-    """The program as a JSON value; the bytes of its constants are `blob`'s."""
+    """The program as a JSON value. The bytes of its constants are not included: `blob` returns them."""
     w, x = _Writer(), executable
     body = {
         "name": x.name,
@@ -138,7 +138,7 @@ def to_json(executable: n.Executable) -> dict[str, Any]:
 
 
 def _offsets(executable: n.Executable) -> list[int]:
-    """The offset of each constant in the blob, and then the length of the blob."""
+    """The offset of each constant in the blob, followed by the length of the blob."""
     offsets, end = [], 0
     for c in executable.constants:
         offsets.append(-(-end // ALIGNMENT) * ALIGNMENT)
@@ -147,7 +147,10 @@ def _offsets(executable: n.Executable) -> list[int]:
 
 
 def blob(executable: n.Executable) -> tuple[int, Iterator[bytes | memoryview]]:
-    """Size and bytes of all constants, each at a multiple of 64; in pieces, as weights are large."""
+    """The total size and the bytes of all constants, each at a multiple of 64.
+
+    The bytes come in pieces, as weights are large.
+    """
     offsets = _offsets(executable)
 
     def pieces() -> Iterator[bytes | memoryview]:
@@ -267,7 +270,7 @@ def _text(body: Mapping[str, Any]) -> str:
 
 
 def save(executable: n.Executable, path: str | os.PathLike[str]) -> tuple[Path, Path]:
-    """Write `<path>.json` and `<path>.bin`; returns the two paths. Each appears whole or not at all."""
+    """Write `<path>.json` and `<path>.bin`, and return the two paths. Each file is complete or not written at all."""
     body, data = to_json(executable), b"".join(blob(executable)[1])
     head = {
         "format": _FORMAT,
@@ -285,7 +288,7 @@ def save(executable: n.Executable, path: str | os.PathLike[str]) -> tuple[Path, 
 
 
 def _read_aligned(path: Path) -> memoryview:
-    """A file's bytes at an aligned address: the runtime then uses the constants without a copy."""
+    """Read a file into memory at an aligned address, so that the runtime can use the constants without a copy."""
     with path.open("rb") as file:
         blob = aligned_empty(os.fstat(file.fileno()).st_size)
         count = file.readinto(blob.data)
@@ -293,7 +296,10 @@ def _read_aligned(path: Path) -> memoryview:
 
 
 def load(path: str | os.PathLike[str]) -> n.Executable:
-    """Read what `save` wrote. Raises `ArtifactError` for a file that is missing, damaged or of another version."""
+    """Read an executable that `save` wrote.
+
+    Raises `ArtifactError` if a file is missing, damaged or of another version.
+    """
     json_path, blob_path = _paths(path)
     try:
         head = json.loads(json_path.read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""The rules of a well-formed executable, as a table: a row is a name, the rule, and a function that finds breaches.
+"""The rules for a well-formed executable, as a table. A row is a name, the rule, and a function that finds breaches.
 
 A rule yields `(step number or None, description)` for each breach. Rules that need offsets compare constants, and
 evaluate symbolic offsets at the dimensions passed to `verify(dims=...)`; without dimensions two
@@ -28,7 +28,7 @@ class Rule:
 
 
 def accesses(executable: nodes.Executable, step: nodes.Step) -> list[tuple[nodes.Location, str]]:
-    """The places a step touches, each with "r", "w" or "rw"."""
+    """The places that a step accesses, each with "r", "w" or "rw"."""
     if isinstance(step, nodes.Barrier):
         return []
     if isinstance(step, nodes.Copy):
@@ -59,7 +59,7 @@ def _same(a: nodes.Dim, b: nodes.Dim) -> bool:
 
 
 def overlap(a: nodes.Location, b: nodes.Location, env: Env) -> bool:
-    """Whether two places share a byte, as far as it can be decided."""
+    """Return whether two places share a byte, as far as that can be decided."""
     if isinstance(a, nodes.ArenaSlice) and isinstance(b, nodes.ArenaSlice):
         if a.arena != b.arena:
             return False
@@ -165,14 +165,16 @@ def _loops(x: nodes.Executable, env: Env) -> Iterator[Breach]:
 
 
 def _behind(ends: list[int], i: int) -> int:
-    """Drop the ends of the loops that step i is behind of; returns how many they were."""
+    """Remove from `ends` the loops that end before step i, and return their number."""
     over = sum(end <= i for end in ends)
     del ends[len(ends) - over :]
     return over
 
 
 def _holds(dtype: str | None, wanted: str) -> bool:
-    """Whether a tensor may be an argument: it has the dtype, or bytes or bfloat16 of which the kernel sees words."""
+    """Return whether a tensor may be an argument: it has the dtype, or has bytes or bfloat16 that the kernel reads as
+    words.
+    """
     return dtype == wanted or (dtype in ("int8", "uint8", "bfloat16") and wanted == "int32")
 
 
@@ -239,7 +241,9 @@ def _symbols(x: nodes.Executable, env: Env) -> Iterator[Breach]:
 
 
 def _expressions(x: nodes.Executable) -> Iterator[tuple[int | None, nodes.Dim | float]]:
-    """The expressions of a program, with the step at which their values are needed; None: before the first one."""
+    """Yield the expressions of a program, each with the step at which its value is needed; None means before the first
+    step.
+    """
     end = len(x.steps)
     for spec in x.inputs:
         if not isinstance(spec, nodes.ScalarSpec):
@@ -310,7 +314,7 @@ def _memories(x: nodes.Executable, env: Env) -> Iterator[Breach]:
 
 
 def _empty(x: nodes.Executable, place: nodes.Location, env: Env) -> bool:
-    """Whether an output or a slice has no bytes."""
+    """Return whether an output or a slice has no bytes."""
     if isinstance(place, nodes.ArenaSlice):
         return _value(place.nbytes, env) == 0
     return isinstance(place, nodes.Output) and any(_value(d, env) == 0 for d in x.outputs[place.index].shape)
@@ -394,10 +398,10 @@ RULES: tuple[Rule, ...] = (
 
 
 def verify(executable: nodes.Executable, dims: Env | None = None) -> None:
-    """Check every rule; raises `VerificationError` that names the first broken one and marks the step.
+    """Check every rule; raises `VerificationError`, which names the first broken rule and marks the step.
 
-    `dims` gives symbolic dimensions values at which symbolic offsets are compared as well; values at which an output
-    would have a negative extent are left out, since a run with them is refused.
+    `dims` gives values to symbolic dimensions, for which symbolic offsets are compared as well. If an output would have
+    a negative extent with these values, `dims` is ignored, because such a run would be refused.
     """
     env = dims or {}
     extents = [_value(extent, env) for spec in executable.outputs for extent in spec.shape]
@@ -416,7 +420,7 @@ def verify(executable: nodes.Executable, dims: Env | None = None) -> None:
 
 
 def rule(name: str) -> Rule:
-    """The rule of that name."""
+    """The rule with this name."""
     for row in RULES:
         if row.name == name:
             return row
