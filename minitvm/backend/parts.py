@@ -1,4 +1,4 @@
-"""What a back end consists of: `Backend`, and the table of its parts."""
+"""The parts of a back end: the class `Backend`, and the table of its parts."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ AnyPart = Callable[..., Any] | str | None
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One part: how it is called, what it is for, and what happens without it ("" where it cannot be missing).
+    """One part: how it is called, its purpose, and what happens without it ("" if every back end must have it).
 
-    `arguments` are the names of the arguments that it is called with, by position; None for a part that is not called.
-    A class needs the `methods` too.
+    `arguments` are the names of the positional arguments that it is called with; None if it is not called. If the part
+    is a class, it must have the `methods`.
     """
 
     name: str
@@ -133,7 +133,7 @@ PARTS: tuple[Part, ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """The back end of one kind of target. `kind` is the target's name; `PARTS` says what the other fields are."""
+    """The back end for one kind of target. `kind` is the target's name; `PARTS` describes the other fields."""
 
     kind: str
     machine: Kind | None = None
@@ -162,13 +162,13 @@ class Backend:
     machine_code: Any = None
 
     def part(self, name: str) -> Any:
-        """A part, imported if it is given by its name; None if the back end does without it."""
+        """Return a part; it is imported if it is given by its name. None if the back end does not have it."""
         value = getattr(self, name)
         return imported(value) if isinstance(value, str) and name != "language" else value
 
 
 def imported(name: str) -> Any:
-    """The object that `"module:attribute"` names, or the module where there is no attribute."""
+    """The object that `"module:attribute"` names; the module if there is no attribute."""
     path, _, attribute = name.partition(":")
     module = importlib.import_module(path)
     return getattr(module, attribute) if attribute else module

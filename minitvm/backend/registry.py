@@ -1,4 +1,4 @@
-"""The back ends that there are, by kind of target, and what is demanded of one when it is registered."""
+"""The registry of back ends, by kind of target, and the checks when a back end is registered."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _DOTTED = re.compile(r"\w+(\.\w+)+|\w+(\.\w+)*:\w+")
 
 
 def register(backend: Backend) -> Backend:
-    """Add a back end, and its kind of target if that is new.
+    """Add a back end, and its kind of target if the kind is new.
 
-    Raises `TargetError` for a back end that lacks a part, with every such part and what it is for; for a part that
-    cannot be called as it will be; for a kind of target that has a back end already or that nobody describes.
+    Raises `TargetError` if the back end lacks parts, with the purpose of each missing part; if a part cannot be called
+    with the arguments that it will get; or if the kind of target already has a back end, or has no description.
     """
     own()
     return _register(backend, checked=_named_fault)
@@ -58,7 +58,7 @@ def _register(backend: Backend, checked: Check | None = None) -> Backend:
 
 
 def _fault(part: Part, value: Any, checked: Check | None = None) -> tuple[Part, str] | None:
-    """The part with what is wrong about it; None for one that will do, as far as can be seen without importing it."""
+    """Return the part and its fault, or None if it has none. The check does not import a part that is given by name."""
     if value is None:
         return None if part.default else (part, f"no {part.name}")
     if part.name == "language":
@@ -86,7 +86,7 @@ def _fault(part: Part, value: Any, checked: Check | None = None) -> tuple[Part, 
 
 
 def _named_fault(name: str) -> str:
-    """Why `"module:attribute"` names nothing; "" if it names something. Imports no more than packages."""
+    """The reason why `"module:attribute"` names nothing; "" if it names an object. Imports only packages."""
     path, _, attribute = name.partition(":")
     try:
         spec = importlib.util.find_spec(path)
@@ -102,7 +102,7 @@ def _named_fault(name: str) -> str:
 
 
 class _TopLevel(ast.NodeVisitor):
-    """The names that a module defines, read and not run."""
+    """Collects the names that a module defines, by reading its source without running it."""
 
     def __init__(self) -> None:
         self.names: set[str] = set()
@@ -126,7 +126,7 @@ def _name(value: Any) -> str:
 
 @functools.cache
 def own() -> tuple[Backend, ...]:
-    """The back ends of this package, those of the folders in `machines/`; registered when first asked for."""
+    """The back ends of the folders in `machines/`; they are registered at the first call."""
     return tuple(_register(backend) for backend in machines_in_folders())
 
 
@@ -137,14 +137,14 @@ def registered() -> dict[str, Backend]:
 
 
 def names() -> str:
-    """The kinds of target that have a back end, for messages."""
+    """The kinds of target that have a back end, as text for messages."""
     return ", ".join(sorted(registered()))
 
 
 def find(target: Target | str | None) -> Backend | None:
-    """The back end of a target, or of a target's text; None where there is none, or no target.
+    """The back end of a target, which may be given as text; None if there is no back end or no target.
 
-    A kind without a back end of its own has that of the device on which its code runs.
+    If a kind has no back end, the back end of the device that runs its code is returned.
     """
     if target is None:
         return None
@@ -154,13 +154,13 @@ def find(target: Target | str | None) -> Backend | None:
 
 
 def lookup(target: Target | str | None, part: str) -> Any:
-    """A part of a target's back end; None where it has none, or there is no back end."""
+    """A part of a target's back end; None if there is no back end, or if the back end lacks the part."""
     backend = find(target)
     return None if backend is None else backend.part(part)
 
 
 def get(target: Target | str) -> Backend:
-    """As `find`; raises `TargetError` where there is no back end."""
+    """Like `find`, but raises `TargetError` if there is no back end."""
     backend = find(target)
     if backend is None:
         kind = target if isinstance(target, str) else target.kind

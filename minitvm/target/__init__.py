@@ -1,4 +1,7 @@
-"""Descriptions of the machines that programs are compiled for. Data only; importing this probes nothing."""
+"""Descriptions of the machines that programs are compiled for.
+
+They are data only: the import does not probe the machine.
+"""
 
 from .host import detect_cpu
 from .machines import CPU, GPU, KINDS, Cache, Kind, find_kind, register_kind

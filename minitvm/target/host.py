@@ -1,4 +1,4 @@
-"""The CPU that this process runs on, from /proc/cpuinfo and /sys; with defaults for missing information."""
+"""Describe the CPU that this process runs on, from /proc/cpuinfo and /sys, with defaults for missing information."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _CACHES = "/sys/devices/system/cpu/cpu0/cache"
 
 @lru_cache(maxsize=4)
 def detect_cpu(cpuinfo: str = "/proc/cpuinfo", caches: str = _CACHES) -> CPU:
-    """The description of the host; read once per process."""
+    """The description of the host's CPU; it is read once per process."""
     text = _read(Path(cpuinfo))
     flags = set(_field(text, "flags", "Features").split())
     bits = vector_bits(flags)
@@ -41,9 +41,10 @@ def detect_cpu(cpuinfo: str = "/proc/cpuinfo", caches: str = _CACHES) -> CPU:
 
 @cache
 def tiles_allowed() -> bool:
-    """Whether this process may use the tile registers of AMX. Linux gives them to a process that asks, if it may.
+    """Return whether this process may use AMX's tile registers.
 
-    That is arch_prctl(ARCH_REQ_XCOMP_PERM, XTILEDATA); a sandbox may refuse it, whatever the CPU has.
+    Linux requires that the process asks for permission first. The request is arch_prctl(ARCH_REQ_XCOMP_PERM,
+    XTILEDATA). A sandbox may refuse it even if the CPU has AMX.
     """
     if platform.system() != "Linux" or platform.machine() != "x86_64":
         return False
@@ -75,7 +76,9 @@ _FEATURES = (
 
 
 def vector_bits(flags: set[str]) -> int:
-    """The widest vectors that a set of CPU flags allows for float32 arithmetic; x86-64 and NEON have at least 128."""
+    """The width in bits of the widest float32 vectors that a set of CPU flags allows; x86-64 and NEON have at least
+    128.
+    """
     if {"avx512f", "avx512vl"} <= flags:
         return 512
     # AVX alone has no 256-bit integer operations; kernels need those for indices and masks.

@@ -1,6 +1,6 @@
-"""The kinds of machines, each a frozen description with its units, and the registry that plug-ins add to.
+"""The kinds of machines. Each is a frozen description with its units; plug-ins add their kinds to the registry.
 
-A description's fields are its options: `Target("cpu -vector_bits=256 -cores=4")` sets two of them.
+The fields of a description are the options of the target: `Target("cpu -vector_bits=256 -cores=4")` sets two of them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from ..errors import TargetError, nearest
 
 @dataclass(frozen=True, slots=True)
 class Cache:
-    """One level: its size in bytes, its ways, its line in bytes, and the number of cores that share it."""
+    """One level of cache: its size in bytes, its ways, its line size in bytes, and the number of cores that share it.
+    """
 
     size: int
     ways: int = 8
@@ -35,9 +36,9 @@ _GPU_GHZ = 1.5
 class CPU:
     """The description of a CPU for schedules and cost models.
 
-    Widths in bits, sizes in bytes, latency in cycles; `fma_ports` is the number of fused multiply-adds that start per
-    cycle; `ghz` is 0 where unknown. The rates are bytes in a cycle of one core: `l1_rate` what its loads get from the
-    L1 cache, the others what it streams from the other caches and from memory (the defaults are those of Zen 3 and 5).
+    Widths are in bits, sizes in bytes, and the latency in cycles. `fma_ports` is the number of fused multiply-adds that
+    start per cycle. `ghz` is 0 if unknown. The rates are bytes per cycle of one core: `l1_rate` for loads from the L1
+    cache, and the others for streaming from the other caches and from memory (the defaults are those of Zen 3 and 5).
     """
 
     name: str = "generic"
@@ -59,49 +60,63 @@ class CPU:
 
     @property
     def vector_bytes(self) -> int:
-        """Bytes of one vector register."""
+        """The number of bytes in one vector register."""
         return self.vector_bits // 8
 
     @property
     def loads(self) -> float:
-        """The loads or broadcasts of a whole vector that a core sustains in a cycle: two, or as many as L1 has for."""
+        """The vector loads or broadcasts that a core sustains per cycle: two, or fewer if the rate of the L1 cache
+        limits them.
+        """
         return min(2.0, self.l1_rate / self.vector_bytes)
 
     @property
     def cycle_seconds(self) -> float:
-        """Seconds of a predicted cycle: a `strategy` predicts those of one core, and all of them share the work."""
+        """The seconds of one predicted cycle.
+
+        A `strategy` predicts the cycles of one core, and all cores share the work.
+        """
         return 1e-9 / (self.ghz or _GHZ) / max(1, self.cores)
 
     @property
     def near_bytes(self) -> int:
-        """Bytes that are looked up without the last cache: twice the second-level caches of all cores."""
+        """The number of bytes that can be read without the last-level cache: twice the L2 caches of all cores."""
         return 2 * self.l2.size * self.cores
 
     @property
     def chains(self) -> int:
-        """The number of independent multiply-adds in flight that keeps the ports busy: latency times ports."""
+        """The number of independent multiply-adds in flight that keep the ports busy: latency times ports."""
         return self.fma_latency * self.fma_ports
 
 
 @dataclass(frozen=True, slots=True)
 class GPU:
-    """Limits of a GPU's thread blocks (OpenCL: work-groups); memory in bytes, `vector_bits` one thread's load.
+    """Limits of a GPU's thread blocks (OpenCL: work-groups).
 
-    `max_block_dim` are the threads of a block along each axis, `max_grid_dim` its blocks, () for any number.
+    Memory is in bytes, `vector_bits` is one thread's widest load. `max_block_dim` is the largest number of threads of a
+    block along each axis, `max_grid_dim` the largest number of blocks; () allows any number.
 
-    `vector_widths` are the numbers of lanes that vectors can have, () for any; `local_memory_helps` says whether
-    storage that a block shares is faster than memory, `has_shuffles` whether the threads of a warp read each other's
-    registers.
-    `vector_registers` are those of a processor, whose cores run the threads of a block one after the other, and get
-    `l1_rate` bytes of the L1 cache in a cycle; 0 for GPUs.
-    A multiprocessor starts a multiply-add in so many `lanes` each cycle, and keeps so many threads and so much shared
-    memory (0: as much as a block).
-    Graphs have channels in blocks of `channel_block`, which lie together in memory (0: of a vector).
-    `ghz` is 0 where unknown, `l2_bytes` the size of the cache that all multiprocessors share.
-    `on_host` are operators, by their names in a graph, that are to run on the host: `lowering.placement`.
-    Tensor cores multiply matrices of `matrix_dtypes` with sums in float32; "tfloat32" are float32 rounded to 10 bits of
-    mantissa, which is done where `allow_tf32` says so. `half_arithmetic`: an OpenCL device adds and multiplies numbers
-    of 16 bits (`cl_khr_fp16`), denormal ones too.
+    `vector_widths` are the numbers of lanes that a vector may have; () allows any number. `local_memory_helps` says
+    whether the storage that a block shares is faster than memory, `has_shuffles` whether the threads of a warp can read
+    each other's registers.
+
+    `vector_registers` is for a processor, whose cores run the threads of a block one after the other, and load
+    `l1_rate` bytes per cycle from the L1 cache; it is 0 for GPUs.
+
+    In each cycle a multiprocessor starts one multiply-add in each of `lanes` lanes. It holds at most
+    `threads_per_multiprocessor` threads and `shared_memory_per_multiprocessor` bytes of shared memory (0: as much as a
+    block).
+
+    Graphs store channels in blocks of `channel_block`, which are contiguous in memory (0: as many as a vector has
+    lanes).
+
+    `ghz` is 0 if unknown. `l2_bytes` is the size of the cache that all multiprocessors share.
+
+    `on_host` lists operators, by their names in a graph, that must run on the host: `lowering.placement`.
+
+    Tensor cores multiply matrices of `matrix_dtypes` with sums in float32. "tfloat32" means float32 rounded to 10 bits
+    of mantissa, which is used only if `allow_tf32` is set. `half_arithmetic` says that an OpenCL device adds and
+    multiplies 16-bit floats (`cl_khr_fp16`), including denormal ones.
     """
 
     name: str = "generic"
@@ -133,7 +148,7 @@ class GPU:
 
     @property
     def processor(self) -> CPU | None:
-        """The device as a CPU, for schedules and cost models; None for a GPU."""
+        """The device described as a CPU, for schedules and cost models; None for a GPU."""
         if not self.vector_registers:
             return None
         cores = max(1, self.multiprocessors)
@@ -141,22 +156,25 @@ class GPU:
 
     @property
     def cycle_seconds(self) -> float:
-        """Seconds of a predicted cycle: a `strategy` predicts those of a multiprocessor, all of which are busy."""
+        """The seconds of one predicted cycle.
+
+        A `strategy` predicts the cycles of one multiprocessor; all of them are busy.
+        """
         return 1e-9 / (self.ghz or _GPU_GHZ) if self.processor is None else self.processor.cycle_seconds
 
     @property
     def near_bytes(self) -> int:
-        """Bytes that are looked up without memory: those of the shared cache."""
+        """The number of bytes that can be read without going to memory: the size of the shared cache."""
         return self.l2_bytes if self.processor is None else self.processor.near_bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of target: its names (the first is the one that prints), what it describes, and its presets by model name.
+    """A kind of target: its names (the first one is printed), its class of descriptions, and its presets by model name.
 
-    `default` returns the description of a bare name; `device` is the device that runs its code. A value of the option
-    `model_of` that is a preset's name chooses that preset, where no model is named. A preset that follows from the
-    machine at hand is a function that returns it.
+    `default` returns the description for a bare name; `device` is the device that runs the code. If no model is named,
+    and the value of the option `model_of` is the name of a preset, this preset is used. A preset that depends on the
+    machine that minitvm runs on is a function that returns the description.
     """
 
     names: tuple[str, ...]
@@ -168,7 +186,7 @@ class Kind:
     model_of: str = ""
 
     def preset(self, name: str) -> Any:
-        """The description of that name."""
+        """The description of the preset with this name."""
         described = self.presets[name]
         return described() if callable(described) else described
 
@@ -179,7 +197,7 @@ IN_A_FOLDER = "minitvm.machines"  # of this package: each module there is a mach
 
 
 def register_kind(kind: Kind) -> Kind:
-    """Add a kind of target; a name that is taken is refused."""
+    """Add a kind of target. Raises `TargetError` if one of its names is taken."""
     for name in kind.names:
         if name in KINDS:
             raise TargetError(f"target kind {name!r} is registered already")
@@ -189,9 +207,9 @@ def register_kind(kind: Kind) -> Kind:
 
 
 def find_kind(name: str) -> Kind:
-    """The kind of that name; `TargetError` with the known ones otherwise.
+    """The kind with this name; raises `TargetError` with the known names if there is none.
 
-    A name that is not known yet imports what installed distributions name as entry points of PLUG_INS.
+    If the name is unknown, the entry points of PLUG_INS of all installed distributions are imported first.
     """
     if name not in KINDS:
         for machine in machines_in_folders():
@@ -209,9 +227,9 @@ def find_kind(name: str) -> Kind:
 
 @functools.cache
 def machines_in_folders() -> tuple[Any, ...]:
-    """The back ends of the machines, of which each is one folder of IN_A_FOLDER; imported when first asked for.
+    """The back ends of the machines, each of which is one folder of IN_A_FOLDER. They are imported at the first call.
 
-    A folder without a back end has what several machines share.
+    A folder without a back end contains code that several machines share.
     """
     folder = importlib.import_module(IN_A_FOLDER)
     modules = [importlib.import_module(f"{IN_A_FOLDER}.{m.name}") for m in pkgutil.iter_modules(folder.__path__)]
@@ -233,7 +251,9 @@ HOST = "MINITVM_CPU"  # a model of CPU that takes the host's place
 
 
 def _host() -> CPU:
-    """The CPU at hand; or the model that HOST names, with as many cores as there are here."""
+    """The CPU of this machine; or the model that the environment variable HOST names, with this machine's number of
+    cores.
+    """
     from .host import detect_cpu
 
     model = os.environ.get(HOST)
@@ -261,7 +281,9 @@ _MATRICES = ("float16", "bfloat16", "tfloat32")  # from sm_80 on, by instruction
 
 
 def _capability(arch: str, block_kb: int, shared_kb: int, lanes: int, threads: int) -> GPU:
-    """A compute capability: shared memory of a block and of a multiprocessor, its lanes for float32, its threads."""
+    """The GPU of a CUDA architecture: shared memory of a block and of a multiprocessor (KB), float32 lanes, and
+    threads.
+    """
     return GPU(
         arch, arch, max_shared_memory_per_block=block_kb * _KB, lanes=lanes, threads_per_multiprocessor=threads,
         shared_memory_per_multiprocessor=shared_kb * _KB, channel_block=32,
@@ -293,9 +315,10 @@ _OPENCL = GPU("generic", "", 1, 256, (256, 256, 256), (), 32 * _KB, 0, 0, 0, 128
 
 
 def _pocl() -> GPU:
-    """The CPU at hand, as PoCL offers it: vectors that a kernel names are as wide as the CPU has them.
+    """This machine's CPU as a PoCL device. Vectors in a kernel are as wide as the vectors of the CPU.
 
-    The compiler of PoCL 3.0 takes AMD's processors with AVX-512 for older ones without.
+    The compiler of PoCL 3.0 treats AMD processors with AVX-512 as older ones without it, so their vectors have 256
+    bits.
     """
     cpu = _host()
     if cpu.vector_bits > 256 and cpu.name.startswith(("AMD", "znver")):

@@ -1,4 +1,4 @@
-"""`Target`: a kind of machine and its description, from text, from JSON, or from the host.
+"""`Target`: a kind of machine and its description, read from text, from JSON, or from the host.
 
 Target("cpu")                                   this machine
 Target("cpu -width=256 -cores=4")               the same with other figures
@@ -27,10 +27,11 @@ DEFAULT_CAPABILITY = 80  # of a CUDA target that names no architecture
 
 @dataclasses.dataclass(frozen=True, init=False, repr=False)
 class Target:
-    """The machine that a program is compiled for. Immutable, hashable; the fields of `description` are attributes too.
+    """The machine that a program is compiled for.
 
-    `kind` is "cpu", "cuda", "opencl", "accel" or a plug-in's. `host` is the target of the host code of a device
-    program. Raises `TargetError` for an unknown kind, model or option, and lists the known ones.
+    It is immutable and hashable; the fields of `description` are attributes too. `kind` is "cpu", "cuda", "opencl",
+    "accel" or a plug-in's. `host` is the target of the host code of a device program. Raises `TargetError` for an
+    unknown kind, model or option; the message lists the known ones.
     """
 
     kind: str
@@ -61,14 +62,14 @@ class Target:
 
     @staticmethod
     def of(target: str | Mapping[str, Any] | Target | None) -> Target:
-        """A target from a target, a text or a dictionary; None is the current one."""
+        """Make a target from a target, a text or a dictionary; None gives the current target."""
         if isinstance(target, Target):
             return target
         return Target.current() if target is None else Target(target)
 
     @staticmethod
     def current(allow_none: bool = False) -> Any:
-        """The target of the innermost `with target:`, else the host's CPU (None if `allow_none`, as in TVM)."""
+        """The target of the innermost `with target:`; otherwise the host's CPU (or None if `allow_none`, as in TVM)."""
         innermost = _CURRENT.get()
         return innermost if innermost is not None or allow_none else Target("cpu")
 
@@ -92,7 +93,7 @@ class Target:
 
     @property
     def device(self) -> str:
-        """The device that runs its code: "cpu", "cuda", ..."""
+        """The device that runs the target's code: "cpu", "cuda", ..."""
         return find_kind(self.kind).device
 
     def vector_lanes(self, dtype: str) -> int:
@@ -101,32 +102,40 @@ class Target:
         return max(1, int(bits) // _element_bits(str(dtype)))
 
     def multiplies_matrices(self, dtype: str) -> bool:
-        """Whether the machine has tensor cores that multiply matrices of a dtype, with sums in float32."""
+        """Return whether the machine has tensor cores that multiply matrices of a dtype, with sums in float32."""
         return str(dtype) in getattr(self.description, "matrix_dtypes", ())
 
     @property
     def multiplies_pairs(self) -> bool:
-        """Whether the CPU multiplies pairs of bfloat16 with sums in float32; the instruction may flush."""
+        """Return whether the CPU multiplies pairs of bfloat16 with sums in float32.
+
+        The instruction may flush denormal numbers.
+        """
         return "avx512_bf16" in getattr(self.description, "features", ())
 
     @property
     def capability(self) -> int:
-        """The number of a CUDA architecture: 90 for sm_90 and sm_90a, `DEFAULT_CAPABILITY` where none is named."""
+        """The number of a CUDA architecture: 90 for sm_90 and sm_90a, `DEFAULT_CAPABILITY` if none is named."""
         number = re.match(r"sm_(\d+)", getattr(self.description, "arch", ""))
         return int(number[1]) if number else DEFAULT_CAPABILITY
 
     @property
     def copies_asynchronously(self) -> bool:
-        """Whether threads begin copies to shared storage and wait for them later: CUDA's `cp.async`, from sm_80 on."""
+        """Return whether threads can start copies to shared storage and wait for them later: CUDA's `cp.async`, from
+        sm_80 on.
+        """
         return self.kind == "cuda" and self.capability >= 80
 
     @property
     def rounds_to_tf32(self) -> bool:
-        """Whether products of float32 are to be those of operands rounded to 10 bits of mantissa: by consent only."""
+        """Return whether products of float32 round their operands to 10 bits of mantissa.
+
+        The user must allow it (`allow_tf32`).
+        """
         return getattr(self.description, "allow_tf32", False) and self.multiplies_matrices("tfloat32")
 
     def __str__(self) -> str:
-        """Text that `Target` reads back."""
+        """Text from which `Target` can make this target again."""
         parts = [self.kind]
         for f in dataclasses.fields(self.description):
             value = getattr(self.description, f.name)
@@ -140,11 +149,12 @@ class Target:
 
     @property
     def own_host(self) -> Target:
-        """The target of the code around its kernels: `host`, or this machine's CPU where none is named."""
+        """The target of the code around the kernels: `host`, or this machine's CPU if none is named."""
         return self.host or Target("cpu")
 
     def on(self, machine: str) -> Target:
-        """The target of that text, with the options in which this one differs from its kind's default."""
+        """The target with the text `machine`, and the options of this target that differ from the default of its kind.
+        """
         base = find_kind(self.kind).default()
         values = {f.name: getattr(self.description, f.name) for f in dataclasses.fields(base)}
         options = {name: value for name, value in values.items() if value != getattr(base, name)}
@@ -152,9 +162,10 @@ class Target:
 
     @property
     def brief(self) -> str:
-        """The shortest text that `Target` reads back: its model, and the options that differ from the model's.
+        """The shortest text from which `Target` makes this target: its model, and the options that differ from the
+        model's.
 
-        A bare name is its kind's default, which for a CPU is the machine that reads the text.
+        A bare name means the default of the kind. For "cpu" that is the machine on which the text is read.
         """
         row, parts = find_kind(self.kind), [self.kind]
         name = getattr(self.description, "name", "")
@@ -173,23 +184,23 @@ class Target:
         return text if Target(text) == self else str(self)  # an option may name a model, with figures of its own
 
     def code_identity(self) -> str:
-        """Text that two targets share if the same code is generated for them."""
+        """A text that is equal for two targets if the same code is generated for them."""
         fields = [f for f in dataclasses.fields(self.description) if not f.metadata.get("for people")]
         parts = [self.kind, *(f"{f.name}={getattr(self.description, f.name)!r}" for f in fields)]
         return " ".join(parts if self.host is None else [*parts, f"host=({self.host.code_identity()})"])
 
     def to_json(self) -> str:
-        """A JSON object: `kind`, the description's fields, and `host` where there is one."""
+        """A JSON object with `kind`, the fields of the description, and `host` if there is one."""
         return json.dumps(self.export(), sort_keys=True)
 
     def export(self) -> dict[str, Any]:
-        """`to_json` as a dictionary (TVM's name)."""
+        """The same as `to_json`, but as a dictionary (TVM's name)."""
         data = {"kind": self.kind, **dataclasses.asdict(self.description)}
         return data if self.host is None else {**data, "host": self.host.export()}
 
     @staticmethod
     def from_json(text: str) -> Target:
-        """The target that `to_json` wrote."""
+        """Read a target from the text that `to_json` wrote."""
         try:
             data = json.loads(text)
         except ValueError as error:
