@@ -1,4 +1,7 @@
-"""A graph at the largest sizes that its data may decide: static, so that its operators can be looked at one by one."""
+"""A graph with each data-dependent size replaced by its upper bound.
+
+It is static, so its operators can be run one by one.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +13,14 @@ from .nodes import BIND_SIZE, FUSED, LOOP, Constant, Graph, OpNode, Value
 
 
 def at_bounds(graph: Graph) -> Graph:
-    """The graph with each size that data decide (`bind_size`) written as its bound; its bindings become copies."""
+    """Replace each size that depends on data (`bind_size`) by its upper bound; the `bind_size` nodes become copies."""
     sizes: dict[Var, Expr] = {}
     _bind(graph, sizes)
     return _rewritten(graph, sizes) if sizes else graph
 
 
 def _bind(graph: Graph, sizes: dict[Var, Expr]) -> None:
-    """Add the sizes that a graph binds, in its groups and loops too, each with its bound."""
+    """Add the sizes that a graph binds, also in its groups and loops, to `sizes`, each with its upper bound."""
     for item in graph.nodes:
         if item.op == FUSED:
             _bind(item.graph, sizes)
@@ -48,7 +51,7 @@ def _rewritten(graph: Graph, sizes: Mapping[Var, Expr]) -> Graph:
 
 
 def _at(value: Any, sizes: Mapping[Var, Expr]) -> Any:
-    """A dimension, or an attribute that may hold some, at those sizes."""
+    """Replace the sizes in a dimension, or in an attribute that may contain dimensions, by their bounds."""
     from ..topi.shapes import simple
 
     if isinstance(value, Expr):

@@ -1,4 +1,4 @@
-"""`GraphBuilder`: a graph written by hand, or by a frontend, one operator after the other, types inferred."""
+"""`GraphBuilder`: build a graph operator by operator, by hand or from a frontend. Types are inferred."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class GraphBuilder:
         y = b.op("nn.relu", b.op("add", x, 1.0))
         graph = b.build(y)
 
-    A name is kept where it is free; otherwise it gets a number.
+    A name that is used already gets a number.
     """
 
     def __init__(self, name: str = "main") -> None:
@@ -40,7 +40,7 @@ class GraphBuilder:
         self._known: set[Value] = set()
 
     def input(self, name: str, shape: Sequence[Dim], dtype: str = "float32") -> Value:
-        """A new input of the graph; raises `InputError` when the name is taken, as callers use it."""
+        """Add an input to the graph; raises `InputError` if the name is taken, because callers pass inputs by name."""
         if name in self._names:
             raise InputError(f"the graph has a value {name} already")
         value = self._value(name, tuple(shape), DType(dtype))
@@ -48,17 +48,17 @@ class GraphBuilder:
         return value
 
     def constant(self, array: Any, name: str | None = None) -> Value:
-        """A new constant."""
+        """Add a constant to the graph."""
         data = np.ascontiguousarray(array).reshape(np.shape(array))
         value = self._value(name or "const", data.shape, DType(data.dtype.name))
         self._constants.append(Constant(value, data))
         return value
 
     def op(self, op: str, *inputs: Any, name: str | None = None, **attrs: Any) -> Any:
-        """The output of an operator, or the tuple of its outputs where there are several.
+        """Add an operator and return its output, or a tuple of its outputs if there are several.
 
-        An array or number among the inputs becomes a constant; a number takes the dtype of the first value.
-        Raises `UnsupportedOperator` for an unknown name, `InputError` for inputs or attributes that do not fit.
+        An array or number among the inputs becomes a constant; a number gets the dtype of the first value. Raises
+        `UnsupportedOperator` for an unknown name, `InputError` for inputs or attributes that do not fit.
         """
         operator = registry.get(op)
         values = self._values(op, inputs)
@@ -83,18 +83,18 @@ class GraphBuilder:
         where: str = "",
         name: str = "loop",
     ) -> tuple[Value, ...]:
-        """The number of iterations of a loop, its carried values, and the rows of all iterations.
+        """Add a loop, and return its number of iterations, its carried values, and the rows of all iterations.
 
-        `graph.loops` has the meaning. `body(number, *carried)` is called once, to add the operators of an iteration; it
-        returns whether to go on, the new carried values and, if it has any, rows. What else it reads is read from
-        outside. Rows of shape [..] are put together as [most, ..]: those of the iterations, then zeros. The powers of
-        x that are below 100, at most 8 of them:
+        `graph.loops` describes the meaning of a loop. `body(number, *carried)` is called once, to add the operators of
+        one iteration. It returns the condition for the next iteration, the new carried values, and optionally rows.
+        Other values that it reads come from outside the loop. Rows of shape [..] are collected as [most, ..]: first the
+        rows of the iterations, then zeros. For example, the powers of x that are below 100, at most 8 of them:
 
             small = lambda number, x: (b.op("less", b.op("sum", x), 100.0), [b.op("multiply", x, x)], [x])
             count, power, powers = b.loop(small, [x], limit=8, most=8)
 
-        Raises `InputError` for values that are not this builder's, and for rows without a bound, or whose shape
-        differs from iteration to iteration.
+        Raises `InputError` for values of another builder, and for rows without a bound or with a shape that differs
+        from iteration to iteration.
         """
         condition, *begin = self._values(LOOP, [np.array(going) if isinstance(going, bool) else going, *carried])
         (bound,) = self._values(LOOP, [np.array(limit, np.int64) if isinstance(limit, int) else limit])
@@ -120,7 +120,7 @@ class GraphBuilder:
         return (*values[:kept], *(self.op("reshape", v, newshape=v.shape[1:], allowzero=True) for v in values[kept:]))
 
     def _room(self, row: Value, most: Dim | None, first: int) -> tuple[Dim, ...]:
-        """The shape of the memory for the rows of all iterations, as `nn.cache_update` takes it."""
+        """The shape of the memory for the rows of all iterations, in the form that `nn.cache_update` needs."""
         if most is None:
             raise InputError(f"the loop has rows {row.type}, and no bound of how many\n  try:    most=...")
         bound = {size for item in self._nodes[first:] for size in item.bound_sizes()}
@@ -135,26 +135,26 @@ class GraphBuilder:
 
     @property
     def nodes(self) -> tuple[OpNode, ...]:
-        """The operators so far."""
+        """The operators that have been added so far."""
         return tuple(self._nodes)
 
     @property
     def length(self) -> int:
-        """The number of operators so far, for `undo`."""
+        """The number of operators that have been added so far, for `undo`."""
         return len(self._nodes)
 
     def undo(self, length: int) -> list[OpNode]:
-        """Take back all operators but the first `length`, and return them."""
+        """Remove all operators except the first `length`, and return the removed ones."""
         nodes = self._nodes[length:]
         del self._nodes[length:]
         self._known.difference_update(v for item in nodes for v in item.outputs)
         return nodes
 
     def build(self, outputs: Value | Sequence[Value], states: Mapping[Value, Value] | None = None) -> Graph:
-        """The graph with those outputs.
+        """Return the graph with these outputs.
 
-        `states` are inputs whose value is what the run before computed: each with that value, which may be an output
-        as well. A counter:
+        `states` maps inputs to values: in each run, the input is the value that the previous run computed. The value
+        may be an output as well. For example, a counter:
 
             b = GraphBuilder()
             count = b.input("count", (1,), "int32")
@@ -163,7 +163,7 @@ class GraphBuilder:
             module(), module()                  # [0], [2]
             module.state["count"]               # [2]
 
-        Raises `InputError` for a state whose types differ, or whose shape is not constant.
+        Raises `InputError` for a state whose input and value differ in type, or whose shape is not constant.
         """
         values = (outputs,) if isinstance(outputs, Value) else tuple(outputs)
         for value in values:
@@ -176,7 +176,7 @@ class GraphBuilder:
         )  # fmt: skip
 
     def _position(self, old: Value, new: Value) -> int:
-        """The number of the input of a state."""
+        """The number of the input that holds a state."""
         if old not in self._inputs or new not in self._known:
             raise InputError(f"a state is an input and a value of this builder, found {old} and {new}")
         if old.dtype != new.dtype or old.shape != new.shape or not old.is_static:
@@ -186,7 +186,7 @@ class GraphBuilder:
         return self._inputs.index(old)
 
     def data(self, value: Value) -> np.ndarray | None:
-        """The array of a value that is a constant, else None."""
+        """The array of a constant; None for any other value."""
         return next((c.data for c in self._constants if c.value is value), None)
 
     def _values(self, op: str, inputs: Sequence[Any]) -> tuple[Value, ...]:

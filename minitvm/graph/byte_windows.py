@@ -1,4 +1,7 @@
-"""What an offset of weights meets in a product of bytes: the sums of the data that each result is computed from."""
+"""Sums of the data that each result of a product of bytes is computed from.
+
+They are multiplied by an offset of the weights.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,8 @@ def sums_of_rows(op: Callable[..., Any], data: Any, zero_point: int, depth: int)
 def sums_of_windows(
     op: Callable[..., Any], data: Any, zero_point: int, depth: int, kernel: Sequence[int], attrs: Mapping[str, Any]
 ) -> Any:
-    """The sums of `data` - `zero_point` over what each pixel of a convolution reads, in int32, as [N, 1, OH, OW].
+    """The sums of `data` - `zero_point` over the window of each output pixel of a convolution, in int32, as [N, 1, OH,
+    OW].
 
     `attrs` are the convolution's strides, padding and dilation; padding counts as the zero point.
     """

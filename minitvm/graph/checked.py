@@ -1,8 +1,8 @@
-"""`checked_indices`: a graph that ends a run with an error when an index is out of range.
+"""`checked_indices` adds checks to a graph: a run ends with an error if an index is out of range.
 
-Without it, an index that data decide is moved to the nearest element (`topi.indices.clamped`), which is safe, and says
-nothing. For example, of five rows, `take` reads row 4 for the index 900. The checked graph finds the largest and the
-smallest index before each such operator, and compares them with the axis (`bind_size` with a reason).
+Without the checks, an index that comes from data is moved to the nearest element (`topi.indices.clamped`), which is
+safe but silent. For example, if there are five rows, `take` reads row 4 for the index 900. The checked graph finds the
+largest and the smallest index before each such operator, and compares them with the axis (`bind_size` with a reason).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _FAR = 2**62  # further than any axis, and -_FAR is an int64 too
 
 
 def checked_indices(graph: Graph) -> Graph:
-    """The graph with a check of the indices before each operator that reads or writes where data say."""
+    """Add a check of the indices before each operator that reads or writes at indices from data."""
     rules = [RewriteRule(op(tuple(_AXES), ...), _with_check)]
     return everywhere(lambda part: rewrite(part, rules))(graph)
 
@@ -39,7 +39,7 @@ def _with_check(b: Rewriter, match: Match) -> Value:
 
 
 def _check(b: GraphBuilder, item: OpNode, indices: Value, axis: int, extent: Dim) -> None:
-    """Two checks: the largest index is below the extent, the smallest one is not below minus the extent."""
+    """Add two checks: the largest index is below the extent, and the smallest one is not below minus the extent."""
     flat = b.op("reshape", b.op("cast", indices, dtype="int64"), newshape=(-1,))
     every = b.op("concatenate", flat, np.zeros(1, np.int64), axis=0)  # there may be none, and 0 is in range
     lowest = b.op("maximum", b.op("min", every), np.array(-_FAR, np.int64))
@@ -62,7 +62,10 @@ def _along_axis(_: GraphBuilder, item: OpNode, inputs: list[Value]) -> Iterator[
 
 
 def _at_points(b: GraphBuilder, item: OpNode, inputs: list[Value]) -> Iterator[tuple[Value, int, Dim]]:
-    """One index along each of the first axes, after those that are common to both; points are along the last axis."""
+    """Yield the indices along each indexed axis, with the axis and its extent.
+
+    The points are along the last axis of the indices.
+    """
     indices, first = inputs[1], item.attrs.get("batch_dims", 0)
     size = indices.shape[-1]
     assert isinstance(size, int)  # the operator takes no others

@@ -1,7 +1,7 @@
-"""A graph built anew, in which a value may exist in several forms: plain, in blocks, as bytes, in another layout.
+"""Build a graph anew so that a value may exist in several forms: plain, in blocks, as bytes, or in another layout.
 
-A pass of layouts is a subclass. Its `rewrite` adds an operator in another form where that is possible; every other
-operator is kept on plain values. A value that exists in another form only gets its plain form when that is needed.
+A layout pass is a subclass. Its `rewrite` adds an operator in another form if that is possible; all other operators are
+kept, on plain values. If a value exists only in another form, its plain form is added when it is needed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from .rewrite import with_output_names
 
 
 class Forms(GraphFacts):
-    """The plain form of each value so far, `plain`, in the new graph that `b` builds; each operator is kept."""
+    """Base class of layout passes: `plain` holds the plain form of each value so far, in the new graph that `b`
+    builds.
+    """
 
     def __init__(self, graph: Graph) -> None:
         super().__init__(graph)
@@ -27,7 +29,7 @@ class Forms(GraphFacts):
             self.plain[constant.value] = self.b.constant(constant.data, constant.value.name)
 
     def result(self) -> Graph:
-        """The new graph, after a visit of each operator; it has the states and the output names of the old one."""
+        """Visit each operator and return the new graph, with the states and the output names of the old one."""
         self.visit()
         return with_output_names(self.b.build([self.as_plain(v) for v in self.graph.outputs]), self.graph)
 
@@ -38,7 +40,7 @@ class Forms(GraphFacts):
                 self.keep(item)
 
     def rewrite(self, item: OpNode) -> bool:  # noqa: ARG002
-        """Add an operator in another form; False leaves it to `keep`."""
+        """Add an operator in another form and return True; return False to leave it to `keep`."""
         return False
 
     def keep(self, item: OpNode) -> None:
@@ -48,11 +50,11 @@ class Forms(GraphFacts):
         self.plain.update(zip(item.outputs, results if isinstance(results, tuple) else (results,), strict=True))
 
     def as_plain(self, value: Value) -> Value:
-        """The plain form of a value, which is added now if there is none."""
+        """The plain form of a value; it is added now if there is none yet."""
         if value not in self.plain:
             self.plain[value] = self.made_plain(value)
         return self.plain[value]
 
     def made_plain(self, value: Value) -> Value:
-        """Add the plain form of a value that exists in another form only."""
+        """Add the plain form of a value that exists only in another form."""
         raise NotImplementedError

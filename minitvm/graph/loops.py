@@ -1,4 +1,4 @@
-"""Loops of a graph: what the body of a `loop` takes and returns, and how one is made of nodes.
+"""Loops of a graph: the inputs and outputs of a `loop` and its body, and functions that make and change loops.
 
     count, *results = loop(limit, going, *carried, *outside, body=graph, carried=k, most=m)
 
@@ -9,13 +9,13 @@
         count, *results = number, *carried
 
 `limit` and `number` are int64, `going` is bool, each one element. A carried value has one type in all iterations.
-`outside` are values that the body only reads. A slice of an outside value is a `take` at `number`; results of all
-iterations are a carried value, in which each iteration replaces a slice: linking shows that this needs no copy
-(`link.in_place`). XLA's While is the same. `most`, a dimension or None, bounds the number of iterations: the
-memory for what all of them leave.
+`outside` are values that the body only reads. To read a slice of such a value in each iteration, the body uses a `take`
+at `number`. To collect results of all iterations, a carried value has room for all, and each iteration replaces a slice
+of it; linking shows that this needs no copy (`link.in_place`). The semantics are those of XLA's While. `most`, a
+dimension or None, is an upper bound of the number of iterations, and so of the memory for their results.
 
-A size that is bound in the body (`bind_size`) has a value until the end of an iteration; nothing behind the loop
-mentions it, because carried values have the types that they begin with.
+A size that is bound in the body (`bind_size`) has a value until the end of an iteration. No node after the loop uses
+it, because carried values keep the types that they begin with.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ UNLIMITED = 2**63 - 1  # the limit of a loop that a condition ends
 
 
 def carried_inputs(item: OpNode) -> tuple[Value, ...]:
-    """The values with which the carried ones begin."""
+    """The initial values of the carried values."""
     return item.inputs[2 : 2 + item.attrs["carried"]]
 
 
@@ -50,13 +50,13 @@ def own_outside(item: OpNode) -> tuple[Value, ...]:
 
 
 def with_body(item: OpNode, body: Graph, inputs: Sequence[Value] | None = None) -> OpNode:
-    """The loop with another body, and perhaps other inputs."""
+    """Return the loop with another body and, if `inputs` is given, other inputs."""
     values = item.inputs if inputs is None else tuple(inputs)
     return replace(item, inputs=values, attrs={**item.attrs, "body": body})
 
 
 def with_bodies(graph: Graph, change: Callable[[Graph], Graph]) -> Graph:
-    """The graph with the body of each of its loops changed; the graph itself if none was."""
+    """Apply `change` to the body of each loop of a graph; returns the graph itself if no body changed."""
     nodes = []
     changed = False
     for item in graph.nodes:
@@ -67,7 +67,7 @@ def with_bodies(graph: Graph, change: Callable[[Graph], Graph]) -> Graph:
 
 
 def everywhere(change: Callable[[Graph], Graph]) -> Callable[[Graph], Graph]:
-    """A pass that also changes the bodies of loops, and the loops in these."""
+    """Turn a pass into one that also changes the bodies of loops, and of the loops in these bodies."""
 
     def run(graph: Graph) -> Graph:
         return with_bodies(change(graph), run)
@@ -78,9 +78,9 @@ def everywhere(change: Callable[[Graph], Graph]) -> Callable[[Graph], Graph]:
 def body_of(
     nodes: Sequence[OpNode], inputs: Sequence[Value], outputs: Sequence[Value], constants: Sequence[Constant], name: str
 ) -> tuple[Graph, tuple[Value, ...]]:
-    """The body that computes `outputs` of `inputs` by those nodes, and the values from outside that it reads.
+    """Make the body that computes `outputs` from `inputs` by `nodes`; returns it and the outside values that it reads.
 
-    What is one of `constants` outside is a constant of the body as well.
+    A value that is one of `constants` outside becomes a constant of the body.
     """
     defined = {*inputs, *(v for item in nodes for v in item.outputs)}
     read = dict.fromkeys(v for item in nodes for v in item.inputs if v not in defined)
@@ -95,7 +95,7 @@ def body_of(
 
 
 def misfits(item: OpNode, same_type: Callable[[Value, Value], bool]) -> list[str]:
-    """What is wrong with the types of a loop, as sentences."""
+    """The errors in the types of a loop, as sentences."""
     count, body = item.attrs["carried"], item.body
     if len(item.inputs) < 2 + count:
         return [f"a loop with {count} carried values has {len(item.inputs)} inputs"]

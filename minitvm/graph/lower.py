@@ -1,7 +1,7 @@
-"""From a fused group to te, and to its level-3 function.
+"""Lower a fused group to te, and to its level-3 function.
 
-A function depends on its operator's structure, not on its place in the network. `own_graph` is that structure, and
-`function_key` is its hash, which is equal for nodes that can share one function.
+A function depends on the structure of its operator, and not on the operator's place in the network. `own_graph` is this
+structure, and `function_key` is its hash. Nodes with equal hashes can share one function.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from .nodes import BIND_SIZE, FUSED, MATCH_CAST, Constant, Dim, Graph, OpNode, V
 
 
 def to_prim_func(node: OpNode | Graph, name: str = "main") -> PrimFunc:
-    """The level-3 function of a fused group, or of a single node: its inputs, its outputs, then its `own_scalars`.
+    """The level-3 function of a fused group or of a single node.
 
-    `node` may be its `own_graph`.
+    Its parameters are inputs, outputs, then `own_scalars`. Instead of the node, you may pass its `own_graph`.
     """
     graph = node if isinstance(node, Graph) else own_graph(node)
     func = te.create_prim_func([*to_te(graph), *own_scalars(graph)], name=name)
@@ -41,16 +41,18 @@ def to_te(node: OpNode | Graph) -> list[te.Tensor]:
 
 
 def relations(node: OpNode | Graph) -> tuple[ex.Expr, ...]:
-    """The conditions on its own sizes that the function of a node relies on, of type bool.
+    """Conditions of type bool on the function's own sizes, on which the function of a node relies.
 
-    They hold in each run of each network that calls it: its operators need the same of the network's sizes, where they
-    are known to hold, or are guards of the executable (`link.graphs.guards`).
+    They hold in each run of each network that calls the function. The operators of the network need the same conditions
+    on the network's sizes: there they are either proved, or become guards of the executable (`link.graphs.guards`).
     """
     return tuple(condition_of(a, b) for a, b in _to_te(node)[1])
 
 
 def _to_te(node: OpNode | Graph) -> tuple[list[te.Tensor], list[tuple[Dim, Dim]]]:
-    """The tensors, and what their operators assumed of sizes: pairs as listed by `topi.shapes.assuming`."""
+    """The tensors, and the relations between sizes that their operators assumed: pairs as listed by
+    `topi.shapes.assuming`.
+    """
     graph = node if isinstance(node, Graph) else own_graph(node)
     relations: list[tuple[Dim, Dim]] = []
     tensors: dict[Value, te.Tensor] = {}
@@ -76,7 +78,9 @@ def _to_te(node: OpNode | Graph) -> tuple[list[te.Tensor], list[tuple[Dim, Dim]]
 
 
 def _of_their_own(outputs: list[te.Tensor], taken: list[te.Tensor]) -> list[te.Tensor]:
-    """The outputs, copied where an operator returned its input or another output: each parameter has its own place."""
+    """The outputs; a copy of an output that is an input or another output, because each parameter has its own
+    memory.
+    """
     own: list[te.Tensor] = []
     for tensor in outputs:
         own.append(identity(tensor) if any(tensor is other for other in (*taken, *own)) else tensor)
@@ -84,9 +88,10 @@ def _of_their_own(outputs: list[te.Tensor], taken: list[te.Tensor]) -> list[te.T
 
 
 class _Forms:
-    """One form for each dimension of a function, so that equal ones are written alike.
+    """One form for each dimension of a function, so that equal dimensions are written in the same way.
 
-    It is the graph's where arguments determine it, else that of the first operator which computes it.
+    It is the form in the graph if the arguments determine its value; otherwise the form of the first operator that
+    computes it.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -121,17 +126,17 @@ def _with_shape(tensor: te.Tensor, extents: tuple[ex.Expr, ...]) -> te.Tensor:
 def function_key(graph: OpNode | Graph) -> bytes:
     """A key of 32 bytes, equal for nodes that compute the same function of their inputs, whatever their names.
 
-    It is the same in every process. `graph` is a node, or its `own_graph`.
+    It is the same in every process. Instead of the node, you may pass its `own_graph`.
     """
     own = graph if isinstance(graph, Graph) else own_graph(graph)
     return structural_digest(own, map_free_vars=True)
 
 
 def own_graph(node: OpNode) -> Graph:
-    """A graph that computes what the node computes, and does not depend on the network around the node.
+    """Return a graph that computes the same as the node, and that does not depend on the network around the node.
 
-    Inputs are `p0`, `p1`, ..., and symbolic dimensions are variables whose values the inputs' shapes determine, apart
-    from `own_scalars`. Dimensions that a `match_cast` takes for equal are one dimension.
+    The inputs are named `p0`, `p1`, .... The symbolic dimensions are variables whose values follow from the shapes of
+    the inputs, except `own_scalars`. Dimensions that a `match_cast` assumes to be equal become one dimension.
     """
     graph = _as_graph(node)
     dims = _Dimensions(graph)
@@ -147,9 +152,9 @@ def own_graph(node: OpNode) -> Graph:
 
 
 def own_scalars(graph: Graph) -> tuple[ex.Var, ...]:
-    """The variables in attributes of an `own_graph` that are no dimension of a parameter: arguments of their own.
+    """The variables in attributes of an `own_graph` that are not dimensions of a parameter.
 
-    They are variables of the network, in an order that follows from the structure.
+    They become scalar parameters. They are variables of the network, in an order that follows from the structure.
     """
     named = {d for value in (*graph.inputs, *graph.outputs) for d in value.shape if isinstance(d, ex.Var)}
     used: dict[ex.Var, None] = {}
@@ -164,7 +169,7 @@ _ANY_SIZE = ex.SizeVar("size")
 
 
 def _impersonal(item: OpNode) -> Mapping[str, Any]:
-    """The attributes of a node without what a function does not use: guards on conditions, and their texts."""
+    """The attributes of a node without those that its function does not use: guards on conditions, and their texts."""
     if item.op == BIND_SIZE:
         return {**item.attrs, "size": _ANY_SIZE, "most": 0, "where": "", "reason": ""}
     if item.op != MATCH_CAST:
@@ -174,7 +179,7 @@ def _impersonal(item: OpNode) -> Mapping[str, Any]:
 
 
 def _without_idle_casts(graph: Graph) -> Graph:
-    """The graph without casts between dimensions that are one dimension now."""
+    """Remove casts between dimensions that have become the same dimension."""
     instead: dict[Value, Value] = {}
     nodes = []
     for item in graph.nodes:
@@ -207,9 +212,9 @@ def _scalar(constant: Constant) -> ex.Expr:
 
 
 def _taken_for_equal(graph: Graph) -> list[tuple[ex.Expr, ex.Expr]]:
-    """Pairs of dimensions of which the first can be written as the second everywhere in the graph.
+    """Pairs of dimensions: everywhere in the graph, the first may be replaced by the second.
 
-    A variable may stand for others, in whose terms it cannot be written; then its cast stays an operator.
+    If the second dimension of a cast cannot be expressed by the function's variables, the cast stays an operator.
     """
     pairs = []
     for item in graph.nodes:
@@ -226,9 +231,9 @@ def _taken_for_equal(graph: Graph) -> list[tuple[ex.Expr, ex.Expr]]:
 class _Dimensions:
     """The symbolic dimensions of one function.
 
-    A variable that is by itself a dimension of an input or an output stays: both are arguments. A dimension such as
-    n // 4 becomes a variable of the function when the variables in it are not such dimensions: no argument would
-    determine their values.
+    A variable that alone is a dimension of an input or an output stays, since inputs and outputs are arguments. A
+    dimension such as n // 4 becomes a new variable of the function if n is not such a dimension, because no argument
+    would determine the value of n.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -254,9 +259,11 @@ class _Dimensions:
             self.named = self._name(symbolic, named | scalars)
 
     def _name(self, symbolic: list[ex.Expr], named: set[ex.Var]) -> set[ex.Var]:
-        """Gives dimensions that the variables in `named` do not determine variables of their own; all that there are.
+        """Give new variables to dimensions that the variables in `named` do not determine; returns `named` and the new
+        variables.
 
-        Small ones come first: n // 4 * 8 beside n // 4 is 8 times the same variable.
+        Small dimensions come first. For example, if n // 4 gets a variable, then n // 4 * 8 is written as 8 times this
+        variable.
         """
         named = set(named)
         for dim in sorted(symbolic, key=lambda d: sum(1 for _ in ex.walk(d))):
@@ -274,7 +281,7 @@ class _Dimensions:
         return dim if isinstance(dim, int) else as_dim(self._rewrite(self._unified(dim)))
 
     def attrs(self, attrs: Mapping[str, Any]) -> dict[str, Any]:
-        """Attributes with their dimensions in terms of the function's own variables."""
+        """The attributes, with their dimensions written in the function's own variables."""
         if not self.renamed and not self.equal:
             return dict(attrs)
         own = {key: self._attribute(value) for key, value in attrs.items()}
@@ -293,7 +300,7 @@ class _Dimensions:
         return tuple(map(self._attribute, value)) if isinstance(value, tuple) else value
 
     def _unified(self, dim: Any) -> Any:
-        """A dimension with those that a cast takes for another written as that one."""
+        """Replace each dimension that a cast assumes to be equal to another by this other dimension."""
         for old, new in self.equal:
             if ex.structural_equal(old, dim):
                 return new
@@ -305,7 +312,7 @@ class _Dimensions:
 
 
 def _with_scalars(outputs: list[te.Tensor], scalars: Mapping[te.Tensor, ex.Expr]) -> list[te.Tensor]:
-    """The outputs with every load of a scalar constant replaced by its value."""
+    """Replace every load of a scalar constant in the outputs by its value."""
     if not scalars:
         return outputs
     operations: dict[te.Operation, te.Operation] = {}
@@ -340,6 +347,6 @@ def _with_scalars(outputs: list[te.Tensor], scalars: Mapping[te.Tensor, ex.Expr]
 
 
 def _of_one_value(tensor: te.Tensor, value: ex.Expr) -> te.Tensor:
-    """A tensor of one value, for a function of loops, which takes tensors."""
+    """A tensor whose elements all have one value, for loop programs, which take tensors and not scalars."""
     filled: te.Tensor = te.compute(tensor.shape, lambda *_: value, name=tensor.name)
     return filled

@@ -1,4 +1,4 @@
-"""Names for the nodes of an optimized graph, made of their operators: `conv2d_add_relu_3`."""
+"""Names for the nodes of an optimized graph, made from the names of their operators, such as `conv2d_add_relu_3`."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ MOST_PARTS = 4  # operators that a name lists; more become "etc"
 
 
 def operator_names(graph: Graph, within: str = "") -> list[str]:
-    """One unique name for each node of the graph, in order; `minitvm show` prints them and its --op takes them.
+    """A unique name for each node of the graph, in order.
 
-    `within` is the name of the loop whose body the graph is: the names begin with it.
+    `minitvm show` prints these names, and its option --op accepts them. If the graph is the body of a loop, `within` is
+    the name of the loop, and the names begin with it.
     """
     names: list[str] = []
     used: set[str] = set()
@@ -23,9 +24,10 @@ def operator_names(graph: Graph, within: str = "") -> list[str]:
 
 
 def _word(item: OpNode) -> str:
-    """An operator's name without where it is registered; that of a pool says over how many axes its windows reach.
+    """The operator's name without its namespace.
 
-    A pool over an image in blocks is one of three axes, with windows of one element along the axis inside of a block.
+    For a pool, the number in the name is the number of axes that windows span. For example, a pool of an image with
+    blocked channels is a `pool3d` whose windows have one element along the axis inside of a block; its name says `2d`.
     """
     name = item.op.split(".")[-1].removeprefix("contrib_")
     if name.endswith("_pool3d") and item.attrs["pool_size"][-1] == 1:
@@ -34,7 +36,9 @@ def _word(item: OpNode) -> str:
 
 
 def functions(graph: Graph, within: str = "") -> list[tuple[str, OpNode]]:
-    """The nodes of an optimized graph that are functions, by name, with those in the bodies of its loops."""
+    """The nodes of an optimized graph that become functions, with their names; includes those in the bodies of
+    loops.
+    """
     listed: list[tuple[str, OpNode]] = []
     for name, item in zip(operator_names(graph, within), graph.nodes, strict=True):
         listed += functions(item.body, name) if item.op == LOOP else [(name, item)]

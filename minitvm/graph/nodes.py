@@ -5,19 +5,20 @@
     node     ::= OpNode outputs = op(inputs, attrs)
     value    ::= Value name: dtype[shape]
 
-Every value is defined once: as an input, by a constant, or as the output of a node; nodes are in topological order.
-A dimension is an int or, when symbolic, an expression over variables. A fused group is a node with the op "fused",
-whose attr "graph" is the inner graph over the node's inputs and outputs, in their order.
+Every value is defined once: as an input, by a constant, or as the output of a node; nodes are in topological order. A
+dimension is an int or, if symbolic, an expression over variables. A fused group is a node with the op "fused"; its attr
+"graph" is the inner graph, whose inputs and outputs are those of the node, in the same order.
 
 A node `match_cast(x, dims=((a, b), ...))` is `x` with each dimension `a` of its shape written as `b`. It asserts that
-both are equal: a run in which they are not is refused before its first kernel starts. So a shape that follows from such
-an equality is as reliable as any other.
+both are equal: a run in which they are not is refused before its first kernel starts. So a shape that is derived from
+such an equality is as reliable as any other.
 
-A node `bind_size(count, size=n, most=m)` is `count`, one int64, and makes it the value of the variable n in everything
-behind the node: a size that data decide. It asserts that the count is from 0 to m; else the run stops there.
+A node `bind_size(count, size=n, most=m)` returns `count`, one int64, and makes it the value of the variable n in all
+nodes after it. So n is a data-dependent size. If the count is not from 0 to m, the run stops there with an error.
 
 A node `loop(limit, going, *carried, *outside, body=graph, carried=k, most=m)` runs its body as long as fewer than
-`limit` (one int64) iterations are done and `going` (one bool) holds. `graph.loops` has what the body takes and returns.
+`limit` (one int64) iterations are done and `going` (one bool) holds. `graph.loops` describes the inputs and outputs of
+the body.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ LOOP = "loop"
 
 @node
 class Value(Node):
-    """A tensor of a graph. Two values are the same if they are one object; `name` is for people and for inputs."""
+    """A tensor of a graph. Two values are the same only if they are one object; `name` is for people and for inputs."""
 
     name: str
     shape: tuple[Dim, ...]
@@ -66,7 +67,7 @@ class Value(Node):
 
     @property
     def is_static(self) -> bool:
-        """Whether every dimension is a constant."""
+        """Return whether every dimension is a constant."""
         return all(isinstance(d, int) for d in self.shape)
 
     def __repr__(self) -> str:
@@ -75,7 +76,7 @@ class Value(Node):
 
 @node
 class Constant(Node):
-    """`value` is this array, which is never changed."""
+    """`value` is the array `data`, which is never changed."""
 
     value: Value
     data: np.ndarray
@@ -91,7 +92,7 @@ _NAMED = re.compile(r"\(node (.*?)\)(?=: |$)")
 
 @node
 class OpNode(Node):
-    """`outputs = op(*inputs, **attrs)`. `where` names the node of the model that it comes from, for errors."""
+    """A node `outputs = op(*inputs, **attrs)`. `where` names the node of the model that it comes from, for errors."""
 
     op: str
     inputs: tuple[Value, ...]
@@ -103,13 +104,13 @@ class OpNode(Node):
 
     @property
     def model_node(self) -> str:
-        """The name of the model's node that `where` names, the outermost one; "" if it names none."""
+        """The outermost name of a node of the model in `where`; "" if there is none."""
         named = _NAMED.search(self.where)
         return named[1] if named else ""
 
     @property
     def output(self) -> Value:
-        """The output of a node that has one."""
+        """The output of a node with one output."""
         if len(self.outputs) != 1:
             raise InputError(f"{self.op} has {len(self.outputs)} outputs, not one")
         return self.outputs[0]
@@ -124,7 +125,7 @@ class OpNode(Node):
 
     @property
     def operators(self) -> tuple[OpNode, ...]:
-        """The operators of a fused group; of any other node itself."""
+        """The operators of a fused group; for any other node, the node itself."""
         return self.graph.nodes if self.op == FUSED else (self,)
 
     @property
@@ -136,19 +137,25 @@ class OpNode(Node):
         return inner
 
     def bound_sizes(self) -> tuple[SizeVar, ...]:
-        """The sizes that the node, or one inside of its group, binds to data; those of a loop's body end with it."""
+        """The sizes that the node, or a node of its group, binds to data.
+
+        Sizes bound in a loop's body are not included.
+        """
         if self.op == FUSED:
             return tuple(size for item in self.graph.nodes for size in item.bound_sizes())
         return (self.attrs["size"],) if self.op == BIND_SIZE else ()
 
     def stops_runs(self) -> bool:
-        """Whether the node, or one inside of its group, is a check that may end a run: no output needs it."""
+        """Return whether the node, or a node of its group, is a check that may end a run.
+
+        No output needs such a node.
+        """
         if self.op == FUSED:
             return any(item.stops_runs() for item in self.graph.nodes)
         return self.op == BIND_SIZE and bool(self.attrs.get("reason"))
 
     def mentioned(self) -> Iterator[Var]:
-        """The variables in the shapes of the outputs, and in the attributes."""
+        """The variables in the shapes of the outputs and in the attributes."""
         for value in self.outputs:
             yield from (v for dim in value.shape if isinstance(dim, Expr) for v in walk(dim) if isinstance(v, Var))
         for item in self.graph.nodes if self.op == FUSED else self.body.nodes if self.op == LOOP else ():
@@ -174,11 +181,12 @@ class OpNode(Node):
 
 @node
 class Graph(Node):
-    """A function from `inputs` to `outputs`. `name` and the names of values mean nothing to structural equality.
+    """A function from `inputs` to `outputs`. Structural equality ignores `name` and the names of values.
 
-    `states` are pairs (number of an input, number of an output) of one type and of constant shape: in a module, that
-    input is the output of the run before, and zeros in the first run. The caller passes and gets the others. As a
-    function, the graph has them like any other; so interpreters and passes need to know nothing of states.
+    `states` are pairs (number of an input, number of an output) of one type and of constant shape. In a module, this
+    input is the output of the previous run, and zeros in the first run; the caller passes only the other inputs and
+    gets only the other outputs. As a function, the graph treats them like any other input and output, so interpreters
+    and passes need no special case for states.
     """
 
     inputs: tuple[Value, ...]
@@ -191,19 +199,19 @@ class Graph(Node):
     _defs = ("inputs",)
 
     def arrays(self) -> dict[Value, np.ndarray]:
-        """The constants by value."""
+        """The arrays of the constants, by value."""
         return {c.value: c.data for c in self.constants}
 
     def state_pairs(self) -> tuple[tuple[Value, Value], ...]:
-        """The states as (input, output)."""
+        """The states as pairs (input, output)."""
         return tuple((self.inputs[i], self.outputs[o]) for i, o in self.states)
 
     def producers(self) -> dict[Value, OpNode]:
-        """The node that defines each value that a node defines."""
+        """For each value that is the output of a node, this node."""
         return {value: item for item in self.nodes for value in item.outputs}
 
     def consumers(self) -> dict[Value, list[OpNode]]:
-        """The nodes that read each value, once a node, in order; the graph's outputs are not listed as readers."""
+        """The nodes that read each value, in order, each node once. Outputs of the graph do not count as readers."""
         users: dict[Value, list[OpNode]] = {}
         for item in self.nodes:
             for value in dict.fromkeys(item.inputs):
@@ -211,7 +219,7 @@ class Graph(Node):
         return users
 
     def values(self) -> Iterator[Value]:
-        """All values in order of definition."""
+        """All values, in the order of their definition."""
         yield from self.inputs
         for constant in self.constants:
             yield constant.value
@@ -238,7 +246,7 @@ class Graph(Node):
         print(self.script())
 
     def _repr_html_(self) -> str:
-        """What a notebook shows."""
+        """The HTML that a notebook shows."""
         from ..notebook import program_html
 
         return program_html(self.script())
@@ -248,7 +256,7 @@ class Graph(Node):
 
 
 def as_dim(value: Any) -> Dim:
-    """A dimension in its one form: a Python int where it is constant, else an expression."""
+    """Return a dimension in its normal form: a Python int if it is constant, otherwise an expression."""
     if isinstance(value, IntImm):
         return value.value
     if isinstance(value, Expr):

@@ -1,4 +1,4 @@
-"""Patterns of operators in a graph: a pattern is written as the graph that it matches.
+"""Patterns of operators in a graph. You write a pattern as the graph that it matches.
 
     x, w = value("x"), constant("w")
     product = op("nn.conv2d", x, w, name="product", alone=True)
@@ -6,11 +6,11 @@
     for match in matches(biased, item, GraphFacts(graph)):
         match["x"], match.array("bias"), match.node("product") if "product" in match else None
 
-`value` matches any value, `constant` one whose array is known, and `op` the output of an operator whose inputs match.
-Each takes a condition (`when`), and a name under which a match holds the value. A name that occurs twice must hold the
-same value both times: `op("multiply", x, op("sigmoid", x))` is x * sigmoid(x). `p | q` matches what either matches, p
-first. `graph.rewrite` applies tables of rules whose left sides are such patterns. After Relax's dataflow patterns (Lai
-et al., ASPLOS'25) and tinygrad's `PatternMatcher`.
+`value` matches any value, `constant` matches a value whose array is known, and `op` matches the output of an operator
+whose inputs match. Each takes a condition (`when`), and a name under which a match holds the value. A name that occurs
+twice must hold the same value both times: `op("multiply", x, op("sigmoid", x))` is x * sigmoid(x). `p | q` matches if p
+or q matches; p is tried first. `graph.rewrite` applies tables of rules whose left sides are such patterns. After
+Relax's dataflow patterns (Lai et al., ASPLOS'25) and tinygrad's `PatternMatcher`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .nodes import Graph, OpNode, Value
 
 
 class GraphFacts:
-    """Who makes each value of a graph, who reads it, and the arrays of its constants."""
+    """The node that makes each value of a graph, the nodes that read it, and the arrays of its constants."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -39,7 +39,7 @@ class GraphFacts:
 
     @cached_property
     def producers(self) -> dict[Value, OpNode]:
-        """The node that makes each value but inputs and constants."""
+        """The node that makes each value; inputs and constants have none."""
         return self.graph.producers()
 
     @cached_property
@@ -48,7 +48,9 @@ class GraphFacts:
         return self.graph.consumers()
 
     def only_reader(self, value: Value) -> OpNode | None:
-        """The node that reads a value, if no other does, it reads it once, and the graph does not return it."""
+        """The node that reads a value, if it is the only one and reads it once, and the graph does not return the
+        value.
+        """
         readers = self.consumers.get(value, [])
         alone = len(readers) == 1 and value not in self.returned and readers[0].inputs.count(value) == 1
         return readers[0] if alone else None
@@ -69,17 +71,17 @@ class Match:
         return name in self.values
 
     def node(self, name: str) -> OpNode:
-        """The node that makes the value of that name."""
+        """The node that makes the value with this name."""
         return self.facts.producers[self.values[name]]
 
     def array(self, name: str) -> np.ndarray:
-        """The array of the constant of that name."""
+        """The array of the constant with this name."""
         return self.facts.arrays[self.values[name]]
 
 
 @dataclass(frozen=True, slots=True)
 class ValuePattern:
-    """A pattern of values: any for which `when(value, facts)` holds."""
+    """A pattern for values; it matches any value for which `when(value, facts)` holds."""
 
     name: str = ""
     when: Callable[[Value, GraphFacts], bool] | None = None
@@ -88,7 +90,7 @@ class ValuePattern:
         return _Either(first=self, second=other)
 
     def matches(self, value: Value, match: Match) -> Iterator[Match]:
-        """The ways to match a value: each is `match` with the names that this pattern adds."""
+        """The ways to match a value. Each is `match` plus the names that this pattern adds."""
         if self.when is None or self.when(value, match.facts):
             yield from self._named(value, match)
 
@@ -111,7 +113,7 @@ class _Either(ValuePattern):
 
 @dataclass(frozen=True, slots=True)
 class OpPattern(ValuePattern):
-    """The output of one of some operators (any, if there are none); see `op`."""
+    """A pattern for the output of one of the operators `ops` (any operator if `ops` is empty); see `op`."""
 
     ops: frozenset[str] = frozenset()
     operands: tuple[ValuePattern, ...] = ()
@@ -137,7 +139,7 @@ class OpPattern(ValuePattern):
 
 
 def _all_match(patterns: tuple[ValuePattern, ...], values: tuple[Value, ...], match: Match) -> Iterator[Match]:
-    """The ways to match values with patterns, one each."""
+    """The ways to match each value with its pattern."""
     if not patterns:
         yield match
         return
@@ -146,12 +148,12 @@ def _all_match(patterns: tuple[ValuePattern, ...], values: tuple[Value, ...], ma
 
 
 def value(name: str = "", when: Callable[[Value], bool] | None = None) -> ValuePattern:
-    """Any value for which `when(value)` holds."""
+    """A pattern for any value for which `when(value)` holds."""
     return ValuePattern(name, None if when is None else lambda v, facts: when(v))
 
 
 def constant(name: str = "", when: Callable[[np.ndarray], bool] | None = None) -> ValuePattern:
-    """A constant for whose array `when(array)` holds."""
+    """A pattern for a constant whose array satisfies `when(array)`."""
     return ValuePattern(name, lambda v, facts: v in facts.arrays and (when is None or when(facts.arrays[v])))
 
 
@@ -164,12 +166,12 @@ def op(
     alone: bool = False,
     any_order: bool = False,
 ) -> OpPattern:
-    """The output of an operator of that name, or of one of several; `()` stands for all operators.
+    """A pattern for the output of the operator with this name, or of one of several; `()` means all operators.
 
-    The operands match its first inputs. Each further input matches `others`; without `others` there is none. A last
-    operand `...` stands for any others. `when(node)` is a condition on the node, its attributes and types. `alone`
-    means that only one operator reads the output, and reads it once. `any_order` tries the first two operands the other
-    way round, too.
+    The operands are patterns for its first inputs. Each further input must match `others`; without `others` there must
+    be none. A last operand `...` allows any further inputs. `when(node)` is a condition on the node, its attributes and
+    types. `alone` requires that only one operator reads the output, and reads it once. `any_order` also tries the first
+    two operands in reverse order.
     """
     names = frozenset((ops,) if isinstance(ops, str) else ops)
     if operands and operands[-1] is ...:
@@ -179,6 +181,6 @@ def op(
 
 
 def matches(pattern: OpPattern, item: OpNode, facts: GraphFacts) -> Iterator[Match]:
-    """The ways in which the pattern matches with `item`, an operator of one output, at its root."""
+    """The ways in which the pattern matches with `item`, an operator with one output, at its root."""
     if len(item.outputs) == 1:
         yield from pattern.matches(item.outputs[0], Match(item, facts, {}))

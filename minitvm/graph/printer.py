@@ -1,4 +1,4 @@
-"""A graph as Python-like text, one node a line; attributes only where they differ from their defaults."""
+"""Print a graph as Python-like text, one node per line. An attribute is printed only if it differs from its default."""
 
 from __future__ import annotations
 
@@ -13,13 +13,16 @@ from .nodes import FUSED, LOOP, Graph, Node, OpNode, Value
 
 
 def script(graph: Graph, mark: Mapping[Node, str] | None = None) -> str:
-    """The text of a graph. `mark` maps nodes (or values) to notes; each is printed below its line, behind carets."""
+    """The text of a graph.
+
+    `mark` maps nodes (or values) to notes; each note is printed below its line, after carets.
+    """
     names = _ValueNames()
     return "\n".join(_function(graph, graph.name, names, dict(mark or {})))
 
 
 def node_script(item: OpNode) -> str:
-    """One node on one line."""
+    """The text of one node, on one line."""
     return _line(item, _ValueNames(), item.op)
 
 

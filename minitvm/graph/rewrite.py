@@ -1,4 +1,4 @@
-"""Tables of rules that rewrite a graph: a pattern, and what takes the place of the operator at its root.
+"""Tables of rules that rewrite a graph. A rule is a pattern, and a replacement for the operator at the pattern's root.
 
     RULES = [
         RewriteRule(op("transpose", x, when=keeps_order), "x"),             # one of the values that the pattern names
@@ -27,9 +27,10 @@ from .pattern import GraphFacts, Match, OpPattern, matches
 
 
 class Rewriter(GraphBuilder):
-    """A builder of the graph that takes the place of another: its operands may be values of the old graph.
+    """A builder of the graph that replaces another graph; operands may be values of the old graph.
 
-    `op` reads the new value of each old one. What nothing changes stays the same object, name and all.
+    `op` replaces each old value by its new value. Nodes and values that do not change stay the same objects, with their
+    names.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -40,13 +41,15 @@ class Rewriter(GraphBuilder):
         self._adopt((*graph.inputs, *(c.value for c in graph.constants)))
 
     def now(self, value: Value) -> Value:
-        """The new value that a value of the old graph became."""
+        """The value of the new graph that replaces a value of the old graph."""
         while value in self.instead:
             value = self.instead[value]
         return value
 
     def keep(self, item: OpNode) -> None:
-        """Add an operator of the old graph as it was; its types are inferred anew where those of its inputs changed."""
+        """Add an operator of the old graph unchanged; its types are inferred again if the types of its inputs
+        changed.
+        """
         inputs = tuple(map(self.now, item.inputs))
         changed = [(new, old) for new, old in zip(inputs, item.inputs, strict=True) if new is not old]
         if all(new.dtype == old.dtype and same_shape(new.shape, old.shape) for new, old in changed):
@@ -57,14 +60,14 @@ class Rewriter(GraphBuilder):
         self.instead.update(zip(item.outputs, results if isinstance(results, tuple) else (results,), strict=True))
 
     def remove(self, item: OpNode) -> None:
-        """Take back an operator that was kept and that nothing reads any more; its name is free again."""
+        """Remove an operator that was kept and that no node reads any more. Its name can be used again."""
         outputs = tuple(map(self.now, item.outputs))
         self._nodes = [n for n in self._nodes if n.outputs != outputs]
         self._known.difference_update(outputs)
         self._names.difference_update(v.name for v in outputs)
 
     def _adopt(self, values: Sequence[Value]) -> None:
-        """Take over values of the old graph."""
+        """Add values of the old graph to the new one."""
         self._known.update(values)
         self._names.update(v.name for v in values)
 
@@ -82,7 +85,8 @@ Make = Callable[[Rewriter, Match], Value | None]
 
 @dataclass(frozen=True, slots=True)
 class RewriteRule:
-    """A pattern, and what replaces the output of its root: a value that the pattern names, or one that `make` returns.
+    """A pattern, and the replacement for the output of its root: a value that the pattern names, or one that `make`
+    returns.
 
     `make(b, match)` adds operators to the builder and returns the new value, or None before it has added any.
     """
@@ -91,7 +95,7 @@ class RewriteRule:
     make: str | Make
 
     def applied(self, b: Rewriter, item: OpNode, facts: GraphFacts) -> Value | None:
-        """The new value in the place of the output of `item`; None where the rule does not apply."""
+        """The value that replaces the output of `item`; None if the rule does not apply."""
         for match in matches(self.pattern, item, facts):
             if isinstance(self.make, str):
                 # An output of the graph keeps its own value, and with it its name.
@@ -103,7 +107,7 @@ class RewriteRule:
 
 
 def rewrite(graph: Graph, rules: Sequence[RewriteRule], *, repeat: bool = False) -> Graph:
-    """The graph after applying the rules to each node, in order; with `repeat`, again until none applies."""
+    """Apply the rules to each node, in order, and return the new graph; with `repeat`, again until no rule applies."""
     while True:
         rewritten = _visited(graph, rules)
         if rewritten is graph or not repeat:
@@ -136,7 +140,7 @@ def rebuild(
     constants: Iterable[Constant] = (),
     instead: Mapping[Value, Value] | None = None,
 ) -> Graph:
-    """`graph` with other nodes and additional constants, every use of a key of `instead` replaced."""
+    """`graph` with other nodes and additional constants; every use of a key of `instead` is replaced by its value."""
     stand_in = dict(instead or {})
 
     def resolved(value: Value) -> Value:
@@ -155,7 +159,7 @@ def rebuild(
 
 
 def with_output_names(graph: Graph, like: Graph) -> Graph:
-    """`graph`, built anew, with the states of `like` and its names of outputs: callers get outputs by name."""
+    """Give `graph` the states and the output names of `like`, because callers get outputs by name."""
     renamed: dict[Value, Value] = {}
     fixed = {*graph.inputs, *(c.value for c in graph.constants)}
     for own, other in zip(graph.outputs, like.outputs, strict=True):
@@ -172,7 +176,10 @@ def with_output_names(graph: Graph, like: Graph) -> Graph:
 
 
 def same_shape(a: Iterable[int | Expr], b: Iterable[int | Expr]) -> bool:
-    """Whether two shapes are written alike; equal ones that are written differently count as different."""
+    """Return whether two shapes are written in the same way.
+
+    Equal shapes that are written differently count as different.
+    """
     first, second = tuple(a), tuple(b)
     return len(first) == len(second) and all(
         x == y if isinstance(x, int) or isinstance(y, int) else structural_equal(x, y)

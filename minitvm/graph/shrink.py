@@ -1,10 +1,10 @@
-"""The same fused operator on smaller tensors, for interpreters that would take minutes on the full ones.
+"""Make a fused operator smaller, for interpreters that would take minutes on the full sizes.
 
-The smaller operator must exercise the same code: vector blocks and convolution kernels keep their sizes, and a long
-dimension keeps its remainder modulo 8, so that tiles, padding and tails occur as before; two or three blocks of
-channels remain. Equal sizes stay equal, and where an operator needs sizes in proportion (112, 56, 28) they are divided
-instead. Attributes that hold sizes follow. Types are inferred again, and a group that does not allow the smaller sizes
-is left as it was.
+The smaller operator must exercise the same code. So vector blocks and convolution kernels keep their sizes. A long
+dimension keeps its remainder modulo 8, so that tiles, padding and tails occur as before. Two or three blocks of
+channels remain. Equal sizes stay equal; if an operator needs sizes in a fixed proportion (112, 56, 28), they are
+divided instead. Attributes that contain sizes are changed too. Types are inferred again, and a group that does not
+allow the smaller sizes is not changed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ _SIZE_ATTRIBUTES = frozenset({"newshape", "shape", "size", "extent"})
 
 
 def elements(node: OpNode) -> int:
-    """How many elements a node reads and writes, an estimate of an interpreter's work; 0 if the sizes are symbolic."""
+    """The number of elements that a node reads and writes, as an estimate of an interpreter's work; 0 for symbolic
+    sizes.
+    """
     total = 0
     for value in (*node.inputs, *node.outputs):
         count = 1
@@ -36,7 +38,7 @@ def elements(node: OpNode) -> int:
 
 
 def shrink(node: OpNode) -> OpNode:
-    """The fused operator at sizes that are interpreted quickly; at its own sizes if it accepts no smaller ones."""
+    """The fused operator at sizes that can be interpreted quickly; unchanged if it accepts no smaller sizes."""
     best = node
     for smaller in _candidates():
         shrunk = _at(node, smaller)
@@ -52,7 +54,7 @@ Shape = tuple[Any, ...]
 
 
 def _candidates() -> Iterator[Callable[[Shape], Shape]]:
-    """Ways to shrink shapes, the mildest first."""
+    """Ways to shrink shapes; the one that changes them least comes first."""
     for long, middle in ((16, 7), (8, 7)):
         yield lambda shape, long=long, middle=middle: _blocked(shape, long, middle)  # type: ignore[misc]
     for long, middle in ((16, 7), (8, 7), (8, 3), (8, 2)):
@@ -62,7 +64,7 @@ def _candidates() -> Iterator[Callable[[Shape], Shape]]:
 
 
 def _blocked(shape: Shape, long: int, middle: int) -> Shape:
-    """Blocked layouts with few blocks of channels and as many pixels as can stay.
+    """Shrink a shape with blocked channels: keep few blocks of channels, and as many pixels as possible.
 
     Data is [n, c / x, h, w, x], weights are [o / y, i / x, kh, kw, x, y], or [c / x, kh, kw, x] where depthwise.
     """
@@ -88,7 +90,7 @@ def _input_shape(graph: Graph, value: Value, smaller: Callable[[Shape], Shape]) 
 
 
 def _panels(product: OpNode, smaller: Callable[[Shape], Shape]) -> Shape:
-    """The smaller shape of panels [.., n / x, k, x], for as many columns as the product has then: blocks of vectors."""
+    """The smaller shape of panels [.., n / x, k, x], for the product's new number of columns: blocks of vectors."""
     *batch, _, depth, width = product.inputs[1].shape
     (columns,) = smaller(product.output.shape[-1:])
     width = next((block for block in BLOCKS[::-1] if width % block == 0), width)
@@ -96,7 +98,7 @@ def _panels(product: OpNode, smaller: Callable[[Shape], Shape]) -> Shape:
 
 
 def _unblocked(item: OpNode, blocks: Value, axis: int, extent: int) -> Any:
-    """The extent of an axis of fewer blocks, of which the last is as full as before."""
+    """The extent of an axis with fewer blocks, whose last block is as full as before."""
     before: tuple[Any, ...] = item.inputs[0].shape
     now: tuple[Any, ...] = blocks.shape
     return now[axis] * now[-1] - min(before[axis] * before[-1] - extent, now[-1] - 1)

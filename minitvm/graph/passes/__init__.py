@@ -1,1 +1,1 @@
-"""Graph to graph, one pass a file; `pipeline.py` lists them in order."""
+"""Passes from graph to graph, one pass per file; `pipeline.py` lists them in order."""

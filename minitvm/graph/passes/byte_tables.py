@@ -1,12 +1,11 @@
-"""A chain of operators from one byte to another is a table of its 256 results.
+"""Replace a chain of operators from one byte to another by a table of its 256 results.
 
     quantize(f(dequantize(x, s, z)), t, y)    ->    qnn.lookup(x, quantize(f(dequantize(0..255, s, z)), t, y))
 
-f is element by element, and all else that it reads is constant: an activation, or several, with quantisations between
-them (x * sigmoid(x) as quantisers write it is three). The table is what the operators make of all bytes, and
-`constant_folding` computes it: the results are the same to the last bit. A chain of few instructions stays: one that
-neither calls a function such as exp nor quantises on its way.
-ONNX Runtime does so for sigmoid and for leaky ReLU.
+f must be element-wise, and all other values that it reads must be constant. For example, f is an activation, or several
+with quantisations between them (quantisers write x * sigmoid(x) as three operators). The table applies the chain to all
+bytes, and `constant_folding` computes it, so the results are the same to the last bit. A cheap chain is kept: one that
+neither calls a function such as exp nor quantises inside. ONNX Runtime does the same for sigmoid and leaky ReLU.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _BYTES = 256  # values of a byte
 
 
 def byte_tables(graph: Graph) -> Graph:
-    """The graph that looks up what is a costly function of a byte."""
+    """Replace each costly function of a byte by a lookup in a table."""
     if not any(item.op == "qnn.quantize" for item in graph.nodes):
         return graph
     chains = _Chains(graph).worthwhile()
@@ -46,14 +45,16 @@ def byte_tables(graph: Graph) -> Graph:
 
 @dataclass(frozen=True, slots=True)
 class _Chain:
-    """A value as a function of one byte: the `source`, the operators in order, the constants that they read."""
+    """A value as a function of one byte: the byte `source`, the operators in order, and the constants that they
+    read.
+    """
 
     source: Value
     operators: tuple[OpNode, ...]
     constants: Mapping[Value, np.ndarray]
 
     def added_to(self, b: GraphBuilder, source: Value) -> Value:
-        """The operators of the chain on another source, whose shape is theirs."""
+        """Add the operators of the chain, applied to another source. The result has the shape of that source."""
         values = {self.source: source}
         for item in self.operators:
             operands = [values[v] if v in values else b.constant(self.constants[v].reshape(())) for v in item.inputs]
@@ -62,7 +63,7 @@ class _Chain:
 
     @property
     def is_costly(self) -> bool:
-        """Whether it calls a function of many instructions, or quantises on its way."""
+        """Return whether the chain calls a function of many instructions, or quantises before its end."""
         if sum(item.op == "qnn.quantize" for item in self.operators) > 1:
             return True
         b = GraphBuilder("chain")
@@ -71,14 +72,17 @@ class _Chain:
 
 
 class _Chains(GraphFacts):
-    """For each value that is a function of one byte, its chain."""
+    """The chain of each value that is a function of one byte."""
 
     def __init__(self, graph: Graph) -> None:
         super().__init__(graph)
         self.of: dict[Value, _Chain] = {}
 
     def worthwhile(self) -> dict[OpNode, _Chain]:
-        """The chains to look up, by the quantisation that ends each: they cost more, and all else in them is unread."""
+        """The chains that a lookup should replace, by their last quantisation.
+
+        They are costly, and no other node reads their values.
+        """
         arrays = {value: array for value, array in self.arrays.items() if array.size == 1}
         ending: dict[OpNode, _Chain] = {}
         for item in self.graph.nodes:
@@ -100,7 +104,7 @@ class _Chains(GraphFacts):
         return value not in self.returned and readers.issuperset(self.consumers[value])
 
     def _chain(self, item: OpNode, arrays: Mapping[Value, np.ndarray]) -> _Chain | None:
-        """The chain that ends with an operator; None where its result is no function of one byte."""
+        """The chain that ends with an operator; None if its result is not a function of one byte."""
         read = [v for v in item.inputs if v not in arrays]
         if not read or len(item.outputs) != 1 or any(v.shape != item.output.shape for v in read):
             return None
@@ -124,7 +128,7 @@ class _Chains(GraphFacts):
 
 
 def _is_map(item: OpNode) -> bool:
-    """Whether an operator is element by element, wherever the element stands."""
+    """Return whether an operator works element by element, independent of the element's position."""
     if item.op == "qnn.quantize":  # by one number, whatever the axis
         return item.output.dtype in ("uint8", "int8") and not item.attrs["block_size"]
     return item.op == "qnn.dequantize" or get(item.op).is_map

@@ -1,4 +1,4 @@
-"""Compute the same thing once: nodes with the same operator, inputs and attributes, and small equal constants."""
+"""Compute equal values only once: nodes with the same operator, inputs and attributes, and small equal constants."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LARGEST_CONSTANT = 4096
 
 
 def common_subexpressions(graph: Graph) -> Graph:
-    """The graph with equal computations merged into the first of each."""
+    """Merge equal computations into the first of them."""
     instead: dict[Value, Value] = {}
     first_of: dict[Any, tuple[Value, ...]] = {}
     for constant in graph.constants:
@@ -40,7 +40,7 @@ def common_subexpressions(graph: Graph) -> Graph:
 
 
 def _key(value: Any) -> Any:
-    """Attributes and arrays as hashable keys, which are equal exactly when the values mean the same."""
+    """A hashable key for an attribute or array. Keys are equal exactly if the values have the same meaning."""
     if isinstance(value, Var | Graph):
         return (type(value).__name__, id(value))
     if isinstance(value, Node):

@@ -1,7 +1,7 @@
-"""Compute at build time what depends only on constants or on shapes that are known.
+"""Compute values at build time if they depend only on constants or on known shapes.
 
-An operator's NumPy `fold` computes it if there is one; otherwise `evaluate` does, which `build` injects: it compiles
-the node and runs it. The oracle is not used.
+The value is computed by the operator's NumPy function `fold` if it has one; otherwise by `evaluate`, which `build`
+passes in, and which compiles the node and runs it. The oracle is not used.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _GROWTH = 2
 
 
 def constant_folding(graph: Graph, evaluate: Evaluate | None = None) -> Graph:
-    """The graph with every node of constant inputs replaced by constants, where its operator can be folded."""
+    """Replace each node whose inputs are constants by constants, if its operator can be folded."""
     arrays: dict[Value, np.ndarray] = graph.arrays()
     constants: list[Constant] = []
     nodes: list[OpNode] = []

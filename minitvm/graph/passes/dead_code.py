@@ -1,7 +1,7 @@
 """Remove nodes and constants that no output needs. The inputs stay: they are the graph's signature.
 
-A node that binds a size is needed by what has the size in its shape or attributes, not only by what reads its output.
-One that is a check stays: it may end a run.
+A node that binds a size is needed if a shape or an attribute contains the size, even if no node reads its output. A
+node that is a check stays, because it may end a run.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
-"""The scale of a quantisation is divided out while compiling, where operators in front of it are linear.
+"""Divide by the scale of a quantisation at compile time, if the operators before the quantisation are linear.
 
     quantize(relu(total * s + b), u)                          ->  quantize(relu(total * (s / u) + b / u), 1)
     quantize(dequantize(x, s) + dequantize(y, t), u)          ->  quantize(dequantize(x, s/u) + dequantize(y, t/u), 1)
 
-A division takes a CPU as long as sixteen multiplications, and there is one for each element that is quantised. Each of
-these operators f has f(x / u) = f(x) / u for u > 0, so the result is that of the floats but for a rounding: an integer
-may be the next one where the quotient lies between two. So `accuracy="strict"` leaves the divisions.
+On a CPU a division takes as long as sixteen multiplications, and each quantised element needs one. Legal up to
+rounding, because each of these operators f satisfies f(x / u) = f(x) / u for u > 0. Only the rounding changes: if the
+quotient is close to the middle between two integers, the result may be the other integer. So `accuracy="strict"` keeps
+the divisions.
 """
 
 from __future__ import annotations
@@ -36,9 +37,10 @@ _ONE = {"multiply": (0, 1)}
 
 @dataclass(frozen=True, slots=True)
 class _Division:
-    """What changes so that a value is divided: operators, and places (operator, input) where they read a leaf.
+    """The changes that divide a value: operators, and the places (operator, input) at which they read a leaf.
 
-    A leaf is a constant, or dequantised by one: it may have other readers, for whom it stays.
+    A leaf is a constant, or a value that is dequantised with a constant scale. Its other readers still read the old
+    leaf.
     """
 
     operators: frozenset[OpNode] = frozenset()
@@ -49,7 +51,7 @@ class _Division:
 
 
 def divided_scales(graph: Graph, accuracy: str = "fast") -> Graph:
-    """The graph that divides by no scale which linear operators can be divided by before."""
+    """Remove divisions by a scale if linear operators before the quantisation can be divided by it instead."""
     if accuracy == "strict":
         return graph
     facts = _Divisions(graph)
@@ -81,10 +83,10 @@ def divided_scales(graph: Graph, accuracy: str = "fast") -> Graph:
 
 
 class _Divisions(GraphFacts):
-    """Where a scale can be divided out of a value."""
+    """Finds the values out of which a scale can be divided."""
 
     def division(self, reader: OpNode, place: int) -> _Division | None:
-        """What changes so that an input of an operator is divided; None where that is not possible."""
+        """The changes that divide an input of an operator; None if that is not possible."""
         value = reader.inputs[place]
         if value.dtype != "float32":
             return None
@@ -97,7 +99,7 @@ class _Divisions(GraphFacts):
         return None if parts is None else parts | _Division(frozenset([item]))
 
     def _parts(self, item: OpNode) -> _Division | None:
-        """The divisions of an operator's inputs that divide its result; None where none does."""
+        """The divisions of an operator's inputs that together divide its result; None if there are none."""
         if item.op in _ONE:
             found = (self.division(item, place) for place in reversed(_ONE[item.op]))
             return next((division for division in found if division is not None), None)

@@ -1,9 +1,9 @@
-"""Fold batch normalisation with constant statistics into the weights in front of it.
+"""Fold batch normalisation with constant statistics into the weights of the product before it.
 
     batch_norm(conv(x, W) + b)  ->  conv(x, W * s) + (b - mean) * s + beta,   s = gamma / sqrt(var + epsilon)
 
-One that follows another operator becomes a multiplication and an addition, which fuse with their neighbours. The
-scale is computed in float64 and rounded once.
+A batch normalisation after any other operator becomes a multiplication and an addition, which fuse with their
+neighbours. The scale is computed in float64 and rounded once.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ _OUT_CHANNELS = {"nn.conv1d": 0, "nn.conv2d": 0, "nn.conv3d": 0, "nn.dense": 0,
 
 
 def fold_batch_norm(graph: Graph) -> Graph:
-    """The graph without batch normalisations whose parameters are constants."""
+    """Remove batch normalisations whose parameters are constants."""
     return rewrite(graph, RULES)
 
 
 def _folded(b: Rewriter, match: Match) -> Value | None:
-    """The product with scaled weights, and one bias."""
+    """The product with scaled weights, plus one bias."""
     item, product, dtype = match.root, match.node("product"), match.root.output.dtype.numpy
     axis = item.attrs["axis"] % item.inputs[0].ndim
     if not _foldable(product, axis):
@@ -51,7 +51,7 @@ def _folded(b: Rewriter, match: Match) -> Value | None:
 
 
 def _scaled(b: Rewriter, match: Match) -> Value:
-    """A multiplication and an addition."""
+    """The batch normalisation as a multiplication and an addition."""
     item, data, dtype = match.root, match["data"], match.root.output.dtype.numpy
     scale, beta, mean = _statistics(match)
     factor, offset = scale, beta - mean * scale
@@ -75,7 +75,7 @@ def _out_channels(product: OpNode) -> int:
 
 
 def _foldable(product: OpNode, axis: int) -> bool:
-    """Whether the scales of that axis of a product's output go into its weights."""
+    """Return whether the scales along `axis` of a product's output can be multiplied into its weights."""
     if not product.output.dtype.is_float or product.attrs.get("out_dtype", "") not in ("", product.inputs[1].dtype):
         return False
     if "transpose" in product.op and product.attrs["groups"] != 1:

@@ -1,21 +1,23 @@
 """Fuse operators into groups that become one function each, by the operators' pattern classes.
 
-A node takes a producer into its group when all readers of the producer's only output are in that group, and
+A node takes a producer into its group if all readers of the producer's only output are in that group, and if their
+pattern classes allow it:
 
     element-wise, broadcast  takes  element-wise, broadcast, and then one complex-out-fusable or injective producers
                                     (bias, activation and residual addition join the convolution)
-    injective                takes  element-wise, broadcast, injective (what turns memory around: no concatenation)
-    any that it absorbs      takes  a complex-out-fusable producer as well; the group then ends, unless it is
+    injective                takes  element-wise, broadcast, injective (but a transpose takes no concatenation)
+    any absorbed operator    takes  a complex-out-fusable producer as well; the group then ends, unless it is
                                     complex-out-fusable itself: then others may take it
     reduction                takes  element-wise, broadcast, injective
     complex-out-fusable, opaque     take nothing else
 
-What widens its elements (a cast, `qnn.dequantize`) is taken by its readers rather than taking producers, if they
-take it: what lies between two groups is narrow.
-So a diamond such as x * sigmoid(x) joins the producer of x once its two branches have joined. Nothing is computed
-twice: a producer whose output is smaller than that of its reader is not taken. As all readers of its output are in the
-group, a group that takes a producer never gets a path out of and back into it. This is the
-part of TVM's fusion (Chen et al., OSDI'18) that recomputes nothing.
+An operator that widens its elements (a cast, `qnn.dequantize`) joins the groups of its readers, if they take it, and
+takes no producers itself. So the value that is stored between two groups has the narrow dtype.
+
+A diamond such as x * sigmoid(x) joins the producer of x after its two branches have joined. No value is computed twice:
+a producer is not taken if its output is smaller than the output of its reader. Since all readers of a producer's output
+are in the group that takes it, no path leaves the group and comes back into it. This is the part of TVM's fusion (Chen
+et al., OSDI'18) that computes no value twice.
 """
 
 from __future__ import annotations
@@ -58,7 +60,7 @@ class _Group:
         return self.pattern in (Pattern.COMPLEX_OUT_FUSABLE, Pattern.OPAQUE, Pattern.TUPLE)
 
     def join(self, producer: _Group, readers: int) -> None:
-        """Join another group, whose output has that many readers in this one."""
+        """Join another group, whose output has `readers` readers in this group."""
         self.nodes = [*producer.nodes, *self.nodes]
         self.members |= producer.members
         self.pattern = max(self.pattern, producer.pattern)
@@ -66,7 +68,7 @@ class _Group:
 
 
 class _Fusion:
-    """The groups so far, and the readers of each value."""
+    """The groups so far, the group of each value, and the readers of each value."""
 
     def __init__(self, graph: Graph) -> None:
         self.consumers = graph.consumers()
@@ -81,7 +83,7 @@ class _Fusion:
             self.own(group)
 
     def add(self, item: OpNode) -> None:
-        """A group for `item`, with the producers that join it."""
+        """Make a group for `item`, and join the producers that it may take."""
         group = _Group(item, Pattern.OPAQUE if item.op == FUSED else registry.get(item.op).pattern)
         if not self.waits(item):
             self.take_producers(group)
@@ -89,20 +91,22 @@ class _Fusion:
         self.own(group)
 
     def own(self, group: _Group) -> None:
-        """Note the group that produces what its members do."""
+        """Note that this group produces the outputs of its members."""
         for member in group.nodes:
             for value in member.outputs:
                 self.group_of[value] = group
 
     def waits(self, item: OpNode) -> bool:
-        """Whether an operator widens its elements for readers that take it: these read what is narrow."""
+        """Return whether an operator widens its elements and its readers take it, so that they read the narrow
+        value.
+        """
         if item.op not in _WIDENING or item.inputs[0].dtype.bytes >= item.output.dtype.bytes:
             return False
         readers = self.consumers.get(item.output, ())
         return item.output not in self.returned and bool(readers) and all(_takes(r, item.output) for r in readers)
 
     def take_producers(self, group: _Group) -> None:
-        """Join the producers that the classes of operators allow."""
+        """Join the producers that the pattern classes of the operators allow."""
         item = group.nodes[-1]
         if group.pattern == Pattern.COMPLEX_OUT_FUSABLE:
             self.take_anchor(group, absorbing=item.op)
@@ -116,7 +120,7 @@ class _Fusion:
                 self.take_all(group, _INJECTIVE)
 
     def take_all(self, group: _Group, patterns: tuple[Pattern, ...]) -> None:
-        """Join producers of those patterns until there are no more."""
+        """Join producers of the given pattern classes until there are no more."""
         while True:
             value = next((v for v, producer in self.candidates(group) if producer.pattern in patterns), None)
             if value is None:
@@ -126,7 +130,8 @@ class _Fusion:
     def take_anchor(self, group: _Group, absorbing: str = "") -> None:
         """Join one complex-out-fusable producer, and the element-wise producers of its readers' other inputs.
 
-        With `absorbing`, the producer contains an operator that absorbs that one; then the group takes no more.
+        If `absorbing` names an operator, the producer must contain an operator that absorbs it, and the group then
+        takes no other producers.
         """
         anchors = [v for v, producer in self.candidates(group) if producer.pattern == Pattern.COMPLEX_OUT_FUSABLE]
         if absorbing:
@@ -147,7 +152,7 @@ class _Fusion:
         del self.groups[producer]
 
     def candidates(self, group: _Group) -> list[tuple[Value, _Group]]:
-        """The values that only this group reads, with the groups that produce them."""
+        """The values that only this group reads, each with the group that produces it."""
         candidates: dict[Value, _Group] = {}
         for item in reversed(group.nodes):
             for value in item.inputs:
@@ -174,10 +179,11 @@ class _Fusion:
 
 
 def fuse(graph: Graph) -> Graph:
-    """The graph as fused groups, each a node "fused" in the place of its last operator.
+    """Return the graph with its operators in fused groups.
 
-    Constants of one element go into the groups that read them; all others stay inputs, so that groups that differ in
-    weights alone can share one function. A `bind_size` is no function: it reads its count from memory.
+    Each group is a node "fused" at the place of its last operator. Constants with one element are moved into the groups
+    that read them. All other constants stay inputs, so that groups that differ only in weights can share one function.
+    A `bind_size` is not a function: it reads its count from memory.
     """
     fusion = _Fusion(graph)
     for group in fusion.groups:
@@ -193,7 +199,7 @@ def fuse(graph: Graph) -> Graph:
 
 
 def _turns(item: OpNode) -> bool:
-    """Whether an operator turns memory around: of its result another axis is contiguous than of what it reads."""
+    """Return whether an operator changes which axis is contiguous in memory, as a transpose does."""
     if item.op == "transpose":
         axes = item.attrs["axes"]
         return bool(axes) and axes[-1] not in (-1, len(axes) - 1)
@@ -205,12 +211,13 @@ def _turns(item: OpNode) -> bool:
 
 
 def _stays_apart(maker: OpNode, reader: OpNode) -> bool:
-    """Whether one of the two turns memory around, and the other would have it done element by element.
+    """Return whether two operators must not be fused, because one changes the contiguous axis and the other would make
+    it slow.
 
-    What turns goes square by square (`machines.simd.strategy.turned`) from one tensor to another. From a concatenation
-    it would choose among the inputs at each element, and the concatenation itself is a few copies, or none
-    (`link.in_place`). What narrows its elements leaves less to turn. What reads several tensors reads only one of them
-    across its memory.
+    Alone, a transpose copies square by square from one tensor to another (`machines.simd.strategy.turned`). Fused with
+    a concatenation, it would have to choose among the inputs at each element, while the concatenation alone is a few
+    copies, or none (`link.in_place`). After an operator that narrows its elements, there are fewer bytes to transpose.
+    An operator that reads several tensors would read only one of them across its memory.
     """
     if maker.op == "concatenate" or _narrows(maker):
         return _turns(reader)
@@ -218,7 +225,7 @@ def _stays_apart(maker: OpNode, reader: OpNode) -> bool:
 
 
 def _narrows(item: OpNode) -> bool:
-    """Whether an element-wise operator's results are smaller than what it reads."""
+    """Return whether an element-wise operator's results have fewer bytes than its input."""
     if item.op == FUSED or registry.get(item.op).pattern not in MAPS or len(item.outputs) != 1:
         return False
     return item.inputs[0].dtype.bytes > item.output.dtype.bytes
@@ -229,7 +236,7 @@ def _absorbs(item: OpNode, op: str) -> bool:
 
 
 def _takes(item: OpNode, value: Value) -> bool:
-    """Whether `item` may take producers, and reads each element of `value` about once."""
+    """Return whether `item` may take producers, and reads each element of `value` about once."""
     pattern = registry.get(item.op).pattern
     if pattern not in (*_INJECTIVE, Pattern.COMM_REDUCE):
         return False
@@ -241,7 +248,7 @@ def _takes(item: OpNode, value: Value) -> bool:
 
 
 def fused_node(operators: Sequence[OpNode], arrays: Mapping[Value, np.ndarray]) -> OpNode:
-    """The fused node of operators, the last of which makes the result; its inner graph has its own values."""
+    """Make the fused node of some operators; the last one computes the result. Its inner graph has its own values."""
     inner: dict[Value, Value] = {}
     inputs: list[Value] = []
     constants: list[Constant] = []

@@ -1,4 +1,4 @@
-"""Groups of channels that are normalised, written as the normalisation of one long row for each group.
+"""Replace groups of channels that are normalised as one long row each by a group normalisation.
 
     reshape(instance_norm(reshape(x, [n, groups, ..]), s, b), shape of x)  ->  group_norm(x, gamma, beta)
     add(multiply(group_norm(x, gamma, beta), u), v)                        ->  group_norm(x, gamma * u, beta * u + v)
@@ -19,12 +19,12 @@ from ..rewrite import Rewriter, RewriteRule, rewrite, same_shape
 
 
 def group_norms(graph: Graph) -> Graph:
-    """The graph with one operator for each such chain; what is left without readers is removed later."""
+    """Replace each such chain by one operator; nodes that are no longer read are removed later."""
     return rewrite(graph, RULES, repeat=True)
 
 
 def _of_rows(b: Rewriter, match: Match) -> Value | None:
-    """The group norm that a reshape of normalised rows is."""
+    """The group norm that is equal to a reshape of normalised rows."""
     x, rows = match["x"], match.node("rows")
     batch, groups, *_ = match["split"].shape
     if not same_shape(x.shape, match.root.output.shape):
@@ -38,7 +38,7 @@ def _of_rows(b: Rewriter, match: Match) -> Value | None:
 
 
 def _of_scale(b: Rewriter, match: Match) -> Value | None:
-    """The group norm into which a multiplication or an addition goes."""
+    """The group norm with a multiplication or an addition moved into its constants."""
     item, norm = match.root, match.node("norm")
     values = _of_channels(match, item.output)
     if values is None or not same_shape(norm.output.shape, item.output.shape):
@@ -49,7 +49,7 @@ def _of_scale(b: Rewriter, match: Match) -> Value | None:
 
 
 def _of_channels(match: Match, output: Value) -> np.ndarray | None:
-    """A constant with an element for each channel (axis 1) of an output, or one for all."""
+    """A constant with one element for each channel (axis 1) of an output; a constant with one element is repeated."""
     if output.ndim < 2 or match["values"].dtype != output.dtype or not isinstance(output.shape[1], int):
         return None
     array = match.array("values").astype(np.float64)
@@ -60,7 +60,7 @@ def _of_channels(match: Match, output: Value) -> np.ndarray | None:
 
 
 def _norm(b: Rewriter, match: Match, gamma: np.ndarray, beta: np.ndarray, groups: int | None, epsilon: float) -> Value:
-    """The normalisation of `x` in the place of the operator at the root."""
+    """The normalisation of `x` that replaces the operator at the root."""
     x = match["x"]
     weights = [b.constant(a.astype(x.dtype.numpy), name) for a, name in ((gamma, "gamma"), (beta, "beta"))]
     ending = {} if groups is None else {"num_groups": groups}

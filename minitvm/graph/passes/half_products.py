@@ -1,15 +1,15 @@
-"""Products of 16-bit floats are summed in float32, from operands as they are stored or as float32.
+"""Sum products of 16-bit floats in float32. The operands are read as 16-bit floats or converted to float32 first.
 
     dense(x, w) in bfloat16             ->  cast(dense(x, w, out_dtype="float32"), "bfloat16")
     dense(cast(x), cast(w)) in float32  ->  dense(x, w, out_dtype="float32")
     conv2d(x, w) in float16             ->  cast(conv2d(cast(x), cast(w)), "float16")
 
-A product of two such floats is exact in float32, and the sum is rounded there once for each addition and at the end,
-where the tensor expression rounds each sum to 16 bits: no result has a larger bound. That is what the interpreter of
-graphs, ONNX Runtime and our importers do. Matrices are read as they are stored, which halves what a product with few
-rows waits for; a convolution reads each element often, so it reads float32, unless the machine multiplies matrices of
-that dtype (tensor cores) or pairs of bfloat16. A constant that was widened before counts as one of 16 bits if its
-elements are.
+A product of two 16-bit floats is exact in float32. The sum is rounded to float32 at each addition and to 16 bits once
+at the end, while the tensor expression rounds each sum to 16 bits; so no error bound becomes larger. The graph
+interpreter, ONNX Runtime and our importers do the same. Matrices are read as 16-bit floats, because a product with few
+rows waits for memory, and this halves the bytes. A convolution reads each element often, so it reads float32, unless
+the machine multiplies matrices of this dtype (tensor cores) or pairs of bfloat16. A float32 constant counts as a 16-bit
+constant if all of its elements are 16-bit floats.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _PRODUCTS = _MATRICES | {"nn.conv1d", "nn.conv2d", "nn.conv3d"}
 
 
 def half_products(graph: Graph, target: Target, accuracy: str = "fast") -> Graph:
-    """The graph whose products of 16-bit floats are summed in float32, each in the form that the target computes."""
+    """Sum products of 16-bit floats in float32, in the form that is best for the target."""
     direct = {half for half in _HALVES if _multiplies(target, accuracy, half)}
     half = value("half", when=lambda v: v.dtype.is_half)
     return rewrite(graph, [
@@ -42,7 +42,10 @@ def half_products(graph: Graph, target: Target, accuracy: str = "fast") -> Graph
 
 
 def _of_halves(b: Rewriter, match: Match, direct: Collection[str]) -> Value | None:
-    """A product of two 16-bit operands; the machine multiplies those of `direct` dtypes without widening them."""
+    """Rewrite a product of two 16-bit operands.
+
+    The machine multiplies operands of the dtypes in `direct` without widening.
+    """
     item, half, result = match.root, match.root.inputs[0].dtype, match.root.output.dtype
     stored = _reads_halves(item, half, direct)
     if match["other"].dtype != half or result not in (half, "float32") or (result == "float32" and stored):
@@ -58,7 +61,7 @@ def _of_halves(b: Rewriter, match: Match, direct: Collection[str]) -> Value | No
 
 
 def _of_widened(b: Rewriter, match: Match, direct: Collection[str]) -> Value | None:
-    """A product of two operands that were widened from one dtype, of which it reads them again."""
+    """Rewrite a product of two operands that were widened from the same dtype, so that it reads the narrow operands."""
     item, half = match.root, match["half"].dtype
     if any(v.dtype != "float32" for v in (*item.inputs, item.output)) or not _reads_halves(item, half, direct):
         return None
@@ -80,12 +83,12 @@ def _reads_halves(item: OpNode, half: DType, direct: Collection[str]) -> bool:
 
 
 def _multiplies(target: Target, accuracy: str, half: str) -> bool:
-    """Whether the machine multiplies two elements of a 16-bit dtype, or matrices of them, without widening them."""
+    """Return whether the machine multiplies two elements, or matrices, of a 16-bit dtype without widening them."""
     return target.multiplies_matrices(half) or (half == "bfloat16" and target.multiplies_pairs and accuracy != "strict")
 
 
 def _narrow(wide_value: Value, facts: GraphFacts, half: DType) -> Value | np.ndarray | None:
-    """What a float32 value was widened from: a value, or a constant whose elements are all of that dtype."""
+    """The 16-bit value or constant that a float32 value was widened from; None if there is none."""
     maker = facts.producers.get(wide_value)
     if maker is not None:
         return maker.inputs[0] if maker.op == "cast" and maker.inputs[0].dtype == half else None

@@ -1,16 +1,15 @@
-"""Products of dequantised tensors are computed in integers.
+"""Compute products of dequantised tensors in integers.
 
     conv2d((x - z) * s, w * t)  ->  qnn.conv2d(x, w, zero_point=z) * (s * t)
 
-A sum of products of bytes in int32 is exact where the weights are small enough that it cannot overflow, which is asked
-first, and on many machines several times as fast as one of floats. What follows is element-wise, and fuses behind the
-product; where it is quantised again, from layer to layer there are bytes (`divided_scales`). Weights less their zero
-point are int8, or int8 plus an offset, which meets the sums of windows:
+A sum of products of bytes in int32 is exact if the weights are so small that it cannot overflow, which is checked
+first. On many machines it is several times as fast as the sum in floats. The operators after it are element-wise and
+fuse with the product. If the result is quantised again, the values between layers are bytes (`divided_scales`). The
+weights minus their zero point are int8, or int8 plus an offset c, which is multiplied by the sums of windows:
 
     sum((x - z) * (w + c))  =  sum((x - z) * w) + c * sum(x - z)
 
-After TVM's
-`FakeQuantizationToInteger` and ONNX Runtime's QDQ transformations.
+This follows TVM's `FakeQuantizationToInteger` and ONNX Runtime's QDQ transformations.
 """
 
 from __future__ import annotations
@@ -30,7 +29,9 @@ _LARGEST = 2**31 - 1  # of a sum in int32
 
 
 def integer_products(graph: Graph) -> Graph:
-    """The graph with `qnn.conv2d` and `qnn.dense` wherever both factors are dequantised bytes, the second constant."""
+    """Use `qnn.conv2d` and `qnn.dense` for products whose factors are both dequantised bytes, the second one
+    constant.
+    """
     return rewrite(graph, RULES)
 
 
@@ -66,9 +67,9 @@ _NO_OFFSET = np.zeros((), np.int32)
 
 @dataclass(frozen=True, slots=True)
 class BytesProduct:
-    """The operator `op` on `data` and constant bytes, whose result times `scale` is that of the floats.
+    """The operator `op` on `data` and constant bytes. Its result times `scale` is the result of the product of floats.
 
-    The weights are those bytes plus `offset`, which broadcasts to the result.
+    The weights are these bytes plus `offset`, which broadcasts to the result.
     """
 
     op: str
@@ -81,10 +82,10 @@ class BytesProduct:
 
 
 def bytes_product(match: Match, *, grouped: bool = False, offsets: bool = False) -> BytesProduct | None:
-    """The product that a match of `PRODUCT` computes; None where it is no product of bytes.
+    """The product that a match of `PRODUCT` computes; None if it is not a product of bytes.
 
-    A convolution has one group, or one for each channel; or any number if `grouped` is true. With `offsets` weights may
-    have any zero points, one for each column; those of a channel alone are then int16.
+    A convolution must have one group, or one for each channel; with `grouped` it may have any number. With `offsets`
+    the weights may have any zero points, one for each column; the weights of a depthwise convolution are then int16.
     """
     item, arrays, data, weight = match.root, match.facts.arrays, match.node("data"), match.node("weight")
     if item.output.dtype != "float32" or item.attrs.get("transpose_a"):
@@ -141,9 +142,10 @@ def _parameters(item: OpNode, arrays: Mapping[Value, np.ndarray]) -> tuple[np.nd
 def _weight(
     item: OpNode, arrays: Mapping[Value, np.ndarray], offsets: bool = False
 ) -> tuple[np.ndarray | None, np.ndarray, np.ndarray]:
-    """The weights less their zero points as int8, None where they are no such bytes; their scales, and an offset.
+    """Return the weights minus their zero points as int8 (None if that is not possible), their scales, and an offset.
 
-    With `offsets` the weights are those int8 plus the offset, which is a scalar or one for each place along the axis.
+    With `offsets`, the weights are these int8 plus the offset, which is a scalar or has one element for each index
+    along the axis.
     """
     stored, (scale, zero) = arrays[item.inputs[0]], _parameters(item, arrays)
     if stored.dtype not in (np.int8, np.uint8) or item.attrs["block_size"] or not stored.size:
@@ -167,10 +169,10 @@ def _weight(
 def columns_of_bytes(
     item: OpNode, arrays: Mapping[Value, np.ndarray], *, turned: bool
 ) -> tuple[np.ndarray, np.ndarray] | None:
-    """A dequantised constant matrix as int8 [columns, depth], and the scales: a vector, one for each column or for all.
+    """A dequantised constant matrix as int8 [columns, depth], and its scales: one for each column, or one for all.
 
-    `turned`: it is stored so. None where the elements less their zero points are no int8, or a scale is shared along
-    anything but a column.
+    `turned` says that it is stored as [columns, depth]. The result is None if the elements minus their zero points do
+    not fit in int8, or if a scale does not belong to one column or to all.
     """
     found = _columns(item, arrays, turned)
     return None if found is None else found[:2]
@@ -189,7 +191,7 @@ def _columns(
 
 
 def _along(step: np.ndarray, weight: OpNode, axis: int) -> np.ndarray | None:
-    """The scale of each column, or one for all; None where it runs along another axis."""
+    """The scale of each column, or one for all; None if the scales are along another axis."""
     if step.size == 1:
         return step.reshape(-1)
     return step if weight.attrs["axis"] % weight.inputs[0].ndim == axis else None

@@ -1,14 +1,13 @@
-"""Move out of loops what each iteration would do alike, and into their bodies what is known while compiling.
+"""Move work out of loops that is the same in each iteration, and move constants into their bodies.
 
-- A value from outside that is a constant is a constant of the body: passes fold it there, and pack it once if it is a
-  weight.
-- A carried value that the body returns as it is, is a value from outside.
-- An operator whose inputs are constants or values from outside runs once, in front of the loop. It runs then also if
-  there is no iteration, which only costs time: operators have no effects. What costs less than its result does in
-  memory, a change of shape or an operator without inputs, stays where it is.
-- Values from outside that the body does not read are dropped, and equal ones become one.
+- A constant from outside becomes a constant of the body, so that passes can fold it there, and pack weights once.
+- A carried value that the body returns unchanged becomes a value from outside.
+- An operator whose inputs are constants or values from outside is moved before the loop, so that it runs once. Legal,
+  because operators have no side effects: if there is no iteration, it only costs time. An operator that costs less than
+  the memory of its result stays: a change of shape, or an operator without inputs.
+- Values from outside that the body does not read are removed, and equal ones are merged.
 
-All of them run before the other passes, from the outermost loop to the innermost.
+All of this happens before the other passes, from the outermost loop to the innermost.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from ..rewrite import rebuild
 
 
 def loop_bodies(graph: Graph) -> Graph:
-    """The graph with what is known, or the same in all iterations, moved to where it is done once."""
+    """Move values that are known, or the same in all iterations, to a place where they are computed once."""
     if not any(item.op == LOOP for item in graph.nodes):
         return graph
     constants = graph.arrays()
@@ -40,7 +39,7 @@ def loop_bodies(graph: Graph) -> Graph:
 
 
 def _read_only(item: OpNode, instead: dict[Value, Value]) -> OpNode:
-    """The loop whose carried values that no iteration changes are from outside; their results are what they were."""
+    """Make carried values that no iteration changes values from outside; their results become their initial values."""
     body = item.body
     same = [old is new for old, new in zip(own_carried(item), body.outputs[1:], strict=True)]
     if not any(same):
@@ -61,7 +60,7 @@ def _read_only(item: OpNode, instead: dict[Value, Value]) -> OpNode:
 
 
 def _with_constants(item: OpNode, arrays: dict[Value, object]) -> OpNode:
-    """The loop with constants from outside as constants of its body."""
+    """Make constants from outside constants of the loop's body."""
     pairs = list(zip(outside_inputs(item), own_outside(item), strict=True))
     known = [(outer, own) for outer, own in pairs if outer in arrays]
     if not known:
@@ -77,9 +76,10 @@ def _with_constants(item: OpNode, arrays: dict[Value, object]) -> OpNode:
 
 
 def _without_invariants(item: OpNode, added: list[Constant]) -> tuple[OpNode, list[OpNode]]:
-    """The loop without operators that do the same in each iteration, and these, for the place in front of it.
+    """Return the loop without the operators that do the same in each iteration, and these operators, for the place
+    before it.
 
-    The constants that these read are added to `added`.
+    The constants that the moved operators read are added to `added`.
     """
     body = item.body
     outer = dict(zip(own_outside(item), outside_inputs(item), strict=True))
@@ -112,7 +112,7 @@ def _stays(inner: OpNode) -> bool:
 
 
 def _without_idle_inputs(item: OpNode) -> OpNode:
-    """The loop without values from outside that its body does not read, each of the others once."""
+    """The loop without outside values that its body does not read; outside values that are equal are listed once."""
     body = item.body
     read = {*body.outputs, *(v for inner in body.nodes for v in inner.inputs)}
     first: dict[Value, Value] = {}

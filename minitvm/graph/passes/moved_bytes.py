@@ -1,14 +1,14 @@
-"""What only moves or chooses elements moves bytes, where its result, or its data, are quantised.
+"""Move bytes instead of floats in operators that only move or select elements, if their data or result is quantised.
 
     move(dequantize(x, s, z))                  ->  dequantize(move(x), s, z)
     quantize(dequantize(x, s, z), s, z)        ->  x
     quantize(concatenate(a, b), s, z)          ->  concatenate(quantize(a, s, z), quantize(b, s, z))
 
-An element is a fourth as large before it is dequantised, and a pool reads it several times. The first equation holds
-as dequantising is one increasing function for all elements. The second holds to the last bit: (x - z) * s is off by
-2^-24 of itself, its quotient by 2^-23, and |x - z| <= 255, so the nearest integer is x - z. The third lets each part be
-quantised where it is made. One scale for all elements is a condition of each.
-After ONNX Runtime's propagation of QDQ pairs.
+An element is a fourth as large before it is dequantised, and a pool reads it several times. All three rules require one
+scale for all elements. The first one is legal because dequantisation is one increasing function for all elements. The
+second one is legal to the last bit: the relative error of (x - z) * s is at most 2^-24, that of its quotient at most
+2^-23, and |x - z| <= 255, so the nearest integer is x - z. The third one allows each part to be quantised where it is
+computed. This follows ONNX Runtime's propagation of QDQ pairs.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _LEAST, _MOST = 1e-30, 1e30
 
 
 def moved_bytes(graph: Graph) -> Graph:
-    """The graph whose moves are of bytes wherever these are dequantised before, or quantised behind."""
+    """Rewrite moves of floats to moves of bytes if the data were dequantised before, or are quantised afterwards."""
     if not any(item.op in ("qnn.quantize", "qnn.dequantize") for item in graph.nodes):
         return graph
     return _Moving(graph).result()
@@ -35,7 +35,9 @@ def moved_bytes(graph: Graph) -> Graph:
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """How bytes of a `dtype` stand for floats: (byte - zero) * scale, one for all elements."""
+    """A quantisation with bytes of a `dtype`: they represent the floats (byte - zero) * scale, with one scale for all
+    elements.
+    """
 
     dtype: str
     scale: float
@@ -44,7 +46,10 @@ class _Step:
 
 
 class _Moving(Forms):
-    """The pass at work: each value as it was, as the bytes that stand for it, or as a move that is not added yet."""
+    """The pass at work.
+
+    A value may exist as floats, as the bytes that represent it, or as a move that has been put off.
+    """
 
     def __init__(self, graph: Graph) -> None:
         super().__init__(graph)
@@ -65,7 +70,9 @@ class _Moving(Forms):
         return floats
 
     def step(self, item: OpNode, dtype: str, floats: str) -> _Step | None:
-        """The scale and zero point of an operator; None where they are computed, or differ from element to element."""
+        """The scale and zero point of an operator; None if they are computed at run time, or differ between
+        elements.
+        """
         parameters = [self.arrays.get(v) for v in item.inputs[1:]]
         if dtype not in ("int8", "uint8") or any(p is None or p.size != 1 for p in parameters):
             return None
@@ -91,7 +98,7 @@ class _Moving(Forms):
         return True
 
     def quantized(self, value: Value, item: OpNode, step: _Step) -> Value:
-        """The bytes for a value: those that it was made of, or what `item`, a quantisation, makes of it."""
+        """The bytes of a value: the bytes that it was dequantised from, or the result of `item`, a quantisation."""
         if value in self.stored and self.stored[value][1] == step:
             return self.stored[value][0]
         move = self.waiting.get(value)
@@ -105,14 +112,14 @@ class _Moving(Forms):
         return made
 
     def move(self, item: OpNode) -> bool:
-        """A move of the first input; others say where elements are taken."""
+        """Handle a move of the first input; the other inputs say which elements are moved."""
         return self.moved(item, item.inputs[:1]) or self.waits(item)
 
     def concatenate(self, item: OpNode) -> bool:
         return self.moved(item, item.inputs) or self.waits(item)
 
     def max_pool(self, item: OpNode) -> bool:
-        """The greatest of some elements, of which each window has one at least."""
+        """Handle a maximum pool. Each window must contain at least one element of the data."""
         rank = item.output.ndim - 2
         before, after = paddings(item.attrs["padding"], rank)
         window = per_axis(item.attrs["pool_size"], rank, "pool_size")
@@ -121,7 +128,7 @@ class _Moving(Forms):
         return self.moved(item, item.inputs)
 
     def moved(self, item: OpNode, data: tuple[Value, ...]) -> bool:
-        """Move bytes, if all of the data are dequantised alike."""
+        """Move bytes, if all of the data were dequantised with the same scale and zero point."""
         steps = {self.stored[v][1] if v in self.stored else None for v in data}
         if len(steps) != 1 or None in steps:
             return False
@@ -134,7 +141,9 @@ class _Moving(Forms):
         return True
 
     def waits(self, item: OpNode) -> bool:
-        """Put off a move of floats that only one operator reads: if that is a quantisation, bytes will be moved."""
+        """Put off a move of floats that only one operator reads: if this reader is a quantisation, bytes will be moved
+        instead.
+        """
         if item.op not in _REVERSIBLE or item.output.dtype != "float32" or self.only_reader(item.output) is None:
             return False
         self.waiting[item.output] = item

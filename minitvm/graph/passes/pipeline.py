@@ -1,6 +1,6 @@
-"""All graph passes in order: whoever reads this list has read the graph compiler.
+"""All graph passes in order. If you have read this list, you have read the graph compiler.
 
-Machines add those for the numbers of their products, and for their layouts.
+Machines add passes that choose the dtypes of products, and passes for their layouts.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Callback = Callable[[str, Any, Any], None]
 
 
 def passes(target: Target, evaluate: Evaluate | None = None, accuracy: str = "fast") -> list[Pass]:
-    """The passes for a target, by name."""
+    """The passes for a target, in order, as pairs (name, pass)."""
     return [
         ("dead_code", dead_code),
         ("loop_bodies", loop_bodies),
@@ -69,13 +69,15 @@ def passes(target: Target, evaluate: Evaluate | None = None, accuracy: str = "fa
 
 
 def product_passes(target: Target, accuracy: str = "fast") -> list[Pass]:
-    """The passes that choose the numbers in which products are computed."""
+    """The passes that choose the dtypes in which products are computed."""
     products = lookup(target, "products") or products_of_bytes_and_halves
     return list(products(target, accuracy))
 
 
 def products_of_bytes_and_halves(target: Target, accuracy: str) -> list[Pass]:
-    """Integers where operands are bytes, bytes as weights, and what the target does best with 16-bit floats."""
+    """Passes for products: integers for bytes, weights stored as bytes, and the target's best form for 16-bit
+    floats.
+    """
     return [
         ("integer_products", integer_products),
         ("stored_weights", lambda graph: stored_weights(graph, accuracy)),
@@ -97,12 +99,12 @@ def optimize(
     callback: Callback | None = None,
     accuracy: str = "fast",
 ) -> Graph:
-    """The graph after all passes: every node is a fused group, or a loop whose body consists of these.
+    """Run all passes over a graph.
 
-    `evaluate(node, arrays) -> arrays` computes constant nodes that have no NumPy `fold`. `callback(name, before,
-    after)` is called after each pass.
-    `accuracy="strict"` allows only algorithms that round no worse than the sums as written.
-    With MINITVM_VERIFY=1 in the environment the verifier runs after each.
+    In the result, each node is a fused group, or a loop whose body contains only fused groups. `evaluate(node, arrays)
+    -> arrays` computes constant nodes that have no NumPy `fold`. `callback(name, before, after)` is called after each
+    pass. `accuracy="strict"` allows only algorithms whose error bound is no larger than that of the sums as written. If
+    MINITVM_VERIFY=1 is set in the environment, the verifier runs after each pass.
     """
     machine = Target.of(target)
     checked = verification_asked()

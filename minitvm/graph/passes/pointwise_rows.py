@@ -1,11 +1,12 @@
-"""A pointwise convolution of an open extent beside a transpose is a product of rows, as the transpose has them.
+"""Replace a pointwise convolution next to a transpose by a product of rows, if its extent is unknown at compile time.
 
     conv1d(transpose(x), w) + b    ->    transpose(dense(x, w) + b)        x [n, rows, c], w [f, c, 1]
     transpose(conv1d(y, w) + b)    ->    dense(transpose(y), w) + b
 
-Open rows of a product need no lanes, which are its columns: a few of them cost what a few cost. Open columns are
-lanes, so one of them costs what a vector does. The convolution module of a Conformer (Gulati et al., 2020) has both.
-What is element-wise behind such a product, and parts of its channels, are computed in rows as well.
+In a product, the vector lanes are the columns. If the number of rows is unknown, the cost is proportional to the number
+of rows. If the number of columns is unknown, a single column costs as much as a whole vector. The convolution module of
+a Conformer (Gulati et al., 2020) contains both forms. Element-wise operators after such a product, and slices of its
+channels, are computed in rows as well.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ _SWAPPED = (0, 2, 1)
 
 
 def pointwise_rows(graph: Graph) -> Graph:
-    """The graph with such convolutions as products; the transposes that meet are left to `simplify`."""
+    """Replace such convolutions by products; `simplify` then removes pairs of transposes that cancel."""
     return rewrite(graph, _Rows().rules)
 
 
 class _Rows:
-    """The rules, and the values in rows so far: those of the new graph, by the values of the old one."""
+    """The rules, and the values that exist in rows so far: values of the new graph, by the values of the old one."""
 
     def __init__(self) -> None:
         self.rows: dict[Value, Value] = {}
@@ -41,7 +42,7 @@ class _Rows:
         ]
 
     def product(self, b: Rewriter, match: Match) -> Value | None:
-        """The convolution, and its bias if it has one, as a product of rows."""
+        """Rewrite the convolution, and its bias if it has one, as a product of rows."""
         facts, conv, last = match.facts, match.node("conv"), match.root
         reader = facts.only_reader(last.output)
         if last is conv and reader is not None and reader.op == "nn.bias_add" and _is_bias(reader):
@@ -55,7 +56,7 @@ class _Rows:
         return self.swapped(b, last, result)
 
     def follower(self, b: Rewriter, match: Match) -> Value | None:
-        """An element-wise operator behind a product, or a part of its channels, on rows."""
+        """Compute an element-wise operator after a product, or a slice of its channels, in rows."""
         item, rows = match.root, self.rows
         if item.op in (FUSED, LOOP) or not any(v in rows for v in item.inputs):
             return None
@@ -69,24 +70,24 @@ class _Rows:
         return self.swapped(b, item, b.op(item.op, *operands, name=item.output.name, **attrs))
 
     def swapped(self, b: Rewriter, item: OpNode, result: Value) -> Value:
-        """The output of an operator from its rows."""
+        """The output of an operator, transposed back from its rows."""
         self.rows[item.output] = result
         plain: Value = b.op("transpose", result, name=item.output.name, axes=_SWAPPED)
         return plain
 
 
 def _swaps(item: OpNode | None) -> bool:
-    """Whether an operator swaps rows and columns."""
+    """Return whether an operator swaps rows and columns."""
     return item is not None and item.op == "transpose" and item.attrs["axes"] == _SWAPPED
 
 
 def _is_bias(item: OpNode) -> bool:
-    """Whether a bias belongs to the channels."""
+    """Return whether a bias has one element per channel."""
     return item.attrs["axis"] in (1, -2)
 
 
 def _is_pointwise(item: OpNode) -> bool:
-    """Whether a convolution of floats has width 1 and an open extent."""
+    """Return whether a convolution of floats has kernel width 1 and an extent that is unknown at compile time."""
     data, weight, attrs = item.inputs[0], item.inputs[1], item.attrs
     if data.dtype != weight.dtype or not item.output.dtype.is_float:
         return False

@@ -1,13 +1,13 @@
-"""Networks of int8 whose scales are powers of two, in integers alone.
+"""Compute networks of int8 whose scales are powers of two in integers only.
 
-A machine without floats, such as VTA, adds in int32 and shifts a sum to the scale of what follows:
+A machine without floats, such as VTA, adds in int32, and shifts a sum to the scale of the next layer:
 
     quantize(relu(conv2d(x * 2^-a, w * 2^-b) + c), 2^-e)
         ->  int8(clip((qnn.conv2d(x, w) + round(c * 2^(a + b)) + half) >> (a + b - e), 0, 127))
 
-`half` is half of what the shift cuts off, so halves are rounded up; `qnn.quantize` rounds them to even. Apart from
-these halves and from the rounding of `c` the result is that of the floats. After TVM's `relay.quantize` (Jain et al.,
-"Efficient execution of quantized deep learning models", 2020) and VTA (Moreau et al., 2018).
+`half` is 2^(a + b - e - 1), so ties are rounded up, while `qnn.quantize` rounds them to even. Except for ties and for
+the rounding of `c`, the result is the same as with floats. This follows TVM's `relay.quantize` (Jain et al., "Efficient
+execution of quantized deep learning models", 2020) and VTA (Moreau et al., 2018).
 """
 
 from __future__ import annotations
@@ -35,7 +35,10 @@ Emit = Callable[[GraphBuilder], Value]
 
 @dataclass(frozen=True, slots=True)
 class _Sum:
-    """int32 elements: `emit` plus `offset`, both in units of 2^-exponent; no element is larger than `bound`."""
+    """A sum in int32: `emit` adds its elements, and `offset` is added to them; both are in units of 2^-exponent.
+
+    No element is larger than `bound`.
+    """
 
     emit: Emit
     exponent: int
@@ -43,7 +46,7 @@ class _Sum:
     offset: np.ndarray
 
     def shifted(self, places: int) -> _Sum:
-        """The same in units that are smaller by 2^places."""
+        """The same sum in units that are smaller by the factor 2^places."""
         if not places:
             return self
 
@@ -54,7 +57,7 @@ class _Sum:
         return _Sum(emit, self.exponent + places, self.bound << places, self.offset << places)
 
     def total(self, b: GraphBuilder, more: int = 0) -> Value:
-        """The elements and `more`, as a value of int32."""
+        """The elements plus the offset and `more`, as a value of int32."""
         result, offset = self.emit(b), self.offset + more
         if offset.any():
             result = b.op("add", result, b.constant(offset.astype(np.int32), "offset"))
@@ -62,7 +65,7 @@ class _Sum:
 
 
 def shifted_scales(graph: Graph) -> Graph:
-    """The graph with integers between a `qnn.dequantize` and a `qnn.quantize` wherever their scales allow.
+    """Compute in integers between a `qnn.dequantize` and a `qnn.quantize` if their scales are powers of two.
 
     A product whose result is not quantised again is computed in integers and converted to floats.
     """
@@ -76,7 +79,7 @@ def shifted_scales(graph: Graph) -> Graph:
 
 
 def exponent_of(scale: np.ndarray) -> int | None:
-    """The e of a scale 2^-e; None for another scale, and for one per channel."""
+    """The number e if the scale is 2^-e; None for any other scale, and for one scale per channel."""
     if scale.size != 1:
         return None
     mantissa, exponent = math.frexp(float(scale.reshape(())))
@@ -84,14 +87,14 @@ def exponent_of(scale: np.ndarray) -> int | None:
 
 
 class _Integers(GraphFacts):
-    """What is computed between integers."""
+    """Plans the computations that can be done in integers."""
 
     def __init__(self, graph: Graph) -> None:
         super().__init__(graph)
         self.sums: dict[Value, _Sum | None] = {}
 
     def plan(self, item: OpNode) -> Emit | None:
-        """How the result of an operator is computed in integers; None where it stays as it is."""
+        """The plan to compute the result of an operator in integers; None if the operator stays as it is."""
         if item.op == "qnn.quantize":
             exponent = self._scale(item)
             return None if exponent is None else self._quantized(item.inputs[0], exponent)
@@ -101,7 +104,7 @@ class _Integers(GraphFacts):
         return None if product is None else lambda b: _as_floats(b, product.total(b), product.exponent)
 
     def _quantized(self, value: Value, exponent: int) -> Emit | None:
-        """int8 elements of a value of floats, in units of 2^-exponent."""
+        """Plan the int8 elements of a value of floats, in units of 2^-exponent."""
         low, high = -_BYTE, _BYTE - 1
         item = self.producers.get(value)
         while item is not None and item.op in ("nn.relu", "clip"):
@@ -117,7 +120,7 @@ class _Integers(GraphFacts):
         return None if clamped or item is None or item.op not in _MOVES else self._moved(item, exponent)
 
     def _moved(self, item: OpNode, exponent: int) -> Emit | None:
-        """The same movement of int8 elements; data that are moved have one scale, or get it first."""
+        """The same move of int8 elements. All moved data get the same scale."""
         parts = [self._quantized(value, exponent) for value in item.inputs]
         emits = [part for part in parts if part is not None]
         if len(emits) < len(parts):
@@ -178,7 +181,7 @@ class _Integers(GraphFacts):
         return _Sum(total.emit, total.exponent, total.bound + largest, total.offset + units.astype(np.int64))
 
     def _both(self, item: OpNode) -> _Sum | None:
-        """The sum of two tensors of data, in the smaller of their units."""
+        """The sum of two tensors, in the smaller of their two units."""
         first, second = (self._sum(value) for value in item.inputs)
         if item.op != "add" or first is None or second is None or abs(first.exponent - second.exponent) > _BITS:
             return None
@@ -194,7 +197,9 @@ class _Integers(GraphFacts):
         return _Sum(emit, finest, a.bound + b_.bound, a.offset)
 
     def _scale(self, item: OpNode) -> int | None:
-        """The exponent of signed bytes, with one scale that is a power of two and the zero point 0."""
+        """The exponent of the scale, if the bytes are int8 with one scale that is a power of two, and the zero point is
+        0.
+        """
         parameters = [self.arrays.get(value) for value in item.inputs[1:]]
         stored = item.output if item.op == "qnn.quantize" else item.inputs[0]
         floats = item.inputs[0] if item.op == "qnn.quantize" else item.output
@@ -219,7 +224,7 @@ def _product_sum(product: BytesProduct) -> _Sum | None:
 
 
 def _narrowed(total: _Sum, exponent: int, low: int, high: int) -> Emit | None:
-    """Elements shifted to units of 2^-exponent, limited, as int8."""
+    """Plan to shift elements to units of 2^-exponent, clip them to [low, high], and convert them to int8."""
     places = total.exponent - exponent
     half = 1 << (places - 1) if places > 0 else 0
     if places > _BITS or places < -_BITS or (total.bound + half) << max(-places, 0) >= 1 << _BITS:
@@ -244,6 +249,6 @@ def _as_floats(b: GraphBuilder, total: Value, exponent: int) -> Value:
 
 
 def _units(limit: float, exponent: int) -> int:
-    """A limit of floats in units of 2^-exponent; beyond an int8 its size does not matter."""
+    """A limit of floats in units of 2^-exponent, clipped to a range beyond that of int8."""
     scaled = math.ldexp(float(limit), exponent)
     return round(min(max(scaled, -4.0 * _BYTE), 4.0 * _BYTE))

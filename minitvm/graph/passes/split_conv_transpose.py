@@ -1,14 +1,14 @@
-"""A transposed convolution as plain convolutions of its input, whose results interleave.
+"""Replace a transposed convolution by plain convolutions of its input, whose results are interleaved.
 
-With stride s, padding b in front and dilation d, tap k of the kernel adds data[i] to out[o] where i*s + k*d = o + b.
-For the outputs o = q*s + p of one phase p this needs k*d = p + b (mod s): every m-th tap from some k0 on, where m is
-s / gcd(s, d). With k = k0 + j*m the input is
+With stride s, padding b before the data and dilation d, tap k of the kernel adds data[i] to out[o] where i*s + k*d = o
++ b. For the outputs o = q*s + p of one phase p this needs k*d = p + b (mod s): every m-th tap from some k0 on, where m
+is s / gcd(s, d). With k = k0 + j*m the input is
 
     i = q + (p + b - k0*d) / s - j * (d / gcd(s, d))
 
-so the phase is a plain convolution of stride 1 with the phase's taps turned around. No zero is multiplied, and none is
-stored between the elements of the data. Phases with the same number of taps that begin at the same place are
-one convolution with more filters. (The sub-pixel form: Shi et al., "Is the deconvolution layer the same as a
+so the phase is a plain convolution of stride 1 with the phase's taps in reverse order. No zeros are multiplied, and no
+zeros are stored between the elements of the data. Phases with the same number of taps and the same start are computed
+by one convolution with more filters. (The sub-pixel form: Shi et al., "Is the deconvolution layer the same as a
 convolutional layer?", 2016.)
 """
 
@@ -32,10 +32,10 @@ _MOST_PHASES = 256
 
 @dataclass(frozen=True, slots=True)
 class AxisPhase:
-    """The taps of one phase along one axis: `first`, `first + step`, ..., `taps` of them.
+    """The taps of one phase along one axis: `first`, `first + step`, ..., in total `taps` taps.
 
-    The data are padded with `before` zeros at the front; a negative number cuts data off. `dilation` is the
-    distance between the inputs of two taps.
+    The data are padded with `before` zeros at the start; a negative number removes data. `dilation` is the distance
+    between the inputs of two neighbouring taps.
     """
 
     first: int
@@ -46,12 +46,12 @@ class AxisPhase:
 
     @property
     def window(self) -> tuple[int, int]:
-        """What phases have in common that one convolution can compute."""
+        """The key that phases must share so that one convolution can compute them."""
         return self.taps, self.before
 
 
 def axis_phases(kernel: int, stride: int, padding: int, dilation: int) -> list[AxisPhase]:
-    """The phases of an axis, in the order of the outputs. A phase that no tap reaches has no taps."""
+    """The phases of an axis, in the order of the outputs. A phase may have no taps."""
     common = math.gcd(stride, dilation)
     step, apart = stride // common, dilation // common
     phases = []
@@ -66,17 +66,17 @@ def axis_phases(kernel: int, stride: int, padding: int, dilation: int) -> list[A
 
 
 def split_conv_transpose(graph: Graph) -> Graph:
-    """The graph with plain convolutions in place of the transposed ones."""
+    """Replace transposed convolutions by plain ones."""
     return rewrite(graph, RULES)
 
 
 def _splits(item: OpNode) -> bool:
-    """Whether an operator is a transposed convolution of floats with few phases.
+    """Return whether an operator is a transposed convolution of floats with few phases.
 
-    Those of integers sum in the dtype of the data.
-    The taps of an open kernel are not known, and so not which of them meet a phase; and of an open number of filters it
-    is not known that the phases divide it. Along an open axis no phase may cut data off: whether a row is left is known
-    in a run only, and with it how long the phase is.
+    A transposed convolution of integers is excluded, because it sums in the dtype of the data. The weights must be
+    static: otherwise it is unknown which taps belong to a phase, and whether the phases divide the number of filters.
+    Along an axis of unknown extent no phase may remove data: only a run knows whether a row is left, and so how long
+    the phase is.
     """
     if not item.output.dtype.is_float or 0 in item.output.shape:
         return False
@@ -94,19 +94,19 @@ def _splits(item: OpNode) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Axis:
-    """One axis of a transposed convolution: the extent of the data, the phases, and how long each of them is."""
+    """One axis of a transposed convolution: the extent of the data, its phases, and the length of each phase."""
 
     extent: Dim
     phases: list[AxisPhase]
     count: Dim
 
     def after(self, phase: AxisPhase) -> Dim:
-        """The zeros behind the data for a phase, or a negative number: what is cut off there."""
+        """The number of zeros after the data for a phase; a negative number removes data there."""
         return simple(self.count - self.extent + (phase.taps - 1) * phase.dilation - phase.before)
 
 
 def _axes(item: OpNode) -> list[_Axis]:
-    """Every phase is as long as the longest one; the surplus is cut off at the end."""
+    """The spatial axes. Every phase has the length of the longest one; the surplus is removed at the end."""
     data, weight = item.inputs
     rank = data.ndim - 2
     strides = per_axis(item.attrs["strides"], rank, "strides")
@@ -119,7 +119,7 @@ def _axes(item: OpNode) -> list[_Axis]:
 
 
 class _Split:
-    """One transposed convolution under way."""
+    """The conversion of one transposed convolution."""
 
     def __init__(self, b: GraphBuilder, item: OpNode, data: Value, weight: Value) -> None:
         self.b, self.item, self.data, self.weight = b, item, data, weight
@@ -137,7 +137,7 @@ class _Split:
         return self.b.op("nn.interleave", joined, strides=self.strides, size=self.item.output.shape[2:], name=name)
 
     def runs(self) -> Iterator[list[tuple[AxisPhase, ...]]]:
-        """The phases in order, grouped by the convolution that computes them."""
+        """The phases in order, in groups that one convolution computes."""
         phases = list(itertools.product(*(axis.phases for axis in self.axes)))
         if self.groups != 1:  # the filters of a phase would be spread over the groups
             yield from ([phase] for phase in phases)
@@ -146,7 +146,7 @@ class _Split:
             yield list(run)
 
     def convolution(self, run: list[tuple[AxisPhase, ...]]) -> Value:
-        """The convolution that computes a run of phases, phase after phase along the channels."""
+        """Add the convolution that computes a group of phases; its channels are phase after phase."""
         first = run[0]
         if any(axis.taps == 0 for axis in first):
             return self.zeros(len(run))
@@ -168,7 +168,7 @@ class _Split:
         )
 
     def filters(self, phase: tuple[AxisPhase, ...]) -> Value:
-        """The taps of a phase, [i, o / groups, taps...], turned around, as filters [o, i / groups, taps...]."""
+        """The taps of a phase, [i, o / groups, taps...], in reverse order, as filters [o, i / groups, taps...]."""
         spatial = tuple(range(2, 2 + self.rank))
         taps_of_phase = self.b.op(
             "strided_slice",
@@ -186,7 +186,7 @@ class _Split:
         return self.b.op("reshape", turned, newshape=(self.groups * filters, channels // self.groups, *taps))
 
     def cut(self, before: list[int], after: list[int]) -> Value:
-        """The data without the rows that no tap reaches."""
+        """The data without the rows that no tap reads."""
         if min(*before, *after) >= 0:
             return self.data
         begin = [max(-p, 0) for p in before]

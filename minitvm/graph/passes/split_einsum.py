@@ -1,11 +1,12 @@
-"""An Einstein summation becomes products of two operands each, in the order that takes the least work.
+"""Split an Einstein summation into products of two operands, in the order that takes the least work.
 
     einsum(x, y, z, "ij,jk,kl->il")  =  einsum(einsum(x, y, "ij,jk->ik"), z, "ik,kl->il")
 
-As one sum it multiplies for each i, j, k and l; in pairs for each i, j, k and then for each i, k, l. A label that is in
-one operand alone and not in the result is summed there first. An intermediate keeps the labels that another operand or
-the result has, so each label is summed once, as soon as nobody else needs it: multiplication distributes over addition.
-Of all orders of the pairs the best one is found subset by subset (Pfeifer, Haegeman and Verstraete, 2014).
+As one sum, it multiplies once for each (i, j, k, l); in pairs, once for each (i, j, k) and once for each (i, k, l). A
+label that occurs only in one operand and not in the result is summed there first. An intermediate result keeps the
+labels that another operand or the result needs. So each label is summed once, as soon as no other operand needs it.
+Legal, because multiplication distributes over addition. The best order of the pairs is found by dynamic programming
+over subsets of the operands (Pfeifer, Haegeman and Verstraete, 2014).
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ Tree = int | tuple["Tree", ...]  # an operand, or the parts of a product
 
 
 def split_einsum(graph: Graph) -> Graph:
-    """The graph with products of pairs in place of Einstein summations that multiply more than these do."""
+    """Replace Einstein summations by products of pairs if these multiply less."""
     return rewrite(graph, RULES)
 
 
@@ -39,7 +40,7 @@ def _in_pairs(b: Rewriter, match: Match) -> Value | None:
         return None
 
     def made(tree: Tree, needed: str, name: str | None = None) -> tuple[Value, str]:
-        """The value of a part, and its labels: `needed` are those of the result and of all other operands."""
+        """The value of a part and its labels; `needed` are the labels of the result and of all other operands."""
         if isinstance(tree, int):
             return item.inputs[tree], terms[tree]
         parts = []
@@ -54,7 +55,7 @@ def _in_pairs(b: Rewriter, match: Match) -> Value | None:
 
 
 def _order(item: OpNode) -> Tree | None:
-    """The products of pairs that take the least work; None where one sum over everything takes no more."""
+    """The products of pairs that take the least work; None if one sum over everything takes no more work."""
     if item.output.dtype not in _EXACT or not 1 < len(item.inputs) <= _MOST:
         return None
     terms, output = _labels(item)
@@ -74,7 +75,7 @@ def _order(item: OpNode) -> Tree | None:
 
     @cache
     def best(part: frozenset[int]) -> tuple[int, Tree]:
-        """(the least work that makes the product of some operands, with no more labels than needed; how)."""
+        """Return (work, how): the least work to multiply some operands and keep only the labels that are needed."""
         kept = _kept(all_labels(part), needed(part))
         if len(part) == 1:
             (number,) = part
@@ -107,7 +108,7 @@ def _labels(item: OpNode) -> tuple[list[str], str]:
 
 
 def _kept(labels: str, needed: str) -> str:
-    """The labels that are needed, each once, in their order."""
+    """The labels that are needed, each once, in their order in `labels`."""
     return "".join(label for label in dict.fromkeys(labels) if label in needed)
 
 

@@ -1,11 +1,12 @@
-"""A maximum or mean over a window becomes one along each of its sides: of 5 x 5 elements 5 and then 5 are read, not 25.
+"""Split a maximum or mean over a window into one for each axis: a window of 5 x 5 reads 5 + 5 elements instead of 25.
 
     max over (i, j) of x[y + i, x + j]  =  max over j of (max over i of x[y + i, x + j])
 
-A maximum is associative, and the number of windows along an axis depends on that axis alone. A mean is a sum divided by
-the number of elements that count, which is a product of one number for each axis: so it is a mean of means. It adds
-fewer numbers than the whole window and divides once more an axis, so it rounds no worse in float32 and wider. The
-axes of large steps come first: then the next ones have fewer elements.
+Legal for a maximum, because it is associative, and the number of windows along an axis depends only on that axis. A
+mean is a sum divided by the number of elements that count, and this number is a product of one number for each axis; so
+a mean is a mean of means. It adds fewer numbers than the whole window and divides once more per axis, so the error
+bound is no larger in float32 and wider dtypes. The axes with large steps come first, so that the next axes have fewer
+elements.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _SUMMED = ("float32", "float64")  # narrower floats would be rounded between the
 
 
 def split_pool(graph: Graph) -> Graph:
-    """The graph with a pool for each axis of large windows whose maximum or mean is taken."""
+    """Replace a maximum or mean pool of large windows by one pool for each axis."""
     return rewrite(graph, RULES)
 
 
@@ -39,7 +40,7 @@ def _splits(item: OpNode) -> bool:
 
 
 def _axes(item: OpNode) -> list[int]:
-    """The axes along which windows have several elements, or steps, in the order in which they are done."""
+    """The axes along which windows have several elements or steps or padding, in the order in which they are pooled."""
     rank, fewer = _RANKS[item.op], _fewer(item)
     shape = [per_axis(item.attrs[name], rank, name) for name in ("pool_size", "strides")]
     before, after = paddings(item.attrs["padding"], rank)
@@ -48,7 +49,7 @@ def _axes(item: OpNode) -> list[int]:
 
 
 def _fewer(item: OpNode) -> list[float]:
-    """How many elements along each axis there are for a window: the step, or less where windows are few."""
+    """For each axis, the number of input elements per window: the step, or less if there are few windows."""
     rank = _RANKS[item.op]
     strides = per_axis(item.attrs["strides"], rank, "strides")
     layout = item.attrs.get("layout", "NCHW" if rank == 2 else "NCDHW")

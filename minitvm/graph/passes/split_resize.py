@@ -1,7 +1,8 @@
-"""A resize becomes one interpolation for each axis; with known sizes their places and weights are constants.
+"""Replace a resize by one interpolation for each axis; if the sizes are known, its indices and weights are constants.
 
-The tables are those of `topi.resize_tables`. Axes that shrink come first and those that grow last; of several that grow
-the last one comes first, since its inputs do not lie together in memory: it has fewer elements then.
+The tables are those of `topi.resize_tables`. Axes that shrink come first, and axes that grow come last. Among several
+axes that grow, the last one comes first: its inputs are not contiguous in memory, and at this point it has fewer
+elements.
 """
 
 from __future__ import annotations
@@ -14,12 +15,14 @@ from ..rewrite import Rewriter, RewriteRule, rewrite
 
 
 def split_resize(graph: Graph) -> Graph:
-    """The graph with interpolations, or a `take`, an axis in place of resizes of known sizes."""
+    """Replace resizes of known sizes by an interpolation, or a `take`, for each axis."""
     return rewrite(graph, RULES)
 
 
 def _is_open(item: OpNode) -> bool:
-    """Whether a resize has open extents and sums over several axes, of which each can have an operator of its own."""
+    """Return whether a resize has symbolic extents and sums over several axes, each of which can get its own
+    operator.
+    """
     if item.attrs["coordinate_transformation_mode"] == "tf_crop_and_resize":
         return False
     sums = item.attrs["method"] != "nearest_neighbor" and item.output.dtype.is_float
@@ -27,7 +30,7 @@ def _is_open(item: OpNode) -> bool:
 
 
 def _open_axes(item: OpNode) -> list[int]:
-    """The axes along which a resize of open extents may change its input."""
+    """The axes along which a resize of symbolic extents may change its input."""
     pairs, scales = zip(item.output.shape, item.inputs[0].shape, strict=True), item.attrs.get("scales")
     return [
         axis
@@ -37,7 +40,9 @@ def _open_axes(item: OpNode) -> list[int]:
 
 
 def _one_axis_a_time(b: Rewriter, match: Match) -> Value:
-    """A resize for each axis, the last axis first, as if all of them grow; places and weights are known in a run."""
+    """Add a resize for each axis, the last axis first, as if all of them grow; indices and weights are computed at run
+    time.
+    """
     item, data = match.root, match["data"]
     scales = item.attrs.get("scales")
     for axis in reversed(_open_axes(item)):
@@ -52,7 +57,9 @@ def _one_axis_a_time(b: Rewriter, match: Match) -> Value:
 
 
 def _splits(item: OpNode) -> bool:
-    """Whether tables can be computed for a resize, and are useful: an index that is just halved needs none."""
+    """Return whether tables can be computed for a resize and are useful: an index that is just halved needs no
+    table.
+    """
     if not item.inputs[0].is_static or not item.output.is_static:
         return False
     if 0 in item.inputs[0].shape or 0 in item.output.shape:
@@ -65,7 +72,7 @@ def _splits(item: OpNode) -> bool:
 
 
 def _extents(item: OpNode) -> list[tuple[int, int]]:
-    """(size, extent) of each axis."""
+    """The pair (size, extent) for each axis."""
     return list(zip(item.output.shape, item.inputs[0].shape, strict=True))  # type: ignore[arg-type]
 
 

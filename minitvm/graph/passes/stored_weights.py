@@ -1,15 +1,16 @@
-"""Products with weights that are stored in bytes read the bytes, and are scaled behind.
+"""Products with weights that are stored as bytes read the bytes, and are scaled afterwards.
 
     dense(x, (w - z) * s)  ->  dense(x, w - z, out_dtype="float32") * s
 
-A scale for all weights, or one for each column, comes out of the sum. Folding it into the weights would make floats of
-them, four times as large. Each element is widened as it is read, which is exact, and a sum is rounded once more instead
-of each weight: no result has a larger bound. Only near the largest float32 may a sum overflow that is not scaled yet,
-so `accuracy="strict"` leaves such products alone. A product with one row waits for its weights, and takes half of the
-time (1024 x 1024, one thread); one with 4 to 64 rows takes 0.98 to 1.13 times as long as one of floats. Products whose
-data are dequantised bytes too are products of integers (`integer_products`, which runs before).
+One scale for all weights, or one for each column, can be moved out of the sum. Folding the scale into the weights would
+turn them into floats, which are four times as large. Each byte is widened when it is read, which is exact. The sum is
+rounded once more, but the weights are not rounded, so no error bound becomes larger. Only near the largest float32 can
+a sum overflow that is not scaled yet, so `accuracy="strict"` does not change such products. A product with one row
+waits for its weights: it takes half of the time (1024 x 1024, one thread). A product with 4 to 64 rows takes 0.98 to
+1.13 times as long as with floats. If the data are dequantised bytes too, the product is computed in integers
+(`integer_products`, which runs before).
 
-Scales of blocks along the sum do not come out of it: such weights are folded to floats.
+Scales of blocks along the sum cannot be moved out of it; such weights are folded to floats.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ from .integer_products import columns_of_bytes
 
 
 def stored_weights(graph: Graph, accuracy: str = "fast") -> Graph:
-    """The graph whose products of float32 and constant dequantised bytes read the bytes."""
+    """Let products of float32 with constant dequantised weights read the stored bytes."""
     if accuracy == "strict":
         return graph
     return rewrite(graph, RULES)
 
 
 def _multiplies_rows(item: OpNode) -> bool:
-    """Whether an operator multiplies rows of float32."""
+    """Return whether an operator multiplies rows of float32."""
     floats = all(v.dtype == "float32" for v in (*item.inputs, item.output))
     return floats and item.inputs[0].ndim >= 2 and not item.attrs.get("transpose_a")
 
