@@ -83,8 +83,7 @@ def _unsigned_abs(x: ex.Call, _: Analyzer) -> ex.Expr | None:
 
 
 def _shifted(x: ex.BinaryOp, _: Analyzer) -> ex.Expr | None:
-    """Legal: a shift to the right rounds down, and the low bits are the remainder, even below zero (two's complement).
-    """
+    """Legal: a shift to the right rounds down, and the low bits are the remainder, even for negative numbers."""
     divisor = _positive(x.b)
     if divisor & (divisor - 1) or not divisor:
         return None
@@ -124,9 +123,7 @@ def _floored(x: ex.BinaryOp, _: Analyzer) -> ex.Expr | None:
 
 
 def _near(x: ex.Call, _: Analyzer) -> ex.Expr | None:
-    """Legal: a shift by the width or more leaves zeros; a signed right shift leaves the sign, like a shift by width -
-    1.
-    """
+    """Legal: a shift by the width or more leaves zeros; a signed right shift leaves the sign, as for width - 1."""
     value, amount = x.args
     last = ex.const(x.dtype.bits - 1, x.dtype)
     if _is_below(amount, x.dtype.bits):
@@ -138,8 +135,7 @@ def _near(x: ex.Call, _: Analyzer) -> ex.Expr | None:
 
 
 def _is_below(amount: ex.Expr, bits: int) -> bool:
-    """Return whether the form of a shift amount shows that it is below `bits`: a constant, or an amount that is masked.
-    """
+    """Return whether the form of a shift amount (a constant, or a masked amount) shows that it is below `bits`."""
     if isinstance(amount, ex.Broadcast):
         return _is_below(amount.value, bits)
     if isinstance(amount, ex.Min):
@@ -150,9 +146,7 @@ def _is_below(amount: ex.Expr, bits: int) -> bool:
 
 
 def _bytes_multiplied(x: ex.Call, _: Analyzer) -> ex.Expr:
-    """Legal: by definition of `dot4_u8i8`, the bytes of the first word are unsigned, and those of the second are
-    signed.
-    """
+    """Legal: by definition of `dot4_u8i8`. The bytes of its first word are unsigned, those of the second are signed."""
 
     def byte(word: ex.Expr, k: int, kind: str) -> ex.Expr:
         low = ex.call("shift_right", word, ex.const(8 * k, word.dtype))

@@ -666,7 +666,8 @@ def const(value: Any, dtype: str | None = None) -> Expr:
 
 
 def as_expr(value: Any, dtype: str | None = None) -> Expr:
-    """Convert a value to an expression: an `Expr` is unchanged, an `IterVar` gives its variable, a number a constant.
+    """Convert a value to an expression: an `Expr` stays the same, an `IterVar` gives its variable, a number a
+    constant.
     """
     if isinstance(value, Expr):
         return value

@@ -13,9 +13,7 @@ from . import nodes as n
 
 
 def identifier(wish: str) -> str:
-    """A name similar to `wish` that is valid in Python and C, unless it is a keyword: ASCII letters, digits,
-    underscores.
-    """
+    """A name similar to `wish` that is valid in Python and C unless it is a keyword: ASCII letters, digits, `_`."""
     stem = re.sub(r"\W", "_", wish, flags=re.ASCII) or "v"
     return f"v{stem}" if stem[0].isdigit() else stem
 

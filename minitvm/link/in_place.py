@@ -114,8 +114,7 @@ class _Values:
         return nodes[::-1]
 
     def may_overwrite(self, node: Any, position: int) -> bool:
-        """Return whether the condition in the module's docstring holds: no operator after `node` reads the old value.
-        """
+        """Return whether the condition in the module's docstring holds: no operator after `node` reads v."""
         memory = self.root(node.inputs[position])
         through = sum(self.root(value) is memory for value in node.inputs)
         before = all(self.position[reader] <= self.position[node] for reader in self.readers[memory])

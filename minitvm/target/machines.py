@@ -18,8 +18,7 @@ from ..errors import TargetError, nearest
 
 @dataclass(frozen=True, slots=True)
 class Cache:
-    """One level of cache: its size in bytes, its ways, its line size in bytes, and the number of cores that share it.
-    """
+    """One level of cache: its size in bytes, ways, line size in bytes, and the number of cores that share it."""
 
     size: int
     ways: int = 8

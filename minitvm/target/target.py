@@ -153,8 +153,7 @@ class Target:
         return self.host or Target("cpu")
 
     def on(self, machine: str) -> Target:
-        """The target with the text `machine`, and the options of this target that differ from the default of its kind.
-        """
+        """The target with the text `machine`, plus the options of this target that differ from its kind's default."""
         base = find_kind(self.kind).default()
         values = {f.name: getattr(self.description, f.name) for f in dataclasses.fields(base)}
         options = {name: value for name, value in values.items() if value != getattr(base, name)}
