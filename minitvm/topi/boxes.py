@@ -1,4 +1,4 @@
-"""Non-maximum suppression: of boxes that overlap, the one with the highest score remains."""
+"""Non-maximum suppression: among boxes that overlap, only the one with the highest score is kept."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def all_class_non_max_suppression(
     boxes: Tensor, scores: Tensor, max_output_boxes_per_class: Tensor, iou_threshold: Tensor, score_threshold: Tensor,
     *, most: Dim, box_format: str = CORNER,
 ) -> list[Tensor]:  # fmt: skip
-    """[selected, count]: the boxes that remain, a row [image, class, box] each, and their number; rows behind are 0.
+    """Return [selected, count]: one row [image, class, box] for each box that is kept, and their number.
 
-    boxes [images, boxes, 4], scores [images, classes, boxes], and three tensors of one element, the first int64. For
-    each image and class, boxes with a score above the threshold are taken from the highest score on, those of equal
-    scores in their order; one whose intersection over union with one that was taken is above the threshold is not.
-    `most` bounds the boxes of one class. Corners are any two opposite ones; in the format "center" a box is
-    (x, y, width, height).
+    Other rows are 0. `boxes` is [images, boxes, 4], `scores` [images, classes, boxes]; the other three tensors have one
+    element, the first of them int64. For each image and class, boxes with a score above the threshold are considered in
+    descending order of their scores; boxes with equal scores keep their order. A box is dropped if its intersection
+    over union with a box that was kept is above the threshold. `most` is an upper bound of the number of boxes kept per
+    class. A box is given by any two opposite corners, or in the format "center" as (x, y, width, height).
     """
     if boxes.ndim != 3 or scores.ndim != 3 or not agree(dims(boxes)[0], dims(scores)[0]):
         raise TypeMismatch(f"non_max_suppression: {boxes} and {scores} do not fit")
@@ -51,7 +51,7 @@ def all_class_non_max_suppression(
 
 
 def _corners(box: Any, at: Any, form: str) -> list[tuple[Expr, Expr]]:
-    """(low, high) of a box along both axes; `box` gives a number of it."""
+    """(low, high) of a box along both axes. `box(at, k)` returns number k of the four numbers of a box."""
     if form == CENTER:
         half = const(2.0, "float32")
         return [(box(at, a) - box(at, a + 2) / half, box(at, a) + box(at, a + 2) / half) for a in (0, 1)]
@@ -59,7 +59,7 @@ def _corners(box: Any, at: Any, form: str) -> list[tuple[Expr, Expr]]:
 
 
 def _suppress(operands: list[Tensor], most: Dim, form: str) -> PrimFunc:
-    """The boxes of one class as a heap, the best on top, from which they are taken until enough are kept."""
+    """Select the boxes of one class from a heap with the best box on top, until enough boxes are kept."""
     from ..tir.script import builtins as T
 
     shapes = [t.shape for t in operands]
@@ -71,12 +71,12 @@ def _suppress(operands: list[Tensor], most: Dim, form: str) -> PrimFunc:
         return te.maximum(place - 1, 0) // 2
 
     def better(scores: Any, b: Var, c: Var, i: Expr, j: Expr) -> Expr:
-        """Whether box i comes before box j."""
+        """Return whether box i comes before box j."""
         x, y = scores[b, c, i], scores[b, c, j]
         return te.any(x > y, te.all(~(y > x), i < j))
 
     def overlap(boxes: Any, b: Var, i: Expr, j: Expr, threshold: Expr) -> Expr:
-        """Whether the intersection of two boxes over their union is above a threshold."""
+        """Return whether the intersection of two boxes divided by their union is above a threshold."""
         first, second = (_corners(lambda at, k: boxes[b, at, k], at, form) for at in (i, j))
         zero = const(0.0, "float32")
         sides = [te.minimum(p[1], q[1]) - te.maximum(p[0], q[0]) for p, q in zip(first, second, strict=True)]
@@ -147,7 +147,7 @@ def _suppress(operands: list[Tensor], most: Dim, form: str) -> PrimFunc:
 
 
 def _gather(images: Expr, classes: Expr, most: Expr, total: Expr) -> PrimFunc:
-    """The boxes of all classes, one behind the other."""
+    """Copy the boxes of all classes into one list, class after class."""
     from ..tir.script import builtins as T
 
     @T.prim_func

@@ -1,4 +1,4 @@
-"""Element-wise functions of several tensors, with NumPy's broadcasting. Operands have one dtype."""
+"""Element-wise functions of several tensors, with NumPy's broadcasting. All operands have the same dtype."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ Binary = Callable[..., Tensor]
 
 
 def broadcast(name: str, function: Callable[..., Any], *operands: Tensor | Expr) -> Tensor:
-    """`function` of the operands' elements at each point of the common shape; expressions are scalars."""
+    """Apply `function` to the operands' elements at each point of the common shape.
+
+    Operands that are expressions are scalars.
+    """
     shape = shapes.broadcast_shapes(*(shapes.dims(t) for t in operands if isinstance(t, Tensor)))
 
     def element(*point: Any) -> Any:
@@ -56,7 +59,9 @@ def _of_numbers(*names: str, of_bools: str = "", overloads: str = "Tensor Scalar
 
 
 def _with_scalars(name: str, *operands: Tensor | Expr | float) -> list[Tensor | Expr]:
-    """Operands of which some are tensors; Python's numbers take the tensors' dtype."""
+    """Convert Python numbers among the operands to the dtype of the tensors; raises `InputError` if there is no
+    tensor.
+    """
     dtypes = [x.dtype for x in operands if isinstance(x, Tensor)]
     if not dtypes:
         raise InputError(f"{name}: wanted a tensor, found {' and '.join(type(x).__name__ for x in operands)}")
@@ -200,7 +205,7 @@ atan2 = _binary("atan2", te.atan2, "The angle of the point (b, a), in radians.",
 
 @register("where", pattern=Pattern.BROADCAST, onnx="Where", fold=np.where)
 def where(condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
-    """x where the condition holds, else y."""
+    """x if the condition holds, else y, for each element."""
     if x.dtype != y.dtype:
         raise TypeMismatch(f"where: the values differ in dtype: {x.dtype} and {y.dtype}")
     return broadcast("where", lambda c, a, b: te.select(c.astype("bool"), a, b), condition, x, y)
@@ -234,7 +239,7 @@ def broadcast_to(x: Tensor, *, shape: Sequence[shapes.Dim]) -> Tensor:
 
 
 def _becomes(own: shapes.Dim, extent: shapes.Dim) -> bool:
-    """Whether an axis can be repeated to an extent."""
+    """Return whether an axis can be repeated to an extent."""
     if shapes.is_one(own) or shapes.same(own, extent):
         return True
     if shapes.differ(own, 1) or not isinstance(own, Var) or not isinstance(extent, int | Var):
@@ -248,7 +253,7 @@ def _becomes(own: shapes.Dim, extent: shapes.Dim) -> bool:
     fold=lambda shape, fill_value, dtype: np.full(shape, fill_value, DType(dtype).numpy),
 )  # fmt: skip
 def full(*, shape: Sequence[shapes.Dim], fill_value: float, dtype: str = "float32") -> Tensor:
-    """A tensor of one value."""
+    """A tensor whose elements all have one value."""
     return te.compute(tuple(shape), lambda *i: const(fill_value, dtype), name="T_full")
 
 
@@ -258,7 +263,10 @@ def _fold_arange(start: Any, stop: Any, step: Any, dtype: str) -> Any:
 
 @register("arange", pattern=Pattern.INJECTIVE, fold=_fold_arange)
 def arange(*, start: shapes.Dim = 0, stop: shapes.Dim, step: float = 1, dtype: str = "int64") -> Tensor:
-    """start, start + step, ... before `stop`; a symbolic end needs an integer step, and is never before the start."""
+    """start, start + step, ... before `stop`.
+
+    If an end is symbolic, the step must be an integer, and `stop` not before `start`.
+    """
     symbolic = isinstance(start, Expr) or isinstance(stop, Expr)
     if symbolic and (int(step) != step or step == 0):
         raise InputError(f"arange: a symbolic end needs an integer step, found {step}")
@@ -273,7 +281,7 @@ def arange(*, start: shapes.Dim = 0, stop: shapes.Dim, step: float = 1, dtype: s
 
 
 def _steps(start: shapes.Dim, stop: shapes.Dim, step: int) -> shapes.Dim:
-    """The distance from start to stop in steps, rounded up."""
+    """The number of steps from start to stop, rounded up."""
     distance = stop - start if step > 0 else start - stop
     size = abs(step)
     return shapes.simple(distance if size == 1 else (distance + (size - 1)) // size)

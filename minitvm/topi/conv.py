@@ -1,4 +1,6 @@
-"""Convolutions over one, two or three spatial axes: NCHW and OIHW, and in two dimensions any order of the axes."""
+"""Convolutions over one, two or three spatial axes, in NCHW and OIHW; in two dimensions, any order of the axes is
+possible.
+"""
 
 from __future__ import annotations
 
@@ -23,11 +25,11 @@ _ABSORBED = ("nn.interleave",)  # phases that a convolution computes interleave 
 
 def _conv(rank: int, data: Tensor, weight: Tensor, strides: Ints, padding: Ints, dilation: Ints, groups: int,
           out_dtype: str, data_layout: str = "", kernel_layout: str = "") -> Tensor:  # fmt: skip
-    """The convolution of `rank` spatial axes: out[n, f, y..] = sum of data[n, c, y*s + r*d ..] * weight[f, c, r..].
+    """The convolution over `rank` spatial axes: out[n, f, y..] = sum of data[n, c, y*s + r*d ..] * weight[f, c, r..].
 
-    Products and sums have `out_dtype` (the data's dtype if empty), to which both operands are converted when they are
-    read: with int8 data and weights, int32 sums are exact. The attributes that a strategy dispatches on are annotations
-    of the compute.
+    Products and sums have `out_dtype` (the data's dtype if empty); both operands are converted to it when they are
+    read. For example, with int8 data and weights, int32 sums are exact. The attributes by which a strategy selects a
+    schedule become annotations of the compute.
     """
     op = f"nn.conv{rank}d"
     if data.ndim != rank + 2 or weight.ndim != rank + 2:
@@ -115,8 +117,9 @@ def conv2d(data: Tensor, weight: Tensor, *, strides: Ints = 1, padding: Ints = 0
            out_dtype: str = "", data_layout: str = "NCHW", kernel_layout: str = "OIHW") -> Tensor:  # fmt: skip
     """Convolution of data [n, c, h, w] with weight [o, c / groups, kh, kw].
 
-    `padding` is one number, (h, w), or (top, left, bottom, right). With one channel per group it is depthwise. The
-    layouts, NHWC and HWIO for instance, are the orders of the axes of data and result, and of the weight.
+    `padding` is one number, (h, w), or (top, left, bottom, right). With one channel per group the convolution is
+    depthwise. `data_layout` is the order of the axes of data and result, `kernel_layout` that of the weight, for
+    example NHWC and HWIO.
     """
     return _conv(2, data, weight, strides, padding, dilation, groups, out_dtype, data_layout, kernel_layout)
 

@@ -1,4 +1,4 @@
-"""Transposed convolutions (gradients of a convolution by its input), NCHW and IOHW."""
+"""Transposed convolutions (the gradient of a convolution with respect to its input), in NCHW and IOHW."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ _SPATIAL = {1: ("x",), 2: ("y", "x"), 3: ("z", "y", "x")}
 
 def _conv_transpose(rank: int, data: Tensor, weight: Tensor, strides: Ints, padding: Ints, output_padding: Ints,
                     dilation: Ints, groups: int) -> Tensor:  # fmt: skip
-    """A plain convolution, with the kernel reversed, of the input with stride - 1 zeros between its elements."""
+    """A plain convolution with the reversed kernel, of the input with stride - 1 zeros inserted between its
+    elements.
+    """
     op = f"nn.conv{rank}d_transpose"
     if data.ndim != rank + 2 or weight.ndim != rank + 2:
         raise TypeMismatch(f"{op}: wanted data and weight of {rank + 2} dimensions, found {data} and {weight}")

@@ -1,8 +1,8 @@
-"""Results whose number of elements are data: as many places as there can be, and how many of them count.
+"""Operators whose number of results depends on data: the result has room for all, and a count says how many are valid.
 
-`argwhere` and `unique` fill the first places and return their number; the other places hold 0. A graph binds that
-number to a size (`bind_size`), and takes so many entries (`leading`): from then on it is a dimension like any other.
-Relay's operators for this return the same.
+`argwhere` and `unique` fill the first places and return their number; the other places hold 0. A graph binds this
+number to a size (`bind_size`) and takes that many entries (`leading`). From then on the size is a dimension like any
+other. Relay's operators return the same.
 """
 
 from __future__ import annotations
@@ -25,11 +25,12 @@ from .transform import reshape
 
 @register("bind_size")
 def bind_size(count: Tensor, *, size: SizeVar, most: Dim, where: str = "", reason: str = "") -> Tensor:  # noqa: ARG001
-    """`count`, an integer of which `size` is the value from here on; a run in which it is not from 0 to `most` stops.
+    """Return `count`, an integer that becomes the value of `size`; a run stops with an error if it is not from 0 to
+    `most`.
 
-    `most` bounds the memory of everything whose shape has the size in it. `where` names the operator that needs it.
-    With a `reason` the number is no size but a check: a run stops for that reason, a text in which {found} and {most}
-    stand.
+    `most` also bounds the memory of each tensor whose shape contains the size. `where` names the operator that needs
+    the size. If there is a `reason`, the number is not a size but a check: the error of the run is this text, with the
+    numbers in place of {found} and {most}.
     """
     if not isinstance(size, SizeVar):
         raise InputError(f"bind_size: the size is a variable, found {size!r}")
@@ -40,7 +41,7 @@ def bind_size(count: Tensor, *, size: SizeVar, most: Dim, where: str = "", reaso
 
 @register("leading", pattern=Pattern.INJECTIVE)
 def leading(x: Tensor, *, size: Dim, axis: int = 0) -> Tensor:
-    """The first `size` entries of an axis, which has at least so many."""
+    """The first `size` entries of an axis, which has at least that many."""
     at = axis_of(axis, x.ndim)
     extent = dims(x)[at]
     if isinstance(size, int) and (size < 0 or (isinstance(extent, int) and size > extent)):
@@ -50,7 +51,9 @@ def leading(x: Tensor, *, size: Dim, axis: int = 0) -> Tensor:
 
 @register("argwhere")
 def argwhere(x: Tensor) -> list[Tensor]:
-    """[places, count]: the indices of the elements that are not 0, row-major, a row [rank] each, and their number."""
+    """Return [places, count]: the indices of the elements that are not 0, in row-major order, one row [rank] for each,
+    and their number.
+    """
     if x.ndim == 0:
         raise InputError("argwhere: a tensor without dimensions has no indices")
     total = product(dims(x))
@@ -61,11 +64,13 @@ def argwhere(x: Tensor) -> list[Tensor]:
 
 @register("unique")
 def unique(rows: Tensor, *, sorted: bool = True) -> list[Tensor]:
-    """[first, inverse, counts, number]: the different rows of a matrix, or elements of a vector, and their number.
+    """Return [first, inverse, counts, number] for the different rows of a matrix, or the different elements of a
+    vector.
 
-    `first` has the index of each one's first occurrence, `counts` its occurrences, `inverse` which one each row is.
-    They come in ascending order, or with `sorted=False` in the order of their first occurrences. NaN is equal to NaN,
-    and last.
+    `number` is the number of different rows. For each of them, `first` holds the index of its first occurrence, and
+    `counts` the number of its occurrences. `inverse` holds, for each row of the input, the number of its different row.
+    The different rows are in ascending order, or with `sorted=False` in the order of their first occurrences. NaN is
+    equal to NaN and comes last.
     """
     if rows.ndim not in (1, 2):
         raise TypeMismatch(f"unique: wanted a vector or a matrix, found {rows}")
@@ -102,7 +107,10 @@ def _find(total: Any, shape: Sequence[Dim], dtype: str) -> PrimFunc:
         return value if value.dtype.is_bool else value != const(0, value.dtype)
 
     def coordinate(place: Expr, axis: Any) -> Expr:
-        """The coordinate of an axis; loops over axes are unrolled, so that one of these remains."""
+        """The coordinate of a place along `axis`.
+
+        Loops over axes are unrolled, so that only one of the selects remains.
+        """
         value = place % shape[-1] if rank > 1 else place
         for a in reversed(range(rank - 1)):
             within = place if a == 0 else place % (shape[a] * inner[a])
@@ -127,7 +135,10 @@ def _find(total: Any, shape: Sequence[Dim], dtype: str) -> PrimFunc:
 
 
 def _groups(total: Any, extent: Any, columns: int, dtype: str) -> PrimFunc:
-    """Neighbours in order are one group where neither comes before the other: a later row never comes before."""
+    """Group equal neighbours of the sorted rows.
+
+    A later row never comes before an earlier one, so one comparison is enough.
+    """
     from ..tir.script import builtins as T
 
     before = strictly_before(ascending=True)
@@ -167,7 +178,7 @@ def _groups(total: Any, extent: Any, columns: int, dtype: str) -> PrimFunc:
 
 
 def _renumbered(extent: Any) -> PrimFunc:
-    """Groups in the order in which the rows meet them."""
+    """Number the groups in the order in which the rows first reach them."""
     from ..tir.script import builtins as T
 
     @T.prim_func

@@ -1,7 +1,7 @@
-"""Running sums, products and extremes: one pass along the axis carries the total. Lines run in parallel.
+"""Running sums, products, minima and maxima. One pass along the axis carries the total; lines run in parallel.
 
-Lines of the last axis are taken one by one. Along another axis, neighbouring lines are neighbours in memory: as many as
-fill a few vectors are taken together, and each step is a loop over them.
+Lines along the last axis are computed one by one. Along another axis, neighbouring lines are neighbours in memory, so a
+few vectors' worth of lines are computed together, and each step is a loop over them.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ _TOGETHER, _OPEN = 512, 64  # elements, of which a few rows stay in the L1 cache
 
 @register("cumsum")
 def cumsum(x: Tensor, *, axis: int = 0, exclusive: bool = False, reverse: bool = False) -> Tensor:
-    """Running sums along an axis; `exclusive` leaves the element itself out, `reverse` runs from the end."""
+    """Running sums along an axis; `exclusive` excludes the element itself, `reverse` starts at the end."""
     return _cumulative(x, _SUM, axis, exclusive, reverse)
 
 
 @register("cumprod")
 def cumprod(x: Tensor, *, axis: int = 0, exclusive: bool = False, reverse: bool = False) -> Tensor:
-    """Running products along an axis; `exclusive` leaves the element itself out, `reverse` runs from the end."""
+    """Running products along an axis; `exclusive` excludes the element itself, `reverse` starts at the end."""
     return _cumulative(x, _PRODUCT, axis, exclusive, reverse)
 
 
@@ -47,12 +47,12 @@ def cummax(x: Tensor, *, axis: int = 0) -> Tensor:
 
 @register("cummin")
 def cummin(x: Tensor, *, axis: int = 0) -> Tensor:
-    """The least element so far along an axis; NaN from the first NaN on."""
+    """The smallest element so far along an axis; NaN from the first NaN on."""
     return _cumulative(x, _LEAST, axis, exclusive=False, reverse=False)
 
 
 def _neutral(kind: str, dtype: Any) -> Any:
-    """What changes nothing when an element is combined with it."""
+    """The neutral element: combining it with an element changes nothing."""
     if kind == _LARGEST:
         return lowest(dtype)
     return highest(dtype) if kind == _LEAST else const(int(kind == _PRODUCT), dtype)
@@ -66,9 +66,9 @@ def _cumulative(x: Tensor, kind: str, axis: int, exclusive: bool, reverse: bool)
 
 
 def _together(x: Tensor, kind: str, at: int, exclusive: bool, reverse: bool) -> Tensor:
-    """The same along an axis that is not the last, for some elements of the last axis at a time.
+    """The same along an axis that is not the last, for several elements of the last axis at a time.
 
-    A row of totals is kept beside, in the L1 cache.
+    The totals of these elements are kept in a row in the L1 cache.
     """
     source, result = (Buffer(name, x.shape, x.dtype) for name in ("x", "y"))
     last, steps = dims(x)[-1], x.shape[at]
@@ -81,7 +81,7 @@ def _together(x: Tensor, kind: str, at: int, exclusive: bool, reverse: bool) -> 
     totals = Buffer("totals", (as_expr(width),), x.dtype, scope="local")
 
     def row(write: Callable[[Var], Stmt], guarded: bool) -> Stmt:
-        """A loop over the elements that are taken together; those beyond the last axis are left out."""
+        """A loop over the elements that are computed together, without elements beyond the end of the last axis."""
         lane = Var("lane", chunk.dtype)
         body = write(lane)
         inside = If(chunk * width + lane < as_expr(last), body) if guarded else body
@@ -113,7 +113,9 @@ def _together(x: Tensor, kind: str, at: int, exclusive: bool, reverse: bool) -> 
 
 
 def _width(last: Dim) -> tuple[int, bool]:
-    """How many elements of the last axis are taken together, and whether the axis divides into such parts."""
+    """The number of elements of the last axis that are computed together, and whether it divides the extent of the
+    axis.
+    """
     if not isinstance(last, int) or not last:
         return (_TOGETHER, True) if isinstance(last, int) else (_OPEN, False)
     dividing = next(width for width in range(min(last, _TOGETHER), 0, -1) if last % width == 0)

@@ -1,4 +1,4 @@
-"""Einstein summation: te is index notation already."""
+"""Einstein summation, which te can express directly, because te is index notation too."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .shapes import Dim, agree, dims, is_one
 
 @register("einsum", pattern=Pattern.COMPLEX_OUT_FUSABLE)
 def einsum(*data: Tensor, equation: str) -> Tensor:
-    """Products summed over the labels that are not in the output, as in `numpy.einsum`; no ellipsis.
+    """Products summed over the labels that are not in the output, as in `numpy.einsum`, but without ellipsis.
 
     Without `->` the output has the labels that occur once, in alphabetic order.
     """

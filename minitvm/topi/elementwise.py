@@ -1,4 +1,4 @@
-"""Element-wise functions of one tensor, activations among them: each keeps the shape and, unless stated, the dtype."""
+"""Element-wise functions of one tensor, including activations. Each keeps the shape and, unless stated, the dtype."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Unary = Callable[[Tensor], Tensor]
 
 
 def elementwise(x: Tensor, function: Callable[[Expr], Any], name: str) -> Tensor:
-    """`function` of each element."""
+    """Apply `function` to each element."""
     return te.compute(x.shape, lambda *i: function(x[i]), name=f"T_{name}")
 
 
@@ -147,14 +147,14 @@ def _fold_cast(x: Any, dtype: str) -> Any:
 
 @register("cast", pattern=Pattern.ELEMENTWISE, fold=_fold_cast)
 def cast(x: Tensor, *, dtype: str) -> Tensor:
-    """x converted as C does; a float that becomes a bool is `!= 0`."""
+    """x converted as C does, except that a float becomes a bool by `!= 0`."""
     kind = DType(dtype)
     return elementwise(x, lambda v: v.astype(kind), "cast")
 
 
 @register("reinterpret", pattern=Pattern.ELEMENTWISE, fold=lambda x, dtype: x.view(DType(dtype).numpy))
 def reinterpret(x: Tensor, *, dtype: str) -> Tensor:
-    """The same bits as another dtype of the same width."""
+    """The bits of x read as another dtype of the same width."""
     kind = DType(dtype)
     if kind.bits != x.dtype.bits:
         raise TypeMismatch(f"reinterpret: {x.dtype} and {kind} differ in width")
@@ -174,7 +174,7 @@ def _fold_clip(x: Any, a_min: Any, a_max: Any) -> Any:
 
 @register("clip", pattern=Pattern.ELEMENTWISE, fold=_fold_clip)
 def clip(x: Tensor, *, a_min: float | None = None, a_max: float | None = None) -> Tensor:
-    """min(max(x, a_min), a_max); None is no limit."""
+    """min(max(x, a_min), a_max). None means no limit."""
 
     def limit(v: Expr) -> Expr:
         low = v if a_min is None else te.maximum(v, const(a_min, v.dtype))
@@ -188,13 +188,13 @@ def clip(x: Tensor, *, a_min: float | None = None, a_max: float | None = None) -
     aten=Aten("leaky_relu", {"alpha": "negative_slope"}),
 )  # fmt: skip
 def leaky_relu(x: Tensor, *, alpha: float = 0.01) -> Tensor:
-    """x where it is positive, else alpha * x."""
+    """x if it is positive, else alpha * x."""
     return elementwise(x, lambda v: te.select(v > const(0, v.dtype), v, v * const(alpha, v.dtype)), "leaky_relu")
 
 
 @register("nn.prelu", pattern=Pattern.BROADCAST)
 def prelu(x: Tensor, alpha: Tensor, *, axis: int = 1) -> Tensor:
-    """x where it is positive, else alpha * x, with one alpha per channel along `axis`."""
+    """x if it is positive, else alpha * x, with one alpha per channel along `axis`."""
     if alpha.ndim != 1:
         raise InputError(f"prelu: alpha has one dimension, found {alpha.ndim}")
     at = axis_of(axis, x.ndim)
@@ -206,14 +206,14 @@ def prelu(x: Tensor, alpha: Tensor, *, axis: int = 1) -> Tensor:
 
 @register("nn.thresholded_relu", pattern=Pattern.ELEMENTWISE, onnx=Onnx("ThresholdedRelu", {"alpha": "alpha"}))
 def thresholded_relu(x: Tensor, *, alpha: float = 1.0) -> Tensor:
-    """x where it is above alpha, else 0."""
+    """x if it is above alpha, else 0."""
     zero = const(0, x.dtype)
     return elementwise(x, lambda v: te.select(v > const(alpha, v.dtype), v, zero), "thresholded_relu")
 
 
 @register("nn.elu", pattern=Pattern.ELEMENTWISE, onnx=Onnx("Elu", {"alpha": "alpha"}))
 def elu(x: Tensor, *, alpha: float = 1.0) -> Tensor:
-    """x where it is positive, else alpha * (exp(x) - 1)."""
+    """x if it is positive, else alpha * (exp(x) - 1)."""
 
     def function(v: Expr) -> Expr:
         return te.select(v > const(0, v.dtype), v, (te.exp(v) - 1.0) * const(alpha, v.dtype))
@@ -223,7 +223,7 @@ def elu(x: Tensor, *, alpha: float = 1.0) -> Tensor:
 
 @register("nn.selu", pattern=Pattern.ELEMENTWISE, onnx=Onnx("Selu", {"alpha": "alpha", "gamma": "gamma"}))
 def selu(x: Tensor, *, alpha: float = 1.67326319217681884765625, gamma: float = 1.05070102214813232421875) -> Tensor:
-    """gamma * (x where it is positive, else alpha * (exp(x) - 1))."""
+    """gamma * (x if it is positive, else alpha * (exp(x) - 1))."""
 
     def function(v: Expr) -> Expr:
         scaled = te.exp(v) * const(alpha, v.dtype) - const(alpha, v.dtype)
@@ -259,7 +259,7 @@ def hard_sigmoid(x: Tensor, *, alpha: float = 0.2, beta: float = 0.5) -> Tensor:
 
 @register("nn.shrink", pattern=Pattern.ELEMENTWISE, onnx=Onnx("Shrink", {"lambd": "lambd", "bias": "bias"}))
 def shrink(x: Tensor, *, lambd: float = 0.5, bias: float = 0.0) -> Tensor:
-    """x + bias below -lambd, x - bias above lambd, 0 between."""
+    """x + bias if x is below -lambd, x - bias if it is above lambd, else 0."""
 
     def function(v: Expr) -> Expr:
         b, limit, zero = const(bias, v.dtype), const(lambd, v.dtype), const(0, v.dtype)
@@ -273,7 +273,7 @@ def shrink(x: Tensor, *, lambd: float = 0.5, bias: float = 0.0) -> Tensor:
     aten=Aten("gelu", {"approximate": "approximate"}),
 )  # fmt: skip
 def gelu(x: Tensor, *, approximate: str = "none") -> Tensor:
-    """x times the normal distribution function of x; `approximate="tanh"` is its usual approximation."""
+    """x times the cumulative normal distribution function of x; `approximate="tanh"` is the usual approximation."""
     if approximate not in ("none", "tanh"):
         raise InputError(f'gelu: approximate is "none" or "tanh", found {approximate!r}')
 

@@ -1,6 +1,7 @@
-"""What products make of their operands: numbers of the dtype in which they sum.
+"""Convert the operands of products to the dtype in which the products are summed.
 
-An `out_dtype` is a dtype, or "tfloat32": then operands are float32 rounded to 10 bits of mantissa, and sums float32.
+`out_dtype` is a dtype or "tfloat32". With "tfloat32", operands are float32 rounded to 10 bits of mantissa, and sums are
+float32.
 """
 
 from __future__ import annotations
@@ -11,5 +12,5 @@ TF32 = "tfloat32"
 
 
 def factor(e: Expr, out_dtype: str) -> Expr:
-    """An operand as it is multiplied."""
+    """An operand, converted for the multiplication."""
     return call("round_tf32", e.astype("float32")) if out_dtype == TF32 else e.astype(out_dtype)

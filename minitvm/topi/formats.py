@@ -1,7 +1,7 @@
-"""Floats of 8 and 4 bits, held as the numbers that they are in a wider dtype.
+"""Floats of 8 and 4 bits. Their values are stored exactly in a wider dtype.
 
-No operator computes in them. What a network rounds to such a format is rounded here, and is exact in float16 from then
-on: `round_to_format(x, format="float8_e4m3fn")`. The names are those of ml_dtypes.
+No operator computes in these formats. If a network rounds values to such a format, they are rounded here, and are then
+exact in float16: `round_to_format(x, format="float8_e4m3fn")`. The names are those of ml_dtypes.
 """
 
 from __future__ import annotations
@@ -22,10 +22,11 @@ _INFINITY = {"float32": 0x7F800000, "float64": 0x7FF0000000000000}  # bits of in
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """The bits of the fraction, the least exponent of a normal number, and the largest number.
+    """The number of bits of the fraction, the smallest exponent of a normal number, and the largest number.
 
-    `beyond` is what a number over the largest becomes where it does not saturate; None if it always does. Only some
-    formats have a `negative_zero`. A format that always saturates has no NaN either: -0.0 takes its place.
+    `beyond` is the result for numbers above the largest one if the conversion does not saturate; None if it always
+    saturates. Only some formats have a `negative_zero`. A format that always saturates has no NaN either: NaN becomes
+    -0.0.
     """
 
     fraction: int
@@ -46,7 +47,10 @@ FORMATS = {
 
 @register("round_to_format", pattern=Pattern.ELEMENTWISE)
 def round_to_format(x: Tensor, *, format: str, saturate: bool = True) -> Tensor:
-    """The nearest number of a format, halves to even, as float16; `saturate` limits it to the largest one."""
+    """The nearest number of a format as float16, ties to even.
+
+    With `saturate`, larger numbers become the largest one.
+    """
     if format not in FORMATS:
         raise InputError(f"round_to_format: {nearest(format, list(FORMATS))}")
     chosen = FORMATS[format]

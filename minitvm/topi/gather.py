@@ -1,4 +1,4 @@
-"""Reads at places given by data: take, gather.
+"""Reads at indices given by data: take, gather.
 
 A negative index counts from the end. An index that is out of range is moved to the nearest end, so that no access is
 out of bounds.
@@ -26,7 +26,10 @@ def _fold_take(data: Any, indices: Any, axis: int | None) -> Any:
 
 @register("take", pattern=Pattern.INJECTIVE, fold=_fold_take)
 def take(data: Tensor, indices: Tensor, *, axis: int | None = None) -> Tensor:
-    """The slices of `data` along an axis at the indices, whose axes replace that axis; None flattens data first."""
+    """The slices of `data` at `indices` along an axis.
+
+    The axes of `indices` replace this axis; None flattens data first.
+    """
     check_index("take", indices)
     if axis is None:
         return take(reshape(data, newshape=(-1,)), indices, axis=0)
@@ -60,9 +63,9 @@ def gather(data: Tensor, indices: Tensor, *, axis: int = 0) -> Tensor:
 
 @register("gather_nd", pattern=Pattern.INJECTIVE)
 def gather_nd(data: Tensor, indices: Tensor, *, batch_dims: int = 0) -> Tensor:
-    """The elements or slices of `data` at the points that the last axis of `indices` holds (ONNX's GatherND).
+    """The elements or slices of `data` at the points along the last axis of `indices` (ONNX's GatherND).
 
-    Relay keeps the points along the first axis instead. The first `batch_dims` axes are common to both.
+    In Relay, the points are along the first axis instead. The first `batch_dims` axes are shared by both tensors.
     """
     check_index("gather_nd", indices)
     size = constant(dims(indices)[-1], "gather_nd: the last axis of the indices")

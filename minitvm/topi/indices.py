@@ -1,6 +1,7 @@
-"""Indices that are data: converted to a dtype that holds them and the extent, counted from the front, clamped.
+"""Indices that are data: converted to a dtype that is wide enough, counted from the front, and clamped.
 
-Arithmetic in the dtype of the indices would wrap if an axis is longer than its largest value (int8 and 129).
+The dtype must hold the indices and the extent. Otherwise arithmetic would wrap, for example with int8 and an axis of
+129.
 """
 
 from __future__ import annotations
@@ -13,13 +14,13 @@ from .shapes import Dim
 
 
 def check_index(op: str, indices: Tensor) -> None:
-    """Raise `TypeMismatch` unless indices are integers."""
+    """Raise `TypeMismatch` unless the indices are integers."""
     if not indices.dtype.is_int:
         raise TypeMismatch(f"{op}: indices are integers, found {indices}")
 
 
 def widened(index: Expr, extent: Dim) -> Expr:
-    """The same index in a dtype that also holds the extent: int32 or int64, whose largest stands for greater ones."""
+    """The index in a dtype that also holds the extent, int32 or int64. Larger indices become the largest int64."""
     if index.dtype == "uint64":  # every extent fits into int64
         return te.minimum(index, const((1 << 63) - 1, "uint64")).astype("int64")
     needed = max(index.dtype.bits * (2 if index.dtype.kind == "uint" else 1), as_expr(extent).dtype.bits)
@@ -27,7 +28,7 @@ def widened(index: Expr, extent: Dim) -> Expr:
 
 
 def from_front(index: Expr, extent: Dim) -> Expr:
-    """An index, a negative one counted from the end, in a dtype that holds the extent."""
+    """An index, counted from the front, in a dtype that holds the extent; a negative index counts from the end."""
     wide = widened(index, extent)
     if index.dtype.kind == "uint":
         return wide
@@ -35,19 +36,19 @@ def from_front(index: Expr, extent: Dim) -> Expr:
 
 
 def clamped(index: Expr, extent: Dim) -> Expr:
-    """An index, a negative one counted from the end, moved to the nearest element of the axis."""
+    """An index moved to the nearest element of the axis; a negative index counts from the end."""
     return nearest(from_front(index, extent), extent)
 
 
 def nearest(place: Expr, extent: Dim) -> Expr:
-    """Clamp an index to an axis: a negative index becomes 0, and one beyond the end becomes the last."""
+    """Clamp an index to an axis: a negative index becomes 0, and an index beyond the end becomes the last one."""
     end = as_expr(extent)
     wide = place.astype("int64") if end.dtype.bits > place.dtype.bits else place
     return te.maximum(te.minimum(wide, end.astype(wide.dtype) - 1), const(0, wide.dtype))
 
 
 def check_counts(op: str, dtype: str, extent: Dim) -> None:
-    """Raise `InputError` unless a dtype holds every index of an axis; for a symbolic axis, every int32 index."""
+    """Raise `InputError` unless a dtype holds every index of an axis; if the axis is symbolic, every int32 index."""
     kind = DType(dtype)
     size = as_expr(extent)
     last = size.value - 1 if isinstance(size, IntImm) else 2**31 - 1

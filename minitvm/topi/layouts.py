@@ -1,7 +1,8 @@
-"""Layouts by their letters: the order of the axes of an image or of filters in memory.
+"""Layouts written in letters: the order of the axes of an image or of filters in memory.
 
-`NCHW`, `NHWC`, ... name the axes of data (batch, channel, height, width), `OIHW`, `HWIO`, ... those of filters. A digit
-and a small letter is a block of an axis: in `NCHW8c` the channels are split into blocks of 8, which are innermost.
+`NCHW`, `NHWC`, ... name the axes of data (batch, channel, height, width), `OIHW`, `HWIO`, ... the axes of filters. A
+number and a small letter denote a block of an axis: in `NCHW8c` the channels are split into blocks of 8, which are
+innermost.
 """
 
 from __future__ import annotations
@@ -27,16 +28,17 @@ _PARTS = re.compile(r"([A-Z])|([1-9]\d*)([a-z])")
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The axes in their order in memory, outermost first: a letter, and the length of its block (0: the axis itself).
+    """The axes in their order in memory, outermost first.
 
-    `parse` reads one. Capital letters are the axes; each may also appear once, small, as a block further in.
+    Each is a letter and the length of the block (0: the axis itself). `parse` reads a layout from text. Capital letters
+    are axes; each may also appear once as a small letter further to the right, for its block.
     """
 
     axes: tuple[tuple[str, int], ...]
 
     @staticmethod
     def parse(text: str) -> Layout:
-        """The layout of that text; raises `InputError` if it is not a layout."""
+        """Read a layout from text; raises `InputError` if it is not a layout."""
         axes: list[tuple[str, int]] = []
         end = 0
         for match in _PARTS.finditer(text):
@@ -55,12 +57,12 @@ class Layout:
 
     @property
     def plain(self) -> str:
-        """The letters of all axes in order, with the blocks left out: "NCHW" for NCHW8c."""
+        """The letters of all axes in order, without the blocks: "NCHW" for NCHW8c."""
         return "".join(letter for letter, block in self.axes if not block)
 
     @property
     def is_plain(self) -> bool:
-        """Whether no axis is split into blocks."""
+        """Return whether no axis is split into blocks."""
         return all(not block for _, block in self.axes)
 
     def block(self, letter: str) -> int:
@@ -73,7 +75,7 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class AxisOrder:
-    """Converts tuples between the order in memory and the order in which an operator is defined."""
+    """Converts tuples between the order of the axes in memory and the order in which an operator is defined."""
 
     stored: str
     defined: str
@@ -91,20 +93,22 @@ class AxisOrder:
 
     @property
     def is_default(self) -> bool:
-        """Whether the two orders are equal."""
+        """Return whether the two orders are equal."""
         return self.stored == self.defined
 
     def as_defined(self, values: Sequence[T]) -> tuple[T, ...]:
-        """Values in the order of memory, in the order of the definition."""
+        """Reorder values from the order in memory to the order of the definition."""
         return tuple(values[self.stored.index(letter)] for letter in self.defined)
 
     def as_stored(self, values: Sequence[T]) -> tuple[T, ...]:
-        """Values in the order of the definition, in the order of memory."""
+        """Reorder values from the order of the definition to the order in memory."""
         return tuple(values[self.defined.index(letter)] for letter in self.stored)
 
 
 def transformed_shape(shape: Sequence[Any], source: Layout, target: Layout) -> tuple[Any, ...]:
-    """The shape in the layout `target` of data of `shape` in `source`; raises `InputError` if blocks do not fit."""
+    """The shape that data of `shape` in the layout `source` has in `target`; raises `InputError` if blocks do not
+    fit.
+    """
     if sorted(source.plain) != sorted(target.plain):
         raise InputError(f"layout_transform: {source} and {target} have different axes")
     if len(shape) != len(source.axes):

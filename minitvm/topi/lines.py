@@ -1,4 +1,6 @@
-"""Functions of a line, for all lines of tensors along an axis: how scans, sorts and scatters are written.
+"""Functions of one line, applied to all lines of tensors along an axis.
+
+Scans, sorts and scatters are written in this way.
 
     @T.prim_func
     def last(x: T.Buffer((n,)), y: T.Buffer((1,))):
@@ -7,7 +9,7 @@
 
     along([x], axis, last)          # y[a, 0, b] = x[a, n - 1, b], for all a and b
 
-Lines are independent of each other: they run in parallel if there is enough work.
+Lines are independent of each other, so they run in parallel if there is enough work.
 """
 
 from __future__ import annotations
@@ -41,15 +43,16 @@ def along(
     whole: Tensor | None = None,
     in_step: bool = False,
 ) -> list[Tensor]:
-    """The results of a function of one line for all lines of tensors along an axis.
+    """Apply a function of one line to all lines of tensors along an axis, and return its results.
 
-    The function takes a line of each tensor, and then one of each result. Along the other axes, all tensors have the
-    same extents. `starts` are the initial values of the first results, before the function runs; a result that is read
-    at places given by data needs one. With the further input `whole`, the only result has its shape, which may be
-    longer along the other axes: lines that no tensor has keep their initial values.
+    The parameters of the function are one line of each tensor, and then one line of each result. Along the other axes,
+    all tensors have the same extents. `starts` are the initial values of the first results before the function runs; a
+    result that is read at indices given by data needs one. If the further input `whole` is given, there is one result,
+    which has the shape of `whole`. `whole` may be longer along the other axes: lines that the tensors do not have keep
+    their initial values.
 
-    Lines run in parallel if there is enough work; with `in_step`, which says that the function does the same steps
-    whatever the data are, the schedule decides which lines are lanes of vectors, and which run in parallel.
+    Lines run in parallel if there is enough work; with `in_step`, which says that the function does the same steps for
+    all data, the schedule decides which lines are lanes of vectors, and which run in parallel.
     """
     count, operands = len(tensors), [*tensors, *([] if whole is None else [whole])]
     lead, rest = tensors[0].shape[:axis], tensors[0].shape[axis + 1 :]
@@ -79,7 +82,7 @@ def along(
 
 
 def _of(shape: Sequence[Expr], line: tir.PrimFunc, tensors: Sequence[Tensor], axis: int) -> tuple[Expr, ...]:
-    """Extents of the line's function as extents of the tensors."""
+    """Extents of the line's function, expressed by extents of the tensors."""
     extents = {
         b.shape[0]: t.shape[axis] for b, t in zip(line.buffers, tensors, strict=False) if isinstance(b.shape[0], Var)
     }
@@ -118,7 +121,7 @@ def _for_a_line(
 
 
 def started(result: tir.Buffer, value: Callable[..., Expr]) -> tir.Stmt:
-    """An ordinary block that writes every element of a buffer: schedules make vectors of it."""
+    """A loop nest whose block writes every element of a buffer; schedules can vectorize it."""
     iterators = [IterVar(Var(f"v{a}", d.dtype), Range(const(0, d.dtype), d)) for a, d in enumerate(result.shape)]
     at = tuple(it.var for it in iterators)
     block = tir.Block(tuple(iterators), (), (), "start", tir.BufferStore(result, value(*at), at))
@@ -129,9 +132,9 @@ def started(result: tir.Buffer, value: Callable[..., Expr]) -> tir.Stmt:
 def updated(
     op: str, tensors: Sequence[Tensor], buffers: Sequence[tir.Buffer], axes: Sequence[tuple[Var, Expr]], body: tir.Stmt
 ) -> Tensor:
-    """The last of the tensors with what `body` writes for each point of the axes (variable, extent).
+    """The last of the tensors, changed by `body`, which writes for each point of the axes (variable, extent).
 
-    `buffers` are those of the tensors and the result's.
+    `buffers` are the buffers of the tensors, and then the buffer of the result.
     """
     old, result = buffers[-2:]
     iterators = tuple(IterVar(v, Range(const(0, v.dtype), d)) for v, d in axes)
@@ -147,7 +150,9 @@ def updated(
 
 
 def zeroed(func: tir.PrimFunc, results: Sequence[int]) -> tir.PrimFunc:
-    """The function with zeros in the buffers of those numbers first: data decide where it writes them."""
+    """The function, but it first fills the buffers with numbers `results` with zeros, because data decide where it
+    writes them.
+    """
     buffers = [func.buffers[k] for k in results]
     zeros = [started(b, lambda *_, b=b: const(0, b.dtype)) for b in buffers]
     root = tir.root_block(func)
@@ -164,7 +169,7 @@ def nest(variables: Sequence[Var], extents: Sequence[Expr], block: tir.Block, am
 
 
 def work(tensors: Sequence[Tensor | tir.Buffer]) -> int:
-    """About how many elements the tensors have."""
+    """The approximate number of elements of the tensors."""
     total = 0
     for tensor in tensors:
         sizes = (dim.value if isinstance(dim, IntImm) else _SYMBOLIC for dim in tensor.shape)
@@ -173,5 +178,5 @@ def work(tensors: Sequence[Tensor | tir.Buffer]) -> int:
 
 
 def extent_of(dim: Dim, name: str) -> Any:
-    """An extent for the text of a line's function: a number, or a size that `along` replaces."""
+    """An extent for the text of a line's function: a number, or a variable that `along` replaces."""
     return dim if isinstance(dim, int) else te.size_var(name, as_expr(dim).dtype)

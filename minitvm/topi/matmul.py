@@ -1,7 +1,7 @@
 """Matrix products: `dense`, `matmul` with NumPy's broadcasting of the leading axes, `batch_matmul`.
 
-Both operands are converted to `out_dtype` when they are read, and products and sums have that dtype. If it is empty, it
-is the dtype of the first operand; "tfloat32" means operands that are rounded to TF32, and sums of float32.
+Both operands are converted to `out_dtype` when they are read, and products and sums have that dtype. If it is empty,
+the dtype of the first operand is used; with "tfloat32", operands are rounded to TF32, and sums are float32.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ def dense(data: Tensor, weight: Tensor, *, out_dtype: str = "") -> Tensor:
 def matmul(
     a: Tensor, b: Tensor, *, transpose_a: bool = False, transpose_b: bool = False, out_dtype: str = ""
 ) -> Tensor:
-    """a [..., m, k] times b [..., k, n], the leading axes broadcast; a vector on the left is a row, one on the right a
-    column.
+    """a [..., m, k] times b [..., k, n]; the leading axes broadcast.
 
-    `transpose_a` takes a as [..., k, m], `transpose_b` takes b as [..., n, k].
+    A vector on the left is a row, a vector on the right is a column. With `transpose_a`, a is [..., k, m]; with
+    `transpose_b`, b is [..., n, k].
     """
     return _matmul("nn.matmul", a, b, transpose_a and a.ndim > 1, transpose_b and b.ndim > 1, out_dtype)
 
@@ -73,7 +73,10 @@ def product_of_matrices(
     op: str, a: Tensor, b: Tensor, multiply: Callable[[Expr, Expr], Expr], transpose_a: bool = False,
     transpose_b: bool = False,
 ) -> Tensor:  # fmt: skip
-    """The sums of what `multiply` makes of two matrices' elements; see `matmul`. `op` is the operator's name."""
+    """A matrix product with the function `multiply` as multiplication; see `matmul`.
+
+    `op` is the operator's name, for errors.
+    """
     if a.ndim < 1 or b.ndim < 1:
         raise TypeMismatch(f"{op}: wanted two tensors of at least one dimension, found {a} and {b}")
     rows = [] if a.ndim == 1 else [dims(a)[-1 if transpose_a else -2]]

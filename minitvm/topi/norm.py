@@ -25,9 +25,9 @@ def batch_norm(
     data: Tensor, gamma: Tensor, beta: Tensor, moving_mean: Tensor, moving_var: Tensor, *, axis: int = 1,
     epsilon: float = 1e-5,
 ) -> Tensor:  # fmt: skip
-    """(data - mean) / sqrt(var + epsilon) * gamma + beta, with given statistics, one of each per channel along `axis`.
+    """(data - mean) / sqrt(var + epsilon) * gamma + beta, with given statistics, one value per channel along `axis`.
 
-    It has one output; Relay's also returns the statistics.
+    It has one output; Relay's operator also returns the statistics.
     """
     at = axis_of(axis, data.ndim)
     _check_channels("nn.batch_norm", data, at, gamma, beta, moving_mean, moving_var)
@@ -44,7 +44,7 @@ def batch_norm(
 def layer_norm(
     data: Tensor, gamma: Tensor, beta: Tensor | None = None, *, axis: int | Sequence[int] = -1, epsilon: float = 1e-5
 ) -> Tensor:
-    """Normalise over the axes; gamma and beta have the shape of those axes."""
+    """Normalise over the axes; gamma and beta have the shape of these axes."""
     axes = axes_of(axis, data.ndim)
     for weight in (gamma, beta):
         if weight is not None:
@@ -65,7 +65,8 @@ def instance_norm(
 ) -> Tensor:
     """Normalise each channel of each sample over all other axes; gamma and beta have one element per channel.
 
-    Channels that lie in blocks have several axes, (1, -1) for [n, c/x, h, w, x]; gamma and beta have their shape.
+    If channels are stored in blocks, they have several axes, for example (1, -1) for [n, c/x, h, w, x]; gamma and beta
+    then have the shape of these axes.
     """
     at = axes_of(axis, data.ndim)
     for weight in (gamma, beta):
@@ -85,7 +86,7 @@ def group_norm(
 ) -> Tensor:
     """Normalise groups of neighbouring channels of each sample; gamma and beta have one element per channel.
 
-    Channels that lie in blocks have several axes, as those of `instance_norm` may.
+    If channels are stored in blocks, they have several axes, as in `instance_norm`.
     """
     at = axes_of(axis, data.ndim)
     for weight in (gamma, beta):
@@ -99,11 +100,12 @@ def group_norm(
 def _by_channel(
     data: Tensor, gamma: Tensor, beta: Tensor, at: tuple[int, ...], groups: int | None, epsilon: float, name: str
 ) -> Tensor:
-    """(data - mean) / sqrt(variance + epsilon) * gamma + beta; `at` are the axes that number a sample's channels.
+    """(data - mean) / sqrt(variance + epsilon) * gamma + beta; `at` are the axes that number the channels of a sample.
 
-    Mean and variance are those of a channel over all axes but these and the first, or of a group of channels. They are
-    summed channel by channel, then over the channels of a group: all that has the size of the data is the same in any
-    layout, and for any groups. Half floats are computed in float32.
+    Mean and variance are computed for each channel, over all axes except these and the first, or for each group of
+    channels. They are summed channel by channel, and then over the channels of a group. So the computation on tensors
+    of the data's size is the same for every layout and for every number of groups. 16-bit floats are computed in
+    float32.
     """
     if data.dtype.bits < 32:
         wide = [elementwise(x, lambda v: v.astype("float32"), "cast") for x in (data, gamma, beta)]
@@ -117,7 +119,7 @@ def _by_channel(
     eps = const(epsilon, data.dtype)
 
     def of_group(sums: Tensor, what: str) -> Callable[..., Expr]:
-        """The sum of the group to which a channel of a sample belongs."""
+        """A function that returns the sum of the group of a sample's channel."""
         if groups is None:
             return lambda n, *c: sums[(n, *c)]
         member = te.reduce_axis((0, size), name="k")
@@ -149,7 +151,7 @@ def _by_channel(
 
 
 def _number(places: Sequence[Any], extents: Sequence[Any]) -> Any:
-    """The number of a channel from its places along the axes that number channels."""
+    """The number of a channel, from its indices along the axes that number channels."""
     number = places[0]
     for place, extent in zip(places[1:], extents[1:], strict=True):
         number = number * extent + place
@@ -167,7 +169,7 @@ def _places(number: Any, extents: Sequence[Any]) -> list[Any]:
 
 @register("nn.rms_norm")
 def rms_norm(data: Tensor, weight: Tensor, *, axis: int | Sequence[int] = -1, epsilon: float = 1e-5) -> Tensor:
-    """data / sqrt(mean(data^2) + epsilon) * weight over the axes; weight has their shape."""
+    """data / sqrt(mean(data^2) + epsilon) * weight over the axes; weight has the shape of these axes."""
     axes = axes_of(axis, data.ndim)
     _check_shape("nn.rms_norm", weight, [dims(data)[a] for a in axes])
     square = mean(elementwise(data, lambda v: v * v, "square"), axis=axes, keepdims=True)
@@ -182,7 +184,7 @@ def rms_norm(data: Tensor, weight: Tensor, *, axis: int | Sequence[int] = -1, ep
 
 @register("nn.l2_normalize")
 def l2_normalize(data: Tensor, *, axis: int | Sequence[int] = 1, eps: float = 1e-10, ord: int = 2) -> Tensor:
-    """data divided by its norm over the axes, or by sqrt(eps) if that is larger; `ord` 1 takes the sum of |x|."""
+    """data divided by its norm over the axes, or by sqrt(eps) if that is larger; `ord` 1 uses the sum of |x|."""
     axes = axes_of(axis, data.ndim)
     if ord not in (1, 2):
         raise InputError(f"nn.l2_normalize: ord is 1 or 2, found {ord}")
@@ -229,7 +231,10 @@ def lrn(
 
 
 def _raised(base: Expr, exponent: float) -> Expr:
-    """base ^ exponent; quarters are products of roots, which are vectors and within 2 ulp, too."""
+    """base ^ exponent.
+
+    Multiples of 0.25 are computed with square roots, which are vectors, and are also within 2 ulp.
+    """
     if base.dtype not in ("float32", "float64") or exponent not in (0.25, 0.5, 0.75):
         return te.power(base, const(exponent, base.dtype))
     root = te.sqrt(base)

@@ -1,4 +1,4 @@
-"""A loop over time: how recurrent layers are written, whatever their cell computes.
+"""A loop over time, in which recurrent layers with any cell are written.
 
     for group of rows, direction:                       # independent of each other
         states[rows, hidden] = initial states
@@ -8,8 +8,9 @@
             y[t] = the first state
         last states = states
 
-A group has so many rows that each vector of r, once loaded, is used for all of them. An open batch is divided into
-groups of 4 rows, and the rest into groups of 2 and of 1; the loops inside a group always have constant extents.
+A group has several rows, so that each vector of r is used for all of them once it is loaded. A batch of unknown size is
+divided into groups of 4 rows, and the rest into groups of 2 and of 1; the loops inside a group always have constant
+extents.
 """
 
 from __future__ import annotations
@@ -34,11 +35,12 @@ _ROWS = (4, 2, 1)
 
 @dataclass(frozen=True, slots=True)
 class LayerInputs:
-    """The inputs of a layer.
+    """The inputs of a recurrent layer.
 
     `x` [steps, batch, directions, gates * hidden] is the input's part of the gates, `r` [directions, hidden, gates *
-    hidden] the weights of the state, `states` are the initial ones, [directions, batch, hidden] each. `weights` are
-    the cell's other ones, [directions, n * hidden] for each n of `sizes`. `lengths` [batch] are the steps of each row.
+    hidden] the weights of the state. `states` are the initial states, each [directions, batch, hidden]. `weights` are
+    the other weights of the cell, [directions, n * hidden] for each n in `sizes`. `lengths` [batch] is the number of
+    steps of each row.
     """
 
     op: str
@@ -58,7 +60,7 @@ class LayerInputs:
 
     @property
     def hidden(self) -> int:
-        """Elements of a state."""
+        """The number of elements of a state."""
         if self.r.ndim != 3:
             raise TypeMismatch(f"{self.op}: wanted weights (directions, hidden, gates * hidden), found {self.r}")
         return constant(dims(self.r)[1], f"{self.op}: the size of a state")
@@ -99,10 +101,11 @@ Cell = Callable[["TimeStep"], Sequence[Buffer]]
 
 
 def over_time(layer: LayerInputs, cell: Cell) -> list[Tensor]:
-    """y [steps, directions, batch, hidden], and the last of each state [directions, batch, hidden].
+    """Return y [steps, directions, batch, hidden], and the last value of each state, [directions, batch, hidden].
 
-    `cell(step)` emits the stages of one step, and returns the buffers of the next states. Beyond its length a row of
-    y is zero, and the states of the row remain; the last states of a row without steps are zero, as in ONNX Runtime.
+    `cell(step)` emits the stages of one step, and returns the buffers of the next states. After the last step of a row,
+    y is zero and the states of the row do not change. If a row has no steps, its last states are zero, as in ONNX
+    Runtime.
     """
     inputs = [Buffer(f"p{k}", t.shape, t.dtype) for k, t in enumerate(layer.inputs)]
     results = [
@@ -119,7 +122,7 @@ def over_time(layer: LayerInputs, cell: Cell) -> list[Tensor]:
 
 
 def _groups(batch: Dim) -> Iterator[tuple[Dim, Dim, int]]:
-    """(first row, number of groups, rows of each)."""
+    """Yield (first row, number of groups, rows of each group)."""
     if isinstance(batch, int):
         whole, rest = divmod(batch, _ROWS[0])
         if whole:
@@ -133,7 +136,7 @@ def _groups(batch: Dim) -> Iterator[tuple[Dim, Dim, int]]:
 
 
 class _RowGroup:
-    """The rows that go through time together, and the statements that are emitted for them."""
+    """A group of rows that are computed together in each step, and the statements that are emitted for them."""
 
     def __init__(
         self, layer: LayerInputs, inputs: Sequence[Buffer], results: Sequence[Buffer], number: int, rows: int
@@ -149,7 +152,7 @@ class _RowGroup:
         self.index = layer.x.shape[0].dtype
 
     def nest(self, first: Dim, count: Dim, cell: Cell) -> Stmt:
-        """The loops over groups and directions around the loop over time."""
+        """The loops over groups and directions, around the loop over time."""
         directions = self.results[1].shape[0]
         way = IterVar(Var("direction", directions.dtype), Range.of(directions))
         group = IterVar(Var("group", as_expr(count).dtype), Range.of(as_expr(count)))
@@ -194,11 +197,11 @@ class _RowGroup:
         return _nest([t], [steps], BlockRealize((t,), const(True), block))
 
     def length(self, b: Expr) -> Expr | None:
-        """The length of a row, if it has one of its own."""
+        """The length of a row; None if the layer has no `lengths`."""
         return None if self.lengths is None else self.lengths[self.first + b].astype("int64")
 
     def unless_empty(self, b: Expr, last: Expr) -> Expr:
-        """The last state of a row; zero without any step."""
+        """The last state of a row; zero if the row has no steps."""
         length = self.length(b)
         return last if length is None else te.select(length > const(0, "int64"), last, const(0, last.dtype))
 
@@ -219,9 +222,10 @@ class _RowGroup:
     def stage(
         self, name: str, result: Buffer, value: Callable[..., Expr], lead: tuple[Expr, ...] = ()
     ) -> Stmt:  # fmt: skip
-        """A block that writes value(row, j) for each row of the group and each j; with `lead` into a parameter.
+        """A block that writes value(row, j) for each row of the group and each j; if `lead` is given, into a parameter.
 
-        No j depends on another, so they are vectors: lowering divides them into the machine's.
+        The values of j are independent of each other, so they form vectors; lowering splits them into vectors of the
+        machine's width.
         """
         extents = (as_expr(self.rows), as_expr(self.hidden))
         iterators = [IterVar(Var(n, d.dtype), Range.of(d)) for n, d in zip(("row", "j"), extents, strict=True)]
@@ -234,7 +238,7 @@ class _RowGroup:
 
 
 class TimeStep:
-    """One step of time for a group of rows: what the equations of a cell are written with."""
+    """One time step for a group of rows, with the operations from which the equations of a cell are built."""
 
     def __init__(self, group: _RowGroup, place: Expr, states: tuple[Buffer, ...]) -> None:
         self._group, self._place = group, place
@@ -242,12 +246,12 @@ class TimeStep:
         self.statements: list[Stmt] = []
 
     def x(self, gate: int, b: Expr, j: Expr) -> Expr:
-        """The input's part of a gate."""
+        """The contribution of the input to a gate."""
         g = self._group
         return g.x[self._place, g.first + b, g.way, plus(j, gate * self.hidden)]
 
     def weight(self, number: int, place: Expr) -> Expr:
-        """An element of one of the cell's other weights, those of this direction."""
+        """An element of one of the cell's other weights, for this direction."""
         return self._group.weights[number][self._group.way, place]
 
     def unless_over(self, b: Expr, new: Expr, old: Expr) -> Expr:
@@ -259,7 +263,7 @@ class TimeStep:
         return new if length is None else te.select(self._place.astype("int64") < length, new, old)
 
     def product(self, state: Buffer, first: int, gates: int) -> Buffer:
-        """The state times the weights of some gates: [rows, gates * hidden]."""
+        """The product of the state and the weights of some gates: [rows, gates * hidden]."""
         g, columns = self._group, gates * self.hidden
         sums = g.buffer("sums", columns)
         extents = [as_expr(n) for n in (g.rows, columns, self.hidden)]
@@ -280,13 +284,13 @@ class TimeStep:
         return sums
 
     def stage(self, name: str, value: Callable[[Expr, Expr], Expr]) -> Buffer:
-        """A new buffer [rows, hidden] of value(row, j)."""
+        """A new buffer [rows, hidden] with the elements value(row, j)."""
         result = self._group.buffer(name, self.hidden)
         self.statements.append(self._group.stage(name, result, value))
         return result
 
     def next_state(self, number: int, name: str, value: Callable[[Expr, Expr], Expr]) -> Buffer:
-        """The same for what becomes a state: beyond the length of a row it stays as it is."""
+        """Like `stage`, for the next value of a state: after the last step of a row the state does not change."""
         old = self.states[number]
         return self.stage(name, lambda b, j: self.unless_over(b, value(b, j), old[b, j]))
 

@@ -1,4 +1,4 @@
-"""Padding: with a constant, by edge, by reflection, and wrapped around."""
+"""Padding with a constant, with the edge, by reflection, or by wrapping around."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from .shapes import Dim, dims, plus, require_some, simple
 def constant_pad(
     data: Tensor, before: Sequence[Dim], after: Sequence[Dim], value: Expr | float = 0, name: str = "pad_temp"
 ) -> Tensor:
-    """`data` with `before` and `after` elements of `value` around each axis; `data` itself where all are 0.
+    """`data` with `before` and `after` elements of `value` around each axis; `data` itself if all amounts are 0.
 
-    Negative amounts crop. The guard is an `if_then_else`: nothing outside `data` is read.
+    Negative amounts crop. The guard is an `if_then_else`, so no element outside of `data` is read.
     """
     if all(isinstance(p, int) and p == 0 for p in (*before, *after)):
         return data
@@ -48,7 +48,7 @@ def pad(
     pad_value: float = 0.0,
     pad_mode: str = "constant",
 ) -> Tensor:
-    """Pad each axis by its (before, after) of `pad_width`.
+    """Pad each axis by its pair (before, after) in `pad_width`.
 
     `pad_mode` is "constant" (`pad_value`, or the tensor `value` of no dimensions), "edge", "reflect" (without the edge
     itself) or "wrap". Negative amounts crop.

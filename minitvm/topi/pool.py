@@ -1,4 +1,4 @@
-"""Pooling over one, two or three spatial axes: NCHW, and in two dimensions any order of the axes."""
+"""Pooling over one, two or three spatial axes, in NCHW; in two dimensions, any order of the axes is possible."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SPATIAL = {1: ("x",), 2: ("y", "x"), 3: ("z", "y", "x")}
 
 
 class Windows:
-    """The windows of one pooling: output shape, and the padding that the last window reaches into."""
+    """The windows of one pooling: the output shape, and the padding that the last window extends into."""
 
     def __init__(self, op: str, data: Tensor, pool_size: Ints, strides: Ints, padding: Ints, dilation: Ints,
                  ceil_mode: bool, layout: str = "") -> None:  # fmt: skip
@@ -67,7 +67,7 @@ class Windows:
         return constant_pad(data, self.order.as_stored(before), self.order.as_stored(after), value)
 
     def compute(self, element: Callable[..., Any], name: str, attrs: Mapping[str, Any] | None = None) -> Tensor:
-        """The result of `element(n, c, *spatial indices)`, in the layout of the data."""
+        """The tensor with the elements `element(n, c, *spatial indices)`, in the layout of the data."""
         names = ("n", "c", *(2 * a for a in _SPATIAL[self.rank]))
         return te.compute(
             self.order.as_stored((*self.outer, *self.out)),
@@ -78,7 +78,7 @@ class Windows:
         )
 
     def seen(self, data: Tensor, n: Any, c: Any, *indices: Any) -> Expr:
-        """The element of padded data under the taps of the window at `indices`."""
+        """The element of padded data that the current tap of the window at `indices` reads."""
         at = tuple(
             plus(times(i, s), times(t.var, l))
             for i, s, t, l in zip(indices, self.stride, self.taps, self.dilate, strict=True)
@@ -94,7 +94,7 @@ class Windows:
         }  # fmt: skip
 
     def counted(self, indices: Sequence[Any], include_pad: bool) -> Expr | int:
-        """How many elements of the window at `indices` count for the average."""
+        """The number of elements of the window at `indices` that count for the average."""
         total: Any = 1
         for axis, i in enumerate(indices):
             total = times(self._counted(axis, i, include_pad), total)
@@ -155,14 +155,14 @@ def _check_rank(op: str, data: Tensor, rank: int) -> None:
 def max_pool1d(
     data: Tensor, *, pool_size: Ints, strides: Ints = 1, padding: Ints = 0, dilation: Ints = 1, ceil_mode: bool = False
 ) -> Tensor:
-    """The largest element of each window; padding never wins."""
+    """The largest element of each window; padding is never the largest."""
     return _max_pool(1, data, pool_size, strides, padding, dilation, ceil_mode)
 
 
 @register("nn.max_pool2d", pattern=Pattern.COMPLEX_OUT_FUSABLE)
 def max_pool2d(data: Tensor, *, pool_size: Ints, strides: Ints = 1, padding: Ints = 0, dilation: Ints = 1,
                ceil_mode: bool = False, layout: str = "NCHW") -> Tensor:  # fmt: skip
-    """The largest element of each window; padding never wins. `ceil_mode` rounds the number of windows up.
+    """The largest element of each window; padding is never the largest. `ceil_mode` rounds the number of windows up.
 
     `layout` is the order of the axes of data and result.
     """
@@ -173,7 +173,7 @@ def max_pool2d(data: Tensor, *, pool_size: Ints, strides: Ints = 1, padding: Int
 def max_pool3d(
     data: Tensor, *, pool_size: Ints, strides: Ints = 1, padding: Ints = 0, dilation: Ints = 1, ceil_mode: bool = False
 ) -> Tensor:
-    """The largest element of each window; padding never wins."""
+    """The largest element of each window; padding is never the largest."""
     return _max_pool(3, data, pool_size, strides, padding, dilation, ceil_mode)
 
 
@@ -188,7 +188,7 @@ def avg_pool1d(data: Tensor, *, pool_size: Ints, strides: Ints = 1, padding: Int
 def avg_pool2d(data: Tensor, *, pool_size: Ints, strides: Ints = 1, padding: Ints = 0, dilation: Ints = 1,
                ceil_mode: bool = False, count_include_pad: bool = False,
                layout: str = "NCHW") -> Tensor:  # fmt: skip
-    """The mean of each window; `count_include_pad` counts declared padding as zeros, else it is left out.
+    """The mean of each window. `count_include_pad` counts the given padding as zeros; otherwise padding is left out.
 
     `layout` is the order of the axes of data and result.
     """

@@ -1,4 +1,4 @@
-"""Between floats and small integers: quantize and dequantize, with one scale, or one per channel."""
+"""Conversion between floats and small integers: quantize and dequantize, with one scale or one per channel."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .shapes import agree, axis_of, broadcast_index, differ, dims, is_one, requi
 
 
 def _parameter(data: Tensor, tensor: Tensor, axis: int, block_size: int) -> Callable[..., Expr]:
-    """The element of a scale or zero point for a point of the data."""
+    """A function that returns the element of a scale or zero point that belongs to a point of the data."""
     if tensor.ndim == 0:
         return lambda *_: tensor[()]
     place = axis_of(axis, data.ndim)
@@ -53,10 +53,11 @@ def quantize(
     data: Tensor, scale: Tensor, zero_point: Tensor | None = None, *, axis: int = 1, block_size: int = 0,
     out_dtype: str = "uint8"
 ) -> Tensor:  # fmt: skip
-    """saturate(round(data / scale) + zero_point), halves to even; a scale of one dimension runs along `axis`.
+    """saturate(round(data / scale) + zero_point), ties to even; a scale with one dimension has one element per index of
+    `axis`.
 
-    With a `block_size`, that many places along `axis` share one element of the scale, which has the data's rank.
-    Infinities saturate too; NaN becomes the least integer, as from ONNX Runtime's vector code.
+    With a `block_size`, that many indices along `axis` share one element of the scale, which has the data's rank.
+    Infinities saturate too. NaN becomes the smallest integer, as in ONNX Runtime's vector code.
     """
     # Half floats do not hold the limits of 16-bit integers.
     wide = "float32" if data.dtype.is_half else data.dtype
@@ -92,7 +93,7 @@ def dequantize(
     data: Tensor, scale: Tensor, zero_point: Tensor | None = None, *, axis: int = 1, block_size: int = 0,
     out_dtype: str = "float32"
 ) -> Tensor:  # fmt: skip
-    """(data - zero_point) * scale; parameters as in `quantize`. The product is one of floats of 32 bits or more."""
+    """(data - zero_point) * scale, with parameters as in `quantize`. The product is computed in float32 or wider."""
     wide = out_dtype if DType(out_dtype).bytes > 4 else "float32"
     scale_of, zero_of = _parameters(data, scale, zero_point, axis, block_size)
 
@@ -107,9 +108,10 @@ def dequantize(
 
 @register("qnn.lookup", pattern=Pattern.ELEMENTWISE)
 def lookup(data: Tensor, table: Tensor) -> Tensor:
-    """table[data] for bytes: a function of a byte, by its 256 values. Of int8 the place is that of its bits in uint8.
+    """table[data] for bytes: a function of a byte, given by its 256 values.
 
-    `data` is uint8 or int8, of any shape; `table` has the shape (256,), and the result its dtype.
+    `data` is uint8 or int8, of any shape; `table` has the shape (256,), and the result has the table's dtype. An int8
+    is used as the uint8 with the same bits.
     """
     if data.dtype not in ("uint8", "int8") or dims(table) != (256,):
         raise TypeMismatch(f"lookup: wanted uint8 or int8 and a table of shape (256,), found {data} and {table}")

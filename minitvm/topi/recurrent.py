@@ -1,13 +1,13 @@
-"""Recurrent layers: the equations of their cells; the loop over time is in `over_time`.
+"""Recurrent layers: the equations of their cells. The loop over time is in `over_time`.
 
-The input's part of the gates comes as `x` [steps, batch, directions, gates * hidden], biases included: it is a product
-for all steps at once, `nn.dense`. `r` [directions, hidden, gates * hidden] are the weights of the state, one row for
-each of its elements. States are [directions, batch, hidden]. Gates stand in ONNX's order.
+`x` [steps, batch, directions, gates * hidden] is the contribution of the input to the gates, including biases. It is
+computed before, by one product for all steps (`nn.dense`). `r` [directions, hidden, gates * hidden] are the weights of
+the state, with one row for each of its elements. States are [directions, batch, hidden]. Gates are in ONNX's order.
 
-`activations` name the cell's functions, with one `alpha` and one `beta` for each, which those without parameters
-ignore; none are the functions' own defaults. `clip` (0: none) limits the sums that go into the gates. With `lengths`
-the last input is the number of steps of each row: beyond it y is zero, and the states remain (zero for
-no steps).
+`activations` names the functions of the cell. `alpha` and `beta` have one element for each function (functions without
+parameters ignore it), or are empty for the functions' defaults. `clip` limits the sums that go into the gates (0: no
+limit). With `lengths` the last input is the number of steps of each row: after them y is zero, and the states do not
+change (they are zero for a row without steps).
 """
 
 from __future__ import annotations
@@ -92,8 +92,8 @@ def gru(
     """The gated recurrent unit, gates z, r, h: h' = (1 - z) * g(x + (r * h) r_h) + z * h.
 
     With `linear_before_reset` the reset gate multiplies the product: g(x + r * (h r_h + b)), and the fourth input is
-    the bias b [directions, hidden]. Returns y [steps, directions, batch, hidden] and the last h.
-    After Cho et al., "Learning phrase representations using RNN encoder-decoder" (2014).
+    the bias b [directions, hidden]. Returns y [steps, directions, batch, hidden] and the last h. Source: Cho et al.,
+    "Learning phrase representations using RNN encoder-decoder" (2014).
     """
     late = linear_before_reset
     layer = layer_of("nn.gru", (x, r, h, *others), direction=direction, lengths=lengths, linear_before_reset=late)
@@ -132,10 +132,10 @@ def lstm(
 ) -> list[Tensor]:  # fmt: skip
     """The long short-term memory, gates i, o, f, c: c' = f * c + i * g(x + h r_c), h' = o * act(c').
 
-    With `input_forget` the gate f is 1 - i. With `peepholes` the gates also see the memory: the fifth input is p
-    [directions, 3 * hidden], p_i * c and p_f * c go into i and f, p_o * c' into o. Returns y [steps, directions,
-    batch, hidden], the last h and the last c.
-    After Hochreiter and Schmidhuber, "Long short-term memory" (1997), and Gers and Schmidhuber (2000).
+    With `input_forget` the gate f is 1 - i. With `peepholes` the gates also read the memory: the fifth input is p
+    [directions, 3 * hidden]; p_i * c and p_f * c are added to the sums of i and f, and p_o * c' to the sum of o.
+    Returns y [steps, directions, batch, hidden], the last h and the last c. Source: Hochreiter and Schmidhuber, "Long
+    short-term memory" (1997), and Gers and Schmidhuber (2000).
     """
     layer = layer_of("nn.lstm", (x, r, h, c, *others), direction=direction, lengths=lengths, peepholes=peepholes)
     f, g, act = _functions("nn.lstm", activations, alpha, beta, clip)
@@ -166,7 +166,7 @@ def layer_of(
     op: str, inputs: Sequence[Tensor], *, direction: str, lengths: bool, linear_before_reset: bool = False,
     peepholes: bool = False, **_: Any,
 ) -> LayerInputs:  # fmt: skip
-    """The inputs of an operator by what they are for; raises an error if they are not those of its attributes."""
+    """Sort the inputs of an operator by their roles; raises an error if they do not fit its attributes."""
     gates, states = _CELLS[op][:2]
     sizes = (1,) * linear_before_reset + (3,) * peepholes
     count = 2 + states + len(sizes) + lengths
@@ -182,7 +182,7 @@ def layer_of(
 def _functions(
     op: str, names: Sequence[str], alpha: Sequence[float], beta: Sequence[float], clip: float
 ) -> list[Function]:
-    """The functions of an element; `clip` is for those of gates."""
+    """The cell's functions of one element; only those of gates use `clip`."""
     *_, gates, others = _CELLS[op]
     count = gates + others
     if len(names) != count or any(len(given) not in (0, count) for given in (alpha, beta)):
@@ -197,7 +197,7 @@ def _functions(
 
 
 def _function(op: str, name: str, parameters: dict[str, Any], clip: float) -> Function:
-    """An operator of one tensor as a function of an element."""
+    """Turn an operator of one tensor into a function of one element."""
     if name not in ACTIVATIONS:
         raise InputError(f"{op}: activations are {', '.join(ACTIVATIONS)}, found {name!r}")
     operator, takes = ACTIVATIONS[name]

@@ -1,4 +1,4 @@
-"""Reductions over some axes. `axis` None means all of them; `keepdims` keeps each with extent 1."""
+"""Reductions over some axes. `axis` None means all axes; `keepdims` keeps each reduced axis with extent 1."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def reduce_over(x: Tensor, axis: Axes, keepdims: bool, body: Callable[[Expr, lis
 def _reduce(
     name: str, reducer: Any, x: Tensor, axis: Axes, keepdims: bool, one: Callable[[Expr], Expr] = lambda v: v
 ) -> Tensor:
-    """A reduction; over no axes it is `one` of each element, the reduction of a single element."""
+    """A reduction. Over no axes, it applies `one` to each element, which is the reduction of a single element."""
     if not axes_of(axis, x.ndim):
         return elementwise(x, one, name)
     reduced: Tensor = reduce_over(x, axis, keepdims, lambda value, taps: reducer(value, axis=taps), f"T_{name}")
@@ -54,7 +54,7 @@ def _reduce(
 
 
 def count_of(x: Tensor, axis: Axes) -> Expr:
-    """How many elements are reduced into one, as an integer expression."""
+    """The number of elements that are reduced into one, as an integer expression."""
     return as_expr(product([dims(x)[a] for a in axes_of(axis, x.ndim)]))
 
 
@@ -82,25 +82,25 @@ def prod(x: Tensor, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
 
 @register("max", pattern=Pattern.COMM_REDUCE, fold=_keeping_dtype(np.max))
 def max(x: Tensor, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """The largest over the axes; NaN if any is."""
+    """The largest element over the axes; NaN if any element is NaN."""
     return _reduce("max", _any if x.dtype.is_bool else te.max, x, axis, keepdims)
 
 
 @register("min", pattern=Pattern.COMM_REDUCE, fold=_keeping_dtype(np.min))
 def min(x: Tensor, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """The smallest over the axes; NaN if any is."""
+    """The smallest element over the axes; NaN if any element is NaN."""
     return _reduce("min", _all if x.dtype.is_bool else te.min, x, axis, keepdims)
 
 
 @register("all", pattern=Pattern.COMM_REDUCE, fold=np.all)
 def all(x: Tensor, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """bool: whether all are true."""
+    """A bool: true if all elements over the axes are true."""
     return _reduce("all", lambda v, axis: _all(_truth(v), axis=axis), x, axis, keepdims, _truth)
 
 
 @register("any", pattern=Pattern.COMM_REDUCE, fold=np.any)
 def any(x: Tensor, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """bool: whether any is true."""
+    """A bool: true if any element over the axes is true."""
     return _reduce("any", lambda v, axis: _any(_truth(v), axis=axis), x, axis, keepdims, _truth)
 
 
@@ -112,7 +112,8 @@ def _truth(v: Expr) -> Expr:
 def mean(x: Tensor, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """The mean over the axes, rounded toward zero for integers.
 
-    Half floats are summed in float32, integers of fewer than 32 bits in int32: neither sum nor count fits their own.
+    16-bit floats are summed in float32, integers of fewer than 32 bits in int32, because neither the sum nor the count
+    fits in their own dtype.
     """
     if x.dtype.is_bool:
         raise TypeMismatch("mean: wanted numbers, found bool\n  try:    cast to float32 first")
@@ -126,12 +127,14 @@ def mean(x: Tensor, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
 
 @register("variance")
 def variance(x: Tensor, *, axis: Axes = None, keepdims: bool = False, unbiased: bool = False) -> Tensor:
-    """The mean square distance from the mean, in two passes; `unbiased` divides by count - 1, of nothing by 0."""
+    """The mean square distance from the mean, computed in two passes; `unbiased` divides by count - 1 (by 0 if there is
+    none).
+    """
     return _variance(x, mean(x, axis=axis, keepdims=True), axis, keepdims, unbiased)
 
 
 def moments(x: Tensor, axis: Axes) -> tuple[Tensor, Tensor]:
-    """(mean, variance) over the axes, which stay with extent 1; the mean is computed once for both."""
+    """(mean, variance) over the axes, which stay with extent 1. The mean is computed once and used for both."""
     average = mean(x, axis=axis, keepdims=True)
     return average, _variance(x, average, axis, True, False)
 
@@ -218,7 +221,9 @@ def logsumexp(x: Tensor, *, axis: Axes = None, keepdims: bool = False) -> Tensor
 def argmax(
     x: Tensor, *, axis: Axes = None, keepdims: bool = False, select_last_index: bool = False, dtype: str = "int64"
 ) -> Tensor:
-    """The index of the largest over one axis, or over all in row-major order; the first of equal ones by default."""
+    """The index of the largest element over one axis, or over all in row-major order; by default the first of equal
+    elements.
+    """
     return _arg("argmax", x, axis, keepdims, select_last_index, dtype)
 
 
@@ -226,7 +231,9 @@ def argmax(
 def argmin(
     x: Tensor, *, axis: Axes = None, keepdims: bool = False, select_last_index: bool = False, dtype: str = "int64"
 ) -> Tensor:
-    """The index of the smallest over one axis, or over all in row-major order; the first of equal ones by default."""
+    """The index of the smallest element over one axis, or over all in row-major order; by default the first of equal
+    elements.
+    """
     return _arg("argmin", x, axis, keepdims, select_last_index, dtype)
 
 

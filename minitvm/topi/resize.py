@@ -40,12 +40,12 @@ def resize(
     cubic_exclude: bool = False,
     extrapolation_value: float = 0.0,
 ) -> Tensor:
-    """`data` with the shape `size` (one extent per axis).
+    """`data` resized to the shape `size` (one extent per axis).
 
-    `method` is nearest_neighbor, linear or cubic. `scales` (output by input, one per axis) default to the quotient of
-    the extents, which may be symbolic. `roi` (starts, then ends, relative to the extents) and
+    `method` is nearest_neighbor, linear or cubic. `scales` are output extent / input extent, one per axis; by default
+    the quotient of the extents, which may be symbolic. `roi` (starts, then ends, relative to the extents) and
     `extrapolation_value` are for tf_crop_and_resize. Coordinates are computed in float64. Sums of integers are rounded
-    toward zero, but equal integers have that integer between them.
+    toward zero; between equal integers the result is this integer.
     """
     if method not in ("nearest_neighbor", "linear", "cubic"):
         raise InputError(f"image.resize: method is nearest_neighbor, linear or cubic, found {method!r}")
@@ -81,13 +81,16 @@ SHORT_OF_ONE = 2.0**-10  # by how much less than an integer rounding may leave a
 
 
 def _toward_zero(value: Expr) -> Expr:
-    """A sum of weighted integers as an integer: a sum that rounding left just short of an integer is that integer."""
+    """Round a weighted sum of integers toward zero.
+
+    A sum just below an integer, because of rounding errors, becomes this integer.
+    """
     short = const(SHORT_OF_ONE, value.dtype)
     return te.trunc(te.select(value < 0, value - short, value + short))
 
 
 def _scale(extent: Dim, size: Dim, fixed: float | None) -> float | None:
-    """Output by input; None if it is known in a run only."""
+    """Output extent / input extent; None if it is known only at run time."""
     if fixed is not None:
         return float(fixed)
     if isinstance(extent, int) and isinstance(size, int):
@@ -103,9 +106,9 @@ def _f64(value: Dim) -> Any:
 def coordinates(
     mode: str, extent: Dim, size: Dim, scale: float | None, roi: tuple[float, float]
 ) -> Callable[[Any], Any]:
-    """The position in the input of an output index, as a float64. The index may be a NumPy array if sizes are known.
+    """A function that maps an output index to a position in the input, as float64. The index may be a NumPy array.
 
-    `scale` is None for the quotient of symbolic extents.
+    It may be an array only if the sizes are known. `scale` None means the quotient of symbolic extents.
     """
 
     def unscaled(place: Any) -> Any:
@@ -189,7 +192,7 @@ def _nearest(
 
 
 def _linear(data: Tensor, axis: int, size: Dim, source: Callable[[Expr], Expr], outside: float | None) -> Tensor:
-    """Between the two neighbours of a position; these and their weights are stages: one of each an output index."""
+    """Interpolate between the two neighbours of a position. Indices and weights are computed once per output index."""
     extent = dims(data)[axis]
     places = te.compute((size,), lambda i: te.floor(source(i)).astype("int32"), name="T_linear_places")
     shares = te.compute(
@@ -211,7 +214,7 @@ def _cubic(
 ) -> Tensor:  # fmt: skip
     """Keys' cubic convolution; `exclude` omits taps outside the input and scales up the others.
 
-    The weights are a separate stage: they are computed once per output index, not once per element.
+    The weights are a separate stage, so they are computed once per output index, not once per element.
     """
     extent = dims(data)[axis]
 
@@ -245,7 +248,7 @@ def _cubic(
 
 
 def cubic_weight(d: Expr, a: float = -0.75) -> Expr:
-    """Keys' cubic kernel at a distance from 0 to 2."""
+    """Keys' cubic kernel for a distance from 0 to 2."""
     near = ((d * (a + 2.0)) - (a + 3.0)) * d * d + 1.0
     far = ((d - 5.0) * d + 8.0) * d * a - 4.0 * a
     return te.select(d <= const(1, d.dtype), near, far)
@@ -253,10 +256,10 @@ def cubic_weight(d: Expr, a: float = -0.75) -> Expr:
 
 @register("image.interpolate", pattern=Pattern.COMPLEX_OUT_FUSABLE)
 def interpolate(data: Tensor, places: Tensor, weights: Tensor, *, axis: int) -> Tensor:
-    """Along an axis, weighted sums of elements: out[i] = sum over t of data[places[t, i]] * weights[t, i].
+    """Weighted sums of elements along an axis: out[i] = sum over t of data[places[t, i]] * weights[t, i].
 
-    `places` and `weights` are [taps, size of the result]. Sums are in the dtype of the data. It is `resize`
-    along one axis, with its tables as inputs.
+    `places` and `weights` are [taps, size of the result]. Sums have the dtype of the data. This is `resize` along one
+    axis, with tables as inputs.
     """
     check_index("image.interpolate", places)
     if (

@@ -1,7 +1,8 @@
-"""Places and weights of a resize along an axis of known sizes, as NumPy arrays.
+"""The indices and weights of a resize along an axis of known sizes, as NumPy arrays.
 
-An output is a sum of a few inputs times weights, and both depend on its index alone. They are computed here once, in
-float64; `image.interpolate` reads them. `resize` computes the same where sizes are open.
+An output is a sum of a few inputs times weights. Which inputs and which weights depends only on the output's index, so
+they are computed here once, in float64, and `image.interpolate` reads them. If the sizes are symbolic, `resize`
+computes the same at run time.
 """
 
 from __future__ import annotations
@@ -22,22 +23,23 @@ _REACH = {"linear": 1, "cubic": 2}
 
 
 def positions(mode: str, extent: int, size: int, scale: float) -> np.ndarray:
-    """The positions [size] in the input of the outputs."""
+    """The position in the input of each output, [size]."""
     at: np.ndarray = coordinates(mode, extent, size, scale, (0.0, 1.0))(np.arange(size))
     return at
 
 
 def nearest_places(at: np.ndarray, extent: int, rounding: str) -> np.ndarray:
-    """The input [size] that is nearest to each position."""
+    """The index of the input nearest to each position, [size]."""
     return _inside(_ROUNDING[rounding](at), extent)
 
 
 def tables(
     at: np.ndarray, extent: int, method: str, alpha: float = -0.75, exclude: bool = False
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The places and the weights, both [taps, size], of a linear or cubic filter (Keys, 1981) about positions.
+    """The indices and the weights, both [taps, size], of a linear or cubic filter (Keys, 1981) around positions.
 
-    A place outside is the outermost one; with `exclude` it has no weight, and the others are scaled up.
+    An index outside of the input becomes the nearest index inside; with `exclude` its weight is 0, and the other
+    weights are scaled up.
     """
     reach = _REACH[method]
     places = np.floor(at) - (reach - 1) + np.arange(2 * reach)[:, None]

@@ -1,4 +1,4 @@
-"""Reads a picture at places given by data: `grid_sample` (Jaderberg et al., Spatial Transformer Networks, 2015)."""
+"""Read an image at points given by data: `grid_sample` (Jaderberg et al., Spatial Transformer Networks, 2015)."""
 
 from __future__ import annotations
 
@@ -28,11 +28,12 @@ def grid_sample(
     align_corners: bool = False,
     in_elements: bool = False,
 ) -> Tensor:
-    """data [n, c, (d,) h, w] at the points of grid [n, outs..., 2 or 3], which are (x, y(, z)) from -1 to 1.
+    """data [n, c, (d,) h, w] at the points of grid [n, outs..., 2 or 3].
 
-    -1 and 1 are the centres of the outermost elements with `align_corners`, else their outer edges. With `in_elements`
-    points are counted in elements: 0 is the centre of the first. `padding_mode` determines the values outside: zeros,
-    the border, or the reflection at it.
+    A point is (x, y(, z)), with values from -1 to 1. With `align_corners`, -1 and 1 are the centres of the outermost
+    elements; otherwise they are their outer edges. With `in_elements` coordinates are counted in elements: 0 is the
+    centre of the first element. `padding_mode` determines the values outside: zeros, the border, or the reflection at
+    it.
     """
     rank = data.ndim - 2
     if rank not in (2, 3) or grid.ndim != data.ndim or not agree(dims(grid)[-1], rank) or data.dtype != grid.dtype:
@@ -61,7 +62,7 @@ def grid_sample(
     taps = {"nearest": 1, "linear": 2, "cubic": 4}[method]
 
     def whole(i: Sequence[Any]) -> Expr:
-        """The place of a tap as a float, inside the axis or not."""
+        """The index of a tap as a float; it may be outside of the axis."""
         p: Expr = at[tuple(i[:-1])]
         if method == "nearest":
             return te.nearbyint(p)
@@ -102,7 +103,7 @@ def grid_sample(
 
 
 def _of_axis(extents: Sequence[Dim], axis: Expr, dtype: str) -> Expr:
-    """The extent of an axis that is an index itself."""
+    """The extent of the axis whose number is the expression `axis`."""
     size = _float(extents[-1], dtype)
     for k in reversed(range(len(extents) - 1)):
         here: Expr = axis == k
@@ -119,14 +120,14 @@ def _clamp(p: Expr, size: Expr) -> Expr:
 
 
 def _coordinate(value: Expr, size: Expr, align_corners: bool) -> Expr:
-    """From [-1, 1] to positions along an axis."""
+    """Convert a coordinate in [-1, 1] to a position along an axis."""
     if align_corners:
         return (value + 1.0) / 2.0 * (size - 1.0)
     return ((value + 1.0) * size - 1.0) / 2.0
 
 
 def _reflected(p: Expr, size: Expr, align_corners: bool) -> Expr:
-    """Reflected at both ends, as often as necessary."""
+    """A position reflected at both ends of the axis, as often as necessary."""
     low = const(0.0 if align_corners else -0.5, p.dtype)
     # An axis of one element has no length between its corners; everything is reflected onto it.
     span = te.maximum(size - 1.0, const(1e-4, p.dtype)) if align_corners else size

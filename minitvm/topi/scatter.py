@@ -1,6 +1,6 @@
-"""Writes at places given by data: the data are copied, then the updates are written one after the other.
+"""Writes at indices given by data: the data are copied, then the updates are written one after the other.
 
-A negative index counts from the end. An update whose place is out of range writes nothing.
+A negative index counts from the end. An update whose index is out of range is skipped.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ def scatter_elements(
 ) -> Tensor:
     """`data` with updates[i, j, k] at [indices[i, j, k], j, k] for axis 0, and so on.
 
-    `reduction` (add, mul, max, min) combines an update with the element; with "none" the last update of a place
-    remains. Updates may be smaller than data along the other axes. Those of a line along the axis come one after the
-    other.
+    `reduction` (add, mul, max, min) combines an update with the element; with "none" the last update of an element
+    wins. Updates may be smaller than data along the other axes. The updates of one line along the axis are written in
+    order.
     """
     check_index("scatter_elements", indices)
     at = axis_of(axis, data.ndim)
@@ -57,7 +57,7 @@ def scatter_elements(
 
 
 def _by_rows(data: Tensor, indices: Tensor, updates: Tensor, at: int, combined: Any) -> Tensor:
-    """The same along an axis that is not the last: one row of neighbours along the last axis after the other."""
+    """The same along an axis that is not the last: each step writes a row of neighbours along the last axis."""
     places, news, old = (Buffer(f"p{k}", t.shape, t.dtype) for k, t in enumerate((indices, updates, data)))
     y = Buffer("y", data.shape, data.dtype)
     last = dims(indices)[-1]
@@ -111,10 +111,10 @@ def _line(extent: Any, count: Any, dtype: str, index: str, combined: Any) -> Pri
 
 @register("scatter_nd", updates=True)
 def scatter_nd(data: Tensor, indices: Tensor, updates: Tensor, *, reduction: str = "none") -> Tensor:
-    """`data` with the updates at the points that the last axis of `indices` holds (ONNX's ScatterND).
+    """`data` with updates written at the points along the last axis of `indices` (ONNX's ScatterND).
 
-    The last axis of `indices` holds the coordinates of a point; each update is the slice at a point. With the
-    reduction "none" the last update of a point remains.
+    The last axis of `indices` holds the coordinates of a point; each update is the slice at a point. With the reduction
+    "none" the last update of a point wins.
     """
     check_index("scatter_nd", indices)
     size = constant(dims(indices)[-1], "scatter_nd: the last axis of the indices")

@@ -1,4 +1,4 @@
-"""Arithmetic on dimensions: an int where it is constant, an expression where it is symbolic."""
+"""Arithmetic on dimensions. A dimension is an int if it is constant, and an expression if it is symbolic."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Dim = Any  # int | Expr, for arithmetic that both support
 
 
 def simple(value: Any) -> Dim:
-    """A dimension in its simplest form: an int where it is one."""
+    """A dimension in its simplest form: an int if it is constant."""
     if isinstance(value, ex.IntImm):
         return value.value
     if not isinstance(value, ex.Expr):
@@ -28,9 +28,9 @@ def simple(value: Any) -> Dim:
 
 
 def dims(tensor: Tensor, layout: str = "") -> tuple[Dim, ...]:
-    """The shape of a tensor, constant dimensions as ints.
+    """The shape of a tensor, with constant dimensions as ints.
 
-    `layout` names the dimensions that are wanted, "N, C/x, H, W, x". Raises `InputError` if there are more or fewer.
+    `layout` names the expected dimensions, for example "N, C/x, H, W, x". Raises `InputError` if their number differs.
     """
     if layout and len(tensor.shape) != layout.count(",") + 1:
         found = ", ".join(map(str, tensor.shape))
@@ -39,7 +39,7 @@ def dims(tensor: Tensor, layout: str = "") -> tuple[Dim, ...]:
 
 
 def constant(value: Dim, what: str) -> int:
-    """A dimension that has to be a constant; raises `InputError` that names it when it is symbolic."""
+    """A dimension that must be a constant; raises an `InputError` that names it if it is symbolic."""
     reduced = simple(value)
     if isinstance(reduced, int):
         return reduced
@@ -47,7 +47,7 @@ def constant(value: Dim, what: str) -> int:
 
 
 def same(a: Dim, b: Dim) -> bool:
-    """Whether two dimensions are equal for all values of their variables."""
+    """Return whether two dimensions are equal for all values of their variables."""
     if isinstance(a, int) and isinstance(b, int):
         return a == b
     if ex.structural_equal(ex.as_expr(a), ex.as_expr(b)):
@@ -60,11 +60,12 @@ _ASSUMED: ContextVar[list[tuple[Dim, Dim]] | None] = ContextVar("assumed", defau
 
 @contextmanager
 def assuming() -> Iterator[list[tuple[Dim, Dim]]]:
-    """Within, relations between sizes are assumed unless they are shown not to hold, and listed as pairs.
+    """In this scope, relations between sizes are assumed unless they can be disproved; the assumptions are listed as
+    pairs.
 
-    A pair of `agree` has two dimensions that are equal; one of `require` a condition, of type bool, and 1. Outside,
-    `agree` answers no if it cannot show that dimensions are equal, and `require` accepts what it cannot decide:
-    `Operator.relations` lists it for the guards of a program.
+    A pair from `agree` holds two dimensions that must be equal. A pair from `require` holds a condition of type bool,
+    and 1. Outside of such a scope, `agree` returns False if it cannot prove that dimensions are equal, and `require`
+    accepts a condition that it cannot decide: `Operator.relations` lists this condition for the guards of a program.
     """
     assumed: list[tuple[Dim, Dim]] = []
     token = _ASSUMED.set(assumed)
@@ -75,19 +76,21 @@ def assuming() -> Iterator[list[tuple[Dim, Dim]]]:
 
 
 def is_condition(dim: Dim) -> bool:
-    """Whether the first of a pair listed by `assuming` is a condition."""
+    """Return whether the first element of a pair listed by `assuming` is a condition."""
     return isinstance(dim, ex.Expr) and dim.dtype.is_bool
 
 
 def condition_of(a: Dim, b: Dim) -> ex.Expr:
-    """The condition that a pair states; for a condition and a number: that it holds, or does not."""
+    """The condition that a pair means: two dimensions are equal, or a condition holds (1) or does not hold (0)."""
     if is_condition(a):
         return a if isinstance(b, int) and b else ex.Not(a)
     return ex.EQ(*ex.match(ex.as_expr(a), ex.as_expr(b)))
 
 
 def agree(a: Dim, b: Dim) -> bool:
-    """Whether two dimensions that an operator needs equal are so: `same`, or within `assuming` perhaps equal."""
+    """Return whether two dimensions that must be equal are equal, as in `same`; in `assuming`, whether they can be
+    equal.
+    """
     if same(a, b):
         return True
     assumed = _ASSUMED.get()
@@ -98,9 +101,9 @@ def agree(a: Dim, b: Dim) -> bool:
 
 
 def require(condition: Dim, message: str) -> None:
-    """State what must hold between sizes, a condition of type bool; raises `InputError` if no sizes satisfy it.
+    """State a condition on sizes, of type bool; raises `InputError` if no sizes satisfy it.
 
-    A condition that some sizes satisfy is listed within `assuming`, for a run to check.
+    In `assuming`, a condition that only some sizes satisfy is listed, so that a run can check it.
     """
     decided = simple(condition)
     if isinstance(decided, int):
@@ -113,13 +116,13 @@ def require(condition: Dim, message: str) -> None:
 
 
 def require_at_least(size: Dim, least: Dim, what: str) -> None:
-    """State that a size, the number of `what`, is at least `least`."""
+    """State that a size is at least `least`. `what` describes what the size counts, for the error."""
     if not (isinstance(size, int) and isinstance(least, int) and size >= least):
         require(ex.GE(*ex.match(ex.as_expr(size), ex.as_expr(least))), f"wanted at least {least} {what}, found {size}")
 
 
 def require_divides(divisor: Dim, size: Dim, what: str) -> None:
-    """State that a size, the number of `what`, is a multiple of a divisor from 1."""
+    """State that a size, the number of `what`, is a multiple of a divisor, which is at least 1."""
     if isinstance(divisor, int) and divisor < 1:
         raise InputError(f"{what} are divided by {divisor}: wanted a number from 1")
     if not isinstance(divisor, int):
@@ -130,7 +133,7 @@ def require_divides(divisor: Dim, size: Dim, what: str) -> None:
 
 
 def require_some(size: Dim, what: str, read_by: Sequence[Dim]) -> None:
-    """State that a size, the number of `what`, is not 0 if they are read: unless an extent of the result is 0."""
+    """State that a size, the number of `what`, is not 0 if the result (whose shape is `read_by`) has any element."""
     if isinstance(size, int) and size > 0:
         return
     empty = [ex.EQ(*ex.match(ex.as_expr(d), ex.as_expr(0))) for d in read_by if not (isinstance(d, int) and d > 0)]
@@ -141,7 +144,7 @@ def require_some(size: Dim, what: str, read_by: Sequence[Dim]) -> None:
 
 
 def differ(a: Dim, b: Dim) -> bool:
-    """Whether two dimensions are different for all values of their variables."""
+    """Return whether two dimensions are different for all values of their variables."""
     equal = (
         simple(ex.EQ(ex.as_expr(a), ex.as_expr(b))) if isinstance(a, ex.Expr) or isinstance(b, ex.Expr) else int(a == b)
     )
@@ -149,7 +152,7 @@ def differ(a: Dim, b: Dim) -> bool:
 
 
 def may_exceed(a: Dim, b: Dim) -> bool:
-    """Whether a dimension is more than another for some values of their variables, or that is not decided."""
+    """Return whether a dimension can be larger than another for some values of their variables; True if undecided."""
     if isinstance(a, int) and isinstance(b, int):
         return a > b
     more = simple(ex.GT(ex.as_expr(a), ex.as_expr(b)))
@@ -157,7 +160,7 @@ def may_exceed(a: Dim, b: Dim) -> bool:
 
 
 def at_least_one(dim: Dim) -> Dim:
-    """A dimension in its simplest form if no size of the network is 0."""
+    """A dimension in its simplest form, under the assumption that no size of the network is 0."""
     from .. import arith
 
     if not isinstance(dim, ex.Expr):
@@ -167,7 +170,7 @@ def at_least_one(dim: Dim) -> Dim:
 
 
 def _broadcasts(dim: Dim) -> bool:
-    """Whether a dimension is 1; within `assuming`, also whether it is 1 unless a size of the network is 0."""
+    """Return whether a dimension is 1; in `assuming`, also whether it is 1 if no size of the network is 0."""
     if is_one(dim):
         return True
     assumed = _ASSUMED.get()
@@ -210,10 +213,11 @@ def times(index: Any, factor: Dim) -> Any:
 
 
 def broadcast_shapes(*shapes: Sequence[Dim], repeated: bool = True) -> tuple[Dim, ...]:
-    """The common shape by NumPy's broadcasting.
+    """The common shape of several shapes by NumPy's broadcasting.
 
-    Two sizes that nothing relates, such as the lengths of two inputs, are equal, or one of them is 1 and repeated: a
-    run decides. Without `repeated`, and where a size is computed from others, two that are not known to be 1 are equal.
+    Two unrelated sizes, such as the lengths of two inputs, must be equal, or one of them must be 1 and is repeated;
+    this is decided at run time. Without `repeated`, or if a size is computed from others, two sizes that are not known
+    to be 1 must be equal.
     """
     rank = max(len(s) for s in shapes)
     result: list[Dim] = []
@@ -237,14 +241,14 @@ def broadcast_shapes(*shapes: Sequence[Dim], repeated: bool = True) -> tuple[Dim
 
 
 def _is_free(dim: Dim) -> bool:
-    """Whether a size is a number, a variable, or a choice between such by `_one_of_two`."""
+    """Return whether a size is a number, a variable, or a choice between two such sizes made by `_one_of_two`."""
     if isinstance(dim, ex.Select):
         return _is_free(dim.true_value) and _is_free(dim.false_value)
     return isinstance(dim, int | ex.IntImm | ex.Var)
 
 
 def require_repeats(size: Dim, extent: Dim, what: str = "entries to repeat") -> None:
-    """State that a size is an extent, or 1, so that one entry is repeated: the number of `what`."""
+    """State that a size, the number of `what`, is either `extent`, or 1 so that its one entry is repeated."""
     left, right = ex.match(ex.as_expr(size), ex.as_expr(extent))
     one = ex.EQ(left, ex.const(1, left.dtype))
     require(ex.Or(one, ex.EQ(left, right)), f"wanted 1 or {extent} {what}, found {size}")
@@ -252,7 +256,7 @@ def require_repeats(size: Dim, extent: Dim, what: str = "entries to repeat") -> 
 
 
 def _one_of_two(a: Dim, b: Dim) -> Dim:
-    """The common size of two, one of which may be 1."""
+    """The common size of two sizes, one of which may be 1."""
     left, right = ex.match(ex.as_expr(a), ex.as_expr(b))
     is_left, is_right = (ex.EQ(x, ex.const(1, x.dtype)) for x in (left, right))
     require(ex.Or(ex.Or(is_left, is_right), ex.EQ(left, right)), f"sizes {a} and {b} do not broadcast")
@@ -263,23 +267,23 @@ def _one_of_two(a: Dim, b: Dim) -> Dim:
 
 
 def is_one(dim: Dim) -> bool:
-    """Whether a dimension is the constant 1."""
+    """Return whether a dimension is the constant 1."""
     return isinstance(dim, int) and dim == 1
 
 
 def broadcast_index(tensor: Tensor, indices: Sequence[Any], shape: Sequence[Dim]) -> tuple[Any, ...]:
-    """The indices in `tensor` of the element that is broadcast to `indices` of `shape`."""
+    """The index in `tensor` of the element that is broadcast to the index `indices` of `shape`."""
     return broadcast_point(dims(tensor), indices, shape)
 
 
 def broadcast_point(own: Sequence[Dim], indices: Sequence[Any], shape: Sequence[Dim]) -> tuple[Any, ...]:
-    """The same for a tensor, or the leading part of one, of shape `own`."""
+    """Like `broadcast_index`, for a tensor of shape `own`, or for the leading part of its shape."""
     skipped = len(indices) - len(own)
     return tuple(map(_repeated, list(indices)[skipped:], own, list(shape)[skipped:]))
 
 
 def _repeated(index: Any, own: Dim, extent: Dim) -> Any:
-    """The index in an axis of the element at `index` of the axis of the result."""
+    """The index along an axis of the operand for the element at `index` along the axis of the result."""
     if is_one(own):
         return index if is_one(extent) else ex.as_expr(0, str(index.dtype))
     if same(own, extent) or not (_is_free(own) and _is_free(extent)):
@@ -312,9 +316,9 @@ def axes_of(axis: int | Sequence[int] | None, rank: int) -> tuple[int, ...]:
 
 
 def per_axis(value: int | Sequence[int], count: int, what: str, least: int = 1) -> tuple[int, ...]:
-    """One value per axis, a stride or an extent; an int counts for all of them.
+    """One value per axis, such as a stride or an extent; an int is used for all axes.
 
-    Raises `InputError` for another number of values, and unless all are at least `least`.
+    Raises `InputError` if the number of values is wrong, or if a value is less than `least`.
     """
     values = (value,) * count if isinstance(value, int) else tuple(value)
     if len(values) != count:
@@ -325,18 +329,20 @@ def per_axis(value: int | Sequence[int], count: int, what: str, least: int = 1) 
 
 
 def require_positive(value: Any, what: str) -> None:
-    """Raise `InputError` unless a number that divides, or counts something, is an integer from 1."""
+    """Raise `InputError` unless `value`, for example a divisor or a count, is an integer of at least 1."""
     require_from(1, value, what)
 
 
 def require_from(least: int, value: Any, what: str) -> None:
-    """Raise `InputError` unless a number is an integer from `least`."""
+    """Raise `InputError` unless a value is an integer of at least `least`."""
     if not isinstance(value, int) or value < least:
         raise InputError(f"{what}: wanted an integer from {least}, found {value!r}")
 
 
 def paddings(padding: int | Sequence[int], count: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """(before, after) of each spatial axis from one value, one value per axis, or all befores and then all afters."""
+    """The amounts (before, after) for the spatial axes: from one value, one value per axis, or all befores then all
+    afters.
+    """
     if isinstance(padding, int):
         return (padding,) * count, (padding,) * count
     amounts = tuple(padding)

@@ -1,4 +1,4 @@
-"""`softmax` and `log_softmax`, stable: the largest element is subtracted before the exponential."""
+"""`softmax` and `log_softmax`, made stable: the largest element is subtracted before the exponential."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def _without(indices: tuple[Any, ...], axis: int) -> tuple[Any, ...]:
 def softmax(x: Tensor, *, axis: int = -1) -> Tensor:
     """exp(x) / sum(exp(x)) along an axis.
 
-    In float32 and float64 it is a product with the inverse of the sum, which a row divides once: a division takes a
-    processor as long as the exponential. In 16 bits, the inverse of a large sum would lose some. There each step is
-    rounded, as ONNX specifies, and the sum is one of float32.
+    In float32 and float64 it multiplies by the inverse of the sum, so that each row has only one division: a division
+    takes a processor as long as the exponential. In 16 bits, the inverse of a large sum would lose precision. So there
+    each step is rounded, as ONNX specifies, and only the sum is computed in float32.
     """
     is_half = x.dtype.is_half
     at, kept, largest = _shifted(x, axis)
@@ -52,7 +52,7 @@ def softmax(x: Tensor, *, axis: int = -1) -> Tensor:
 
 @register("nn.log_softmax")
 def log_softmax(x: Tensor, *, axis: int = -1) -> Tensor:
-    """log(softmax(x)) along an axis, computed without the quotient."""
+    """log(softmax(x)) along an axis, computed without a division."""
     at, kept, largest = _shifted(x, axis)
     k = te.reduce_axis((0, x.shape[at]), name="k")
 

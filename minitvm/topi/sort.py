@@ -1,10 +1,10 @@
 """Sorting along an axis.
 
-Equal elements keep their order. NaN is greater than every number and equal to NaN, as in NumPy and ONNX. Which sort is
-taken depends on what is known of the shape:
+Equal elements keep their order. NaN is greater than every number and equal to NaN, as in NumPy and ONNX. The sort is
+selected by the known parts of the shape:
 
     many short lines      `sort_lanes.py`: a network, the same steps for each line
-    the first few         of many lines insertion, the same steps for each; a heap, where lines are long or not many
+    the first few         insertion for many lines, the same steps for each; a heap if lines are long or few
     long lines            digits of the keys, one after the other
     rows of columns       a merge sort
 """
@@ -41,7 +41,7 @@ _LONG = 4096  # elements from which digits of more bits, and so fewer of them, a
 
 @register("argsort")
 def argsort(data: Tensor, *, axis: int = -1, is_ascend: bool = True, dtype: str = "int64") -> Tensor:
-    """The indices that sort along an axis, equal elements in their order."""
+    """The indices that sort along an axis; equal elements keep their order."""
     at = axis_of(axis, data.ndim)
     extent = dims(data)[at]
     check_counts("argsort", dtype, extent)
@@ -54,7 +54,9 @@ def argsort(data: Tensor, *, axis: int = -1, is_ascend: bool = True, dtype: str 
 
 
 def order_of_rows(flat: Tensor, rows: Dim, columns: int) -> Tensor:
-    """The indices that sort rows, given one behind the other, by their first elements, equal ones by the next ones."""
+    """The indices that sort rows, stored one after the other, by their first elements; equal ones by the next
+    elements.
+    """
     if columns == 1:
         return argsort(flat)
     total = extent_of(dims(flat)[0], "n")
@@ -67,9 +69,10 @@ def order_of_rows(flat: Tensor, rows: Dim, columns: int) -> Tensor:
 def topk(
     data: Tensor, *, k: Dim = 1, axis: int = -1, is_ascend: bool = False, dtype: str = "int64"
 ) -> list[Tensor]:  # fmt: skip
-    """[values, indices] of the first k in descending (or ascending) order along an axis; equal elements in their order.
+    """[values, indices] of the first k in descending (or ascending) order along an axis; equal elements keep their
+    order.
 
-    If k is symbolic, from 0 to the extent, all elements are sorted.
+    k may be symbolic, from 0 to the extent; then all elements are sorted.
     """
     at = axis_of(axis, data.ndim)
     extent = dims(data)[at]
@@ -98,9 +101,9 @@ def topk(
 
 
 def _in_lanes(data: Tensor, at: int) -> bool:
-    """Whether a network sorts the lines along an axis: short ones, and many, so that lanes of vectors take them.
+    """Return whether a network sorts the lines along an axis: they must be short, and many enough to fill vector lanes.
 
-    A few lines are so short that less is exchanged than there are counters of digits.
+    A few lines are sorted in this way too if they are so short that there are fewer exchanges than counters of digits.
     """
     extent = dims(data)[at]
     if not isinstance(extent, int) or extent > LONGEST or data.dtype.bits > 32:
@@ -115,7 +118,7 @@ def _fills_lanes(data: Tensor, at: int) -> bool:
 
 
 def _quickest(data: Tensor, at: int, k: int) -> str:
-    """The sort that finds the first k of a line in the least time, if its elements come in a random order."""
+    """The sort that finds the first k elements of a line in the least time, if the elements are in random order."""
     extent = dims(data)[at]
     few, n = (k * _FEW <= extent, extent) if isinstance(extent, int) else (True, _LONG)
     if not _fills_lanes(data, at):
@@ -131,7 +134,7 @@ def _quickest(data: Tensor, at: int, k: int) -> str:
 
 
 def _along_last(data: Tensor, at: int, apply: Callable[[Tensor], list[Tensor]]) -> list[Tensor]:
-    """What `apply` makes of a tensor along its last axis; for another axis, the tensor and the results are turned."""
+    """Apply `apply` to a tensor along its last axis; for another axis, the tensor and the results are transposed."""
     if at == data.ndim - 1:
         return apply(data)
     turned = [*(a for a in range(data.ndim) if a != at), at]
@@ -140,7 +143,7 @@ def _along_last(data: Tensor, at: int, apply: Callable[[Tensor], list[Tensor]]) 
 
 
 def strictly_before(ascending: bool) -> Any:
-    """Whether an element comes before another, whatever their positions."""
+    """A function that returns whether an element comes before another one, without regard to their positions."""
 
     def greater(a: Expr, b: Expr) -> Expr:
         if not a.dtype.is_float:
@@ -152,15 +155,16 @@ def strictly_before(ascending: bool) -> Any:
 
 
 def _digits(extent: Any, dtype: str) -> tuple[int, int]:
-    """How many digits keys have, and of how many bits."""
+    """The number of digits of the keys, and the number of bits of a digit."""
     width = 11 if isinstance(extent, int) and extent >= _LONG and key_bits(dtype) > 16 else 8
     return -(-key_bits(dtype) // width), width
 
 
 def _by_digits(extent: Any, dtype: str, ascending: bool, index: str) -> PrimFunc:
-    """Places are distributed by the last digit of their keys, then by the one before, ... (Knuth, TAOCP 3, 5.2.5).
+    """Radix sort: distribute indices by the last digit of their keys, then by the digit before, ... (Knuth, TAOCP 3,
+    5.2.5).
 
-    A digit that all keys share orders nothing, and is left out.
+    A digit that is the same in all keys is skipped.
     """
     from ..tir.script import builtins as T
 
@@ -168,7 +172,7 @@ def _by_digits(extent: Any, dtype: str, ascending: bool, index: str) -> PrimFunc
     buckets = 1 << width
 
     def counter(value: Expr, digit: Expr) -> Expr:
-        """The counter of the keys that have the digit of this one."""
+        """The number of the counter for the digit of this key."""
         key = unsigned_key(value, ascending)
         shifted = key >> (as_expr(digit) * width).astype(key.dtype)
         return digit * buckets + (shifted & (buckets - 1)).astype("int32")
@@ -209,10 +213,11 @@ def _by_digits(extent: Any, dtype: str, ascending: bool, index: str) -> PrimFunc
 
 
 def _merge_sort(total: Any, extent: Any, columns: int, dtype: str) -> PrimFunc:
-    """Runs of 1, 2, 4, ... elements are merged in pairs, from `order`, which begins as 0, 1, ..., to another row.
+    """Merge sort: merge runs of 1, 2, 4, ... elements in pairs, from `order`, which begins as 0, 1, ..., to another
+    row.
 
-    Elements are rows of so many columns: they are sorted by the last column first (Knuth, TAOCP 3, 5.2.4). Equal
-    elements keep their order, so that each column outweighs those behind it.
+    Elements are rows of `columns` columns. They are sorted by the last column first (Knuth, TAOCP 3, 5.2.4). Equal
+    elements keep their order, so that each column takes precedence over the columns after it.
     """
     from ..tir.script import builtins as T
 
@@ -265,10 +270,11 @@ def _merge_sort(total: Any, extent: Any, columns: int, dtype: str) -> PrimFunc:
 
 
 def _heap(extent: Any, k: int, dtype: str, ascending: bool, index: str) -> PrimFunc:
-    """The first k so far as a heap in the results, the last of them on top; then the tops, from the last place on.
+    """Keep the first k elements so far as a heap in the results, the last of them on top; then remove the tops one by
+    one.
 
-    Most elements do not come before the top: usually n comparisons and k log k steps, at worst n log k. The results
-    begin as the first k elements and their indices.
+    The tops fill the results from the last place on. Most elements do not come before the top, so there are usually n
+    comparisons and k log k steps, and at worst n log k. The results begin as the first k elements and their indices.
     """
     from ..tir.script import builtins as T
 

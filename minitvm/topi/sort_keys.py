@@ -1,7 +1,7 @@
-"""Keys: integers in the order of elements, so that sorts compare integers, whatever is sorted.
+"""Keys: integers in the order of the elements, so that sorts only compare integers, for elements of any dtype.
 
-Elements that are equal have equal keys: 0.0 and -0.0, all NaN. NaN has the greatest key. For a descending order each
-key is replaced by its complement.
+Equal elements have equal keys, for example 0.0 and -0.0, and all NaN. NaN has the largest key. For a descending order
+each key is replaced by its complement.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ _INFINITY = {"float32": 0x7F800000, "float64": 0x7FF0000000000000}  # bits of in
 
 
 def key_dtype(dtype: str) -> str:
-    """The dtype of keys: int64 for elements of 64 bits, else int32."""
+    """The dtype of the keys: int64 for elements of 64 bits, otherwise int32."""
     return "int64" if DType(dtype).bits == 64 else "int32"
 
 
 def key_of(value: Expr, ascending: bool) -> Expr:
-    """A signed integer: smaller for elements that come earlier, equal for equal ones."""
+    """The key as a signed integer: smaller for elements that come earlier, and equal for equal elements."""
     kind = key_dtype(value.dtype)
     if value.dtype.is_float:
         key = _key_of_float(value if kind == "int64" else value.astype("float32"), kind)
@@ -32,7 +32,10 @@ def key_of(value: Expr, ascending: bool) -> Expr:
 
 
 def _key_of_float(value: Expr, kind: str) -> Expr:
-    """Bits of positive floats are in the floats' order; those of negative floats, without the sign, in reverse."""
+    """The key of a float.
+
+    The bits of positive floats have the order of the floats; those of negative floats the reverse order.
+    """
     bits = tir.reinterpret(kind, value)
     magnitude = bits & const(DType(kind).max, kind)
     key = te.select(bits < const(0, kind), -magnitude, bits)
@@ -40,7 +43,7 @@ def _key_of_float(value: Expr, kind: str) -> Expr:
 
 
 def key_bits(dtype: str) -> int:
-    """How many low bits of `unsigned_key` decide."""
+    """The number of low bits of `unsigned_key` that decide the order."""
     kind = DType(dtype)
     return kind.bits if kind.is_int and kind.bits <= 16 else DType(key_dtype(dtype)).bits
 
@@ -55,10 +58,13 @@ def unsigned_key(value: Expr, ascending: bool) -> Expr:
 
 
 def placed_key(value: Expr, place: Expr, ascending: bool) -> Expr:
-    """Key and place in one int64, for elements of up to 32 bits: no two are equal, and equal elements are in order."""
+    """Key and position in one int64, for elements of up to 32 bits.
+
+    All are different, and equal elements keep their order.
+    """
     return (key_of(value, ascending).astype("int64") << 32) | as_expr(place).astype("int64")
 
 
 def place_in(placed: Expr, extent: Dim) -> Expr:
-    """The place that a `placed_key` holds: one of `extent` elements."""
+    """The position in a `placed_key`: an index of one of `extent` elements."""
     return nearest(placed & const(0xFFFFFFFF, "int64"), extent)

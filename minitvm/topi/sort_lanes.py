@@ -1,7 +1,7 @@
-"""Sorts that do the same steps whatever the data are: schedules take many lines at once, each in a lane of vectors.
+"""Sorts that do the same steps for all data. So schedules can sort many lines at once, each in one lane of a vector.
 
-Elements are pairs of a key and a place in one integer (`placed_key`), so that the smaller and the larger of two are all
-that a step needs, and the order of equal elements is kept.
+Elements are pairs of a key and a position in one integer (`placed_key`). So a step only needs the minimum and the
+maximum of two elements, and equal elements keep their order.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MOST = 40  # elements that are inserted into, one statement each: in registers, 
 
 
 def exchanges(extent: int) -> int:
-    """How many pairs `merge_exchange` compares."""
+    """The number of pairs that `merge_exchange` compares."""
     rounds, pairs = max(extent - 1, 0).bit_length(), 0
     for a in range(rounds):
         step = 1 << rounds - 1 - a
@@ -31,7 +31,10 @@ def exchanges(extent: int) -> int:
 
 
 def insertion(extent: Any, k: int, dtype: str, ascending: bool, index: str) -> PrimFunc:
-    """The first k, values and places: those so far are kept in order, and those behind a new one move."""
+    """The values and indices of the first k elements.
+
+    Those so far are kept in order; a new one moves those after it.
+    """
     from ..tir.script import builtins as T
 
     @T.prim_func
@@ -56,9 +59,9 @@ def insertion(extent: Any, k: int, dtype: str, ascending: bool, index: str) -> P
 
 
 def merge_exchange(extent: int, k: int, dtype: str, ascending: bool, index: str) -> PrimFunc:
-    """The places of the first k in order, by Batcher's network (Knuth, TAOCP 3, 5.2.2, algorithm M).
+    """The indices of the first k elements in order, by Batcher's sorting network (Knuth, TAOCP 3, 5.2.2, algorithm M).
 
-    In its rounds, elements at a distance are compared and exchanged: 2^r, then 2^q - 2^r for smaller and smaller q.
+    Each round compares and exchanges elements at a fixed distance: 2^r, then 2^q - 2^r for decreasing q.
     """
     from ..tir.script import builtins as T
 

@@ -28,7 +28,9 @@ def _fold_reshape(x: Any, newshape: Sequence[int], allowzero: bool) -> Any:
 
 @register("reshape", pattern=Pattern.INJECTIVE, fold=_fold_reshape, view=True)
 def reshape(x: Tensor, *, newshape: Sequence[shapes.Dim], allowzero: bool = False) -> Tensor:
-    """The same elements in row-major order in another shape; -1 is the remaining extent, 0 copies the input's."""
+    """The same elements in row-major order in another shape. -1 is the remaining extent; 0 copies the input's
+    extent.
+    """
     shape = _new_shape(x, tuple(newshape), allowzero)
     extents = dims(x)
     groups = _matching_groups(extents, shape)
@@ -72,7 +74,10 @@ def _new_shape(x: Tensor, requested: tuple[shapes.Dim, ...], allowzero: bool) ->
 
 
 def _quotient(numerator: Sequence[shapes.Dim], denominator: Sequence[shapes.Dim]) -> shapes.Dim:
-    """The product of some dimensions by that of others. Equal factors cancel first: n*3*4 by n*4 is 3 for every n."""
+    """The product of some dimensions divided by that of others.
+
+    Equal factors cancel first: n*3*4 / (n*4) is 3 for every n.
+    """
     above, below = list(numerator), []
     for dim in denominator:
         place = next((k for k, d in enumerate(above) if shapes.same(d, dim)), None)
@@ -90,7 +95,7 @@ def _quotient(numerator: Sequence[shapes.Dim], denominator: Sequence[shapes.Dim]
 
 
 def _matching_groups(old: Sequence[shapes.Dim], new: Sequence[shapes.Dim]) -> list[tuple[list[int], list[int]]]:
-    """Runs of axes of both shapes with equal products: an element stays within its run."""
+    """Split the axes of both shapes into groups with equal products, so that each element stays within its group."""
     groups: list[tuple[list[int], list[int]]] = []
     i = j = 0
     while i < len(old) or j < len(new):
@@ -104,7 +109,7 @@ def _matching_groups(old: Sequence[shapes.Dim], new: Sequence[shapes.Dim]) -> li
 
 
 def _shortest_match(old: Sequence[shapes.Dim], new: Sequence[shapes.Dim]) -> tuple[int, int] | None:
-    """The fewest axes of both, from the front, with equal products: of (h, w, 64) and (h * w, 64) two and one."""
+    """The fewest leading axes of both shapes with equal products: for (h, w, 64) and (h * w, 64) two and one."""
     if all(isinstance(d, int) for d in (*old, *new)):
         return _shortest_match_of_numbers(old, new)
     left, right = ([shapes.product(shape[: k + 1]) for k in range(len(shape))] for shape in (old, new))
@@ -153,7 +158,7 @@ def _refold(indices: list[Any], shape: list[shapes.Dim], extents: list[shapes.Di
 
 @register("nn.batch_flatten", pattern=Pattern.INJECTIVE, fold=lambda x: x.reshape(x.shape[0], -1), view=True)
 def batch_flatten(x: Tensor) -> Tensor:
-    """All axes after the first joined into one."""
+    """x with all axes after the first joined into one."""
     return reshape(x, newshape=(dims(x)[0], shapes.product(dims(x)[1:])), allowzero=True)
 
 
@@ -176,7 +181,7 @@ def _fold_expand_dims(x: Any, axis: int | Sequence[int], num_newaxis: int) -> An
 
 @register("expand_dims", pattern=Pattern.INJECTIVE, fold=_fold_expand_dims, view=True)
 def expand_dims(x: Tensor, *, axis: int | Sequence[int], num_newaxis: int = 1) -> Tensor:
-    """New axes of extent 1: `num_newaxis` of them at `axis`, or one at each of several (positions in the output)."""
+    """Add axes of extent 1: `num_newaxis` axes at `axis`, or one at each of several (positions in the output)."""
     if isinstance(axis, int):
         first = axis if axis >= 0 else axis + x.ndim + 1
         added = list(range(first, first + num_newaxis))
@@ -196,7 +201,7 @@ def _fold_squeeze(x: Any, axis: int | Sequence[int] | None) -> Any:
 
 @register("squeeze", pattern=Pattern.INJECTIVE, fold=_fold_squeeze, view=True)
 def squeeze(x: Tensor, *, axis: int | Sequence[int] | None = None) -> Tensor:
-    """Without the given axes, whose extent must be 1; None means all such axes."""
+    """x without the given axes, whose extents must be 1; None removes all axes of extent 1."""
     if axis is None:
         gone: tuple[int, ...] = tuple(a for a, d in enumerate(dims(x)) if shapes.is_one(d))
     else:
@@ -258,7 +263,7 @@ def _fold_split(x: Any, indices_or_sections: int | Sequence[int], axis: int) -> 
 
 @register("split", pattern=Pattern.INJECTIVE, fold=_fold_split)
 def split(x: Tensor, *, indices_or_sections: int | Sequence[int], axis: int = 0) -> list[Tensor]:
-    """Parts along an axis: that many equal ones, or cut at the indices."""
+    """Parts along an axis: the given number of equal parts, or parts cut at the given indices."""
     at = shapes.axis_of(axis, x.ndim)
     extent = dims(x)[at]
     if isinstance(indices_or_sections, int):
@@ -356,7 +361,7 @@ def _clamped(extent: shapes.Dim, bound: shapes.Dim) -> shapes.Dim:
 
 
 def _backwards(extent: shapes.Dim, begin: shapes.Dim, end: shapes.Dim, step: int) -> tuple[shapes.Dim, shapes.Dim]:
-    """The same for a negative step: both ends are clamped to -1, before the first element, and to the last one."""
+    """The same for a negative step: both ends are clamped to the last element and to -1, before the first element."""
     first, stop = _clamped_behind(extent, begin), _clamped_behind(extent, end)
     length = shapes.simple(te.maximum(as_expr(first) - stop, 0))
     return first, length if step == -1 else shapes.simple((length + (-step - 1)) // -step)
@@ -377,7 +382,7 @@ def _clamped_behind(extent: shapes.Dim, bound: shapes.Dim) -> shapes.Dim:
 
 @register("reverse", pattern=Pattern.INJECTIVE, fold=np.flip)
 def reverse(x: Tensor, *, axis: int | Sequence[int] = 0) -> Tensor:
-    """Reversed along the axes."""
+    """x reversed along the axes."""
     axes = shapes.axes_of(axis, x.ndim)
 
     def element(*i: Any) -> Expr:
@@ -388,7 +393,7 @@ def reverse(x: Tensor, *, axis: int | Sequence[int] = 0) -> Tensor:
 
 @register("tile", pattern=Pattern.INJECTIVE, fold=np.tile)
 def tile(x: Tensor, *, reps: Sequence[shapes.Dim]) -> Tensor:
-    """The whole repeated along each axis; missing leading axes count as 1 on either side."""
+    """x repeated as a whole along each axis. Missing leading axes of x or of `reps` count as 1."""
     rank = max(x.ndim, len(reps))
     extents = [1] * (rank - x.ndim) + list(dims(x))
     counts = [1] * (rank - len(reps)) + list(reps)
@@ -407,7 +412,7 @@ def tile(x: Tensor, *, reps: Sequence[shapes.Dim]) -> Tensor:
 
 @register("repeat", pattern=Pattern.INJECTIVE, fold=np.repeat)
 def repeat(x: Tensor, *, repeats: int, axis: int = 0) -> Tensor:
-    """Each element along an axis repeated."""
+    """x with each element along an axis repeated `repeats` times."""
     at = shapes.axis_of(axis, x.ndim)
     shape = [shapes.simple(shapes.times(d, repeats)) if a == at else d for a, d in enumerate(dims(x))]
     return te.compute(shape, lambda *i: x[(*i[:at], i[at] // repeats, *i[at + 1 :])], name="T_repeat")
@@ -415,7 +420,10 @@ def repeat(x: Tensor, *, repeats: int, axis: int = 0) -> Tensor:
 
 @register("nn.depth_to_space", pattern=Pattern.INJECTIVE)
 def depth_to_space(x: Tensor, *, block_size: int, mode: str = "DCR") -> Tensor:
-    """Blocks of channels to blocks of pixels, NCHW; in `mode` DCR the block comes first, in CRD last."""
+    """Move blocks of channels to blocks of pixels, NCHW.
+
+    The block is the outer part of the channel in DCR, the inner in CRD.
+    """
     if x.ndim != 4 or mode not in ("DCR", "CRD"):
         raise InputError(f"nn.depth_to_space: wanted four dimensions and the mode DCR or CRD, found {x}, {mode!r}")
     n, c, h, w = dims(x, "N, C, H, W")
@@ -438,7 +446,7 @@ def depth_to_space(x: Tensor, *, block_size: int, mode: str = "DCR") -> Tensor:
 
 @register("nn.space_to_depth", pattern=Pattern.INJECTIVE)
 def space_to_depth(x: Tensor, *, block_size: int) -> Tensor:
-    """Blocks of pixels to channels, NCHW, the place in the block before the channel."""
+    """Move blocks of pixels to channels, NCHW. In the new channel, the position in the block is the outer part."""
     if x.ndim != 4:
         raise InputError(f"nn.space_to_depth: wanted four dimensions, found {x}")
     n, c, h, w = dims(x, "N, C, H, W")
@@ -460,12 +468,13 @@ def space_to_depth(x: Tensor, *, block_size: int) -> Tensor:
 
 @register("nn.interleave", pattern=Pattern.COMPLEX_OUT_FUSABLE)
 def interleave(x: Tensor, *, strides: Sequence[int], size: Sequence[shapes.Dim], phases_last: bool = False) -> Tensor:
-    """Interleaves the phases of an image, which are stored one after the other.
+    """Interleave the phases of an image, which are stored one after the other.
 
-    `x` is [n, p * c, ...] with p the product of the strides, one per spatial axis: all channels of a phase after those
-    of the one before, or, with `phases_last`, all phases of a channel after those of the one before. The result is
-    [n, c, *size]: its point o is the point o // strides of the phase o % strides, phases in row-major order. `size` may
-    be less than all. For two equal strides this is `depth_to_space`, of mode CRD with `phases_last`, else DCR.
+    `x` is [n, p * c, ...], where p is the product of the strides, one stride per spatial axis. The channels of a phase
+    are stored together, phase after phase; with `phases_last`, the phases of a channel are stored together, channel
+    after channel. The result is [n, c, *size]: its point o is the point o // strides of the phase o % strides, with
+    phases in row-major order. `size` may be smaller than the whole result. For two equal strides this is
+    `depth_to_space`, with mode CRD for `phases_last`, otherwise DCR.
     """
     phases = math.prod(strides)
     if (
@@ -531,9 +540,9 @@ def _fold_shape_to_tensor(values: Sequence[int], shape: Sequence[int], dtype: st
 
 @register("shape_to_tensor", pattern=Pattern.INJECTIVE, fold=_fold_shape_to_tensor)
 def shape_to_tensor(*, values: Sequence[shapes.Dim], shape: Sequence[int], dtype: str = "int64") -> Tensor:
-    """Dimensions, and numbers computed from them, as a tensor: `values` in row-major order of `shape`.
+    """Dimensions, and numbers computed from them, as a tensor: `values` in the row-major order of `shape`.
 
-    After Relax's `shape_to_tensor`.
+    This follows Relax's `shape_to_tensor`.
     """
     numbers = [as_expr(v).astype(dtype) for v in values]
     if math.prod(shape) != len(numbers) or not numbers:
@@ -553,9 +562,11 @@ def shape_to_tensor(*, values: Sequence[shapes.Dim], shape: Sequence[int], dtype
 
 @register("match_cast", pattern=Pattern.ELEMENTWISE, view=True)
 def match_cast(x: Tensor, *, dims: Sequence[tuple[shapes.Dim, shapes.Dim]], where: str = "") -> Tensor:  # noqa: ARG001
-    """x, in whose shape each dimension that is the first of a pair is written as the second; they are equal.
+    """x with equal dimensions renamed: for each pair in `dims`, a dimension of x that equals the first is written as
+    the second.
 
-    `where` names the operator that needs it, for the error of a run in which they are not. After Relax's `match_cast`.
+    `where` names the operator that needs this, for the error of a run in which they are not equal. This follows Relax's
+    `match_cast`.
     """
 
     def written(extent: Expr) -> shapes.Dim:
@@ -575,7 +586,9 @@ def one_hot(
     indices: Tensor, *, depth: int, on_value: float = 1.0, off_value: float = 0.0, axis: int = -1,
     dtype: str = "float32",
 ) -> Tensor:  # fmt: skip
-    """`on_value` where the new axis, of extent `depth`, equals the index, which may be negative; else `off_value`."""
+    """`on_value` where the new axis, of extent `depth`, equals the index (a negative one counts from the end); else
+    `off_value`.
+    """
     at = shapes.axis_of(axis, indices.ndim + 1)
     on, off = const(on_value, dtype), const(off_value, dtype)
 
