@@ -1,6 +1,8 @@
-"""Running executables: kernels to object code to functions, the thread team, and the objects that people call.
+"""Run executables: compile kernels to machine code, manage the team of threads, and provide the objects that users
+call.
 
-Importing this imports neither the compiler nor Numba; a program whose kernels are in the cache runs without Numba.
+Importing this package imports neither the compiler nor Numba. A program whose kernels are in the cache runs without
+Numba.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Checks on a caller's arrays. Errors name what was wanted and found; no array is converted silently."""
+"""Checks on a caller's arrays. Errors say what was wanted and what was found. No array is converted silently."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ def listing(specs: Sequence[TensorSpec | ScalarSpec]) -> str:
 
 
 def checked_array(what: str, spec: TensorSpec, value: Any) -> Array:
-    """`value` as an array of the declared dtype; other dtypes are refused: converting hides mistakes and costs time."""
+    """`value` as an array of the declared dtype.
+
+    Other dtypes raise an error: conversion would hide mistakes and cost time.
+    """
     if not isinstance(value, np.ndarray):
         value = _converted(what, spec, value)
     if hasattr(value, "mask"):  # numpy.ma's masked arrays; importing it takes long, and it is rarely loaded
@@ -45,7 +48,9 @@ def checked_array(what: str, spec: TensorSpec, value: Any) -> Array:
 
 
 def _converted(what: str, spec: TensorSpec, value: Any) -> Array:
-    """The array of an object that has one, or of Python numbers, which have the dtype wanted if it holds them."""
+    """Make an array from an object that contains one, or from Python numbers; these get the wanted dtype if it can hold
+    them.
+    """
     if hasattr(value, "__array__") or hasattr(value, "__dlpack__"):
         try:
             array = brain_floats(value) if spec.dtype == "bfloat16" else None  # PyTorch's tensors give no such arrays
@@ -70,7 +75,7 @@ def _converted(what: str, spec: TensorSpec, value: Any) -> Array:
 
 
 def _same_memory(what: str, spec: TensorSpec, value: Any) -> Array:
-    """An array over the memory of an object of another library."""
+    """An array that shares the memory of another library's object."""
     try:
         return shared(value)
     except Exception as error:  # another library's object raises its own error: a tensor on a GPU, for example
@@ -79,12 +84,12 @@ def _same_memory(what: str, spec: TensorSpec, value: Any) -> Array:
 
 
 def _rank(dtype: np.dtype[Any]) -> int:
-    """A kind of numbers is converted to kinds of its rank and above."""
+    """The rank of a dtype: numbers are converted only to dtypes of the same rank or a higher one."""
     return 2 if is_floating(dtype) else {"b": 0, "u": 1, "i": 1}.get(dtype.kind, 9)
 
 
 def checked_scalar(what: str, spec: ScalarSpec, value: Any) -> int | float:
-    """`value` as a Python number that the scalar's dtype holds."""
+    """`value` as a Python number; raises an error if the scalar's dtype cannot hold it."""
     if isinstance(value, np.ndarray) and value.ndim == 0:
         value = value[()]
     if isinstance(value, np.generic) and is_floating(value.dtype):
@@ -103,10 +108,9 @@ def checked_scalar(what: str, spec: ScalarSpec, value: Any) -> int | float:
 def destination(
     what: str, spec: TensorSpec, value: Any, shape: tuple[int, ...] | None = None, device: Device | None = None
 ) -> Any:
-    """An array to be written in place: of the right dtype (and shape, if given), contiguous and writeable.
+    """Check an array that a kernel will write: right dtype (and shape, if given), contiguous and writeable.
 
-    An object with `__dlpack__`, such as a PyTorch tensor on the CPU, is written through its memory; so is one on the
-    program's `device`.
+    An object with `__dlpack__`, such as a PyTorch tensor on the CPU or on the program's `device`, is written in place.
     """
     there = resident(what, spec, value, device)
     if there is not None:
@@ -128,19 +132,19 @@ def destination(
 
 
 def _span(array: Any) -> tuple[int, int]:
-    """Where an array begins, and where it ends, as addresses."""
+    """The addresses at which an array begins and ends."""
     start: int
     start, nbytes = (address(array), array.nbytes) if isinstance(array, np.ndarray) else (array.address, array.room)
     return start, start + nbytes
 
 
 def contiguous(array: Array) -> Array:
-    """The array, or a contiguous, aligned copy of it."""
+    """The array itself if it is contiguous and aligned, otherwise a copy."""
     return array if array.flags.c_contiguous and array.flags.aligned else np.array(array, order="C", copy=True)
 
 
 def named(what: str, specs: Sequence[TensorSpec | ScalarSpec], values: dict[str, Any]) -> list[Any]:
-    """Values in the order of the specs. Raises `InputError` for an unknown or a missing name."""
+    """The values in the order of the specs. Raises `InputError` for an unknown or a missing name."""
     names = [s.name for s in specs]
     for name in values:
         if name not in names:
@@ -165,7 +169,7 @@ def named(what: str, specs: Sequence[TensorSpec | ScalarSpec], values: dict[str,
 
 
 def disjoint(what: str, written: Sequence[tuple[str, Any]], others: Sequence[tuple[str, Any]]) -> None:
-    """Refuse a destination that shares memory with another argument: kernels assume that theirs do not."""
+    """Raise `InputError` if a destination shares memory with another argument: kernels assume that it does not."""
     spans = [(name, *_span(array)) for name, array in (*written, *others)]
     for i, (name, low, high) in enumerate(spans[: len(written)]):
         for other, other_low, other_high in spans[i + 1 :]:

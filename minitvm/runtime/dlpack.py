@@ -1,6 +1,7 @@
-"""Memory that libraries share by DLPack: arrays of other libraries here, and ours there. After dlpack.h, DLPack 1.0.
+"""Share memory with other libraries by DLPack, in both directions. Follows dlpack.h, DLPack 1.0.
 
-A capsule that comes in is not consumed: who uses its memory holds it, and its producer frees the memory when it goes.
+A capsule from another library is not consumed: the user of its memory keeps a reference to it, and its producer frees
+the memory when the capsule is deleted.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _TENSOR, _USED = b"dltensor", b"used_dltensor"
 
 
 class _Tensor(ctypes.Structure):
-    """DLTensor, with which a capsule named "dltensor" begins."""
+    """The C struct DLTensor, with which the contents of a capsule named "dltensor" begin."""
 
     _fields_ = (
         ("data", ctypes.c_void_p), ("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32),
@@ -39,14 +40,17 @@ _Deleter = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
 
 class _Managed(ctypes.Structure):
-    """DLManagedTensor."""
+    """The C struct DLManagedTensor."""
 
     _fields_ = (("tensor", _Tensor), ("context", ctypes.c_void_p), ("deleter", _Deleter))
 
 
 @dataclass(frozen=True, slots=True)
 class Foreign:
-    """An array of another library: where it lies, and what keeps it there. `dtype` is None for one that we lack."""
+    """An array of another library: its address, and the capsule that keeps it alive.
+
+    `dtype` is None if minitvm lacks it.
+    """
 
     address: int
     dtype: DType | None
@@ -56,13 +60,13 @@ class Foreign:
 
 
 def place_name(device: tuple[int, int]) -> str:
-    """A device as DLPack numbers it, for people."""
+    """The name of a device, given in DLPack's numbering, for people."""
     kind, number = device
     return "the CPU" if kind in ON_HOST else f"{_NAMES.get(kind, f'a device of kind {kind}, number')} {number}"
 
 
 def device_of(value: Any) -> tuple[int, int] | None:
-    """The device on which an object's memory lies; None if it does not say so."""
+    """The device of an object's memory; None if the object does not say."""
     if isinstance(value, np.ndarray) or not hasattr(value, "__dlpack_device__"):
         return None
     kind, number = value.__dlpack_device__()
@@ -70,9 +74,9 @@ def device_of(value: Any) -> tuple[int, int] | None:
 
 
 def described(value: Any, stream: int | None = None) -> Foreign:
-    """The memory of an object with `__dlpack__`; on CUDA devices it is ready for what is queued on `stream`.
+    """The memory of an object with `__dlpack__`. On CUDA devices, commands queued on `stream` may use it.
 
-    Raises what the object raises, and BufferError for a capsule that is none of DLPack's.
+    Raises the object's own exceptions, and BufferError if the capsule is not one of DLPack's.
     """
     capsule = value.__dlpack__() if stream is None else value.__dlpack__(stream=stream)
     tensor = _tensor(capsule)
@@ -129,7 +133,7 @@ def _delete(address: int) -> None:
 
 
 def _free_refused(phase: str = "start", _about: Any = None) -> None:
-    """Free the tensors of capsules that nobody but us holds any more. Python calls this when it collects garbage.
+    """Free the tensors of capsules that only this module still references. Python calls this during garbage collection.
 
     A capsule cannot do this itself: a consumer that refuses a tensor drops the capsule while its error is set. A
     destructor in Python would lose that error, and the consumer would fail with a SystemError.
@@ -156,7 +160,7 @@ _held = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
 def capsule_of(
     address: int, dtype: str, shape: Sequence[int], device: tuple[int, int], owner: Any, offset: int = 0
 ) -> Any:
-    """A capsule over dense memory that `owner` holds, which lives as long as somebody uses the capsule's tensor."""
+    """A capsule for dense memory that `owner` holds. The owner lives as long as the capsule's tensor is in use."""
     _free_refused()
     code, bits = _dtype_fields(dtype)
     sizes = (ctypes.c_int64 * max(1, len(shape)))(*shape)
@@ -174,7 +178,7 @@ def capsule_of(
 
 
 class _Shared:
-    """What NumPy makes an array of, and holds as long as that lives."""
+    """The object from which NumPy makes an array, and which the array keeps alive."""
 
     def __init__(self, foreign: Foreign, tensor: _Tensor) -> None:
         self.capsule = foreign.capsule
@@ -188,7 +192,9 @@ class _Shared:
 
 
 def shared(value: Any) -> np.ndarray[Any, Any]:
-    """An array over the memory of an object with `__dlpack__`; raises what the object or NumPy raises."""
+    """An array that shares the memory of an object with `__dlpack__`; raises the exceptions of the object or of
+    NumPy.
+    """
     try:
         return np.from_dlpack(value)
     except Exception:
@@ -199,7 +205,7 @@ def shared(value: Any) -> np.ndarray[Any, Any]:
 
 
 def brain_floats(value: Any) -> np.ndarray[Any, Any] | None:
-    """An array over memory of the CPU that holds bfloat16, which NumPy does not take; None for anything else."""
+    """An array over CPU memory that holds bfloat16, which NumPy does not accept; None for anything else."""
     if not hasattr(value, "__dlpack__") or value.__dlpack_device__()[0] != CPU:
         return None
     foreign = described(value)

@@ -1,4 +1,4 @@
-"""Engines that a `CallExternal` step may name: functions on arrays, registered by name from any module."""
+"""Engines for `CallExternal` steps: functions on arrays, which any module may register under a name."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def register_engine(name: str, engine: Engine) -> Engine:
 
 
 def engine(name: str) -> Engine:
-    """The engine of that name; `InputError` when there is none."""
+    """The engine with this name; raises `InputError` if there is none."""
     if name not in _engines:
         raise InputError(
             f"the program calls the engine {name}, which is not registered; {nearest(name, list(_engines))}"

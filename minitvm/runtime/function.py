@@ -1,4 +1,4 @@
-"""`Function`: one tir function as a callable on NumPy arrays, destination last, as in TVM."""
+"""`Function`: one tir function that you can call with NumPy arrays, destination last, as in TVM."""
 
 from __future__ import annotations
 
@@ -28,8 +28,9 @@ if TYPE_CHECKING:
 class Function(TvmMethods):
     """`f(a, b, c)` runs the function on arrays in the order of its parameters, and writes `c` in place.
 
-    An array that is only read may be anything of the right dtype and shape (it is copied if it is not contiguous); one
-    that is written must be contiguous, writeable, and share no memory with another argument. Returns None.
+    An array that is only read may be any array of the right dtype and shape; it is copied if it is not contiguous. An
+    array that is written must be contiguous and writeable, and must not share memory with another argument. The call
+    returns None.
     """
 
     def __init__(
@@ -81,7 +82,7 @@ class Function(TvmMethods):
         export(self, path, key, architectures)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """A pickle holds the artifact; see `artifact.pickled`."""
+        """Pickle the function as its artifact; see `artifact.pickled`."""
         from .artifact.pickled import pickled
 
         return pickled(self)
@@ -122,16 +123,18 @@ class Function(TvmMethods):
         return True
 
     def to_device(self, array: Any) -> Any:
-        """A copy of an array of the host on the function's device, for its arguments; on the CPU, the array itself."""
+        """Copy an array of the host to the function's device, for use as an argument; on the CPU, return the array
+        itself.
+        """
         if self._device is None:
             return array
         with self._lock:
             return self._program.pool.filled(self._device, np.asarray(array))  # type: ignore[attr-defined]
 
     def clock(self, calls: Sequence[Sequence[Any]]) -> Clock | None:
-        """What times these calls, each a list of arguments, by the clock of the function's device; None on the CPU.
+        """A clock that times these calls, each a list of arguments, by the device's clock; None on the CPU.
 
-        The arguments should lie on the device. All have the shapes of the first.
+        The arguments should be on the device. All calls must have the shapes of the first call.
         """
         if self._device is None:
             return None
@@ -147,7 +150,10 @@ class Function(TvmMethods):
         bound.run(list(map(argument, inputs)), list(map(argument, outputs)), self.listeners)
 
     def _bound(self, args: Sequence[Any]) -> tuple[BoundSteps, list[Any], list[Any]]:
-        """The program for checked arguments, its inputs and its outputs, which the caller keeps: some are copies."""
+        """The program for checked arguments, its inputs and its outputs.
+
+        The caller must keep them, since some are copies.
+        """
         if len(args) != len(self._order):
             raise InputError(f"{len(args)} arguments; wanted {self.signature}")
         what = self.name
@@ -190,7 +196,7 @@ class Functions(Mapping[str, Function]):
         self._functions = dict(functions)
 
     def __getitem__(self, name: str) -> Function:
-        """The function of that name; raises `InputError` that lists the existing names."""
+        """The function with this name; raises an `InputError` that suggests existing names."""
         if name not in self._functions:
             raise InputError(f"the module has no function {name!r}; {nearest(str(name), list(self._functions))}")
         return self._functions[name]

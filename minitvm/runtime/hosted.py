@@ -1,8 +1,8 @@
-"""Kernels of another machine in a program: they run in the host's memory, by the back end of their target.
+"""Kernels of another machine in a program: the back end of their target runs them in the host's memory.
 
-In a program of the host, a simulated accelerator is such a machine, and so may be a chip that reads the memory of its
-processor: the program takes its kernels step by step, between the tables that its threads run. In a program of a
-device with memory of its own, the host is: `runtime.device.host`.
+In a program of the host, the other machine is for example a simulated accelerator, or a chip that reads the memory of
+its processor: the program runs its kernels step by step, between the tables of steps that its threads run. In a program
+of a device with its own memory, the other machine is the host: `runtime.device.host`.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ Run = Callable[[Sequence[Any], bool], None]  # of the arguments, and whether all
 
 
 def hosted(kernel: Kernel, own: str, threads: int | None = None, code: Any = None) -> Run:
-    """What runs a kernel on its arguments, in order: flat arrays of the parameters' dtypes, and numbers.
+    """A function that runs a kernel on its arguments, in order: flat arrays of the parameters' dtypes, and numbers.
 
-    `threads` is how many a parallel kernel may use, None for as many as its machine likes. `code` is the kernel's, if
-    an artifact holds it. Raises `TargetError` if the back end of the kernel's target cannot
-    run it beside a program for `own`.
+    `threads` is the number of threads that a parallel kernel may use; None leaves it to the machine. `code` is the
+    kernel's machine code, if an artifact contains it. Raises `TargetError` if the back end of the kernel's target
+    cannot run it in a program for `own`.
     """
     make = lookup(kernel.target or None, "hosted")
     if make is None:
@@ -37,7 +37,7 @@ def hosted(kernel: Kernel, own: str, threads: int | None = None, code: Any = Non
 
 
 def room(executable: Executable, place: Location, env: Bindings) -> int:
-    """How many bytes are at a place, for the sizes in `env`."""
+    """The number of bytes at a place, for the sizes in `env`."""
     if isinstance(place, ArenaSlice):
         return int(evaluate(place.nbytes, env))
     if isinstance(place, ConstantRef):

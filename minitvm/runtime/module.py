@@ -1,4 +1,4 @@
-"""`GraphModule`: a compiled model to call, with TVM's `set_input`, `run`, `get_output` as well as the plain call."""
+"""`GraphModule`: a compiled model. You can call it directly, or use TVM's `set_input`, `run`, `get_output`."""
 
 from __future__ import annotations
 
@@ -36,14 +36,16 @@ class GraphModule(TvmMethods):
     """A compiled model on this machine.
 
     `module(x, y)` or `module(name=x)` returns the output array, or a tuple of them if there are several. Outputs are
-    new arrays, which later calls do not change; `out=` makes it write into the caller's arrays. Inputs must have the
-    dtype that the model declares; one that is not contiguous is copied. Calls from several Python threads take turns.
+    new arrays, which later calls do not change; with `out=` it writes into your arrays. Inputs must have the dtype that
+    the model declares; an input that is not contiguous is copied. Calls from several Python threads run one after the
+    other.
 
-    Arrays that lie on the module's device, whatever library they are of, are used there (by DLPack); `out="device"`
-    leaves the outputs there, as `DeviceArray`s. An array on another device is refused.
+    Arrays on the module's device, from any library, are used there without a copy (by DLPack). `out="device"` leaves
+    the outputs on the device, as `DeviceArray`s. An array on another device raises an error.
 
-    `state` has the values that a run leaves for the next one, by name: `module.state["k0"]` reads one, assigning sets
-    it, and `module.reset()` fills all with zeros. No two modules share them, also not two of one executable.
+    `state` holds the values that a run leaves for the next run, by name: `module.state["k0"]` reads a state, an
+    assignment sets it, and `module.reset()` fills all states with zeros. Modules never share states, even if they are
+    made from one executable.
 
     `listeners` (see `events`) are notified of each step; the program then runs step by step.
     """
@@ -103,7 +105,9 @@ class GraphModule(TvmMethods):
 
     @property
     def memory(self) -> MemoryPlan:
-        """The place and the lifetime, in steps, of each intermediate value; `memory.peak` is the memory of one run."""
+        """The place and the lifetime, in steps, of each intermediate value; `memory.peak` is the memory that a run
+        needs.
+        """
         return memory_plan(self.executable)
 
     def __repr__(self) -> str:
@@ -122,7 +126,7 @@ class GraphModule(TvmMethods):
         export(self, path, key, architectures)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """A pickle holds the artifact and the states; see `artifact.pickled`."""
+        """Pickle the module as its artifact and its states; see `artifact.pickled`."""
         from .artifact.pickled import pickled
 
         return pickled(self)
@@ -130,9 +134,9 @@ class GraphModule(TvmMethods):
     # -- TVM's methods
 
     def set_input(self, name: str | int | None = None, value: Any = None, /, **inputs: Any) -> None:
-        """Keep a copy of an input, by name or position, for the next `run`: `set_input("x", x)` or `set_input(x=x)`.
+        """Store a copy of an input, by name or position, for the next `run`: `set_input("x", x)` or `set_input(x=x)`.
 
-        An array that lies on the module's device is kept itself.
+        An array on the module's device is stored without a copy.
         """
         if name is not None:
             if isinstance(name, int | np.integer):
@@ -157,14 +161,14 @@ class GraphModule(TvmMethods):
             self._set.update(checked)
 
     def run(self, **inputs: Any) -> None:
-        """Run with the inputs set so far, after setting those given here."""
+        """Run with the inputs that are set; inputs that you pass here are set first."""
         with self._lock:
             if inputs:
                 self.set_input(**inputs)
             self._results = self._call(named(self._what, self._inputs, self._set), None)
 
     def get_output(self, index: int = 0) -> Array:
-        """Output number `index` of the last `run`."""
+        """Output number `index` of the last call of `run`."""
         if not self._results and self.num_outputs:
             raise InputError(f"{self._what}: get_output before run")
         if not isinstance(index, int | np.integer) or not 0 <= index < self.num_outputs:
@@ -172,7 +176,7 @@ class GraphModule(TvmMethods):
         return self._results[index]
 
     def __getitem__(self, name: str) -> Any:
-        """The entry of that name: "main" takes inputs and returns outputs, "run" uses the inputs that are set."""
+        """The entry with this name: "main" takes inputs and returns outputs, "run" uses the inputs that are set."""
         return self.run if name == "run" else super().__getitem__(name)
 
     # -- the plain call
@@ -182,7 +186,7 @@ class GraphModule(TvmMethods):
         return results[0] if len(results) == 1 else tuple(results)
 
     def _in_order(self, args: tuple[Any, ...], inputs: dict[str, Any]) -> tuple[Any, ...]:
-        """The values of a call in the order of the inputs."""
+        """The values of a call, in the order of the inputs."""
         if not args and len(inputs) == len(self._names):
             try:
                 return tuple([inputs[name] for name in self._names])
@@ -236,14 +240,14 @@ class GraphModule(TvmMethods):
     def profile(self, *args: Any, runs: int = 20, **inputs: Any) -> Any:
         """Run repeatedly on these inputs and measure each operator: a `minitvm.tools.profile.Profile`.
 
-        Its rows, one per operator, have seconds, operations, bytes, and the share of the machine's peak. The
+        The profile has one row per operator, with seconds, operations, bytes, and the share of the machine's peak. The
         program runs as in a plain call, with a time stamp between its steps.
         """
         profile = importlib.import_module(doors.PROFILE).profile
         return profile(self, *args, runs=runs, **inputs)
 
     def stamped(self, *args: Any, out: Any = None, **inputs: Any) -> StampedRun:
-        """One run with time stamps: its outputs, and when each thread reached each step of the executable."""
+        """Run once with time stamps; returns the outputs, and the times at which each thread reached each step."""
         with self._lock:
             arrays, bound = self._prepare(self._in_order(args, inputs))
             if self.executable.bounds:
@@ -256,7 +260,9 @@ class GraphModule(TvmMethods):
     # -- steps of every call
 
     def _prepare(self, values: Sequence[Any]) -> tuple[list[Any], BoundSteps]:
-        """Check everything, find the symbolic dimensions, and the program bound to them."""
+        """Check all inputs, find the values of the symbolic dimensions, and return the inputs and the program for these
+        values.
+        """
         arrays: list[Any] = []
         tensors, scalars = [], []
         for spec, value in zip(self._inputs, values, strict=True):
@@ -277,13 +283,13 @@ class GraphModule(TvmMethods):
         return arrays, bound
 
     def _too_large(self, bound: BoundSteps) -> InputError:
-        """The error for outputs that this machine has no memory for."""
+        """The error if this machine does not have enough memory for the outputs."""
         rooms = list(zip(self.executable.outputs, bound.output_shapes, strict=True))
         nbytes = sum(math.prod(shape) * spec.dtype.bytes for spec, shape in rooms)
         return out_of_memory(self._what, listing([spec for spec, _ in rooms]), nbytes)
 
     def _shaped(self, results: list[Array], bound: BoundSteps) -> list[Array]:
-        """The outputs of a run; those whose shapes data decide get them now."""
+        """The outputs of a run. Outputs whose shapes depend on data get their shapes here."""
         if not self._late_shapes:
             return results
         shaped = list(results)
@@ -296,7 +302,7 @@ class GraphModule(TvmMethods):
         return shaped
 
     def _on_device(self, values: Sequence[Any]) -> list[Any]:
-        """The values of a call, those of other libraries on the device as arrays of its own."""
+        """The values of a call; arrays of other libraries on the device become `DeviceArray`s."""
         return [
             value
             if type(value) is DeviceArray or type(value) is np.ndarray or isinstance(spec, ScalarSpec)
@@ -305,12 +311,14 @@ class GraphModule(TvmMethods):
         ]
 
     def _checked(self, spec: TensorSpec, value: Any) -> Any:
-        """An input as it is used: an array of NumPy, or one that lies on the module's device."""
+        """A checked input: a NumPy array, or an array on the module's device."""
         array = resident(self._what, spec, value, self._device)
         return contiguous(checked_array(self._what, spec, value)) if array is None else array
 
     def to_device(self, array: Any) -> Any:
-        """A copy of an array of the host on the module's device, for its inputs; on the CPU, the array itself."""
+        """Copy an array of the host to the module's device, for use as an input; on the CPU, return the array
+        itself.
+        """
         if self._device is None:
             return array
         array, pool = np.asarray(array), self._program.pool  # type: ignore[attr-defined]

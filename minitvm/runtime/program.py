@@ -1,6 +1,6 @@
-"""The interface of a back end for running executables: what a program is, and the program of an executable.
+"""The interface of a back end for running executables: the class `Program`, and the function that opens one.
 
-`GraphModule` and `Function` check what a caller passes in, find the values of symbolic dimensions, and provide the
+`GraphModule` and `Function` check the caller's arguments, find the values of symbolic dimensions, and provide the
 memory of outputs. A `Program` does the rest: it holds constants and arenas, and its `steps.BoundSteps` run the steps.
 """
 
@@ -29,14 +29,14 @@ BOUND_LIMIT = 16  # choices of dimensions that a program keeps; the least recent
 
 
 class Program:
-    """An executable that is ready to run on a machine: `program(executable, threads, ...)` makes it.
+    """An executable that is ready to run on a machine. A back end makes it: `program(executable, threads, ...)`.
 
-    `workers` processes may compile kernels, and `progress` is called after each; `kernels[k]` is the code of kernel k
-    that `MachineCode.unpack` loaded, None where it is to be compiled. `threads` is the number of threads that a run
-    uses; None means the default.
+    Up to `workers` processes compile kernels, and `progress` is called after each kernel. `kernels[k]` is the machine
+    code of kernel k that `MachineCode.unpack` loaded; None means that the kernel must be compiled. `threads` is the
+    number of threads that a run uses; None means the default.
 
     `hosted` are the executable's kernels for other machines, by their numbers. `states` are the memory of its states,
-    in order: dense arrays, or what is read and set as they are: `copy()`, `state[...] = array` and `fill(number)`.
+    in order: dense arrays, or objects with the same methods `copy()`, `state[...] = array` and `fill(number)`.
     """
 
     threads: int = 1
@@ -48,11 +48,11 @@ class Program:
         self._bound: OrderedDict[Any, Any] = OrderedDict()
 
     def bound_to(self, env: Bindings) -> Any:
-        """A new `BoundSteps` at the dimensions `env`."""
+        """Make a new `BoundSteps` for the dimensions `env`."""
         raise NotImplementedError
 
     def bind(self, key: Any, env: Bindings) -> Any:
-        """The program at the dimensions `env`; equal keys mean equal dimensions."""
+        """The program for the dimensions `env`, from a cache; equal keys mean equal dimensions."""
         if key in self._bound:
             self._bound.move_to_end(key)
             return self._bound[key]
@@ -62,23 +62,23 @@ class Program:
         return bound
 
     def holds(self, bound: BoundSteps) -> bool:
-        """Whether `bound`, made by `bind`, may still run: its memory is in place."""
+        """Return whether `bound`, made by `bind`, may still run, because its memory is still in place."""
         return any(b is bound for b in self._bound.values())
 
 
 class MachineCode(Protocol):
-    """Converts the compiled kernels of an executable to bytes of an artifact, and back."""
+    """Converts the compiled kernels of an executable to bytes for an artifact, and back."""
 
     def pack(
         self, executable: Executable, architectures: Sequence[str] = (), progress: Progress | None = None
     ) -> tuple[dict[str, Any], bytes]:
         """A description of the code as JSON, and the code, for these architectures of the target's devices.
 
-        Without any: for that of the executable's target. Raises `InputError` for a machine without architectures.
+        Default: the architecture of the executable's target. Raises `InputError` if the machine has no architectures.
         """
 
     def unpack(self, about: dict[str, Any], data: memoryview, count: int) -> Sequence[Any] | None:
-        """The code of `count` kernels, ready to run; None if it is for another machine."""
+        """The code of `count` kernels, ready to run; None if the code is for another machine."""
 
 
 def open_program(
@@ -89,9 +89,9 @@ def open_program(
     kernels: Sequence[Any] | None = None,
     device: str | int | None = None,
 ) -> Program:
-    """The program of an executable, by the back end of its target; raises `TargetError` if there is none.
+    """Make the program of an executable with the back end of its target; raises `TargetError` if there is none.
 
-    `device` chooses among several devices of a kind, by its number or a part of its name.
+    `device` selects one of several devices of a kind, by its number or by a part of its name.
     """
     machine = executable.target.split()[0]
     with needed(f"to prepare {executable.name} for this machine ({machine})", ONLY_RUN):
@@ -110,7 +110,9 @@ def open_program(
 def stamped_times(
     bound: BoundSteps, target: str, inputs: Sequence[int], outputs: Sequence[int]
 ) -> np.ndarray[Any, Any]:
-    """One run with a time stamp between its steps; raises `Unsupported` if the back end has no time stamps."""
+    """Run once with a time stamp between the steps, and return the times; `Unsupported` if the back end has no time
+    stamps.
+    """
     run = getattr(bound, "run_stamped", None)
     if run is None:
         raise Unsupported(f"the back end {target} cannot be profiled: its programs have no run_stamped")

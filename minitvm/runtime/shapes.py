@@ -1,4 +1,4 @@
-"""Symbolic dimensions: their values, computed from a caller's arrays, and the shapes that follow."""
+"""Symbolic dimensions: compute their values from a caller's arrays, and the shapes that depend on them."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ def spec_text(spec: TensorSpec | ScalarSpec) -> str:
 def bind_dims(
     what: str, specs: Sequence[tuple[TensorSpec, tuple[int, ...]]], scalars: Sequence[tuple[ScalarSpec, Number]] = ()
 ) -> Bindings:
-    """Values of the symbolic dimensions, from tensors and their actual shapes; checks every dimension.
+    """Compute the symbolic dimensions from tensors and their actual shapes, and check every dimension.
 
-    A dimension that is a variable determines its value (the first one does, others must agree), and so does a multiple
-    of a variable that has none yet; compound dimensions are computed and compared. Raises `InputError` that names the
-    tensor, what was wanted and what was found.
+    A dimension that is a variable determines the variable's value; further dimensions with this variable must agree. A
+    dimension that is a multiple of a variable determines it too, if it has no value yet. Compound dimensions are
+    computed and compared. Raises an `InputError` with the tensor, the wanted and the actual dimension.
     """
     env: Bindings = {spec.var: value for spec, value in scalars}
     for spec, shape in specs:
@@ -60,10 +60,10 @@ def bind_dims(
 
 
 class SizeChecks:
-    """What is checked of an executable's sizes, sorted once by when their values are known.
+    """The checks of an executable's sizes, sorted by the time at which their values are known.
 
-    Before a run those guards are checked that have no size in them which a step binds; behind such a step those with
-    its size, if all others in them have values by then.
+    Guards without sizes that a step binds are checked before a run. A guard with such sizes is checked after the step
+    that binds the last of them.
     """
 
     def __init__(self, executable: Executable) -> None:
@@ -82,12 +82,14 @@ class SizeChecks:
                 self._first.append(check)
 
     def before_run(self, env: Bindings) -> None:
-        """Raises `InputError` for the first guard that does not hold: the operator, both dimensions, their values."""
+        """Raise `InputError` for the first guard that does not hold, with the operator, both dimensions and their
+        values.
+        """
         for check in self._first:
             self._require(check, env)
 
     def bind(self, step: BindSize, value: int, env: Bindings) -> None:
-        """Gives the size of a step its value; raises `InputError` if it is out of bounds, or a guard does not hold."""
+        """Set the size of a step; raises `InputError` if the value is out of bounds, or if a guard does not hold."""
         most = int(self._most[step.var](env))
         if not 0 <= value <= most and step.reason:
             reason = step.reason.format(found=value, most=most)
@@ -129,7 +131,7 @@ class SizeChecks:
 
 
 def beyond_bound(executable: Executable, number: int, most: int) -> InputError:
-    """The error for a loop, step `number`, that would go on beyond its bound."""
+    """The error for a loop, step `number`, that would continue beyond its bound."""
     step = executable.steps[number]
     assert isinstance(step, Loop)
     return InputError(
@@ -142,7 +144,7 @@ def beyond_bound(executable: Executable, number: int, most: int) -> InputError:
 
 
 def rooms(executable: Executable, env: Bindings) -> list[tuple[int, ...]]:
-    """The shape of the memory for each output: its own, or if data decide that, (the most elements it can have,)."""
+    """The shape of the memory for each output; if its shape depends on data, one dimension with the most elements."""
     sizes = data_sizes(executable)
     return [
         (max(int(evaluate(largest(product(spec.shape), sizes), env)), 0),)
@@ -174,12 +176,12 @@ def require_room(executable: Executable, env: Bindings, arenas: Sequence[int] = 
 
 
 def product(shape: Sequence[Dim]) -> Dim:
-    """The number of elements."""
+    """The number of elements of a shape."""
     return reduce(mul, shape, 1)
 
 
 def guard_text(guard: Guard) -> str:
-    """What a guard asks for, as text."""
+    """A text that says what a guard requires."""
     left, right = (format_expr(d) if isinstance(d, Expr) else str(d) for d in (guard.left, guard.right))
     if _is_condition(guard):
         return f"{left} must {'hold' if right in ('1', 'True') else 'not hold'}"
@@ -187,12 +189,12 @@ def guard_text(guard: Guard) -> str:
 
 
 def _is_condition(guard: Guard) -> bool:
-    """Whether a guard says that a comparison of sizes holds, or does not."""
+    """Return whether a guard says that a comparison of sizes holds, or that it does not hold."""
     return isinstance(guard.left, Expr) and guard.left.dtype.is_bool
 
 
 def check_fixed_dims(what: str, spec: TensorSpec, shape: tuple[int, ...]) -> None:
-    """Raises `InputError` if a shape cannot fit for any values of the symbolic dimensions."""
+    """Raise `InputError` if a shape cannot fit for any values of the symbolic dimensions."""
     if len(spec.shape) != len(shape):
         _refuse(what, spec, shape, {}, f"{len(spec.shape)} dimensions, found {len(shape)}")
     for axis, (expected, actual) in enumerate(zip(spec.shape, shape, strict=False)):
@@ -201,7 +203,7 @@ def check_fixed_dims(what: str, spec: TensorSpec, shape: tuple[int, ...]) -> Non
 
 
 def shape_of(spec: TensorSpec, env: Bindings) -> tuple[int, ...]:
-    """The shape at given dimensions. Raises `InputError` for a negative one."""
+    """The shape for the given values of dimensions. Raises `InputError` if a dimension is negative."""
     shape = tuple(int(evaluate(d, env)) for d in spec.shape)
     if any(d < 0 for d in shape):
         raise InputError(f"{spec.name} would have shape {shape}, from {shape_text(spec.shape)}")
@@ -209,7 +211,7 @@ def shape_of(spec: TensorSpec, env: Bindings) -> tuple[int, ...]:
 
 
 def shape_function(spec: TensorSpec) -> Callable[[Bindings], tuple[int, ...]]:
-    """`shape_of` one tensor, for many runs."""
+    """A function that computes `shape_of` for one tensor, for many runs."""
     dims = [function_of(d) for d in spec.shape]
 
     def shape(env: Bindings) -> tuple[int, ...]:

@@ -1,11 +1,11 @@
-"""The run that all machines share: an executable's steps, one after the other.
+"""The loop over an executable's steps that all machines share.
 
-`BoundSteps` takes steps, repeats loops, binds sizes, calls engines and the kernels of other machines, and notifies
-listeners. A machine adds its kernels and its kind of memory: the host's, where a place is an address (`machines.cpu`),
-or a device's, which the host reads and writes by copies (`device.bound`).
+`BoundSteps` runs steps, repeats loops, binds sizes, calls engines and the kernels of other machines, and notifies
+listeners. A machine adds its kernels and its kind of memory: memory of the host, where a place is an address
+(`machines.cpu`), or memory of a device, which the host reads and writes by copies (`device.bound`).
 
-A machine may take several steps as one command: a table of native steps, or a recorded graph. Such a `Stretch` does the
-same as its steps one by one, and saves the time between them.
+A machine may run several steps as one command: a table of native steps, or a recorded graph. Such a `Stretch` has the
+same effect as its steps one by one, and saves the time between them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Hook = Callable[[int], None]  # called with the number of a step
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Steps that the machine takes as one command; `keeps` must live as long as the command."""
+    """Steps that the machine runs as one command; `keeps` must live as long as the command."""
 
     run: Callable[[], None]
     keeps: Any = None
@@ -40,7 +40,7 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True)
 class Single:
-    """One step, by its number; `inside` are the parts of a loop's body."""
+    """One step, by its number. For a loop, `inside` are the parts of its body."""
 
     number: int
     inside: tuple[Part, ...] = ()
@@ -50,7 +50,7 @@ Part: TypeAlias = "Stretch | Single"
 
 
 def singles(steps: Sequence[exe.Step], first: int = 0, last: int | None = None) -> list[Single]:
-    """The steps from `first` up to `last`, each as a part."""
+    """The steps from `first` to before `last`, each as a part."""
     parts, at = list[Single](), first
     while at < (len(steps) if last is None else last):
         step, number = steps[at], at
@@ -60,16 +60,17 @@ def singles(steps: Sequence[exe.Step], first: int = 0, last: int | None = None) 
 
 
 class BoundSteps:
-    """A program at one choice of dimensions. `env` are their values, `output_shapes` follow from them.
+    """A program for one choice of dimensions: `env` holds their values, and `output_shapes` the resulting shapes.
 
-    Of an output whose shape data decide, `output_shapes` has one dimension, the most elements that it can have; a run
-    puts the sizes that it found into `env`.
+    If the shape of an output depends on data, its entry in `output_shapes` has one dimension, the most elements that it
+    can have. A run stores the sizes that it found in `env`.
 
-    A program with a `device` (`device.device.Device`) also takes `device.arrays.DeviceArray`s for addresses; its
-    `pool` makes them. A program that has `run_stamped(inputs, outputs)` as well can be profiled: it runs as `run` does,
-    and returns `stamped.StampedRun.times`.
+    A program with a `device` (`device.device.Device`) also accepts `device.arrays.DeviceArray`s instead of addresses;
+    its `pool` makes them. A program that also has `run_stamped(inputs, outputs)` can be profiled: this method runs like
+    `run` and returns `timing.StampedRun.times`.
 
-    A machine overrides the methods of the first part. Only those are called that the program's steps need.
+    A machine overrides the methods in the first part of the class. Only methods that the program's steps need are
+    called.
     """
 
     def __init__(self, program: Any, env: Bindings) -> None:
@@ -81,11 +82,11 @@ class BoundSteps:
     # -- a machine's kernels and memory
 
     def run(self, inputs: Sequence[int], outputs: Sequence[int], listeners: Sequence[Listener] = ()) -> None:
-        """Run all steps, by `run_parts` and `run_heard`; returns when the outputs are written.
+        """Run all steps, by `run_parts` or `run_heard`; returns when the outputs are written.
 
         `inputs` and `outputs` are the addresses of dense arrays in the host's memory, in the order of the executable's;
-        for a scalar input the number is ignored, its value is in `env`. `listeners` are notified of each step. One
-        run at a time: the caller holds a lock.
+        for a scalar input the number is ignored, because its value is in `env`. `listeners` are notified of each step.
+        Only one run at a time is allowed: the caller holds a lock.
         """
         raise NotImplementedError
 
@@ -98,7 +99,7 @@ class BoundSteps:
         raise NotImplementedError
 
     def read(self, place: exe.Location, dtype: str) -> Any:
-        """The number of a dtype that the steps before have left at a place."""
+        """The number at a place, of the given dtype, that earlier steps have written."""
         raise NotImplementedError
 
     def write(self, place: exe.Location, number: int) -> None:
@@ -110,29 +111,29 @@ class BoundSteps:
         raise NotImplementedError
 
     def put_back(self, place: exe.Location, array: Array) -> None:
-        """An engine has written the `array` of a place: copy it there, unless it is that memory."""
+        """Copy the `array` that an engine has written to its place, unless it shares that memory."""
 
     def flat(self, place: exe.Location, dtype: DType) -> Array:
         """All elements at a place, in the host's memory, for a kernel of another machine."""
         raise NotImplementedError
 
     def size_bound(self, number: int) -> None:
-        """Step `number` has given its size a value in `env`."""
+        """Called after step `number` has set its size in `env`."""
 
     def finish(self) -> None:
-        """Wait for all steps that were taken."""
+        """Wait for all steps that were started."""
 
     # -- the run
 
     @cached_property
     def one_by_one(self) -> list[Single]:
-        """All steps, none of them in a stretch."""
+        """All steps, without stretches."""
         return singles(self.executable.steps)
 
     def run_parts(self, parts: Sequence[Part], before: Hook | None = None, after: Hook | None = None) -> None:
         """Run parts in order, with a call before and after each step that is not in a stretch.
 
-        A loop counts as a step before its iterations. Raises `InputError` if a loop would go on beyond its bound.
+        A loop counts as a step before its iterations. Raises `InputError` if a loop would continue beyond its bound.
         """
         for part in parts:
             if isinstance(part, Stretch):
@@ -149,7 +150,7 @@ class BoundSteps:
                     self.run_parts(part.inside, before, after)
 
     def run_heard(self, listeners: Sequence[Listener]) -> bool:
-        """Run step by step if a listener hears of steps. Without one nothing is run; the result is False."""
+        """Run step by step if a listener listens to steps, and return True; otherwise run nothing and return False."""
         begin, end = heard(listeners, "step_begin"), heard(listeners, "step_end")
         if begin is None and end is None:
             return False
@@ -201,7 +202,7 @@ class BoundSteps:
         ]
 
     def _iterations(self, number: int, step: exe.Loop) -> Iterator[None]:
-        """One item for each iteration of a loop."""
+        """Yield once for each iteration of a loop."""
         done = 0
         self.write(step.number, done)
         while done < self.read(step.limit, "int64") and (step.going is None or self.read(step.going, "bool")):
@@ -213,7 +214,7 @@ class BoundSteps:
             self.write(step.number, done)
 
     def _call_engine(self, step: exe.CallExternal) -> None:
-        """An engine works on arrays of the host."""
+        """Call an engine on arrays in the host's memory."""
         values: list[Any] = []
         written: list[tuple[exe.Location, Array]] = []
         for a, spec, access in zip(step.args, step.specs, step.access, strict=True):

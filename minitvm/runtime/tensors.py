@@ -1,7 +1,7 @@
 """TVM's arrays and devices over NumPy: `tvm.nd.array(x, tvm.cpu())`, `tvm.runtime.tensor(x)`, `a.numpy()`.
 
-An array is a NumPy array with TVM's methods as well as NumPy's, so compiled functions and NumPy take it as it is. There
-is one device that runs compiled programs: the CPU.
+An array is a NumPy array that also has TVM's methods, so compiled functions and NumPy accept it directly. The only
+device of these arrays is the CPU.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from ..target import Target
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A device, which holds arrays and runs programs: `tvm.cpu()`."""
+    """A device that holds arrays and runs programs: `tvm.cpu()`."""
 
     device_type: str = "cpu"
     index: int = 0
 
     @property
     def exist(self) -> bool:
-        """Whether programs can run on it."""
+        """Return whether programs can run on the device."""
         return self.device_type == "cpu"
 
     @property
@@ -34,7 +34,7 @@ class Device:
         return self.index
 
     def sync(self, stream: Any = None) -> None:
-        """Does nothing: calls are complete when they return."""
+        """Does nothing, because calls are complete when they return."""
 
     def __str__(self) -> str:
         return f"{self.device_type}:{self.index}"
@@ -46,7 +46,7 @@ def cpu(index: int = 0) -> Device:
 
 
 def device(name: str = "cpu", index: int = 0) -> Device:
-    """A device by its name, "cpu" or "llvm"; raises `InputError` for a device that cannot run programs."""
+    """The device with this name, "cpu" or "llvm"; raises `InputError` for a device that cannot hold arrays."""
     kind, _, number = str(name).partition(":")
     if kind not in ("cpu", "llvm", "c"):
         raise InputError(
@@ -67,13 +67,13 @@ class Tensor(np.ndarray[Any, Any]):
 
     @property
     def device(self) -> Device:  # type: ignore[override]
-        """Its device."""
+        """The device of the array, which is always the CPU."""
         return cpu()
 
     ctx = device
 
     def copyfrom(self, source: Any) -> Tensor:
-        """Fill it from an array of its shape, converted to its dtype."""
+        """Copy the elements from an array of the same shape, converted to this dtype."""
         values = np.asarray(source)
         if values.shape != self.shape:
             raise InputError(f"copyfrom: an array of shape {values.shape} into one of shape {self.shape}")
@@ -81,7 +81,7 @@ class Tensor(np.ndarray[Any, Any]):
         return self
 
     def copyto(self, target: Target, mem_scope: Any = None) -> Any:
-        """Copy it into an array, or onto a device."""
+        """Copy the elements into an array, or to a device."""
         if isinstance(target, Device):
             return tensor(self, target)
         target[...] = self
@@ -89,7 +89,7 @@ class Tensor(np.ndarray[Any, Any]):
 
 
 def tensor(array: Any, device: Device | str | None = None, mem_scope: Any = None) -> Tensor:
-    """A copy of an array, or of numbers, as a `Tensor` on the CPU. Floats of Python become float32, as in TVM."""
+    """A copy of an array, or of numbers, as a `Tensor` on the CPU. Python floats become float32, as in TVM."""
     _require_cpu(device)
     values = np.asarray(array)
     if not hasattr(array, "dtype") and values.dtype == np.float64:

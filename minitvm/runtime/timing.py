@@ -25,9 +25,9 @@ CLOCK = time.CLOCK_MONOTONIC
 class StampedRun:
     """The outputs of a run, and the times of its steps.
 
-    `times`, int64 [threads, steps + 1], are nanoseconds of CLOCK: `times[thread, i]` is when that thread reached step i
-    of the executable (a barrier: when it had nothing left to do), the last column is the end; 0 means that the thread
-    took no part in the step. `sizes` are the values of symbolic dimensions.
+    `times`, int64 [threads, steps + 1], are nanoseconds of CLOCK: `times[thread, i]` is the time at which this thread
+    reached step i of the executable (for a barrier: at which it had finished its work). The last column is the end; 0
+    means that the thread took no part in the step. `sizes` are the values of symbolic dimensions.
     """
 
     outputs: list[np.ndarray[Any, Any]]
@@ -36,7 +36,7 @@ class StampedRun:
 
 
 def fill_skipped(times: np.ndarray[Any, Any], executable: Executable) -> None:
-    """Let the steps of a loop that had no iteration take no time: they begin when what is behind the loop begins."""
+    """Give the steps of a loop without iterations no time: they begin when the step after the loop begins."""
     for number in reversed(range(len(executable.steps))):
         step = executable.steps[number]
         if isinstance(step, Loop):
@@ -81,9 +81,9 @@ class BenchmarkResult:
 def evaluator(
     call: Callable[..., Any], number: int = 10, repeat: int = 1, min_repeat_ms: float = 0
 ) -> Callable[..., BenchmarkResult]:
-    """A function that times calls with its arguments: one to warm up, then `repeat` times the mean of `number` calls.
+    """A function that times calls: one call to warm up, then `repeat` times the mean of `number` calls.
 
-    If a repeat is shorter than `min_repeat_ms`, `number` grows until it is not. Raises `InputError` for counts
+    If a repeat is shorter than `min_repeat_ms`, `number` grows until it is long enough. Raises `InputError` for counts
     below 1.
     """
     if number < 1 or repeat < 1:

@@ -12,7 +12,7 @@ from .timing import BenchmarkResult, evaluator
 
 
 class TvmMethods:
-    """TVM's methods of a compiled module, over a plain call. `entry_names` are the names of its one entry."""
+    """TVM's methods for a compiled module that can be called. `entry_names` are the names of its one entry."""
 
     executable: Executable
     entry_names: tuple[str, ...] = ("main", "run", "default_function")
@@ -24,7 +24,10 @@ class TvmMethods:
         raise NotImplementedError
 
     def __getitem__(self, name: str) -> Any:
-        """The entry of that name: the function's own, or "main". Raises `InputError` that lists the existing names."""
+        """The entry with this name: the function's own name, or "main".
+
+        Raises an `InputError` that suggests existing names.
+        """
         names = list(dict.fromkeys((self.executable.name, *self.entry_names)))
         if name not in names:
             raise InputError(f"the module has no function {name!r}; {nearest(str(name), names)}")
@@ -34,7 +37,7 @@ class TvmMethods:
 
     @property
     def entry_func(self) -> Any:
-        """The module's one function."""
+        """The one function of the module."""
         return self
 
     entry_name = "main"
@@ -45,7 +48,7 @@ class TvmMethods:
     ) -> Callable[..., BenchmarkResult]:  # fmt: skip
         """A function that times calls of an entry with its arguments; see `runtime.timing.evaluator`.
 
-        The last options are TVM's: limits, and flushing the cache between calls, which is not supported.
+        The last options are TVM's limits, and its flushing of the cache between calls, which is not supported.
         """
         _require_known(others)
         return evaluator(self[func_name], number, repeat, min_repeat_ms)
@@ -58,7 +61,7 @@ class TvmMethods:
         return evaluator(self[func_name], number, repeat, min_repeat_ms)(*args, **named)
 
     def get_source(self, fmt: str = "") -> str:
-        """The source of the kernels, in the language of the target's code generator; with "tir" their programs."""
+        """The source of the kernels in the language of the target's code generator; with "tir", their programs."""
         if fmt in ("tir", "script", "ir"):
             return "\n\n".join(kernel.script for kernel in self.executable.kernels)
         return "\n\n".join(kernel.source for kernel in self.executable.kernels)
@@ -73,7 +76,7 @@ class TvmMethods:
 
     @property
     def imported_modules(self) -> tuple[Any, ...]:
-        """The imported modules of device code: always empty, since all code is for the CPU."""
+        """The imported modules of device code: always empty, because kernels are not modules of their own here."""
         return ()
 
 

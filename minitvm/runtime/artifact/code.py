@@ -1,8 +1,8 @@
-"""The machine code of an executable's kernels: a part for each machine whose back end saves code.
+"""The machine code of an executable's kernels: one part for each machine whose back end can save code.
 
     [{"target": "cuda -arch=sm_80", "about": ..., "size": 4096}, {"target": "cpu", "about": ..., "size": 1024}]
 
-`about` is the back end's own (`runtime.program.MachineCode`). The parts' bytes follow each other.
+Each back end defines the contents of `about` (`runtime.program.MachineCode`). The bytes of the parts follow each other.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ Index = list[dict[str, Any]]
 
 
 def pack(executable: Executable, architectures: Sequence[str], progress: Progress | None) -> tuple[Index, bytes]:
-    """The index and the code; `architectures` are those of the executable's own target.
+    """Return the index and the code. `architectures` are architectures of the executable's own target.
 
-    Raises `InputError` for architectures where the target's back end saves no code.
+    Raises `InputError` if you pass architectures and the target's back end cannot save code.
     """
     index, codes = list[dict[str, Any]](), []
     for target, numbers in _by_target(executable).items():
@@ -43,9 +43,9 @@ def pack(executable: Executable, architectures: Sequence[str], progress: Progres
 
 
 def unpack(executable: Executable, index: Sequence[Mapping[str, Any]], data: memoryview) -> list[Any]:
-    """The code of each kernel, None for those of which the artifact holds none for this machine.
+    """The code of each kernel; None for a kernel for which the artifact has no code for this machine.
 
-    Raises `ValueError` if the parts are not as long as the code.
+    Raises `ValueError` if the sizes of the parts do not add up to the size of the code.
     """
     if sum(part["size"] for part in index) != len(data):
         raise ValueError(f"the parts of {len(data)} bytes of code are {[part['size'] for part in index]}")
@@ -62,7 +62,7 @@ def unpack(executable: Executable, index: Sequence[Mapping[str, Any]], data: mem
 
 
 def _by_target(executable: Executable) -> dict[str, list[int]]:
-    """The numbers of the kernels of each machine, the executable's own first."""
+    """The numbers of the kernels for each machine; the executable's own machine comes first."""
     numbers: dict[str, list[int]] = {executable.target: []}
     for number, kernel in enumerate(executable.kernels):
         numbers.setdefault(kernel.target or executable.target, []).append(number)

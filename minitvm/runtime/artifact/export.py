@@ -1,7 +1,8 @@
-"""Writes a compiled module to a file: `module.export(path)`, or an executable, which needs no device to run on.
+"""Write a compiled module to a file: `module.export(path)`.
 
-Sections: `program` is the executable with its kernels' sources as JSON, `weights` the bytes of its constants, `code`
-describes what `machine_code` holds (see `code`); both are empty if no back end saves code.
+You can also export an executable, without a device to run it. The sections of the file: `program` is the executable
+with its kernels' sources as JSON, `weights` are the bytes of its constants, and `code` describes the contents of
+`machine_code` (see `code`). The last two are empty if no back end saves code.
 """
 
 from __future__ import annotations
@@ -29,12 +30,13 @@ def export(
     architectures: Sequence[str] = (),
     progress: Progress | None = None,
 ) -> None:
-    """Write the module to one file, signed with `key`: at least 16 bytes, or a file of them; default: this user's.
+    """Write the module to one file, signed with `key`: at least 16 bytes, or a file with them; default: this user's
+    key.
 
-    `architectures` of a CUDA module are those that it has machine code for (default: that of its target).
-    `progress(done, total, name)` is called for each kernel that is compiled. Raises `InputError` for a path that cannot
-    be written, and for architectures where the target has none; `ArtifactError` if there is no key, `Unsupported` for a
-    program whose external calls have attributes that JSON cannot express.
+    For a CUDA module, `architectures` are the architectures for which machine code is saved (default: the target's).
+    `progress(done, total, name)` is called for each kernel that is compiled. Raises `InputError` if the path cannot be
+    written, or if the target has no architectures; `ArtifactError` if there is no key; `Unsupported` if external calls
+    of the program have attributes that JSON cannot express.
     """
     secret = sign.make_user_key() if key is None else sign.key_bytes(key)
     about, sections = contents(module, architectures, progress)
@@ -44,7 +46,7 @@ def export(
 def contents(
     module: GraphModule | Function | Executable, architectures: Sequence[str] = (), progress: Progress | None = None
 ) -> tuple[dict[str, Any], dict[str, tuple[int, format.Pieces]]]:
-    """What an artifact says about itself, and its sections."""
+    """The description of an artifact, and its sections."""
     from ... import __version__
 
     executable = module if isinstance(module, Executable) else module.executable

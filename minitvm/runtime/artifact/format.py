@@ -1,13 +1,13 @@
-"""The file of an artifact: named sections of bytes, each with a checksum. Nothing in it is unpickled.
+"""The file format of an artifact: named sections of bytes, each with a checksum. Loading unpickles nothing.
 
     0     magic, version, size of the table of contents, size of the file, the table's digest, signature,
           SHA-256 of these 96 bytes
     128   the table of contents: JSON, filled up with spaces
     ...   the sections, without gaps; each begins at a multiple of 64 and is filled up with zeros
 
-A digest covers a section with what fills it up, so that every byte of the file is covered. It is the SHA-256 of the
-SHA-256s of its pieces of 1 MiB, which several threads can compute. The signature (see `sign`) is over the first 64
-bytes, and so over everything.
+A digest covers a section and its padding, so that every byte of the file is covered. It is the SHA-256 of the SHA-256s
+of the section's pieces of 1 MiB, which several threads can compute. The signature (see `sign`) covers the first 64
+bytes, and so, through the digests, the whole file.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Pieces = Iterable[bytes | memoryview]
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """An artifact whose checksums hold. Sections are read-only; `mapped` ones are views of the file."""
+    """An artifact whose checksums are correct. Sections are read-only; `mapped` sections are views of the file."""
 
     path: str
     about: Mapping[str, Any]
@@ -68,7 +68,7 @@ def digest(data: memoryview, threads: int = 1) -> bytes:
 
 
 class _Digest:
-    """The same digest, of bytes that arrive in pieces."""
+    """Computes the same digest for bytes that arrive in pieces."""
 
     def __init__(self) -> None:
         self._outer, self._inner, self._room = hashlib.sha256(), hashlib.sha256(), _PIECE
@@ -102,7 +102,7 @@ def write(
     sections: Mapping[str, tuple[int, Pieces]],
     sign: Callable[[bytes], bytes],
 ) -> None:
-    """Write an artifact; it appears whole or not at all, also over an older one that a process has mapped.
+    """Write an artifact. The file appears complete or not at all, even if it replaces one that a process has mapped.
 
     A section is its size and its bytes in pieces. `sign(head)` returns the 32 bytes of the signature.
     """
@@ -166,7 +166,10 @@ def _filled(size: int) -> int:
 
 
 def _table(about: Mapping[str, Any], rows: Iterable[Mapping[str, Any]]) -> bytes:
-    """Its length depends on the names alone: unknown fields are padded to their final width."""
+    """The table of contents.
+
+    Its length depends only on the names: fields that are not known yet are padded to full width.
+    """
     listed = [{**row, "offset": f"{row['offset']:>20}", "size": f"{row['size']:>20}"} for row in rows]
     text = json.dumps({"about": dict(about), "sections": listed}, separators=(",", ":"), allow_nan=False).encode()
     return text + b" " * (_filled(_TABLE + len(text)) - _TABLE - len(text))
@@ -175,9 +178,9 @@ def _table(about: Mapping[str, Any], rows: Iterable[Mapping[str, Any]]) -> bytes
 def read(path: str | os.PathLike[str], mapped: Collection[str] = (), threads: int = 1) -> Container:
     """Check every byte of an artifact. Raises `ArtifactError` if it is incomplete, damaged, or not an artifact.
 
-    Sections are copied and then checked, so that nobody who can write to the file can change code between the two.
-    Those in `mapped` are views of the file, which must not be changed while a view lives (`write` does not change it:
-    it replaces the file by a new one).
+    Sections are first copied and then checked, so that no process can change the code in between by writing to the
+    file. Sections in `mapped` are views of the file, which must not be changed while a view lives. (`write` does not
+    change the file: it replaces it by a new one.)
     """
     name = os.fspath(path)
     try:
@@ -190,7 +193,10 @@ def read(path: str | os.PathLike[str], mapped: Collection[str] = (), threads: in
 
 
 def parsed(data: memoryview, name: str, mapped: Collection[str] = (), threads: int = 1) -> Container:
-    """`read`, of the bytes of an artifact; `name` is what errors call it. Views keep the memory of the bytes alive."""
+    """Like `read`, for the bytes of an artifact; errors refer to it as `name`.
+
+    Views keep the memory of the bytes alive.
+    """
     size = len(data)
     if data[: len(MAGIC)] != MAGIC:
         raise ArtifactError(f"{name} is not an artifact of minitvm" + ("" if size else ": it is empty"))

@@ -1,7 +1,7 @@
-"""Loads a module from a file: `minitvm.runtime.load(path)`. Imports only NumPy and this package's runtime.
+"""Load a module from a file: `minitvm.runtime.load(path)`. Imports only NumPy and this package's runtime.
 
-On a machine for which the artifact has machine code, that runs. On another one, or if the back end saves no code, the
-kernels' sources are compiled, as after a build.
+If the artifact contains machine code for this machine, that code runs. Otherwise the sources of the kernels are
+compiled, as after a build.
 """
 
 from __future__ import annotations
@@ -34,11 +34,12 @@ def load(
     progress: Progress | None = None,
     device: str | int | None = None,
 ) -> GraphModule | Function:
-    """The module that `export` wrote: a `GraphModule`, or a `Function` if a tir function was exported.
+    """Load a module that `export` wrote: a `GraphModule`, or a `Function` if a tir function was exported.
 
-    `threads` is the size of the thread team, as in `build`. The file is signed with `key` (bytes, or a file of them;
-    default: this user's key), or `trust=True` allows its code to run here without a signature. Weights stay in the
-    mapped file. `progress(done, total, name)` is called for each kernel that is compiled. `device` is as in `build`.
+    `threads` is the size of the thread team, as in `build`. The file must be signed with `key` (bytes, or a file with
+    them; default: this user's key), unless you pass `trust=True`, which allows its code to run without a signature.
+    Weights stay in the mapped file. `progress(done, total, name)` is called for each kernel that is compiled. `device`
+    is as in `build`.
 
     Raises `ArtifactError` for a file that is truncated, altered, of another version or not trusted.
     """
@@ -52,7 +53,7 @@ def load(
 def module_of(
     container: Container, threads: int | None, progress: Progress | None = None, device: str | int | None = None
 ) -> GraphModule | Function:
-    """The module of an artifact whose trust was demanded."""
+    """The module of an artifact, after `demand_trust` has accepted it."""
     with _put_together(container):
         executable = from_json(_json(container, "program"), container.sections["weights"])
         with needed(f"because {container.path} has no machine code for exactly this machine", ONLY_RUN):
@@ -64,7 +65,7 @@ def module_of(
 
 
 def look_at(path: str | os.PathLike[str]) -> Executable:
-    """The program in an artifact, with its kernels' sources, for reading. Nothing is run, so no trust is needed."""
+    """Read the program in an artifact, with its kernels' sources. No code runs, so no trust is needed."""
     container = format.read(path, mapped=("weights",), threads=len(available_cores()))
     with _put_together(container):
         return from_json(_json(container, "program"), container.sections["weights"])
@@ -72,7 +73,10 @@ def look_at(path: str | os.PathLike[str]) -> Executable:
 
 @contextlib.contextmanager
 def _put_together(container: Container) -> Iterator[None]:
-    """Errors in the contents of sections. Checksums hold, so another program or version wrote these contents."""
+    """In this scope, errors in the contents of sections become `ArtifactError`.
+
+    The checksums are correct, so another program or version wrote these contents.
+    """
     try:
         yield
     except (KeyError, IndexError, TypeError, ValueError) as error:

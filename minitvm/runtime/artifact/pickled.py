@@ -1,7 +1,8 @@
-"""Modules in pickles: the bytes of their artifact, so that `multiprocessing` and data loaders can send a module.
+"""Pickles of modules: they contain the bytes of an artifact, so that `multiprocessing` and data loaders can send a
+module.
 
-A pickle runs the code of whoever wrote it, whatever it holds; so the artifact in one has no signature. `copy.copy` and
-`copy.deepcopy` go the same way.
+Loading any pickle runs code of its author, so the artifact in a pickle needs no signature. `copy.copy` and
+`copy.deepcopy` use the same functions.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ _UNSIGNED = bytes(32)
 
 
 def pickled(module: GraphModule | Function) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-    """What `__reduce__` of a module returns: its artifact, the size of its thread team, the values of its states.
+    """The result of `__reduce__` for a module: its artifact, the size of its thread team, and the values of its states.
 
-    Raises `Unsupported` where `export` does.
+    Raises `Unsupported` in the same cases as `export`.
     """
     file = io.BytesIO()
     format.write_to(file, *contents(module), lambda head: _UNSIGNED)
@@ -35,7 +36,7 @@ def pickled(module: GraphModule | Function) -> tuple[Callable[..., Any], tuple[A
 
 
 def unpickled(artifact: bytes, threads: int, states: Mapping[str, Any]) -> GraphModule | Function:
-    """The module of `pickled`. Like `load`, it needs no compiler where the machine code is for this CPU."""
+    """The inverse of `pickled`. Like `load`, it needs no compiler if the machine code is for this CPU."""
     data = aligned_empty(len(artifact))  # weights lie at multiples of a cache line in the artifact
     data[:] = np.frombuffer(artifact, np.uint8)
     data.flags.writeable = False

@@ -1,8 +1,8 @@
-"""Signatures of artifacts, with a key that only its user has.
+"""Signatures of artifacts, made with a key that only the user has.
 
-An artifact holds machine code, which runs with all rights of the user who loads it. So it is loaded only if it was
-signed with this user's key, or with one that is passed in (`key=`, for several machines or people). The
-signature is HMAC-SHA256 (RFC 2104) over the head of the file, which by its digests covers everything.
+An artifact contains machine code, which runs with all rights of the user who loads it. So it is loaded only if it was
+signed with this user's key, or with a key that you pass in (`key=`, for several machines or people). The signature is
+HMAC-SHA256 (RFC 2104) over the head of the file. The head contains the digests, so the signature covers everything.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _PURPOSE = b"minitvm artifact\0"
 def key_path() -> Path:
     """The path of this user's key, in MINITVM_CONFIG_DIR, or ~/.config/minitvm (XDG_CONFIG_HOME is respected).
 
-    Raises `ArtifactError` for a user without a home, as containers have them.
+    Raises `ArtifactError` for a user without a home folder, which is common in containers.
     """
     folder = os.environ.get("MINITVM_CONFIG_DIR")
     if folder:
@@ -44,7 +44,7 @@ def key_path() -> Path:
 def user_key() -> bytes | None:
     """This user's key; None if there is none yet.
 
-    Raises `ArtifactError` for a key that others may read or write: with it they could sign in this user's name.
+    Raises `ArtifactError` if other users may read or write the key: they could sign with it in this user's name.
     """
     path = key_path()
     try:
@@ -66,7 +66,10 @@ def user_key() -> bytes | None:
 
 
 def make_user_key() -> bytes:
-    """This user's key, made on first use, readable by nobody else. Two processes at once agree on one."""
+    """This user's key. It is created at first use, and only the user can read it.
+
+    Concurrent processes get the same key.
+    """
     existing = user_key()
     if existing is not None:
         return existing
@@ -93,7 +96,10 @@ def make_user_key() -> bytes:
 
 
 def key_bytes(key: Key) -> bytes:
-    """A key that is passed in: bytes, or the path of a file of them. Raises `InputError` if it is too short."""
+    """The bytes of a key that was passed in as bytes or as the path of a file.
+
+    Raises `InputError` if it is too short.
+    """
     if isinstance(key, bytes | bytearray):
         secret, where = bytes(key), "key"
     else:
@@ -113,7 +119,7 @@ def signature(head: bytes, key: bytes) -> bytes:
 
 
 def demand_trust(container: Container, trust: bool, key: Key | None) -> None:
-    """Raises `ArtifactError` unless the artifact is signed with `key` (default: this user's), or `trust` is True."""
+    """Raise `ArtifactError` unless the artifact is signed with `key` (default: this user's), or `trust` is True."""
     if trust:
         if key is not None:
             raise InputError("load: trust=True asks for no signature, key= asks for one: give one of the two")

@@ -1,1 +1,1 @@
-"""Running executables on a device with memory of its own, whatever drives it: `device` is what a driver provides."""
+"""Run executables on a device with its own memory. `device` is the interface that a driver must implement."""

@@ -1,4 +1,6 @@
-"""Arrays in the memory of a device: results that stay there, and memory of other libraries, used where it lies."""
+"""Arrays in the memory of a device: results that stay there, and memory of other libraries, which is used without a
+copy.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,10 @@ KEPT = 8  # pieces of one size that wait for the next result
 
 
 class DeviceArray:
-    """A dense array on a device. `numpy()` copies it to the host; by DLPack other libraries use it where it lies."""
+    """A dense array on a device.
+
+    `numpy()` copies it to the host; other libraries can use it without a copy by DLPack.
+    """
 
     _free: list[Any] | None = None  # where its memory goes when nobody has the array any more
 
@@ -39,7 +44,7 @@ class DeviceArray:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """As NumPy's."""
+        """The NumPy dtype of the elements."""
         return self.type.numpy
 
     @property
@@ -54,12 +59,12 @@ class DeviceArray:
 
     @property
     def nbytes(self) -> int:
-        """Its bytes."""
+        """The number of bytes."""
         return self.size * self.type.bytes
 
     @property
     def room(self) -> int:
-        """How many addresses it takes: its bytes, or one where an address only tells pieces of memory apart."""
+        """The length of its address range: its bytes, or one if addresses only distinguish pieces of memory."""
         return self.nbytes if self.device.has_addresses else min(self.nbytes, 1)
 
     def numpy(self) -> np.ndarray[Any, Any]:
@@ -76,13 +81,13 @@ class DeviceArray:
         return self.numpy()
 
     def beginning(self, shape: Sequence[int]) -> DeviceArray:
-        """Its first elements, in a shape."""
+        """The first elements of the array, in the given shape."""
         return DeviceArray(self.device, self.buffer, self.type, shape, self)
 
     def __dlpack__(
         self, *, stream: Any = None, max_version: Any = None, dl_device: Any = None, copy: bool | None = None
     ) -> Any:  # fmt: skip
-        """A capsule of DLPack; whatever was queued for the array is done, so any stream may use it."""
+        """A DLPack capsule. All commands that write the array have finished, so any stream may use it."""
         if copy or (dl_device is not None and tuple(map(int, dl_device)) != self.device.dlpack):
             raise BufferError(f"an array on {self.device.name} is shared where it lies; numpy() copies it")
         del stream, max_version
@@ -96,14 +101,14 @@ class DeviceArray:
 
 
 class Pool:
-    """Memory of results that nobody has any more, for the next results: the same places, so that launches are kept."""
+    """Reuses the memory of results that are no longer referenced. Places repeat, so that launches can be reused too."""
 
     def __init__(self, allocate: Callable[[int, str], Any]) -> None:
         self._allocate = allocate
         self._free: dict[int, list[Any]] = {}
 
     def array(self, device: Device, dtype: DType, shape: Sequence[int], what: str) -> DeviceArray:
-        """A new array; its memory comes back when the last one who uses it has gone."""
+        """A new array; its memory returns to the pool when its last user has gone."""
         nbytes = prod(shape) * dtype.bytes
         free = self._free.setdefault(nbytes, [])
         made = DeviceArray(device, free.pop() if free else self._allocate(nbytes, what), dtype, shape)
@@ -121,7 +126,7 @@ class Pool:
 
 
 def place_of(value: Any) -> tuple[int, int] | None:
-    """The device on which an array lies, as DLPack numbers it; None for the host's memory."""
+    """The device of an array, in DLPack's numbering; None for the host's memory."""
     if isinstance(value, DeviceArray):
         return value.device.dlpack
     where = dlpack.device_of(value)
@@ -129,9 +134,9 @@ def place_of(value: Any) -> tuple[int, int] | None:
 
 
 def adopted(value: Any, device: Device) -> DeviceArray:
-    """An array on this device over the memory of another library's.
+    """An array on this device that shares the memory of another library's array.
 
-    Raises `InputError` for one on another device, and one that is not dense; `TypeMismatch` for one of another dtype.
+    Raises `InputError` if the array is on another device or is not dense, `TypeMismatch` if minitvm lacks its dtype.
     """
     if isinstance(value, DeviceArray) and value.device.identity == device.identity:
         return value
@@ -148,17 +153,17 @@ def adopted(value: Any, device: Device) -> DeviceArray:
 
 
 def _name(value: Any) -> str:
-    """Where an array lies, for people."""
+    """The name of the device of an array, for people."""
     return (
         value.device.name if isinstance(value, DeviceArray) else dlpack.place_name(place_of(value) or (dlpack.CPU, 0))
     )
 
 
 def from_dlpack(value: Any) -> Any:
-    """The array of an object with `__dlpack__`, over the same memory: NumPy's on the CPU, else a `DeviceArray`.
+    """An array that shares the memory of an object with `__dlpack__`: a NumPy array on the CPU, else a `DeviceArray`.
 
-    Raises `TypeMismatch` for an object that shares no memory, `InputError` for one on a device on which no programs run
-    here.
+    Raises `TypeMismatch` if the object does not share its memory, `InputError` if no program on this machine can run on
+    the object's device.
     """
     if not hasattr(value, "__dlpack__"):
         raise TypeMismatch(f"from_dlpack: a {type(value).__name__} has no __dlpack__")
@@ -181,15 +186,16 @@ def from_dlpack(value: Any) -> Any:
 
 
 def argument(value: Any) -> Any:
-    """What a program takes for an argument: the address of an array of the host, or an array on its device."""
+    """The form in which a program takes an argument: the address of a host array, or a device array itself."""
     return address(value) if isinstance(value, np.ndarray) else value if isinstance(value, DeviceArray) else 0
 
 
 def resident(what: str, spec: TensorSpec, value: Any, device: Device | None) -> DeviceArray | None:
-    """An argument that lies on the program's device; None for the host's, which is checked as an array of NumPy.
+    """An argument that is on the program's device; None for an argument in the host's memory, which is checked as a
+    NumPy array.
 
-    `device` is None for a program on the CPU. Raises `InputError` for an argument on another device, `TypeMismatch` for
-    another dtype.
+    `device` is None for a program on the CPU. Raises `InputError` if the argument is on another device, `TypeMismatch`
+    if its dtype is wrong.
     """
     if place_of(value) is None:
         return None

@@ -1,10 +1,10 @@
-"""A program at one choice of dimensions, in the memory of a device: its launches, and what a run copies.
+"""A program for one choice of dimensions, in the memory of a device: its launches, and the copies of a run.
 
-Commands run in the order in which they are queued, so barriers between steps need nothing. A kernel's arguments are set
-once for a choice of memory, but for those that follow from sizes that the run itself finds. Arrays that lie on the
-device, and those of the host where the device shares its memory, are used in place; others are copied. A device that
-can record has all launches of a run as one command, or all those between two steps of the host. A kernel of the host
-waits for the copies that were queued before.
+Commands run in the order in which they are queued, so a barrier between steps needs no command. The arguments of a
+kernel are set once for each choice of memory, except arguments that depend on sizes found during the run. Arrays on the
+device are used in place, and so are arrays of the host if the device shares the host's memory; all others are copied.
+If a device can record commands, all launches of a run become one command; or, if the host has steps in between, all
+launches between two steps of the host. A kernel of the host waits for the copies that were queued before it.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ _GROUPS = 4  # and groups for each of the device's units
 
 
 class _Memory:
-    """The inputs and outputs of some runs, each where it lies, and the launches that use them.
+    """The places of the inputs and outputs of some runs, and the launches that use these places.
 
-    `fetched` are those that a run copies to the device before it begins, `returned` the outputs that it copies back.
+    A run copies the arguments `fetched` to the device before it begins, and copies the outputs `returned` back.
     """
 
     def __init__(self, inputs: list[Place | None], outputs: list[Place]) -> None:
@@ -55,7 +55,7 @@ class _Memory:
 
 
 class BoundProgram(BoundSteps):
-    """The memory and the launches for one choice of dimensions."""
+    """The memory and the launches of a program for one choice of dimensions."""
 
     program: DeviceProgram
 
@@ -82,9 +82,10 @@ class BoundProgram(BoundSteps):
         self._host_values: dict[int, list[Any]] = {}  # the arguments of its kernels, by their steps
 
     def _of_the_device(self) -> list[range]:
-        """The steps that a device may record as one command, as stretches: none where the host repeats steps.
+        """The stretches of steps that a device may record as one command; none if the program has loops, which the host
+        repeats.
 
-        Between two of them the host computes or copies. A single step is a command already.
+        Between two stretches, the host computes or copies. A single step is one command already.
         """
         steps = self.program.executable.steps
         if any(isinstance(step, exe.Loop) for step in steps):
@@ -97,7 +98,7 @@ class BoundProgram(BoundSteps):
         ]
 
     def _is_of_the_device(self, step: Any) -> bool:
-        """Whether the device takes a step without its host."""
+        """Return whether the device can do a step without the host."""
         if isinstance(step, exe.Copy):
             return not any(
                 isinstance(at, exe.ArenaSlice) and self.program.host.has(at.arena) for at in (step.dst, step.src)
@@ -107,7 +108,7 @@ class BoundProgram(BoundSteps):
     # -- memory
 
     def _chosen(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> _Memory:
-        """The inputs and outputs of a run: those that the device can use in place are, the others have a copy."""
+        """Choose the memory of a run: arguments that the device can use in place are used, the others get a copy."""
         key = (*map(self._address, inputs), *map(self._address, outputs))
         memory = self._memories.pop(key, None) or self._new_memory(key, inputs, outputs)
         self._memories[key] = self._memory = memory
@@ -116,7 +117,10 @@ class BoundProgram(BoundSteps):
         return memory
 
     def _address(self, array: Any) -> int:
-        """Where the device uses an argument in place; 0 where it needs a copy. An int is an address of the host."""
+        """The address at which the device uses an argument in place; 0 if it needs a copy.
+
+        An int is an address of the host.
+        """
         if isinstance(array, DeviceArray):
             return array.address if self.device.is_aligned(array.buffer) else 0
         return array if self.device.shares_host and array % ALIGNMENT == 0 else 0
@@ -164,14 +168,14 @@ class BoundProgram(BoundSteps):
         return Place(self._room[at], 0, nbytes)
 
     def place(self, at: exe.Location) -> Place:
-        """Where a location is on the device."""
+        """The place of a location on the device."""
         place = self._anywhere(at)
         if isinstance(place, HostPlace):
             raise InternalError(f"a step on {self.device.name} works on {at}, which is in the host's memory")
         return place
 
     def _anywhere(self, at: exe.Location) -> Place | HostPlace:
-        """Where a location is."""
+        """The place of a location, on the device or on the host."""
         if isinstance(at, exe.Input):
             return self._memory.inputs[at.index] or Place(None)
         if isinstance(at, exe.Output):
@@ -198,7 +202,7 @@ class BoundProgram(BoundSteps):
         return self.device.launch(self.program.kernels[step.kernel], about, values, shape)
 
     def _shape(self, step: exe.CallKernel, name: str) -> Shape | None:
-        """The launch of a kernel; None where there is nothing to do."""
+        """The shape of the launch of a kernel; None if there are no blocks or threads to run."""
         if step.grid:
             extents = [int(exe.evaluate(d, self.env)) for d in step.grid]
             return None if min(extents) <= 0 else checked_shape(self.device, name, extents)
@@ -210,10 +214,10 @@ class BoundProgram(BoundSteps):
     # -- a run
 
     def run(self, inputs: Sequence[Any], outputs: Sequence[Any], listeners: Sequence[Listener] = ()) -> None:
-        """Take all steps; an argument is an address of the host or a `DeviceArray`.
+        """Run all steps. An argument is an address of the host or a `DeviceArray`.
 
-        Raises `ExecutionError` where the device fails. What it copies to the host is then as before; states are
-        unknown until they are set.
+        Raises `ExecutionError` if the device fails. Then results that would be copied to the host are unchanged, and
+        states are unknown until they are set.
         """
         try:
             self._run(inputs, outputs, listeners)
@@ -223,7 +227,7 @@ class BoundProgram(BoundSteps):
             ) from None
 
     def _left(self, outputs: Sequence[Any]) -> str:
-        """What a run that failed has left behind, for people."""
+        """A text for people about what a failed run has changed."""
         self.program.memory.lose()
         in_place = [
             spec.name
@@ -236,9 +240,9 @@ class BoundProgram(BoundSteps):
         return f"  found:  {', '.join(changed)} may be partly changed, all else is as before the run"
 
     def run_stamped(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> np.ndarray[Any, Any]:
-        """Run as `run` does, and return when each step began: `stamped.StampedRun.times` of one thread.
+        """Run like `run`, and return the time at which each step began: `timing.StampedRun.times` for one thread.
 
-        The device finishes a step before the next begins, so that a launch counts to its step.
+        The device finishes each step before the next one begins, so that the time of a launch counts for its step.
         """
         steps = len(self.program.executable.steps)
         times = np.zeros((1, steps + 1), np.int64)
@@ -262,7 +266,7 @@ class BoundProgram(BoundSteps):
         self._copy_out(memory, outputs)
 
     def _entered(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> _Memory:
-        """Begin a run: choose its memory, and copy to the device what it needs."""
+        """Begin a run: choose its memory, and copy its inputs to the device."""
         self.device.enter()
         self.program.memory.require_known()
         memory = self._chosen(inputs, outputs)
@@ -270,7 +274,7 @@ class BoundProgram(BoundSteps):
         return memory
 
     def _parts_in(self, memory: _Memory) -> Sequence[Part]:
-        """The parts of a run: each stretch of the device's as one command, from the second run in this memory on."""
+        """The parts of a run. From the second run in this memory on, each stretch of device steps is one command."""
         memory.runs += 1
         if not self._stretches or memory.runs == 1:
             return self.one_by_one
@@ -293,7 +297,7 @@ class BoundProgram(BoundSteps):
         (self._memory.launches[number] or self._launch(step))()
 
     def copy(self, number: int, step: exe.Copy) -> None:  # noqa: ARG002
-        """Queue a copy, or make one inside of the host's memory."""
+        """Queue a copy, or copy immediately if both places are in the host's memory."""
         nbytes = int(exe.evaluate(step.nbytes, self.env))
         if not nbytes:
             return
@@ -311,7 +315,7 @@ class BoundProgram(BoundSteps):
             to.data[:nbytes] = source.data[:nbytes]
 
     def _finish_copies(self) -> None:
-        """Wait until the host's memory is what the steps before have made of it, and nobody reads it any more."""
+        """Wait until all queued copies from and to the host's memory are finished."""
         if self._copies_under_way:
             self.finish()
             self._copies_under_way = False
@@ -329,7 +333,7 @@ class BoundProgram(BoundSteps):
         self.put_back(place, np.array([number], np.int64))
 
     def array(self, place: exe.Location, spec: exe.TensorSpec) -> Array:
-        """A copy; it is there when all steps are finished."""
+        """A copy of a tensor in the host's memory. It is complete only when all steps have finished."""
         array = np.empty(shape_of(spec, self.env), spec.dtype.numpy)
         if array.size:
             self.device.read(as_bytes(array), self.place(place))
@@ -344,7 +348,10 @@ class BoundProgram(BoundSteps):
         return self.program.host.flat(place, dtype, self.env, self._arenas)
 
     def hosted_arguments(self, number: int, step: exe.CallKernel) -> list[Any]:
-        """The arguments of a kernel of the host, made once unless they follow from sizes that the run finds."""
+        """The arguments of a kernel of the host.
+
+        They are made once, unless they depend on sizes found during the run.
+        """
         values = self._host_values.get(number)
         if values is None:
             values = super().hosted_arguments(number, step)
@@ -354,9 +361,10 @@ class BoundProgram(BoundSteps):
         return values
 
     def commands(self, calls: Sequence[tuple[Sequence[Any], Sequence[Any]]]) -> Launch:
-        """What queues all steps for each choice of inputs and outputs, as one command where the device can record.
+        """A function that queues all steps for each choice of inputs and outputs, as one command if the device can
+        record.
 
-        Nothing is copied to the host, and from it only here.
+        Inputs are copied from the host only here, and the function copies nothing to the host.
         """
         self.device.enter()
         memories = []
@@ -381,7 +389,10 @@ class BoundProgram(BoundSteps):
     def _fetch(
         self, at: exe.Input | exe.Output, memory: _Memory, inputs: Sequence[Any], outputs: Sequence[Any]
     ) -> None:
-        """Copy an argument that is not used in place; the host does, where it can: no command takes as little time."""
+        """Copy an argument that is not used in place.
+
+        If possible the host copies it, which is faster than any command.
+        """
         spec: exe.TensorSpec
         if isinstance(at, exe.Input):
             about, array, place = self._specs[at.index], inputs[at.index], memory.inputs[at.index]
@@ -398,7 +409,7 @@ class BoundProgram(BoundSteps):
             self.device.write(place, as_bytes(array_at(array, spec.dtype, shape)))
 
     def _copy_out(self, memory: _Memory, outputs: Sequence[Any]) -> None:
-        """All results of a run at once, when every step has succeeded."""
+        """Copy all results of a run to the host at once, after every step has succeeded."""
         self.device.finish()
         queued = False
         for k in memory.returned:
@@ -417,21 +428,21 @@ class BoundProgram(BoundSteps):
 
 
 def _each(numbers: range) -> list[Part]:
-    """Steps among which there are no loops, each as a part."""
+    """Each step of a range without loops as a part of its own."""
     return [Single(number) for number in numbers]
 
 
 def _nothing() -> None:
-    """A launch without threads."""
+    """The launch of a kernel that has no threads to run: it does nothing."""
 
 
 def _is_own(step: Any) -> bool:
-    """Whether a launch uses nothing but memory of the program."""
+    """Return whether a launch uses only memory that belongs to the program."""
     return isinstance(step, exe.CallKernel) and not any(isinstance(a, exe.Input | exe.Output) for a in step.args)
 
 
 def _depends(step: Any, later: set[Any]) -> bool:
-    """Whether a launch follows from sizes that are not known when the program is bound."""
+    """Return whether a launch depends on sizes that are not known when the program is bound."""
     if not isinstance(step, exe.CallKernel):
         return False
     parts: list[Any] = [*step.grid]

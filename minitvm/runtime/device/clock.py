@@ -1,4 +1,4 @@
-"""How long the device takes for calls of a function, by its own clock."""
+"""Measure the time of calls of a function by the device's own clock."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ Call = tuple[Sequence[Any], Sequence[Any]]  # inputs and outputs
 
 
 class Clock:
-    """Times `calls` of a program, a group of neighbours at a time; short calls come often enough in a group.
+    """Times `calls` of a program, in groups of neighbouring calls. Short calls are repeated often in a group.
 
-    `kept` is what must live as long as the calls are made: copies of arguments.
+    `kept` holds objects that must live as long as the calls, such as copies of arguments.
     """
 
     def __init__(self, bound: BoundProgram, calls: Sequence[Call], kept: Any = None) -> None:
@@ -38,7 +38,7 @@ class Clock:
             self._groups = [(bound.commands(group), len(group)) for group in groups]
 
     def __call__(self, number: int) -> float:
-        """Seconds of one call, the mean over group `number`; groups take turns."""
+        """Seconds per call, as the mean over group `number`; larger numbers start again with the first group."""
         commands, count = self._groups[number % len(self._groups)]
         before, _ = self._groups[(number - 1) % len(self._groups)]
         if self._is_long:
@@ -48,4 +48,4 @@ class Clock:
 
 
 def _nothing() -> None:
-    """No commands."""
+    """Queue no commands."""

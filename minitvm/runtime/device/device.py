@@ -1,4 +1,6 @@
-"""What a driver of devices provides to programs: memory, copies, launches, all in the order in which they are asked."""
+"""The interface that a driver of devices implements: memory, copies and launches, which run in the order of their
+calls.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ Launch = Callable[[], None]
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Memory of the device from a byte of a buffer on: `nbytes` of it, where that is known."""
+    """A place in the memory of the device: a buffer, a byte offset, and the number of bytes `nbytes` if it is known."""
 
     buffer: Any
     offset: int = 0
@@ -31,9 +33,10 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits of a device: threads in a block (in all, along each axis), bytes in one piece of memory, its units.
+    """The limits of a device: threads in a block (in total and along each axis), bytes in one piece of memory, and its
+    units.
 
-    `blocks` are those of a grid along each axis, () for any number.
+    `blocks` is the largest number of blocks of a grid along each axis; () allows any number.
     """
 
     threads: int
@@ -60,55 +63,57 @@ class Device(Protocol):
     def limits(self) -> Limits: ...
     @property
     def arch(self) -> str:
-        """Its architecture, where compilers have names for them; else ""."""
+        """The architecture of the device, if compilers have names for it; otherwise ""."""
 
     @property
     def errors(self) -> tuple[type[Exception], ...]:
-        """What a command raises that fails on the device."""
+        """The exceptions that a command raises if it fails on the device."""
 
     def enter(self) -> None:
-        """Let this thread of Python give commands."""
+        """Allow the current Python thread to give commands to the device."""
 
     def compiled(self, executable: Executable, progress: Progress | None, codes: Sequence[Any] | None) -> list[Any]:
-        """The executable's kernels, ready to launch; raises `TargetError` for what its compiler rejects.
+        """Compile the executable's kernels, ready to launch; raises `TargetError` if the device's compiler rejects one.
 
-        `codes` are what an artifact holds of them: `program.MachineCode.unpack`.
+        `codes` is the machine code from an artifact, as `program.MachineCode.unpack` returns it.
         """
 
     @property
     def dlpack(self) -> tuple[int, int]:
-        """Its kind and number, as DLPack has them."""
+        """The kind and number of the device in DLPack's numbering."""
 
     @property
     def identity(self) -> Any:
-        """Equal for two objects whose memory each of them can use."""
+        """A value that is equal for two objects if each can use the other's memory."""
 
     @property
     def stream(self) -> int | None:
-        """The queue of its commands, as DLPack names it; None where that has no name."""
+        """The queue of commands, as a number for DLPack; None if the queue has no such number."""
 
     @property
     def shares_host(self) -> bool:
-        """Whether kernels use the host's memory in place: `over_host`."""
+        """Return whether kernels can use the host's memory in place, by `over_host`."""
 
     def over_host(self, address: int, nbytes: int) -> Any:
-        """The host's memory, as the device's."""
+        """The host's memory as a buffer of the device."""
 
     def adopted(self, address: int, nbytes: int) -> Any:
-        """Memory of the device that another library has; raises `TargetError` where the device has no addresses."""
+        """A buffer for device memory that another library owns; raises `TargetError` if the device has no addresses."""
 
     @property
     def has_addresses(self) -> bool:
-        """Whether `address` is that of a first byte, which those of the others follow."""
+        """Return whether `address` is the real address of the first byte, so that the other bytes follow it."""
 
     def address(self, buffer: Any) -> int:
-        """Where memory lies; no two pieces have the same."""
+        """The address of a buffer. Different buffers have different addresses."""
 
     def is_aligned(self, buffer: Any) -> bool:
-        """Whether memory begins where kernels take it for granted: at a multiple of 64 bytes."""
+        """Return whether a buffer has the alignment that kernels assume: 64 bytes."""
 
     def allocated(self, nbytes: int) -> Any:
-        """Memory, freed when nobody has it any more; raises one of `errors`, or MemoryError, where there is none."""
+        """Allocate memory, which is freed with its last reference; raises one of `errors` or MemoryError if there is
+        none.
+        """
 
     def write(self, place: Place, data: Bytes) -> None:
         """Queue a copy of host memory to the device."""
@@ -120,18 +125,19 @@ class Device(Protocol):
         """Queue a copy inside of the device's memory."""
 
     def launch(self, kernel: Any, about: Kernel, values: Sequence[Any], shape: Shape) -> Launch:
-        """What queues a kernel with these arguments (places and numbers), as often as it is called."""
+        """A function that queues a kernel with these arguments (places and numbers) each time it is called."""
 
     def finish(self) -> None:
-        """Wait for all that was queued."""
+        """Wait for all queued commands."""
 
     def recorded(self, queue: Callable[[], None]) -> Launch | None:
-        """One command for all that `queue` queues (a graph); None on devices that cannot record."""
+        """Record all commands that `queue` queues as one command (a graph); None if the device cannot record."""
 
     def timed(self, before: Callable[[], None], queue: Callable[[], None]) -> float:
-        """Seconds that the device takes for what `queue` queues, by its own clock.
+        """The seconds that the device needs for the commands that `queue` queues, by its own clock.
 
-        `before` queues what keeps it busy until then: the time in which the host hands over commands does not count.
+        `before` queues commands that keep the device busy meanwhile, so that the time in which the host queues commands
+        does not count.
         """
 
 
@@ -148,12 +154,12 @@ def reported(device: Device, what: str) -> Iterator[None]:
 
 
 def as_bytes(array: np.ndarray[Any, Any]) -> Bytes:
-    """A dense array's bytes."""
+    """The bytes of a dense array."""
     return array.reshape(-1).view(np.uint8)
 
 
 def words_of(values: Sequence[Any], about: Kernel, address: Callable[[Place], int]) -> list[int]:
-    """The arguments of a kernel that takes words: one each, `address` gives that of a place."""
+    """The arguments of a kernel as words, one for each; `address` returns the word for a place."""
     return [
         address(value) if isinstance(value, Place) else scalar_word(value, param.dtype)
         for value, param in zip(values, about.params, strict=True)
@@ -161,7 +167,9 @@ def words_of(values: Sequence[Any], about: Kernel, address: Callable[[Place], in
 
 
 def checked_shape(device: Device, name: str, extents: Sequence[int]) -> Shape:
-    """The launch of a grid of (blocks, threads), three axes each; raises `TargetError` beyond the device's limits."""
+    """The shape of a launch for a grid of (blocks, threads) with three axes each; raises `TargetError` beyond the
+    limits.
+    """
     blocks, threads = tuple(extents[:3]), tuple(extents[3:])
     limits = device.limits
     if int(np.prod(threads)) > limits.threads or any(n > most for n, most in zip(threads, limits.axes, strict=False)):

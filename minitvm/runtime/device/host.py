@@ -1,4 +1,4 @@
-"""The host's part of a program on a device: the kernels that run on the host, and the memory that they work on."""
+"""The host's part of a program on a device: the kernels that run on the host, and their memory."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from .device import Bytes, as_bytes
 
 @dataclass(frozen=True, slots=True)
 class HostPlace:
-    """Memory of the host."""
+    """A place in the memory of the host."""
 
     data: Bytes
 
 
 class HostSide:
-    """What a program has on the host: nothing, where all of its kernels run on the device."""
+    """The parts of a program that are on the host. There are none if all kernels run on the device."""
 
     def __init__(self, executable: Executable, threads: int | None = None, codes: Sequence[Any] | None = None) -> None:
-        """`threads` is how many the host's kernels may use, None for as many as they like.
+        """`threads` is the number of threads that the host's kernels may use; None leaves it to them.
 
-        `codes[k]` is what an artifact holds of kernel k, None where it holds nothing.
+        `codes[k]` is the machine code of kernel k from an artifact, or None if the artifact has none.
         """
         self.executable = executable
         self.kernels: dict[int, Run] = {
@@ -42,25 +42,25 @@ class HostSide:
         self.device_constants = self._constants_read(by_host=False)
 
     def _constants_read(self, by_host: bool) -> set[int]:
-        """The constants that steps on the host read, or all other steps."""
+        """The numbers of the constants that steps on the host read (`by_host`), or that all other steps read."""
         steps = [step for step in self.executable.steps if self.runs(step) == by_host]
         places = [(step.src,) if isinstance(step, Copy) else getattr(step, "args", ()) for step in steps]
         return {a.index for args in places for a in args if isinstance(a, ConstantRef)}
 
     def runs(self, step: Any) -> bool:
-        """Whether a step is a kernel of the host."""
+        """Return whether a step is a kernel of the host."""
         return isinstance(step, CallKernel) and step.kernel in self.kernels
 
     def has(self, arena: int) -> bool:
-        """Whether an arena lies here."""
+        """Return whether an arena is in the host's memory."""
         return bool(self.executable.arenas[arena].target)
 
     def arena(self, index: int, size: int) -> Bytes:
-        """Memory for an arena."""
+        """Allocate memory for an arena."""
         return aligned_empty(size, self.executable.arenas[index].alignment)
 
     def flat(self, at: Location, dtype: DType, env: Bindings, arenas: Sequence[Any]) -> np.ndarray[Any, Any]:
-        """All elements at a place of the host, where the program has these arenas."""
+        """All elements at a place in the host's memory, as a flat array; `arenas` is the memory of the arenas."""
         data = self._bytes(at, env, arenas)
         return data[: data.size // dtype.bytes * dtype.bytes].view(dtype.numpy)
 
@@ -73,6 +73,6 @@ class HostSide:
 
 
 def slice_of(arena: Bytes, at: ArenaSlice, env: Bindings) -> HostPlace:
-    """The bytes of a slice of an arena of the host."""
+    """The bytes of a slice of an arena in the host's memory."""
     begin, nbytes = (int(evaluate(n, env)) for n in (at.offset, at.nbytes))
     return HostPlace(arena[begin : begin + nbytes])

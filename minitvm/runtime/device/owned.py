@@ -1,10 +1,10 @@
-"""Objects that a driver hands out, such as memory, streams, modules and graphs: each has an owner that frees it.
+"""Objects that a driver returns, such as memory, streams, modules and graphs. Each has an owner that frees it.
 
     owner = Owner(context)
     stream = Owned(owner, create_stream(), destroy_stream)    # freed with `stream`, or by `owner.close()`
 
-An object is freed when its last reference is gone, in whichever thread that happens; when its owner is closed; or at
-the end of the process. pyopencl frees the objects of its drivers itself, in the same way.
+An object is freed when its last reference is gone (in any thread), when its owner is closed, or at the end of the
+process. pyopencl frees the objects of its drivers itself, in the same way.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 
 class Owner:
-    """The objects of one device that are alive. `entered` makes the driver's context current while one is freed."""
+    """The live objects of one device. `entered` makes the driver's context current while an object is freed."""
 
     def __init__(self, entered: Callable[[], AbstractContextManager[Any]]) -> None:
         self._entered = entered
@@ -28,7 +28,7 @@ class Owner:
         return len(self._ends)
 
     def take(self, thing: Any, handle: Any, free: Callable[[Any], Any]) -> Callable[[], Any]:
-        """Free a handle when `thing` is gone; returns a function that frees it now. It is freed once."""
+        """Free a handle when `thing` is gone. Returns a function that frees it immediately. It is freed only once."""
         self._count += 1
         end = weakref.finalize(thing, self._free, self._count, handle, free)
         self._ends[self._count] = end
@@ -46,13 +46,13 @@ class Owner:
             end()
 
     def lose(self) -> None:
-        """The driver has destroyed all objects: free none of them again."""
+        """Note that the driver has destroyed all objects, so that none of them is freed again."""
         self.is_lost = True
         self.close()
 
 
 class Owned:
-    """An object of a driver, by the handle that the driver's functions take."""
+    """An object of a driver, represented by the handle that the driver's functions take."""
 
     __slots__ = ("__weakref__", "free", "handle")
 

@@ -1,7 +1,7 @@
-"""Programs on devices with memory of their own: what an executable keeps there between runs.
+"""Programs on devices with their own memory, and the memory that an executable keeps there between runs.
 
-Constants, arenas and states stay on the device, and what kernels of the host need on the host (`host`). `bound` has the
-program for one choice of dimensions.
+Constants, arenas and states stay on the device; memory for kernels of the host stays on the host (`host`). `bound`
+defines the program for one choice of dimensions.
 """
 
 from __future__ import annotations
@@ -27,7 +27,10 @@ if TYPE_CHECKING:
 
 
 class DeviceProgram(Program):
-    """An executable whose kernels are compiled for a device. One run at a time: the owner holds a lock."""
+    """An executable whose kernels are compiled for a device.
+
+    Only one run at a time is allowed: the owner holds a lock.
+    """
 
     def __init__(
         self,
@@ -53,7 +56,7 @@ class DeviceProgram(Program):
         self._arenas: list[tuple[Any, int]] = [(None, -1)] * len(executable.arenas)
 
     def _compiled(self, progress: Progress | None, codes: Sequence[Any] | None) -> dict[int, Any]:
-        """The kernels that run on the device, by their numbers."""
+        """Compile the kernels that run on the device; returns them by number."""
         numbers = [k for k in range(len(self.executable.kernels)) if k not in self.host.kernels]
         own = replace(self.executable, kernels=tuple(self.executable.kernels[k] for k in numbers))
         ready = None if codes is None else [codes[k] for k in numbers]
@@ -61,14 +64,14 @@ class DeviceProgram(Program):
         return dict(zip(numbers, loaded, strict=True))
 
     def open_device(self, wanted: str) -> Device:
-        """The device of that number or name, "" for the one on which programs of this kind run.
+        """Open the device with this number or name; "" means the default device for programs of this kind.
 
-        Raises `TargetError` where there is none.
+        Raises `TargetError` if there is no such device.
         """
         raise NotImplementedError
 
     def allocated(self, nbytes: int, what: str) -> Any:
-        """Memory of the device; raises `TargetError` where it has too little."""
+        """Allocate memory on the device; raises `TargetError` if it has too little."""
         limit = self.device.limits.piece
         if nbytes > limit:
             raise _refused(what, nbytes, f"{self.device.name} allocates at most {limit} bytes at a time")
@@ -78,7 +81,7 @@ class DeviceProgram(Program):
             raise _refused(what, nbytes, f"{self.device.name} has no room for them: {error}") from None
 
     def filled(self, data: np.ndarray[Any, Any]) -> Any:
-        """An array in the device's memory."""
+        """Copy an array to new memory of the device."""
         buffer = self.allocated(data.nbytes, "a constant")
         if data.nbytes:
             with reported(self.device, "a copy to the device"):
@@ -87,7 +90,10 @@ class DeviceProgram(Program):
         return buffer
 
     def arena(self, index: int, size: int) -> Any:
-        """At least `size` bytes for arena `index`; a smaller one is dropped, with the programs bound to it."""
+        """Memory of at least `size` bytes for arena `index`.
+
+        A smaller one is dropped, with the programs bound to it.
+        """
         buffer, room = self._arenas[index]
         if room < size:
             self._bound.clear()
@@ -97,12 +103,12 @@ class DeviceProgram(Program):
         return buffer
 
     def bound_to(self, env: Bindings) -> BoundProgram:
-        """A new program at the dimensions `env`, for `bind`."""
+        """A new bound program for the dimensions `env`; called by `bind`."""
         return BoundProgram(self, env)
 
 
 def _refused(what: str, nbytes: int, found: str) -> TargetError:
-    """The error for memory that a device does not give."""
+    """The error for memory that a device cannot allocate."""
     return TargetError(
         f"{what} needs {nbytes} bytes of the device's memory\n  found:  {found}\n"
         "  try:    a smaller batch, shorter dimensions, or weights of fewer bits; or --target cpu"

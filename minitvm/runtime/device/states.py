@@ -1,4 +1,4 @@
-"""States in the memory of a device: they stay there between runs, and are copied when somebody reads or sets them."""
+"""States in the memory of a device: they stay there between runs, and are copied only when you read or set them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class DeviceState:
-    """The memory of one state. It is read and set as an array is: `copy()`, `state[...] = array`, `fill(number)`."""
+    """The memory of one state. You read and set it like an array: `copy()`, `state[...] = array`, `fill(number)`."""
 
     def __init__(self, owner: States, program: DeviceProgram, spec: TensorSpec) -> None:
         self._owner, self._program, self.spec = owner, program, spec
@@ -27,7 +27,7 @@ class DeviceState:
         self.is_known = True  # a run that failed may have left anything
 
     def copy(self) -> np.ndarray[Any, Any]:
-        """Its value, in the host's memory."""
+        """A copy of the state in the host's memory."""
         self._owner.require_known()
         array = zeros_of(self.spec)
         if array.size:
@@ -61,12 +61,12 @@ class States:
         self.arrays = [DeviceState(self, program, spec) for spec in specs]
 
     def lose(self) -> None:
-        """A run failed on its way: what the states are now is not known."""
+        """Note that a run failed, so that the values of all states are unknown."""
         for state in self.arrays:
             state.is_known = False
 
     def require_known(self) -> None:
-        """Raises `ExecutionError` where a run that failed may have changed a state that was not set since."""
+        """Raise `ExecutionError` if a failed run may have changed a state that has not been set since."""
         lost = [state.spec.name for state in self.arrays if not state.is_known]
         if lost:
             raise ExecutionError(
