@@ -1,10 +1,10 @@
-"""Back ends: one object for each kind of machine, asked by everything that depends on the machine.
+"""Back ends: one object for each kind of machine. All code that depends on the machine asks this object.
 
     register(Backend("toy", machine=..., language="numpy", generate=generate, program=Program))
     minitvm.build(model, target="toy")
 
-A `Backend` is a set of *parts*. `parts.PARTS` is the table of them: how a part is called, who asks for it, and what
-happens without it. Three parts have no default, and a back end without them is refused by `register`.
+A `Backend` is a set of *parts*. The table `parts.PARTS` describes them: how a part is called, who uses it, and what
+happens if it is missing. Three parts have no default: `register` refuses a back end that lacks one of them.
 
     asked by                          part               question
     target.find_kind                  machine            which options describe such a machine
@@ -28,17 +28,16 @@ happens without it. Three parts have no default, and a back end without them is 
     tools.cli                         devices            which devices there are
     runtime.artifact                  machine_code       how compiled kernels are saved and loaded
 
-A part is an object, or its name, `"module:attribute"`, which is imported when the part is asked for. So one object
-describes a back end from graph passes to kernels, and the runtime still loads without the compiler: it asks for
-`program` alone.
+A part is an object, or its name, `"module:attribute"`, which is imported when the part is first needed. So one object
+describes a back end from graph passes to kernels, and the runtime still loads without the compiler, because it needs
+only `program`.
 
-Nothing here knows a machine. The back ends of this package are the objects `BACKEND` of the folders in
-`minitvm/machines`, of which each is a machine. One from outside calls `register`. Its distribution may name the module
-that does so as an entry point of the group `minitvm.backends`: then it is imported when a name of a target is not known
-yet.
+This package knows no machine. minitvm's own back ends are the objects `BACKEND` in the folders of `minitvm/machines`,
+one folder for each machine. A back end from outside calls `register`. Its distribution may name the module that does so
+as an entry point of the group `minitvm.backends`; the module is then imported when a target has an unknown name.
 
-A target without a back end can be scheduled and lowered with the defaults, and interpreted; `get` refuses it where code
-is wanted.
+A target without a back end can be scheduled, lowered with the defaults, and interpreted; `get` refuses it when code is
+needed.
 """
 
 from .parts import PARTS, Backend, Part

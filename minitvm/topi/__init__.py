@@ -1,7 +1,7 @@
-"""The operators as pure tensor expressions, one file per family; each takes and returns te tensors.
+"""The operators as pure tensor expressions, one file per family. Each function takes and returns te tensors.
 
-Shapes may be symbolic. Attributes are keyword-only. Above each function stands its declaration (`registry.register`),
-from which graphs, frontends and exports know the operator: `minitvm.topi.relu` is the function of `nn.relu`.
+Shapes may be symbolic. Attributes are keyword-only parameters. The decorator of each function (`registry.register`)
+declares the operator for graphs, frontends and exports. For example, `minitvm.topi.relu` is the function of `nn.relu`.
 """
 
 from __future__ import annotations

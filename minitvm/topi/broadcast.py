@@ -59,9 +59,7 @@ def _of_numbers(*names: str, of_bools: str = "", overloads: str = "Tensor Scalar
 
 
 def _with_scalars(name: str, *operands: Tensor | Expr | float) -> list[Tensor | Expr]:
-    """Convert Python numbers among the operands to the dtype of the tensors; raises `InputError` if there is no
-    tensor.
-    """
+    """Convert Python numbers among the operands to the tensors' dtype; raises `InputError` if there is no tensor."""
     dtypes = [x.dtype for x in operands if isinstance(x, Tensor)]
     if not dtypes:
         raise InputError(f"{name}: wanted a tensor, found {' and '.join(type(x).__name__ for x in operands)}")

@@ -129,7 +129,7 @@ def transformed_shape(shape: Sequence[Any], source: Layout, target: Layout) -> t
 
 
 def transformed(x: np.ndarray, src_layout: str, dst_layout: str) -> np.ndarray:
-    """The array in the other layout, by way of one without blocks."""
+    """Convert an array to another layout, by way of the layout without blocks."""
     source, target = Layout.parse(src_layout), Layout.parse(dst_layout)
     shape = transformed_shape(x.shape, source, target)
     # Each block of the source goes right behind its axis, and becomes one with it.
@@ -155,7 +155,7 @@ def _pieces(layout: Layout, letter: str, extent: int) -> tuple[int, ...]:
 
 @register("layout_transform", pattern=Pattern.INJECTIVE, fold=transformed)
 def layout_transform(data: Tensor, *, src_layout: str, dst_layout: str) -> Tensor:
-    """`data` with its axes in the order of `dst_layout`, blocks split off or joined; blocks must divide their axes."""
+    """Reorder the axes as in `dst_layout`; its blocks are split off, and the blocks of `src_layout` are joined."""
     source, target = Layout.parse(src_layout), Layout.parse(dst_layout)
     shape = transformed_shape(dims(data), source, target)
 

@@ -1,4 +1,4 @@
-"""The loop: an operator with a graph in it. `graph.loops` has its meaning."""
+"""The operator `loop`, which contains a graph. `graph.loops` describes its meaning."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from .registry import TensorType, register
 
 
 def _types(*inputs: TensorType, carried: int, **_: Any) -> list[TensorType]:
-    """A count, and the carried values as they begin."""
+    """The types of the results: a count, and the carried values with their initial types."""
     return [((), DType("int64")), *inputs[2 : 2 + carried]]
 
 
 @register("loop", infer=_types)
 def loop(*inputs: Any, body: Any, carried: int, most: Any = None, where: str = "") -> NoReturn:  # noqa: ARG001
-    """Run a graph as long as a count and a condition hold: `graph.loops` has what it takes and returns."""
+    """Run a graph as long as a count and a condition hold. `graph.loops` describes its inputs and outputs."""
     raise UnsupportedOperator("a loop is no tensor expression: its body has functions of its own")

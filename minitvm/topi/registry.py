@@ -1,4 +1,4 @@
-"""The operators of level 1: one declaration each, from which everything else about an operator follows.
+"""The operators of level 1. Each has one registration, from which all other facts about the operator follow.
 
     @register("nn.leaky_relu", pattern=Pattern.ELEMENTWISE, onnx=Onnx("LeakyRelu", {"alpha": "alpha"}),
               aten=Aten("leaky_relu", {"alpha": "negative_slope"}))
@@ -6,15 +6,16 @@
         "`x` where positive, else `alpha * x`."
         return te.compute(x.shape, lambda *i: te.select(x[i] > 0.0, x[i], x[i] * alpha))
 
-The function *is* the declaration: its positional parameters are the operator's inputs (one with the default None may
-be left out, `*args` takes any number), its keyword-only parameters the attributes with their defaults, and its result
-the tensor, or tensors, as te. The types of the outputs are read off that result, unless `infer` is given. `fold`
-computes the same in NumPy, for constant folding; arithmetic on shapes needs one. With `view=True` the result is the
-input's memory in another shape, which costs nothing. `onnx` and `aten` say how ONNX and PyTorch write an operator that
-means the same; the frontends read and write it by that, without code of their own. An operator may be registered from
-any module, also outside the package: importing it is enough.
+The function *is* the declaration. Its positional parameters are the operator's inputs (a parameter with the default
+None is optional, `*args` takes any number of inputs). Its keyword-only parameters are the attributes with their
+defaults. Its result is the output tensor, or tensors, as te. The types of the outputs are the types of this result,
+unless `infer` is given. `fold` computes the same in NumPy, for constant folding; arithmetic on shapes needs a `fold`.
+With `view=True` the result is the input's memory in another shape, which costs nothing. `onnx` and `aten` name the
+operator of ONNX and of PyTorch with the same meaning; the frontends read and write it with these declarations, and need
+no code for it. You may register an operator in any module, also outside of this package; importing the module is
+enough.
 
-Names are those of TVM's Relay.
+The names are those of TVM's Relay.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ Function = TypeVar("Function", bound=Compute)
 
 
 class Pattern(IntEnum):
-    """The fusion class of an operator; TVM's classes with TVM's numbers."""
+    """The fusion class of an operator. These are TVM's classes, with TVM's numbers."""
 
     ELEMENTWISE = 0  # element i of the output from element i of each input
     BROADCAST = 1  # ... an axis of an input may be missing or 1
@@ -67,7 +68,7 @@ REQUIRED = _Required()
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """One operator. `arity` is (least, most) inputs; most is None if any number is allowed."""
+    """One operator. `arity` is the pair (least, most) of numbers of inputs; `most` is None if any number is allowed."""
 
     name: str
     compute: Compute
@@ -87,16 +88,20 @@ class Operator:
 
     @property
     def doc(self) -> str:
-        """What the operator means."""
+        """The docstring of the operator's te function."""
         return inspect.getdoc(self.compute) or ""
 
     @property
     def is_map(self) -> bool:
-        """Whether it is element by element, wherever an element stands: in any layout of the data."""
+        """Return whether the operator works element by element, independent of the element's position, in any
+        layout.
+        """
         return self.pattern in MAPS and not _AXES & self.attrs.keys()
 
     def normalize(self, attrs: Mapping[str, Any]) -> dict[str, Any]:
-        """All attributes in declared order, defaults filled in; raises `InputError` for unknown or missing ones."""
+        """All attributes in declared order, with defaults filled in; raises `InputError` for unknown or missing
+        attributes.
+        """
         for key in attrs:
             if key not in self.attrs:
                 raise InputError(f"{self.name} has no attribute {key}; {nearest(key, list(self.attrs) or ['(none)'])}")
@@ -107,7 +112,7 @@ class Operator:
         return complete
 
     def check_arity(self, count: int) -> None:
-        """Raise `InputError` unless the operator takes that many inputs."""
+        """Raise `InputError` unless the operator accepts `count` inputs."""
         least, most = self.arity
         if count < least or (most is not None and count > most):
             counts = str(least) if least == most else f"{least} or more" if most is None else f"{least} to {most}"
@@ -119,9 +124,10 @@ class Operator:
         return list(outputs) if isinstance(outputs, list | tuple) else [outputs]
 
     def output_types(self, inputs: Sequence[TensorType], attrs: Mapping[str, Any]) -> list[TensorType]:
-        """Shape and dtype of each output for inputs of those types; raises an error that names the operator.
+        """The shape and dtype of each output for inputs of these types. Errors name the operator.
 
-        Types of known shape are remembered: a network has the same operators many times, and each pass asks again.
+        Results for static shapes are cached, because a network contains the same operators many times, and each pass
+        needs the types.
         """
         key = self._question(inputs, attrs)
         if key is None:
@@ -135,9 +141,10 @@ class Operator:
         return list(_TYPES[key])
 
     def relations(self, inputs: Sequence[TensorType], attrs: Mapping[str, Any]) -> list[tuple[Dim, Dim]]:
-        """What must hold between the open sizes of inputs and attributes: pairs as listed by `topi.shapes.assuming`.
+        """The relations that must hold between symbolic sizes of inputs and attributes, as `topi.shapes.assuming` lists
+        them.
 
-        Sizes that are known hold it already, or `output_types` refuses them.
+        Relations between known sizes are not listed: `output_types` checks them.
         """
         if self._question(inputs, attrs) is not None:
             return []
@@ -146,7 +153,7 @@ class Operator:
         return assumed
 
     def _question(self, inputs: Sequence[TensorType], attrs: Mapping[str, Any]) -> Hashable | None:
-        """The key under which the result of `output_types` is kept; None if the arguments hold variables or arrays."""
+        """The key under which the result of `output_types` is cached; None for arguments with variables or arrays."""
         try:
             shapes = tuple((_remembered(shape), str(dtype)) for shape, dtype in inputs)
             return self.compute, self.infer, shapes, _remembered(dict(attrs))
@@ -178,7 +185,7 @@ _REMEMBERED = 4096
 
 
 def _require_arrays(name: str, types: Sequence[TensorType]) -> None:
-    """Raise `InputError` for a known shape that no array can have: NumPy counts extents of 0 as 1."""
+    """Raise `InputError` for a known shape that is too large for any array. As in NumPy, extents of 0 count as 1."""
     for shape, dtype in types:
         extents = [max(dim, 1) for dim in shape if isinstance(dim, int)]
         if math.prod(extents) * dtype.bytes >= 1 << 63:
@@ -186,7 +193,7 @@ def _require_arrays(name: str, types: Sequence[TensorType]) -> None:
 
 
 def _remembered(value: Any) -> Hashable:
-    """A plain value as a key that also differs by type (1 and 1.0); raises `TypeError` for other values."""
+    """A hashable key for a plain value that distinguishes types (1 and 1.0); raises `TypeError` for other values."""
     if isinstance(value, dict):
         return tuple((name, _remembered(item)) for name, item in value.items())
     if isinstance(value, tuple | list):
@@ -215,23 +222,22 @@ def register(
     aten: Aten | str | None = None,
     override: bool = False,
 ) -> Callable[[Function], Function]:
-    """Register the decorated te function as the operator `name`; see the module's text.
+    """Register the decorated te function as the operator `name`. See the docstring of this module.
 
     `fold(*arrays, **attrs)` returns the output array (or a tuple of them). `infer(*types, **attrs)` returns a list of
     (shape, dtype). `fold_types(*types, **attrs)` returns the output of an operator that depends on types alone
     (`shape_of`) as an array, of expressions (dtype object) if dimensions are symbolic; a `fold` should accept such
-    arrays if it can, so that a frontend can carry symbolic shapes through shape arithmetic. `view` is for an
-    operator of one input whose output has the same bytes in the same order: it shares its input's memory, and
-    joins other views if the dtype is the same, too. `absorbs` are changes of layout that may join this operator's
-    group in fusion, because its schedule stores the result in that layout while it is in the cache. They end the group,
-    unless they are complex-out-fusable.
-    `updates` says that the output is the first input with some elements replaced, and that the te function is one of
-    loops (`te.extern_primfunc`) which begins by copying that input, and reads it nowhere else: such an operator can
-    work in place. `sought` says that passes look for the operator with constant inputs (stored weights): importers do
-    not fold it, and what no pass has taken is folded afterwards. `onnx` and `aten` are the operator's names in ONNX and
-    ATen, or what `spelling` has for names and attributes.
+    arrays if it can, so that a frontend can carry symbolic shapes through shape arithmetic. `view` is for an operator
+    with one input whose output has the same bytes in the same order. The output shares its input's memory, and the
+    operator joins other views if the dtype is the same, too. `absorbs` lists changes of layout that may join this
+    operator's group in fusion, because its schedule can store the result in that layout while it is in the cache. They
+    end the group, unless they are complex-out-fusable. `updates` says that the output is the first input with some
+    elements replaced, and that the te function is a loop program (`te.extern_primfunc`) that begins by copying this
+    input and reads it nowhere else. Such an operator can work in place. `sought` says that passes look for the operator
+    with constant inputs (stored weights). Importers do not fold it; if no pass has used it, it is folded afterwards.
+    `onnx` and `aten` are the operator's names in ONNX and ATen, or what `spelling` has for names and attributes.
 
-    Raises `InputError` when the name is taken, unless `override`.
+    Raises `InputError` if the name is taken, unless `override` is set.
     """
 
     def decorate(compute: Function) -> Function:
@@ -267,7 +273,7 @@ def refuse(name: str, reason: str) -> None:
 
 
 def get(name: str) -> Operator:
-    """The operator of that name; raises `UnsupportedOperator` when there is none."""
+    """The operator with this name; raises `UnsupportedOperator` if there is none."""
     if name not in OPERATORS:
         _of_machines()
     if name in OPERATORS:
@@ -302,7 +308,7 @@ def names() -> list[str]:
 
 @functools.cache
 def _of_machines() -> None:
-    """Register the operators that machines add."""
+    """Register the operators of machines."""
     for backend in own():
         backend.part("operators")
 
@@ -326,7 +332,9 @@ def _signature(compute: Compute) -> tuple[tuple[int, int | None], tuple[str, ...
 
 
 def _plain(value: Any) -> Any:
-    """An attribute in its one form: tuples for lists and arrays, Python scalars for NumPy's, ints for constants."""
+    """Return an attribute in its normal form: tuples for lists and arrays, Python scalars for NumPy's, ints for
+    IntImms.
+    """
     if isinstance(value, np.ndarray):
         return _plain(value.tolist())
     if isinstance(value, list | tuple):

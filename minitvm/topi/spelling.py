@@ -1,4 +1,4 @@
-"""How ONNX and PyTorch write an operator: plain data that stands in its declaration, and that the frontends read."""
+"""The names of an operator in ONNX and PyTorch: plain data in its declaration, which the frontends read."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any, Literal
 
 @dataclass(frozen=True, slots=True)
 class Onnx:
-    """The operator of ONNX that means the same, for the same inputs in the same order.
+    """The ONNX operator with the same meaning, for the same inputs in the same order.
 
-    `attrs` has, for each attribute that ONNX has too, its name there. All other attributes have their default value in
+    `attrs` maps each attribute that ONNX has too to its name in ONNX. All other attributes have their default value in
     ONNX. `since` is the first opset in which ONNX's operator means this.
     """
 
@@ -22,14 +22,14 @@ class Onnx:
 
 @dataclass(frozen=True, slots=True)
 class Aten:
-    """The operators of ATen, PyTorch's library, that mean the same, for the same inputs in the same order.
+    """The operators of ATen, PyTorch's library, with the same meaning, for the same inputs in the same order.
 
     `names` are separated by blanks. They may have an overload, "mul.Scalar"; a name without one is "name.default".
-    `attrs` has the name of an attribute in ATen, or the value that it has where ATen has no such argument.
+    `attrs` maps an attribute to its name in ATen, or to its value if ATen has no such argument.
 
-    PyTorch converts the `operands` to one dtype: that of the result ("result"), the one that it promotes them to
-    ("common"), bool, or none ("own"). `of_bools` is the operator that means the same of truth values. If a binary
-    operator has none, PyTorch has the operator only for numbers.
+    PyTorch converts the `operands` to one dtype: the dtype of the result ("result"), the dtype that it promotes them to
+    ("common"), or bool; or it does not convert them ("own"). `of_bools` is the operator with the same meaning for
+    bools. If a binary operator has none, PyTorch has the operator only for numbers.
     """
 
     names: str
