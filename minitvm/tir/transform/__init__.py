@@ -1,7 +1,7 @@
-"""Lowering: from blocks inside loops (level 3) to flat kernels. `pipeline.PASSES` lists the passes in order;
-`passes(target)` has those of a machine among them.
+"""Lowering: the passes from blocks inside loops (level 3) to flat kernels.
 
-Under TVM's names, such as `tir.transform.Simplify()`, they are passes over modules (`tir.passes`).
+`pipeline.PASSES` lists the passes that every machine needs, in order; `passes(target)` also has the passes of the
+machine. Under TVM's names, such as `tir.transform.Simplify()`, they are passes over modules (`tir.passes`).
 """
 
 from typing import Any

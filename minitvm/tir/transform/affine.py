@@ -1,7 +1,7 @@
-"""Index expressions in arith's normal form, and what is known of the variables around a statement.
+"""Index expressions in arith's normal form, and the known ranges of the variables around a statement.
 
-Passes use `linear` to find strides and to compare indices, `interval` and `bounds` to place them; simplification and
-proofs are `arith.Analyzer`'s.
+Passes use `linear` to find strides and to compare indices, and `interval` and `bounds` for their ranges. For
+simplification and proofs they use `arith.Analyzer`.
 """
 
 from __future__ import annotations
@@ -31,13 +31,15 @@ _MOST_WRITTEN = 20_000
 
 
 def linear(e: Expr) -> Affine:
-    """A scalar integer expression as a sum of terms, whatever its variables' ranges; any other expression is one
-    term."""
+    """A scalar integer expression as a sum of terms, without using the ranges of its variables.
+
+    An expression that is not an integer becomes a single term.
+    """
     return _NOTHING_KNOWN.affine(e)
 
 
 def expr(form: Affine, dtype: Any) -> Expr:
-    """A form as an expression: for equal forms the same one, so that what is kept with it is found again."""
+    """A form as an expression. Equal forms give the same node, so that results stored in the node are found again."""
     key = (dtype, form.const, *form.terms.items())
     written = _WRITTEN.get(key)
     if written is None:
@@ -49,34 +51,34 @@ def expr(form: Affine, dtype: Any) -> Expr:
 
 
 def coefficient(form: Affine, var: Var) -> int:
-    """How often `var` occurs as a term of its own."""
+    """The coefficient of `var` in a form, where it is a term of its own."""
     return form.terms.get(var, 0)
 
 
 def moves(form: Affine, inside: Collection[Var]) -> bool:
-    """Whether a form depends on any of the variables."""
+    """Return whether a form depends on any of the variables."""
     return any(v in inside for v in variables(form))
 
 
 def split(form: Affine, inside: Collection[Var]) -> tuple[Affine, Affine]:
-    """(terms free of `inside`, the others and the constant)."""
+    """Split a form into the terms without the variables `inside`, and the other terms with the constant."""
     outer = {t: c for t, c in form.terms.items() if not moves(Affine.of(t), inside)}
     return Affine(outer), Affine({t: c for t, c in form.terms.items() if t not in outer}, form.const)
 
 
 def interval(form: Affine, ranges: Ranges) -> Interval | None:
-    """Least and greatest value of a form over the ranges of its variables; None where an end is not known."""
+    """The smallest and the largest value of a form over the ranges of its variables; None if an end is not known."""
     low, high = Domain(ranges).bounds(form)
     return None if low is None or high is None else (low, high)
 
 
 def bounds(e: Expr, ranges: Ranges) -> Interval | None:
-    """Least and greatest value of an integer expression, or None where that is not known."""
+    """The smallest and the largest value of an integer expression; None if they are not known."""
     return interval(linear(e), ranges)
 
 
 def with_loop(loop: For, ranges: Ranges) -> Ranges:
-    """The ranges inside a loop."""
+    """The ranges of variables inside a loop."""
     first, count = bounds(loop.start, ranges), bounds(loop.extent, ranges)
     if first is None or count is None or count[1] < 1:
         return {v: r for v, r in ranges.items() if v is not loop.var}
@@ -84,7 +86,7 @@ def with_loop(loop: For, ranges: Ranges) -> Ranges:
 
 
 def slack(condition: Expr) -> Affine | None:
-    """The form f such that an inequality of integers is `f < 0`; None for any other condition."""
+    """The form f for which an inequality of integers is equivalent to `f < 0`; None for any other condition."""
     if not isinstance(condition, LT | LE | GT | GE) or not condition.a.dtype.is_int:
         return None
     a, b = linear(condition.a), linear(condition.b)

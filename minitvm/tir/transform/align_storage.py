@@ -1,4 +1,4 @@
-"""Strides for buffers whose rows a schedule wants aligned (`storage_align`)."""
+"""Compute strides for buffers whose rows a schedule aligns (`storage_align`)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Entry = tuple[int, int, int]  # axis, factor, offset
 
 
 def alignments(node: Node) -> dict[Buffer, list[Entry]]:
-    """The alignments that the blocks below a node ask for in the buffers that they write."""
+    """The alignments that the blocks below a node request for the buffers that they write."""
     entries: dict[Buffer, list[Entry]] = {}
     for block in find(node, Block):
         for number, axis, factor, offset in alignments_of(block):
@@ -22,9 +22,9 @@ def alignments(node: Node) -> dict[Buffer, list[Entry]]:
 
 
 def aligned_strides(shape: Sequence[Expr], entries: Iterable[Entry]) -> tuple[Expr, ...]:
-    """Row-major strides, each made larger until it is `offset` modulo `factor` where an entry says so; constants only.
+    """Row-major strides; if an entry exists for an axis, the stride is increased until it is `offset` modulo `factor`.
 
-    Empty where nothing changes, or a dimension is not a constant.
+    Returns () if no stride changes, or if a dimension is not a constant.
     """
     dims = [d.value for d in shape if isinstance(d, IntImm)]
     if len(dims) != len(shape):

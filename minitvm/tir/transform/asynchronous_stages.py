@@ -1,4 +1,4 @@
-"""Stages of a software pipeline whose copies are asynchronous: which copies, and where a part waits for them.
+"""Asynchronous copies in the stages of a software pipeline: which copies become asynchronous, and where a part waits.
 
     for i in range(n):              # software_pipeline_stage [0, 1], software_pipeline_async_stages [0]
         load: S[...] = A[i]         # S: shared
@@ -11,10 +11,10 @@ becomes, for 0 < i < n - 1,
     wait until at most 1 group is under way
     use: C[i] = S[i % 2, ...]
 
-Each time step that begins copies commits one group. Iteration i of a part of stage s began its copies in time step
-i + s; so a part waits until no groups are under way but those of later time steps. If a part needs copies that were
-begun at least two steps before, its wait is the first statement of the time step: others are under way meanwhile, and
-the barrier behind the wait is also the one that lets the step's own copies overwrite what the step before has read.
+Each time step that begins copies commits one group. Iteration i of a part of stage s began its copies in time step i +
+s. So a part that needs them waits until only the groups of later time steps are under way. If the copies began at least
+two steps before, the wait is the first statement of the time step: other copies continue meanwhile, and the barrier
+after the wait also ensures that the copies of this step do not overwrite elements that the previous step still reads.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from ..nodes import Async, Buffer, BufferLoad, BufferStore, Stmt, copied_load
 
 
 def asynchronous_parts(pipeline: Pipeline) -> dict[int, Stmt]:
-    """The parts, by their numbers, of which copies become asynchronous, with these begun only.
+    """The parts, by number, whose copies become asynchronous. In the returned statements, these copies are only begun.
 
-    They are of a stage that is listed, a later part reads what they bring, no other part writes their destination, and
-    the loop does not write their source.
+    A copy becomes asynchronous if its stage is listed, a later part reads its destination, no other part writes its
+    destination, and the loop does not write its source.
     """
     stages = pipeline.loop.annotations.get(ASYNC, ())
     begun: dict[int, Stmt] = {}
@@ -65,7 +65,9 @@ def asynchronous_parts(pipeline: Pipeline) -> dict[int, Stmt]:
 
 
 class PipelineGroups:
-    """The groups of a pipeline: what a part needs, and the statements of a time step with commits and waits."""
+    """The groups of copies of a pipeline: the groups that each part needs, and the statements with commits and
+    waits.
+    """
 
     def __init__(self, pipeline: Pipeline, begun: Mapping[int, Stmt]) -> None:
         self.stages, self.depth, self.begun = pipeline.stages, pipeline.depth, begun
@@ -77,7 +79,7 @@ class PipelineGroups:
         }
 
     def of_step(self, now: int, running: Mapping[int, Stmt]) -> Iterator[Stmt]:
-        """The statements of a time step that is written out, of the parts that run in it, in their order."""
+        """The statements of one time step that is written out: the parts that run in it, in their order."""
         last = [p for p in running if p in self.begun][-1:]
         begun = {p: [now - self.stages[p] + self.stages[q] for q in self.needs[p]] for p in running}
         needed = {p: max(steps) for p, steps in begun.items() if steps}
@@ -93,20 +95,20 @@ class PipelineGroups:
                 self.groups.append(now)
 
     def of_any_step(self, every: Mapping[int, Stmt]) -> Iterator[Stmt]:
-        """The statements of any time step in the middle: all parts run, and all steps before committed a group."""
+        """The statements of a time step in the middle: all parts run, and each earlier step has committed a group."""
         kept, first = self.groups, min((self.stages[p] for p in self.begun), default=0)
         self.groups = list(range(first, self.depth))
         yield from self.of_step(self.depth, every)
         self.groups = kept
 
     def passed(self, count: int) -> None:
-        """The loop over the steps in the middle ran, up to this one: each of them committed a group."""
+        """Note that the loop over the middle steps has run up to step `count`, and that each step committed a group."""
         if self.begun:
             self.groups = list(range(min(self.stages[p] for p in self.begun), count))
 
 
 def _is_read(pipeline: Pipeline, number: int, buffer: Buffer) -> bool:
-    """Whether a part of a later stage, or a later one of the same, reads a buffer: there it is waited for."""
+    """Return whether a later part reads a buffer: a part of a later stage, or a later part of the same stage."""
     own = (pipeline.stages[number], pipeline.order[number])
     return any(
         (pipeline.stages[p], pipeline.order[p]) > own and buffer in _loaded(part)

@@ -1,4 +1,4 @@
-"""Allocated buffers shrink to the region that is used where they are allocated."""
+"""Shrink allocated buffers to the region that is used inside of the allocation."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .affine import Affine, Ranges, bounds, expr, interval, linear, split, with_
 
 @dataclass(frozen=True, slots=True)
 class UsedSpan:
-    """The part of one dimension that is used: `[base + low, base + high]`, `base` over the variables outside."""
+    """The used part of one dimension: `[base + low, base + high]`, where `base` is over the variables outside."""
 
     base: Affine
     low: int
@@ -23,7 +23,7 @@ class UsedSpan:
 
     @property
     def extent(self) -> int:
-        """How many elements."""
+        """The number of elements in the span."""
         return self.high - self.low + 1
 
 
@@ -62,7 +62,7 @@ def _compact(stmt: Any, ranges: Ranges) -> Any:
 
 
 def used_spans(buffer: Buffer, body: Stmt, ranges: Ranges) -> list[UsedSpan | None]:
-    """The part of each dimension that `body` uses, over the variables defined outside it; None where unknown."""
+    """The part of each dimension that `body` uses, over the variables defined outside of it; None if unknown."""
     touched = effects(body, frozenset([buffer]))
     runs = []
     for touch in (*touched.reads, *touched.writes):
@@ -74,7 +74,9 @@ def used_spans(buffer: Buffer, body: Stmt, ranges: Ranges) -> list[UsedSpan | No
 
 
 def _hull(sides: Iterable[tuple[Range | None, set[Var], Ranges]]) -> UsedSpan | None:
-    """Around what accesses touch of one dimension, each while the loops of some variables run; None where unknown."""
+    """The smallest span that contains all accesses to one dimension, over the loops of some variables; None if
+    unknown.
+    """
     total: UsedSpan | None = None
     for side, inner, ranges in sides:
         if side is None:
@@ -90,7 +92,7 @@ def _hull(sides: Iterable[tuple[Range | None, set[Var], Ranges]]) -> UsedSpan | 
 
 
 def compacted_shape(buffer: Buffer, spans: list[UsedSpan | None]) -> tuple[Expr, ...]:
-    """The shape after compaction; a dimension of which as much or an unknown part is used stays."""
+    """The shape after compaction. A dimension does not change if its used part is as large, or is unknown."""
     return tuple(
         const(span.extent, d.dtype) if _shrinks(span, d) else d  # type: ignore[union-attr]
         for span, d in zip(spans, buffer.shape, strict=True)
@@ -108,7 +110,7 @@ def _written_out(e: Expr, lets: Mapping[Var, Expr]) -> Expr:
 
 
 def shrunk(stmt: Allocate, ranges: Ranges) -> Allocate:
-    """An allocation with the needed shape, and its accesses moved to it."""
+    """An allocation with the needed shape; its accesses are moved accordingly."""
     buffer = stmt.buffer
     spans = used_spans(buffer, stmt.body, ranges)
     shrinks = [_shrinks(span, dim) for span, dim in zip(spans, buffer.shape, strict=True)]

@@ -1,4 +1,4 @@
-"""Parameters are dense arrays: callers pass them so, whatever strides the text declares."""
+"""Make parameters dense arrays, because callers pass dense arrays, even if the text declares strides."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..strides import row_major_text, why_not_strides
 
 
 def dense_parameters(func: PrimFunc) -> PrimFunc:
-    """`A: T.Buffer((4, 4), strides=[5, 1])` -> `A: T.Buffer((4, 4))`: the elements that an index names are the same.
+    """`A: T.Buffer((4, 4), strides=[5, 1])` -> `A: T.Buffer((4, 4))`: an index still names the same element.
 
     before:
         A: T.Buffer((4, 8), "float32", strides=[16, 1])
@@ -26,8 +26,8 @@ def dense_parameters(func: PrimFunc) -> PrimFunc:
                 vi, vj = T.axis.remap("SS", [i, j])
                 B[vi, vj] = A[vi, vj] * 2.0
 
-    Strides that are symbols stay: a view may be told by them. Raises `VerificationError` for strides with which two
-    elements of any buffer share a place, and for views that do not fit the layout of what they view.
+    Symbolic strides stay, because a view may be declared by them. Raises `VerificationError` for strides with which two
+    elements of a buffer share a place, and for views that do not fit the layout of their source.
     """
     for match, source in views(func):
         wrong = why_not_view(match, source)

@@ -1,5 +1,4 @@
-"""Blocks disappear: iterators and names in expressions become their values, predicates conditions, local buffers
-allocations."""
+"""Remove blocks: iterators and names become their values, predicates conditions, and local buffers allocations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Buffers become one-dimensional: strides and element offsets turn into index arithmetic."""
+"""Make buffers one-dimensional: strides and element offsets become index arithmetic."""
 
 from __future__ import annotations
 
@@ -56,8 +56,10 @@ def flatten_buffers(func: PrimFunc) -> PrimFunc:
 
 
 def flat_index(buffer: Buffer, indices: tuple[Expr, ...]) -> Expr:
-    """The offset of an element from the start of the buffer's data, in elements; a vector of offsets for vectors of
-    indices, a ramp for ramps."""
+    """The offset of an element from the start of the buffer's data, in elements.
+
+    For vectors of indices it is a vector of offsets, and for ramps a ramp.
+    """
     # Legal: row-major strides, or those that a buffer declares, give each element a place of its own, and all accesses
     # of a buffer go through this one map, so two accesses meet after it exactly if they met before.
     strides = list(buffer.strides) or row_major(buffer.shape)
@@ -80,7 +82,7 @@ def flat_index(buffer: Buffer, indices: tuple[Expr, ...]) -> Expr:
 
 
 def _first(index: Expr, ramps: bool) -> Expr:
-    """The part of an index that all lanes have in common: a ramp's base, if ramps stay ramps, else 0."""
+    """The part of an index that is the same in all lanes: the base of a ramp if all vectors are ramps, otherwise 0."""
     if index.dtype.lanes == 1:
         return index
     return index.base if ramps and isinstance(index, Ramp) else const(0, index.dtype.scalar)
@@ -126,7 +128,7 @@ def _flat_buffer(buffer: Buffer) -> Buffer:
 
 
 def symbolic_dimensions(params: Iterable[Buffer | Var]) -> list[Var]:
-    """The free variables in the shapes of the parameters, in order."""
+    """The free variables in the shapes of the parameters, in order of first use."""
     from ...expr import free_vars
 
     dims: dict[Var, None] = {}

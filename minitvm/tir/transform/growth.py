@@ -1,7 +1,7 @@
-"""How much code a pass may make: one that copies statements without end is stopped, and named.
+"""Limit the amount of code that a pass may produce: a pass that copies statements without end is stopped and named.
 
-The widest tiles of an open extent grow about ninefold in `unswitch_tiles`, to fewer than 1,000 statements. A function
-that grows far beyond that would take minutes to compile.
+The widest tiles of an extent that is unknown at compile time grow about ninefold in `unswitch_tiles`, to fewer than
+1,000 statements. A function that grows far beyond that would take minutes to compile.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ _LEFT: ContextVar[list[int] | None] = ContextVar("copies_left", default=None)
 
 
 def within_budget(name: str, func: PrimFunc, apply: Callable[[PrimFunc], PrimFunc]) -> PrimFunc:
-    """`apply(func)`, the pass `name`; raises `TooMuchCode` while it copies too much, or if its result is too large."""
+    """Run the pass `name` as `apply(func)`; raises `TooMuchCode` if it copies too much, or if its result is too
+    large.
+    """
     from .unroll import unrolled_size
 
     limit = max(LEAST, FACTOR * unrolled_size(func.body))
@@ -37,7 +39,7 @@ def within_budget(name: str, func: PrimFunc, apply: Callable[[PrimFunc], PrimFun
 
 
 def count_copy() -> None:
-    """A pass copies a body; not more often than its budget allows, if it has one."""
+    """Count one copy of a body by the running pass; raises `_Spent` if its budget, if it has one, is spent."""
     left = _LEFT.get()
     if left is not None:
         left[0] -= 1
@@ -46,7 +48,7 @@ def count_copy() -> None:
 
 
 class _Spent(Exception):
-    """The budget is spent."""
+    """Raised when the budget of a pass is spent."""
 
 
 def _too_much(func: PrimFunc, name: str, limit: int, found: str) -> TooMuchCode:

@@ -1,7 +1,8 @@
-"""Conditions move out of loops: an init to before its reduction loop, an invariant condition around the loop.
+"""Move conditions out of loops: an init to before its reduction loop, an invariant condition around the loop.
 
-Neighbours that all do nothing unless a condition holds share it, and it moves on together with them. So buffers that
-are written and read under the same condition lie inside of it, where every read follows a write.
+Neighbouring statements that do nothing unless the same condition holds are put under this condition together, and it
+moves further out with them. So a buffer that is written and read under the same condition can be allocated inside of
+the condition, where every read follows a write.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ def hoist_conditions(func: PrimFunc) -> PrimFunc:
             for k in range(8):
                 C[i] = C[i] + A[i, k]
 
-    Also `if p: S0; for j: if q(j): S1` -> `if p: (S0; for j: if q(j): S1)` where each q(j) implies p.
+    Also `if p: S0; for j: if q(j): S1` -> `if p: (S0; for j: if q(j): S1)` if each q(j) implies p.
     """
     return func.with_body(rewrite_statements(func.body, _hoist))
 
@@ -60,7 +61,9 @@ def _unswitched(loop: For, branch: If) -> Stmt | None:
 
 
 def _shared(stmts: Sequence[Stmt]) -> list[Stmt]:
-    """The statements, those of them together that do nothing unless a condition holds."""
+    """The statements; neighbours that do nothing unless the same condition holds are put under this condition
+    together.
+    """
     # Legal: no statement changes the condition, and it has a value whatever stood in front of it (`_moves`).
     parts: list[Stmt] = []
     run: list[Stmt] = []
@@ -80,28 +83,35 @@ def _shared(stmts: Sequence[Stmt]) -> list[Stmt]:
 
 
 def _is_concurrent(stmt: Stmt) -> bool:
-    """Whether a statement contains a loop that threads share. Two such loops stay two kernels: they are not merged."""
+    """Return whether a statement contains a loop that threads share.
+
+    Two such loops stay two kernels: they are not merged.
+    """
     if isinstance(stmt, For) and stmt.kind in (ForKind.PARALLEL, ForKind.THREAD):
         return True
     return any(_is_concurrent(child) for child in children(stmt) if isinstance(child, Stmt))
 
 
 def _conditions(stmt: Stmt) -> list[Expr]:
-    """The conditions under which alone a statement does something."""
+    """The conditions without which a statement does nothing."""
     if not isinstance(stmt, If) or stmt.else_case is not None:
         return []
     return [c for c in conjuncts(stmt.condition) if _moves(c)]
 
 
 def _moves(condition: Expr) -> bool:
-    """Whether a condition may stand elsewhere: it reads no memory that a statement could change, and divides by
-    nothing that may be zero, from which a condition in front may have kept it.
+    """Return whether a condition may be evaluated elsewhere.
+
+    Legal if it reads no memory that a statement could change, and contains no division by a value that may be zero: an
+    earlier condition may have prevented the evaluation so far.
     """
     return not reads_memory(condition) and always_defined(condition)
 
 
 def _idle_unless(condition: Expr, stmt: Stmt, around: tuple[For, ...]) -> bool:
-    """Whether a statement is shown to do nothing where a condition does not hold; `around` are loops in between."""
+    """Return whether a statement provably does nothing if a condition does not hold; `around` are the loops in
+    between.
+    """
     if isinstance(stmt, For) and stmt.thread is None and not uses(condition, [stmt.var]):
         return _idle_unless(condition, stmt.body, (*around, stmt))
     if isinstance(stmt, Seq):
@@ -121,7 +131,7 @@ def _idle_unless(condition: Expr, stmt: Stmt, around: tuple[For, ...]) -> bool:
 
 
 def _under(common: Sequence[Expr], stmt: Stmt) -> Stmt:
-    """A statement where conditions hold."""
+    """Simplify a statement that only runs when the conditions `common` hold."""
     if not isinstance(stmt, If) or stmt.else_case is not None:
         return stmt
     own = [c for c in conjuncts(stmt.condition) if not any(structural_equal(c, known) for known in common)]

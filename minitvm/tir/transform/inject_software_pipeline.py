@@ -1,13 +1,13 @@
-"""Loops that are annotated as software pipelines become prologue, loop and epilogue over several versions of buffers.
+"""Turn loops annotated as software pipelines into prologue, loop and epilogue, with several versions of buffers.
 
-The copies to shared storage of stages in "software_pipeline_async_stages" are asynchronous: the parts of one time step
-begin a group of them, and a part waits for the groups that it needs before it starts.
+In the stages listed in "software_pipeline_async_stages", copies to shared storage are asynchronous: the parts of one
+time step begin a group of copies, and a part waits for the groups that it needs before it starts.
 
-Of a pipeline of three and more stages the loop runs to the end, and parts of earlier stages say in which of its steps
-they run: written out, the epilogue would be as many copies of the last stage as there are stages, less one.
+If a pipeline has three or more stages, the loop runs to the end, and parts of earlier stages have a condition for the
+steps in which they run. A separate epilogue would contain the last stage as many times as there are stages, minus one.
 
-A buffer that gets versions first shrinks to what one iteration uses. That the order is legal is decided by
-`analysis.software_pipelines`, the same that refuses the annotation.
+A buffer that gets several versions is first shrunk to the region that one iteration uses. `analysis.software_pipelines`
+decides whether the order is legal; it also refuses illegal annotations.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from .asynchronous_stages import PipelineGroups, asynchronous_parts
 
 
 def inject_software_pipeline(func: tir.PrimFunc) -> tir.PrimFunc:
-    """Emit every loop annotated as a pipeline; raises `ScheduleError` that names the loop where it is not legal.
+    """Emit every loop annotated as a pipeline; raises a `ScheduleError` that names the loop if this is not legal.
 
     before:
         A: T.Buffer((8,), "float32")
@@ -63,7 +63,7 @@ def inject_software_pipeline(func: tir.PrimFunc) -> tir.PrimFunc:
 
 
 def refusal(func: tir.PrimFunc, loop: tir.For | None, failure: Failure | None, what: str) -> ScheduleError:
-    """The error for a loop that cannot become what its annotations ask for."""
+    """The error for a loop that cannot be transformed as its annotations request."""
     from ..script.printer import script
 
     if failure is None:
@@ -74,7 +74,7 @@ def refusal(func: tir.PrimFunc, loop: tir.For | None, failure: Failure | None, w
 
 
 def emit(func: tir.PrimFunc, pipeline: Pipeline) -> tir.PrimFunc:
-    """The function with the loop of a pipeline run in stages."""
+    """Return the function with the loop of a pipeline run in stages."""
     tree = Tree(func)
     loop = pipeline.loop
     versions = {b: _versions(tree, loop, b, count) for b, count in pipeline.versions.items()}
@@ -90,7 +90,10 @@ def emit(func: tir.PrimFunc, pipeline: Pipeline) -> tir.PrimFunc:
 
 
 def for_one_iteration(func: tir.PrimFunc, loop: tir.For, buffers: Sequence[tir.Buffer]) -> tir.PrimFunc:
-    """The function with buffers as large as what an iteration of a loop uses: none passes values to the next one."""
+    """Shrink buffers to the region that one iteration of a loop uses.
+
+    Legal, because no buffer passes values between iterations.
+    """
     versions = {b: _versions(Tree(func), loop, b, 1) for b in buffers}
     changed = {b: to for b, to in versions.items() if any(start is not None for start in to.starts)}
     if not changed:
@@ -120,37 +123,37 @@ _WRITTEN_OUT = 1  # steps of an epilogue, at most
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A statement of the pipeline's body, which is emitted once for each place where it runs."""
+    """A statement of the pipeline's body. It is emitted once for each place where it runs."""
 
     stmt: tir.Stmt
     stage: int
     loop: tir.For
 
     def at(self, iteration: Expr) -> tir.Stmt:
-        """The statement in an iteration."""
+        """The statement for the given iteration."""
         instance: tir.Stmt = substitute(
             _own_buffers(fresh_copy(self.stmt)), {self.loop.var: Analyzer().simplify(iteration)}
         )
         return instance
 
     def within_bounds(self, iteration: Expr) -> tir.Stmt:
-        """The statement in what may be an iteration."""
+        """The statement under a condition that `iteration` is one of the loop's iterations."""
         return tir.If(all_of([iteration >= self.loop.start, iteration < self.end]), self.at(iteration))
 
     def before_end(self, iteration: Expr) -> tir.Stmt:
-        """The statement in what is an iteration, or comes after the last one."""
+        """The statement for an iteration that exists or comes after the last one, under a condition that it exists."""
         return tir.If(Analyzer().simplify(iteration < self.end), self.at(iteration))
 
     @property
     def end(self) -> Expr:
-        """Behind the last iteration."""
+        """The number after the last iteration."""
         return Analyzer().simplify(self.loop.start + self.loop.extent)
 
 
 def _time_steps(
     loop: tir.For, parts: Sequence[_Part], order: Sequence[int], depth: int, copies: PipelineGroups
 ) -> list[tir.Stmt]:
-    """All time steps, of parts in the order in which they run: part p of iteration i runs in step i + stage(p)."""
+    """All time steps. In each step the parts run in `order`; part p of iteration i runs in step i + stage(p)."""
     kept = {k: v for k, v in loop.annotations.items() if k not in KEYS}
     dtype = loop.var.dtype
     step = loop.var.with_name(loop.var.name)
@@ -194,7 +197,7 @@ def _time_steps(
 
 
 def _own_buffers(stmt: tir.Stmt) -> tir.Stmt:
-    """The statement with fresh buffers where blocks inside it allocate some."""
+    """The statement, with new buffers for those that blocks inside of it allocate."""
     fresh = {b: replace(b) for s in find(stmt, tir.Block) for b in s.alloc_buffers}
     if not fresh:
         return stmt
@@ -215,14 +218,14 @@ def _own_buffers(stmt: tir.Stmt) -> tir.Stmt:
 
 @dataclass(frozen=True, slots=True)
 class _Versions:
-    """Several versions of a buffer, of which an iteration uses one: as large as what it uses, from `starts` on."""
+    """Several versions of a buffer; an iteration uses one of them. A version has the region that starts at `starts`."""
 
     buffer: tir.Buffer
     version: Expr | None  # None: there is one only
     starts: tuple[Expr | None, ...]
 
     def moved(self, indices: Sequence[Expr]) -> tuple[Expr, ...]:
-        """Where the element at `indices` of the old buffer is."""
+        """The new indices of the element at `indices` of the old buffer."""
         own = tuple(i if start is None else i - start for i, start in zip(indices, self.starts, strict=True))
         return own if self.version is None else (self.version.astype(own[0].dtype if own else "int32"), *own)
 
@@ -241,7 +244,9 @@ def _versions(tree: Tree, loop: tir.For, buffer: tir.Buffer, count: int) -> _Ver
 
 
 def _one_iteration(tree: Tree, loop: tir.For, buffer: tir.Buffer) -> list[Range | None]:
-    """What one iteration of the loop uses in each dimension of a buffer; None where that may be all of it."""
+    """The range of each dimension of a buffer that one iteration of the loop uses; None if that may be the whole
+    dimension.
+    """
     whole: list[Range | None] = [None] * buffer.ndim
     in_blocks = {n for b in tree.blocks_in(loop) for n in walk(b.block)}
     touching = [n for n in find(loop, tir.BufferLoad | tir.BufferStore) if n.buffer is buffer]
@@ -262,7 +267,7 @@ def _one_iteration(tree: Tree, loop: tir.For, buffer: tir.Buffer) -> list[Range 
 
 
 def _with_versions(part: tir.Stmt, versions: Mapping[tir.Buffer, _Versions]) -> tir.Stmt:
-    """A part of the pipeline's body, in terms of its loop, on the versions of buffers."""
+    """Rewrite a part of the pipeline's body so that it accesses the versions of buffers."""
 
     doubled = {to.buffer for to in versions.values()}  # regions are rewritten before their block
     numbered = {to.buffer for to in versions.values() if to.version is not None}
@@ -285,7 +290,7 @@ def _with_versions(part: tir.Stmt, versions: Mapping[tir.Buffer, _Versions]) -> 
 
 
 def _notes(block: tir.Block, numbered: set[tir.Buffer]) -> dict[str, Any]:
-    """The annotations of a block that writes versions: alignments count axes behind the version, if there is one."""
+    """The annotations of a block that writes versions. If there is a version axis, alignments count axes after it."""
     notes = {k: v for k, v in block.annotations.items() if k != DOUBLE}
     if ALIGNMENTS in notes:
         shifts = [int(region.buffer in numbered) for region in block.writes]

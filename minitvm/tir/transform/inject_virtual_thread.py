@@ -1,11 +1,12 @@
-"""Loops over virtual threads are interleaved: each statement inside them runs for all of them before the next one.
+"""Interleave loops over virtual threads: each statement inside of them runs for all of them before the next statement.
 
-One processor then does the work of several threads, so that the latency of one overlaps with the work of the others.
+One processor then does the work of several threads, so that the latency of one thread overlaps with the work of the
+others.
 
-Legal: the iterations of a virtual thread are independent by claim (`bind` shows it), so every interleaving means the
-same. Storage that is allocated inside belongs to each virtual thread: it gets a dimension more. So does what a let
-reads: all of them read it before any of them stores. A condition that differs between them, but reads no memory, stands
-around each statement that it guards.
+Legal: the iterations of a loop over virtual threads are independent (`bind` proves it), so every interleaving has the
+same meaning. Storage that is allocated inside belongs to each virtual thread, so it gets one more dimension. The value
+of a let that reads memory gets such storage too: all virtual threads read it before any of them stores. A condition
+that differs between virtual threads, but reads no memory, is put around each statement that it guards.
 """
 
 from __future__ import annotations
@@ -48,14 +49,14 @@ def _visit(node: Any) -> Any:
 
 
 def interleaved(loop: tir.For) -> tir.Stmt:
-    """A loop over virtual threads moved inward, around the statements that need it."""
+    """Move a loop over virtual threads inward, around the statements that need it."""
     if is_const(loop.extent, 0):
         return tir.Seq(())
     return _inward(loop, loop.body)
 
 
 def _inward(loop: tir.For, stmt: tir.Stmt, under: tuple[Expr, ...] = ()) -> tir.Stmt:
-    """The statement for all virtual threads, for each of them only where the conditions `under` hold."""
+    """The statement for all virtual threads; for each of them it runs only if the conditions `under` hold."""
     if isinstance(stmt, tir.Seq):
         return tir.Seq(tuple(_inward(loop, part, under) for part in stmt.stmts))
     if isinstance(stmt, tir.Allocate):
@@ -84,7 +85,7 @@ def _inward(loop: tir.For, stmt: tir.Stmt, under: tuple[Expr, ...] = ()) -> tir.
 
 
 def _depends(loop: tir.For, stmt: tir.Stmt) -> bool:
-    """Whether a statement itself, not what it holds, differs between virtual threads."""
+    """Return whether a statement itself, apart from the statements inside of it, differs between virtual threads."""
     own: list[Expr] = []
     if isinstance(stmt, tir.For):
         own = [stmt.start, stmt.extent]
@@ -97,12 +98,14 @@ def _depends(loop: tir.For, stmt: tir.Stmt) -> bool:
 
 
 def _inlined(let: tir.LetStmt) -> tir.Stmt:
-    """What a let of numbers holds, with the value in place of its name."""
+    """The body of a let that reads no memory, with the let's value in place of its variable."""
     return substitute(let.body, {let.var: let.value.astype(let.var.dtype)})
 
 
 def _held(let: tir.LetStmt) -> tir.Stmt:
-    """A let of what memory holds as storage of each virtual thread: they all read it before any continues."""
+    """A let that reads memory, with storage for each virtual thread: all of them read the value before any
+    continues.
+    """
     own = tir.Buffer(let.var.name, (), let.var.dtype, "local")
     body = substitute(let.body, {let.var: tir.BufferLoad(own, ())})
     return tir.Allocate(own, tir.Seq((tir.BufferStore(own, let.value, ()), body)))

@@ -1,9 +1,9 @@
-"""Parallel loops that follow one another and touch different elements become one, whose iterations are those of all.
+"""Join consecutive parallel loops that touch different elements into one, which has the iterations of all of them.
 
-A kernel has one parallel loop, and threads wait between kernels. What a schedule divides by size, groups of four rows
-and the rows that are left, has few iterations each, and none of them needs another. Where two loops write one buffer,
-integer sets tell whether they meet (`arith.dependence`). A loop that reads what the one before it wrote, and writes
-something else, is a stage behind it: nobody asks.
+A kernel has one parallel loop, and threads wait between kernels. For example, a schedule may divide rows into groups of
+four and the remaining rows: each loop has few iterations, and they are independent. If two loops write the same buffer,
+integer sets decide whether they touch a common element (`arith.dependence`). If a loop reads a buffer that the loop
+before it wrote, and writes another one, it depends on that loop, and no such check is made.
 """
 
 from __future__ import annotations
@@ -60,7 +60,10 @@ def _may_join(loop: For) -> bool:
 
 
 def _fit(loops: list[For]) -> bool:
-    """Whether one variable counts all iterations; open extents count as nothing in a word of 32 bits or more."""
+    """Return whether one variable can count all iterations.
+
+    A symbolic extent counts as 0 for variables of 32 bits or more.
+    """
     dtype = loops[0].var.dtype
     if any(loop.var.dtype != dtype for loop in loops):
         return False
@@ -69,7 +72,7 @@ def _fit(loops: list[For]) -> bool:
 
 
 def _apart(first: For, second: For) -> bool:
-    """Whether no iteration of one loop touches what one of the other writes."""
+    """Return whether no iteration of one loop touches an element that an iteration of the other loop writes."""
     one, other = effects(first), effects(second)
     written = [{touch.buffer for touch in each.writes} for each in (one, other)]
     if not written[0] & written[1]:
@@ -103,7 +106,10 @@ def _joined(loops: list[For]) -> list[For]:
 
 
 def _chosen(var: Var, loops: list[For], ends: list[Expr]) -> Stmt:
-    """The body of the loop to which an iteration belongs; `ends` are the iterations up to each loop's last."""
+    """The body of the loop to which an iteration belongs.
+
+    `ends[k]` is the total number of iterations up to loop k's last.
+    """
     body: Stmt | None = None
     for number in reversed(range(len(loops))):
         own = var - ends[number - 1].astype(var.dtype) if number else var

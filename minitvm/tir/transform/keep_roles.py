@@ -1,4 +1,4 @@
-"""What a function's text writes stays an output, also where lowering finds that no write ever happens."""
+"""Keep parameters that the function's text writes as outputs, even if lowering finds that no write ever happens."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ WRITES = "tir.writes"  # attribute of a host function: the positions of the para
 
 
 def written_parameters(func: PrimFunc, module: IRModule | None = None) -> tuple[int, ...]:
-    """The positions of the parameters that the text of a function writes: itself, through views, in its kernels."""
+    """The positions of the parameters that a function writes: in its own text, through views, or in its kernels."""
     stored: set[Buffer] = set()
     views: list[tuple[Buffer, Buffer]] = []
     for node in find(func.body, BufferStore | Block | KernelCall):
@@ -28,7 +28,9 @@ def written_parameters(func: PrimFunc, module: IRModule | None = None) -> tuple[
 
 
 def keep_roles(func: PrimFunc, module: IRModule, name: str) -> IRModule:
-    """The module that `func` became, its host function with `func`'s outputs: an attribute where its text lost one."""
+    """The lowered module of `func`, with an attribute that lists `func`'s outputs if its host function writes fewer of
+    them.
+    """
     host = module[name]
     writes = written_parameters(func)
     if writes == written_parameters(host, module):

@@ -1,8 +1,8 @@
-"""A block's `init` becomes ordinary statements that run before the first step of its reduction.
+"""Turn a block's `init` into ordinary statements that run before the first step of its reduction.
 
-Where the reduction's loops hold nothing else that touches the buffer, the init gets loops of its own before the
-outermost of them (what `decompose_reduction` would do), and the reduction runs without a condition. Elsewhere it stays
-in place, under "all reduction iterators stand at their start".
+If nothing else in the reduction's loops touches the buffer, the init gets its own loops before the outermost of them
+(as with `decompose_reduction`), and the reduction needs no condition. Otherwise the init stays in place, under the
+condition that all reduction iterators have their first value.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class _InitLowering:
         self.before: dict[ex.Var, list[Stmt]] = {}  # what must run before the loop over that variable
 
     def visit(self, node: Any, loops: tuple[For, ...]) -> Any:
-        """Rebuild a statement; `loops` lie directly around it, outermost first, within its block."""
+        """Rebuild a statement; `loops` are the loops directly around it within its block, outermost first."""
         if not isinstance(node, Stmt):
             return node
         if isinstance(node, BlockRealize):
@@ -74,12 +74,12 @@ class _InitLowering:
 
 
 def init_nest(node: BlockRealize, loops: tuple[For, ...], empty_sums: bool = False) -> tuple[For, Stmt] | None:
-    """(the loop to put it before, the init in loops of its own), or None where it must stay in place.
+    """Return (the loop to put it before, the init in its own loops), or None if the init must stay in place.
 
-    Legal when below that loop nobody else touches what the init writes, nobody writes what decides on it or what it
-    reads, spatial and reduction loops are separate, and the reduction has a first step: then every element is
-    initialised once, before its first update, as it was. Symbolic sizes are taken as at least 1; with `empty_sums` the
-    init is to run even where an extent that sizes decide is 0.
+    Legal if, below that loop, no other statement touches the buffers that the init writes, no statement writes memory
+    that the init reads or that its conditions and bounds read, spatial and reduction loops are separate, and the
+    reduction has a first step. Then every element is initialised exactly once before its first update, as before.
+    Symbolic sizes are assumed to be at least 1; with `empty_sums` the init must run even if a symbolic extent is 0.
     """
     block = node.block
     reduced = _variables(node, block.iter_vars, reduction=True)
@@ -127,7 +127,9 @@ def init_nest(node: BlockRealize, loops: tuple[For, ...], empty_sums: bool = Fal
 
 
 def _begins(node: BlockRealize, loops: tuple[For, ...]) -> bool:
-    """Whether the reduction begins where its loops do: else these are a later part of it, which no init precedes."""
+    """Return whether the reduction starts where its loops start; otherwise they are a later part of it, without
+    init.
+    """
     starts = {loop.var: loop.start for loop in loops}
     axes = [
         (v, axis.dom.start)
@@ -138,7 +140,7 @@ def _begins(node: BlockRealize, loops: tuple[For, ...]) -> bool:
 
 
 def _where_sizes_are_not_0(predicate: ex.Expr, loops: tuple[For, ...]) -> Analyzer:
-    """What holds inside of the loops around a block, if no symbolic size is 0."""
+    """An analyzer for the inside of the loops around a block, under the assumption that no symbolic size is 0."""
     analyzer = Analyzer()
     for part in [predicate, *(e for loop in loops for e in (loop.start, loop.extent))]:
         for size in ex.free_vars(part):
@@ -163,8 +165,11 @@ def _variables(node: BlockRealize, axes: tuple[ex.IterVar, ...], reduction: bool
 
 
 def _alone(block: Block, init: Stmt, decides: Sequence[ex.Expr], loop: For) -> bool:
-    """Whether below a loop only this block touches the buffers that its init writes, and nobody writes what that reads,
-    nor what decides whether and where it runs, and how often the loops after it."""
+    """Return whether, below a loop, the init may move: no other block touches its buffers, and no inputs of it change.
+
+    Only this block may touch the buffers that its init writes. No statement may write memory that the init reads, or
+    memory that decides whether and where the init runs and how often the loops after it run.
+    """
     written = {n.buffer for n in ex.find(init, BufferStore)}
     read = {n.buffer for n in ex.find(init, BufferLoad)} - written
     read |= {n.buffer for e in decides for n in ex.find(e, BufferLoad)}
@@ -173,9 +178,9 @@ def _alone(block: Block, init: Stmt, decides: Sequence[ex.Expr], loop: For) -> b
 
 
 def _elements_of_their_own(block: Block, init: Stmt, values: Mapping[ex.Var, ex.Expr], own: Sequence[For]) -> bool:
-    """Whether points of the loops that the init gets touch no element in common, so that all of them may come first.
+    """Return whether the points of the init's loops touch different elements, so that all of them may run first.
 
-    A block that stores more than one element at a time is taken by its word: its loops are spatial.
+    If a block stores several elements at a time, its declaration is trusted: its loops are spatial.
     """
     loops = {loop.var: ex.Range(loop.start, loop.extent) for loop in own if not is_const(loop.extent, 1)}
     if not loops or ex.contains(init, For | Block):

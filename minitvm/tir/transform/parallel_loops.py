@@ -1,4 +1,4 @@
-"""A kernel has one parallel loop, its outermost: perfectly nested ones are fused into it, others run serially."""
+"""Give each kernel one parallel loop, the outermost: perfectly nested ones are fused, and others become serial."""
 
 from __future__ import annotations
 
@@ -46,13 +46,15 @@ def _top(stmt: Stmt) -> Stmt:
 
 
 def _is_steady(value: Expr, body: Stmt) -> bool:
-    """Whether a value stays the same while a statement runs."""
+    """Return whether a value stays the same while a statement runs."""
     written = {touch.buffer for touch in effects(body).writes}
     return not any(touch.buffer in written for touch in effects(value).reads)
 
 
 def _sunk(let: LetStmt, body: Stmt) -> Stmt:
-    """The body with the let inside of what uses it, so that a parallel loop stays outermost in its kernel."""
+    """The body, with the let moved to the statements that use it, so that a parallel loop stays outermost in its
+    kernel.
+    """
     if not uses(body, [let.var]):
         return body
     if isinstance(body, Seq):

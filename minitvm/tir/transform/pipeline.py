@@ -1,6 +1,7 @@
-"""The passes that lower a function, in order: reading this list is reading the compiler.
+"""The passes that lower a function, in order. If you have read this list, you have read the lowering of the compiler.
 
-It holds what every machine needs. A machine adds its own passes, each behind one of these: `machines/cpu/passes.py`.
+The list contains the passes that every machine needs. A machine adds its own passes, each after one of these: see
+`machines/cpu/passes.py`.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ Additions: TypeAlias = Mapping[str, Sequence["Pass"]]  # by the name of the pass
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """One step of lowering: a function from `PrimFunc` and target to `PrimFunc`, and what it means in a line."""
+    """One step of lowering: a function from `PrimFunc` and target to `PrimFunc`, and a one-line description."""
 
     name: str
     run: Callable[[PrimFunc, Any], PrimFunc]
@@ -62,7 +63,7 @@ class Pass:
 
 
 def plain(function: Callable[[PrimFunc], PrimFunc], meaning: str) -> Pass:
-    """A pass that does not ask for the target, with the name of its function."""
+    """A pass that does not use the target. Its name is the name of its function."""
     run = functools.wraps(function)(lambda func, target: function(func))  # with its docstring
     return Pass(function.__name__, run, meaning)
 
@@ -100,8 +101,8 @@ PASSES: tuple[Pass, ...] = (
 def passes(target: Target | None = None) -> tuple[Pass, ...]:
     """The passes for a target, in order.
 
-    Its back end adds to the neutral ones, or has a list of its own. Without a back end the passes of all machines run
-    that add some: each leaves alone what is not for it.
+    The target's back end adds passes to the neutral ones, or has its own list. If there is no back end, the passes that
+    all machines add are run: each pass ignores programs that are not for its machine.
     """
     backend = find(target)
     if backend is None:
@@ -113,9 +114,10 @@ def passes(target: Target | None = None) -> tuple[Pass, ...]:
 
 
 def extended(*additions: Additions) -> tuple[Pass, ...]:
-    """The neutral passes, and behind each of them what machines add there; a name that two of them add comes once.
+    """The neutral passes, each followed by the passes that machines add after it.
 
-    Raises `InternalError` for a place that is no neutral pass.
+    A pass added by two machines runs once. Raises `InternalError` if a pass is added after a name that is not a neutral
+    pass.
     """
     places = {step.name: {step.name: step} for step in PASSES}
     for place, steps in (item for adds in additions for item in adds.items()):
@@ -142,12 +144,13 @@ def lower(
 ) -> IRModule:
     """Lower a level-3 function to an `IRModule` of one host function `name` and its kernels, by the target's passes.
 
-    `callback(pass name, before, after)` sees every step; after the last one, "split_host", it gets the module.
-    Passes named in `without` are left out: those that make kernels faster, not legal, may be.
-    With MINITVM_VERIFY=1 the rules of level 3 are checked on `func` and those of the kernel level on the result.
-    With `limited` each pass has a budget for the code that it adds, and `TooMuchCode` is raised if it spends more.
-    A nest of loops bound to a GPU's grid is a kernel; back ends without such a grid refuse it. Raises `Unsupported`
-    for a function that calls foreign code, and for a reduction over threads of a form that no pass takes.
+    `callback(pass name, before, after)` is called after every step; after the last one, "split_host", it gets the
+    module. Passes named in `without` are skipped; only passes that make kernels faster may be, not those that make them
+    legal. With MINITVM_VERIFY=1 the rules of level 3 are checked on `func`, and the rules of the kernel level on the
+    result. With `limited` each pass has a budget for the code that it adds, and `TooMuchCode` is raised if it exceeds
+    it. A nest of loops bound to a GPU's grid becomes a kernel; back ends without such a grid refuse it. Raises
+    `Unsupported` for a function that calls foreign code, and for a reduction over threads in a form that no pass
+    handles.
     """
     target = Target(target) if isinstance(target, str) else target
     func = left_out(written_out(func))

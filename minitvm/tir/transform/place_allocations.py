@@ -1,8 +1,9 @@
-"""Allocations move down to the smallest statement that holds all their accesses.
+"""Move allocations down to the smallest statement that contains all of their accesses.
 
-A buffer may be allocated inside a loop only when no value in it passes from one iteration to the next. That is decided
-by following one iteration in program order: every read must lie in what was surely written before (`Coverage`). What
-then ends up inside a loop nest lives on the stack, if it is small; everything else is a workspace of the host function.
+A buffer may be allocated inside a loop only if it passes no value from one iteration to the next. This is decided by
+following one iteration in program order: every read must be within a region that was certainly written before
+(`Coverage`). A buffer that ends up inside a loop nest is on the stack if it is small; all others are workspaces of the
+host function.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ def place_allocations(func: PrimFunc) -> PrimFunc:
 
 
 def _workspaces_outside(stmt: Any) -> Any:
-    """The host's workspaces around what is on the stack, which is a kernel's."""
+    """Move workspaces of the host outside of allocations on the stack, because the latter belong to a kernel."""
     if not isinstance(stmt, Stmt) or isinstance(stmt, For):
         return stmt
     new = map_children(stmt, _workspaces_outside)
@@ -96,7 +97,7 @@ class _Placed:
 
 
 class _Placement:
-    """Where one buffer goes."""
+    """Finds the place of one allocation."""
 
     def __init__(self, allocation: Allocate, room: int) -> None:
         self.buffer = allocation.buffer
@@ -109,7 +110,7 @@ class _Placement:
     def place(self, stmt: Stmt, ranges: Ranges, top: bool) -> _Placed | None:
         """`stmt` with the allocation inside or around it; `top`: outside of all loops and branches.
 
-        None where nothing uses the buffer, or, inside a nest, where it does not fit the stack.
+        Returns None if nothing uses the buffer, or if it is inside a nest and does not fit on the stack.
         """
         if not self.touches(stmt):
             return None
@@ -133,7 +134,7 @@ class _Placement:
         return _Placed(Seq.of(*stmt.stmts[: users[0]], inner.stmt, *stmt.stmts[users[-1] + 1 :]), inner.stack_bytes)
 
     def deeper(self, stmt: Stmt, ranges: Ranges) -> _Placed | None:
-        """The allocation inside a loop or branch, or None where it must stay outside."""
+        """The statement with the allocation inside of a loop or branch; None if it must stay outside."""
         if isinstance(stmt, If) and (stmt.else_case is None or not self.touches(stmt.else_case)):
             return self.rebuilt(stmt, "then_case", ranges, top=False)
         if not isinstance(stmt, For) or stmt.kind == ForKind.VECTORIZED:
@@ -151,7 +152,7 @@ class _Placement:
         return None if inner is None else _Placed(replace(stmt, **{field: inner.stmt}), inner.stack_bytes)
 
     def around(self, stmt: Stmt, ranges: Ranges, top: bool) -> _Placed | None:
-        """The allocation around `stmt`; None inside a nest where it does not fit the stack."""
+        """The allocation around `stmt`; None if it is inside a nest and does not fit on the stack."""
         size = self.stack_size(stmt, ranges)
         fits = size is not None and size <= min(STACK_BUFFER_BYTES, self.room)
         if not top and not fits:
@@ -183,7 +184,7 @@ class _Placement:
 
 
 def _is_shared(stmt: Stmt) -> bool:
-    """Whether several threads or kernels see what is allocated around this statement."""
+    """Return whether several threads or kernels access a buffer that is allocated around this statement."""
     return any(loop.kind in (ForKind.PARALLEL, ForKind.THREAD) for loop in find(stmt, For))
 
 

@@ -1,4 +1,4 @@
-"""A reduction that adds into one element of a buffer keeps it in a register while its loop runs."""
+"""Keep the element that a reduction adds into in a register while the reduction's loop runs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from .affine import linear, structural_key
 
 
 def promote_accumulators(func: tir.PrimFunc) -> tir.PrimFunc:
-    """Distinct buffers do not overlap ("tir.noalias"), so only accesses by name count. Runs after `unroll`.
+    """Keep the elements that a reduction adds into in registers. Runs after `unroll`.
+
+    Legal: distinct buffers do not overlap ("tir.noalias"), so only accesses through the same buffer matter.
 
     before:
         for i in range(4):
@@ -62,7 +64,9 @@ Access = tir.BufferLoad | tir.BufferStore
 
 
 def _accumulators(loop: tir.For) -> list[tir.BufferStore]:
-    """Stores whose element is the same in all iterations; the loop touches its buffer only in such elements."""
+    """Stores to elements that are the same in all iterations, if the loop touches their buffers only in such
+    elements.
+    """
     if loop.kind != tir.ForKind.SERIAL or not isinstance(loop.extent, ex.IntImm) or loop.extent.value < 1:
         return []
     if ex.contains(loop.body, tir.While):
@@ -89,7 +93,7 @@ def _accumulators(loop: tir.For) -> list[tir.BufferStore]:
 
 
 def _disjoint(accesses: list[Access]) -> bool:
-    """Whether accesses of one buffer certainly touch different elements."""
+    """Return whether accesses to one buffer certainly touch different elements."""
     first = linear(_base(accesses[0].indices[0]))
     offsets = [linear(_base(a.indices[0])) - first for a in accesses]
     if any(form.terms for form in offsets):
@@ -103,7 +107,7 @@ def _base(index: Any) -> ex.Expr:
 
 
 def _fixed(access: Access, inside: set[ex.Var]) -> bool:
-    """Whether the element and the mask are the same in all iterations."""
+    """Return whether the element and the mask of an access are the same in all iterations."""
     parts = [e for e in (access.indices[0], access.predicate) if e is not None]
     return not any(uses(e, inside) or ex.contains(e, tir.BufferLoad) for e in parts)
 
@@ -121,7 +125,10 @@ def _register_index(index: Any) -> bool:
 
 
 def _always_stored(stmt: tir.Stmt, buffer: tir.Buffer) -> set[Any]:
-    """The elements that every iteration stores to: loading them before and storing them after adds no access."""
+    """The elements that every iteration stores to.
+
+    To load them before and store them after the loop adds no new access.
+    """
     if isinstance(stmt, tir.Seq):
         return set().union(*(_always_stored(s, buffer) for s in stmt.stmts))
     if isinstance(stmt, tir.LetStmt | tir.Allocate):
@@ -134,7 +141,7 @@ def _always_stored(stmt: tir.Stmt, buffer: tir.Buffer) -> set[Any]:
 
 
 def _read_first(stmt: tir.Stmt, buffer: tir.Buffer) -> set[Any]:
-    """The elements whose first access is a read: they hold a value when the loop starts."""
+    """The elements whose first access is a read, so that they must have a value when the loop starts."""
     seen: set[Any] = set()
     read: set[Any] = set()
 
@@ -152,7 +159,7 @@ def _read_first(stmt: tir.Stmt, buffer: tir.Buffer) -> set[Any]:
 
 
 def _registers(stores: list[tir.BufferStore]) -> dict[Any, tuple[tir.Buffer, Any]]:
-    """For each element a place in a local buffer: one such buffer for each that is reduced into."""
+    """A place in a local buffer for each element; there is one local buffer for each buffer that is reduced into."""
     groups: dict[tir.Buffer, list[tir.BufferStore]] = {}
     for store in stores:
         groups.setdefault(store.buffer, []).append(store)
@@ -167,7 +174,7 @@ def _registers(stores: list[tir.BufferStore]) -> dict[Any, tuple[tir.Buffer, Any
 
 
 def _promoted(loop: tir.For, stores: list[tir.BufferStore], earlier: list[tir.Stmt]) -> tir.Stmt:
-    """The loop on registers. What `earlier` statements stored to the elements moves into registers directly."""
+    """The loop with registers. Values that `earlier` statements stored to the elements move into registers directly."""
     if not stores:
         return loop
     registers = _registers(stores)
@@ -194,7 +201,9 @@ def _promoted(loop: tir.For, stores: list[tir.BufferStore], earlier: list[tir.St
 
 
 def _taken_stores(earlier: list[tir.Stmt], predicates: dict[Any, Any]) -> dict[Any, ex.Expr]:
-    """Values of stores right before the loop to elements that it will store again; they are taken out of `earlier`."""
+    """The values of stores directly before the loop to elements that it will store again; removes these from
+    `earlier`.
+    """
     taken: dict[Any, ex.Expr] = {}
     while earlier:
         last = earlier[-1]
@@ -215,7 +224,7 @@ def _slot_key(access: Access) -> Any:
 
 
 def active_lanes(access: Access) -> int:
-    """The lanes that a mask of the form "the first n" leaves; all lanes for any other mask."""
+    """The number of lanes that a mask of the form "the first n" enables; for any other mask, all lanes."""
     lanes = access.indices[0].dtype.lanes
     mask = access.predicate
     if not isinstance(mask, ex.LT) or not isinstance(mask.a, ex.Ramp) or not isinstance(mask.b, ex.Broadcast):

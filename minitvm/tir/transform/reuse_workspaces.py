@@ -1,8 +1,10 @@
-"""Workspaces of an open size that each iteration of a serial loop fills anew shrink to what one iteration uses.
+"""Shrink workspaces of unknown size to the part that one iteration uses, if each iteration of a serial loop fills them
+anew.
 
-What has a constant size goes to the stack, inside of the loops (`place_allocations`). An open size cannot; but no
-iteration of the serial loop reads what another wrote, so that all of them may use the same elements, one after the
-other. These stay in the cache. Iterations of a parallel loop keep a part each.
+A buffer of constant size is placed on the stack inside of the loops (`place_allocations`). A buffer whose size is
+unknown at compile time cannot be. Legal: no iteration of the serial loop reads elements that another one wrote, so that
+all iterations can use the same elements, one after the other. These then stay in the cache. Each iteration of a
+parallel loop keeps its own part.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from .separate_allocations import aligned_behind, in_own_part, widened
 
 
 def reuse_workspaces(func: PrimFunc) -> PrimFunc:
-    """Shrink them, and leave all others to `place_allocations`.
+    """Shrink such workspaces. `place_allocations` handles all other allocations.
 
     before:
         n: T.int32
@@ -59,7 +61,7 @@ def _visit(stmt: Any, ranges: Ranges) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """The body of a loop that holds all uses of a buffer, the ranges there, and the loops and lets around it."""
+    """The body of a loop that contains all uses of a buffer, the ranges there, and the loops and lets around it."""
 
     body: Stmt
     ranges: Ranges
@@ -67,14 +69,14 @@ class _Place:
 
     @property
     def loop(self) -> For:
-        """The loop."""
+        """The innermost loop around the body."""
         last = self.around[-1]
         assert isinstance(last, For)  # _places
         return last
 
     @property
     def parallel(self) -> list[For]:
-        """The parallel loops around it, outer ones first."""
+        """The parallel loops around the body, outer ones first."""
         return [item for item in self.around if isinstance(item, For) and item.kind == ForKind.PARALLEL]
 
 
@@ -105,7 +107,7 @@ def _reused(allocation: Allocate, ranges: Ranges) -> Stmt:
 
 
 def _places(stmt: Node, buffer: Buffer, ranges: Ranges, around: tuple[For | LetStmt, ...]) -> Iterator[_Place]:
-    """The loops around all uses of the buffer whose iterations read nothing that others wrote, outer ones first."""
+    """The loops around all uses of the buffer whose iterations read no element that others wrote, outer ones first."""
     users = [child for child in children(stmt) if buffer in accessed(child)]
     if isinstance(stmt, For | LetStmt):
         around = (*around, stmt)
@@ -125,6 +127,6 @@ def _shape_at(allocation: Allocate, place: _Place) -> tuple[Expr, ...]:
 
 
 def _are_counted_outside(place: _Place) -> bool:
-    """Whether the number of iterations of the parallel loops is known outside of all loops."""
+    """Return whether the number of iterations of the parallel loops is known outside of all loops."""
     named: set[Var] = {item.var for item in place.around}
     return not any(uses(loop.extent, named) or reads_memory(loop.extent) for loop in place.parallel)

@@ -1,13 +1,14 @@
-"""Storage that each iteration of a concurrent loop allocates gets a dimension of its own for that loop.
+"""Give storage that each iteration of a concurrent loop allocates one more dimension, for the iterations of this loop.
 
-So it may be placed outside of the loop without the iterations meeting in it. In a vectorised loop the new dimension is
-the last one, so that the lanes of an element are neighbours. Where the storage fits the stack of a thread,
-`place_allocations` moves it back in, and `compact_buffers` takes the dimension away again.
+So it may be placed outside of the loop, and no two iterations use the same elements. In a vectorised loop the new
+dimension is the last one, so that the lanes of an element are neighbours. If the storage fits on the stack of a thread,
+`place_allocations` moves it back in, and `compact_buffers` removes the dimension again.
 
-Storage that blocks or threads of a grid own (scopes "shared", "local", "warp") is theirs wherever it is allocated, and
-so is "local" storage an iteration's of a parallel loop, unless its indices divide it. So it first moves into the
-innermost loop of its owners, where it shrinks to what one of them uses. Without that, a buffer that does not fit a
-block's storage, or has an open size, would be one workspace in which the blocks meet.
+Storage with the scopes "shared", "local" and "warp" belongs to each block or thread of a grid, wherever it is
+allocated. In the same way, "local" storage belongs to each iteration of a parallel loop, unless its indices divide it
+among the iterations. So such storage is first moved into the innermost loop of its owners, where it shrinks to the part
+that one owner uses. Otherwise a buffer that does not fit in a block's storage, or has an unknown size, would become one
+workspace that all blocks share.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from .compact_buffers import shrunk
 
 
 def separate_allocations(func: tir.PrimFunc) -> tir.PrimFunc:
-    """Allocations inside parallel, vectorised and thread loops move outside, one part an iteration.
+    """Move allocations out of parallel, vectorised and thread loops, with one part per iteration.
 
     before:
         for i in T.parallel(4):
@@ -46,7 +47,7 @@ def separate_allocations(func: tir.PrimFunc) -> tir.PrimFunc:
 
 
 def _into_owners(stmt: Any, ranges: Ranges) -> Any:
-    """Allocations move into the innermost loop that owns them, of those that hold all accesses."""
+    """Move allocations into the innermost loop that owns them and contains all of their accesses."""
     if not isinstance(stmt, tir.Stmt):
         return stmt
     inner = with_loop(stmt, ranges) if isinstance(stmt, tir.For) else ranges
@@ -57,7 +58,9 @@ def _into_owners(stmt: Any, ranges: Ranges) -> Any:
 
 
 def _moved_in(stmt: tir.Stmt, allocation: tir.Allocate, ranges: Ranges) -> tir.Stmt | None:
-    """A statement that holds all uses of an allocation, with it inside of a loop; None where no loop owns it."""
+    """A statement that contains all uses of an allocation, with the allocation moved into a loop; None if no loop owns
+    it.
+    """
     if isinstance(stmt, tir.Seq):
         using = [k for k, part in enumerate(stmt.stmts) if _uses(part, allocation.buffer)]
         inside = _moved_in(stmt.stmts[using[0]], allocation, ranges) if len(using) == 1 else None
@@ -75,7 +78,9 @@ def _moved_in(stmt: tir.Stmt, allocation: tir.Allocate, ranges: Ranges) -> tir.S
 
 
 def _has_its_own(loop: tir.For, buffer: tir.Buffer) -> bool:
-    """Whether an iteration of a loop has a buffer for itself, if nothing outside of the loop uses it."""
+    """Return whether each iteration of a loop has its own copy of a buffer, if the buffer is used only inside the
+    loop.
+    """
     of_the_iteration = not buffer.scope.startswith(("global", "shared", "warp"))
     if owns(loop, buffer.scope):
         return True
@@ -83,7 +88,7 @@ def _has_its_own(loop: tir.For, buffer: tir.Buffer) -> bool:
 
 
 def _is_divided(loop: tir.For, buffer: tir.Buffer) -> bool:
-    """Whether all accesses of a buffer depend on the loop, so that each iteration has a part of it already."""
+    """Return whether all accesses of a buffer depend on the loop, so that each iteration already has its own part."""
     varying, accesses = {loop.var}, []
     for node in walk(loop.body):
         if isinstance(node, tir.LetStmt | Let) and uses(node.value, varying):
@@ -98,7 +103,7 @@ def _uses(node: Node, buffer: tir.Buffer) -> bool:
 
 
 def _visit(node: Any, named: frozenset[Var]) -> Any:
-    """`named`: the variables of loops and lets around."""
+    """Move the allocations of a statement. `named` are the variables of the loops and lets around it."""
     if not isinstance(node, tir.Stmt):
         return node
     inner = named | {node.var} if isinstance(node, tir.For | tir.LetStmt) else named
@@ -135,7 +140,7 @@ def _without(stmt: Any, taken: list[tir.Allocate]) -> Any:
 
 
 def aligned_behind(allocation: tir.Allocate) -> dict[str, Any]:
-    """The annotations, with axes counted on the buffer that has one more in front."""
+    """The annotations of an allocation, with axes counted for the buffer that has one more axis at the front."""
     from ..annotations import ALIGNMENTS
 
     notes = dict(allocation.annotations)
@@ -145,20 +150,20 @@ def aligned_behind(allocation: tir.Allocate) -> dict[str, Any]:
 
 
 def widened(loop: tir.For, buffer: tir.Buffer) -> tir.Buffer:
-    """A buffer with a part for each iteration of a loop."""
+    """A buffer with a part for each iteration of a loop: one more dimension at the front."""
     dtype = buffer.shape[0].dtype if buffer.shape else loop.extent.dtype
     strides = strides_of_parts(buffer.shape, buffer.strides)
     return replace(buffer, shape=(iterations(loop.extent).astype(dtype), *buffer.shape), strides=strides)
 
 
 def interleaved(loop: tir.For, buffer: tir.Buffer) -> tir.Buffer:
-    """A buffer with an element for each lane of a loop in the place of each element: lanes are neighbours."""
+    """A buffer with an element for each lane of a loop: one more dimension at the end, so that lanes are neighbours."""
     dtype = buffer.shape[0].dtype if buffer.shape else loop.extent.dtype
     return replace(buffer, shape=(*buffer.shape, iterations(loop.extent).astype(dtype)))
 
 
 def in_own_lane(stmt: tir.Stmt, old: tir.Buffer, wide: tir.Buffer, loop: tir.For) -> tir.Stmt:
-    """A statement inside a loop, on the elements that belong to its lane."""
+    """A statement inside a loop, rewritten to use the elements of its own lane."""
 
     def change(node: Node) -> Node | None:
         if isinstance(node, tir.BufferLoad | tir.BufferStore) and node.buffer is old:
@@ -171,7 +176,7 @@ def in_own_lane(stmt: tir.Stmt, old: tir.Buffer, wide: tir.Buffer, loop: tir.For
 
 
 def in_own_part(stmt: tir.Stmt, old: tir.Buffer, wide: tir.Buffer, loop: tir.For) -> tir.Stmt:
-    """A statement inside a loop, on the part that belongs to its iteration."""
+    """A statement inside a loop, rewritten to use the part of its own iteration."""
 
     def change(node: Node) -> Node | None:
         if isinstance(node, tir.BufferLoad | tir.BufferStore) and node.buffer is old:

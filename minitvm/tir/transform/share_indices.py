@@ -1,7 +1,7 @@
-"""Accesses at constant distances from each other share one base address.
+"""Share one base address between accesses that have constant distances from each other.
 
-LLVM would find the common part too. Numba types and lowers each operator of the text first, and that is most of the
-time that compiling a kernel takes.
+LLVM would find the common part too. But Numba first types and lowers each operator of the text, and this takes most of
+the time of compiling a kernel.
 """
 
 from __future__ import annotations
@@ -55,12 +55,12 @@ def _share(loop: For) -> For:
 
 
 def operations(form: Affine) -> int:
-    """Additions and multiplications of the variable part."""
+    """The number of additions and multiplications in the variable part."""
     return len(form.terms) - 1 + sum(abs(c) != 1 for c in form.terms.values())
 
 
 def _index(node: Any) -> Expr | None:
-    """The one index of an access, or of a request for one."""
+    """The index of an access or of a prefetch, if it has exactly one."""
     if isinstance(node, Prefetch):
         return node.index
     if isinstance(node, BufferLoad | BufferStore) and len(node.indices) == 1:
@@ -79,7 +79,7 @@ def _key(buffer: Any, form: Affine, dtype: str) -> Any:
 
 
 def _collect(node: Node, counts: dict[Any, int], forms: Forms, local: set[Var]) -> None:
-    """Count the variable parts of indices below; other loops have their own."""
+    """Count the variable parts of indices below a node. Other loops are not entered: they have their own counts."""
     if isinstance(node, For) or not contains(node, _Access | LetStmt):
         return
     if isinstance(node, LetStmt):

@@ -1,7 +1,8 @@
-"""Loads that a straight run of statements repeats are done once and named.
+"""Load values only once and give them a name, if a straight run of stores loads them several times.
 
-A register-blocked micro-kernel reads each element of its A column once a vector and each vector of B once a row. LLVM
-would find that too, but every node that Numba types and lowers costs compile time, and the text is shorter.
+For example, a register-blocked micro-kernel reads each element of its A column once per vector, and each vector of B
+once per row. LLVM would find this too, but every node that Numba types and lowers costs compile time. The text becomes
+shorter as well.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ def share_loads(func: PrimFunc) -> PrimFunc:
 
 
 def _shared_run(run: Sequence[BufferStore]) -> list[Stmt]:
-    """Statements of one run, with lets for what they load more than once."""
+    """The stores of one run, with lets for values that they load more than once."""
     written = {stmt.buffer for stmt in run}
     counts: dict[Any, int] = {}
     loads: dict[Any, BufferLoad] = {}
@@ -78,9 +79,9 @@ def load_name(load: BufferLoad) -> str:
 
 
 def _unconditional_loads(e: Expr, written: set[Any]) -> list[tuple[Any, BufferLoad]]:
-    """Loads that certainly happen, of what the run does not write, under masks that do not read it either.
+    """Loads that certainly happen, from buffers that the run does not write, with masks that do not read these either.
 
-    The key tells equal ones.
+    Equal loads have equal keys.
     """
     loads: list[tuple[Any, BufferLoad]] = []
     stack: list[Any] = [e]

@@ -1,8 +1,8 @@
-"""Values that a stored expression computes several times are computed once and named.
+"""Compute values only once and give them a name, if a stored expression computes them several times.
 
-An operator that reads its operand twice (GELU, a quantisation that keeps NaN out) doubles the expression of what is
-inlined into it, and k of these in a row are 2^k copies. LLVM would find that they are equal, but each copy costs time
-to compile. The dag of the distinct parts is small, so what the tree has more than once becomes a let.
+An operator that reads its operand twice (GELU, a quantisation that tests for NaN) doubles the expression that is
+inlined into it, and k such operators in a row make 2^k copies. LLVM would find that the copies are equal, but each one
+costs compile time. The graph of the distinct parts is small, so each part that occurs several times becomes a let.
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ def _share(node: Node) -> Any:
 
 
 def _begun(stmt: Stmt) -> Stmt:
-    """A store inside of lets that is only begun, or done at once where it is no copy any more."""
+    """Mark a store inside of lets as asynchronous again, or leave it as it is if it is no longer a plain copy."""
     if isinstance(stmt, LetStmt):
         return LetStmt(stmt.var, stmt.value, _begun(stmt.body))
     return Async(stmt) if isinstance(stmt, BufferStore) and is_copied(stmt.value) else stmt
 
 
 class _Dag:
-    """The distinct parts of an expression by number, operands first."""
+    """The distinct parts of an expression, numbered; operands have smaller numbers than their users."""
 
     def __init__(self) -> None:
         self.numbers: dict[Any, int] = {}
@@ -69,7 +69,7 @@ class _Dag:
         self.trees: list[int] = []  # how many nodes the tree of each has
 
     def add(self, e: Any) -> int:
-        """The number of an expression."""
+        """The number of an expression; it is added if it is new."""
         if isinstance(e, BufferLoad) or not isinstance(e, Expr) or not e._children:
             operands: list[Expr] = []
             key: Any = structural_key(e)
@@ -90,7 +90,7 @@ class _Dag:
         return number
 
     def stored(self, store: BufferStore, root: int) -> Stmt:
-        """The store, inside of lets for the parts that it certainly computes and that several nodes read."""
+        """The store, inside of lets for the parts that it certainly computes and that several nodes use."""
         # Legal: expressions have no effect, and the store comes after all of its value, so equal parts have equal
         # values. Only parts that are computed in any case get a name, so nothing is computed that was not before.
         sure = {root}

@@ -1,7 +1,8 @@
-"""Loops of which a condition takes a part become loops over that part.
+"""If a condition selects a part of a loop's iterations, shorten the loop to this part.
 
-A tile that may stick out of an open extent asks in each iteration whether there is such an iteration. A condition that
-is linear in the loop's variable holds for the first iterations, or for the last ones: where it ends is computed once.
+For example, a tile that may exceed an extent unknown at compile time tests in each iteration whether the iteration
+exists. A condition that is linear in the loop's variable holds for the first iterations or for the last ones, so its
+end can be computed once.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ from .simplify import fold
 
 
 def shorten_loops(func: PrimFunc) -> PrimFunc:
-    """Make the bounds of serial loops of what their bodies ask first. Threads of a grid keep their conditions.
+    """Compute the bounds of serial loops from the conditions that begin their bodies.
+
+    Threads of a grid keep their conditions.
 
     before:
         A: T.Buffer((100,), "float32")
@@ -61,7 +64,7 @@ def _shortened(loop: Node) -> Any:
 
 
 def _bound(condition: Expr, var: Var) -> tuple[Expr | None, Expr | None] | None:
-    """The first value of a variable for which a condition holds, and the one behind the last; None for no end.
+    """The first value of a variable for which a condition holds, and the value after the last one; None means no end.
 
     f + c*v < 0  <=>  v < ceil(-f / c)        f - c*v < 0  <=>  floor(f / c) < v        for c > 0
     """

@@ -1,7 +1,7 @@
 """Fold index arithmetic and conditions under the ranges of the loops around them; drop branches that are decided.
 
-The walk over statements that tells an `arith.Analyzer` what holds where. Conditions keep the form in which they were
-written, which later passes read. Floats are left alone, as are calls.
+The pass walks over statements and gives an `arith.Analyzer` the facts that hold at each place. Conditions keep the form
+in which they are written, because later passes rely on it. Floats and calls are not changed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .affine import Ranges
 
 
 def simplify(func: PrimFunc) -> PrimFunc:
-    """The same function with indices in linear form and without decided branches.
+    """Return the same function, with indices in linear form and without decided branches.
 
     before:
         for i in range(1):
@@ -33,12 +33,12 @@ def simplify(func: PrimFunc) -> PrimFunc:
 
 
 def simplify_stmt(stmt: Stmt, ranges: Ranges) -> Stmt:
-    """A statement simplified where the variables have these ranges."""
+    """Simplify a statement, given the ranges of the variables."""
     return _simplified(stmt, Analyzer(ranges))
 
 
 def fold(e: Any, ranges: Ranges) -> Any:
-    """An expression simplified where the variables have these ranges; the same node when nothing changed."""
+    """Simplify an expression, given the ranges of the variables; returns the same node if nothing changed."""
     return _folded(e, Analyzer(ranges))
 
 
@@ -67,7 +67,7 @@ def _simplified(stmt: Stmt, analyzer: Analyzer) -> Stmt:
 
 
 def is_no_op(stmt: Stmt) -> bool:
-    """Whether a statement does nothing."""
+    """Return whether a statement is an empty sequence."""
     return isinstance(stmt, Seq) and not stmt.stmts
 
 
@@ -95,9 +95,10 @@ def _loop(stmt: For, analyzer: Analyzer) -> Stmt:
 
 
 def _iterations_that_act(stmt: For, start: ex.Expr, extent: int, analyzer: Analyzer) -> int:
-    """How many iterations, from the first on, may do something: conditions fail in all behind them, as in a tail.
+    """The number of leading iterations that may do something. In all later iterations a condition fails, as in a tail.
 
-    At least 1. The conditions stand around all that an iteration does, inside of further loops or not.
+    The result is at least 1. The conditions must guard everything that an iteration does; they may be inside of further
+    loops.
     """
 
     def idle_from(first: int) -> bool:
@@ -120,7 +121,7 @@ def _iterations_that_act(stmt: For, start: ex.Expr, extent: int, analyzer: Analy
 
 
 def _guarded(stmt: Stmt) -> bool:
-    """Whether all that a statement does is under a condition."""
+    """Return whether everything that a statement does is under a condition."""
     if isinstance(stmt, Seq):
         return all(map(_guarded, stmt.stmts))
     if isinstance(stmt, For | LetStmt | Allocate):
@@ -129,7 +130,7 @@ def _guarded(stmt: Stmt) -> bool:
 
 
 def _idle(stmt: Stmt, analyzer: Analyzer) -> bool:
-    """Whether a guarded statement surely does nothing."""
+    """Return whether a guarded statement certainly does nothing."""
     if isinstance(stmt, Seq):
         return all(_idle(part, analyzer) for part in stmt.stmts)
     if isinstance(stmt, For):
@@ -142,7 +143,7 @@ def _idle(stmt: Stmt, analyzer: Analyzer) -> bool:
 
 
 def _never(mask: ex.Expr | None, analyzer: Analyzer) -> bool:
-    """Whether a mask of the form "the lanes below a limit" leaves no lane."""
+    """Return whether a mask of the form "the lanes below a limit" enables no lane."""
     if not isinstance(mask, ex.LT) or not isinstance(mask.a, ex.Ramp) or not isinstance(mask.b, ex.Broadcast):
         return False
     ascending = isinstance(mask.a.stride, ex.IntImm) and mask.a.stride.value >= 0
@@ -206,7 +207,7 @@ def _compare(e: ex.CompareOp, analyzer: Analyzer) -> ex.Expr:
 
 
 def _all_zero(e: ex.CompareOp, analyzer: Analyzer) -> ex.Expr:
-    """`u*q + r == 0` -> `q == 0 and r == 0` where q and r are not negative: what a split loop's start looks like."""
+    """Rewrite `u*q + r == 0` to `q == 0 and r == 0` if q and r are not negative, as in the start of a split loop."""
     if not isinstance(e, ex.EQ):
         return e
     difference = analyzer.affine(e.a) - analyzer.affine(e.b)

@@ -1,4 +1,4 @@
-"""The function is split into kernels and a host function that calls them in order."""
+"""Split a function into kernels and a host function that calls them in order."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ Args = tuple["Buffer | Var", ...]
 
 
 def split_host(func: PrimFunc, name: str) -> IRModule:
-    """Each nest at the top that is parallel or runs on a grid is a kernel; consecutive sequential statements share one.
+    """Make a kernel of each top-level nest that is parallel or runs on a grid; consecutive sequential statements share
+    one.
 
-    Allocations around them become the host's: workspaces. The host function, under `name`, has the attr "host"; its
-    kernels are `name_kernel_0`, ... and take the buffers and scalars that they use, in order of first use.
+    Allocations around kernels become workspaces of the host. The host function is called `name` and has the attr
+    "host". Its kernels are `name_kernel_0`, ...; their parameters are the buffers and scalars that they use, in order
+    of first use.
     """
     kernels: dict[str, PrimFunc] = {}
     scope = [*func.params, *(v for v in symbolic_dimensions(func.params) if v not in func.params)]
@@ -54,19 +56,21 @@ def split_host(func: PrimFunc, name: str) -> IRModule:
 
 
 def is_parallel(stmt: Stmt) -> bool:
-    """Whether a statement is a parallel loop."""
+    """Return whether a statement is a parallel loop."""
     return isinstance(stmt, For) and stmt.kind == ForKind.PARALLEL
 
 
 def is_grid(stmt: Stmt) -> bool:
-    """Whether a statement is a loop over blocks or threads of a GPU."""
+    """Return whether a statement is a loop over blocks or threads of a GPU."""
     while isinstance(stmt, Allocate) and is_stack(stmt.buffer):
         stmt = stmt.body
     return isinstance(stmt, For) and stmt.kind == ForKind.THREAD
 
 
 def is_stack(buffer: Buffer) -> bool:
-    """Whether a buffer lives inside a kernel: on a thread's stack, in storage that a block shares, in a scratchpad."""
+    """Return whether a buffer is inside of a kernel: on a thread's stack, in a block's shared storage, or in a
+    scratchpad.
+    """
     scope = buffer.scope
     return is_private(scope) or is_shared(scope) or is_of_a_warp(scope) or is_scratchpad(scope)
 

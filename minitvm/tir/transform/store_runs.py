@@ -1,4 +1,4 @@
-"""Straight runs of stores: what stands side by side in a sequence, with nothing but stores between."""
+"""Straight runs of stores: stores that directly follow each other in a sequence."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..nodes import BufferStore, Instruction, PrimFunc, Seq, Stmt
 
 
 def with_runs(func: PrimFunc, change: Callable[[Sequence[BufferStore]], Sequence[Stmt]]) -> PrimFunc:
-    """A function with `change(run)` in the place of each longest run of stores in a sequence."""
+    """The function with each longest run of stores in a sequence replaced by `change(run)`."""
 
     def changed(node: Node) -> Any:
         if not isinstance(node, Seq):

@@ -1,4 +1,4 @@
-"""Loops marked `unroll` become a sequence of their iterations, within a budget of statements."""
+"""Replace loops marked `unroll` by a sequence of their iterations, within a budget of statements."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _unroll(stmt: Any, budget: int) -> Any:
 
 
 def statement_count(stmt: Stmt) -> int:
-    """Stores, lets and calls: what the size of generated source is proportional to."""
+    """The number of stores, lets and calls, to which the size of the generated source is proportional."""
     return max(1, sum(isinstance(s, Stmt) and not isinstance(s, Seq | For) for s in _statements(stmt)))
 
 
@@ -63,7 +63,7 @@ def _statements(stmt: Stmt) -> list[Stmt]:
 
 
 def unrolled_size(stmt: Stmt) -> int:
-    """How many statements there are once the loops that ask for it are unrolled."""
+    """The number of statements after all loops marked `unroll` are unrolled."""
     if isinstance(stmt, For):
         body = unrolled_size(stmt.body)
         counted = stmt.kind == ForKind.UNROLLED and isinstance(stmt.extent, IntImm)
@@ -75,9 +75,10 @@ def unrolled_size(stmt: Stmt) -> int:
 
 
 def bind(stmt: Any, values: dict[Var, Expr], buffers: dict[Buffer, Buffer] | None = None) -> Any:
-    """Substitute variables by expressions; changed indices get linear. Lets and loops get fresh variables.
+    """Substitute expressions for variables. Changed indices are made linear. Lets and loops get new variables.
 
-    Allocations get fresh buffers: a copy defines nothing that the original defines. `buffers` are those renamed so far.
+    Allocations get new buffers, so that the copy and the original define different variables and buffers. `buffers` are
+    the buffers renamed so far.
     """
     count_copy()
     renamed = buffers or {}
@@ -110,7 +111,7 @@ def bind(stmt: Any, values: dict[Var, Expr], buffers: dict[Buffer, Buffer] | Non
 
 
 def fold_index(index: Expr) -> Expr:
-    """The linear form of an index, of the base where it is a ramp."""
+    """An index in linear form; for a ramp, its base in linear form."""
     from ...expr import Ramp
 
     if isinstance(index, Ramp):

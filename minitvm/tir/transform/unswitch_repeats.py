@@ -1,7 +1,7 @@
-"""Indices that depend on a comparison of sizes: a nest gets a version for each answer.
+"""Make a version of a nest for each result of a comparison of sizes, if its indices depend on this comparison.
 
-An operand of open size is as long as the result, or its only entry is repeated (`topi.shapes.broadcast_point`). The
-first version reads vectors, the second one element by element.
+An operand whose size is unknown at compile time is either as long as the result, or its only entry is repeated
+(`topi.shapes.broadcast_point`). The first version reads vectors, and the second one reads element by element.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ CODE_GROWTH = 200  # statements, unrolled, of a nest that is copied
 
 
 def unswitch_repeats(func: PrimFunc) -> PrimFunc:
-    """Make the versions of the outermost nests that are not parallel.
+    """Make such versions of the outermost nests that are not parallel.
 
     before:
         m: T.int32
@@ -75,7 +75,7 @@ def _versions(loop: For) -> Stmt:
 
 
 def _is_repeat(choice: Select) -> bool:
-    """Whether a choice is between an index and the only entry, by a comparison of sizes."""
+    """Return whether a select chooses between an index and the only entry, by a comparison of sizes."""
     test = choice.condition
     sizes = isinstance(test, EQ) and all(isinstance(x, Var | IntImm) for x in (test.a, test.b))
     return sizes and isinstance(choice.false_value, Min)

@@ -1,10 +1,11 @@
-"""Loops marked `vectorized` become vector statements; what has no vector form stays a loop and runs serially.
+"""Turn loops marked `vectorized` into vector statements; a loop without a vector form runs serially.
 
-A loop of at most `MAX_LANES` iterations becomes vectors of that many lanes (LLVM cuts them to registers). A longer one,
-or one of so many as the target's language has no vectors of, is strip-mined by the width of its registers first, its
-tail masked. A condition that differs between lanes becomes the mask of the accesses below it, so no lane touches what
-its iteration would not have touched. What all lanes load alike is loaded once: under such a mask only if a lane runs,
-or where the element is shown to be in its buffer.
+A loop of at most `MAX_LANES` iterations becomes vectors with one lane per iteration (LLVM splits them into registers).
+A longer loop, or a loop with a number of lanes that the target's language does not have, is first strip-mined by the
+width of its registers, and its tail is masked. A condition that differs between lanes becomes the mask of the accesses
+below it, so no lane touches an element that its iteration would not touch. A value that all lanes load from the same
+element is loaded once. Under such a mask, it is loaded only if a lane runs, or if the element is provably in its
+buffer.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ MAX_LANES = 64
 
 
 class NotVectorizable(Exception):
-    """This loop body has no vector form; the message says why."""
+    """Raised if a loop body has no vector form; the message gives the reason."""
 
 
 def vectorize(func: tir.PrimFunc, target: Target | None = None) -> tir.PrimFunc:
@@ -80,13 +81,13 @@ def _vectorize_loop(loop: tir.For, target: Target | None, around: Around) -> tir
 
 
 def natural_lanes(body: tir.Stmt, target: Target | None) -> int:
-    """Lanes that fill one register with the widest element stored in the body."""
+    """The number of lanes that fill one register with the widest element that the body stores."""
     stored = [node.buffer.dtype for node in ex.find(body, tir.BufferStore)]
     return min((vector_lanes(target, d) for d in stored), default=vector_lanes(target, "float32"))
 
 
 def _strip_mined(loop: tir.For, lanes: int, around: Around) -> tir.Stmt:
-    """Whole vectors, then one masked vector for the rest."""
+    """A loop over whole vectors, followed by one masked vector for the remaining iterations."""
     if lanes < 2:
         raise NotVectorizable("one lane")
     dtype = loop.var.dtype
@@ -108,7 +109,7 @@ def _strip_mined(loop: tir.For, lanes: int, around: Around) -> tir.Stmt:
 
 
 class _Vectorizer:
-    """Rewrites a loop body for the iterations `start + [0, lanes)` at once; `limit` masks the lanes after it."""
+    """Rewrites a loop body for the iterations `start + [0, lanes)` at once. Lanes from `limit` on are masked."""
 
     def __init__(self, var: ex.Var, start: ex.Expr, lanes: int, around: Around, limit: ex.Expr | None = None) -> None:
         self.lanes = lanes
@@ -123,7 +124,7 @@ class _Vectorizer:
         self.read: tuple[tir.BufferLoad, ...] = ()  # what each lane of the mask reads, whatever its conditions say
 
     def whole(self, body: tir.Stmt) -> tir.Stmt:
-        """The body with every lane, or the first `limit` lanes."""
+        """The body for all lanes, or for the first `limit` lanes."""
         mask: ex.Expr | None = None
         if self.limit is not None:
             zero = ex.const(0, self.var.dtype)
@@ -213,15 +214,15 @@ class _Vectorizer:
     # -- expressions
 
     def varies(self, e: ex.Expr) -> bool:
-        """Whether lanes may see different values."""
+        """Return whether lanes may have different values of an expression."""
         return not self.varying.isdisjoint(variables(e)) or not self.private.keys().isdisjoint(accessed(e))
 
     def agrees(self, e: ex.Expr, mask: ex.Expr | None) -> bool:
-        """Whether lanes see one value, which may be computed even if none of them runs."""
+        """Return whether all lanes have the same value, which may be computed even if no lane runs."""
         return not self.varies(e) and (mask is self.tail or self.reads_what_is_there(e))
 
     def reads_what_is_there(self, e: ex.Expr) -> bool:
-        """Whether all loads of a value are shown to lie in their flat buffers, whatever is in memory."""
+        """Return whether all loads of a value are provably inside of their flat buffers, for any contents of memory."""
         loads = list(ex.find(e, tir.BufferLoad))
         return not loads or (
             not any(has_load(load.indices[0]) for load in loads)
@@ -230,7 +231,7 @@ class _Vectorizer:
 
     @contextmanager
     def inside(self, part: tir.For | tir.LetStmt | ex.Expr) -> Iterator[None]:
-        """While the body of a statement is rewritten."""
+        """Scope in which the body of the statement `part` is rewritten."""
         before = self.around
         self.around = (*before, part)
         yield
@@ -238,14 +239,14 @@ class _Vectorizer:
 
     @contextmanager
     def reading(self, value: ex.Expr) -> Iterator[None]:
-        """While a value is rewritten, and what stands behind it."""
+        """Scope in which a value, and the statements after it, are rewritten."""
         before = self.read
         self.read = (*before, *_surely_read(value))
         yield
         self.read = before
 
     def is_read(self, e: ex.Expr) -> bool:
-        """Whether each load of a value is done anyway: then its address is good, and a mask saves nothing."""
+        """Return whether each load of a value happens anyway, so that its address is valid and a mask saves nothing."""
         loads = list(ex.find(e, tir.BufferLoad))
         return all(any(ex.structural_equal(load, other) for other in self.read) for load in loads)
 
@@ -261,14 +262,16 @@ class _Vectorizer:
         return self.private[buffer], ex.Add(ex.Mul(new, ex.Broadcast(lanes, self.lanes)), own)
 
     def index(self, index: ex.Expr, mask: ex.Expr | None) -> ex.Expr:
-        """A scalar index, a ramp where it is linear in the lane, else a vector, read from memory under the mask."""
+        """A scalar index; or a ramp if it is linear in the lane; otherwise a vector, which is computed under the
+        mask.
+        """
         if self.agrees(index, mask):
             return index
         ramp = self.ramp(index, mask)
         return self.widened(self.expr(index, mask)) if ramp is None else ramp
 
     def ramp(self, e: ex.Expr, mask: ex.Expr | None) -> ex.Ramp | None:
-        """An integer expression that grows by the same amount from lane to lane."""
+        """The ramp for an integer expression that grows by the same amount from lane to lane; None for any other."""
         form = linear(e)
         stride, rest = coefficient(form, self.var), expr(form.without(self.var), e.dtype)
         if not self.agrees(rest, mask):
@@ -280,7 +283,7 @@ class _Vectorizer:
         return e if e.dtype.lanes > 1 else ex.Broadcast(e, self.lanes)
 
     def expr(self, e: ex.Expr, mask: ex.Expr | None) -> ex.Expr:
-        """The value in all lanes: a vector, or a scalar where all lanes agree."""
+        """The value in all lanes: a vector, or a scalar if all lanes have the same value."""
         if isinstance(e, ex.Var):
             return self.vectors.get(e, e)
         if self.agrees(e, mask):
@@ -343,7 +346,7 @@ class _Vectorizer:
 
 
 def _surely_read(e: Any) -> Iterator[tir.BufferLoad]:
-    """The loads of a value that no condition in it guards."""
+    """The loads of a value that are not guarded by a condition in it."""
     if isinstance(e, tir.BufferLoad):
         yield e
     guarded = isinstance(e, ex.LogicalOp) or (isinstance(e, ex.Call) and e.op == "if_then_else")
@@ -358,7 +361,7 @@ def _in_bounds(load: tir.BufferLoad) -> list[ex.Expr]:
 
 
 def _shown(around: Around, conditions: Sequence[ex.Expr]) -> bool:
-    """Whether conditions hold wherever a statement runs."""
+    """Return whether the conditions provably hold at each place where a statement runs."""
     analyzer, known = Analyzer(), []
     for part in around:
         if isinstance(part, tir.For):
@@ -372,7 +375,7 @@ def _shown(around: Around, conditions: Sequence[ex.Expr]) -> bool:
 
 
 def some_lane(mask: ex.Expr) -> ex.Expr | None:
-    """Whether any lane of a mask is set, where the first one is if any is; None for other masks."""
+    """A condition that says whether any lane of a mask is set, if the first lane is set whenever any is; else None."""
     if mask.dtype.lanes == 1:
         return mask
     if isinstance(mask, ex.Broadcast):
@@ -387,10 +390,10 @@ def some_lane(mask: ex.Expr) -> ex.Expr | None:
 
 
 def conjunction(mask: ex.Expr | None, condition: ex.Expr) -> ex.Expr:
-    """Both masks."""
+    """The mask that both masks together make."""
     return condition if mask is None else ex.And(mask, condition)
 
 
 def has_load(e: ex.Expr) -> bool:
-    """Whether memory is read."""
+    """Return whether an expression reads memory."""
     return ex.contains(e, tir.BufferLoad)
