@@ -1,8 +1,8 @@
-"""Which algorithm, layout and schedule an operator gets on a target.
+"""Choose the algorithm, layout and schedule of an operator for a target.
 
-`schedule(func, target)` is the entry. `candidates(func, target)` lists what it chooses from; `choice_of(func)` says
-what was taken for a scheduled function, over what, and what was refused. `decided(func, target, decision)` schedules by
-a decision that was taken elsewhere.
+`schedule(func, target)` is the entry. `candidates(func, target)` lists the candidates that it chooses from.
+`choice_of(func)` returns the record of a scheduled function: the candidate that was taken, the others, and those that
+were refused. `decided(func, target, decision)` schedules by a decision that was made elsewhere.
 """
 
 from .candidate import CHOICE, Candidate, Choice, Cost, Decision, Knob, Option, Unfit, Weighed, choice_of, reason

@@ -1,9 +1,9 @@
-"""What a back end chooses for convolutions: its parts "algorithms" and "channel_block".
+"""The choices of a back end for convolutions: its parts "algorithms" and "channel_block".
 
 algorithms(conv, block, target, accuracy) -> [Option]               the best first
-channel_block(use, lanes, target, accuracy) -> int | None           how many channels lie together, None: they do not
+channel_block(use, lanes, target, accuracy) -> int | None           channels of one block, None: no blocks
 
-Its choice follows from a formula. What was measured goes before it:
+A back end chooses by a formula. Measured decisions take precedence over it:
 
     with decided_algorithms({conv.key(block): Decision("direct", {})}) as met:
         optimize(graph, target)                         # that convolution is computed directly
@@ -25,12 +25,12 @@ from .candidate import Cost, Decision, Option, Weighed
 
 @dataclass(frozen=True, slots=True)
 class Convolution:
-    """What a convolution computes, in any rank; `image` are the spatial extents of its result.
+    """The properties of a convolution, of any rank; `image` are the spatial extents of its result.
 
-    One that is open is None. Channels are those of all `groups` together. A sum that has to be `exact` is one of
-    integers: no algorithm with fractions will do. `words` says of what the words are whose products are one step,
-    "u8i8" or "bf16"; "" where elements are multiplied one by one. What is around one that is `alone` is on the plain
-    layout.
+    An extent that is unknown at compile time is None. The numbers of channels are for all `groups` together. `exact`
+    means that integers are summed, so that algorithms with fractions are excluded. If products of packed words are
+    computed in one step, `words` is the type of the words, "u8i8" or "bf16"; it is "" if elements are multiplied one by
+    one. `alone` means that the operators around the convolution use the plain layout.
     """
 
     batch: int
@@ -46,7 +46,7 @@ class Convolution:
     alone: bool = False
 
     def key(self, block: int) -> str:
-        """What records of its algorithms are found by, with so many channels of the result in a block: a hash."""
+        """The key of the records of its algorithms, for blocks of `block` channels of the result: a hash."""
         return hashlib.sha256(f"algorithm of {self!r} in blocks of {block}".encode()).hexdigest()
 
     def __str__(self) -> str:
@@ -57,12 +57,13 @@ class Convolution:
 
 @dataclass(frozen=True, slots=True)
 class ChannelUse:
-    """What a network does with its values of `count` channels: they all get the same block.
+    """The uses of the values of a network that have `count` channels. All of these values get the same block.
 
-    `made` are the convolutions whose results they are, `read` those that sum over them, and `depthwise` the (pixels,
-    taps) of depthwise ones. Numbers of pixels: `passed` of each pass over such a value, in whatever blocks;
-    `turned` of the values that change between blocks and the plain layout; `parted` of those that would, if the blocks
-    were incomplete, as channels of other values follow within them.
+    `made` are the convolutions that compute such values, `read` the convolutions that sum over them, and `depthwise`
+    the (pixels, taps) of depthwise convolutions. The last three are numbers of pixels. `passed` counts each pass over
+    such a value, which does not depend on the block. `turned` counts the values that change between blocks and the
+    plain layout. `parted` counts the values that would have to change if the last block were incomplete, because
+    channels of other values follow in it.
     """
 
     count: int
@@ -78,7 +79,10 @@ DIRECT, WINOGRAD = "direct", "winograd"
 
 
 def whole_block(channels: int, lanes: int) -> int | None:
-    """The block of a dimension: `lanes` halved until they divide it, at least 4; a few channels are one block."""
+    """The block for a dimension: `lanes`, halved until it divides the dimension, but at least 4.
+
+    Up to 4 channels are one block.
+    """
     block = lanes
     while block >= 4:
         if channels % block == 0:
@@ -88,14 +92,17 @@ def whole_block(channels: int, lanes: int) -> int | None:
 
 
 def direct_alone(conv: Convolution, block: int, target: Target, accuracy: str = "fast") -> list[Option]:  # noqa: ARG001
-    """What a back end without a part "algorithms" has: a convolution as it is written, and no groups of blocks."""
+    """The algorithms of a back end without the part "algorithms": only the direct one, and none for grouped
+    convolutions.
+    """
     return [Option(rule=DIRECT, knobs={}, price=lambda: Cost(0.0))] if conv.groups == 1 else []
 
 
 def groups_together(groups: int, channels: tuple[int, ...], blocks: tuple[int, ...]) -> int | None:
-    """The least number of groups that have whole blocks together, of the data and of the result; None if there is none.
+    """The smallest number of groups that together fill whole blocks of the data and of the result; None if there is
+    none.
 
-    `channels` are those of all groups. Weights between channels of two such groups are zeros.
+    `channels` are the channels of all groups. Weights between channels of different groups are zeros.
     """
     for count in range(1, groups + 1):
         parts = [(total // groups * count, block) for total, block in zip(channels, blocks, strict=True)]
@@ -106,9 +113,9 @@ def groups_together(groups: int, channels: tuple[int, ...], blocks: tuple[int, .
 
 @dataclass(slots=True)
 class Met:
-    """A convolution that a graph has, and what it may be computed by, the formula's choice first.
+    """A convolution in a graph, and the algorithms that can compute it, with the formula's choice first.
 
-    `values` are the names of its results: equal convolutions are one.
+    `values` are the names of its results: there are several, because equal convolutions are listed once.
     """
 
     conv: Convolution
@@ -127,9 +134,10 @@ _DECIDED: ContextVar[_Decided | None] = ContextVar("decided_algorithms", default
 
 @contextmanager
 def decided_algorithms(decisions: Mapping[str, Decision]) -> Iterator[dict[str, Met]]:
-    """Let convolutions of graphs that are optimised inside have these algorithms, by `Convolution.key`.
+    """In this scope, convolutions of graphs that are optimised get the algorithms in `decisions`, by `Convolution.key`.
 
-    Yields the convolutions that were met, by their keys: those that have no decision, too.
+    Yields a dictionary that collects all convolutions in these graphs by their keys, including those without a
+    decision.
     """
     inside = _Decided(decisions, {})
     token = _DECIDED.set(inside)
@@ -140,10 +148,10 @@ def decided_algorithms(decisions: Mapping[str, Decision]) -> Iterator[dict[str, 
 
 
 def decided_first(conv: Convolution, block: int, options: list[Option], value: str) -> list[Option]:
-    """The algorithms of a convolution with the one in front that was decided; the result is called `value`.
+    """The algorithms of a convolution, with the decided one first; `value` is the name of its result.
 
-    A decision for an algorithm that is not among the options (one that `accuracy` leaves out) does not count, and one
-    whose knobs are no longer those of that algorithm costs one warning.
+    A decision for an algorithm that is not among the options (for example, because `accuracy` excludes it) is ignored.
+    A decision whose knobs are no longer knobs of that algorithm causes a warning.
     """
     inside = _DECIDED.get()
     if inside is None:
@@ -162,6 +170,6 @@ def decided_first(conv: Convolution, block: int, options: list[Option], value: s
 
 
 def algorithm_name(option: Option | Weighed) -> str:
-    """`direct`, `winograd F(4x4,3x3)`."""
+    """The name of an algorithm for people: `direct`, `winograd F(4x4,3x3)`."""
     tile = option.knobs.get("tile")
     return option.rule if tile is None else f"{option.rule} F({tile}x{tile},3x3)"

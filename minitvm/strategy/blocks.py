@@ -1,4 +1,4 @@
-"""What schedules ask about the blocks of a function."""
+"""Questions of schedules about the blocks of a function."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ COSTLY = frozenset(
 
 
 def blocks_of(func: PrimFunc) -> Iterator[Block]:
-    """The blocks below the root, in program order, not those inside other blocks."""
+    """Yield the blocks below the root in program order, without blocks inside other blocks."""
     stack: list[Node] = [root_block(func).body]
     while stack:
         node = stack.pop()
@@ -35,12 +35,12 @@ def blocks_of(func: PrimFunc) -> Iterator[Block]:
 
 
 def computes(*ops: str) -> Callable[[PrimFunc], bool]:
-    """A test on functions: one of the blocks computes one of these operators, as its annotation "op" says."""
+    """A test for functions: a block must compute one of these operators, according to its annotation "op"."""
     return lambda func: any(block.annotations.get("op") in ops for block in blocks_of(func))
 
 
 def block_named(func: PrimFunc, name: str) -> Block:
-    """The block of that name; raises `ScheduleError` where there is none."""
+    """The block with this name; raises `ScheduleError` if there is none."""
     for block in blocks_of(func):
         if block.name == name:
             return block
@@ -48,18 +48,18 @@ def block_named(func: PrimFunc, name: str) -> Block:
 
 
 def extents(shape: Iterable[Any]) -> list[int | None]:
-    """Extents as integers; None where one is symbolic."""
+    """Extents as integers; None for a symbolic extent."""
     return [d if isinstance(d, int) else int(d.value) if isinstance(d, IntImm) else None for d in shape]
 
 
 def constant_extent(sch: Schedule, loop: Any) -> int | None:
-    """A loop's number of iterations, or None when it is symbolic."""
+    """The number of iterations of a loop, or None if it is symbolic."""
     extent = getattr(sch.get(loop), "extent", None)
     return extent.value if isinstance(extent, IntImm) else None
 
 
 def volume(shape: Iterable[Any], symbolic: int = 1) -> int:
-    """The product of extents, in which symbolic ones count as `symbolic`."""
+    """The product of extents; each symbolic extent counts as `symbolic`."""
     return prod(symbolic if extent is None else extent for extent in extents(shape))
 
 
@@ -69,26 +69,26 @@ def reduced(block: Block) -> list[Any]:
 
 
 def is_reduction(block: Block) -> bool:
-    """Whether a block has reduction iterators."""
+    """Return whether a block has reduction iterators."""
     return any(axis.kind == REDUCE for axis in block.iter_vars)
 
 
 def only_reduction(func: PrimFunc) -> Block | None:
-    """The one block of a function that has reduction iterators; None where none has, or several have."""
+    """The only block of a function that has reduction iterators; None if there is none or more than one."""
     reductions = [block for block in blocks_of(func) if is_reduction(block)]
     return reductions[0] if len(reductions) == 1 else None
 
 
 def contiguous_along_last(block: Block) -> bool:
-    """Whether the last spatial iterator is the last index of what is written and of all that it indexes."""
+    """Return whether the last spatial iterator is the last index of the store, and of each load that uses it."""
     last = [axis.var for axis in block.iter_vars if axis.kind != REDUCE][-1]
     return all(_last_index_only(n, last) for n in find(block.body, BufferLoad | BufferStore))
 
 
 def stays_in_rows(block: Block) -> bool:
-    """Whether results are written in order along the last spatial iterator, and each of them reads within one row.
+    """Return whether results are written in order along the last spatial iterator, and each is computed from one row.
 
-    (Nearest neighbours of a row: `x[.., i // 2]`.)
+    For example, nearest neighbours of a row: `x[.., i // 2]`.
     """
     last = [axis.var for axis in block.iter_vars if axis.kind != REDUCE][-1]
     stores, loads = list(find(block.body, BufferStore)), list(find(block.body, BufferLoad))
@@ -98,7 +98,9 @@ def stays_in_rows(block: Block) -> bool:
 
 
 def reads_where_data_say(block: Block) -> bool:
-    """Whether an index of a load is itself loaded, and results are written in order along the last spatial iterator."""
+    """Return whether a load has an index that is loaded, and results are written in order along the last spatial
+    iterator.
+    """
     last = [axis.var for axis in block.iter_vars if axis.kind != REDUCE][-1]
     stores = list(find(block.body, BufferStore))
     loads = list(find(block.body, BufferLoad))
@@ -107,7 +109,7 @@ def reads_where_data_say(block: Block) -> bool:
 
 
 def reduces_along_last(block: Block) -> bool:
-    """Whether the last reduction iterator is contiguous in all that it indexes."""
+    """Return whether the last reduction iterator is the last index of each load that uses it."""
     last = [axis.var for axis in block.iter_vars if axis.kind == REDUCE][-1]
     return all(_last_index_only(n, last) for n in find(block.body, BufferLoad))
 
@@ -123,7 +125,10 @@ def _last_index_only(access: BufferLoad | BufferStore, var: Any) -> bool:
 
 
 def steps_of(block: Block) -> int:
-    """About how many steps a block's loop program takes: those of its longest nest, in which an open extent is long."""
+    """The approximate number of steps of a block's loop program: of its longest nest.
+
+    An unknown extent counts as long.
+    """
 
     def longest(node: Node) -> int:
         inner = max((longest(child) for child in children(node)), default=1)
@@ -133,12 +138,12 @@ def steps_of(block: Block) -> int:
 
 
 def is_cheap(block: Block) -> bool:
-    """Whether a block's value costs only a few instructions."""
+    """Return whether a block's value costs only a few instructions."""
     return not any(call.op in COSTLY for call in find(block.body, Call))
 
 
 def readers(func: PrimFunc, block: Block) -> list[Block]:
-    """The blocks that read what a block writes."""
+    """The blocks that read the buffers that a block writes."""
     written = {r.buffer for r in block.writes}
     return [
         b
@@ -150,7 +155,7 @@ def readers(func: PrimFunc, block: Block) -> list[Block]:
 
 
 def behind(func: PrimFunc, name: str) -> set[str]:
-    """The names of the blocks that read, at first or second hand, what the block of that name writes."""
+    """The names of the blocks that read the results of the block with this name, directly or through other blocks."""
     found: set[str] = set()
     todo = [block for block in blocks_of(func) if block.name == name]
     while todo:
@@ -162,7 +167,7 @@ def behind(func: PrimFunc, name: str) -> set[str]:
 
 
 def beside(func: PrimFunc, name: str) -> set[str]:
-    """The names of the blocks whose results are read behind that block, and not by it: its other operands' makers."""
+    """The names of the blocks that compute the other operands of the blocks after this block."""
     after = behind(func, name)
     makers = {block.name: behind(func, block.name) for block in blocks_of(func) if block.name not in {name, *after}}
     return {maker for maker, readers in makers.items() if readers & after and name not in readers}
@@ -173,12 +178,12 @@ def _divides(block: Block) -> bool:
 
 
 def _axes(block: Block) -> int:
-    """How many axes of a block's result have more than one element."""
+    """The number of axes of a block's result that have more than one element."""
     return sum(not is_const(axis.dom.extent, 1) for axis in block.iter_vars if axis.kind != REDUCE)
 
 
 def inlinable(func: PrimFunc, block: Block) -> bool:
-    """Whether a block is element-wise, and cheap enough to be computed again by each of its readers."""
+    """Return whether a block is element-wise, and cheap enough to be computed again by each of its readers."""
     if is_reduction(block) or not isinstance(block.body, BufferStore):
         return False
     consumers = readers(func, block)
@@ -190,7 +195,8 @@ def inlinable(func: PrimFunc, block: Block) -> bool:
 def inline_injective(sch: Schedule, within: Container[str] | None = None) -> None:
     """Inline element-wise producers into their consumers, and element-wise consumers into element-wise producers.
 
-    What is costly is only inlined where it is used once, an element for an element. `within` limits it to some blocks.
+    A costly block is only inlined if it has one reader, which uses each element once. `within` limits inlining to some
+    blocks.
     """
     for block in list(blocks_of(sch.func)):
         if within is not None and block.name not in within:
@@ -204,7 +210,7 @@ def inline_injective(sch: Schedule, within: Container[str] | None = None) -> Non
 
 
 def attempt(step: Callable[[], Any]) -> Any:
-    """A step, or None where the schedule refuses it."""
+    """Run a step and return its result; None if the schedule refuses it."""
     try:
         return step()
     except ScheduleError:
@@ -212,34 +218,34 @@ def attempt(step: Callable[[], Any]) -> Any:
 
 
 def widest(block: Block) -> int:
-    """Bytes of the widest element that a block touches."""
+    """The number of bytes of the widest element that a block accesses."""
     return max((r.buffer.dtype.bytes for r in (*block.reads, *block.writes)), default=4)
 
 
 def shape_written(block: Block) -> list[int | None]:
-    """The shape of what a block writes; None where a dimension is symbolic."""
+    """The shape of the buffer that a block writes; None for a symbolic dimension."""
     return extents(block.writes[0].buffer.shape)
 
 
 def output_shape(sch: Schedule, block: Any) -> list[int | None]:
-    """The same for a block of a schedule."""
+    """The shape of the buffer that a block of a schedule writes; None for a symbolic dimension."""
     return shape_written(block_of(sch, block))
 
 
 def block_of(sch: Schedule, handle: Any) -> Block:
-    """The block that a handle stands for."""
+    """The block that a handle refers to."""
     found = sch.get(handle)
     assert isinstance(found, Block)
     return found
 
 
 def largest_divisor(extent: int | None, limit: int) -> int:
-    """The largest divisor of `extent` that is at most `limit`; 1 where the extent is symbolic."""
+    """The largest divisor of `extent` that is at most `limit`; 1 if the extent is symbolic."""
     return divisors(extent, limit)[0]
 
 
 def divisors(extent: int | None, limit: int) -> list[int]:
-    """The divisors of `extent` that are at most `limit`, the largest first; only 1 where the extent is symbolic."""
+    """The divisors of `extent` that are at most `limit`, the largest first; only 1 if the extent is symbolic."""
     whole = extent or 1
     most = min(whole, max(limit, 1))
     small = [d for d in range(1, min(most, isqrt(whole)) + 1) if whole % d == 0]

@@ -1,6 +1,7 @@
-"""What a rule yields: candidates, each with its decisions (knobs), a predicted cost, and the steps that carry it out.
+"""Candidates, which rules yield: each has its decisions (knobs), a predicted cost, and the schedule steps to apply.
 
-A cost follows from extents and knobs by a formula, so that hundreds of candidates can be weighed and none is built.
+The cost is computed from extents and knobs by a formula, so that hundreds of candidates can be compared without
+building one.
 """
 
 from __future__ import annotations
@@ -28,19 +29,19 @@ _STEP = re.compile(r"\s+\[step \d+ of the trace\]$")
 
 
 class Unfit(ScheduleError):
-    """A function that a rule cannot schedule, whatever the knobs: no other candidate of the rule is tried."""
+    """A rule cannot schedule a function with any knobs: no other candidate of the rule is tried."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Predicted cycles of one core: those of the arithmetic, and those in which it is held up by memory."""
+    """Predicted cycles of one core: cycles of arithmetic, and cycles in which it waits for memory."""
 
     compute: float
     memory: float = 0.0
 
     @property
     def cycles(self) -> float:
-        """The sum of the two."""
+        """The sum of both kinds of cycles."""
         return self.compute + self.memory
 
     def __add__(self, other: Cost) -> Cost:
@@ -52,9 +53,9 @@ class Cost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
-    """Named decisions with a predicted cost, `price(**knobs)`; `rule` is the family to which it belongs.
+    """Named decisions (knobs) with a predicted cost, `price(**knobs)`; `rule` is the rule that they belong to.
 
-    A knob is a truth value, an integer of at least 1, or a name.
+    The value of a knob is a bool, an integer of at least 1, or a name.
     """
 
     rule: str = ""
@@ -67,16 +68,16 @@ class Option:
         object.__setattr__(self, "cost", self.price(**self.knobs))
 
     def with_knobs(self, **knobs: Knob) -> Self:
-        """The same with other values for some knobs.
+        """The same option with other values for some knobs.
 
-        Raises `InputError` for a knob that it does not have, and for a value of another type or below 1.
+        Raises `InputError` for an unknown knob, and for a value of the wrong type or below 1.
         """
         for name, value in knobs.items():
             self._check(name, value)
         return replace(self, knobs={**self.knobs, **knobs})
 
     def of_rule(self, rule: str) -> Self:
-        """The same as an option of a rule; its cost is not computed again."""
+        """The same option under the name of a rule; its cost is not computed again."""
         named = copy(self)
         object.__setattr__(named, "rule", rule)
         return named
@@ -93,7 +94,7 @@ class Option:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate(Option):
-    """One way to schedule a function: `apply(sch, **knobs)` schedules in place.
+    """One way to schedule a function: `apply(sch, **knobs)` changes the schedule in place.
 
     `apply` raises `ScheduleError` if these knobs do not fit the function, and `Unfit` if no other knobs would fit
     either. `formulas` maps the name of each part of the cost to its closed formula, which can be printed. It is empty
@@ -104,9 +105,9 @@ class Candidate(Option):
     formulas: Mapping[str, object] = field(default_factory=dict)
 
     def schedule(self, func: PrimFunc, steps: SharedSteps | None = None) -> Schedule:
-        """A schedule of the function with these decisions; raises `ScheduleError` where they do not fit it.
+        """Schedule the function with these decisions; raises `ScheduleError` if they do not fit it.
 
-        `steps` are those that it shares with other schedules of the function.
+        `steps` are steps that it can share with other schedules of the function.
         """
         sch = Schedule(func) if steps is None else steps.schedule()
         self.apply(sch, **self.knobs)
@@ -114,12 +115,12 @@ class Candidate(Option):
 
 
 def cheapest_first(options: Iterable[AnyOption]) -> list[AnyOption]:
-    """By predicted cycles, equal ones in the order in which they came."""
+    """Sort options by predicted cycles; options with equal cycles keep their order."""
     return sorted(options, key=lambda option: option.cost.cycles)
 
 
 def reason(error: ScheduleError) -> str:
-    """Why a schedule was refused, on one line: what was called, what it wanted, what it found."""
+    """The reason why a schedule was refused, on one line: the call, what was wanted, and what was found."""
     first, *others = [line.strip() for line in str(error).splitlines()] or [""]
     parts = [_STEP.sub("", first), *(line for line in others if line.startswith(("wanted:", "found:")))]
     return "; ".join(" ".join(part.split()) for part in parts)
@@ -133,7 +134,7 @@ def reason(error: ScheduleError) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """A rule's name, and a value for each of its knobs. Equal decisions are equal in every process."""
+    """The name of a rule, and a value for each of its knobs. Equal decisions are equal in every process."""
 
     rule: str
     knobs: Mapping[str, Knob]
@@ -146,11 +147,11 @@ class Decision:
 
     @staticmethod
     def of(option: Option) -> Decision:
-        """The decision that an option stands for."""
+        """The decision that belongs to an option."""
         return Decision(option.rule, option.knobs)
 
     def to_json(self) -> str:
-        """One line of text, the same for equal decisions."""
+        """The decision as one line of text, the same for equal decisions."""
         return json.dumps({"rule": self.rule, "knobs": dict(self.knobs)}, sort_keys=True, separators=(",", ":"))
 
     @staticmethod
@@ -169,7 +170,7 @@ class Decision:
 
 
 def checked_knobs(knobs: Any) -> dict[str, Knob]:
-    """Knobs from outside; raises `InputError` for what cannot be knobs."""
+    """Check knobs from outside; raises `InputError` if they cannot be knobs."""
     if not isinstance(knobs, dict) or not all(isinstance(v, bool | int | str) for v in knobs.values()):
         raise InputError(f"not knobs: wanted names with truth values, integers or names, found {str(knobs)[:60]!r}")
     return {str(name): value for name, value in knobs.items()}
@@ -187,7 +188,10 @@ KEPT = 4  # how many of the candidates that were not refused a record keeps
 
 @dataclass(frozen=True, slots=True)
 class Weighed:
-    """One option as it was weighed; `refused` says why it cannot be had, "" where it can, or was not tried."""
+    """The record of one option.
+
+    `refused` is the reason why it is not possible; "" if it is possible, or was not tried.
+    """
 
     rule: str
     knobs: Mapping[str, Knob]
@@ -214,10 +218,11 @@ class Weighed:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The rule that scheduled a function ("" where none did), and the cheapest of its `count` candidates, taken first.
+    """The record of a choice: the rule ("" if none scheduled the function), and the cheapest of its `count` candidates.
 
-    `refused` are the candidates that were tried before, those of rules that were given up included. `algorithms` are
-    what the graph's passes had the choice of, the one taken first.
+    The first of `weighed` is the candidate that was taken. `refused` are the candidates that were tried before,
+    including candidates of rules that were abandoned. `algorithms` are the algorithms that the graph passes could
+    choose from; the first one was taken.
     """
 
     rule: str = ""
@@ -240,7 +245,9 @@ class Choice:
 
 
 def choice_of(func: PrimFunc) -> Choice:
-    """The record of a scheduled function; of another one what its blocks say of algorithms."""
+    """The record of a scheduled function; for a function without schedule, only the algorithms that its blocks
+    mention.
+    """
     data = func.attrs.get(CHOICE)
     if data is None:
         return Choice(algorithms=algorithms_of(func))
@@ -250,7 +257,9 @@ def choice_of(func: PrimFunc) -> Choice:
 
 
 def algorithms_of(func: PrimFunc) -> tuple[Weighed, ...]:
-    """What the blocks of a function that is not scheduled yet say of algorithms: the one taken, then the others."""
+    """The algorithms in the annotations of an unscheduled function's blocks: first the one that was taken, then the
+    others.
+    """
     weighed: list[Sequence[Any]] = []
     for block in find(func.body, Block):
         weighed += block.annotations.get(ALGORITHMS, ())

@@ -1,4 +1,4 @@
-"""What follows a reduction element by element, and is computed where its result still is in registers."""
+"""Epilogues: element-wise operators after a reduction, computed while its result is still in registers."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from .blocks import behind, beside, block_of, blocks_of, contiguous_along_last, 
 def epilogue(sch: Schedule, block: Any, before: str = "") -> Any:
     """Let `block` accumulate in registers; returns the block that writes what it computed, epilogue included.
 
-    The epilogue ends in front of the block of the name `before`, where there is one. What it reads beside the sums and
-    is computed along memory (a residual that is dequantised) is computed where it is read.
+    If `before` is the name of a block, the epilogue ends before this block. Other operands of the epilogue that are
+    computed along memory (for example, a residual that is dequantised) are computed at the place where they are read.
     """
     # Branches of the epilogue (hard-swish reads the result twice) become one block with one reader of the result.
     name = block_of(sch, block).name
@@ -37,9 +37,10 @@ def epilogue(sch: Schedule, block: Any, before: str = "") -> Any:
 
 
 def epilogue_of_part(sch: Schedule, block: Any) -> Any:
-    """The same for a block of whose result a part is read, as behind padding: it accumulates in registers as it is.
+    """Like `epilogue`, for a block of which only a part of the result is read, as after padding.
 
-    Raises `ScheduleError` where not one block reads it, once what is element-wise is inlined.
+    The block itself accumulates in registers. Raises `ScheduleError` unless exactly one block reads it after
+    element-wise blocks are inlined.
     """
     inline_injective(sch, within=behind(sch.func, block_of(sch, block).name))
     consumers = sch.get_consumers(block)
@@ -54,13 +55,16 @@ def _is_along_memory(maker: Block) -> bool:
 
 
 def rearranged(func: PrimFunc, block: Block) -> Rearrangement | None:
-    """How the only reader of a block's result rearranges it, in a function without a schedule; None where none does."""
+    """The `Rearrangement` by the only reader of a block's result, in a function without a schedule; None if there is
+    none.
+    """
     consumers = readers(func, block)
     return rearrangement(consumers[0], block.writes[0].buffer) if len(consumers) == 1 else None
 
 
 def _in_place_of(sch: Schedule, writer: Any, before: str) -> Any:
-    """Let the only reader of `writer` take its place, in its order, if it reads each element once; gives the last one.
+    """Merge the only reader of `writer` into it, in the reader's order, if it reads each element once; returns the last
+    block.
 
     C[i] = f(A[g(i)])  ->  C[inverse of g at j] = f(A[j]), where g is a bijection
     """
@@ -82,10 +86,10 @@ def _in_place_of(sch: Schedule, writer: Any, before: str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Rearrangement:
-    """How a block that reads each element of `source` once finds them: iteration i reads the element `places(i)`.
+    """A rearrangement: a block reads each element of `source` once, in iteration i the element `places(i)`.
 
-    Neighbours in its result are neighbours in the source, or every `step`-th of them is: the others differ along the
-    axes of the source that are not `kept`, those that the block has as well.
+    Neighbours in the result are neighbours in the source if `step` is 1; otherwise only every `step`-th is, and the
+    elements in between differ along axes of the source that are not `kept`. The axes `kept` are the same in both.
     """
 
     places: IndexMap
@@ -94,7 +98,9 @@ class Rearrangement:
 
 
 def rearrangement(reader: Block, source: Buffer) -> Rearrangement | None:
-    """How a block reads each element of a buffer once; None where it does not, or would not write along lines."""
+    """The rearrangement by which a block reads each element of a buffer once; None if it does not, or not along
+    lines.
+    """
     store = reader.body
     if any(axis.kind != SPATIAL for axis in reader.iter_vars) or not isinstance(store, BufferStore):
         return None
@@ -116,7 +122,7 @@ def rearrangement(reader: Block, source: Buffer) -> Rearrangement | None:
 
 
 def _step(read: Expr, written: Expr) -> int | None:
-    """s where `read` is the index `written` divided by s; 1 where the two are one variable."""
+    """The number s if `read` is the index `written` divided by s; 1 if both are the same variable; otherwise None."""
     if not isinstance(written, Var):
         return None
     if read is written:
@@ -126,7 +132,9 @@ def _step(read: Expr, written: Expr) -> int | None:
 
 
 def inlined_forward(sch: Schedule, writer: Any) -> Any:
-    """Inline a block into its only reader, as long as that reads it element by element; gives the last."""
+    """Inline a block into its only reader, and again while the reader reads it element by element; returns the last
+    block.
+    """
     while True:
         consumers = sch.get_consumers(writer)
         if len(consumers) != 1 or not _elementwise(sch, writer, consumers[0]):
@@ -136,7 +144,7 @@ def inlined_forward(sch: Schedule, writer: Any) -> Any:
 
 
 def _elementwise(sch: Schedule, producer: Any, consumer: Any) -> bool:
-    """Whether `consumer` writes at a point what it makes of `producer` at that point, the shapes being equal."""
+    """Return whether `consumer` computes each point from the same point of `producer`, with equal shapes."""
     made, uses = block_of(sch, producer), block_of(sch, consumer)
     if any(v.kind != "S" for v in uses.iter_vars) or len(uses.writes) != 1:
         return False

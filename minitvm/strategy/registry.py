@@ -1,6 +1,7 @@
-"""Which schedule a function gets: rules by target kind yield candidates, and the cheapest legal one is taken.
+"""Choose the schedule of a function: rules for the kind of target yield candidates, and the cheapest legal one is
+taken.
 
-A rule outside the package registers itself the same way.
+You can register a rule outside of the package in the same way:
 
     @rule("cpu", computes("my.operator"))
     def my_operator(func, target):
@@ -39,11 +40,11 @@ PATIENCE = 8
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """`propose(func, target)` yields candidates for functions for which `matches(func)` holds.
+    """A rule: `propose(func, target)` yields candidates for functions for which `matches(func)` holds.
 
-    One that is `for_tuning` schedules a function only by a `Decision`, which somebody measured. Of its candidates those
-    with the same knobs differ in their values alone, so that the first one has all others by `with_knobs`. One that is
-    `local` is known to this process alone.
+    A rule that is `for_tuning` schedules a function only by a measured `Decision`. Its candidates with the same knobs
+    differ only in the knobs' values, so the first of them gives all others by `with_knobs`. A `local` rule exists only
+    in this process.
     """
 
     name: str
@@ -54,15 +55,18 @@ class Rule:
     local: bool = False
 
     def fits(self, func: PrimFunc) -> bool:
-        """Whether it is for the function; one with a block that never runs, at no cost, is for a `fallback`."""
+        """Return whether the rule can be used for a function.
+
+        A function with a block that never runs is left to a `fallback`.
+        """
         return self.matches(func) and (self.fallback or not any(map(_never_runs, blocks_of(func))))
 
     def candidates(
         self, func: PrimFunc, target: Target, knobs: Mapping[str, strategy_candidates.Knob] | None = None
     ) -> list[strategy_candidates.Candidate]:
-        """Its candidates, the cheapest first; with `knobs` those that are left when all have these values.
+        """The candidates of the rule, the cheapest first; `knobs` fixes the values of some knobs.
 
-        Raises `InputError` for a knob that they do not have, and for a value that it cannot have.
+        Raises `InputError` for an unknown knob, and for a value that the knob cannot have.
         """
         proposed = [one.of_rule(self.name) for one in self.propose(func, target)]
         if knobs:
@@ -72,7 +76,7 @@ class Rule:
 
 
 def _never_runs(block: Block) -> bool:
-    """Whether an axis of a block has no iterations."""
+    """Return whether an axis of a block has no iterations."""
     return any(is_const(axis.dom.extent, 0) for axis in block.iter_vars)
 
 
@@ -81,7 +85,7 @@ RULES: dict[str, list[Rule]] = {}
 
 @cache
 def _load_own_rules() -> None:
-    """Import the rules of the package's machines: they come before those that somebody else registers."""
+    """Import the rules of the package's machines, so that they come before rules that are registered from outside."""
     for backend in own():
         backend.part("rules")
 
@@ -95,10 +99,10 @@ def rules_of(kind: str) -> list[Rule]:
 def rule(
     kind: str, matches: Matches, first: bool = False, fallback: bool = False, for_tuning: bool = False
 ) -> Callable[[Propose], Propose]:
-    """Register a rule for a target kind: a function from a function and a target to candidates.
+    """Register a rule for a kind of target: a function that yields candidates for a function and a target.
 
-    Rules are tried in order of registration; `first` puts one in front, a `fallback` comes behind all that are none.
-    One `for_tuning` is not tried: a tuner measures its candidates.
+    Rules are tried in order of registration; `first` puts a rule before all others, and a `fallback` comes after all
+    rules that are not fallbacks. A rule `for_tuning` is not tried: a tuner measures its candidates.
     """
 
     def register(propose: Propose) -> Propose:
@@ -114,23 +118,23 @@ def rule(
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """A schedule, and why it is this one: the rule, what was weighed, what was refused."""
+    """A schedule and the record of its choice: the rule, and the candidates that were compared or refused."""
 
     schedule: Schedule
     choice: strategy_candidates.Choice
 
     @property
     def rule(self) -> str:
-        """The name of the rule that made it; "" where none fits."""
+        """The name of the rule that made the schedule; "" if none fits."""
         return self.choice.rule
 
 
 def schedule(func: PrimFunc, target: Target, knobs: Mapping[str, strategy_candidates.Knob] | None = None) -> Schedule:
     """A schedule for a level-3 function: the cheapest legal candidate of the first rule that fits.
 
-    A rule all of whose candidates are refused is given up for the next: the result is always legal, at worst the loops
-    as written. `knobs` fixes some decisions of the first rule that fits: it raises `InputError` for a knob that the
-    rule does not have, and `ScheduleError` if no candidate with these values is legal.
+    If all candidates of a rule are refused, the next rule is tried. The result is always legal: at worst, it is the
+    loops as written. `knobs` fixes some decisions of the first rule that fits: then `InputError` is raised for a knob
+    that the rule does not have, and `ScheduleError` if no candidate with these values is legal.
     """
     return chosen(func, target, knobs).schedule
 
@@ -141,18 +145,18 @@ def scheduled(
     knobs: Mapping[str, strategy_candidates.Knob] | None = None,
     decision: strategy_candidates.Decision | None = None,
 ) -> PrimFunc:
-    """The function that `schedule` makes; its attributes keep the trace and the record of the choice.
+    """The function that `schedule` makes. Its attributes hold the trace and the record of the choice.
 
-    It is scheduled by a `decision` where that can be carried out. Where not, it is scheduled as without one, and the
-    reason is among what the record says was refused.
+    If a `decision` can be carried out, the function is scheduled by it. Otherwise it is scheduled as without a
+    decision, and the record lists the decision as refused, with the reason.
     """
     return with_record(chosen(func, target, knobs) if decision is None else decided_or_chosen(func, target, decision))
 
 
 def simpler(func: PrimFunc, target: Target, refused: Sequence[strategy_candidates.Weighed]) -> PrimFunc:
-    """The function with a simpler schedule than those that were `refused` when they were lowered.
+    """The function with a simpler schedule than the schedules in `refused`, which generated too much code.
 
-    That of a rule for all functions, if none is refused yet, else the loops as written.
+    It is the schedule of a fallback rule that has not been refused yet, or else the loops as written.
     """
     tried = {one.rule for one in refused}
     for row in rules(target):
@@ -172,7 +176,9 @@ def simpler(func: PrimFunc, target: Target, refused: Sequence[strategy_candidate
 
 
 def made_too_much_code(func: PrimFunc) -> str:
-    """Which schedule of a function was given up because it made too much code, on one line; "" if none was."""
+    """A line that says which schedule of a function was abandoned because it generated too much code; "" if none
+    was.
+    """
     return next((one.refused for one in strategy_candidates.choice_of(func).refused if TOO_MUCH in one.refused), "")
 
 
@@ -183,16 +189,19 @@ def with_record(taken: Chosen) -> PrimFunc:
 
 
 def rules(target: Target) -> Sequence[Rule]:
-    """The rules for a target, in the order in which they are tried; without a target those of the machine at hand."""
+    """The rules for a target, in the order in which they are tried; without a target, the rules for this machine's
+    CPU.
+    """
     asked = Target("cpu") if target is None else target
     part = lookup(asked, "rules")
     return rules_of(asked.kind) if part is None else part(asked)
 
 
 def candidates(func: PrimFunc, target: Target, for_tuning: bool = False) -> list[strategy_candidates.Candidate]:
-    """What may be chosen for a function: the candidates of the rules that fit, rule by rule, the cheapest first.
+    """All candidates for a function: those of the rules that fit, rule by rule, the cheapest of a rule first.
 
-    With `for_tuning` also those of rules that only a tuner asks; a rule that cannot look at the function has none.
+    With `for_tuning`, the candidates of rules for tuning are included, and a rule that cannot handle the function
+    yields none.
     """
     every: list[strategy_candidates.Candidate] = []
     for row in rules(target):
@@ -209,9 +218,9 @@ def candidates(func: PrimFunc, target: Target, for_tuning: bool = False) -> list
 def candidate_of(
     func: PrimFunc, target: Target, decision: strategy_candidates.Decision
 ) -> strategy_candidates.Candidate:
-    """The candidate of a rule that has these knobs, whether the rule would yield it or not.
+    """The candidate of a rule with the knobs of a decision, even if the rule itself would not yield it.
 
-    Raises `ScheduleError` if the rule is not there any more, does not fit the function, or has other knobs.
+    Raises `ScheduleError` if the rule no longer exists, does not fit the function, or has other knobs.
     """
     row = next((row for row in rules(target) if row.name == decision.rule), None)
     if row is None:
@@ -235,8 +244,11 @@ def candidate_of(
 def _proposed(
     row: Rule, func: PrimFunc, target: Target, names: frozenset[str] | None
 ) -> list[strategy_candidates.Candidate]:
-    """What a rule yields; a tuner asks again and again, and there may be thousands: of one for tuning the first with
-    knobs of these names, or the first of all."""
+    """The candidates that a rule yields; for a rule for tuning, only one: the first with knobs of these `names`.
+
+    A tuner calls this often, and such a rule may have thousands of candidates. If none has these names, its first is
+    returned.
+    """
     if names is None:
         return row.candidates(func, target)
     first = None
@@ -250,9 +262,9 @@ def _proposed(
 def decided(
     func: PrimFunc, target: Target, decision: strategy_candidates.Decision, steps: SharedSteps | None = None
 ) -> Chosen:
-    """The function scheduled by a decision; raises `ScheduleError` if that cannot be carried out (any more).
+    """Schedule a function by a decision; raises `ScheduleError` if the decision cannot be carried out (any more).
 
-    `steps` are those that are shared with other schedules of the function.
+    `steps` are steps that can be shared with other schedules of the function.
     """
     candidate = candidate_of(func, target, decision)
     try:
@@ -268,7 +280,10 @@ def decided(
 
 
 def decided_or_chosen(func: PrimFunc, target: Target, decision: strategy_candidates.Decision) -> Chosen:
-    """The function scheduled by a decision, else as without one; then the first refusal of the record says why."""
+    """Schedule a function by a decision; if that fails, as without one.
+
+    Then the first refusal in the record is the reason.
+    """
     try:
         return decided(func, target, decision)
     except ScheduleError as error:
@@ -280,7 +295,7 @@ def decided_or_chosen(func: PrimFunc, target: Target, decision: strategy_candida
 
 
 def not_carried_out(func: PrimFunc, decision: strategy_candidates.Decision) -> str:
-    """Why a function that should be scheduled by a decision was not, on one line; "" where it was."""
+    """A line that says why a function was not scheduled by a decision; "" if it was."""
     choice = strategy_candidates.choice_of(func)
     if choice.taken is not None and strategy_candidates.Decision(choice.rule, choice.taken.knobs) == decision:
         return ""
@@ -294,7 +309,7 @@ def chosen(
     knobs: Mapping[str, strategy_candidates.Knob] | None = None,
     listeners: Sequence[Listener] = (),
 ) -> Chosen:
-    """What `schedule` takes, and why. Listeners hear of each refusal, as those of `events.listening` do."""
+    """The schedule that `schedule` returns, and the record of the choice. Listeners are notified of each refusal."""
     report = heard((*listeners, *listening_now()), "refused")
     refused: list[strategy_candidates.Weighed] = []
 
@@ -346,7 +361,7 @@ def chosen(
 
 
 def report_refusals(func: PrimFunc) -> None:
-    """Report what was refused when a function was scheduled, in another process or another build."""
+    """Notify listeners of the refusals in the record of a function that was scheduled in another process or build."""
     report = heard(listening_now(), "refused")
     if report is not None:
         for one in strategy_candidates.choice_of(func).refused:
@@ -354,5 +369,5 @@ def report_refusals(func: PrimFunc) -> None:
 
 
 def with_values(knobs: Mapping[str, strategy_candidates.Knob]) -> str:
-    """Knobs with their values, as text."""
+    """Knobs with their values, as text for people."""
     return ", ".join(f"{name}={value}" for name, value in knobs.items())

@@ -1,11 +1,12 @@
-"""What the axes of a contraction are for, read off how its operands and its result are indexed.
+"""Find the roles of the axes of a contraction from the indices of its operands and its result.
 
     C[i.., j..] += A[f(i, k)] * B[g(j, k)]
 
-Vectors lie along a *column*: an axis that is contiguous in the result and that only one operand depends on. That one is
-read in vectors; of the other, elements are broadcast to the *rows*, an axis that only it depends on. All other axes of
-the result are outside: a product of matrices for each of their points. Neighbouring axes that are one axis wherever
-they index (the lines and columns of an image in a 1x1 convolution, a batch of rows) are taken as one.
+Vectors are along a *column*: an axis that is contiguous in the result, and on which only one operand depends. This
+operand is read in vectors. Elements of the other operand are broadcast; an axis on which only this operand depends is a
+*row*. All other axes of the result are outside: there is a matrix product for each of their points. Neighbouring axes
+that can be treated as one axis in all accesses are joined (for example, the lines and columns of an image in a 1x1
+convolution, or a batch of rows).
 """
 
 from __future__ import annotations
@@ -31,11 +32,11 @@ Access = BufferLoad | BufferStore
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """The extents on which the cost of a contraction depends: `outside` products of m x depth by depth x n.
+    """The extents that decide the cost of a contraction: `outside` products of matrices m x depth and depth x n.
 
-    `m_open` and `n_open` say that the extent is only known when the kernel runs, and stands for a long one here;
-    `contiguous` that vectors of the operand are contiguous in memory, `packed` that its panels are. `pitch` is how many
-    elements lie from a row of this operand to the next one of the sum; 0 where that is no constant.
+    `m_open` and `n_open` say that the extent is known only when the kernel runs; here it is replaced by a long one.
+    `contiguous` says that vectors of the operand are contiguous in memory, `packed` that its panels are. `pitch` is the
+    distance, in elements, between consecutive rows of this operand along the sum; 0 if it is not constant.
     """
 
     m: int
@@ -51,12 +52,12 @@ class Product:
 
 @dataclass(frozen=True, slots=True)
 class Roles:
-    """A way to see a block as a contraction: `row` (None without rows) and `column` are positions among the `axes`.
+    """One way to view a block as a contraction. `row` (None without rows) and `column` are positions in `axes`.
 
-    Where the vectors' operand depends on the row, it is on its quotient by `group` alone (a grouped convolution): a
-    group of rows is a product of its own. `read` is the position of the vectors' operand among the block's reads,
-    `panel` the columns that are contiguous in it: 0 where neighbours are not, None where all are. `step` is how many
-    elements of its last axis lie between neighbours; 0 where neighbours differ in another axis.
+    If the operand that is read in vectors depends on the row, it depends only on row // `group` (a grouped
+    convolution): each group of rows is a separate product. `read` is the position of this operand in the block's reads,
+    and `panel` the number of columns that are contiguous in it: 0 if neighbours are not contiguous, None if all columns
+    are. `step` is the distance between neighbours in elements of its last axis; 0 if neighbours differ in another axis.
     """
 
     block: Block
@@ -70,34 +71,36 @@ class Roles:
 
     @property
     def contiguous(self) -> bool:
-        """Whether vectors are contiguous in their operand."""
+        """Return whether vectors are contiguous in their operand."""
         return self.panel != 0
 
     @property
     def vectors(self) -> BufferLoad:
-        """The read of the operand that is read in vectors."""
+        """The load of the operand that is read in vectors."""
         buffer = self.block.reads[self.read].buffer
         return next(load for load in operands(self.block) or () if load.buffer is buffer)
 
     @property
     def shared(self) -> list[int]:
-        """The axes outside on which the vectors' operand does not depend: for all their points it is the same."""
+        """The outside axes on which the vector operand does not depend: it is the same for all of their points."""
         others = [p for p in range(len(self.axes)) if p not in (self.row, self.column)]
         return [p for p in others if not self.needed(p)]
 
     def needed(self, position: int) -> bool:
-        """Whether the vectors' operand depends on an axis, of more than one element."""
+        """Return whether the vector operand depends on an axis with more than one element."""
         iterators = [self.block.iter_vars[p] for p in self.axes[position]]
         return any(depends(self.vectors, axis.var) and not is_const(axis.dom.extent, 1) for axis in iterators)
 
     def extent(self, position: int) -> int | None:
-        """The extent of an axis; None where it is open."""
+        """The extent of an axis; None if it is not known at compile time."""
         known = extents(self.block.iter_vars[p].dom.extent for p in self.axes[position])
         return None if None in known else prod(extent or 0 for extent in known)
 
     @property
     def pitch(self) -> int:
-        """How many elements lie between neighbours of the sum in the vectors' operand; 0 for a sum over more axes."""
+        """The distance, in elements, between neighbours of the sum in the vector operand; 0 for a sum over several
+        axes.
+        """
         summed = [axis for axis in self.block.iter_vars if axis.kind == ex.REDUCE and not is_const(axis.dom.extent, 1)]
         shape = extents(self.vectors.buffer.shape)
         if len(summed) != 1 or None in shape:
@@ -107,7 +110,7 @@ class Roles:
 
     @property
     def product(self) -> Product:
-        """Its extents."""
+        """The extents of the contraction."""
         others = [self.extent(p) for p in range(len(self.axes)) if p not in (self.row, self.column)]
         outside = prod(LONG if extent is None else extent for extent in others)
         rows, columns = 1 if self.row is None else self.extent(self.row), self.extent(self.column)
@@ -136,9 +139,10 @@ def operands(block: Block) -> tuple[BufferLoad, BufferLoad] | None:
 
 
 def roles(block: Block, kept: Collection[int] | None = None) -> list[Roles]:
-    """The ways to see a block as a contraction; none for a block that is no sum of products of two buffers.
+    """The ways to view a block as a contraction; none if it is not a sum of products of two buffers.
 
-    Axes whose positions are not among the `kept` ones are not joined with others: another block rearranges them.
+    If `kept` is given, axes at other positions are not joined with their neighbours, because another block rearranges
+    them.
     """
     loads, store = operands(block), block.body
     if loads is None or not isinstance(store, BufferStore):
@@ -159,9 +163,10 @@ def roles(block: Block, kept: Collection[int] | None = None) -> list[Roles]:
 
 
 def _rows(block: Block, axes: Sequence[Axis]) -> list[int]:
-    """The axes in the order in which they are preferred as rows where they cost the same: of open ones the inner first.
+    """The axes in the order of preference as rows if they cost the same.
 
-    The outer one is a batch as a rule, often of a single element, and tiles of rows along it would be empty.
+    Among axes of unknown extent the inner one comes first. The outer one is usually a batch, often with a single
+    element, so that tiles of rows along it would be mostly empty.
     """
     is_open = [None in extents(block.iter_vars[p].dom.extent for p in axis) for axis in axes]
     inner_first = iter([p for p in reversed(range(len(axes))) if is_open[p]])
@@ -169,17 +174,17 @@ def _rows(block: Block, axes: Sequence[Axis]) -> list[int]:
 
 
 def depends(access: Access, var: ex.Var) -> bool:
-    """Whether a variable decides which element is accessed."""
+    """Return whether an index of an access contains a variable."""
     return any(item is var for index in access.indices for item in ex.walk(index))
 
 
 def contiguous_along(access: Access, var: ex.Var) -> bool:
-    """Whether the next along a variable is the next in memory."""
+    """Return whether consecutive values of a variable access consecutive elements in memory."""
     return step_along(access, var) == 1
 
 
 def step_along(access: Access, var: ex.Var) -> int:
-    """How many elements of the last axis the next along a variable is away; 0 where it is not a constant number."""
+    """The distance in the last axis between elements for consecutive values of a variable; 0 if it is not constant."""
     indices = list(access.indices)
     while indices and is_const(access.buffer.shape[len(indices) - 1], 1):
         indices.pop()  # an axis of extent 1 is in nobody's way
@@ -194,7 +199,7 @@ def step_along(access: Access, var: ex.Var) -> int:
 
 
 def axes_of(block: Block, accesses: Sequence[Access], kept: Collection[int] | None = None) -> tuple[Axis, ...]:
-    """The axes of the result, neighbours that are one axis in all accesses together."""
+    """The axes of the result. Neighbours that can be treated as one axis in all accesses are joined."""
     spatial = [p for p, axis in enumerate(block.iter_vars) if axis.kind != ex.REDUCE]
     axes: list[Axis] = []
     for position in spatial:
@@ -207,7 +212,7 @@ def axes_of(block: Block, accesses: Sequence[Access], kept: Collection[int] | No
 
 
 def neighbours(block: Block, position: int, access: Access, may_be_open: bool = False) -> bool:
-    """Whether an iterator and the one before it index neighbouring dimensions as they are, or neither indexes."""
+    """Return whether an iterator and the one before it directly index neighbouring dimensions, or neither is used."""
     outer, inner = (block.iter_vars[p] for p in (position - 1, position))
     if not isinstance(inner.dom.extent, ex.IntImm) and not may_be_open:
         return False
@@ -226,13 +231,13 @@ def neighbours(block: Block, position: int, access: Access, may_be_open: bool = 
 
 
 def _is_iterator(index: ex.Expr, var: ex.Var, units: Collection[ex.Var]) -> bool:
-    """Whether an index is an iterator, beside others that are always 0."""
+    """Return whether an index is an iterator, possibly plus iterators that are always 0."""
     form = linear(index)
     return coefficient(form, var) == 1 and form.const == 0 and all(t in units for t in form.without(var).terms)
 
 
 def panel_along(access: BufferLoad, var: ex.Var) -> int:
-    """c where neighbours along a variable are contiguous in panels of c: `[var // c, .., var % c]`; else 0."""
+    """The width c if an access has the form `[var // c, .., var % c]`, so that c neighbours are contiguous; else 0."""
     *others, last = access.indices
     if not isinstance(last, ex.FloorMod) or last.a is not var or not isinstance(last.b, ex.IntImm):
         return 0
@@ -241,7 +246,9 @@ def panel_along(access: BufferLoad, var: ex.Var) -> int:
 
 
 def quotients(nodes: Sequence[ex.Node], var: ex.Var) -> set[int] | None:
-    """The constants by which a variable is divided wherever it occurs; None where it occurs as itself."""
+    """The constants by which a variable is divided at all of its occurrences; None if it also occurs without a
+    division.
+    """
     constants: set[int] = set()
     todo = list(nodes)
     while todo:
@@ -256,7 +263,7 @@ def quotients(nodes: Sequence[ex.Node], var: ex.Var) -> set[int] | None:
 
 
 def _group(block: Block, axis: Axis, vectors: BufferLoad) -> int:
-    """How many neighbours along an axis read the same of `vectors`: 0 where all do, 1 where that cannot be said."""
+    """The number of neighbours along an axis that read the same element of `vectors`: 0 means all, 1 unknown."""
     if not any(depends(vectors, block.iter_vars[p].var) for p in axis):
         return 0
     inner, extent = block.iter_vars[axis[-1]].var, block.iter_vars[axis[-1]].dom.extent
@@ -280,9 +287,10 @@ def _load(e: ex.Expr) -> BufferLoad | None:
 
 
 def loops_as_one(sch: Schedule, handle: Any, loops: Sequence[tuple[int, Any]]) -> list[Any]:
-    """Loops of a block, given with the positions of their iterators, neighbours that are one axis in memory fused.
+    """Fuse loops of a block whose axes are neighbours in memory; `loops` are pairs (position of the iterator, loop).
 
-    Of open extents two are fused, the innermost ones first: the quotients of three are not put together again.
+    At most two loops of unknown extent are fused, the innermost ones first, because the quotients of three could not be
+    simplified again.
     """
     block = block_of(sch, handle)
     accesses = list(ex.find(block.body, Access))
@@ -299,7 +307,7 @@ def loops_as_one(sch: Schedule, handle: Any, loops: Sequence[tuple[int, Any]]) -
 
 
 def names_of(way: Roles) -> tuple[str, str]:
-    """Names of the row and the column; iterators of one name are told apart by their positions."""
+    """The names of the row and the column. Iterators with the same name are distinguished by their positions."""
     names = [axis.var.name for axis in way.block.iter_vars]
     unique = [name if names.count(name) == 1 else f"{name}_{position}" for position, name in enumerate(names)]
     row, column = (way.axes[way.column if p is None else p] for p in (way.row, way.column))
@@ -307,10 +315,11 @@ def names_of(way: Roles) -> tuple[str, str]:
 
 
 def way_of(block: Block, row: str, column: str, kept: Collection[int] | None = None) -> Roles:
-    """The way to see a changed block that has these names; without rows (`row` is `column`) every axis is outside.
+    """The way with these names to view a changed block.
 
-    A change may add an axis, along which the scalars' operand then differs: `roles` calls it a row, and yields no way
-    without rows. Raises `ScheduleError` if the block has no such way.
+    If `row` is `column`, there are no rows: every other axis is outside. A change may add an axis on which only the
+    scalar operand depends; `roles` treats it as a row and yields no way without rows. Raises `ScheduleError` if the
+    block has no such way.
     """
     ways = roles(block, kept)
     for way in ways:
@@ -324,9 +333,9 @@ def way_of(block: Block, row: str, column: str, kept: Collection[int] | None = N
 
 
 def writer_of_sum(sch: Schedule, way: Roles, block: Any, written: Callable[[Schedule, Any], Any]) -> Any:
-    """The block that writes a sum, which `written(sch, block)` keeps in registers; both get the axes of `way`.
+    """The block that writes a sum; `written(sch, block)` keeps the sum in registers. Both blocks get the axes of `way`.
 
-    Raises `Unfit` for a sum whose axes are in another order, or other axes than those of what follows it.
+    Raises `Unfit` if the axes of the sum do not come last, or if the writer has other axes than the sum.
     """
     kinds = [axis.kind for axis in way.block.iter_vars]
     spatial = len(kinds) - kinds.count(ex.REDUCE)
@@ -341,7 +350,7 @@ def writer_of_sum(sch: Schedule, way: Roles, block: Any, written: Callable[[Sche
 
 
 def joined(places: Sequence[Any], iterators: Sequence[Any], axes: Sequence[Sequence[int]]) -> list[Any]:
-    """One index for each axis, of the places that the iterators have."""
+    """One index for each axis, computed from the places of the iterators."""
     indices = []
     for axis in axes:
         index = places[axis[0]]
@@ -352,7 +361,7 @@ def joined(places: Sequence[Any], iterators: Sequence[Any], axes: Sequence[Seque
 
 
 def join_axes(sch: Schedule, block: Any, main: Any, all_axes: Sequence[Axis]) -> None:
-    """Make one axis of those of `all_axes` in the sum, in its accumulators, and behind it."""
+    """Join the iterators of each axis in `all_axes` into one: in the sum, in its accumulators, and in the writer."""
     iterators = block_of(sch, block).iter_vars
     spatial = sum(map(len, all_axes))
 
@@ -360,7 +369,7 @@ def join_axes(sch: Schedule, block: Any, main: Any, all_axes: Sequence[Axis]) ->
 
 
 def split_axis(sch: Schedule, block: Any, main: Any, position: int, size: int) -> None:
-    """Make two axes of one, in the sum, in its accumulators, and behind it: which part of so many, and where in it."""
+    """Split an axis into two, place // size and place % size: in the sum, in its accumulators, and in the writer."""
 
     def split(*places: Any) -> list[Any]:
         place = places[position]
@@ -370,7 +379,9 @@ def split_axis(sch: Schedule, block: Any, main: Any, position: int, size: int) -
 
 
 def _change_axes(sch: Schedule, block: Any, main: Any, change: Callable[..., list[Any]]) -> None:
-    """Give a sum, its accumulators, and what is behind it other axes: those that `change` makes of the places."""
+    """Change the axes of a sum, its accumulators, and its writer to those that `change` computes from the old
+    places.
+    """
     behind, own = (len(block_of(sch, one).iter_vars) for one in (main, block))
     sch.transform_layout(block, ("write", 0), IndexMap.from_func(change, ndim=behind))
     sch.transform_block_layout(block, IndexMap.from_func(change, ndim=own))

@@ -1,4 +1,4 @@
-"""How functions are recognised that normalise: softmax, layer norm, instance norm, group norm and their relatives."""
+"""Recognise functions that normalise: softmax, layer norm, instance norm, group norm and similar ones."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ _LONGEST = 1 << 17  # bytes of a row: several of them fit into an L2 cache
 
 
 def normalizes_rows(func: PrimFunc) -> bool:
-    """Whether the result's rows, along its last axis, depend on sums over the same rows, and on nothing between rows.
+    """Return whether each row of the result, along its last axis, depends only on the same row and on sums over it.
 
-    So there are a result and sums of a row by whatever leads; each other block is a row's, element for element.
+    So the last block computes the result, and each earlier block computes either a sum of each row, or a row element by
+    element.
     """
     blocks = list(blocks_of(func))
     if not blocks:  # a result without elements is computed by nothing
@@ -35,7 +36,7 @@ def normalizes_rows(func: PrimFunc) -> bool:
 
 
 def _of_a_row(block: Block, sizes: list[Affine]) -> bool:
-    """Whether a block computes an element a row, from all of the row, or a row element for element."""
+    """Return whether a block computes one element per row from all of the row, or a row element by element."""
     spatial = [linear(axis.dom.extent) for axis in block.iter_vars if axis.kind != REDUCE]
     summed = [linear(axis.dom.extent) for axis in block.iter_vars if axis.kind == REDUCE]
     an_element = spatial in (sizes[:-1], [*sizes[:-1], linear(const(1))])
@@ -46,10 +47,10 @@ def _of_a_row(block: Block, sizes: list[Affine]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Normalized:
-    """Along which axes of a result there is nothing but sums: all behind the first `outside`, or all but the last.
+    """The axes of a result over which sums are taken: all axes after the first `outside`, possibly without the last.
 
-    The last axis is one of `lanes` if it has sums of its own for each element. So many neighbours along the last axis
-    outside are `together`: they share sums.
+    `lanes` means that there are separate sums for each element of the last axis. `together` is the number of neighbours
+    along the last outside axis that share sums.
     """
 
     outside: int
@@ -58,10 +59,10 @@ class Normalized:
 
 
 def normalized(func: PrimFunc) -> Normalized | None:
-    """How the result depends on sums over some of its axes; None for any other function.
+    """Describe how the result depends on sums over some of its axes; None for any other function.
 
-    A *sum* is a reduction that reads elements of the result's shape, element (i, j, ..) in iteration (i, j, ..). All
-    sums keep the same axes: the first ones, and perhaps the last. All extents but the first are known.
+    A *sum* is a reduction that reads a tensor of the result's shape, in iteration (i, j, ..) the element (i, j, ..).
+    All sums must keep the same axes: the first ones, and perhaps the last. All extents except the first must be known.
     """
     if normalizes_rows(func):
         *_, result = blocks_of(func)
@@ -88,7 +89,7 @@ def normalized(func: PrimFunc) -> Normalized | None:
 
 
 def _kept(block: Block, sizes: list[int | None]) -> tuple[int, ...] | None:
-    """The axes that a sum over elements of that shape keeps, and has no others; None for any other reduction."""
+    """The axes that a sum over elements of this shape keeps; None for any other reduction."""
     axes = {axis.var: axis for axis in block.iter_vars}
     own = [axis for axis in block.iter_vars if axis.kind != REDUCE and not is_const(axis.dom.extent, 1)]
     for load in (n for n in find(block.body, BufferLoad)):
@@ -104,7 +105,9 @@ def _kept(block: Block, sizes: list[int | None]) -> tuple[int, ...] | None:
 
 
 def _together(blocks: list[Block], position: int, sizes: list[int | None]) -> int:
-    """The least number of neighbours along an axis such that no block's quotient of it is shared by others."""
+    """The smallest number of neighbours along an axis so that no quotient in a block is shared between two such
+    groups.
+    """
     together = 1
     for block in blocks:
         if len(block.iter_vars) <= position or extents([block.iter_vars[position].dom.extent]) != [sizes[position]]:

@@ -1,4 +1,4 @@
-"""A choice in lines to read: the rule, the algorithms and candidates that were weighed, what was refused."""
+"""Print a choice as text: the rule, the algorithms and candidates that were compared, and those that were refused."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ _SHOWN_REFUSALS = 4
 
 
 def named_by_rule(option: Weighed) -> str:
-    """An option by the name of its family."""
+    """The name of an option's rule."""
     return option.rule
 
 
 def lines(
     choice: Choice, ghz: float | None = None, algorithm_name: Callable[[Weighed], str] = named_by_rule
 ) -> list[str]:
-    """One line each; costs as times too where `ghz`, the machine's clock, is known."""
+    """The lines of the text. If the machine's clock `ghz` is known, costs are also given as times."""
     shown = [f"rule        {choice.rule or 'none: the loops as written'}"]
     for number, algorithm in enumerate(choice.algorithms):
         label = "algorithm" if number == 0 else "instead of"
@@ -39,11 +39,11 @@ def lines(
 
 
 def _other_values(option: Weighed, taken: Weighed) -> dict[str, Knob]:
-    """The knobs in which an option differs from the one taken."""
+    """The knobs whose values differ from those of the option that was taken."""
     return {name: value for name, value in option.knobs.items() if taken.knobs.get(name) != value}
 
 
 def cost_text(cost: Cost, ghz: float | None = None) -> str:
-    """`0.121 ms (0.482 million cycles, 0.035 of them for memory)`."""
+    """A cost as text: `0.121 ms (0.482 million cycles, 0.035 of them for memory)`."""
     cycles = f"{cost.cycles / 1e6:.3g} million cycles, {cost.memory / 1e6:.3g} of them for memory"
     return f"{cost.cycles / ghz / 1e6:.3g} ms ({cycles})" if ghz else cycles

@@ -1,4 +1,4 @@
-"""A sum that is computed in tiles of its result, level by level: the loop nest that most rules make.
+"""A sum that is computed in tiles of its result, level by level. This is the loop nest that most rules build.
 
     for <grid>:                                     # tiles: blocks of threads, or tasks of a CPU
         for <virtual>, <threads>:                   # threads of a block, virtual ones outside; a CPU has none
@@ -8,7 +8,7 @@
             out[registers, lanes] = epilogue(acc)
 
 The levels are those of CUTLASS (threadblock, thread) and of the multi-level tiling of Ansor and Roller. Each method
-carries out its primitives at once, so a rule reads in the order of its trace.
+applies its primitives immediately, so the steps of a rule are in the order of its trace.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ VIRTUAL, THREADS, REGISTERS, LANES = LEVELS = ("virtual", "threads", "registers"
 
 
 class TileNest:
-    """The sum `block`, and `main`, the block that writes its result: an axis for each of the `loops` of `main`.
+    """The sum `block`, and `main`, the block that writes its result. Each of the `loops` of `main` is an axis.
 
-    These are its innermost loops, or all of them if they are not given. `grid` holds the loops over tiles by axis, None
-    for an axis that is one tile. `levels` holds the loops inside a tile, by level and axis.
+    `loops` are the innermost loops of `main`, by default all of them. `grid` holds the loop over tiles for each axis,
+    or None if the axis is one tile. `levels` holds the loops inside a tile, by level and axis.
     """
 
     def __init__(self, sch: Schedule, block: Any, main: Any, loops: Sequence[Any] = ()) -> None:
@@ -39,67 +39,72 @@ class TileNest:
         self.init: Any = None
 
     def cut(self, axis: int, **sizes: int) -> None:
-        """Cut an axis into tiles. `sizes` gives the extents of the levels that it has, from the outermost one on."""
+        """Split an axis into tiles. `sizes` gives the extents of its levels, from the outermost one on."""
         self.grid[axis], *parts = self.sch.split(self.grid[axis], [None, *sizes.values()])
         for level, loop in zip(sizes, parts, strict=True):
             self.levels[level][axis] = loop
 
     def cut_lanes(self, axis: int, lanes: int) -> None:
-        """Cut the registers of an axis into vectors."""
+        """Split the registers of an axis into vectors."""
         registers = self.levels[REGISTERS]
         registers[axis], self.levels[LANES][axis] = self.sch.split(registers[axis], [None, lanes])
 
     def one_vector(self, axis: int) -> None:
-        """Let the whole of an axis be lanes: it is one vector long."""
+        """Make a whole axis the lanes of one vector."""
         self.levels[LANES][axis], self.grid[axis] = self.grid[axis], None
 
     def outside_first(self, axes: Sequence[int]) -> list[int]:
-        """All axes, these last: the order in which they are nested if the others, which are not cut, come first."""
+        """All axes, with `axes` last: the order of nesting if the other axes, which are not split, come first."""
         return [*(axis for axis in range(len(self.grid)) if axis not in axes), *axes]
 
     def order(self, axes: Sequence[int] | None = None, outside: Sequence[int] | None = None) -> None:
-        """Nest the loops level by level, in each level by axis, in the order of `axes` if it is given.
+        """Nest the loops level by level; within each level by axis, in the order `axes` if it is given.
 
-        `outside` gives the order of the loops over tiles if it is another one.
+        `outside` gives the order of the loops over tiles if it is different.
         """
         self.axes = list(self.axes if axes is None else axes)
         self.outside = list(self.axes if outside is None else outside)
         self.sch.reorder(*self.tiles, *(loop for level in LEVELS for loop in self.at(level)))
 
     def at(self, level: str) -> list[Any]:
-        """The loops of a level, in the order in which axes are nested."""
+        """The loops of a level, in the order of nesting."""
         loops = self.levels[level]
         return [loops[axis] for axis in self.axes if axis in loops]
 
     @property
     def tiles(self) -> list[Any]:
-        """The loops over tiles, in the order in which they are nested."""
+        """The loops over tiles, in the order of nesting."""
         return [self.grid[axis] for axis in self.outside if self.grid[axis] is not None]
 
     def sum_in_tile(self) -> list[Any]:
-        """Compute the sum in the innermost loop over tiles; returns the sum's loops inside, those of one step too."""
+        """Compute the sum in the innermost loop over tiles; returns the sum's loops inside, including loops with one
+        iteration.
+        """
         self.sch.compute_at(self.block, self.tiles[-1], preserve_unit_loops=True)
         return list(self.sch.get_loops(self.block))[self.around + len(self.tiles) :]
 
     def sum_in_thread(self, thread: Any) -> list[Any]:
-        """The same in the loop over threads, around which the others are fused."""
+        """Compute the sum in the loop over threads; returns the sum's loops inside."""
         self.sch.compute_at(self.block, thread, preserve_unit_loops=True)
         depth = list(self.sch.get_loops(self.block)).index(thread) + 1
         return list(self.sch.get_loops(self.block))[depth:]
 
     def axes_and_steps(self, own: list[Any]) -> tuple[list[Any], list[Any]]:
-        """The sum's loops as two lists: over the axes of the result, and over the steps of the sum."""
+        """Split the sum's loops into two lists: loops over the axes of the result, and loops over the steps of the
+        sum.
+        """
         return own[: len(self.grid)], own[len(self.grid) :]
 
     def start(self, step: Any) -> Any:
-        """Start the accumulators before a loop of the sum; returns the block that does."""
+        """Initialise the accumulators before a loop of the sum; returns the block that does this."""
         self.init = self.sch.decompose_reduction(self.block, step)
         return self.init
 
     def in_registers(self, own: Sequence[Any], vectors: bool = True) -> None:
-        """Write out what a thread computes: the sum's loops `own`, those that start it, and those that follow it.
+        """Unroll the work of a thread: the sum's loops `own`, the loops that initialise it, and the loops that follow
+        it.
 
-        The innermost loop of each is a vector, or written out as well without `vectors`.
+        The innermost loop of each becomes a vector, or is unrolled too if `vectors` is False.
         """
         starts = list(self.sch.get_loops(self.init))[-len(own) :]
         for nest in filter(None, (own, starts, [*self.at(REGISTERS), *self.at(LANES)])):
@@ -108,5 +113,5 @@ class TileNest:
             (self.sch.vectorize if vectors else self.sch.unroll)(nest[-1])
 
     def names(self, *others: Any) -> set[str]:
-        """The names of the blocks that are scheduled so far, and of `others`."""
+        """The names of the blocks that are scheduled so far, and of the blocks `others`."""
         return {block_of(self.sch, part).name for part in (self.init, self.block, self.main, *others)}
