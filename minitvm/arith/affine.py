@@ -1,11 +1,11 @@
 """The normal form of index expressions: a sum of integer multiples of terms, in a plain dict.
 
     affine ::= constant + sum of coefficient * term
-    term   ::= Var | Atom                 an Atom is what is not linear: x // 4, n * m, min(a, b), A[i], ...
+    term   ::= Var | Atom                 an Atom is a part that is not linear: x // 4, n * m, min(a, b), A[i], ...
 
 Two expressions with the same normal form are equal for all values of their variables; the converse holds for linear
-ones. A product of terms is an Atom of kind "product", so symbolic shapes (`i * n + j`) have a normal form too:
-polynomials. Terms keep the order in which they came, for people who read what is printed.
+expressions. A product of terms is an Atom of kind "product", so symbolic shapes (`i * n + j`) have a normal form too:
+polynomials. Terms keep the order in which they were added, so that printed expressions are easy to read.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _MAX_EXPANSION = 64  # terms of an expanded product; more than that is no longer
 class Atom:
     """A term that is not a variable, compared by structure.
 
-    `args` are two `Affine`s (floordiv, floormod, min, max), terms (product), or one expression (opaque: a value that
-    arithmetic knows nothing about but its bounds).
+    `args` are two `Affine`s (floordiv, floormod, min, max), terms (product), or one expression (opaque: a value of
+    which only bounds are known).
     """
 
     __slots__ = ("_hash", "_key", "args", "data", "kind")
@@ -94,7 +94,10 @@ def _key(value: Any) -> Any:
 
 
 class Affine:
-    """`const + sum(coefficient * term)`; immutable, no zero coefficients. Equal when the sums are, in any order."""
+    """`const + sum(coefficient * term)`; immutable, without zero coefficients.
+
+    Equality ignores the order of the terms.
+    """
 
     __slots__ = ("_hash", "const", "terms")
 
@@ -105,7 +108,7 @@ class Affine:
 
     @staticmethod
     def of(term: Term, coefficient: int = 1) -> Affine:
-        """One term."""
+        """A sum of one term."""
         return Affine({term: coefficient})
 
     @property
@@ -114,7 +117,7 @@ class Affine:
 
     @property
     def single(self) -> Term | None:
-        """The term, when the sum is one term times 1; else None."""
+        """The term if the sum is one term times 1; otherwise None."""
         if len(self.terms) == 1 and self.const == 0:
             ((term, coefficient),) = self.terms.items()
             return term if coefficient == 1 else None
@@ -160,15 +163,15 @@ class Affine:
         return Affine({t: c * factor for t, c in self.terms.items()}, self.const * factor)
 
     def divided(self, divisor: int) -> Affine:
-        """This sum divided by a number that divides every coefficient and the constant."""
+        """This sum divided by a number; the number must divide every coefficient and the constant."""
         return Affine({t: c // divisor for t, c in self.terms.items()}, self.const // divisor)
 
     def without(self, term: Term) -> Affine:
-        """This sum less one of its terms."""
+        """This sum without one of its terms."""
         return Affine({t: c for t, c in self.terms.items() if t != term}, self.const)
 
     def content(self) -> int:
-        """The greatest common divisor of the coefficients (the constant left out); 0 for a constant."""
+        """The greatest common divisor of the coefficients, without the constant; 0 for a constant."""
         return gcd(*self.terms.values())
 
     def __repr__(self) -> str:
@@ -189,18 +192,18 @@ def add_into(terms: dict[Any, int], items: Iterable[tuple[Any, int]], scale: int
 
 
 def factors(term: Term) -> tuple[Any, ...]:
-    """The factors of a term: several for a product, else the term itself."""
+    """The factors of a term: several for a product, otherwise only the term itself."""
     return term.args if isinstance(term, Atom) and term.kind == PRODUCT else (term,)
 
 
 def product(parts: Iterable[Any]) -> Term:
-    """The term that multiplies these factors. Their order does not matter for equality."""
+    """The term that multiplies these factors. Equality ignores their order."""
     ordered = tuple(parts)
     return ordered[0] if len(ordered) == 1 else Atom(PRODUCT, ordered)
 
 
 def multiply(a: Affine, b: Affine) -> Affine | None:
-    """The expanded product; None when it has too many terms to be worth it."""
+    """The expanded product; None if it would have too many terms."""
     if a.is_const:
         return b.scaled(a.const)
     if b.is_const:
@@ -242,7 +245,7 @@ def divide_monomial(numerator: Affine, divisor: Affine) -> tuple[Affine, Affine]
 
 
 def variables(affine: Affine) -> Iterator[Var]:
-    """All variables in a sum, nested ones included, with repetition."""
+    """All variables in a sum, including nested ones, with repetition."""
     for term in affine.terms:
         yield from term_variables(term)
 

@@ -6,9 +6,9 @@
     with analyzer.constraint(j < 3):
         analyzer.can_prove(j * 16 + i < 48)               # True
 
-After TVM's `arith::Analyzer`. A proof is never wrong but may be missed. int32 and int64 are index dtypes, whose
-sums over indices do not overflow (see `normal`); data and other integers wrap, floats round, and only what preserves
-every value is done to them.
+This follows TVM's `arith::Analyzer`. A proof is never wrong, but may not be found. int32 and int64 are index dtypes:
+sums of indices do not overflow (see `normal`). Data and other integers wrap and floats round, so they are only
+simplified in ways that preserve every value.
 """
 
 from __future__ import annotations
@@ -44,7 +44,10 @@ class Loop(Protocol):
 
 
 class Analyzer:
-    """Integer reasoning under bound variables and constraints. Variables bound first count as the outer ones."""
+    """Integer reasoning under the ranges of variables and under constraints.
+
+    Variables that are bound first are the outer ones.
+    """
 
     def __init__(self, ranges: Mapping[Any, Any] | None = None) -> None:
         self._domain = Domain()
@@ -55,7 +58,7 @@ class Analyzer:
 
     @classmethod
     def inside(cls, *around: Loop | ex.IterVar) -> Analyzer:
-        """An analyzer inside of loops and of blocks with some iterators, outermost first."""
+        """An analyzer for the inside of loops, and of blocks with iterators, given outermost first."""
         analyzer = cls()
         for each in around:
             analyzer.bind(each)
@@ -66,10 +69,10 @@ class Analyzer:
     def bind(
         self, var: ex.Var | ex.IterVar | Loop, values: ex.Range | tuple[Any, Any] | ex.IterVar | Any = None
     ) -> None:
-        """Say where a variable lies: a `Range`, an inclusive pair (low, high), or an extent n for [0, n).
+        """Set the range of a variable: a `Range`, an inclusive pair (low, high), or an extent n for [0, n).
 
-        The ends of a pair may be None. A loop and an `IterVar` bring their own domains. Binding again replaces what was
-        known. A symbolic range keeps its bounds as expressions.
+        The ends of a pair may be None. A loop and an `IterVar` have their own domains. Binding a variable again
+        replaces its range. A symbolic range keeps its bounds as expressions.
         """
         if isinstance(var, ex.IterVar):
             values = var.dom if values is None else values
@@ -116,12 +119,12 @@ class Analyzer:
         return None if value is None else self._normal.exact(ex.as_expr(value))
 
     def bind_value(self, var: ex.Var, value: ex.Expr) -> None:
-        """Say that a variable lies within the bounds of an expression (a `Let`)."""
+        """Set the range of a variable to the bounds of an expression, as for a `Let`."""
         self.bind(var, self.bounds(value))
 
     @contextmanager
     def constraint(self, *conditions: ex.Expr) -> Iterator[None]:
-        """Within the scope, these conditions hold: ranges are narrowed and facts added."""
+        """Scope in which these conditions hold: ranges are narrowed, and facts are added."""
         saved = self._domain, self._normal, self._memo
         self._domain = self._domain.copy()
         self._normal = Normalizer(self._domain, ref(self))
@@ -133,7 +136,7 @@ class Analyzer:
             self._domain, self._normal, self._memo = saved
 
     def assume(self, *conditions: ex.Expr) -> None:
-        """From here on, to the end of the innermost `constraint`, these conditions hold."""
+        """Assume these conditions until the end of the innermost `constraint`."""
         for condition in conditions:
             self._assume(condition, True)
 
@@ -174,7 +177,7 @@ class Analyzer:
         self._domain.forget_derived()
 
     def _propagate(self, fact: Affine) -> bool:
-        """c*t + rest >= 0 gives t >= -max(rest)/c for c > 0, t <= max(rest)/-c for c < 0."""
+        """Narrow ranges by a fact: c*t + rest >= 0 gives t >= -max(rest)/c for c > 0, t <= max(rest)/-c for c < 0."""
         narrowed = False
         for term, c in fact.terms.items():
             highest = self._domain.interval(fact.without(term))[1]
@@ -187,7 +190,7 @@ class Analyzer:
         return narrowed
 
     def _narrow_dividend(self, quotient: Atom) -> bool:
-        """a <= t // d <= b gives a*d <= t <= b*d + d - 1 for a single term t."""
+        """Narrow a dividend by its quotient: a <= t // d <= b gives a*d <= t <= b*d + d - 1 for a single term t."""
         t, d = quotient.args[0].single, quotient.args[1].const
         if t is None or d <= 0:
             return False
@@ -203,11 +206,11 @@ class Analyzer:
 
     @property
     def domain(self) -> Domain:
-        """The ranges and facts in force, for the other modules of arith."""
+        """The current ranges and facts, for the other modules of arith."""
         return self._domain
 
     def normal_form(self, e: ex.Expr) -> Affine | None:
-        """The sum of terms that an index expression is; None for another dtype, or for data that may wrap."""
+        """An index expression as a sum of terms; None for another dtype, and for data that may wrap."""
         if not is_index_dtype(e.dtype):
             return None
         x = self._normal.affine(e)
@@ -223,7 +226,7 @@ class Analyzer:
         return self._normal.affine(e)
 
     def to_expr(self, x: Affine, dtype: Any) -> ex.Expr:
-        """A normal form as an expression of that dtype."""
+        """A normal form as an expression of this dtype."""
         x = self._fixed(x)
         try:
             return self._normal.expr(x, dtype)
@@ -233,9 +236,10 @@ class Analyzer:
             return ex.Cast(ex.DType(dtype), self.to_expr(x, ex.DType("int64")))
 
     def _written(self, x: Affine, e: ex.Expr) -> ex.Expr:
-        """A normal form of `e` as an expression; `e` as it is where the form does not fit.
+        """The normal form of `e` as an expression; `e` itself if the form does not fit in its dtype.
 
-        Not even its operands change: without the data in one of them, a sum of others would be one of indices.
+        In that case its operands do not change either: if one lost its data, a sum of the others would count as a sum
+        of indices.
         """
         try:
             return self._normal.expr(x, e.dtype)
@@ -243,7 +247,9 @@ class Analyzer:
             return e
 
     def _side(self, x: Affine, dtype: Any) -> ex.Expr:
-        """A side of a comparison: a sum that may wrap is not the number that was compared."""
+        """One side of a comparison; raises `TooWide` for a sum that may wrap, because it is not the number that was
+        compared.
+        """
         if self._normal.may_wrap(x, dtype):
             raise TooWide
         return self._normal.expr(x, dtype)
@@ -251,7 +257,7 @@ class Analyzer:
     # -- questions --------------------------------------------------------------------------------------------------
 
     def bounds(self, e: Any) -> Interval:
-        """(low, high), both inclusive, of an integer expression; None where an end is not known."""
+        """(low, high), both inclusive, of an integer expression; an end is None if it is not known."""
         e = ex.as_expr(e)
         if isinstance(e, ex.IntImm):
             return e.value, e.value
@@ -267,7 +273,10 @@ class Analyzer:
         return UNKNOWN if self._normal.may_wrap(x, e.dtype) else self._domain.bounds(x)
 
     def can_prove(self, condition: Any) -> bool:
-        """Whether a bool expression is shown to hold for all values in range. False means "not shown"."""
+        """Return whether a bool expression provably holds for all values in range.
+
+        False means that no proof was found.
+        """
         e = ex.as_expr(condition)
         if isinstance(e, ex.And):
             return self.can_prove(e.a) and self.can_prove(e.b)
@@ -275,7 +284,7 @@ class Analyzer:
         return isinstance(value, ex.IntImm) and value.value != 0
 
     def can_prove_equal(self, a: Any, b: Any) -> bool:
-        """Whether two integer expressions are shown to be equal for all values in range."""
+        """Return whether two integer expressions are provably equal for all values in range."""
         x, y = ex.as_expr(a), ex.as_expr(b)
         if is_index_dtype(x.dtype) and is_index_dtype(y.dtype):
             f, g = self._normal.affine(x), self._normal.affine(y)
@@ -287,14 +296,14 @@ class Analyzer:
         return self.can_prove(x == y)
 
     def can_prove_nonnegative(self, e: Any) -> bool:
-        """Whether e >= 0 is shown to hold."""
+        """Return whether e >= 0 provably holds."""
         value = ex.as_expr(e)
         return self.can_prove(value >= ex.const(0, value.dtype))
 
     def modular(self, e: Any) -> tuple[int, int]:
         """(coefficient, base) with e == base modulo coefficient for all values.
 
-        Coefficient 0: e is base. (1, 0): nothing is known.
+        Coefficient 0 means that e is equal to base; (1, 0) means that nothing is known.
         """
         e = ex.as_expr(e)
         x = self._normal.affine(e)
@@ -312,7 +321,10 @@ class Analyzer:
     # -- simplification ---------------------------------------------------------------------------------------------
 
     def simplify(self, e: Any) -> Any:
-        """An equal expression that is simpler, the same object where nothing is; a `Range` part by part."""
+        """A simpler equal expression, or the same object if there is none.
+
+        The parts of a `Range` are simplified separately.
+        """
         if isinstance(e, ex.Range | ex.IterVar):
             return ex.map_children(e, self.simplify)
         if not isinstance(e, ex.Expr):
@@ -352,7 +364,7 @@ class Analyzer:
         return ex.map_children(e, lambda c: self.simplify(c) if isinstance(c, ex.Expr | ex.Range | ex.IterVar) else c)
 
     def _fixed(self, x: Affine) -> Affine:
-        """Terms with one possible value become that value."""
+        """Replace terms that have only one possible value by this value."""
         changed = False
         terms, constant = dict(x.terms), x.const
         for term, c in x.terms.items():
@@ -378,7 +390,9 @@ class Analyzer:
             return e
 
     def _decided_as_numbers(self, e: ex.CompareOp) -> ex.Expr | None:
-        """A comparison of sums that may wrap, by what conditions say of these very sums; None where they do not."""
+        """Decide a comparison of sums that may wrap by conditions about exactly these sums; None if that is not
+        possible.
+        """
         if not isinstance(e, ex.LT | ex.LE | ex.GT | ex.GE):
             return None
         x, y = self._normal.exact(e.a), self._normal.exact(e.b)
@@ -404,7 +418,7 @@ class Analyzer:
         return rules.merge_splits(self._domain, x) if len(x.terms) > 1 else x
 
     def _inequality(self, f: Affine, dtype: Any) -> ex.Expr:
-        """f >= 0 with positive terms on either side, as people write it."""
+        """f >= 0 with positive terms on both sides, as people write it."""
         positive = Affine({t: c for t, c in f.terms.items() if c > 0})
         negative = Affine({t: -c for t, c in f.terms.items() if c < 0})
         build = self._side
@@ -509,7 +523,7 @@ _NEGATED: dict[type, type] = {ex.LT: ex.GE, ex.GE: ex.LT, ex.LE: ex.GT, ex.GT: e
 
 
 def _alike(a: Any, b: Any) -> bool:
-    """Whether two expressions are written the same way."""
+    """Return whether two expressions are written in the same way."""
     if a is b:
         return True
     if type(a) is not type(b) or isinstance(a, ex.Var):
@@ -529,15 +543,15 @@ def _alike(a: Any, b: Any) -> bool:
 
 @kept_with_node
 def plain_affine(e: ex.Expr) -> Affine:
-    """The normal form of an expression whose variables nothing is known about."""
+    """The normal form of an expression, without any knowledge about its variables."""
     return Analyzer().affine(e)
 
 
 def simplify(e: Any, ranges: Mapping[Any, Any] | None = None) -> Any:
-    """`e` simplified once, under ranges given as {variable: Range | extent | (low, high)}."""
+    """Simplify `e` once, under ranges given as {variable: Range | extent | (low, high)}."""
     return Analyzer(ranges).simplify(e)
 
 
 def uses(affine: Affine, var: ex.Var) -> bool:
-    """Whether a variable occurs in a normal form, at any depth."""
+    """Return whether a variable occurs in a normal form, at any depth."""
     return any(v is var for term in affine.terms for v in term_variables(term))

@@ -1,8 +1,9 @@
-"""Closed formulas of sums: `sum f(v) for v in range(low, high)`, with minima, maxima and floor divisions in f.
+"""Closed formulas for sums: `sum f(v) for v in range(low, high)`, where f may contain minima, maxima and floor
+divisions.
 
-A polynomial is summed by Faulhaber's formula. A minimum of two sums that are linear in v is the one before some v and
-the other from there on, so the range is divided there. A floor division by a constant has a period: each residue is
-a sum of its own. What is left is `NoClosedForm`.
+A polynomial is summed by Faulhaber's formula. A minimum of two sums that are linear in v is one of them up to some v
+and the other one after it, so the range is split there. A floor division by a constant has a period, so each residue is
+summed separately. For all other sums, `NoClosedForm` is raised.
 """
 
 from __future__ import annotations
@@ -18,24 +19,24 @@ _PERIOD = 8  # residues of a floor division
 
 
 class NoClosedForm(Exception):
-    """The sum is not one that this module has a formula for."""
+    """This module has no formula for the sum."""
 
 
 class Budget:
-    """How many parts may still be made."""
+    """The number of parts into which a sum may still be split."""
 
     def __init__(self, parts: int = _PARTS) -> None:
         self.parts = parts
 
     def spend(self, parts: int = 1) -> None:
-        """Raises `NoClosedForm` when nothing is left."""
+        """Use up `parts`; raises `NoClosedForm` if there are not enough left."""
         self.parts -= parts
         if self.parts < 0:
             raise NoClosedForm
 
 
 def sum_over(f: Any, v: Any, low: Any, high: Any, budget: Budget) -> Any:
-    """The sum of f over low <= v < high, where high >= low. Raises `NoClosedForm`."""
+    """The sum of f over low <= v < high, where high >= low. Raises `NoClosedForm` if there is no formula."""
     import sympy
 
     if f == 0 or low == high:
@@ -64,9 +65,10 @@ def sum_over(f: Any, v: Any, low: Any, high: Any, budget: Budget) -> Any:
 
 
 def _tiles(f: Any, v: Any, low: Any, high: Any) -> Any:
-    """The sum over the tiles of c elements, ceil(c / t) of t each, of what is linear in the elements of a tile.
+    """The sum over ceil(c / t) tiles of t elements each, of a function that is linear in the number of elements of a
+    tile.
 
-    Those of all tiles are the c elements, however many the last one has.
+    All tiles together have c elements, even if the last tile is incomplete.
     """
     import sympy
 
@@ -86,7 +88,7 @@ def _tiles(f: Any, v: Any, low: Any, high: Any) -> Any:
 
 @lru_cache(maxsize=1024)
 def _powers(k: int, x: Any) -> Any:
-    """The sum of t**k over 0 <= t < x, as the polynomial in x that it is; differences hold for negative x too."""
+    """The sum of t**k over 0 <= t < x, as a polynomial in x. Differences of it are correct for negative x too."""
     import sympy
 
     t = sympy.Dummy("t")
@@ -97,7 +99,7 @@ def _powers(k: int, x: Any) -> Any:
 
 
 def _innermost(f: Any, v: Any, kinds: tuple[type, ...]) -> Any:
-    """A node of one of the kinds that has v in it and no other such node with v below; None without one."""
+    """A node of one of the kinds that contains v but no other such node with v; None if there is none."""
     nodes = sorted((n for n in f.atoms(*kinds) if n.has(v)), key=lambda n: n.sort_key())
     return next((n for n in nodes if not any(m is not n and n.has(m) for m in nodes)), None)
 
@@ -113,7 +115,7 @@ def linear(f: Any, v: Any) -> tuple[Any, Any] | None:
 
 
 def _divided(f: Any, extreme: Any, v: Any, low: Any, high: Any, budget: Budget) -> Any:
-    """The sum where a minimum or maximum is one of two of its arguments, before some v and from there on."""
+    """The sum, split where a minimum or maximum changes from one of two arguments to the other."""
     import sympy
 
     kind = type(extreme)
@@ -135,7 +137,7 @@ def _divided(f: Any, extreme: Any, v: Any, low: Any, high: Any, budget: Budget) 
 
 
 def _by_residue(f: Any, division: Any, v: Any, low: Any, high: Any, budget: Budget) -> Any:
-    """v = low + s + p*q for each residue s below the period p: then the quotient is linear in q."""
+    """The sum with v = low + s + p*q for each residue s below the period p, so that the quotient is linear in q."""
     import sympy
 
     x, d = division.args

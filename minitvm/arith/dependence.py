@@ -1,16 +1,16 @@
-"""Exact dependence questions over integer sets (islpy): may these loops run in another order?
+"""Exact dependence tests with integer sets (islpy): may these loops run in another order?
 
     write = Access("A", (i, j), {i: 8, j: 8}, write=True)
     read = Access("A", (i - 1, j + 1), {i: 8, j: 8})
     find_dependence([write, read], {write: (i, j, 1), read: (i, j, 0)}, {write: (j, i, 1), read: (j, i, 0)})
 
-Two accesses to one cell, one of them a write, must stay in order. For a source run before its sink in the old order,
-the new order must run it before too:
+Two accesses to the same cell must stay in order if one of them is a write. If a source runs before its sink in the old
+order, it must run before it in the new order too:
 
     for all s, t:  before(s) < before(t)  and  cell(s) == cell(t)   =>   after(s) < after(t)
 
 where `before` and `after` are vectors of integers, compared lexicographically. A counterexample is a pair of iterations
-with the cell. What is not affine (`A[B[i]]`) is undecided, never guessed.
+and their cell. A test with accesses that are not affine (`A[B[i]]`) is undecided; the answer is never guessed.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _COMPARISONS = {ex.LT: "<", ex.LE: "<=", ex.GT: ">", ex.GE: ">=", ex.EQ: "=", ex
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Access:
-    """One read or write in a program.
+    """One read or write of a program.
 
     `buffer` is any hashable name of the array. `domain` gives the loops around it, outermost first, each a `Range` (or
-    an extent), which may use outer loops and symbolic sizes; `condition` limits it further. An access is itself, by
-    identity: two equal ones are two places in the program.
+    an extent), which may use outer loops and symbolic sizes; `condition` limits it further. Accesses are compared by
+    identity, because two equal ones are two places in the program.
     """
 
     buffer: Any
@@ -49,9 +49,10 @@ class Access:
 
 @dataclass(frozen=True, slots=True)
 class Dependence:
-    """A witness that an order is broken: iterations by loop variable, the cell, and what the two accesses are.
+    """A witness that a new order is wrong: the iterations by loop variable, the cell, and the two accesses.
 
-    Before, `source` ran first; afterwards it does not. `sizes` are the symbolic sizes of the example.
+    In the old order `source` runs first, and in the new order it does not. `sizes` are the symbolic sizes of the
+    example.
     """
 
     source: Access
@@ -63,7 +64,7 @@ class Dependence:
 
     @property
     def kind(self) -> str:
-        """One of: read after write, write after read, write after write."""
+        """The kind of dependence: "read after write", "write after read" or "write after write"."""
         names = {True: "write", False: "read"}
         return f"{names[self.sink.write]} after {names[self.source.write]}"
 
@@ -99,13 +100,13 @@ def find_dependence(
     parallel: Sequence[int] = (),
     commutes: Callable[[Access, Access], bool] | None = None,
 ) -> Dependence | Undecided | None:
-    """A pair of iterations that the order `after` turns round, None where there is none, or `Undecided`.
+    """Find a pair of iterations whose order `after` reverses; returns None if there is none, or `Undecided`.
 
     `before` and `after` give each access its schedule: expressions over its loops (variables, sums, `//`, `%`) and
-    numbers for textual positions, compared lexicographically; a shorter one is filled with zeros. Positions of `after`
-    listed in `parallel` are unordered: iterations that differ there first have no order at all (parallel, vectorized,
-    thread loops), so any conflict between them is a dependence. `commutes(source, sink)` says which pairs may be
-    exchanged: the updates of one reduction.
+    numbers for textual positions, compared lexicographically; a shorter schedule is filled with zeros. Positions of
+    `after` listed in `parallel` are unordered: iterations whose first difference is there have no order at all
+    (parallel, vectorized, thread loops), so any conflict between them is a dependence. `commutes(source, sink)` returns
+    whether a pair may be exchanged, for example two updates of one reduction.
     """
     unordered = frozenset(parallel)
     undecided: Undecided | None = None
@@ -132,9 +133,10 @@ def find_dependence(
 def carries(
     accesses: Sequence[Access], order: Order, level: int, commutes: Callable[[Access, Access], bool] | None = None
 ) -> Dependence | Undecided | None:
-    """A dependence between iterations that agree on the first `level` parts of the order and differ in that one.
+    """Find a dependence between iterations that agree in the first `level` parts of the order and differ in the next
+    one.
 
-    None: the loop at that position may run in parallel.
+    If the result is None, the loop at this position may run in parallel.
     """
     return find_dependence(accesses, order, order, (level,), commutes)
 
@@ -144,7 +146,7 @@ class _NotAffine(Exception):
 
 
 class _Space:
-    """Names of one instance of an access's loops, and the constraints that describe it."""
+    """The names for one instance of an access's loops, and the constraints that describe it."""
 
     def __init__(self, tag: str, shared: dict[ex.Var, str]) -> None:
         self.tag = tag
@@ -185,7 +187,9 @@ class _Space:
         raise _NotAffine(f"{e} is not affine in the loops")
 
     def extreme(self, e: ex.Min | ex.Max) -> str:
-        """A fresh name m with (m == a and a <= b) or (m == b and b <= a)."""
+        """A new name m for a minimum, with (m == a and a <= b) or (m == b and b <= a); correspondingly for a
+        maximum.
+        """
         name = f"{self.tag}m{len(self.extra)}"
         self.extra.append(name)
         a, b = self.text(e.a), self.text(e.b)
@@ -257,7 +261,7 @@ def _pairs(a: _Space, b: _Space, first: Sequence[Any], second: Sequence[Any]) ->
 
 
 def _earlier(pairs: list[tuple[str, str]], parallel: frozenset[int]) -> str:
-    """Lexicographic `first < second`: equal so far, then less; a parallel position orders nothing."""
+    """The lexicographic condition `first < second`: equal so far, then less. Parallel positions define no order."""
     cases = []
     for i, (x, y) in enumerate(pairs):
         if i in parallel:
@@ -269,10 +273,10 @@ def _earlier(pairs: list[tuple[str, str]], parallel: frozenset[int]) -> str:
 
 @lru_cache(maxsize=4096)
 def _point(text: str) -> tuple[int, ...] | None:
-    """A point of the set that the text describes, in isl's syntax; None if there is none.
+    """A point of the set that `text` describes in isl's syntax; None if the set is empty.
 
-    Answers are kept: the steps of a schedule ask the same of a loop's body again and again, and so do the tiles of a
-    search. Variables have names of their own in the text, so that it is the whole question.
+    Answers are cached, because the steps of a schedule repeat the same questions about a loop's body, and so do the
+    tiles of a search. The text renames the variables, so that it contains the whole question.
     """
     import islpy as isl
 
@@ -285,7 +289,9 @@ _STEPS = 5_000
 
 
 def _example(violations: Any) -> tuple[int, ...]:
-    """A point of the set, the lexicographically least where it is quickly found: small numbers explain better."""
+    """A point of the set; the lexicographically smallest if it is found quickly, because small numbers explain
+    better.
+    """
     point = None
     context = violations.get_ctx()
     context.reset_operations()

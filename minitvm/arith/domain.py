@@ -1,8 +1,9 @@
-"""What is known about terms: their ranges and facts `affine >= 0`; interval arithmetic and the prover over them.
+"""Knowledge about terms: their ranges, and facts `affine >= 0`; with interval arithmetic and a prover that use it.
 
 `nonnegative(f)` proves f >= 0 from the inside out: a term that has a bound (a loop variable and its extent, a quotient
-and its dividend, a minimum and its arguments) is replaced by that bound, in the direction its coefficient asks for,
-until constants are left. Every step only lowers f, so the answer "yes" is right; "no" means "not shown".
+and its dividend, a minimum and its arguments) is replaced by this bound, the lower or the upper one according to the
+sign of its coefficient, until only constants are left. Every step only lowers f, so the answer True is right; False
+means that no proof was found.
 """
 
 from __future__ import annotations
@@ -20,21 +21,21 @@ _DEPTH = 12  # replacements tried in a row; an index has about as many terms
 
 
 def intersect(a: Interval, b: Interval) -> Interval:
-    """The values in both."""
+    """The interval of the values in both intervals."""
     low = b[0] if a[0] is None else a[0] if b[0] is None else max(a[0], b[0])
     high = b[1] if a[1] is None else a[1] if b[1] is None else min(a[1], b[1])
     return low, high
 
 
 def hull(a: Interval, b: Interval) -> Interval:
-    """The smallest interval around both."""
+    """The smallest interval that contains both."""
     low = None if a[0] is None or b[0] is None else min(a[0], b[0])
     high = None if a[1] is None or b[1] is None else max(a[1], b[1])
     return low, high
 
 
 def multiply_intervals(a: Interval, b: Interval) -> Interval:
-    """All products of a value of each."""
+    """The interval of all products of a value in one interval and a value in the other."""
     if a == (0, 0) or b == (0, 0):
         return 0, 0
     infinity = float("inf")
@@ -45,7 +46,7 @@ def multiply_intervals(a: Interval, b: Interval) -> Interval:
 
 
 class Domain:
-    """Ranges of terms and facts about sums, under which everything else is decided."""
+    """The ranges of terms and the facts about sums, on which all proofs are based."""
 
     def __init__(self, ranges: Mapping[Any, Interval] | None = None) -> None:
         self.ranges: dict[Any, Interval] = dict(ranges or {})
@@ -57,7 +58,7 @@ class Domain:
         self._steps = 0
 
     def copy(self) -> Domain:
-        """An independent copy, for a scope with more facts."""
+        """An independent copy, to which a scope can add facts."""
         new = Domain(self.ranges)
         new.symbolic = dict(self.symbolic)
         new.order = dict(self.order)
@@ -65,11 +66,11 @@ class Domain:
         return new
 
     def forget_derived(self) -> None:
-        """Drop what was computed from ranges that changed."""
+        """Drop cached results that were computed from ranges that have changed."""
         self._intervals.clear()
 
     def narrow(self, term: aff.Term, interval: Interval) -> bool:
-        """Intersect the range of a term; whether that told anything new."""
+        """Intersect the range of a term with an interval; returns whether the range changed."""
         old = self.ranges.get(term, UNKNOWN)
         new = intersect(old, interval)
         if new == old:
@@ -136,7 +137,7 @@ class Domain:
         return result
 
     def interval(self, affine: aff.Affine) -> Interval:
-        """Constant bounds of a sum, term by term; an end is None where none is known."""
+        """Constant bounds of a sum, computed term by term; an end is None if it is not known."""
         low: int | None = affine.const
         high: int | None = affine.const
         for term, c in affine.terms.items():
@@ -150,7 +151,9 @@ class Domain:
         return low, high
 
     def bounds(self, affine: aff.Affine) -> Interval:
-        """`interval`, sharpened where terms hang together (`min(n, i + 4) - i`, a quotient beside its dividend)."""
+        """Like `interval`, but tighter if terms are related, such as `min(n, i + 4) - i`, or a quotient and its
+        dividend.
+        """
         result = self.interval(affine)
         extremes = [(t, c) for t, c in affine.terms.items() if isinstance(t, aff.Atom) and t.kind in (aff.MIN, aff.MAX)]
         if not extremes:
@@ -168,7 +171,7 @@ class Domain:
     # -- proofs -----------------------------------------------------------------------------------------------------
 
     def nonnegative(self, affine: aff.Affine) -> bool:
-        """Whether affine >= 0 is shown to hold."""
+        """Return whether affine >= 0 provably holds."""
         low, high = self.interval(affine)
         if low is not None and low >= 0:
             return True
@@ -196,7 +199,7 @@ class Domain:
         return facts > 0 and any(self._prove(g, depth - 1, facts - 1) for g in self._less_facts(f))
 
     def _lowered(self, f: aff.Affine) -> list[list[aff.Affine]]:
-        """Ways to replace a term by a bound: each is a list of sums that must all be >= 0."""
+        """Ways to replace a term by a bound. Each way is a list of sums, all of which must be >= 0."""
         cancelled = self._cancelled(f)
         ways = self._without_innermost(f)
         return ways if cancelled is None else [[cancelled], *ways]
@@ -228,9 +231,10 @@ class Domain:
         return ways[:3]
 
     def _cancelled(self, f: aff.Affine) -> aff.Affine | None:
-        """f with a variable replaced by its bound, if a quotient, minimum or maximum of f cancels with one of that.
+        """f with a variable replaced by its bound, if a quotient, minimum or maximum in the bound cancels with one in
+        f.
 
-        The extent of a loop may be such a term: i < (n + 1) // 2 inside of a loop over (n + 1) // 2.
+        For example, the extent of a loop may be such a term: i < (n + 1) // 2 in a loop with (n + 1) // 2 iterations.
         """
         atoms = [t for t in f.terms if isinstance(t, aff.Atom) and t.kind != aff.PRODUCT]
         if not atoms:
@@ -245,7 +249,7 @@ class Domain:
     def _by_symbolic_quotient(self, f: aff.Affine) -> list[list[aff.Affine]]:
         """f = c*(x // d) + r >= 0 is shown by c*b + r*d + d - 1 >= 0, where b is x for c < 0, x - d + 1 for c > 0.
 
-        As d*(x // d) lies between x - d + 1 and x, this gives d*f >= -(d - 1), and so f > -1.
+        Legal: d*(x // d) is between x - d + 1 and x, which gives d*f >= -(d - 1), and so f > -1.
         """
         for term, c in f.terms.items():
             if not isinstance(term, aff.Atom) or term.kind != aff.FLOORDIV or term.args[1].is_const:
@@ -259,7 +263,9 @@ class Domain:
         return []
 
     def _inner_first(self, f: aff.Affine) -> list[Any]:
-        """The factors of f that a bound may replace: those with symbolic bounds first, of them the innermost."""
+        """The factors of f that a bound may replace: first those with symbolic bounds, and among them the innermost
+        first.
+        """
         seen: dict[Any, None] = {}
         products = any(isinstance(t, aff.Atom) and t.kind == aff.PRODUCT for t in f.terms)
         for term in f.terms:
@@ -273,7 +279,9 @@ class Domain:
         return sorted(candidates, key=rank)
 
     def _eliminate(self, f: aff.Affine, term: aff.Term) -> aff.Affine | None:
-        """f with `term` replaced by its lower or upper bound, as the sign of its coefficient asks; None if unknown."""
+        """f with `term` replaced by its lower or upper bound, according to the sign of its coefficient; None if
+        unknown.
+        """
         coefficient: dict[Any, int] = {}
         constant = 0
         rest: dict[Any, int] = {}
@@ -315,7 +323,7 @@ class Domain:
         return None if constant is None else aff.Affine({}, constant)
 
     def _less_facts(self, f: aff.Affine) -> list[aff.Affine]:
-        """f minus a multiple of a fact, so that one term goes away; f >= 0 if the result is."""
+        """Differences of f and multiples of facts in which one term vanishes. f >= 0 if one of them is >= 0."""
         results = []
         for fact in self.facts:
             for term, c in f.terms.items():

@@ -1,7 +1,8 @@
-"""Folding of constants and neutral elements in all dtypes: only what keeps every value, bit for bit.
+"""Fold constants and neutral elements in all dtypes; only folds that keep every value, bit for bit.
 
 Integers other than int32 and int64 wrap, so here `x + 1 - 1` stays; floats keep NaN, infinities and the sign of zero:
-`x * 0.0` stays, and so does `x + 0.0` (it turns -0.0 into 0.0), while `x - 0.0` is x. Rational constants stay.
+`x * 0.0` stays, and so does `x + 0.0` (it turns -0.0 into 0.0), while `x - 0.0` is x. Rational constants are not
+folded.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from .. import expr as ex
 
 
 def arithmetic(e: ex.Expr) -> ex.Expr:
-    """One operation of any dtype with its operands simplified already."""
+    """Fold one operation of any dtype whose operands are simplified already."""
     if e.dtype.lanes > 1:
         return e
     a, b = e.a, e.b  # type: ignore[attr-defined]
@@ -34,7 +35,7 @@ _BITS: dict[str, Callable[[int, int], int]] = {
 
 
 def bits(e: ex.Expr) -> ex.Expr:
-    """A bitwise operation on two constants; everything else stays. Python's integers are in two's complement, too."""
+    """Fold a bitwise operation on two constants; any other expression is returned unchanged."""
     if not isinstance(e, ex.Call) or e.op not in _BITS or not all(isinstance(a, ex.IntImm) for a in e.args):
         return e
     a, b = (arg.value for arg in e.args)  # type: ignore[attr-defined]
@@ -42,7 +43,7 @@ def bits(e: ex.Expr) -> ex.Expr:
 
 
 def wrap(value: int, dtype: ex.DType) -> int:
-    """An integer brought into a dtype's range as hardware does."""
+    """Wrap an integer into the range of a dtype, as hardware does."""
     if dtype.is_bool:
         return int(value != 0)
     low, high = int(dtype.min), int(dtype.max)
@@ -86,7 +87,7 @@ def _fold_float(e: ex.Expr, a: ex.FloatImm, b: ex.FloatImm) -> ex.Expr:
 
 
 def _is(e: ex.Expr, value: float) -> bool:
-    """A constant of exactly that value, the sign of zero included."""
+    """Return whether an expression is a constant of exactly this value, including the sign of zero."""
     if not isinstance(e, ex.FloatImm) or isinstance(e.value, Fraction):
         return False
     return e.value == value and np.signbit(e.value) == np.signbit(value)
@@ -141,7 +142,7 @@ def compare(e: ex.Expr) -> ex.Expr:
 
 
 def cast(e: ex.Expr) -> ex.Expr:
-    """A conversion of a constant; one to the dtype that the value has already goes away."""
+    """Fold a conversion of a constant, and remove a conversion to the dtype that the value has already."""
     assert isinstance(e, ex.Cast)
     value = e.value
     if value.dtype == e.dtype:

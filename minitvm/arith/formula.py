@@ -1,7 +1,7 @@
-"""`Formula`: a closed formula in symbolic sizes, as a sympy expression, with whether it is exact or an upper bound.
+"""`Formula`: a closed formula in symbolic sizes as a sympy expression, and whether it is exact or an upper bound.
 
-Integers only, but for rates: `//` is `sympy_bridge.functions()`' floor division, because `floor(n / 49)` rounds when it
-is computed in floating point.
+All numbers except rates are integers. `//` is the floor division of `sympy_bridge.functions()`, because `floor(n / 49)`
+would round in floating point.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from ..errors import InputError
 
 @dataclass(frozen=True, slots=True)
 class Formula:
-    """`expr` over integer symbols named after the sizes; `exact` is false where it is an upper bound.
+    """A formula `expr` over integer symbols named after the sizes; `exact` is False if it is an upper bound.
 
-    Formulas are added, and multiplied by numbers; what results from a bound is a bound.
+    Formulas can be added, and multiplied by numbers. The result is a bound if one of them is.
     """
 
     expr: Any
@@ -48,7 +48,7 @@ class Formula:
         return tuple(sorted(s.name for s in self.expr.free_symbols))
 
     def at(self, sizes: Mapping[Any, Any]) -> Any:
-        """The value for sizes by name or variable: a number, or an array where some of the sizes are arrays.
+        """The value for given sizes, by name or variable: a number, or an array if some of the sizes are arrays.
 
         Raises `InputError` if a size is missing.
         """
@@ -62,7 +62,7 @@ class Formula:
     def compiled(self, names: Sequence[str] | None = None) -> Callable[..., Any]:
         """A NumPy function of the sizes, in the order of `names` (their own order by default).
 
-        Arguments are integers or int64 arrays that broadcast; numbers of arrays come back as arrays.
+        Arguments are integers or int64 arrays, which broadcast; the result is an array if an argument is.
         """
         return _compiled(self.expr, tuple(self.symbols if names is None else names))
 
@@ -80,19 +80,19 @@ def largest(*formulas: Formula) -> Formula:
 
 
 def capped(f: Formula, limit: Formula) -> Formula:
-    """An upper bound that another quantity limits too; an exact formula stays as it is."""
+    """An upper bound that is also limited by another quantity; an exact formula stays as it is."""
     return f if f.exact else Formula(minimum(f.expr, limit.expr), False)
 
 
 def rated(f: Formula, per_cycle: float) -> Formula:
-    """Cycles for a number of things, of which so many are done in one."""
+    """The number of cycles for f operations, `per_cycle` of which are done in one cycle."""
     import sympy
 
     return Formula(sympy.expand(f.expr * sympy.Float(1 / per_cycle)), f.exact)
 
 
 def up_to(f: Formula, limit: int, below: Formula, above: Formula) -> Formula:
-    """`below` where f is at most the limit, else `above`."""
+    """`below` if f is at most the limit, otherwise `above`."""
     import sympy
 
     expr = sympy.Piecewise((below.expr, sympy.Le(f.expr, limit)), (above.expr, True))
@@ -100,7 +100,7 @@ def up_to(f: Formula, limit: int, below: Formula, above: Formula) -> Formula:
 
 
 def symbol(name: str, positive: bool = True) -> Any:
-    """The symbol of a size, or of an integer of any sign."""
+    """The symbol for a size, or with positive=False for an integer of any sign."""
     import sympy
 
     return sympy.Symbol(name, integer=True, positive=True if positive else None)
@@ -110,7 +110,7 @@ def symbol(name: str, positive: bool = True) -> Any:
 def extremes() -> tuple[Any, Any]:
     """(Min, Max) as sympy functions that only compare arguments whose difference has terms of one sign.
 
-    sympy's own factor every difference to decide which is larger, which takes milliseconds each.
+    sympy's own functions factor every difference to decide which argument is larger, and each takes milliseconds.
     """
     import sympy
 
@@ -135,7 +135,7 @@ def extremes() -> tuple[Any, Any]:
 
         @staticmethod
         def first(a: Any, b: Any) -> bool:
-            """Whether a never counts beside b."""
+            """Return whether a is never larger than b, so that a can be dropped."""
             return _never_negative(b - a)
 
         def _eval_is_nonnegative(self) -> bool | None:
@@ -153,7 +153,7 @@ def extremes() -> tuple[Any, Any]:
 
         @staticmethod
         def first(a: Any, b: Any) -> bool:
-            """Whether a never counts beside b."""
+            """Return whether a is never smaller than b, so that a can be dropped."""
             return _never_negative(a - b)
 
         def _eval_is_nonnegative(self) -> bool | None:
@@ -176,7 +176,7 @@ def maximum(*args: Any) -> Any:
 
 
 def _never_negative(difference: Any) -> bool:
-    """Whether the terms' smallest values, 1 for a product of sizes, add up to 0 or more."""
+    """Return whether the smallest values of the terms (1 for a product of sizes) add up to 0 or more."""
     import sympy
 
     lowest = sympy.Integer(0)
@@ -193,7 +193,7 @@ def _never_negative(difference: Any) -> bool:
 
 
 def quotient(a: Any, d: Any) -> Any:
-    """a // d with multiples of d taken out: (16*n + 3) // 16 is n."""
+    """a // d, simplified by multiples of d: (16*n + 3) // 16 is n."""
     import sympy
 
     from .sympy_bridge import functions
@@ -225,7 +225,7 @@ def clamped(value: Any) -> Any:
 
 
 def holds(value: Any) -> Any:
-    """1 where value >= 0, else 0."""
+    """1 if value >= 0, else 0."""
     import sympy
 
     return minimum(sympy.Integer(1), maximum(sympy.Integer(0), value + 1))
@@ -257,7 +257,7 @@ def _printer() -> Any:
 
 
 def text(expr: Any) -> str:
-    """A formula as Python writes it."""
+    """A formula in Python's syntax."""
     return str(_printer().doprint(expr))
 
 

@@ -1,4 +1,6 @@
-"""What an iteration map in normal form is: independent (surjective), one-to-one (injective), both; and its inverse."""
+"""Check an iteration map in normal form: is it independent (surjective), one-to-one (injective), or both? And invert
+it.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ _ONE = Affine({}, 1)
 
 
 def check(sums: tuple[IterSum, ...], detector: Detector, level: str) -> tuple[list[str], int | None]:
-    """The reasons why `sums` does not have the level, empty when it does; and the sum whose values repeat, if any."""
+    """The reasons why `sums` does not have the property `level` (empty if it does), and the sum whose values repeat, if
+    any.
+    """
     if level in ("surjective", "bijective"):
         errors = _independence(sums, detector)
         if errors:
@@ -57,7 +61,9 @@ def _independence(sums: tuple[IterSum, ...], detector: Detector) -> list[str]:
 
 
 def _apart(split: IterSplit, steps: dict[Any, Affine], direct: set[Any], detector: Detector) -> bool:
-    """Whether a split has digits of an iterator in a bounded sum and is not the part that stands in the sum."""
+    """Return whether a split contains digits of an iterator in a bounded sum, but is not the part that is in this
+    sum.
+    """
     key = detector.key(split)
     if key in steps:
         return key in direct
@@ -166,7 +172,10 @@ def _steps_overlap(row: IterSum, detector: Detector) -> str | None:
 
 
 def _determines(mark: IterMark, splits: list[IterSplit], detector: Detector) -> bool:
-    """Whether the splits give the whole value: to mark % reach, a split that begins at or below reach adds digits."""
+    """Return whether the splits determine the whole value.
+
+    Given mark % reach, a split that begins at or below reach adds digits.
+    """
     reach = _ONE
     rest = list(splits)
     while not detector.at_most(mark.extent, reach):
@@ -185,7 +194,7 @@ def _determines(mark: IterMark, splits: list[IterSplit], detector: Detector) -> 
 
 
 def values(row: IterSum) -> tuple[Affine, Affine] | None:
-    """(first, number of) the values of a binding of a surjective map; None where they are not consecutive integers."""
+    """(first, number of values) of a binding of a surjective map; None if the values are not consecutive integers."""
     if row.args and not any(split.scale == _ONE for split in row.args):
         return None
     last = Affine({})
@@ -223,9 +232,10 @@ def _mark_expr(mark: IterMark, analyzer: Analyzer, dtype: str) -> Expr:
 
 
 def inverse(mapping: IterMap, outputs: Sequence[Any], analyzer: Analyzer | None = None) -> dict[Var, Expr]:
-    """The loops as expressions of the bindings' values, for a map that was detected as injective or bijective.
+    """The loops as expressions of the values of the bindings, for a map that was detected as injective or bijective.
 
-    Correct for values that the map reaches. TVM's `inverse_affine_iter_map`. Loops of extent 1 are left out.
+    The expressions are correct for values that the map reaches. Loops of extent 1 are left out. (TVM's
+    `inverse_affine_iter_map`.)
     """
     if not mapping or mapping.level not in ("injective", "bijective"):
         raise ValueError("only a map detected at level injective or bijective has an inverse")
@@ -257,7 +267,9 @@ def inverse(mapping: IterMap, outputs: Sequence[Any], analyzer: Analyzer | None 
 def _take_apart(
     args: Sequence[IterSplit], value: Expr, values: dict[IterMark, list[tuple[IterSplit, Expr]]], analyzer: Analyzer
 ) -> None:
-    """The value of each split of a sum, the greatest step first: value // step, the rest goes on."""
+    """Compute the value of each split of a sum, the largest step first: value // step, then continue with the
+    remainder.
+    """
     domain = analyzer.domain
     rest = list(args)
     ordered: list[IterSplit] = []
@@ -287,7 +299,7 @@ def _take_apart(
 
 
 def _below(one: IterSplit, other: IterSplit, domain: Any) -> bool:
-    """Whether one step is at most another: also where the other is all of it, as in `j * n + i` with i below n."""
+    """Return whether one step is at most another one, or covers all of it, as in `j * n + i` with i below n."""
     size, next_size = _size(one, domain), _size(other, domain)
     return bool(domain.nonnegative(next_size - size)) or multiply(size, one.extent) == next_size
 
@@ -297,7 +309,7 @@ def _size(split: IterSplit, domain: Any) -> Affine:
 
 
 def _assemble(parts: list[tuple[IterSplit, Expr]], analyzer: Analyzer) -> Expr:
-    """A mark's value from its splits' values; a split that repeats known digits adds nothing."""
+    """The value of a mark from the values of its splits. A split that only repeats known digits is skipped."""
     result: Expr | None = None
     reach = _ONE
     rest = list(parts)

@@ -1,4 +1,4 @@
-"""Sums of splits of iterators, and how an expression over loops becomes one; `iter_map` says what they are."""
+"""Sums of splits of iterators, and the conversion of expressions to them; `iter_map` describes the form."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ ONE, NOTHING = Affine({}, 1), Affine({})
 
 
 class NotAffine(Exception):
-    """Why an expression is no quasi-affine map; the text becomes an entry of `IterMap.errors`."""
+    """An expression is not a quasi-affine map. The text, which says why, becomes an entry of `IterMap.errors`."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class IterMark:
-    """An iterator with values [0, extent): a loop variable less its start, or a fused sum."""
+    """An iterator with values [0, extent): a loop variable minus its start, or a fused sum."""
 
     source: ex.Var | IterSum
     extent: Affine
@@ -33,7 +33,7 @@ class IterMark:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class IterSplit:
-    """`(mark // lower_factor) % extent * scale`."""
+    """The split `(mark // lower_factor) % extent * scale`."""
 
     mark: IterMark
     lower_factor: Affine
@@ -51,7 +51,7 @@ class IterSplit:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class IterSum:
-    """`base + args`; `base` holds what does not move with the loops."""
+    """The sum `base + args`; `base` does not change with the loops."""
 
     args: tuple[IterSplit, ...]
     base: Affine = NOTHING
@@ -65,7 +65,7 @@ class IterSum:
 
 @dataclass(frozen=True, slots=True)
 class IterMap:
-    """The result: one sum a binding (empty when `errors` are not), and which level was asked for."""
+    """The result of `detect`: one sum per binding (none if there are `errors`), and the requested level."""
 
     sums: tuple[IterSum, ...]
     errors: tuple[str, ...] = ()
@@ -83,7 +83,7 @@ def _text(x: Affine) -> str:
 
 
 class Detector:
-    """Reads expressions as sums of splits, under one analyzer."""
+    """Converts expressions to sums of splits, with one analyzer."""
 
     def __init__(
         self, iters: Mapping[ex.Var, ex.Range], analyzer: Analyzer, keep_unit: bool, fuse_first: bool = False
@@ -121,7 +121,7 @@ class Detector:
         return result
 
     def divide(self, a: Affine, b: Affine) -> Affine | None:
-        """a / b where b divides a, else None."""
+        """a / b if b divides a, else None."""
         if a == b:
             return ONE
         if b.is_const:
@@ -172,7 +172,7 @@ class Detector:
         raise NotAffine(f"{e} is not a sum of iterators, their quotients and remainders")
 
     def keeps_value(self, e: Any) -> bool:
-        """Whether a conversion between integer dtypes keeps the value, whatever the iterators are."""
+        """Return whether a conversion between integer dtypes preserves every value that the iterators can give."""
         source, target = e.value.dtype, e.dtype
         if not (source.is_int and target.is_int):
             return False
@@ -215,9 +215,10 @@ class Detector:
         return IterSum(()) if low is None else IterSum(self.cut(e, self.fuse(low), by)[0])
 
     def divided(self, e: ex.Expr, x: IterSum, by: Affine) -> tuple[IterSum, IterSum | None]:
-        """x == by * first + second, as far as its terms divide; the second is None when nothing is left.
+        """Split x into by * first + second, as far as its terms are divisible; `second` is None if nothing is left.
 
-        With `fuse_first` a sum that is one iterator is divided as such: (i0*256 + i1) // 128, and not i0*2 + i1//128.
+        With `fuse_first`, a sum that can be fused into one iterator is divided as a whole: (i0*256 + i1) // 128, and
+        not i0*2 + i1//128.
         """
         if self.fuse_first and len(x.args) > 1:
             base = self.divide(x.base, by)
@@ -242,7 +243,7 @@ class Detector:
         return IterSum(tuple(high), base), IterSum(tuple(low)) if low else None
 
     def limited(self, x: IterSum) -> Affine | None:
-        """The extent that a predicate gives to part of this sum."""
+        """The extent that a predicate gives to a part of this sum; None if there is no such predicate."""
         for steps, extent in self.limits:
             mine = {self.key(a): a.scale for a in x.args}
             if set(steps) <= set(mine) and len(steps) > 1:
@@ -288,7 +289,7 @@ class Detector:
     # -- fusing -----------------------------------------------------------------------------------------------------
 
     def fuse(self, x: IterSum) -> IterSplit:
-        """A sum without base as one split: of its only iterator, or of a new mark that fuses several."""
+        """A sum without base as one split: the split of its only iterator, or of a new mark that fuses several."""
         args = self.ordered(self.with_limits(x.args))
         if not args:
             raise NotAffine(f"{x} does not move with the loops")
@@ -314,7 +315,7 @@ class Detector:
         return IterSplit(self.fused[key], ONE, extent, unit)
 
     def ordered(self, args: Sequence[IterSplit]) -> list[IterSplit]:
-        """By step, the smallest first."""
+        """Sort splits by step, the smallest first."""
         rest, result = list(args), []
         for arg in rest:
             if not self.domain.nonnegative(arg.scale - 1) and not self.domain.nonnegative(arg.scale):
@@ -331,7 +332,7 @@ class Detector:
         return result
 
     def with_limits(self, args: tuple[IterSplit, ...]) -> tuple[IterSplit, ...]:
-        """Parts of a sum that a predicate bounds, fused into one iterator of the smaller extent."""
+        """The splits; those whose sum a predicate bounds are fused into one iterator with the smaller extent."""
         for steps, extent in self.limits:
             parts = [a for a in args if self.key(a) in steps]
             if len(parts) != len(steps) or len(parts) < 1:
@@ -348,7 +349,7 @@ class Detector:
         return args
 
     def assume(self, condition: ex.Expr) -> bool:
-        """Take a bound of a fused sum from a predicate; whether it was understood."""
+        """Use a predicate that bounds a fused sum; returns whether the predicate had a form that is understood."""
         if isinstance(condition, ex.And):
             first, second = self.assume(condition.a), self.assume(condition.b)
             return first and second

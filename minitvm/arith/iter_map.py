@@ -4,11 +4,11 @@
     split ::= (mark // lower_factor) % extent * scale
     mark  ::= a loop variable, or a sum fused into one iterator          with an extent
 
-After TVM's `DetectIterMap`. `i0 * 128 + i1` with i1 in [0, 128) is one iterator, whose extent is the product of the
-extents of i0 and i1; under the predicate `i0 * 128 + i1 < 1000` its extent is 1000; `// 10` and `% 10` of it are two
-splits. This form shows whether the map reaches all values (surjective), whether no two points of the loops give the
-same values (injective), and what the inverse is. Where the form does not fit, `IterMap.errors` says why, in words that
-an error message can quote.
+This follows TVM's `DetectIterMap`. For example, `i0 * 128 + i1` with i1 in [0, 128) is one iterator, whose extent is
+the product of the extents of i0 and i1; under the predicate `i0 * 128 + i1 < 1000` its extent is 1000; `// 10` and `%
+10` of it are two splits. This form shows whether the map reaches all values (surjective), whether no two points of the
+loops give the same values (injective), and what the inverse is. If an expression does not have this form,
+`IterMap.errors` contains the reasons, in words that an error message can quote.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ def detect(
     simplify_trivial: bool = True,
     fuse_first: bool = False,
 ) -> IterMap:
-    """Read `bindings` as a quasi-affine map of the loops `iters` ({var: Range | extent}, outermost first).
+    """Convert `bindings` to a quasi-affine map of the loops `iters` ({var: Range | extent}, outermost first).
 
-    `level` says what must hold for the result to be without errors:
-    "none": the form only. "surjective": every combination of values of the bindings is reached (TVM's level of the same
-    name; loops that no binding uses are allowed). "injective": two points of the loops at which `predicate` holds never
-    give the same values. "bijective": both. Never claims what does not hold; may fail on maps that have the property.
-    With `fuse_first` quotients of sums stay quotients of one fused iterator, as TVM writes them.
+    The result has no errors only if the map has the property `level`. "none": it only has this form. "surjective": it
+    reaches every combination of values of the bindings (TVM's level of the same name; there may be loops that no
+    binding uses). "injective": two different points of the loops at which `predicate` holds never give the same values.
+    "bijective": both. The answer is never wrongly positive, but maps that have the property may be refused. With
+    `fuse_first`, quotients of sums stay quotients of one fused iterator, as TVM writes them.
     """
     if level not in LEVELS:
         raise ValueError(f"level {level!r} is not one of {', '.join(LEVELS)}")
@@ -94,7 +94,9 @@ def _detect(
 def simplify(
     bindings: Sequence[Any], iters: Mapping[Any, Any], predicate: Any = True, analyzer: Analyzer | None = None
 ) -> tuple[ex.Expr, ...]:
-    """Bindings rewritten through their normal form where they have one, else simplified (TVM's `iter_map_simplify`)."""
+    """Rewrite bindings through their normal form if they have one; otherwise simplify them (TVM's
+    `iter_map_simplify`).
+    """
     analyzer = analyzer or Analyzer()
     with analyzer.constraint():
         for var, r in iters.items():

@@ -1,7 +1,7 @@
-"""Bindings rewritten from their quasi-affine form, as TVM's `IterMapSimplify` writes them.
+"""Rewrite bindings from their quasi-affine form, as TVM's `IterMapSimplify` writes them.
 
-A fused loop that is split another way stays one iterator: `(f0 * 256 + f1) // 128` and `% 128`. What has no such form
-is simplified as any expression.
+A fused loop that is split in another way stays one iterator: `(f0 * 256 + f1) // 128` and `% 128`. Bindings without
+such a form are simplified like any expression.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .iter_map import detect
 def simplify_bindings(
     bindings: Sequence[Expr], iters: Mapping[Var, Range], predicate: Expr, analyzer: Analyzer, keep_unit: bool = False
 ) -> tuple[Expr, ...]:
-    """Block bindings in terms of the loops `iters`, where `predicate` holds, in their simplest quasi-affine form.
+    """Block bindings as functions of the loops `iters`, where `predicate` holds, in their simplest quasi-affine form.
 
     With `keep_unit` a loop of one iteration stays in the expressions; `analyzer` knows the ranges of all loops.
     """
@@ -38,7 +38,7 @@ def _shifted(mark: IterMark) -> bool:
 
 
 def _sum(row: IterSum, analyzer: Analyzer, dtype: str) -> Expr:
-    """The terms by their steps, the largest first, and the base behind them."""
+    """The expression of a sum: the terms in descending order of their steps, and then the base."""
     total: Expr | None = None
     for split in _outermost_first(row.args, analyzer):
         value = _split(split, analyzer, dtype)
@@ -52,7 +52,7 @@ def _sum(row: IterSum, analyzer: Analyzer, dtype: str) -> Expr:
 
 
 def _outermost_first(args: Sequence[IterSplit], analyzer: Analyzer) -> list[IterSplit]:
-    """By step, the largest first; those that cannot be compared stay as they are."""
+    """Sort splits by step, the largest first. Splits that cannot be compared keep their order."""
     ordered: list[IterSplit] = []
     for split in args:
         place = len(ordered)

@@ -1,7 +1,7 @@
-"""Integer points under linear conditions, counted in closed form: the iterations of a nest of loops with guards.
+"""Count integer points under linear conditions in closed form, for example the iterations of a loop nest with guards.
 
 `Points(variables, conditions)` are the integer values of the variables at which every condition, a sum, is >= 0. Sizes
-may occur in any way; a variable's coefficient must be a number, or a size where the variable only multiplies out.
+may occur in any form. The coefficient of a variable must be a number, or a size if the products can be expanded.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ _SMALL = 12  # values of one variable that are worth a formula each
 
 @dataclass(frozen=True, slots=True)
 class Points:
-    """The integer values of the variables at which all the conditions, sums, are >= 0."""
+    """The integer values of the variables for which all conditions (sums) are >= 0."""
 
     variables: tuple[Var, ...]
     conditions: tuple[Affine, ...]
 
 
 class Symbols:
-    """The symbols of sizes and, while a sum is worked out, of loop variables."""
+    """The sympy symbols of sizes and, while a sum is computed, of loop variables."""
 
     def __init__(self, sizes: Mapping[Var, Any]) -> None:
         self.sizes = dict(sizes)
 
     def of(self, x: Affine) -> Any:
-        """A sum as a sympy expression. Raises `NoClosedForm` for terms that are no arithmetic on known variables."""
+        """A sum as a sympy expression. Raises `NoClosedForm` for terms that are not arithmetic on known variables."""
         import sympy
 
         total: Any = sympy.Integer(x.const)
@@ -64,14 +64,14 @@ class Symbols:
         return minimum(a, b) if term.kind == MIN else maximum(a, b)
 
     def also(self, names: Iterable[Var]) -> Symbols:
-        """With symbols for loop variables."""
+        """These symbols plus symbols for loop variables."""
         import sympy
 
         return Symbols({**self.sizes, **{v: sympy.Dummy(v.name, integer=True) for v in names}})
 
 
 def replaced(x: Affine, values: Mapping[Var, Affine], domain: Domain | None = None) -> Affine:
-    """The sum with variables replaced by sums; divisions are simplified in the domain.
+    """Replace variables in a sum by other sums; divisions are simplified in the domain.
 
     Raises `NoClosedForm` for products too large to expand.
     """
@@ -109,7 +109,7 @@ def _replaced_term(term: Any, values: Mapping[Var, Affine], domain: Domain) -> A
 
 
 def coefficient(x: Affine, v: Var) -> tuple[Affine, Affine] | None:
-    """(c, r) with x == c*v + r, neither with v in it; None where v occurs in another way."""
+    """(c, r) with x == c*v + r, both without v; None if v occurs in another way."""
     slope: dict[Any, int] = {}
     constant = 0
     rest: dict[Any, int] = {}
@@ -128,14 +128,15 @@ def coefficient(x: Affine, v: Var) -> tuple[Affine, Affine] | None:
 
 
 def occurs(x: Affine, v: Var) -> bool:
-    """Whether a variable occurs in a sum, at any depth."""
+    """Return whether a variable occurs in a sum, at any depth."""
     return any(w is v for w in variables(x))
 
 
 def number_of(points: Points, symbols: Symbols) -> Any:
-    """How many points there are, as a sympy expression in the sizes.
+    """The number of points, as a sympy expression in the sizes.
 
-    Raises `NoClosedForm`. The variables fall into groups that no condition ties together: their numbers multiply.
+    The variables are divided into groups such that no condition connects two groups; the numbers of the groups are
+    multiplied. Raises `NoClosedForm` if there is no formula.
     """
     import sympy
 
@@ -176,7 +177,7 @@ def _of_group(points: Points, symbols: Symbols) -> Any:
 
 
 def _by_values(points: Points, symbols: Symbols) -> Any:
-    """One number for each value of a variable that has few."""
+    """The sum of the numbers for each value of a variable that has few values."""
     import sympy
 
     for v in points.variables:
@@ -196,7 +197,7 @@ def _by_values(points: Points, symbols: Symbols) -> Any:
 
 
 def constant_range(points: Points, v: Var) -> tuple[int, int] | None:
-    """(low, high), inclusive, from conditions on v alone."""
+    """(low, high), inclusive, from the conditions that contain only v."""
     low: int | None = None
     high: int | None = None
     for condition in points.conditions:
@@ -211,7 +212,7 @@ def constant_range(points: Points, v: Var) -> tuple[int, int] | None:
 
 
 def listing(points: Points) -> dict[Var, Any] | None:
-    """All points as arrays, where no size occurs and there are not too many; else None."""
+    """All points as arrays, if the conditions contain no size and the points are not too many; else None."""
     names = set(points.variables)
     if any(v not in names for c in points.conditions for v in variables(c)):
         return None
@@ -236,7 +237,7 @@ def listing(points: Points) -> dict[Var, Any] | None:
 
 
 def evaluate(x: Affine, env: Mapping[Var, Any]) -> Any:
-    """The value of a sum, of arrays too. Raises `KeyError` for terms without a value."""
+    """The value of a sum; values of variables may be arrays. Raises `KeyError` for terms without a value."""
     total: Any = x.const
     for term, c in x.terms.items():
         value: Any = c
@@ -260,7 +261,7 @@ def _evaluate_factor(term: Any, env: Mapping[Var, Any]) -> Any:
 
 
 def _eliminated(points: Points, symbols: Symbols, weight: Any, budget: Budget) -> Any:
-    """Sum over one variable after the other, the one first whose conditions are simplest."""
+    """Sum over one variable after the other; the variable with the simplest conditions comes first."""
     import sympy
 
     if not points.variables:
@@ -283,7 +284,9 @@ _Bounds = tuple[Var, list[tuple[int, Affine]] | None, list[tuple[int, Affine]] |
 
 
 def _bounds(points: Points, v: Var) -> _Bounds:
-    """c*v + r >= 0 as lower bounds (c, r) and -c*v + r >= 0 as upper ones; None where v is not linear or open."""
+    """The lower bounds (c, r) of v from c*v + r >= 0, and its upper bounds from -c*v + r >= 0; None if v is not
+    linear.
+    """
     below: list[tuple[int, Affine]] = []
     above: list[tuple[int, Affine]] = []
     rest = []
@@ -309,10 +312,10 @@ def _difficulty(points: Points, bounds: _Bounds) -> tuple[bool, int, int]:
 
 
 def projected(points: Points, away: Sequence[Var]) -> Points:
-    """The points' values of the other variables (Fourier and Motzkin). Raises `NoClosedForm`.
+    """The points' values of the other variables (Fourier-Motzkin elimination). Raises `NoClosedForm`.
 
-    Exact over integers as one of each pair of bounds has the coefficient 1: then a value of the variable is between
-    the two exactly where a real number is.
+    This is exact over the integers because one of each pair of bounds has the coefficient 1: then there is an integer
+    between the two bounds exactly if there is a real number.
     """
     variables_left, conditions = list(points.variables), list(points.conditions)
     for v in away:
@@ -333,7 +336,7 @@ def projected(points: Points, away: Sequence[Var]) -> Points:
 
 
 def upper_bound(points: Points, symbols: Symbols, hulls: Mapping[Var, Affine]) -> Any:
-    """The number of points of the box around them, by the extents of its sides."""
+    """The number of points in the box around the points, as the product of the extents `hulls`."""
     import sympy
 
     total: Any = sympy.Integer(1)
@@ -343,7 +346,7 @@ def upper_bound(points: Points, symbols: Symbols, hulls: Mapping[Var, Affine]) -
 
 
 def exactly(points: Points, symbols: Symbols, hulls: Mapping[Var, Affine]) -> Formula:
-    """The number of points, or the box's where there is no closed form for it."""
+    """The number of points; if there is no closed form, the number of points in the box around them."""
     try:
         return Formula(number_of(points, symbols))
     except NoClosedForm:

@@ -1,9 +1,9 @@
-"""Index expressions to their normal form and back.
+"""Convert index expressions to their normal form and back.
 
-Only int32 and int64 count as index dtypes. Over indices alone (every variable but a `DataVar`) sums and products do not
-overflow, by definition: see "Integers" in docs/semantics.md. What comes out of memory, a call or a `DataVar` is data
-and may wrap: sums of data are rearranged (wrapping addition and multiplication form a ring) but never divided, compared
-or converted to another dtype as if they could not wrap.
+Only int32 and int64 are index dtypes. Sums and products that contain only indices (all variables except `DataVar`s) do
+not overflow, by definition: see "Integers" in docs/semantics.md. Values from memory, from a call or from a `DataVar`
+are data and may wrap: sums of data are rearranged (wrapping addition and multiplication form a ring) but never divided,
+compared or converted to another dtype as if they could not wrap.
 """
 
 from __future__ import annotations
@@ -27,17 +27,19 @@ _MEMO_LIMIT = 20_000
 
 
 def is_index_dtype(dtype: ex.DType) -> bool:
-    """Whether arithmetic of this dtype is index arithmetic: int32 or int64, one lane."""
+    """Return whether arithmetic of this dtype is index arithmetic: int32 or int64 with one lane."""
     return dtype in _INDEX_DTYPES
 
 
 class TooWide(Exception):
-    """A sum cannot be written in its dtype: a constant, or the sum for some values of its variables, does not fit."""
+    """A sum cannot be written in its dtype: a constant does not fit, or the sum does not fit for some values of its
+    variables.
+    """
 
 
 @lru_cache(maxsize=4096)
 def imm(value: int, dtype: ex.DType) -> ex.Expr:
-    """An integer constant, shared; raises `TooWide` for one that the dtype does not hold."""
+    """An integer constant, which is shared; raises `TooWide` if the dtype cannot hold it."""
     low, high = _LIMITS[dtype]
     if not low <= value <= high:
         raise TooWide
@@ -45,9 +47,10 @@ def imm(value: int, dtype: ex.DType) -> ex.Expr:
 
 
 class Normalizer:
-    """Converts under one domain; the analyzer that it belongs to simplifies the parts of opaque terms.
+    """Converts expressions in one domain; the analyzer that it belongs to simplifies the parts of opaque terms.
 
-    It holds the analyzer weakly: of two that hold each other, memory is only given back by the garbage collector.
+    It has only a weak reference to the analyzer, because the memory of two objects that refer to each other is freed
+    only by the garbage collector.
     """
 
     def __init__(self, domain: Domain, analyzer: ref[Analyzer]) -> None:
@@ -58,7 +61,10 @@ class Normalizer:
     # -- to the normal form -----------------------------------------------------------------------------------------
 
     def affine(self, e: ex.Expr) -> aff.Affine:
-        """The normal form of an expression of index dtype; of another integer dtype, whose sums wrap, one term."""
+        """The normal form of an index expression.
+
+        An expression of another integer dtype, whose sums wrap, becomes one term.
+        """
         kept = self.memo.get(e)
         if kept is not None:
             return kept
@@ -79,7 +85,7 @@ class Normalizer:
         return result
 
     def _add(self, e: ex.Expr, scale: int, terms: dict[Any, int]) -> int:
-        """terms += scale * e; returns what that adds to the constant."""
+        """terms += scale * e; returns the number to add to the constant."""
         kind = type(e)
         if kind is ex.Var or kind is ex.SizeVar or kind is ex.DataVar:
             total = terms.get(e, 0) + scale
@@ -145,7 +151,10 @@ class Normalizer:
         return divided if quotient else divided.scaled(sign)
 
     def _truncated(self, e: ex.Div | ex.Mod) -> aff.Affine:
-        """C's division agrees with the floor where neither side is negative."""
+        """The normal form of C's division or remainder.
+
+        It agrees with floor division if neither operand is negative.
+        """
         x, d = self.affine(e.a), self.affine(e.b)
         if x.is_const and d.is_const and d.const:
             quotient = abs(x.const) // abs(d.const) * (1 if (x.const < 0) == (d.const < 0) else -1)
@@ -188,7 +197,7 @@ class Normalizer:
         return self._opaque(e) if narrows and not self._fits(inner, _LIMITS[e.dtype]) else inner
 
     def _fits(self, x: aff.Affine, limits: Interval) -> bool:
-        """Whether a sum, its terms and what these are made of keep their values in a narrower dtype."""
+        """Return whether a sum, its terms, and their parts keep their values in a narrower dtype."""
         if not _inside(self.domain.interval(x), limits):
             return False
         return all(self._term_fits(term, limits) for term in x.terms)
@@ -214,7 +223,7 @@ class Normalizer:
         return self._opaque(e)
 
     def simplify(self, e: ex.Expr) -> ex.Expr:
-        """A part of an opaque term as the analyzer simplifies it."""
+        """Simplify a part of an opaque term with the analyzer."""
         analyzer = self._analyzer()
         assert analyzer is not None  # it is what asks
         return analyzer.simplify(e)
@@ -228,7 +237,7 @@ class Normalizer:
         return aff.Affine.of(atom)
 
     def simplify_parts(self, e: ex.Expr) -> ex.Expr:
-        """`e` with its operands simplified and nothing else; a decided Select becomes the side it takes."""
+        """`e` with only its operands simplified; a decided Select becomes the chosen value."""
         if isinstance(e, ex.Select) or (isinstance(e, ex.Call) and e.op == "if_then_else"):
             return self.simplify(e)
         return ex.map_children(
@@ -236,7 +245,7 @@ class Normalizer:
         )
 
     def value_interval(self, e: ex.Expr) -> Interval:
-        """Bounds of a value by what kind of value it is; its dtype's limits at worst."""
+        """Bounds of a value according to its kind; at worst, the limits of its dtype."""
         limits: Interval = _LIMITS[e.dtype]
         if isinstance(e, ex.Cast):
             source = e.value.dtype
@@ -264,7 +273,10 @@ class Normalizer:
         return UNKNOWN if self.may_wrap(value, e.dtype) else self.domain.bounds(value)
 
     def exact(self, e: ex.Expr) -> aff.Affine:
-        """The normal form as a number in mathematics: data that may wrap is one term, what is left of it."""
+        """The normal form as a mathematical number.
+
+        A sum of data that may wrap becomes one term, which stands for the wrapped value.
+        """
         x = self.affine(e)
         if not self.may_wrap(x, e.dtype):
             return x
@@ -276,13 +288,15 @@ class Normalizer:
         return aff.Affine.of(atom)
 
     def may_wrap(self, x: aff.Affine, dtype: ex.DType) -> bool:
-        """Whether the sum has data in it and could leave the range of its dtype."""
+        """Return whether the sum contains data and can leave the range of its dtype."""
         if not any(map(_has_data, x.terms)):
             return False
         return not _inside(self.domain.interval(x), _LIMITS[dtype])
 
     def _wraps_inside(self, term: aff.Term, dtype: ex.DType) -> bool:
-        """Whether a rule has made a dividend that may wrap: x % 7 * 2 % 7 is x * 2 % 7 only where x * 2 is a number."""
+        """Return whether a rule made a dividend that may wrap: x % 7 * 2 % 7 is x * 2 % 7 only if x * 2 does not
+        wrap.
+        """
         if isinstance(term, ex.Var) or term.kind == aff.OPAQUE:
             return False
         if term.kind == aff.PRODUCT:
@@ -295,9 +309,9 @@ class Normalizer:
     # -- and back ---------------------------------------------------------------------------------------------------
 
     def expr(self, x: aff.Affine, dtype: ex.DType) -> ex.Expr:
-        """The sum as people write it: outer (larger) terms first, the constant last, no leading minus if avoidable.
+        """The sum as people write it: outer (larger) terms first, the constant last, and no leading minus if possible.
 
-        Raises `TooWide` where a sum of indices in it, or a constant, is known not to fit the dtype.
+        Raises `TooWide` if a sum of indices in it, or a constant, is known not to fit in the dtype.
         """
         if not x.terms:
             return imm(x.const, dtype)
@@ -320,7 +334,7 @@ class Normalizer:
         return result
 
     def _leaves(self, x: aff.Affine, limits: Interval) -> bool:
-        """Whether a sum of indices has values outside of the limits, as far as its ends are known."""
+        """Return whether a sum of indices has values outside of the limits, as far as its bounds are known."""
         low, high = self.domain.interval(x)
         outside = (low is not None and low < limits[0]) or (high is not None and high > limits[1])  # type: ignore[operator]
         return outside and not any(map(_has_data, x.terms))
@@ -385,7 +399,9 @@ def _find_data(term: aff.Atom) -> bool:
 
 
 def holds_data(e: ex.Expr) -> bool:
-    """Whether an expression of index dtype has data in it (a load, a call, a `DataVar`, another dtype): it wraps."""
+    """Return whether an index expression contains data (a load, a call, a `DataVar`, another dtype), so that it may
+    wrap.
+    """
     return is_index_dtype(e.dtype) and any(map(_is_data, ex.walk(e)))
 
 
@@ -394,7 +410,7 @@ def _is_data(part: Any) -> bool:
 
 
 def _is_index_arithmetic(e: ex.Expr) -> bool:
-    """Whether a node computes with variables rather than bring in a value from elsewhere."""
+    """Return whether a node computes with variables, and does not bring in a value from elsewhere."""
     if isinstance(e, ex.Call):
         return e.op in ("if_then_else", "likely", "shift_left", "shift_right", "bitwise_and")
     if isinstance(e, ex.Cast):

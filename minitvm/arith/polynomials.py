@@ -1,8 +1,8 @@
-"""Polynomials in symbolic sizes that the affine normal form cannot decide, by sympy: signs and common factors.
+"""Decide questions about polynomials in symbolic sizes with sympy: signs and common factors.
 
-Questions are put in dummies by position (`sympy_bridge`), so that those of one shape are answered once, whatever
-function they come from. Work is bounded by the size of a question, never by the clock: one with more terms, variables
-or relations than the limits below is not asked.
+The affine normal form cannot decide them. Questions are written in dummy symbols numbered by position (`sympy_bridge`),
+so that questions of the same form are answered only once, even for different functions. The work is limited by the size
+of a question, not by time: a question with more terms, variables or relations than the limits below is not asked.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Range = tuple[int | None, int | None]
 
 
 def is_polynomial(x: Affine) -> bool:
-    """Whether a sum has a product of terms: what is linear is decided without this module."""
+    """Return whether a sum contains a product of terms. Linear sums are decided without this module."""
     return any(isinstance(term, Atom) and term.kind == PRODUCT for term in x.terms)
 
 
@@ -34,7 +34,7 @@ def is_polynomial(x: Affine) -> bool:
 
 
 def nonnegative(domain: Domain, f: Affine) -> bool:
-    """Whether f >= 0 is shown to hold by its factors, or by putting in the ranges of its variables."""
+    """Return whether f >= 0 can be proved by its factors, or by inserting the ranges of its variables."""
     if len(f.terms) > _TERMS or any(len(factors(t)) > _DEGREE for t in f.terms):
         return False
     shape = TermNumbers()
@@ -54,7 +54,7 @@ def nonnegative(domain: Domain, f: Affine) -> bool:
 
 
 def _relations(domain: Domain, shape: TermNumbers) -> list[Any]:
-    """Sums that are >= 0 and tie the variables of the question to each other: symbolic ends of ranges, and facts."""
+    """Sums that are >= 0 and relate the variables of the question: from symbolic ends of ranges, and from facts."""
     from_ranges: list[Affine] = []
     for term in list(shape.terms):
         low, high = domain.symbolic.get(term, (None, None))
@@ -72,7 +72,7 @@ def _relations(domain: Domain, shape: TermNumbers) -> list[Any]:
 
 @lru_cache(maxsize=4096)
 def _shown(f: Monomials, relations: tuple[Monomials, ...], ranges: tuple[Range, ...]) -> str | None:
-    """Why f >= 0: the polynomial whose terms are all >= 0, or factors; None if it is not shown."""
+    """The reason why f >= 0: a polynomial whose terms are all >= 0, or factors; None if no proof is found."""
     import sympy
 
     symbols = dummies(len(ranges))
@@ -102,10 +102,10 @@ def _shown(f: Monomials, relations: tuple[Monomials, ...], ranges: tuple[Range, 
 
 
 def _by_ranges(x: Any, relations: list[Any], symbols: tuple[Any, ...], ranges: tuple[Range, ...]) -> str | None:
-    """x with each variable written as an end of its range plus or minus something >= 0, where no term is < 0.
+    """x with each variable replaced by an end of its range plus or minus a value >= 0, if then no term is < 0.
 
-    First sizes by what is known to be smaller (m = i + 1 + s for i < m), then variables by what is known to be larger.
-    A polynomial whose coefficients are all >= 0, in variables that are all >= 0, is >= 0.
+    First, sizes are replaced by smaller values (m = i + 1 + s for i < m), and then variables by larger values. A
+    polynomial whose coefficients are all >= 0, in variables that are all >= 0, is >= 0.
     """
     for largest_first in (True, False):
         reason = _put_in(x, relations, symbols, ranges, largest_first)
@@ -167,7 +167,7 @@ def _named(why: str, names: dict[str, str]) -> str:
 
 
 def common_factor(x: Affine, d: Affine) -> tuple[Affine, Affine, Affine] | None:
-    """(g, a, b) with x == g*a and d == g*b, g no number; None if there is none.
+    """(g, a, b) with x == g*a and d == g*b, where g is not a number; None if there is no such factor.
 
     As d is not zero, g is not: then x // d is a // b, and x % d is g * (a % b), whatever their signs.
     """
@@ -196,7 +196,7 @@ def _gcd(x: Monomials, d: Monomials, count: int) -> tuple[Monomials, Monomials, 
 
 
 def divisors(d: Affine) -> list[Affine]:
-    """The factors of a divisor that are shorter than it, largest first: n*m of n*m*k, n + 1 of (n + 1)*m."""
+    """The factors of a divisor with fewer terms or factors, the largest first: n*m for n*m*k, n + 1 for (n + 1)*m."""
     if len(d.terms) > _TERMS or any(len(factors(t)) > _DEGREE for t in d.terms):
         return []
     shape = TermNumbers()

@@ -1,6 +1,6 @@
-"""Which simplifications needed more than the affine normal form, for people who ask: `with recording() as reasons`.
+"""Record which simplifications needed more than the affine normal form: `with recording() as reasons`.
 
-Nothing is written down, and no text made, while nobody records.
+Outside of such a scope no reason is recorded, and no text is made.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .affine import FLOORDIV, FLOORMOD, OPAQUE, PRODUCT, Affine
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """`before` became `after` by `rule`; `fact` is what was shown for it."""
+    """One simplification: `before` became `after` by `rule`, because `fact` was proved."""
 
     rule: str
     before: str
@@ -31,7 +31,7 @@ _LOG: ContextVar[list[Reason] | None] = ContextVar("reasons", default=None)
 
 @contextmanager
 def recording() -> Iterator[list[Reason]]:
-    """The reasons of what is simplified in the scope, in order; the same one again each time it is used."""
+    """Collect the reasons of all simplifications in the scope, in order; a reason is listed each time it is used."""
     log: list[Reason] = []
     token = _LOG.set(log)
     try:
@@ -41,7 +41,7 @@ def recording() -> Iterator[list[Reason]]:
 
 
 def summary(reasons: list[Reason]) -> str:
-    """A table for people: each reason once, with how often it was used, the most frequent first."""
+    """A table for people: each reason once, with the number of its uses, the most frequent first."""
     if not reasons:
         return "Sums of terms were enough: no simplification needed a rule for symbolic sizes."
     counts = Counter(reasons)
@@ -52,14 +52,14 @@ def summary(reasons: list[Reason]) -> str:
 
 
 def note(make: Callable[[], Reason]) -> None:
-    """Write a reason down where somebody records."""
+    """Record a reason if a `recording` scope is active."""
     log = _LOG.get()
     if log is not None:
         log.append(make())
 
 
 def text(x: Affine) -> str:
-    """A sum as people write it, the constant last."""
+    """A sum as people write it, with the constant last."""
     parts = [(c, _term(term)) for term, c in sorted(x.terms.items(), key=lambda item: item[1] < 0)]
     written = ""
     for c, term in parts:

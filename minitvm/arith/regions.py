@@ -1,8 +1,8 @@
-"""Boxes: the part of a buffer that an access touches while some loops run and the others stand still.
+"""Boxes: the part of a buffer that an access touches while some loops run and the other variables are fixed.
 
-A box is a tuple of `Range`s, one a dimension, whose ends may use the variables that stand still. `evaluate` finds the
-box of one access; hulls, intersections and cover tests put boxes together. Used to place computations (compute_at,
-caches), to derive what blocks read and write, and to shrink buffers.
+A box is a tuple of `Range`s, one for each dimension, whose ends may use the fixed variables. `evaluate` finds the box
+of one access; hulls, intersections and cover tests combine boxes. Boxes are used to place computations (compute_at,
+caches), to derive the regions that blocks read and write, and to shrink buffers.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ Ends = tuple[Affine, Affine]
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """What an access touches: always within `box`; every element of it where `exact`.
+    """The elements that an access touches: all are in `box`, and if `exact`, every element of the box is touched.
 
-    A dimension whose ends cannot be found (`A[B[i]]`) is the fallback's, or None in `unbounded` where there is none.
+    If the ends of a dimension cannot be found (`A[B[i]]`), the dimension is taken from the fallback; without a fallback
+    it is listed in `unbounded`.
     """
 
     box: Box
@@ -40,11 +41,12 @@ def evaluate(
     analyzer: Analyzer | None = None,
     fallback: Box | None = None,
 ) -> Region:
-    """The box that `indices` cover while the variables of `domains` run through their ranges, outermost first.
+    """The box that `indices` cover while the variables of `domains` run through their ranges; `domains` is outermost
+    first.
 
-    The domain of an inner variable may use outer ones. Other variables stand still; `analyzer` knows their ranges.
-    A dimension that cannot be bounded takes its range from `fallback` (the whole buffer's box), is listed in
-    `unbounded`, and is [0, 1) when there is no fallback.
+    The domain of an inner variable may use outer ones. Other variables are fixed; `analyzer` knows their ranges. If a
+    dimension cannot be bounded, its range is taken from `fallback` (the box of the whole buffer), or is [0, 1) if there
+    is no fallback, and the dimension is listed in `unbounded`.
     """
     if analyzer is None:
         return Moving(domains, Analyzer()).region(indices, fallback)
@@ -53,9 +55,9 @@ def evaluate(
 
 
 class Moving:
-    """Variables that run through their ranges: what the boxes of all indices under them share, worked out once.
+    """Variables that run through their ranges, with the facts that the boxes of all indices over them share.
 
-    The analyzer is bound to the ranges: it must be one that nobody else asks, or stand inside of a `constraint`.
+    The ranges are bound in the analyzer, so it must not be used elsewhere, or must be inside of a `constraint`.
     """
 
     def __init__(self, domains: Mapping[Any, Range], analyzer: Analyzer) -> None:
@@ -67,7 +69,7 @@ class Moving:
         self._reach = _reach(self._moving)
 
     def region(self, indices: Sequence[Any], fallback: Box | None = None) -> Region:
-        """The box that indices cover, as of `evaluate`."""
+        """The box that indices cover, as described in `evaluate`."""
         analyzer, moving, ends, reach = self.analyzer, self._moving, self._ends, self._reach
         box: list[Range] = []
         unbounded: list[int] = []
@@ -94,7 +96,7 @@ class Moving:
 
 
 def _reach(moving: Mapping[Any, Range]) -> dict[Any, set[Any]]:
-    """Each variable with those that its range depends on: `j` in [0, i + 1) moves with `i`."""
+    """For each variable, the variables on which its range depends, and itself: `j` in [0, i + 1) moves with `i`."""
     reach: dict[Any, set[Any]] = {}
     for var, values in moving.items():
         outer = {v for e in (values.start, values.extent) for v in free_vars(e) if v in reach}
@@ -103,8 +105,10 @@ def _reach(moving: Mapping[Any, Range]) -> dict[Any, set[Any]]:
 
 
 def _joins_on(ends: Ends | None, used: set[Var], moving: Mapping[Any, Range]) -> bool:
-    """Whether the ranges of a variable, which others decide, make up one range together: they share an end, and the
-    variables that decide about it are not in the same sum."""
+    """Return whether the ranges of a variable, which depend on other variables, together form one range.
+
+    They do if the ranges share an end, and if the variables on which the other end depends are not in the same sum.
+    """
     if ends is None:
         return False
     decides = [{v for v in variables(end) if v in moving} for end in ends]
@@ -117,9 +121,9 @@ def _ends_of_range(analyzer: Analyzer, r: Range) -> Ends | None:
 
 
 def swept(box: Box, moving: Moving, whole: Box, outside: Analyzer) -> Box:
-    """The box that a box covers while variables run; a dimension that cannot be bounded is that of `whole`.
+    """The box that a box covers while variables run. If a dimension cannot be bounded, it is taken from `whole`.
 
-    `outside` knows what stands still.
+    `outside` knows the ranges of the fixed variables.
     """
     low = moving.region([r.start for r in box], whole)
     if all(is_const(r.extent, 1) for r in box):
@@ -136,7 +140,7 @@ def swept(box: Box, moving: Moving, whole: Box, outside: Analyzer) -> Box:
 
 
 def extremes(x: Affine, ends: Mapping[Var, Ends | None], domain: Domain) -> Ends | None:
-    """(least, greatest) value of a sum while the variables of `ends` move, in terms of the others; or None."""
+    """The (smallest, largest) value of a sum while the variables of `ends` run, as functions of the others; or None."""
     inner_first = list(ends)[::-1]
     low = high = x
     for var in inner_first:
@@ -153,7 +157,7 @@ def extremes(x: Affine, ends: Mapping[Var, Ends | None], domain: Domain) -> Ends
 
 
 def _replace(x: Affine, var: Var, bounds: Ends, domain: Domain, end: int) -> Affine | None:
-    """The least (end 0) or greatest (end 1) value of a sum over one variable's range."""
+    """The smallest (end 0) or largest (end 1) value of a sum over the range of one variable."""
     slope: dict[Any, int] = {}
     slope_const = 0
     result = Affine({}, x.const)
@@ -213,7 +217,7 @@ def _atom_end(term: Any, var: Var, bounds: Ends, domain: Domain, end: int) -> Af
 
 
 def _dense(x: Affine, ends: Mapping[Var, Ends | None], moving: set[Var]) -> bool:
-    """Whether the sum takes every value between its extremes: its steps, sorted, leave no gap."""
+    """Return whether the sum takes every value between its extremes: its steps, sorted by size, leave no gap."""
     steps: list[tuple[int, int | None]] = []
     for term, c in x.terms.items():
         if not any(v in moving for v in variables(Affine({term: 1}))):
@@ -235,7 +239,7 @@ def _dense(x: Affine, ends: Mapping[Var, Ends | None], moving: set[Var]) -> bool
 
 
 def hull(a: Box, b: Box, analyzer: Analyzer) -> Box:
-    """The smallest box around two; an over-approximation of their union."""
+    """The smallest box around two boxes; an over-approximation of their union."""
     return tuple(_hull(x, y, analyzer) for x, y in zip(a, b, strict=True))
 
 
@@ -247,7 +251,7 @@ def _hull(a: Range, b: Range, analyzer: Analyzer) -> Range:
 
 
 def hull_of(boxes: Sequence[Box], analyzer: Analyzer) -> Box:
-    """The smallest box around one or more."""
+    """The smallest box around one or more boxes."""
     result = boxes[0]
     for box in boxes[1:]:
         result = hull(result, box, analyzer)
@@ -255,7 +259,7 @@ def hull_of(boxes: Sequence[Box], analyzer: Analyzer) -> Box:
 
 
 def intersect(a: Box, b: Box, analyzer: Analyzer) -> Box:
-    """What two boxes share, exactly; an extent is 0 where they do not meet."""
+    """The exact intersection of two boxes; an extent is 0 if they do not meet."""
     return tuple(_intersect(x, y, analyzer) for x, y in zip(a, b, strict=True))
 
 
@@ -268,7 +272,7 @@ def _intersect(a: Range, b: Range, analyzer: Analyzer) -> Range:
 
 
 def covers(outer: Box, inner: Box, analyzer: Analyzer) -> bool:
-    """Whether `outer` is shown to hold all of `inner`."""
+    """Return whether `outer` provably contains all of `inner`."""
     return all(
         analyzer.can_prove(x.start <= y.start) and analyzer.can_prove(y.start + y.extent <= x.start + x.extent)
         for x, y in zip(outer, inner, strict=True)
@@ -276,7 +280,7 @@ def covers(outer: Box, inner: Box, analyzer: Analyzer) -> bool:
 
 
 def disjoint(a: Box, b: Box, analyzer: Analyzer) -> bool:
-    """Whether two boxes are shown to share nothing."""
+    """Return whether two boxes provably have no element in common."""
     return any(
         analyzer.can_prove(x.start + x.extent <= y.start) or analyzer.can_prove(y.start + y.extent <= x.start)
         for x, y in zip(a, b, strict=True)
@@ -284,7 +288,7 @@ def disjoint(a: Box, b: Box, analyzer: Analyzer) -> bool:
 
 
 def same(a: Box, b: Box, analyzer: Analyzer) -> bool:
-    """Whether two boxes are shown to be the same."""
+    """Return whether two boxes are provably the same."""
     return len(a) == len(b) and all(
         analyzer.can_prove_equal(x.start, y.start) and analyzer.can_prove_equal(x.extent, y.extent)
         for x, y in zip(a, b, strict=True)
@@ -292,9 +296,10 @@ def same(a: Box, b: Box, analyzer: Analyzer) -> bool:
 
 
 class Boxes:
-    """Boxes among which one is looked for that is shown to be the `same` as another, whatever their variables are.
+    """A set of boxes in which you can look for a box that is provably the `same` for all values of the variables.
 
-    Ends that are linear are the same for all values only if their normal forms are; others are compared one by one.
+    Linear ends are the same for all values only if their normal forms are; boxes with other ends are compared one by
+    one.
     """
 
     def __init__(self) -> None:
@@ -310,20 +315,20 @@ class Boxes:
             self._nonlinear += [] if linear else [box]
 
     def hold(self, box: Box) -> bool:
-        """Whether a box is shown to be one of these."""
+        """Return whether a box is provably one of these boxes."""
         forms, linear = self._form(box)
         if forms in self._forms:
             return True
         return any(same(box, other, self._analyzer) for other in (self._nonlinear if linear else self._forms.values()))
 
     def _form(self, box: Box) -> tuple[Any, bool]:
-        """The normal forms of the ends with their dtypes, and whether all of them are linear."""
+        """The normal forms of the ends with their dtypes, and whether all ends are linear."""
         forms = [(e.dtype, self._analyzer.affine(e)) for r in box for e in (r.start, r.extent)]
         return tuple(forms), not any(isinstance(term, Atom) for _, form in forms for term in form.terms)
 
 
 def stride_of(index: Expr, var: Var, analyzer: Analyzer | None = None) -> int | None:
-    """By how much an index grows when a variable grows by one; None where that is no constant."""
+    """The amount by which an index grows if a variable grows by one; None if it is not constant."""
     x = (analyzer or Analyzer()).normal_form(index)
     if x is None:
         return None

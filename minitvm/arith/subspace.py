@@ -1,9 +1,11 @@
-"""Dividing an iteration space: which part of a block's iterators do the inner loops run through, which the outer ones?
+"""Divide an iteration space: which part of a block's iterators do the inner loops run through, and which the outer
+loops?
 
     i * 16 + j,  k * 4 + l   over i, k | j, l   ->   (i, 1 of 16, j), (k, of 4, l)
 
-After TVM's `SubspaceDivide`. A binding divides where it is `outer * extent + inner`: `inner`, of the inner loops alone,
-takes all values in [0, extent), and `outer`, of the outer loops alone, is an integer.
+This follows TVM's `SubspaceDivide`. A binding can be divided if it is `outer * extent + inner`, where `inner` depends
+only on the inner loops and takes all values in [0, extent), and `outer` depends only on the outer loops and is an
+integer.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ class Division:
 
 @dataclass(frozen=True, slots=True)
 class Divided:
-    """A division of every binding, and of the predicate; none where there are `errors`, which say why."""
+    """A division of every binding and of the predicate; empty if there are `errors`, which contain the reasons."""
 
     parts: tuple[Division, ...] = ()
     outer_predicate: Expr = field(default_factory=lambda: const(True))
@@ -48,13 +50,13 @@ class Divided:
 
 
 def subspace_divide(bindings: Sequence[Any], iters: Loops, inner: Collection[Var], predicate: Any = True) -> Divided:
-    """Divide `bindings` over the loops `iters` between those of `inner` and the others.
+    """Divide `bindings` over the loops `iters` into parts of the `inner` loops and parts of the other loops.
 
-    The inner parts together are a bijective quasi-affine map of the inner loops (each of which starts at 0 and has an
-    extent that no outer loop decides). The outer parts are functions of the outer loops, which take all values of their
-    ranges, except where outer loops overlap (a tile with a halo): any values in between then. Each condition that
-    `predicate` joins is one of outer or of inner loops alone; under those of the inner loops the inner parts take their
-    first values only, without a hole.
+    The inner parts together are a bijective quasi-affine map of the inner loops. Each of these must start at 0, and its
+    extent must not depend on outer loops. The outer parts are functions of the outer loops. They take all values of
+    their ranges, except if outer loops overlap (a tile with a halo): then they may take only some of the values. Each
+    condition that `predicate` joins must depend only on outer or only on inner loops. Under the conditions of the inner
+    loops, each inner part takes its first values, without a gap.
     """
     within = {v: r for v, r in iters.items() if v in inner}
     around = {v: r for v, r in iters.items() if v not in inner}
@@ -97,7 +99,9 @@ def _divided(bindings: list[Expr], predicate: Expr, within: Loops, around: Loops
 
 
 def _sides(e: Expr, within: Loops, around: Loops, analyzer: Analyzer) -> tuple[Affine, Expr]:
-    """The sum of the terms of a binding that outer loops decide, and of those that inner loops do."""
+    """Split a binding into the sum of the terms that depend on outer loops and the sum of those that depend on inner
+    loops.
+    """
     form = analyzer.normal_form(analyzer.simplify(e))
     if form is None:
         raise _Indivisible(f"{e} is not an index expression")
@@ -114,7 +118,7 @@ def _sides(e: Expr, within: Loops, around: Loops, analyzer: Analyzer) -> tuple[A
 
 
 def _quotient(e: Expr, outside: Affine, inside: Expr, row: IterSum, detector: Detector) -> tuple[Expr, Expr]:
-    """The outer part of a binding in steps of its inner part, and how many values the inner part takes."""
+    """The outer part of a binding, in steps of its inner part, and the number of values of the inner part."""
     reached = values(row)
     if reached is None or reached[0] != Affine({}):
         raise _Indivisible(f"{inside} does not take all values from 0 up")
@@ -128,7 +132,7 @@ def _quotient(e: Expr, outside: Affine, inside: Expr, row: IterSum, detector: De
 
 
 def _counts(inner: list[Expr], condition: Expr, within: Loops, around: Loops, analyzer: Analyzer) -> list[Expr]:
-    """How many values the inner parts take under their condition: the first ones, without a hole."""
+    """The numbers of values that the inner parts take under their condition: the first values, without a gap."""
     limited = detect(inner, within, condition, "bijective", analyzer=Analyzer(around))
     counts = []
     for e, row in zip(inner, limited.sums, strict=False):
@@ -141,7 +145,7 @@ def _counts(inner: list[Expr], condition: Expr, within: Loops, around: Loops, an
 
 
 def _ranges(outer: list[Expr], condition: Expr, around: Loops, analyzer: Analyzer) -> list[Range]:
-    """The values that the outer parts take."""
+    """The ranges of values that the outer parts take."""
     steps = detect(outer, around, condition, "surjective", Analyzer())
     if not steps and not isinstance(condition, IntImm):
         # The domains without the predicate are larger, which an iterator's domain may be.
@@ -158,7 +162,7 @@ def _ranges(outer: list[Expr], condition: Expr, around: Loops, analyzer: Analyze
 
 
 def _domains(outer: list[Expr], around: Loops, errors: Sequence[str]) -> list[Range]:
-    """Intervals that hold the values of outer parts whose steps overlap, as those of a halo do."""
+    """Intervals that contain the values of outer parts whose steps overlap, as with a halo."""
     analyzer, ranges = Analyzer(around), []
     for e in outer:
         low, high = analyzer.bounds(e)
@@ -169,7 +173,7 @@ def _domains(outer: list[Expr], around: Loops, errors: Sequence[str]) -> list[Ra
 
 
 def _split_conditions(predicate: Expr, within: Loops, around: Loops) -> tuple[Expr, Expr]:
-    """What a predicate asks of the outer loops, and what of the inner ones."""
+    """Split a predicate into its conditions on the outer loops and its conditions on the inner loops."""
     sides: dict[bool, Expr] = {True: const(True), False: const(True)}
     for condition in conjuncts(predicate):
         used = set(find(condition, Var))

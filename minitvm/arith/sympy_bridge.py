@@ -1,9 +1,9 @@
-"""Normal forms to sympy and back, for what the dict of terms cannot do: division by a sum with symbolic terms.
+"""Convert normal forms to sympy and back, for operations that need polynomials: division by a sum with symbolic terms.
 
-`FloorDiv` and `Mod` are sympy functions that never evaluate by themselves. Rules that depend on the *range* of a
-variable must not sit in `Function.eval`: sympy caches construction, and `FloorDiv(x, 16)` would stay 0 after x's range
-grew. Terms become pooled dummies by position (the first term of a problem is always the same symbol), so that problems
-of one shape are one problem: answers are memoised across functions.
+`FloorDiv` and `Mod` are sympy functions that are evaluated only on numbers. Rules that depend on the *range* of a
+variable must not be in `Function.eval`: sympy caches construction, and `FloorDiv(x, 16)` would stay 0 after the range
+of x grew. Terms become pooled dummy symbols by position (the first term of a problem is always the same symbol), so
+that problems of the same form become identical, and their answers are cached across functions.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ Monomials = tuple[tuple[int, tuple[int, ...]], ...]  # (coefficient, exponent of
 
 
 class TermNumbers:
-    """Terms numbered in the order in which they are met."""
+    """Terms, numbered in the order in which they are first used."""
 
     def __init__(self) -> None:
         self.terms: dict[Any, int] = {}
 
     def monomials(self, x: Affine) -> list[tuple[int, dict[int, int]]]:
-        """A sum as (coefficient, exponent by number of a term); new terms get numbers."""
+        """A sum as pairs (coefficient, exponents by number of a term); new terms get the next numbers."""
         rows: list[tuple[int, dict[int, int]]] = [(x.const, {})] if x.const else []
         for term, c in x.terms.items():
             powers: dict[int, int] = {}
@@ -34,7 +34,7 @@ class TermNumbers:
         return rows
 
     def affine(self, rows: Monomials) -> Affine:
-        """The sum that monomials are."""
+        """The sum that consists of these monomials."""
         numbered = list(self.terms)
         terms: dict[Any, int] = {}
         constant = 0
@@ -48,7 +48,7 @@ class TermNumbers:
 
 
 def divide(x: Affine, d: Affine) -> tuple[Affine, Affine] | None:
-    """(q, r) with x == q*d + r, from polynomial division over the integers; None where it gives no quotient."""
+    """(q, r) with x == q*d + r, by polynomial division over the integers; None if there is no quotient."""
     if not d.terms or len(x.terms) > 24 or len(d.terms) > 8:
         return None
     shape = TermNumbers()
@@ -62,7 +62,7 @@ def divide(x: Affine, d: Affine) -> tuple[Affine, Affine] | None:
 
 
 def dense(rows: list[tuple[int, dict[int, int]]], count: int) -> Monomials:
-    """Monomials with an exponent for each of `count` dummies."""
+    """Monomials with one exponent for each of `count` dummies."""
     return tuple((c, tuple(powers.get(i, 0) for i in range(count))) for c, powers in rows)
 
 
@@ -89,13 +89,13 @@ def _divide(dividend: Monomials, divisor: Monomials, count: int) -> tuple[Monomi
 
 
 def monomials(poly: Any) -> Monomials:
-    """A sympy polynomial's."""
+    """The monomials of a sympy polynomial."""
     return tuple((int(c), tuple(map(int, e))) for e, c in poly.terms() if c)
 
 
 @cache
 def functions() -> tuple[Any, Any]:
-    """(FloorDiv, Mod) as sympy functions of two integers; they evaluate on two numbers only."""
+    """(FloorDiv, Mod) as sympy functions of two integers; they are evaluated only if both are numbers."""
     import sympy
 
     class FloorDiv(sympy.Function):
@@ -122,7 +122,7 @@ def functions() -> tuple[Any, Any]:
 
 
 def to_sympy(x: Affine, symbols: dict[Any, Any]) -> Any:
-    """A normal form as a sympy expression; `symbols` maps terms to their dummies and is added to."""
+    """A normal form as a sympy expression. `symbols` maps terms to their dummies; new terms are added to it."""
     import sympy
 
     total: Any = sympy.Integer(x.const)
@@ -147,7 +147,7 @@ def _factor(term: Any, symbols: dict[Any, Any]) -> Any:
 
 
 def from_sympy(value: Any, symbols: dict[Any, Any]) -> Affine:
-    """A sympy expression over `symbols` (as `to_sympy` filled it) as a normal form; it is expanded first."""
+    """Convert a sympy expression over `symbols`, as filled by `to_sympy`, to a normal form; it is expanded first."""
     import sympy
 
     back = {symbol: term for term, symbol in symbols.items()}
