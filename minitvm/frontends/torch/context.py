@@ -33,7 +33,8 @@ class TorchNodeContext(Conversion):
         super().__init__(importer.builder)
         self.importer, self.node, self.values = importer, node, values
         arguments = node.target._schema.arguments
-        self.declared = frozenset(a.name for a in arguments)
+        self.parameters = [a.name for a in arguments]
+        self.declared = frozenset(self.parameters)
         self.defaults = {a.name: a.default_value for a in arguments if a.has_default_value()}
         self.arguments_read: set[str] = set()
 

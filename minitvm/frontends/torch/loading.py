@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ...errors import InputError, ModelError, missing_extra
-from .registry import converters
+from .registry import find
 
 SUFFIX = ".pt2"
 
@@ -57,7 +57,7 @@ def decompositions() -> Any:
     from torch.export import default_decompositions
 
     table = default_decompositions()
-    for target in [t for t in table if str(t).removeprefix("aten.") in converters()]:
+    for target in [t for t in table if find(str(t)) is not None]:
         table.pop(target)
     return table
 

@@ -4,6 +4,9 @@
     def gelu(n):
         return n.op("nn.gelu", n["self"], approximate=n.attr("approximate"))
 
+An operator whose declaration has names in ATen (`topi.registry.register`, `aten=`) needs no converter: `declared` reads
+the arguments as the declaration says.
+
 A converter takes a `TorchNodeContext` and returns the operand, or the sequence of operands, for the node's results. An
 operator that has a converter is not decomposed. An argument that a node gives and that the converter does not read is
 refused.
@@ -11,9 +14,12 @@ refused.
 
 from __future__ import annotations
 
+import functools
 import importlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
+
+from ...topi import registry as operators
 
 if TYPE_CHECKING:
     from .context import TorchNodeContext
@@ -43,14 +49,24 @@ def refuse(reason: str, *names: str) -> None:
 
 
 def find(target: str) -> Converter | None:
-    """The converter of an operator such as `aten.add.Tensor`, or None."""
-    return converters().get(target.removeprefix("aten."))
+    """The converter of an operator such as `aten.add.Tensor`, or None: one that is written, or what is declared."""
+    importlib.import_module(f"{__package__}.ops")
+    name = target.removeprefix("aten.")
+    operator = operators.named("aten", name)
+    return CONVERTERS.get(name, _declared(operator) if operator is not None else None)
 
 
 def converters() -> dict[str, Converter]:
     """All converters, by operator and overload."""
     importlib.import_module(f"{__package__}.ops")
-    return CONVERTERS
+    declared = {name: _declared(operator) for name, operator in operators.all_named("aten").items()}
+    return {**declared, **CONVERTERS}
+
+
+def _declared(operator: operators.Operator) -> Converter:
+    from .ops import declared
+
+    return functools.update_wrapper(functools.partial(declared.convert, operator), operator.compute)
 
 
 def refusal(target: str) -> str | None:

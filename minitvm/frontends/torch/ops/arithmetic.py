@@ -1,4 +1,4 @@
-"""Functions of several tensors that broadcast, and matrix products."""
+"""Functions of several tensors that broadcast, and matrix products, as far as they need a conversion."""
 
 from __future__ import annotations
 
@@ -9,65 +9,6 @@ from ....errors import UnsupportedOperator
 from ...common.operand import Operand
 from ..context import TorchNodeContext
 from ..registry import converter
-
-# Relay's name, and what it is for truth values, of operators whose operands are promoted to the result's dtype.
-_SAME = {
-    "mul": ("multiply", "logical_and"), "maximum": ("maximum", "logical_or"), "minimum": ("minimum", "logical_and"),
-    "bitwise_and": ("bitwise_and", "logical_and"), "bitwise_or": ("bitwise_or", "logical_or"),
-    "bitwise_xor": ("bitwise_xor", "logical_xor"), "__and__": ("bitwise_and", "logical_and"),
-    "__or__": ("bitwise_or", "logical_or"), "__xor__": ("bitwise_xor", "logical_xor"),
-    "fmod": ("mod", ""), "remainder": ("floor_mod", ""),
-    "atan2": ("atan2", ""), "__lshift__": ("left_shift", ""), "__rshift__": ("right_shift", ""),
-    "bitwise_left_shift": ("left_shift", ""), "bitwise_right_shift": ("right_shift", ""),
-}  # fmt: skip
-_COMPARISONS = {
-    "eq": "equal", "ge": "greater_equal", "gt": "greater", "le": "less_equal", "lt": "less", "ne": "not_equal",
-}  # fmt: skip
-_LOGICAL = {"logical_and": "logical_and", "logical_or": "logical_or", "logical_xor": "logical_xor"}
-
-
-def _overloads(aten: str) -> list[str]:
-    if aten in ("maximum", "minimum", "atan2"):
-        return [f"{aten}.default"]
-    scalar = "Tensor_Scalar" if aten.startswith("bitwise") and aten.endswith("shift") else "Scalar"
-    first_is_number = [f"{aten}.Scalar_Tensor"] if aten.startswith("bitwise") or aten == "remainder" else []
-    return [f"{aten}.Tensor", f"{aten}.{scalar}", *first_is_number]
-
-
-def _register(aten: str, relay: str, for_bool: str) -> None:
-    @converter(*_overloads(aten))
-    def _(n: TorchNodeContext) -> Any:
-        a, b = (n.of_dtype(n.attr(name), n.dtype) for name in ("self", "other"))
-        if n.dtype.is_bool and not for_bool:
-            n.refuse_dtype("bool")
-        return n.op(for_bool if n.dtype.is_bool else relay, a, b)
-
-
-for _aten, (_relay, _for_bool) in _SAME.items():
-    _register(_aten, _relay, _for_bool)
-
-
-def _register_comparison(aten: str, relay: str) -> None:
-    @converter(f"{aten}.Tensor", f"{aten}.Scalar")
-    def _(n: TorchNodeContext) -> Any:
-        a, b = n.promoted("self", "other")
-        if a.dtype.is_bool and relay not in ("equal", "not_equal"):
-            a, b = n.cast(a, "int8"), n.cast(b, "int8")
-        return n.op(relay, a, b)
-
-
-for _aten, _relay in _COMPARISONS.items():
-    _register_comparison(_aten, _relay)
-
-
-def _register_logical(aten: str, relay: str) -> None:
-    @converter(f"{aten}.default")
-    def _(n: TorchNodeContext) -> Any:
-        return n.op(relay, n.cast(n["self"], "bool"), n.cast(n["other"], "bool"))
-
-
-for _aten, _relay in _LOGICAL.items():
-    _register_logical(_aten, _relay)
 
 
 @converter("add.Tensor", "add.Scalar")
@@ -280,26 +221,6 @@ def linear(n: TorchNodeContext) -> Any:
     x, weight, bias = n["input"], n["weight"], n.optional("bias")
     product = n.op("nn.dense", x, weight)
     return product if bias is None else n.op("add", product, bias)
-
-
-@converter("mm.default", "bmm.default")
-def product(n: TorchNodeContext) -> Any:
-    return n.op("nn.matmul", n["self"], n["mat2"])
-
-
-@converter("matmul.default")
-def matmul(n: TorchNodeContext) -> Any:
-    return n.op("nn.matmul", n["self"], n["other"])
-
-
-@converter("mv.default")
-def matrix_by_vector(n: TorchNodeContext) -> Any:
-    return n.op("nn.matmul", n["self"], n["vec"])
-
-
-@converter("dot.default")
-def dot(n: TorchNodeContext) -> Any:
-    return n.op("nn.matmul", n["self"], n["tensor"])
 
 
 @converter("addmm.default")

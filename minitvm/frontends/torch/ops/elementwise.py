@@ -1,4 +1,4 @@
-"""Functions of one tensor, element by element."""
+"""Functions of one tensor, element by element, that need a conversion."""
 
 from __future__ import annotations
 
@@ -9,44 +9,6 @@ from ....expr import DType
 from ...common.operand import Operand
 from ..context import TorchNodeContext
 from ..registry import converter
-
-# ATen's name and Relay's. The result of the first has the dtype of its input, and of the second that of a float.
-_SAME = {
-    "abs": "abs", "ceil": "ceil", "floor": "floor", "hardsigmoid": "nn.hard_sigmoid", "hardswish": "nn.hard_swish",
-    "mish": "nn.mish", "neg": "negative", "relu": "nn.relu", "round": "round", "silu": "nn.silu", "trunc": "trunc",
-}  # fmt: skip
-_FLOAT = {
-    "acos": "acos", "acosh": "acosh", "asin": "asin", "asinh": "asinh", "atan": "atan", "atanh": "atanh", "cos": "cos",
-    "cosh": "cosh", "erf": "erf", "exp": "exp", "log": "log", "log10": "log10", "log1p": "log1p", "log2": "log2",
-    "reciprocal": "reciprocal", "rsqrt": "rsqrt", "sigmoid": "sigmoid", "sin": "sin", "sinh": "sinh", "sqrt": "sqrt",
-    "tan": "tan", "tanh": "tanh",
-}  # fmt: skip
-_TESTS = {"isfinite": "isfinite", "isinf": "isinf", "isnan": "isnan"}
-
-
-def _register(aten: str, relay: str) -> None:
-    attrs = {"alpha": 1 / 6, "beta": 0.5} if relay == "nn.hard_sigmoid" else {}
-
-    @converter(f"{aten}.default")
-    def _(n: TorchNodeContext) -> Any:
-        return n.op(relay, n.cast(n["self"], n.dtype), **attrs)
-
-
-for _aten, _relay in {**_SAME, **_FLOAT}.items():
-    _register(_aten, _relay)
-
-
-def _register_test(aten: str, relay: str) -> None:
-    @converter(f"{aten}.default")
-    def _(n: TorchNodeContext) -> Any:
-        x = n["self"]
-        if x.dtype.is_float:
-            return n.op(relay, x)
-        return n.op("full", shape=x.shape, fill_value=int(aten == "isfinite"), dtype="bool")
-
-
-for _aten, _relay in _TESTS.items():
-    _register_test(_aten, _relay)
 
 
 @converter("clone.default", "alias.default", "detach.default", "lift_fresh_copy.default", "contiguous.default",
@@ -87,17 +49,6 @@ def to_copy(n: TorchNodeContext) -> Any:
     return n.cast(n["self"], n.dtype)
 
 
-@converter("logical_not.default")
-def logical_not(n: TorchNodeContext) -> Any:
-    return n.op("logical_not", n.cast(n["self"], "bool"))
-
-
-@converter("bitwise_not.default")
-def bitwise_not(n: TorchNodeContext) -> Any:
-    x = n["self"]
-    return n.op("logical_not" if x.dtype.is_bool else "bitwise_not", x)
-
-
 @converter("expm1.default")
 def expm1(n: TorchNodeContext) -> Any:
     """exp(x) - 1 is 2 t / (1 - t) with t = tanh(x / 2), which is exact near 0."""
@@ -112,11 +63,6 @@ def _ones(n: TorchNodeContext, dtype: DType) -> Any:
     return n.of_dtype(1.0, dtype)
 
 
-@converter("gelu.default")
-def gelu(n: TorchNodeContext) -> Any:
-    return n.op("nn.gelu", n["self"], approximate=n.attr("approximate"))
-
-
 @converter("elu.default")
 def elu(n: TorchNodeContext) -> Any:
     """scale * (x where positive, else alpha * (exp(input_scale * x) - 1)): ELU, SELU and CELU are cases of it."""
@@ -128,11 +74,6 @@ def elu(n: TorchNodeContext) -> Any:
     scaled = n.op("nn.elu", n.op("multiply", x, inner), alpha=alpha)
     whole = n.op("where", n.op("greater", x, 0.0), x, scaled)
     return n.op("multiply", whole, scale)
-
-
-@converter("leaky_relu.default")
-def leaky_relu(n: TorchNodeContext) -> Any:
-    return n.op("nn.leaky_relu", n["self"], alpha=n.attr("negative_slope"))
 
 
 @converter("softplus.default")

@@ -14,20 +14,16 @@ from ...common.operand import Operand
 from ..context import TorchNodeContext, by_lines
 from ..registry import converter
 
-_SAME = {
-    "amax": "max", "amin": "min", "logsumexp": "logsumexp", "mean": "mean", "prod": "prod", "sum": "sum",
-}  # fmt: skip
-_OVERLOADS = {
-    "mean": ("default", "dim"), "prod": ("default", "dim_int"), "sum": ("default", "dim_IntList"),
-}  # fmt: skip
 
+def reduced(n: TorchNodeContext, relay: str) -> Any:
+    """A reduction of elements that have the dtype of the result."""
 
-def _register(aten: str, relay: str) -> None:
-    @converter(*(f"{aten}.{overload}" for overload in _OVERLOADS.get(aten, ("default",))))
     @by_lines
-    def _(n: TorchNodeContext) -> Any:
+    def convert(n: TorchNodeContext) -> Any:
         n.ignore("dtype")
         return _reduced(n, relay, n.cast(n["self"], n.dtype))
+
+    return convert(n)
 
 
 def _reduced(n: TorchNodeContext, relay: str, x: Operand) -> Any:
@@ -42,10 +38,6 @@ def _axes(n: TorchNodeContext) -> tuple[int, ...] | None:
 
 def _keepdims(n: TorchNodeContext) -> bool:
     return bool(n.attr("keepdim")) if "keepdim" in n.values else False
-
-
-for _aten, _relay in _SAME.items():
-    _register(_aten, _relay)
 
 
 @converter("max.default")
