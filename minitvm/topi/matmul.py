@@ -16,6 +16,9 @@ from ..te import Tensor
 from .factors import factor
 from .registry import Pattern, register
 from .shapes import agree, broadcast_point, broadcast_shapes, dims
+from .spelling import Aten
+
+_PRODUCTS = Aten("matmul mm bmm mv dot", operands="own")
 
 
 @register("nn.dense", pattern=Pattern.COMPLEX_OUT_FUSABLE)
@@ -41,7 +44,7 @@ def dense(data: Tensor, weight: Tensor, *, out_dtype: str = "") -> Tensor:
     )
 
 
-@register("nn.matmul", pattern=Pattern.COMPLEX_OUT_FUSABLE)
+@register("nn.matmul", pattern=Pattern.COMPLEX_OUT_FUSABLE, onnx="MatMul", aten=_PRODUCTS)
 def matmul(
     a: Tensor, b: Tensor, *, transpose_a: bool = False, transpose_b: bool = False, out_dtype: str = ""
 ) -> Tensor:

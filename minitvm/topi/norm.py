@@ -15,6 +15,7 @@ from .reduce import l1, mean, moments, sum_square
 from .reduce import sum as sum_over
 from .registry import Pattern, register
 from .shapes import agree, axes_of, axis_of, dims, product, require_divides, require_positive, simple
+from .spelling import Onnx
 
 _ZERO = const(0, "int32")
 _LARGEST_WINDOW = 1 << 16  # of `lrn` over an open axis: each element reads that many
@@ -59,7 +60,10 @@ def layer_norm(
     return te.compute(data.shape, element, name="T_layer_norm")
 
 
-@register("nn.instance_norm", pattern=Pattern.COMPLEX_OUT_FUSABLE)
+@register(
+    "nn.instance_norm", pattern=Pattern.COMPLEX_OUT_FUSABLE,
+    onnx=Onnx("InstanceNormalization", {"epsilon": "epsilon"}, since=6),
+)  # fmt: skip
 def instance_norm(
     data: Tensor, gamma: Tensor, beta: Tensor, *, axis: int | Sequence[int] = 1, epsilon: float = 1e-5
 ) -> Tensor:

@@ -202,13 +202,13 @@ def avg_pool3d(data: Tensor, *, pool_size: Ints, strides: Ints = 1, padding: Int
     return _avg_pool(3, data, pool_size, strides, padding, dilation, ceil_mode, count_include_pad)
 
 
-@register("nn.global_max_pool", pattern=Pattern.COMM_REDUCE)
+@register("nn.global_max_pool", pattern=Pattern.COMM_REDUCE, onnx="GlobalMaxPool")
 def global_max_pool(data: Tensor) -> Tensor:
     """The largest element over all axes after batch and channel, which remain with extent 1."""
     return reduce_max(data, axis=tuple(range(2, data.ndim)), keepdims=True)
 
 
-@register("nn.global_avg_pool", pattern=Pattern.COMM_REDUCE)
+@register("nn.global_avg_pool", pattern=Pattern.COMM_REDUCE, onnx="GlobalAveragePool")
 def global_avg_pool(data: Tensor) -> Tensor:
     """The mean over all axes after batch and channel, which remain with extent 1."""
     return mean(data, axis=tuple(range(2, data.ndim)), keepdims=True)

@@ -68,25 +68,37 @@ def _keeping_dtype(function: Callable[..., Any]) -> Callable[..., Any]:
     return fold
 
 
-@register("sum", pattern=Pattern.COMM_REDUCE, fold=_keeping_dtype(np.sum))
+@register(
+    "sum",
+    pattern=Pattern.COMM_REDUCE,
+    fold=_keeping_dtype(np.sum),
+    onnx="ReduceSum",
+    aten="sum.default sum.dim_IntList",
+)
 def sum(x: Tensor, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """The sum over the axes."""
     return _reduce("sum", te.sum, x, axis, keepdims)
 
 
-@register("prod", pattern=Pattern.COMM_REDUCE, fold=_keeping_dtype(np.prod))
+@register(
+    "prod",
+    pattern=Pattern.COMM_REDUCE,
+    fold=_keeping_dtype(np.prod),
+    onnx="ReduceProd",
+    aten="prod.default prod.dim_int",
+)
 def prod(x: Tensor, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """The product over the axes."""
     return _reduce("prod", te.prod, x, axis, keepdims)
 
 
-@register("max", pattern=Pattern.COMM_REDUCE, fold=_keeping_dtype(np.max))
+@register("max", pattern=Pattern.COMM_REDUCE, fold=_keeping_dtype(np.max), onnx="ReduceMax", aten="amax")
 def max(x: Tensor, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """The largest element over the axes; NaN if any element is NaN."""
     return _reduce("max", _any if x.dtype.is_bool else te.max, x, axis, keepdims)
 
 
-@register("min", pattern=Pattern.COMM_REDUCE, fold=_keeping_dtype(np.min))
+@register("min", pattern=Pattern.COMM_REDUCE, fold=_keeping_dtype(np.min), onnx="ReduceMin", aten="amin")
 def min(x: Tensor, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """The smallest element over the axes; NaN if any element is NaN."""
     return _reduce("min", _all if x.dtype.is_bool else te.min, x, axis, keepdims)
@@ -108,7 +120,7 @@ def _truth(v: Expr) -> Expr:
     return v.astype("bool")
 
 
-@register("mean", pattern=Pattern.COMM_REDUCE)
+@register("mean", pattern=Pattern.COMM_REDUCE, onnx="ReduceMean", aten="mean.default mean.dim")
 def mean(x: Tensor, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """The mean over the axes, rounded toward zero for integers.
 
@@ -157,7 +169,7 @@ def _square(v: Expr) -> Expr:
     return v * v
 
 
-@register("l1", pattern=Pattern.COMM_REDUCE)
+@register("l1", pattern=Pattern.COMM_REDUCE, onnx="ReduceL1")
 def l1(x: Tensor, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """The sum of absolute values."""
 
@@ -167,7 +179,7 @@ def l1(x: Tensor, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
     return _reduce("l1", lambda v, axis: te.sum(magnitude(v), axis=axis), x, axis, keepdims, magnitude)
 
 
-@register("sum_square", pattern=Pattern.COMM_REDUCE)
+@register("sum_square", pattern=Pattern.COMM_REDUCE, onnx="ReduceSumSquare")
 def sum_square(x: Tensor, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """The sum of squares."""
     if not axes_of(axis, x.ndim):
@@ -175,7 +187,7 @@ def sum_square(x: Tensor, *, axis: Axes = None, keepdims: bool = False) -> Tenso
     return _reduce("sum_square", lambda v, axis: te.sum(_square(v), axis=axis), x, axis, keepdims)
 
 
-@register("l2", pattern=Pattern.COMM_REDUCE)
+@register("l2", pattern=Pattern.COMM_REDUCE, onnx="ReduceL2")
 def l2(x: Tensor, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """The square root of the sum of squares; for integers, computed in float64 and rounded toward zero."""
 
@@ -185,13 +197,13 @@ def l2(x: Tensor, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
     return elementwise(sum_square(x, axis=axis, keepdims=keepdims), root, "sqrt")
 
 
-@register("log_sum", pattern=Pattern.COMM_REDUCE)
+@register("log_sum", pattern=Pattern.COMM_REDUCE, onnx="ReduceLogSum")
 def log_sum(x: Tensor, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """The logarithm of the sum."""
     return elementwise(sum(x, axis=axis, keepdims=keepdims), te.log, "log")
 
 
-@register("logsumexp", pattern=Pattern.COMM_REDUCE)
+@register("logsumexp", pattern=Pattern.COMM_REDUCE, onnx="ReduceLogSumExp", aten="logsumexp")
 def logsumexp(x: Tensor, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
     """log(sum(exp(x))), without overflow."""
     if not axes_of(axis, x.ndim):

@@ -98,6 +98,11 @@ class Operator:
         """
         return self.pattern in MAPS and not _AXES & self.attrs.keys()
 
+    @property
+    def is_reduction(self) -> bool:
+        """Whether it reduces the axes that its attributes `axis` and `keepdims` name, and has no other attributes."""
+        return self.pattern is Pattern.COMM_REDUCE and self.attrs.keys() == {"axis", "keepdims"}
+
     def normalize(self, attrs: Mapping[str, Any]) -> dict[str, Any]:
         """All attributes in declared order, with defaults filled in; raises `InputError` for unknown or missing
         attributes.
@@ -178,7 +183,7 @@ class Operator:
 OPERATORS: dict[str, Operator] = {}
 
 Language = Literal["onnx", "aten"]
-_NAMED: dict[tuple[Language, str], str] = {}  # our name for a name elsewhere
+_NAMED: dict[tuple[Language, str], list[str]] = {}  # our names for a name elsewhere; the last one counts
 
 _TYPES: dict[Hashable, list[TensorType]] = {}
 _REMEMBERED = 4096
@@ -261,7 +266,8 @@ def register(
             Onnx(onnx) if isinstance(onnx, str) else onnx,
             Aten(aten) if isinstance(aten, str) else aten,
         )
-        _NAMED.update(dict.fromkeys(_names_elsewhere(OPERATORS[name]), name))
+        for elsewhere in _names_elsewhere(OPERATORS[name]):
+            _NAMED.setdefault(elsewhere, []).append(name)
         return compute
 
     return decorate
@@ -285,8 +291,10 @@ def get(name: str) -> Operator:
 
 def named(language: Language, name: str) -> Operator | None:
     """The operator that has a name in ONNX, or in ATen ("hardswish.default"); None if there is none."""
-    operator = OPERATORS.get(_NAMED.get((language, name), ""))
-    return operator if operator is not None and (language, name) in _names_elsewhere(operator) else None
+    for ours in reversed(_NAMED.get((language, name), [])):
+        if ours in OPERATORS and (language, name) in _names_elsewhere(OPERATORS[ours]):
+            return OPERATORS[ours]
+    return None
 
 
 def all_named(language: Language) -> dict[str, Operator]:

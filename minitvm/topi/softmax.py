@@ -9,6 +9,7 @@ from ..expr import Expr, const
 from ..te import Tensor
 from .registry import register
 from .shapes import axis_of
+from .spelling import Onnx
 
 
 def _shifted(x: Tensor, axis: int) -> tuple[int, Any, Tensor]:
@@ -23,7 +24,7 @@ def _without(indices: tuple[Any, ...], axis: int) -> tuple[Any, ...]:
     return (*indices[:axis], *indices[axis + 1 :])
 
 
-@register("nn.softmax")
+@register("nn.softmax", onnx=Onnx("Softmax", {"axis": "axis"}, since=13))
 def softmax(x: Tensor, *, axis: int = -1) -> Tensor:
     """exp(x) / sum(exp(x)) along an axis.
 
@@ -50,7 +51,7 @@ def softmax(x: Tensor, *, axis: int = -1) -> Tensor:
     return te.compute(x.shape, element, name="T_softmax_norm", attrs=attrs)
 
 
-@register("nn.log_softmax")
+@register("nn.log_softmax", onnx=Onnx("LogSoftmax", {"axis": "axis"}, since=13))
 def log_softmax(x: Tensor, *, axis: int = -1) -> Tensor:
     """log(softmax(x)) along an axis, computed without a division."""
     at, kept, largest = _shifted(x, axis)

@@ -17,6 +17,7 @@ from . import shapes
 from .indices import check_counts, from_front
 from .registry import Pattern, TensorType, register
 from .shapes import dims
+from .spelling import Onnx
 
 _UNBOUNDED = 2**31 - 1  # ONNX and Relay write "to the end" as a very large number
 
@@ -162,7 +163,7 @@ def batch_flatten(x: Tensor) -> Tensor:
     return reshape(x, newshape=(dims(x)[0], shapes.product(dims(x)[1:])), allowzero=True)
 
 
-@register("transpose", pattern=Pattern.INJECTIVE, fold=np.transpose)
+@register("transpose", pattern=Pattern.INJECTIVE, fold=np.transpose, onnx=Onnx("Transpose", {"axes": "perm"}))
 def transpose(x: Tensor, *, axes: Sequence[int] | None = None) -> Tensor:
     """Axis k of the output is axis axes[k] of the input; None reverses the order."""
     order = [shapes.axis_of(a, x.ndim) for a in axes] if axes is not None else list(reversed(range(x.ndim)))
@@ -217,7 +218,10 @@ def squeeze(x: Tensor, *, axis: int | Sequence[int] | None = None) -> Tensor:
     return te.compute([d for a, d in enumerate(x.shape) if a not in gone], element, name="T_squeeze")
 
 
-@register("concatenate", pattern=Pattern.INJECTIVE, fold=lambda *data, axis: np.concatenate(data, axis))
+@register(
+    "concatenate", pattern=Pattern.INJECTIVE, fold=lambda *data, axis: np.concatenate(data, axis),
+    onnx=Onnx("Concat", {"axis": "axis"}),
+)  # fmt: skip
 def concatenate(*data: Tensor, axis: int = 0) -> Tensor:
     """The tensors one after the other along an axis."""
     if not data:
@@ -418,7 +422,10 @@ def repeat(x: Tensor, *, repeats: int, axis: int = 0) -> Tensor:
     return te.compute(shape, lambda *i: x[(*i[:at], i[at] // repeats, *i[at + 1 :])], name="T_repeat")
 
 
-@register("nn.depth_to_space", pattern=Pattern.INJECTIVE)
+@register(
+    "nn.depth_to_space", pattern=Pattern.INJECTIVE,
+    onnx=Onnx("DepthToSpace", {"block_size": "blocksize", "mode": "mode"}),
+)  # fmt: skip
 def depth_to_space(x: Tensor, *, block_size: int, mode: str = "DCR") -> Tensor:
     """Move blocks of channels to blocks of pixels, NCHW.
 
@@ -444,7 +451,7 @@ def depth_to_space(x: Tensor, *, block_size: int, mode: str = "DCR") -> Tensor:
     )
 
 
-@register("nn.space_to_depth", pattern=Pattern.INJECTIVE)
+@register("nn.space_to_depth", pattern=Pattern.INJECTIVE, onnx=Onnx("SpaceToDepth", {"block_size": "blocksize"}))
 def space_to_depth(x: Tensor, *, block_size: int) -> Tensor:
     """Move blocks of pixels to channels, NCHW. In the new channel, the position in the block is the outer part."""
     if x.ndim != 4:

@@ -66,7 +66,11 @@ def find(domain: str, name: str, version: int) -> Converter | None:
 
 def _declared(operator: operators.Operator, n: NodeContext) -> Any:
     """The operator on the inputs of a node that means the same."""
+    from .ops import reduction
+
     assert operator.onnx is not None
+    if operator.is_reduction:
+        return reduction.reduced(n, operator.name)
     attrs = {ours: _attribute(n, theirs, operator.attrs[ours]) for ours, theirs in operator.onnx.attrs.items()}
     return n.op(operator.name, *n.present, **attrs)
 

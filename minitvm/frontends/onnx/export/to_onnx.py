@@ -3,8 +3,9 @@
     model = to_onnx(models.get("resnet18"))
     session = onnxruntime.InferenceSession(model.SerializeToString())
 
-Every operator in EXPORTS has an ONNX operator, or a few, that mean exactly the same. Import and export are inverse in
-meaning, not in text: what the importer folded stays folded.
+An operator whose declaration has a name in ONNX (`topi.registry.register`, `onnx=`) is written by that name. Those in
+EXPORTS need more than a name. Import and export are inverse in meaning, not in text: what the importer folded stays
+folded.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ import numpy as np
 from ....errors import UnsupportedOperator, missing_extra
 from ....expr import DType
 from ....graph import Graph, OpNode
+from ....topi import registry
+from ....topi.spelling import Onnx
 from .counted import COUNTED
 from .loops import LOOPS
 from .recurrent import GATES, write_recurrent
@@ -39,7 +42,7 @@ def to_onnx(graph: Graph, opset: int = OPSET) -> Any:
         from onnx import helper, numpy_helper
     except ImportError:
         raise missing_extra("onnx", "onnx") from None
-    writer = Writer(helper, numpy_helper, graph, EXPORTS)
+    writer = Writer(helper, numpy_helper, graph, exports(), opset)
     writer.operators()
     onnx_graph = writer.graph(graph.name, graph.inputs, writer.outputs_of(graph.outputs))
     model = helper.make_model(onnx_graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=IR_VERSION)
@@ -49,6 +52,25 @@ def to_onnx(graph: Graph, opset: int = OPSET) -> Any:
 
 Export = Callable[[Writer, OpNode], None]
 EXPORTS: dict[str, Export] = {}
+
+
+def exports() -> dict[str, Export]:
+    """How each operator that ONNX has is written."""
+    operators = registry.all_named("onnx").values()
+    declared = {operator.name: _reduced if operator.is_reduction else _declared for operator in operators}
+    return {**declared, **EXPORTS}
+
+
+def _declared(writer: Writer, node: OpNode) -> None:
+    """Write the operator of the same inputs in the same order; its declaration says which attributes it has."""
+    spelled = _spelled(node)
+    for ours, value in node.attrs.items():
+        if ours not in spelled.attrs and value != registry.get(node.op).attrs[ours]:
+            raise UnsupportedOperator(f"{node.op}: ONNX's {spelled.name} has no {ours}, found {value!r}")
+    writer.require_types(spelled.name, node)
+    values = {theirs: node.attrs[ours] for ours, theirs in spelled.attrs.items()}
+    attrs = {name: int(value) if isinstance(value, bool) else value for name, value in values.items()}
+    writer.node(spelled.name, [v.name for v in node.inputs], [v.name for v in node.outputs], **attrs)
 
 
 def _known(node: OpNode, name: str) -> tuple[int, ...]:
@@ -83,26 +105,10 @@ def _export(*names: str) -> Callable[[Export], Export]:
     return register
 
 
-def _plain(name: str, onnx_name: str) -> None:
-    """An operator with the same inputs in the same order, and without attributes."""
-
-    def export(writer: Writer, node: OpNode) -> None:
-        writer.node(onnx_name, [v.name for v in node.inputs], [v.name for v in node.outputs])
-
-    EXPORTS[name] = export
-
-
-for _ours, _theirs in (
-    ("add", "Add"), ("subtract", "Sub"), ("multiply", "Mul"), ("power", "Pow"), ("nn.relu", "Relu"), ("sqrt", "Sqrt"),
-    ("sigmoid", "Sigmoid"), ("tanh", "Tanh"), ("exp", "Exp"), ("log", "Log"), ("erf", "Erf"), ("abs", "Abs"),
-    ("negative", "Neg"), ("copy", "Identity"), ("nn.global_avg_pool", "GlobalAveragePool"),
-    ("nn.global_max_pool", "GlobalMaxPool"), ("nn.hard_swish", "HardSwish"), ("divide", "Div"), ("where", "Where"),
-    ("maximum", "Max"), ("minimum", "Min"), ("sin", "Sin"), ("cos", "Cos"), ("reciprocal", "Reciprocal"),
-    ("equal", "Equal"), ("less", "Less"), ("less_equal", "LessOrEqual"), ("greater", "Greater"), ("floor", "Floor"),
-    ("greater_equal", "GreaterOrEqual"), ("logical_and", "And"), ("logical_or", "Or"), ("logical_xor", "Xor"),
-    ("logical_not", "Not"), ("ceil", "Ceil"), ("sign", "Sign"),
-):  # fmt: skip
-    _plain(_ours, _theirs)
+def _spelled(node: OpNode) -> Onnx:
+    spelled = registry.get(node.op).onnx
+    assert spelled is not None
+    return spelled
 
 
 def _summed(writer: Writer, node: OpNode) -> list[str]:
@@ -198,11 +204,6 @@ def _dense(writer: Writer, node: OpNode) -> None:
     writer.node("MatMul", [data, turned], [node.outputs[0].name])
 
 
-@_export("concatenate")
-def _concatenate(writer: Writer, node: OpNode) -> None:
-    writer.node("Concat", [v.name for v in node.inputs], [node.outputs[0].name], axis=node.attrs["axis"])
-
-
 @_export("qnn.quantize", "qnn.dequantize")
 def _quantize(writer: Writer, node: OpNode) -> None:
     if node.attrs["block_size"]:
@@ -223,18 +224,6 @@ def _lookup(writer: Writer, node: OpNode) -> None:
     writer.node("Cast", [data], [f"{output}_wide"], to=writer.integer)
     writer.node("Mod", [f"{output}_wide", writer.weight(f"{output}_bytes", 256)], [f"{output}_at"])
     writer.node("Gather", [table, f"{output}_at"], [output], axis=0)
-
-
-@_export("nn.softmax", "nn.log_softmax")
-def _softmax(writer: Writer, node: OpNode) -> None:
-    name = "Softmax" if node.op == "nn.softmax" else "LogSoftmax"
-    writer.node(name, [node.inputs[0].name], [node.outputs[0].name], axis=node.attrs["axis"])
-
-
-@_export("transpose")
-def _transpose(writer: Writer, node: OpNode) -> None:
-    axes = node.attrs["axes"]
-    writer.node("Transpose", [node.inputs[0].name], [node.outputs[0].name], perm=list(axes) if axes else None)
 
 
 @_export("reshape", "squeeze", "expand_dims", "nn.batch_flatten")
@@ -270,16 +259,6 @@ def _silu(writer: Writer, node: OpNode) -> None:
     data, output = node.inputs[0].name, node.outputs[0].name
     writer.node("Sigmoid", [data], [f"{output}_gate"])
     writer.node("Mul", [data, f"{output}_gate"], [output])
-
-
-@_export("nn.leaky_relu")
-def _leaky_relu(writer: Writer, node: OpNode) -> None:
-    writer.node("LeakyRelu", [node.inputs[0].name], [node.outputs[0].name], alpha=node.attrs["alpha"])
-
-
-@_export("nn.hard_sigmoid")
-def _hard_sigmoid(writer: Writer, node: OpNode) -> None:
-    writer.node("HardSigmoid", [node.inputs[0].name], [node.outputs[0].name], **node.attrs)
 
 
 @_export("nn.gelu")
@@ -335,14 +314,15 @@ def _last_axes(node: OpNode) -> int:
     return axes[0] - rank
 
 
-@_export("mean", "sum", "max", "min", "prod")
 def _reduced(writer: Writer, node: OpNode) -> None:
     data, output, keepdims = node.inputs[0], node.outputs[0].name, int(node.attrs["keepdims"])
+    name = _spelled(node).name
+    writer.require_types(name, node)
     axes = list(range(data.ndim)) if node.attrs["axis"] is None else list(_known(node, "axis"))
-    if node.op == "sum":  # the only one whose axes are an input in opset 13
-        writer.node("ReduceSum", [data.name, writer.weight(f"{output}_axes", axes)], [output], keepdims=keepdims)
+    if node.op == "sum" or writer.opset >= 18:  # of the others, the axes are an attribute until then
+        writer.node(name, [data.name, writer.weight(f"{output}_axes", axes)], [output], keepdims=keepdims)
     else:
-        writer.node(f"Reduce{node.op.capitalize()}", [data.name], [output], axes=axes, keepdims=keepdims)
+        writer.node(name, [data.name], [output], axes=axes, keepdims=keepdims)
 
 
 @_export("split")

@@ -11,6 +11,7 @@ from ....errors import UnsupportedOperator, nearest
 from ....expr import Expr, IntImm, SizeVar
 from ....graph import Graph, OpNode, Value
 
+_WORDS = {"float32": "float", "float64": "double"}  # ONNX's words for dtypes, where they are not NumPy's
 Exports = Mapping[str, Callable[[Any, OpNode], None]]
 
 
@@ -18,9 +19,9 @@ class Writer:
     """Collects the nodes and weights of an ONNX graph."""
 
     def __init__(
-        self, helper: Any, numpy_helper: Any, graph: Graph, exports: Exports, around: Writer | None = None
+        self, helper: Any, numpy_helper: Any, graph: Graph, exports: Exports, opset: int, around: Writer | None = None
     ) -> None:
-        self._exports = exports
+        self._exports, self.opset = exports, opset
         self._helper, self._numpy_helper = helper, numpy_helper
         self._graph = graph
         self.around = around  # who writes the graph around a body, whose values the body sees
@@ -34,7 +35,7 @@ class Writer:
 
     def inside(self, body: Graph) -> Writer:
         """A writer for the body of a loop, which may use the sizes that are known around it."""
-        writer = Writer(self._helper, self._numpy_helper, body, self._exports, around=self)
+        writer = Writer(self._helper, self._numpy_helper, body, self._exports, self.opset, around=self)
         writer.sizes.update(self.sizes)
         return writer
 
@@ -70,6 +71,21 @@ class Writer:
         """One ONNX node; attributes that are None are left out."""
         present = {name: value for name, value in attributes.items() if value is not None}
         self.nodes.append(self._helper.make_node(op, list(inputs), list(outputs), **present))
+
+    def require_types(self, op: str, node: OpNode) -> None:
+        """Refuse a node whose operator the opset does not have, or not for the dtypes of the inputs."""
+        from onnx import defs
+
+        if not defs.has(op, self.opset):
+            raise UnsupportedOperator(
+                f"{node.op}: ONNX has no {op} in opset {self.opset}\n  try:    to_onnx(graph, opset=...)"
+            )
+        parameters = defs.get_schema(op, self.opset).inputs
+        for position, value in enumerate(node.inputs):
+            dtype = str(value.dtype)
+            kind = f"tensor({_WORDS.get(dtype, dtype)})"
+            if kind not in parameters[min(position, len(parameters) - 1)].types:
+                raise UnsupportedOperator(f"{node.op}: ONNX's {op} of opset {self.opset} takes no {dtype}")
 
     def element_type(self, value: Value) -> int:
         """ONNX's number of a value's dtype."""

@@ -8,6 +8,7 @@ from ...common.operand import Operand
 from ..context import NodeContext
 from ..registry import converter
 
+
 def _chain(relay: str) -> Any:
     def convert(n: NodeContext) -> Any:
         total, *rest = n.present
@@ -54,11 +55,6 @@ def bit_shift(n: NodeContext) -> Any:
     if direction not in names:
         n.refuse_attribute("direction")
     return n.op(names[direction], n[0], n[1])
-
-
-@converter("MatMul")
-def matmul(n: NodeContext) -> Any:
-    return n.op("nn.matmul", n[0], n[1])
 
 
 @converter("Gemm")

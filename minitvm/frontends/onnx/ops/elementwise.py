@@ -10,6 +10,7 @@ from ..context import NodeContext
 from ..dtypes import dtype_of, narrow_type
 from ..registry import converter
 
+
 @converter("Identity")
 def identity(n: NodeContext) -> Any:
     """A sequence is its elements, which nothing changes."""

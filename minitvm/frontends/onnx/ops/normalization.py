@@ -27,13 +27,8 @@ def _softmax_of_matrix(relay: str) -> Any:
     return convert
 
 
-def _softmax(relay: str) -> Any:
-    return lambda n: n.op(relay, n[0], axis=n.attr("axis", -1))
-
-
 for _name, _relay in {"Softmax": "nn.softmax", "LogSoftmax": "nn.log_softmax"}.items():
     converter(_name)(_softmax_of_matrix(_relay))
-    converter(_name, since=13)(_softmax(_relay))
 
 
 @converter("Hardmax")
@@ -92,11 +87,6 @@ def _batch_norm_of_batch(n: NodeContext) -> Any:
 
     y = n.op("nn.batch_norm", x, scale, bias, own_mean, own_variance, epsilon=epsilon)
     return [y, moved(mean, own_mean), moved(variance, own_variance)]
-
-
-@converter("InstanceNormalization", since=6)
-def instance_norm(n: NodeContext) -> Any:
-    return n.op("nn.instance_norm", n[0], n[1], n[2], epsilon=n.attr("epsilon", 1e-5))
 
 
 @converter("LayerNormalization")  # ONNX Runtime writes it for any opset

@@ -10,28 +10,20 @@ from ..context import NodeContext
 from ..registry import converter
 from .data_axes import all_or_none, along_listed, along_one, listed, number_of, without
 
-_SAME = {
-    "ReduceL1": "l1", "ReduceL2": "l2", "ReduceLogSum": "log_sum", "ReduceLogSumExp": "logsumexp", "ReduceMax": "max",
-    "ReduceMean": "mean", "ReduceMin": "min", "ReduceProd": "prod", "ReduceSum": "sum", "ReduceSumSquare": "sum_square",
-}  # fmt: skip
 
-
-def _register(onnx_name: str, relay: str, axes_since: int) -> None:
-    @converter(onnx_name)
-    def _(n: NodeContext) -> Any:
+def reduced(n: NodeContext, relay: str) -> Any:
+    """A reduction over axes that are an attribute, or in later opsets an input."""
+    if n.version < (13 if relay == "sum" else 18):
         return _reduce(n, relay, n.attr("axes", None))
-
-    @converter(onnx_name, since=axes_since)
-    def _(n: NodeContext) -> Any:
-        axes = n.optional(1)
-        keep_all = bool(n.attr("noop_with_empty_axes", 0))
-        if axes is not None and not axes.is_known and axes.shape != (0,):
-            return _reduced_by_data(n, relay, axes, keep_all=keep_all)
-        listed = None if axes is None or axes.shape == (0,) else n.ints(axes, "the axes")
-        if listed is None and keep_all:
-            # The element-wise part of the operator, without a reduction.
-            return _reduce(n, relay, ())
-        return _reduce(n, relay, listed)
+    axes = n.optional(1)
+    keep_all = bool(n.attr("noop_with_empty_axes", 0))
+    if axes is not None and not axes.is_known and axes.shape != (0,):
+        return _reduced_by_data(n, relay, axes, keep_all=keep_all)
+    listed = None if axes is None or axes.shape == (0,) else n.ints(axes, "the axes")
+    if listed is None and keep_all:
+        # The element-wise part of the operator, without a reduction.
+        return _reduce(n, relay, ())
+    return _reduce(n, relay, listed)
 
 
 # Reductions whose operators take floats alone. ONNX has them of integers too, rounded toward zero.
@@ -68,10 +60,6 @@ def _reduced_by_data(n: NodeContext, relay: str, axes: Operand, *, keep_all: boo
     if n.attr("keepdims", 1):
         return reduced
     return without(n, reduced, flags, number_of(n, axes, "axes that are left out"))
-
-
-for _name, _relay in _SAME.items():
-    _register(_name, _relay, 13 if _name == "ReduceSum" else 18)
 
 
 def _arg(relay: str) -> Any:

@@ -245,12 +245,6 @@ def _split(n: NodeContext, sizes: tuple[Dim, ...] | None, count: int) -> Any:
     return [n.part(x, axis, begin, end) for begin, end in pairwise(bounds)]
 
 
-@converter("DepthToSpace")
-def depth_to_space(n: NodeContext) -> Any:
-    """[n, c b b, h, w] as [n, c, h b, w b]; in mode DCR the blocks vary slower than the channels."""
-    return n.op("nn.depth_to_space", n[0], block_size=n.attr("blocksize"), mode=n.attr("mode", "DCR"))
-
-
 @converter("SpaceToDepth")
 def space_to_depth(n: NodeContext) -> Any:
     """[n, c, h b, w b] as [n, b b c, h, w]."""
