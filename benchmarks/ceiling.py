@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from minitvm.target import Target
 from minitvm.tools import models, profile
-from minitvm.tools.profile.machine import measure
+from minitvm.tools.profile.peak_rates import measure
 
 from . import harness, networks
 

@@ -7,6 +7,7 @@ compiler, and `import minitvm` itself costs nothing.
 from __future__ import annotations
 
 import importlib
+import importlib.machinery
 import importlib.util
 import sys
 from collections.abc import Iterable
@@ -98,7 +99,8 @@ def __getattr__(name: str) -> Any:
         value = getattr(importlib.import_module(_DEFINED_IN[name]), _OUR_NAMES.get(name, name))
         globals()[name] = value
         return value
-    if name in __all__:
+    # `from minitvm import expr` comes here before the module is imported.
+    if name in __all__ or importlib.machinery.PathFinder.find_spec(f"{__name__}.{name}", __path__):
         return importlib.import_module(f"{__name__}.{name}")
     from .absent import absent
 

@@ -286,9 +286,9 @@ for name, run in (
 # %% [markdown]
 # The three operators are what `build` makes of the graph, each with its own good schedule. The weights are a result
 # here. If they were not, `build` would make one function of the three: whole rows of scores, for a few queries at a
-# time (`machines/cpu/attention.py`), as long as the keys and values of a head fit in the L2 cache. How much the trip of
-# the scores to memory and back costs depends on the caches: here a tenth to a third, more with more keys; on a GPU,
-# whose fast memory is small, several times that.
+# time (`machines/cpu/large_attention.py`), as long as the keys and values of a head fit in the L2 cache. How much the
+# trip of the scores to memory and back costs depends on the caches: here a tenth to a third, more with more keys; on
+# a GPU, whose fast memory is small, several times that.
 #
 # ## The ledger
 #

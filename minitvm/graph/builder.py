@@ -12,7 +12,7 @@ from ..errors import InputError
 from ..expr import DType, Expr, free_vars
 from ..expr.printer import fresh
 from ..topi import registry
-from .loops import UNLIMITED, body_of
+from .loop_bodies import UNLIMITED, body_of
 from .nodes import LOOP, Constant, Dim, Graph, OpNode, Value
 
 _MOST_DIMS = 64  # of NumPy's arrays
@@ -85,10 +85,11 @@ class GraphBuilder:
     ) -> tuple[Value, ...]:
         """Add a loop, and return its number of iterations, its carried values, and the rows of all iterations.
 
-        `graph.loops` describes the meaning of a loop. `body(number, *carried)` is called once, to add the operators of
-        one iteration. It returns the condition for the next iteration, the new carried values, and optionally rows.
-        Other values that it reads come from outside the loop. Rows of shape [..] are collected as [most, ..]: first the
-        rows of the iterations, then zeros. For example, the powers of x that are below 100, at most 8 of them:
+        `graph.loop_bodies` describes the meaning of a loop. `body(number, *carried)` is called once, to add the
+        operators of one iteration. It returns the condition for the next iteration, the new carried values, and
+        optionally rows. Other values that it reads come from outside the loop. Rows of shape [..] are collected as
+        [most, ..]: first the rows of the iterations, then zeros. For example, the powers of x that are below 100, at
+        most 8 of them:
 
             small = lambda number, x: (b.op("less", b.op("sum", x), 100.0), [b.op("multiply", x, x)], [x])
             count, power, powers = b.loop(small, [x], limit=8, most=8)

@@ -16,7 +16,7 @@ import numpy as np
 from ..expr import Expr, SizeVar
 from ..topi.shapes import larger, simple
 from .builder import GraphBuilder
-from .loops import everywhere
+from .loop_bodies import everywhere
 from .nodes import Dim, Graph, OpNode, Value
 from .pattern import Match, op
 from .rewrite import Rewriter, RewriteRule, rewrite

@@ -17,8 +17,8 @@ A node `bind_size(count, size=n, most=m)` returns `count`, one int64, and makes 
 nodes after it. So n is a data-dependent size. If the count is not from 0 to m, the run stops there with an error.
 
 A node `loop(limit, going, *carried, *outside, body=graph, carried=k, most=m)` runs its body as long as fewer than
-`limit` (one int64) iterations are done and `going` (one bool) holds. `graph.loops` describes the inputs and outputs of
-the body.
+`limit` (one int64) iterations are done and `going` (one bool) holds. `graph.loop_bodies` describes the inputs and
+outputs of the body.
 """
 
 from __future__ import annotations

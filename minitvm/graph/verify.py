@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from ..errors import MinitvmError, VerificationError
 from ..expr import Expr, free_vars, structural_equal
 from ..topi import registry
-from .loops import misfits
+from .loop_bodies import misfits
 from .nodes import FUSED, LOOP, Dim, Graph, Node, OpNode, Value
 from .printer import script
 

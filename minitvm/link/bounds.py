@@ -17,7 +17,7 @@ import numpy as np
 from ..arith import Analyzer
 from ..expr import Add, Max, Min, Sub, as_expr, free_vars, match, structural_equal
 from ..graph import Graph
-from ..graph.loops import outside_inputs, own_outside
+from ..graph.loop_bodies import outside_inputs, own_outside
 from ..graph.nodes import LOOP, Dim, as_dim
 
 _IDLE = ("reshape", "expand_dims", "squeeze", "copy", "match_cast")  # the same elements

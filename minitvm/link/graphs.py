@@ -13,7 +13,7 @@ from ..expr import EQ, GE, Expr, IntImm, Var, as_expr, const, match, structural_
 from ..expr.conditions import is_const
 from ..expr.printer import fresh
 from ..graph import Graph
-from ..graph.loops import carried_inputs, outside_inputs, own_carried, own_outside
+from ..graph.loop_bodies import carried_inputs, outside_inputs, own_carried, own_outside
 from ..graph.lower import own_graph, own_scalars
 from ..graph.nodes import BIND_SIZE, FUSED, LOOP, MATCH_CAST
 from ..lowering.lowered import LoweredFunc

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..expr import replace
-from ..graph.loops import carried_inputs, outside_inputs
+from ..graph.loop_bodies import carried_inputs, outside_inputs
 from ..graph.nodes import FUSED, LOOP, Graph
 from ..lowering.units import Unit, to_units
 from .in_place import InPlace, Joined, in_place, joined, written_directly

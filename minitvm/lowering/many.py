@@ -13,7 +13,7 @@ from ..strategy.candidate import Decision
 from ..strategy.registry import made_too_much_code, not_carried_out, report_refusals
 from ..target import Target
 from ..tir.transform.pipeline import PassCallback
-from ..workers import pool
+from ..workers import worker_pool
 from . import cache, verified
 from .function import lower_function, with_a_schedule
 from .lowered import LoweredFunc
@@ -22,7 +22,7 @@ from .units import SharedFunction
 Progress = Callable[[int, int], None]  # functions done, their total
 Decisions = Mapping[bytes, Decision]  # by the keys of functions
 
-TASK = pool.PoolTask(f"{__name__}:lower_request", worth_starting=8)
+TASK = worker_pool.PoolTask(f"{__name__}:lower_request", worth_starting=8)
 
 
 def lower_functions(
@@ -111,7 +111,7 @@ def _in_workers(
     before: int,
     total: int,
 ) -> dict[bytes, LoweredFunc]:
-    """Lower functions in the processes of `pool.run`, including this process, and store the results."""
+    """Lower functions in the processes of `worker_pool.run`, including this process, and store the results."""
     by = [decisions.get(f.key) for f in functions]
     requests = [
         json.dumps(
@@ -127,7 +127,7 @@ def _in_workers(
     ]
     report = None if progress is None else lambda done, all_, number: progress(before + done, total)
     done = {}
-    results = pool.run(TASK, requests, None, report)
+    results = worker_pool.run(TASK, requests, None, report)
     for function, decision, data in zip(functions, by, results, strict=True):
         cache.put(function, target, data, decision)
         lowered = cache.decode(data)

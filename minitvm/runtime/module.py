@@ -25,7 +25,7 @@ from .program import Progress, open_program, stamped_times
 from .shapes import SizeChecks, bind_dims, check_fixed_dims, shape_function, spec_text
 from .states import States, check_bounds, memory_of
 from .steps import BoundSteps
-from .timing import StampedRun
+from .time_evaluator import StampedRun
 from .tvm_methods import TvmMethods
 
 if TYPE_CHECKING:

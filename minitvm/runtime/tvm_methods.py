@@ -8,7 +8,7 @@ from typing import Any
 
 from ..errors import InputError, nearest
 from ..executable import Executable
-from .timing import BenchmarkResult, evaluator
+from .time_evaluator import BenchmarkResult, evaluator
 
 
 class TvmMethods:

@@ -1,4 +1,4 @@
-"""The operator `loop`, which contains a graph. `graph.loops` describes its meaning."""
+"""The operator `loop`, which contains a graph. `graph.loop_bodies` describes its meaning."""
 
 from __future__ import annotations
 
@@ -16,5 +16,5 @@ def _types(*inputs: TensorType, carried: int, **_: Any) -> list[TensorType]:
 
 @register("loop", infer=_types)
 def loop(*inputs: Any, body: Any, carried: int, most: Any = None, where: str = "") -> NoReturn:  # noqa: ARG001
-    """Run a graph as long as a count and a condition hold. `graph.loops` describes its inputs and outputs."""
+    """Run a graph as long as a count and a condition hold. `graph.loop_bodies` describes its inputs and outputs."""
     raise UnsupportedOperator("a loop is no tensor expression: its body has functions of its own")

@@ -17,7 +17,7 @@ algorithms.py    which algorithm a convolution gets, by runs of the network
 confirm.py       what won, measured once more at the end: in the network
 in_network.py    two builds of a network in turn, in the runner's process
 network.py       several tasks: where the next batch of measurements goes, and when to stop
-explain.py       predicted beside measured, and the formulas, as text
+predicted_and_measured.py   candidate by candidate, and the formulas, as text
 picture.py       the same and the course of a tuning as a picture
 """
 
@@ -38,8 +38,8 @@ _FROM = {
 }  # fmt: skip
 
 __all__ = [
-    "Options", "Space", "Task", "Tuned", "builds", "explain", "extract", "farm", "network", "picture", "task", "tune",
-    "tune_func",
+    "Options", "Space", "Task", "Tuned", "builds", "extract", "farm", "network", "picture", "predicted_and_measured",
+    "task", "tune", "tune_func",
 ]  # fmt: skip
 
 

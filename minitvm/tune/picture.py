@@ -11,7 +11,7 @@ from ..errors import InputError
 from ..plots import figure_type
 from ..records.database import Database
 from ..records.record import Record, undisturbed
-from .explain import latest, seconds_predicted
+from .predicted_and_measured import latest, seconds_predicted
 from .task import Task
 
 _MOST = 12  # tasks with a line of their own

@@ -28,14 +28,14 @@ from ..target import Target
 from ..tir.nodes import PrimFunc
 from ..tir.schedule.shared_steps import steps_of
 from ..tir.work import count
-from ..workers import pool
+from ..workers import worker_pool
 from .measure import LATE
 from .task import Task
 
 _DIED = json.dumps({"outcome": CRASHED, "message": "the process that compiled it died"}).encode()
 _LATE = json.dumps({"outcome": LATE, "message": LATE}).encode()
-CHECK = pool.PoolTask(f"{__name__}:check_request", worth_starting=1, worth_using=1, died=_DIED, late=_LATE)
-COMPILE = pool.PoolTask(f"{__name__}:artifact_request", worth_starting=1, worth_using=1, died=_DIED, late=_LATE)
+CHECK = worker_pool.PoolTask(f"{__name__}:check_request", worth_starting=1, worth_using=1, died=_DIED, late=_LATE)
+COMPILE = worker_pool.PoolTask(f"{__name__}:artifact_request", worth_starting=1, worth_using=1, died=_DIED, late=_LATE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ def checked(
     """
     requests = [_request(task, one) for task, one in asked]
     sent = [request for request in requests if isinstance(request, bytes)]
-    answers = iter(pool.run(CHECK, sent, workers, end=end))
+    answers = iter(worker_pool.run(CHECK, sent, workers, end=end))
     replies = [json.loads(next(answers)) if isinstance(request, bytes) else request for request in requests]
     for (task, one), reply in zip(asked, replies, strict=True):
         if one is None and reply["outcome"] == OK:
@@ -143,7 +143,7 @@ def artifacts(
     ]
     if not all(_is_ours(task.target) for task, _, _ in asked):
         return [json.loads(artifact_request(request)).get("message", "") for request in requests]
-    return [json.loads(reply).get("message", "") for reply in pool.run(COMPILE, requests, workers, end=end)]
+    return [json.loads(reply).get("message", "") for reply in worker_pool.run(COMPILE, requests, workers, end=end)]
 
 
 @collected_seldom()

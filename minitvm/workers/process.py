@@ -1,9 +1,9 @@
 """The program of a worker: reads requests from standard input, writes results to standard output.
 
-Started by `pool` as a plain program (`python -m`), not through `multiprocessing`: that would import the user's main
-script again, and fails if there is none. Messages are a length and that many bytes. A request is two
-messages, the name of a function from bytes to bytes (`"module:function"`) and its argument. A reply is a status byte
-and the payload: 0 and a result, or 1, the name of the error's class, a zero byte and its text.
+Started by `worker_pool` as a plain program (`python -m`), not through `multiprocessing`: that would import the user's
+main script again, and fails if there is none. Messages are a length and that many bytes. A request is two messages, the
+name of a function from bytes to bytes (`"module:function"`) and its argument. A reply is a status byte and the payload:
+0 and a result, or 1, the name of the error's class, a zero byte and its text.
 """
 
 from __future__ import annotations

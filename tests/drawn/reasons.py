@@ -20,7 +20,7 @@ REASONS: dict[Row, str] = {
     ("pass changes", "swizzle_shared"): "tiles of warpgroups: tests/machines/cuda/test_swizzle_shared.py",
     ("pass changes", "reuse_workspaces"): "workspaces of open size: tests/tir/transform/test_reuse_workspaces.py",
     ("storage scope", "warpgroup"): "sums of warpgroups: tests/machines/cuda/strategy/test_warpgroups.py",
-    ("graph pass changes", "attention"): "scores larger than a cache: tests/machines/cpu/test_attention.py",
+    ("graph pass changes", "attention"): "scores larger than a cache: tests/machines/cpu/test_large_attention.py",
     ("graph pass changes", "byte_tables"): "quantised networks: tests/graph/passes/test_byte_tables.py",
     ("graph pass changes", "divided_scales"): "quantised networks: tests/graph/passes/test_divided_scales.py",
     ("graph operator", "qnn.contrib_depthwise_conv2d_NCHWc"):

@@ -16,7 +16,7 @@ from minitvm.compat.tvm.convert_layout import ConvertLayout
 from minitvm.errors import MinitvmError, ScheduleError, Unsupported
 from minitvm.expr import SCALARS, DType, Var
 from minitvm.graph import Graph, optimize
-from minitvm.graph.loops import LOOP
+from minitvm.graph.loop_bodies import LOOP
 from minitvm.graph.lower import to_prim_func
 from minitvm.reference.strategies import NEST_KINDS, any_calls, exprs, graphs, prim_funcs, te_computes
 from minitvm.reference.strategies.programs import BUILD

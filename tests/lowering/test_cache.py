@@ -28,7 +28,6 @@ from minitvm.strategy.registry import RULES, rules_of
 from minitvm.target import Target
 from minitvm.tir.transform import pipeline
 from minitvm.topi import registry
-from minitvm.workers import pool
 from minitvm.workers.cores import available_cores
 from tests.patience import PATIENCE
 
@@ -39,7 +38,7 @@ CPU = Target("cpu -vector_bits=256 -vector_registers=16")
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder of its own, no other processes, and levels that are not verified: otherwise there must be levels."""
-    pool.shutdown()
+    worker_pool.shutdown()
     monkeypatch.setenv("MINITVM_CACHE_DIR", str(tmp_path))
     monkeypatch.setenv("MINITVM_VERIFY", "0")
     return tmp_path
@@ -223,12 +222,12 @@ def test_many_functions_are_lowered_in_other_processes(lowerings: Lowerings) -> 
     graph = b.build([b.op("nn.softmax", b.op(op, x), axis=k % 2) for k, op in enumerate(ops)])
     try:
         there = to_json(built(graph))
-        assert len(pool._workers) in (0, len(available_cores()), len(functions(graph)))
+        assert len(worker_pool._workers) in (0, len(available_cores()), len(functions(graph)))
         assert bool(lowerings.names) == (len(available_cores()) < 2)
         assert lowerings.of(lambda: built(graph)) == 0
         assert there == to_json(compile_executable(graph, CPU, BuildOptions(callback=lambda *step: None)))
     finally:
-        pool.shutdown()
+        worker_pool.shutdown()
 
 
 class Refusals(Listener):

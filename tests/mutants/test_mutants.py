@@ -23,7 +23,7 @@ LEAST = 2  # faults of each part
 CHANGES_NOTHING = {
     "minitvm.machines.simd.codegen.operands": "what spellings of instructions ask; these have the faults",
     "minitvm.machines.cpu.codegen.byte_instructions": "the spelling of one instruction, with one fault",
-    "minitvm.tir.transform.machine": "the width of a target's vectors",
+    "minitvm.tir.transform.target_vectors": "the width of a target's vectors",
     "minitvm.tir.transform.growth": "refuses what is too large, and changes no program",
     "minitvm.graph.passes.pipeline": "the list of the others",
 }

@@ -11,7 +11,7 @@ from minitvm.errors import InternalError, ScheduleError
 from minitvm.machines.cpu.runtime import compile_pool
 from minitvm.machines.cpu.runtime.executor import native_call
 from minitvm.machines.cpu.runtime.loader import load_kernel
-from minitvm.workers import pool
+from minitvm.workers import worker_pool
 from tests.patience import PATIENCE
 
 
@@ -41,13 +41,13 @@ def test_workers() -> None:
     with pytest.raises(InternalError, match=r"(?s)kernel bad does not compile.*2      return args.nothing"):
         compile_pool.compile_kernels([*work[:3], (bad, "bad"), *work[3:]], workers=2)
 
-    pool._workers[0].process.kill()
-    pool._workers[0].process.wait()
+    worker_pool._workers[0].process.kill()
+    worker_pool._workers[0].process.wait()
     codes = compile_pool.compile_kernels(work, workers=2)
     assert [value(c, f"k{i}", 5) for i, c in enumerate(codes)] == [5 * i for i in range(8)]
-    processes = [w.process for w in pool._workers]
-    pool.shutdown()
-    assert all(p.poll() is not None for p in processes) and not pool._workers
+    processes = [w.process for w in worker_pool._workers]
+    worker_pool.shutdown()
+    assert all(p.poll() is not None for p in processes) and not worker_pool._workers
 
 
 def refuse(request: bytes) -> bytes:
@@ -56,19 +56,19 @@ def refuse(request: bytes) -> bytes:
 
 
 def test_an_error_keeps_its_class() -> None:
-    task = pool.PoolTask("tests.runtime.test_workers:refuse", worth_starting=2)
+    task = worker_pool.PoolTask("tests.runtime.test_workers:refuse", worth_starting=2)
     for workers in (0, 2):
         with pytest.raises(ScheduleError, match="^b: no$") as refusal:
-            pool.run(task, [b"b", b"a"], workers)
+            worker_pool.run(task, [b"b", b"a"], workers)
         assert type(refusal.value) is ScheduleError
-    pool.shutdown()
+    worker_pool.shutdown()
 
 
 def test_few_kernels_are_compiled_here() -> None:
-    pool.shutdown()  # those that other tests left
+    worker_pool.shutdown()  # those that other tests left
     codes = compile_pool.compile_kernels(jobs(2), workers=2)
     assert value(codes[1], "k1", 9) == 9
-    assert not pool._workers
+    assert not worker_pool._workers
     assert compile_pool.compile_kernels([], workers=2) == []
     assert sys.modules["minitvm.machines.cpu.runtime.compiler"]
 
@@ -79,11 +79,11 @@ def test_an_interrupted_request_leaves_no_reply_for_the_next() -> None:
 
     with pytest.raises(KeyboardInterrupt):
         compile_pool.compile_kernels(jobs(8), workers=2, progress=stop)
-    assert not pool._workers
+    assert not worker_pool._workers
     other = [(source.replace("* args[1]", "- args[1]"), entry) for source, entry in jobs(8)]
     codes = compile_pool.compile_kernels(other, workers=2)
     assert [value(c, f"k{i}", 3) for i, c in enumerate(codes)] == [i - 3 for i in range(8)]
-    pool.shutdown()
+    worker_pool.shutdown()
 
 
 def wait_so_long(request: bytes) -> bytes:
@@ -93,11 +93,11 @@ def wait_so_long(request: bytes) -> bytes:
 
 
 def test_a_moment_ends_what_is_not_ready_and_leaves_no_reply_for_the_next() -> None:
-    task = pool.PoolTask("tests.runtime.test_workers:wait_so_long", 1, 1, died=b"died", late=b"late")
-    assert pool.run(task, [b"0"], 1) == [b"0"]  # the worker has started
+    task = worker_pool.PoolTask("tests.runtime.test_workers:wait_so_long", 1, 1, died=b"died", late=b"late")
+    assert worker_pool.run(task, [b"0"], 1) == [b"0"]  # the worker has started
     start = time.monotonic()
-    results = pool.run(task, [b"0.01", b"3600", b"3601"], 1, sizes=[3, 2, 1], end=start + 2.0)
+    results = worker_pool.run(task, [b"0.01", b"3600", b"3601"], 1, sizes=[3, 2, 1], end=start + 2.0)
     assert results == [b"0.01", b"late", b"late"] and time.monotonic() - start < PATIENCE
-    assert pool.run(task, [b"0", b"1"], 1, end=time.monotonic() - 1.0) == [b"late"] * 2
-    assert pool.run(task, [b"0"], 1) == [b"0"]
-    pool.shutdown()
+    assert worker_pool.run(task, [b"0", b"1"], 1, end=time.monotonic() - 1.0) == [b"late"] * 2
+    assert worker_pool.run(task, [b"0"], 1) == [b"0"]
+    worker_pool.shutdown()

@@ -17,7 +17,7 @@ from minitvm.machines.simd.topi.blocked import conv2d_nchwc, unblock_axis
 from minitvm.strategy import Candidate, Cost, Option, choice_of
 from minitvm.strategy.candidate import Unfit, Weighed, cheapest_first, reason
 from minitvm.strategy.registry import chosen, rule, rules_of
-from minitvm.strategy.text import lines
+from minitvm.strategy.report import lines
 from minitvm.target import Target
 from minitvm.tir import Schedule
 from minitvm.tir.nodes import PrimFunc

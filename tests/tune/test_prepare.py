@@ -12,11 +12,11 @@ import pytest
 from minitvm.strategy import Decision
 from minitvm.tune.prepare import artifacts, checked
 from minitvm.tune.space import Space
-from minitvm.workers import pool
+from minitvm.workers import worker_pool
 
 from .programs import product, task
 
-REPLIES = pool.PoolTask(f"{__name__}:reply", worth_starting=1, worth_using=1, died=b"died")
+REPLIES = worker_pool.PoolTask(f"{__name__}:reply", worth_starting=1, worth_using=1, died=b"died")
 
 
 def reply(request: bytes) -> bytes:
@@ -44,10 +44,10 @@ def test_a_worker_that_dies_costs_its_request_alone(requests: list[str], workers
     if not __name__.startswith("tests."):
         pytest.skip("this module has no name that a worker can import")
     try:
-        results = pool.run(REPLIES, [one.encode() for one in requests], workers)
+        results = worker_pool.run(REPLIES, [one.encode() for one in requests], workers)
         assert [one.decode() for one in results] == ["died" if one == "end" else one.upper() for one in requests]
     finally:
-        pool.shutdown()
+        worker_pool.shutdown()
 
 
 def test_candidates_are_lowered_and_counted_and_refusals_have_a_reason(tmp_path: Path) -> None:
@@ -67,4 +67,4 @@ def test_candidates_are_lowered_and_counted_and_refusals_have_a_reason(tmp_path:
         (fault,) = artifacts([(one, usual, tmp_path / "none" / "usual.mtvm")], b"k" * 32, workers=1)
         assert "none" in fault and "\n" not in fault
     finally:
-        pool.shutdown()
+        worker_pool.shutdown()

@@ -19,7 +19,7 @@ from minitvm.tools.profile import Level, Machine
 from minitvm.tune.measure import kept
 from minitvm.tune.prepare import checked
 from minitvm.tune.task import Task, extract, function_task, measure_clock
-from minitvm.workers import pool
+from minitvm.workers import worker_pool
 
 from .programs import network, product
 
@@ -105,6 +105,6 @@ def test_what_was_built_is_not_lowered_again(tmp_path: Path, monkeypatch: pytest
     for file in tmp_path.glob("*.fn"):
         file.unlink()
     fresh = checked([(task, None) for task in tasks], workers=1)
-    pool.shutdown()
+    worker_pool.shutdown()
     assert [task.built for task in tasks] == [one.lowered for one in fresh]
     assert [one.code for one in fresh] == [first.code, other.code]

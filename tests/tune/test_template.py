@@ -22,7 +22,7 @@ from minitvm.tune import tune_func
 from minitvm.tune.prepare import checked
 from minitvm.tune.space import Space
 from minitvm.tune.template import Template
-from minitvm.workers import pool
+from minitvm.workers import worker_pool
 from tests.fewer import examples
 
 from .programs import SHORT, product
@@ -145,7 +145,7 @@ def test_a_template_without_a_module_is_tuned_in_processes(tmp_path: Path) -> No
             FUNC, CPU, 120.0, schedule=space["cell"], knobs={"lanes": [2, 4, 8]}, trials=3, db=db, limits=SHORT
         )
     finally:
-        pool.shutdown()
+        worker_pool.shutdown()
     assert [inst.primitive.name for inst in best.trace.insts if inst.primitive.name == "vectorize"] == ["vectorize"]
     with Database.open(db) as database:
         outcomes = {record.rule: record.outcome for record in database.records()}
@@ -188,7 +188,7 @@ def test_a_rule_from_outside_reaches_the_workers() -> None:
         assert (odd.outcome, odd.message) == ("refused", "mine: other knobs than rows; it has lanes")
     finally:
         RULES["cpu"] = [row for row in rules_of("cpu") if row.name != "mine"]
-        pool.shutdown()
+        worker_pool.shutdown()
 
 
 def nothing_open(sch: tir.Schedule) -> None:

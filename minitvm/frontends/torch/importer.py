@@ -11,8 +11,8 @@ from ...graph.nodes import Dim, Graph
 from ..common.operand import Operand
 from ..common.operand_builder import OperandBuilder
 from .context import TorchNodeContext, label
+from .control_flow import convert, is_region
 from .dtypes import array_of, dtype_of
-from .regions import convert, is_region
 from .registry import find
 from .symbols import ProgramSymbols
 from .unsupported import ASSERTIONS, is_inlined, refuse_unsupported

@@ -8,7 +8,7 @@ from typing import Any
 
 from ...errors import UnsupportedOperator, report
 from .context import source_line
-from .regions import is_region
+from .control_flow import is_region
 from .registry import find, refusal
 
 LONGEST = 12  # operators that an error lists

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from ...expr import replace
 from ...topi import registry
-from ..loops import carried_inputs, outside_inputs, own_carried, own_outside, with_body
+from ..loop_bodies import carried_inputs, outside_inputs, own_carried, own_outside, with_body
 from ..nodes import BIND_SIZE, LOOP, MATCH_CAST, Constant, Graph, OpNode, Value
 from ..rewrite import rebuild
 

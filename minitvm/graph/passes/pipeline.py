@@ -12,7 +12,7 @@ from ...backend import lookup
 from ...errors import verification_asked
 from ...target import Target
 from ...tir.passes import PassContext
-from ..loops import everywhere
+from ..loop_bodies import everywhere
 from ..nodes import Graph
 from ..verify import verify_graph
 from .byte_tables import byte_tables

@@ -5,7 +5,7 @@ from ...backend.parts import Backend
 BACKEND = Backend(
     kind="cpu",
     operators="minitvm.machines.simd.operators",
-    layouts="minitvm.machines.cpu.attention:layouts",
+    layouts="minitvm.machines.cpu.large_attention:layouts",
     rules="minitvm.machines.simd.strategy:rules",
     algorithms="minitvm.machines.simd.strategy.algorithms:convolution_algorithms",
     channel_block="minitvm.machines.simd.strategy.channel_blocks:channel_block",

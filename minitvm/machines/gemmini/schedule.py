@@ -20,8 +20,8 @@ from ...target import Target
 from ...tir import Schedule
 from ...tir.nodes import PrimFunc
 from ..scratchpad.instruction_set import Elements
+from ..scratchpad.passes import SCRATCHPADS
 from ..scratchpad.strategy import convolution
-from ..scratchpad.strategy.passes import SCRATCHPADS
 from .config import Gemmini
 
 PASSES = SCRATCHPADS  # the hardware tracks hazards, so no tokens are inserted

@@ -26,7 +26,7 @@ from ...tir.tensor_intrin import TensorIntrin
 
 ROWS, WORDS = 16, 16
 SCOPE = "local.tile"
-_SPELLINGS = "minitvm.machines.cpu.codegen.tiles:"
+_SPELLINGS = "minitvm.machines.cpu.codegen.tile_registers:"
 SUMS = {"u8i8": "int32", "bf16": "float32"}
 _SHORT = {"int32": "i32", "float32": "f32"}
 _NAME = re.compile(

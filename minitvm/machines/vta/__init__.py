@@ -39,6 +39,6 @@ BACKEND = Backend(
 )
 
 __all__ = [
-    "BACKEND", "assembler", "bounds", "config", "disassembler", "encoding", "footprint", "isa", "layers", "ordering",
-    "stream", "timing", "tokens", "verifier",
+    "BACKEND", "assembler", "config", "disassembler", "encoding", "footprint", "isa", "layers", "lower_bounds",
+    "ordering", "stream", "timing", "tokens", "verifier",
 ]  # fmt: skip

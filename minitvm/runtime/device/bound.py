@@ -26,7 +26,7 @@ from ...executable.alignment import ALIGNMENT, address, aligned_empty, array_at
 from ...expr import DType, Expr, free_vars
 from ..shapes import Bindings, require_room, shape_of
 from ..steps import Array, BoundSteps, Part, Single, Stretch
-from ..timing import CLOCK, fill_skipped
+from ..time_evaluator import CLOCK, fill_skipped
 from .arrays import DeviceArray
 from .device import Bytes, Launch, Place, Shape, as_bytes, checked_shape, reported
 from .host import HostPlace, slice_of

@@ -19,8 +19,8 @@ from ..shapes import Bindings
 from .arrays import Pool
 from .bound import BoundProgram
 from .device import Device, Place, as_bytes, reported
+from .device_states import States
 from .host import HostSide
-from .states import States
 
 if TYPE_CHECKING:
     from ..program import Progress

@@ -32,6 +32,8 @@ class Methods:
         """Compute a producer below a loop of its consumers: in each iteration, the part that the consumers read there."""
     def reverse_compute_at(self, block: BlockRV | str, loop: LoopRV, preserve_unit_loops: bool = ..., index: int = ...) -> None:
         """Compute a consumer below a loop of its producers: in each iteration, what the part produced there suffices for."""
+    def decompose_reduction(self, block: BlockRV | str, loop: LoopRV) -> BlockRV:
+        """Split the init of a reduction off, into loops of its own before the given loop."""
     def compute_inline(self, block: BlockRV | str) -> None:
         """Compute a producer's value wherever it is read, and store it nowhere."""
     def reverse_compute_inline(self, block: BlockRV | str) -> None:
@@ -52,12 +54,8 @@ class Methods:
         """Permute loops of one nest: the given loops take, in the given order, the places that they have together."""
     def pad_einsum(self, block: BlockRV | str, padding: Sequence[int]) -> None:
         """Make the extents of a block's iterators multiples of `padding`, with padded copies of what it reads and writes."""
-    def decompose_reduction(self, block: BlockRV | str, loop: LoopRV) -> BlockRV:
-        """Split the init of a reduction off, into loops of its own before the given loop."""
     def decompose_padding(self, block: BlockRV | str, loop: LoopRV) -> BlockRV:
         """Split a padding into a block that fills everything with the pad, before the loop, and one for what is inside."""
-    def reduce_in_passes(self, block: BlockRV | str) -> list[BlockRV]:
-        """Reduce the reference first, and then the sums that are relative to it."""
     def get_block(self, name: str, func_name: str | None = ...) -> BlockRV:
         """The block of that name, in the function that is worked on or in the named one."""
     def get_sblock(self, name: str, func_name: str | None = ...) -> BlockRV:
@@ -72,6 +70,8 @@ class Methods:
         """The blocks of the same scope that read what this one writes, in program order."""
     def get_output_blocks(self, scope_block: BlockRV | str) -> list[BlockRV]:
         """The blocks of a scope that write a buffer which is not allocated in it."""
+    def reduce_in_passes(self, block: BlockRV | str) -> list[BlockRV]:
+        """Reduce the reference first, and then the sums that are relative to it."""
     def reindex(self, block: BlockRV | str, buffer: tuple[str, int] | Sequence[Any] | str | Buffer) -> BlockRV:
         """Let a block use a copy of a buffer whose indices are the block's iterators: those that index it, in their order."""
     def reindex_cache_read(self, block: BlockRV | str, read_buffer_index: int, storage_scope: str, index_map: IndexMap | Callable[..., Any]) -> BlockRV:

@@ -15,7 +15,7 @@ from ..nodes import Buffer, BufferData, BufferLoad, BufferRegion
 from .dialects import Dialect, would_fold
 from .foreign import as_text
 from .marks import fence
-from .names import NameSupply
+from .unique_names import NameSupply
 
 _ATOM = 20  # the precedence of a name or a call
 _INTEGRAL = ("int", "uint", "bool")

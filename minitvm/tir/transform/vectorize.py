@@ -22,8 +22,8 @@ from ...target import Target
 from .. import nodes as tir
 from ..conditions import iterations, reads_memory
 from .affine import coefficient, expr, linear
-from .machine import vector_lanes, vector_widths
 from .simplify import fold
+from .target_vectors import vector_lanes, vector_widths
 from .unroll import bind
 
 MAX_LANES = 64

@@ -261,8 +261,8 @@ def _elsewhere(options: argparse.Namespace, target: Target) -> str:
 
 def sweep(options: argparse.Namespace) -> int:
     from ...machines.scratchpad.viz import roofline
-    from ...machines.vta.bounds import beside_a_processor, bound
     from ...machines.vta.layers import RESNET18, Conv2d
+    from ...machines.vta.lower_bounds import beside_a_processor, bound
     from ...plots import figure_type
     from .accel_layers import machine, timed
 

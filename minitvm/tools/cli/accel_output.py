@@ -23,8 +23,8 @@ def files(options: argparse.Namespace) -> dict[str, Path]:
 
 def pictures(timeline: Timeline, targets: dict[str, Path]) -> list[Path]:
     """Write the pictures that were asked for; returns their files."""
+    from ...machines.scratchpad.viz.chrome_trace import chrome_trace
     from ...machines.scratchpad.viz.page import page
-    from ...machines.scratchpad.viz.trace import chrome_trace
 
     written = []
     for name, draw in (("timeline", page), ("trace", chrome_trace)):

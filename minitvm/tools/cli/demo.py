@@ -19,10 +19,10 @@ from . import options as opt
 from .demo_faces import faces
 from .difference import TOLERANCE, relative_difference
 from .excerpt import excerpt
+from .level_texts import text as level_text
+from .level_texts import write
 from .progress import Steps, progress
 from .run import output_path
-from .text import text as level_text
-from .text import write
 
 HEIGHT = 48  # pixels; the height that the recogniser was trained on
 WIDTH_STEP = 320  # widths are rounded up to this, so that texts of similar length share compiled kernels

@@ -9,9 +9,9 @@ from ...errors import InputError, nearest
 from ...executable.memory_report import memory_plan
 from ...target import Target
 from . import options as opt
+from .level_texts import text, write
 from .progress import progress
 from .run import is_artifact
-from .text import text, write
 
 LEVELS = {
     "graph": "the imported model: operators on tensors",

@@ -24,7 +24,7 @@ from typing import Any
 from ...errors import InternalError
 from ...target import Target
 from .excerpt import excerpt
-from .text import TRACE, text
+from .level_texts import TRACE, text
 
 LINES, WIDTH = 16, 110  # of one program
 NOTHING = ("", "")  # instead of the kind and the text of a program
@@ -147,7 +147,7 @@ def program(value: Any) -> tuple[str, str]:
 def choice(value: Any) -> str:
     """Why a function has its schedule, and the steps that change it; "" for a function without a schedule."""
     from ...strategy import choice_of
-    from ...strategy.text import lines
+    from ...strategy.report import lines
     from ...tir.nodes import PrimFunc
 
     if not isinstance(value, PrimFunc) or TRACE not in value.attrs:

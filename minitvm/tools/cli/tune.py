@@ -178,7 +178,7 @@ def _tasks(options: argparse.Namespace, model: str, database: Database) -> list[
 
 def _explain(options: argparse.Namespace) -> int:
     from ...records.database import Database
-    from ...tune.explain import lines
+    from ...tune.predicted_and_measured import lines
 
     with Database.open(options.db) as database:
         for number, task in enumerate(_tasks(options, options.file, database)):

@@ -16,7 +16,7 @@ from ...expr import Var
 from ...runtime import GraphModule
 from ...tir.nodes import Buffer, PrimFunc
 from ...tir.work import Work, count
-from .machine import Machine, machine
+from .peak_rates import Machine, machine
 from .report import Profile, Row
 from .reuse import distances
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .machine import Machine
+from .peak_rates import Machine
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,13 +134,13 @@ class Profile:
 
     def trace(self) -> dict[str, Any]:
         """The timeline in the trace event format that chrome://tracing and ui.perfetto.dev read."""
-        from .trace import trace
+        from .trace_events import trace
 
         return trace(self)
 
     def save_trace(self, path: str | os.PathLike[str]) -> Path:
         """Write `trace()` as JSON."""
-        from .trace import save
+        from .trace_events import save
 
         return save(self, path)
 

@@ -85,14 +85,14 @@ def test_arrays() -> None:
 
 def test_timing(add: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     now = iter(float(k) for k in range(1000))
-    monkeypatch.setattr("minitvm.runtime.timing.time.perf_counter", lambda: next(now))
+    monkeypatch.setattr("minitvm.runtime.time_evaluator.time.perf_counter", lambda: next(now))
     a, b, c = arrays()
     result = add.time_evaluator(add.entry_name, tvm.cpu(), number=4, repeat=3)(a, b, c)
     assert result.results == (0.25, 0.25, 0.25) and result.mean == result.median == 0.25 and result.std == 0
     assert add.benchmark(tvm.cpu(), a, b, c, number=2, repeat=1).mean == 0.5
     assert str(result).splitlines()[0] == "Execution time (ms)"
     # One second a repeat: 2000 ms take at least twice the calls.
-    monkeypatch.setattr("minitvm.runtime.timing._seconds", lambda call, calls, args, named: calls * 0.1)
+    monkeypatch.setattr("minitvm.runtime.time_evaluator._seconds", lambda call, calls, args, named: calls * 0.1)
     assert add.time_evaluator("main", number=1, min_repeat_ms=2000)(a, b, c).mean == pytest.approx(0.1)
     with pytest.raises(InputError, match="number=0"):
         add.time_evaluator("main", tvm.cpu(), number=0)

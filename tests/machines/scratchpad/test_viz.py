@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from minitvm.machines.scratchpad.timeline import UNITS, in_sequence
+from minitvm.machines.scratchpad.viz.chrome_trace import chrome_trace
 from minitvm.machines.scratchpad.viz.page import PLACE, data, page
 from minitvm.machines.scratchpad.viz.roofline import figure, point, save
-from minitvm.machines.scratchpad.viz.trace import chrome_trace
 from minitvm.machines.vta.config import configured
 from minitvm.machines.vta.layers import Conv2d, conv2d
 from minitvm.machines.vta.timing import simulate

@@ -49,7 +49,7 @@ WALK.edit("both sides of a guarded load", "Expressions.choice", "yes=yes, no=no"
 WALK.edit("a product of pairs is added to nothing", "Expressions.contracted", "*words, c)", "*words, product.args[0])",
           by=[PAIRS])  # fmt: skip
 
-BRAIN = Faults("products of bfloat16 without the instruction", "minitvm.machines.simd.vectors.brain_products", [PAIRS])
+BRAIN = Faults("products of bfloat16 without the instruction", "minitvm.machines.simd.vectors.dot2", [PAIRS])
 BRAIN.edit(
     "the low halves are added first",
     "_by_halves",

@@ -91,7 +91,7 @@ ARRAYS.edit("rows may have gaps", "adopted", "if not foreign.is_contiguous:", "i
 SHARED = Faults("memory by DLPack", "minitvm.runtime.dlpack", [PRETENDED])
 SHARED.edit("an offset is forgotten", "described", "(tensor.data or 0) + tensor.byte_offset", "tensor.data or 0")
 SHARED.edit("bits are bytes", "_dtype_fields", "return _CODES[kind], int(dtype[len(kind) :])", "return _CODES[kind], 8")
-KEPT = Faults("states on devices", "minitvm.runtime.device.states", [PRETENDED])
+KEPT = Faults("states on devices", "minitvm.runtime.device.device_states", [PRETENDED])
 KEPT.edit("what a failed run left is used", "States.lose", "state.is_known = False", "pass")
 KEPT.edit("a reset is not written", "DeviceState.__setitem__", "if array.size:", "if False:")
 AT_HAND = Faults("the device at hand", "minitvm.machines.cuda.runtime.devices", [PRETENDED])

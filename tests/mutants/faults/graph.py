@@ -34,7 +34,7 @@ from tests.graph.passes import (
 from tests.graph.passes.quantised_networks import networks as networks_of_bytes
 from tests.graph.passes.shifted_networks import chain
 from tests.graph.test_passes import slices_of_what_was_joined, test_a_third_power_is_two_products
-from tests.machines.cpu import test_attention
+from tests.machines.cpu import test_large_attention
 from tests.machines.scratchpad.element_networks import SMALL, network
 from tests.machines.simd.graph.test_blocked_layout import (
     choices_keep_their_meaning,
@@ -554,15 +554,15 @@ TABLES.edit("few instructions are many", "_Chain.is_costly", "not all(map(is_che
 
 
 def _attended(_: Trial, draw: Draw) -> None:
-    graph = draw(test_attention.networks())
-    holds(lambda: test_attention.keeps_its_meaning(graph))
+    graph = draw(test_large_attention.networks())
+    holds(lambda: test_large_attention.keeps_its_meaning(graph))
 
 
-ATTENTION = Faults("attention", "minitvm.machines.cpu.attention", [
+ATTENTION = Faults("attention", "minitvm.machines.cpu.large_attention", [
     drawn("attention", _attended, 60),
     by_hand(
-        "what is no attention", test_attention.test_other_norms_stay,
-        *(lambda sizes=sizes: test_attention.test_other_attention_stays_three_functions(sizes)
+        "what is no attention", test_large_attention.test_other_norms_stay,
+        *(lambda sizes=sizes: test_large_attention.test_other_attention_stays_three_functions(sizes)
           for sizes in ({"readers": ("scores",)}, {"batch": (1,), "rows": 20, "columns": 20})),
     ),
 ])  # fmt: skip

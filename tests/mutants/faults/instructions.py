@@ -47,7 +47,7 @@ BYTES = Faults("products of tiles of bytes", "minitvm.machines.simd.vectors.tile
 BYTES.edit("bytes have no sign", "_by_words", "(word << shift) >> 24", "((word << shift) >> 24) & 255")
 BYTES.edit("a word has three bytes", "_by_words", "(24, 16, 8, 0)", "(24, 16, 8)")
 REGISTERS = by_hand("tile registers", test_tiles_of_four_rows_apart, test_each_iteration_has_its_own_registers)
-IN_TILES = Faults("spelling of tile registers", "minitvm.machines.cpu.codegen.tiles", [REGISTERS])
+IN_TILES = Faults("spelling of tile registers", "minitvm.machines.cpu.codegen.tile_registers", [REGISTERS])
 IN_TILES.edit("all tiles of a buffer are one", "_variable", "emitter.tile(buffer, index.value)",
               "emitter.tile(buffer, 0)")  # fmt: skip
 IN_TILES.edit("rows that lie apart are neighbours", "load", "* step_of(stmt.name)", "* 1")

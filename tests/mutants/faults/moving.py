@@ -100,7 +100,7 @@ BACKWARD.drop("a consumer that reads other points", "reverse_compute_inline", "r
 
 DECOMPOSE = Faults(
     "decompose_reduction",
-    PRIMITIVES + "reduction",
+    PRIMITIVES + "decompose_reduction",
     [
         schedules("decompose_reduction"),
         schedules(

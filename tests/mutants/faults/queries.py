@@ -40,13 +40,13 @@ OUTPUTS.edit("intermediate blocks too", "get_output_blocks", " if scope.is_outpu
 OUTPUTS.edit("the last only", "get_output_blocks", "if scope.is_output(block)]", "if scope.is_output(block)][-1:]")
 
 PERFECT = Faults(
-    "sample_perfect_tile", "minitvm.compat.tvm.schedule.primitives.sampling", [samples("sample_perfect_tile")]
+    "sample_perfect_tile", "minitvm.compat.tvm.schedule.primitives.sample", [samples("sample_perfect_tile")]
 )
 PERFECT.edit("the innermost too large", "sample_perfect_tile", "min(extent, most) + 1", "extent + 1")
 PERFECT.edit("factors of the whole once more", "sample_perfect_tile", "extent // last, n - 1", "extent, n - 1")
 PERFECT.edit("the decision forgotten", "sample_perfect_tile", "if decision is not None:", "if False:")
 PARTITIONED = Faults(
-    "sample_partitioned_tile", "minitvm.compat.tvm.schedule.primitives.sampling", [samples("sample_partitioned_tile")]
+    "sample_partitioned_tile", "minitvm.compat.tvm.schedule.primitives.sample", [samples("sample_partitioned_tile")]
 )
 PARTITIONED.edit(
     "the inner part's own factors are lost",
@@ -57,7 +57,7 @@ PARTITIONED.edit(
 PARTITIONED.edit("the inner part anywhere", "sample_partitioned_tile", "extent // innerpart_factor, n)", "extent, n)")
 PARTITIONED.edit("the decision forgotten", "sample_partitioned_tile", "if decision is not None:", "if False:")
 CATEGORICAL = Faults(
-    "sample_categorical", "minitvm.compat.tvm.schedule.primitives.sampling", [samples("sample_categorical")]
+    "sample_categorical", "minitvm.compat.tvm.schedule.primitives.sample", [samples("sample_categorical")]
 )
 CATEGORICAL.edit(
     "all alike",
@@ -70,7 +70,7 @@ CATEGORICAL.edit(
 )
 CATEGORICAL.edit("the decision forgotten", "sample_categorical", "if decision is None else decision", "")
 LOCATION = Faults(
-    "sample_compute_location", "minitvm.compat.tvm.schedule.primitives.sampling", [samples("sample_compute_location")]
+    "sample_compute_location", "minitvm.compat.tvm.schedule.primitives.sample", [samples("sample_compute_location")]
 )
 LOCATION.edit("loops that are not legal", "locations", 'if _legal(state, "compute_at", arguments):', "if True:")
 LOCATION.edit(

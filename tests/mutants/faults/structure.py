@@ -33,7 +33,9 @@ RFACTOR.drop("a loop that starts elsewhere", "rfactor", "starts_at_zero")
 RFACTOR.drop("a reduction that does not come first", "rfactor", "first_below")
 RFACTOR.drop("iterations that add to several sums", "rfactor", "each_point_once")
 ROUNDED = ("field", "bits", "bound", "shadow")
-PASSES = Faults("reduce_in_passes", PRIMITIVES + "passes", [primitive("reduce_in_passes", modes=ROUNDED, examples=40)])
+PASSES = Faults(
+    "reduce_in_passes", PRIMITIVES + "reduce_in_passes", [primitive("reduce_in_passes", modes=ROUNDED, examples=40)]
+)
 PASSES.edit(
     "weights the wrong way round",
     "reduce_in_passes",

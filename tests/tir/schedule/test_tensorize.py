@@ -13,7 +13,7 @@ import minitvm
 from minitvm import te
 from minitvm.compat.tvm.schedule.testing import loop_handles
 from minitvm.errors import InputError, InternalError, ScheduleError
-from minitvm.machines.cpu import tensor_intrinsics as cpu
+from minitvm.machines.cpu import intrinsics as cpu
 from minitvm.reference.strategies import prim_funcs
 from minitvm.script import tir as T
 from minitvm.tir.nodes import Block, MatchBufferRegion, PrimFunc

@@ -11,7 +11,7 @@ import pytest
 import minitvm as tvm
 from minitvm.records.database import Database
 from minitvm.tools.cli import main
-from minitvm.workers import pool
+from minitvm.workers import worker_pool
 
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("sqlalchemy")
@@ -57,7 +57,7 @@ def test_a_network_is_tuned_resumed_explained_and_drawn(
             tried = [one.decision for one in database.records() if one.outcome == "ok"]
         assert len(tried) == len(set(tried))  # nothing is measured alone twice
     finally:
-        pool.shutdown()
+        worker_pool.shutdown()
 
     assert main(["tune", "explain", str(model), "--db", db]) == 0
     out = capsys.readouterr().out

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ....errors import UnsupportedOperator
 from ....expr import replace
 from ....graph import Graph, OpNode, Value
-from ....graph.loops import carried_inputs, outside_inputs, own_carried, own_outside
+from ....graph.loop_bodies import carried_inputs, outside_inputs, own_carried, own_outside
 from ....graph.nodes import LOOP, Constant
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from .... import te
 from ....arith import simplify
 from ....errors import InputError, UnsupportedOperator
 from ....expr import Expr, IntImm, Not, SizeVar, as_expr, walk
-from ....graph.loops import UNLIMITED
+from ....graph.loop_bodies import UNLIMITED
 from ....graph.nodes import Dim
 from ....topi.shapes import axis_of, differ, same, simple
 from ...common import operand as common

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ....machines.simd.codegen.numba_statements import NumbaStatements
 from ....tir.nodes import Instruction
+from ...simd.codegen.numba_statements import NumbaStatements
 from ...simd.codegen.operands import start_of, stride_of
 
 

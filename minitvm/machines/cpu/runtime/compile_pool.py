@@ -7,12 +7,12 @@ from collections.abc import Sequence
 
 from ....errors import needed
 from ....runtime.program import ONLY_RUN, Progress
-from ....workers import pool
+from ....workers import worker_pool
 
 Job = tuple[str, str]  # source, entry
 
 # While a worker starts, this process compiles a few kernels.
-TASK = pool.PoolTask(f"{__name__}:compile_request", worth_starting=6)
+TASK = worker_pool.PoolTask(f"{__name__}:compile_request", worth_starting=6)
 
 
 def compile_kernels(jobs: Sequence[Job], workers: int | None = None, progress: Progress | None = None) -> list[bytes]:
@@ -23,7 +23,7 @@ def compile_kernels(jobs: Sequence[Job], workers: int | None = None, progress: P
     """
     requests = [json.dumps(job).encode() for job in jobs]
     report = None if progress is None else lambda done, total, number: progress(done, total, jobs[number][1])
-    return pool.run(TASK, requests, workers, report)
+    return worker_pool.run(TASK, requests, workers, report)
 
 
 def compile_request(request: bytes) -> bytes:

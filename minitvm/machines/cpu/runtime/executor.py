@@ -69,7 +69,7 @@ import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ....runtime.timing import CLOCK
+from ....runtime.time_evaluator import CLOCK
 
 if TYPE_CHECKING:
     from .program import LoadedCode

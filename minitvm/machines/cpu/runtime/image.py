@@ -1,6 +1,6 @@
 """A linked image of kernels, mapped into this process with only NumPy and the C library: no LLVM, no Numba.
 
-An image is made by `link`. The memory is first written and then made executable, never both at once.
+An image is made by `link_kernels`. The memory is first written and then made executable, never both at once.
 """
 
 from __future__ import annotations

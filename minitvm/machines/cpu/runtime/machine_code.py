@@ -1,7 +1,7 @@
 """The compiled kernels of an executable as bytes of an artifact, and back.
 
-An index in JSON names the CPU and the offset of each kernel. The bytes are one linked image (see `link`), or the object
-files themselves if `link` does not support their format.
+An index in JSON names the CPU and the offset of each kernel. The bytes are one linked image (see `link_kernels`), or
+the object files themselves if `link_kernels` does not support their format.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ....executable import Executable
 from ....runtime.program import Progress
 from . import executor, identity
 from .image import CodeImage, map_image
-from .link import link
+from .link_kernels import link
 from .segments import LANGUAGE
 
 if TYPE_CHECKING:

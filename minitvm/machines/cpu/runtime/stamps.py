@@ -15,7 +15,7 @@ import numpy as np
 
 from ....executable.alignment import address
 from ....runtime.steps import Stretch
-from ....runtime.timing import CLOCK, fill_skipped
+from ....runtime.time_evaluator import CLOCK, fill_skipped
 from .executor import STAMP
 
 if TYPE_CHECKING:

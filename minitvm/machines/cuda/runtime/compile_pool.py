@@ -6,13 +6,13 @@ import json
 from collections.abc import Sequence
 
 from ....runtime.program import Progress
-from ....workers import pool
+from ....workers import worker_pool
 from .architectures import compute_capability
 from .compiler import kept_cubin
 
 Job = tuple[str, str, str]  # source, entry, architecture
 
-TASK = pool.PoolTask(f"{__name__}:compile_request", worth_starting=4)
+TASK = worker_pool.PoolTask(f"{__name__}:compile_request", worth_starting=4)
 
 
 def cubins(jobs: Sequence[Job], workers: int | None = None, progress: Progress | None = None) -> list[bytes]:
@@ -27,7 +27,7 @@ def cubins(jobs: Sequence[Job], workers: int | None = None, progress: Progress |
     absent = [job for job, code in codes.items() if code is None]
     requests = [json.dumps(job).encode() for job in absent]
     report = None if progress is None else lambda done, total, number: progress(done, total, absent[number][1])
-    codes.update(zip(absent, pool.run(TASK, requests, workers, report), strict=True))
+    codes.update(zip(absent, worker_pool.run(TASK, requests, workers, report), strict=True))
     return [codes[job] or b"" for job in jobs]
 
 

@@ -12,9 +12,9 @@ from numba.core import types
 from numba.cuda import cudadecl, cudaimpl
 from numba.cuda.extending import register_model
 
-from ...simd.vectors import functions, simd  # noqa: F401 (simd registers the operations)
+from ...simd.vectors import elementary, simd  # noqa: F401 (simd registers the operations)
 from ...simd.vectors import lanes as lane
-from ...simd.vectors.byte_products import INSTRUCTIONS
+from ...simd.vectors.dot4 import INSTRUCTIONS
 from ...simd.vectors.masked import LANE_BY_LANE
 from . import async_copies, tensor_cores, warpgroups, warps
 
@@ -62,7 +62,7 @@ def _magnitude(x: lane.Value) -> lane.Value:
 
 def _rounding(name: str) -> Any:
     """libdevice's function for each lane; half precision by way of float32, which holds the result."""
-    return functions.in_float32(functions.libm(name, 1))
+    return elementary.in_float32(elementary.libm(name, 1))
 
 
 def _shared(element: lane.Element) -> Any:

@@ -6,9 +6,9 @@ from typing import Any
 
 from ....errors import Unsupported, report
 from ....expr import EQ, Expr, IntImm, const, find, substitute, walk
-from ....machines.simd.codegen.numba_statements import NumbaStatements
 from ....tir.nodes import Buffer, BufferLoad, BufferStore, Instruction, Stmt, Tile
 from ....tir.script.printer import script
+from .numba_statements import NumbaStatements
 
 
 def start_of(emitter: NumbaStatements, tile: Tile) -> tuple[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ....strategy.candidate import Choice, choice_of
-from ....strategy.text import lines as choice_lines
+from ....strategy.report import lines as choice_lines
 from ....target import CPU, Target
 from ....tir.nodes import PrimFunc
 from .algorithms import algorithm_text

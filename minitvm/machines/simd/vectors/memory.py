@@ -15,7 +15,7 @@ from numba.core import types
 
 from . import lanes as vectors_lane
 from . import masked
-from .arithmetic import bring, common_type, maximum, minimum
+from .element_operations import bring, common_type, maximum, minimum
 
 STACK_ALIGNMENT = 64
 _I32 = ir.IntType(32)

@@ -37,7 +37,7 @@ vector is converted to its dtype and broadcast.
     lt le gt ge eq ne isnan isinf isfinite   -> mask (b1, b1xN)
     sqrt rsqrt floor ceil trunc rint round_away copysign
     exp exp2 exp10 expm1 log log2 log10 log1p sinh cosh tanh asinh acosh atanh sigmoid erf
-    sin cos tan asin acos atan atan2 pow hypot fmod   f32, f64: 4 ulp at most, fmod exact; see `functions`
+    sin cos tan asin acos atan atan2 pow hypot fmod   f32, f64: 4 ulp at most, fmod exact; see `elementary`
     select(mask, a, b)                       both sides are evaluated
 
 Integer division by zero is 0, as in NumPy. A shift by the width or more is 0 (or the sign).
@@ -69,10 +69,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from . import arithmetic, byte_tables, memory, tile_products, tiles  # noqa: F401 (register operations in memory)
+from . import byte_tables, element_operations, memory, tile_products, tiles  # noqa: F401 (register operations in memory)
 from .lanes import ELEMENTS, MAX_LANES
 
-_NAMES: dict[str, Any] = {**arithmetic.MARKERS, **memory.MARKERS}
+_NAMES: dict[str, Any] = {**element_operations.MARKERS, **memory.MARKERS}
 _TYPE_NAME = re.compile(r"([a-z]+\d+)(?:x(\d+))?")
 
 

@@ -21,8 +21,8 @@ from typing import Any, Protocol
 from llvmlite import ir
 from numba.core import types
 
-from .brain_products import dot2
-from .byte_products import dot4_add
+from .dot2 import dot2
+from .dot4 import dot4_add
 from .lanes import F32, I32, Value, VectorType, architecture
 from .memory import operation
 

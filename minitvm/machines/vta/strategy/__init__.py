@@ -5,8 +5,8 @@ from __future__ import annotations
 from ....strategy.registry import RULES, Rule
 from ....target import Target
 from ....tir.nodes import PrimFunc
+from ...scratchpad.passes import PASSES
 from ...scratchpad.strategy import convolution
-from ...scratchpad.strategy.passes import PASSES
 from . import registers
 
 __all__ = ["PASSES", "refusal", "rules"]

@@ -14,7 +14,7 @@ from ...nodes import Block, BlockRealize, BufferLoad, BufferStore, For, Seq, Stm
 from ..registry import Failure, primitive, requirement
 from ..state import ScheduleState
 from ..updates import copied_nest
-from .reduction import loop_around
+from .decompose_reduction import loop_around
 
 
 @requirement

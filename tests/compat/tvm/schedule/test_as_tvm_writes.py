@@ -14,7 +14,7 @@ from minitvm import te, tir
 from minitvm.compat.tvm.schedule.transform import tile_with_tensor_intrin
 from minitvm.errors import ScheduleError
 from minitvm.expr import replace, structural_equal
-from minitvm.machines.cpu.tensor_intrinsics import MATMUL_4X4X4_F32
+from minitvm.machines.cpu.intrinsics import MATMUL_4X4X4_F32
 from minitvm.reference import check
 from minitvm.script import from_source
 from minitvm.script import tir as T

@@ -24,7 +24,7 @@ from minitvm.machines.cuda.runtime import compiler, devices, driver
 from minitvm.machines.cuda.runtime.faults import Address, KernelFault
 from minitvm.machines.cuda.runtime.simulator import simulated
 from minitvm.machines.simd.vectors import lanes, masked
-from minitvm.machines.simd.vectors.arithmetic import _rows
+from minitvm.machines.simd.vectors.element_operations import _rows
 from minitvm.runtime.words import scalar_word
 from minitvm.target import Target
 from minitvm.tir import Schedule

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from minitvm.errors import InternalError
-from minitvm.machines.cpu.runtime import operations
 from minitvm.machines.cpu.runtime.compiler import compile_kernel, kernel_assembly
 from minitvm.machines.simd.vectors import simd
 from minitvm.machines.simd.vectors.lanes import ELEMENTS

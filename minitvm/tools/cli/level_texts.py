@@ -44,7 +44,7 @@ def _decision(func: Any, target: Any) -> list[str]:
     """The choice for a scheduled function, as comments."""
     from ...backend import lookup
     from ...strategy import choice_of
-    from ...strategy.text import lines
+    from ...strategy.report import lines
 
     explain = lookup(target, "explain")
     return [f"# {line}" for line in (explain(func, target) if explain else lines(choice_of(func)))]

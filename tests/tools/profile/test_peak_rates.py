@@ -14,8 +14,8 @@ import pytest
 import minitvm as tvm
 from minitvm.tir.work import count
 from minitvm.tools.profile import Level, Machine, known, machine
-from minitvm.tools.profile.machine import falling, plausible
 from minitvm.tools.profile.microbenchmarks import multiply_add, triad
+from minitvm.tools.profile.peak_rates import falling, plausible
 
 
 @pytest.fixture

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from minitvm.machines.vta.bounds import beside_a_processor, bound
 from minitvm.machines.vta.layers import RESNET18, Conv2d
+from minitvm.machines.vta.lower_bounds import beside_a_processor, bound
 from minitvm.machines.vta.timing import simulate
 from minitvm.tools.cli.accel_layers import compiled, machine
 

@@ -19,7 +19,7 @@ from ..registry import Failure, primitive, requirement
 from ..requirements import uses_loops
 from ..state import ScheduleState
 from ..updates import copied_nest
-from .reduction import reduction_block
+from .decompose_reduction import reduction_block
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Elementary functions over `Value`s, for scalars and vectors of every float dtype.
 
 Each has one definition for float32 and float64, in lanes; floats of 16 bits are computed in float32 and rounded once.
-The stated errors are measured in tests/machines/simd/vectors/test_functions.py over the whole range. Coefficients were
+The stated errors are measured in tests/machines/simd/vectors/test_elementary.py over the whole range. Coefficients were
 fitted for these files by weighted least squares on Chebyshev nodes in extended precision; argument reductions follow
 Muller, "Elementary Functions", chapters 5, 11 and 12. GPUs, whose threads have one lane each, call their own library.
 """

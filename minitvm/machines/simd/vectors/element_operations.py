@@ -15,7 +15,7 @@ from typing import Any
 from llvmlite import ir
 from numba.core import types
 
-from . import brain_products, byte_products, division, functions
+from . import division, dot2, dot4, elementary
 from .lanes import B1, F32, I32, Element, Value, VectorType, marker, numba_type, register, shape_of, value_of
 
 
@@ -106,7 +106,7 @@ def _rows() -> list[ElementOperation]:
         row("min_select", lambda a, b: (a < b).select(a, b), 2, "fiub", doc="a if a < b else b: one instruction"),
         row("neg", lambda a: -a, 1, "fiu", operators=(op.neg,)),
         row("absolute", absolute, 1, "fiub"),
-        row("sign", functions.sign, 1, "fiu", doc="-1, 0 or 1; NaN stays NaN"),
+        row("sign", elementary.sign, 1, "fiu", doc="-1, 0 or 1; NaN stays NaN"),
         row("bitand", lambda a, b: a & b, 2, "iub", operators=(op.and_, op.iand)),
         row("bitor", lambda a, b: a | b, 2, "iub", operators=(op.or_, op.ior)),
         row("bitxor", lambda a, b: a ^ b, 2, "iub", operators=(op.xor, op.ixor)),
@@ -114,8 +114,8 @@ def _rows() -> list[ElementOperation]:
         row("shl", lambda a, b: a << b, 2, "iu", operators=(op.lshift, op.ilshift), doc="0 from the width on"),
         row("shr", lambda a, b: a >> b, 2, "iu", operators=(op.rshift, op.irshift), doc="arithmetic for signed"),
         row("popcount", _intrinsic("ctpop"), 1, "iu"),
-        row("dot4_u8i8", byte_products.dot4, 2, "i", element="i32", doc="the sum of four products of bytes"),
-        row("dot4_add", byte_products.dot4_add, 3, "i", element="i32", doc="c + dot4_u8i8(a, b)"),
+        row("dot4_u8i8", dot4.dot4, 2, "i", element="i32", doc="the sum of four products of bytes"),
+        row("dot4_add", dot4.dot4_add, 3, "i", element="i32", doc="c + dot4_u8i8(a, b)"),
         row("clz", _count("ctlz"), 1, "iu", doc="leading zeros; the width for 0"),
         row("ctz", _count("cttz"), 1, "iu", doc="trailing zeros; the width for 0"),
         row("lt", lambda a, b: a < b, 2, "fiub", True, (op.lt,)),
@@ -135,8 +135,8 @@ def _rows() -> list[ElementOperation]:
         row("rint", _round_function("rint"), 1, "fiu", doc="to nearest, halves to even"),
         row("round_away", _round_function("round"), 1, "fiu", doc="to nearest, halves away from zero"),
         row("copysign", _intrinsic("copysign"), 2, "f"),
-        *(row(name, emit, 1, "f", doc=emit.__doc__ or "") for name, emit in functions.UNARY.items()),
-        *(row(name, emit, 2, "f", doc=emit.__doc__ or "") for name, emit in functions.BINARY.items()),
+        *(row(name, emit, 1, "f", doc=emit.__doc__ or "") for name, emit in elementary.UNARY.items()),
+        *(row(name, emit, 2, "f", doc=emit.__doc__ or "") for name, emit in elementary.BINARY.items()),
     ]
 
 
@@ -201,9 +201,9 @@ def _dot2_bf16() -> Any:
         return numba_type(F32, lanes) if shapes == [(element, lanes) for element in wanted] else None
 
     def emit(context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> Any:
-        return brain_products.dot2(*(value_of(builder, ty, a) for ty, a in zip(sig.args, args, strict=True))).llvm
+        return dot2.dot2(*(value_of(builder, ty, a) for ty, a in zip(sig.args, args, strict=True))).llvm
 
-    return register(marker("dot2_bf16", brain_products.dot2.__doc__), typer, emit)
+    return register(marker("dot2_bf16", dot2.dot2.__doc__), typer, emit)
 
 
 MARKERS["dot2_bf16"] = _dot2_bf16()

@@ -15,7 +15,7 @@ from minitvm.errors import InternalError, Unsupported
 from minitvm.machines.cpu.runtime.compiler import compile_kernel
 from minitvm.machines.cpu.runtime.executor import native_call
 from minitvm.machines.cpu.runtime.image import CodeImage, map_image
-from minitvm.machines.cpu.runtime.link import link
+from minitvm.machines.cpu.runtime.link_kernels import link
 from minitvm.machines.cpu.runtime.loader import kernel_target_machine, load_kernel
 
 pytestmark = pytest.mark.skipif(

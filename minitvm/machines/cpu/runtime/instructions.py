@@ -9,7 +9,7 @@ from numba.core import types
 from numba.core.imputils import lower_builtin
 from numba.core.typing.templates import builtin_registry
 
-from ...simd.vectors import brain_products, byte_products, byte_tables, tile_products, tiles
+from ...simd.vectors import byte_tables, dot2, dot4, tile_products, tiles
 from ...simd.vectors.lanes import F32, I32, Operation, Value, declare, on_machine
 from .loader import cpu_description
 
@@ -175,9 +175,9 @@ def has_vnni(lanes: int) -> bool:
     return (lanes == 16 and "avx512vnni" in features) or (lanes in (4, 8) and narrow)
 
 
-byte_products.INSTRUCTIONS["x86_64"] = dot4_add
+dot4.INSTRUCTIONS["x86_64"] = dot4_add
 byte_tables.INSTRUCTIONS["x86_64"] = byte_lookup
-brain_products.INSTRUCTIONS["x86_64"] = dot2_bf16
+dot2.INSTRUCTIONS["x86_64"] = dot2_bf16
 tile_products.INSTRUCTIONS["x86_64"] = tile_dot
 tiles.MACHINES["x86_64"] = amx
 on_machine(accept)

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from minitvm.expr.dtypes import is_floating, limits
-from minitvm.machines.cpu.runtime import operations
 from minitvm.machines.simd.vectors.lanes import ELEMENTS
 
 COUNT = 48

@@ -15,7 +15,7 @@ from minitvm.graph import Graph, GraphBuilder, verify_graph
 from minitvm.graph.lower import to_prim_func
 from minitvm.graph.nodes import FUSED
 from minitvm.graph.passes.pipeline import layout_passes
-from minitvm.machines.cpu.attention import attention
+from minitvm.machines.cpu.large_attention import attention
 from minitvm.reference import graph as interpreter
 from minitvm.strategy.registry import chosen
 from minitvm.target import Target

@@ -5,9 +5,9 @@
 
 from __future__ import annotations
 
-from ....tir.transform import pipeline
-from ....tir.transform.pipeline import Pass
-from .. import transform
+from ...tir.transform import pipeline
+from ...tir.transform.pipeline import Pass
+from . import transform
 
 _SHARED = {step.name: step for step in pipeline.PASSES}
 
