@@ -172,7 +172,11 @@ def _fold_clip(x: Any, a_min: Any, a_max: Any) -> Any:
     return low if a_max is None else np.minimum(low, np.asarray(a_max, x.dtype))
 
 
-@register("clip", pattern=Pattern.ELEMENTWISE, fold=_fold_clip)
+# In later opsets the limits are inputs.
+@register(
+    "clip", pattern=Pattern.ELEMENTWISE, fold=_fold_clip, onnx=Onnx("Clip", {"a_min": "min", "a_max": "max"}),
+    aten=Aten("relu6", {"a_min": 0, "a_max": 6}),
+)  # fmt: skip
 def clip(x: Tensor, *, a_min: float | None = None, a_max: float | None = None) -> Tensor:
     """min(max(x, a_min), a_max). None means no limit."""
 

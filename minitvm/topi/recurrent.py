@@ -21,7 +21,7 @@ from ..expr import Expr, Node, const, rewrite
 from ..te import Tensor
 from ..te.nodes import ComputeOp, TensorLoad
 from ..tir.nodes import Buffer
-from . import elementwise
+from . import elementwise, registry
 from .over_time import LayerInputs, TimeStep, over_time
 from .registry import register
 from .shapes import plus
@@ -41,19 +41,14 @@ def _scaled_tanh(x: Tensor, *, alpha: float = 1.0, beta: float = 1.0) -> Tensor:
 
 # Gates, states, functions of gates, other functions.
 _CELLS = {"nn.rnn": (1, 1, 1, 0), "nn.gru": (3, 1, 2, 0), "nn.lstm": (4, 2, 2, 1)}
-# Operators of one tensor, and which of alpha and beta they take.
+# The operators of one tensor that a cell may apply, by the names of their functions.
+_APPLIED = "nn.elu nn.hard_sigmoid nn.leaky_relu nn.relu sigmoid nn.softplus nn.softsign tanh nn.thresholded_relu"
+OF_CELLS = {row.compute.__name__: row for row in map(registry.get, _APPLIED.split())}
+# Functions of one tensor, and which of alpha and beta they take.
 ACTIVATIONS: dict[str, tuple[Callable[..., Tensor], tuple[str, ...]]] = {
     "affine": (_affine, ("alpha", "beta")),
-    "elu": (elementwise.elu, ("alpha",)),
-    "hard_sigmoid": (elementwise.hard_sigmoid, ("alpha", "beta")),
-    "leaky_relu": (elementwise.leaky_relu, ("alpha",)),
-    "relu": (elementwise.relu, ()),
     "scaled_tanh": (_scaled_tanh, ("alpha", "beta")),
-    "sigmoid": (elementwise.sigmoid, ()),
-    "softplus": (elementwise.softplus, ()),
-    "softsign": (elementwise.softsign, ()),
-    "tanh": (elementwise.tanh, ()),
-    "thresholded_relu": (elementwise.thresholded_relu, ("alpha",)),
+    **{name: (row.compute, tuple(row.attrs)) for name, row in OF_CELLS.items()},
 }
 
 
@@ -199,7 +194,7 @@ def _functions(
 def _function(op: str, name: str, parameters: dict[str, Any], clip: float) -> Function:
     """Turn an operator of one tensor into a function of one element."""
     if name not in ACTIVATIONS:
-        raise InputError(f"{op}: activations are {', '.join(ACTIVATIONS)}, found {name!r}")
+        raise InputError(f"{op}: activations are {', '.join(sorted(ACTIVATIONS))}, found {name!r}")
     operator, takes = ACTIVATIONS[name]
     attrs = {key: value for key, value in parameters.items() if key in takes}
 

@@ -17,7 +17,7 @@ from . import shapes
 from .indices import check_counts, from_front
 from .registry import Pattern, TensorType, register
 from .shapes import dims
-from .spelling import Onnx
+from .spelling import Aten, Onnx
 
 _UNBOUNDED = 2**31 - 1  # ONNX and Relay write "to the end" as a very large number
 
@@ -395,7 +395,7 @@ def reverse(x: Tensor, *, axis: int | Sequence[int] = 0) -> Tensor:
     return te.compute(x.shape, element, name="T_reverse")
 
 
-@register("tile", pattern=Pattern.INJECTIVE, fold=np.tile)
+@register("tile", pattern=Pattern.INJECTIVE, fold=np.tile, aten=Aten("repeat", {"reps": "repeats"}))
 def tile(x: Tensor, *, reps: Sequence[shapes.Dim]) -> Tensor:
     """x repeated as a whole along each axis. Missing leading axes of x or of `reps` count as 1."""
     rank = max(x.ndim, len(reps))

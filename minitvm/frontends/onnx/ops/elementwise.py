@@ -58,11 +58,6 @@ def bit_cast(n: NodeContext) -> Any:
     return n.op("not_equal", n.op("reinterpret", x, dtype="uint8"), 0)
 
 
-@converter("Clip")
-def clip_by_attributes(n: NodeContext) -> Any:
-    return n.op("clip", n[0], a_min=n.attr("min", None), a_max=n.attr("max", None))
-
-
 @converter("Clip", since=11)
 def clip(n: NodeContext) -> Any:
     """Known limits become attributes; for other limits, elements are compared one by one."""

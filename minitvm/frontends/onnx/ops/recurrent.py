@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ....topi.recurrent import OF_CELLS
 from ....topi.shapes import simple
 from ...common.operand import Operand
 from ..context import NodeContext
@@ -15,16 +16,8 @@ from .indexing import with_lengths
 # ONNX's activations: the name of the function, and the defaults of those of alpha and beta that it takes.
 ACTIVATIONS: dict[str, tuple[str, tuple[float, ...]]] = {
     "Affine": ("affine", (1.0, 0.0)),
-    "Elu": ("elu", (1.0,)),
-    "HardSigmoid": ("hard_sigmoid", (0.2, 0.5)),
-    "LeakyRelu": ("leaky_relu", (0.01,)),
-    "Relu": ("relu", ()),
     "ScaledTanh": ("scaled_tanh", (1.0, 1.0)),
-    "Sigmoid": ("sigmoid", ()),
-    "Softplus": ("softplus", ()),
-    "Softsign": ("softsign", ()),
-    "Tanh": ("tanh", ()),
-    "ThresholdedRelu": ("thresholded_relu", (1.0,)),
+    **{row.onnx.name: (name, tuple(row.attrs.values())) for name, row in OF_CELLS.items() if row.onnx},
 }
 Functions = tuple[tuple[str, float, float], ...]
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ....topi.recurrent import OF_CELLS
 from ...common.operand import Operand
 from ..context import NodeContext
 from ..registry import converter
@@ -19,12 +20,6 @@ from .quantization import dynamically_quantized, integer_product
 from .recurrent import Functions, biases, direction_of, functions_of, initial
 
 _GATES = 4
-_FUNCTIONS = {
-    "elu": "nn.elu", "hard_sigmoid": "nn.hard_sigmoid", "leaky_relu": "nn.leaky_relu", "relu": "nn.relu",
-    "sigmoid": "sigmoid", "softplus": "nn.softplus", "softsign": "nn.softsign", "tanh": "tanh",
-    "thresholded_relu": "nn.thresholded_relu",
-}  # fmt: skip
-_PARAMETERS = {"hard_sigmoid": 2, "elu": 1, "leaky_relu": 1, "thresholded_relu": 1}
 
 
 @converter("DynamicQuantizeLSTM", domain="com.microsoft")
@@ -115,8 +110,9 @@ class _Cell:
             return n.op("add", n.op("multiply", v, alpha), beta)
         if name == "scaled_tanh":
             return n.op("multiply", n.op("tanh", n.op("multiply", v, beta)), alpha)
-        attrs = dict(list({"alpha": alpha, "beta": beta}.items())[: _PARAMETERS.get(name, 0)])
-        result: Operand = n.op(_FUNCTIONS[name], v, **attrs)
+        operator = OF_CELLS[name]
+        attrs = {key: value for key, value in (("alpha", alpha), ("beta", beta)) if key in operator.attrs}
+        result: Operand = n.op(operator.name, v, **attrs)
         return result
 
 

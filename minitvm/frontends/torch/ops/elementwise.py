@@ -109,11 +109,6 @@ def hardtanh(n: TorchNodeContext) -> Any:
     return _clipped(n, n["self"], n.attr("min_val"), n.attr("max_val"))
 
 
-@converter("relu6.default")
-def relu6(n: TorchNodeContext) -> Any:
-    return n.op("clip", n["self"], a_min=0, a_max=6)
-
-
 @converter("clamp.default")
 def clamp(n: TorchNodeContext) -> Any:
     return _clipped(n, n.cast(n["self"], n.dtype), n.attr("min"), n.attr("max"))

@@ -146,11 +146,6 @@ def select(n: TorchNodeContext) -> Any:
     return n.op("take", x, n.of_dtype(index, "int64"), axis=axis)
 
 
-@converter("repeat.default")
-def repeat(n: TorchNodeContext) -> Any:
-    return n.op("tile", n["self"], reps=n.attr("repeats"))
-
-
 @converter("flip.default")
 def flip(n: TorchNodeContext) -> Any:
     x = n["self"]
