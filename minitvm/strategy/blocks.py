@@ -11,6 +11,7 @@ from ..expr import REDUCE, Call, Div, IntImm, Node, children, contains, find, wa
 from ..expr.conditions import is_const
 from ..expr.visitor import accessed
 from ..tir import Schedule
+from ..tir.analysis.block_regions import buffers_touched, buffers_written
 from ..tir.nodes import Block, BufferLoad, BufferStore, For, PrimFunc, root_block
 from ..tir.transform.affine import coefficient, linear, moves
 
@@ -144,7 +145,7 @@ def is_cheap(block: Block) -> bool:
 
 def readers(func: PrimFunc, block: Block) -> list[Block]:
     """The blocks that read the buffers that a block writes."""
-    written = {r.buffer for r in block.writes}
+    written = set(buffers_written(block))
     return [
         b
         for b in blocks_of(func)
@@ -219,12 +220,12 @@ def attempt(step: Callable[[], Any]) -> Any:
 
 def widest(block: Block) -> int:
     """The number of bytes of the widest element that a block accesses."""
-    return max((r.buffer.dtype.bytes for r in (*block.reads, *block.writes)), default=4)
+    return max((buffer.dtype.bytes for buffer in buffers_touched(block)), default=4)
 
 
 def shape_written(block: Block) -> list[int | None]:
     """The shape of the buffer that a block writes; None for a symbolic dimension."""
-    return extents(block.writes[0].buffer.shape)
+    return extents(buffers_written(block)[0].shape)
 
 
 def output_shape(sch: Schedule, block: Any) -> list[int | None]:

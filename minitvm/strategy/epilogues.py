@@ -11,6 +11,7 @@ from ..errors import MinitvmError, ScheduleError
 from ..expr import SPATIAL, Expr, FloorDiv, IntImm, IterVar, Range, Var, find, structural_equal
 from ..expr.conditions import is_const
 from ..tir import IndexMap, Schedule
+from ..tir.analysis.block_regions import buffers_written, regions_read, regions_written
 from ..tir.nodes import Block, Buffer, BufferLoad, BufferStore, PrimFunc
 from .blocks import behind, beside, block_of, blocks_of, contiguous_along_last, inline_injective, readers
 
@@ -59,7 +60,7 @@ def rearranged(func: PrimFunc, block: Block) -> Rearrangement | None:
     none.
     """
     consumers = readers(func, block)
-    return rearrangement(consumers[0], block.writes[0].buffer) if len(consumers) == 1 else None
+    return rearrangement(consumers[0], buffers_written(block)[0]) if len(consumers) == 1 else None
 
 
 def _in_place_of(sch: Schedule, writer: Any, before: str) -> Any:
@@ -72,7 +73,7 @@ def _in_place_of(sch: Schedule, writer: Any, before: str) -> Any:
     if len(consumers) != 1 or block_of(sch, consumers[0]).name == before:
         return writer
     reader = consumers[0]
-    order = rearrangement(block_of(sch, reader), block_of(sch, writer).writes[0].buffer)
+    order = rearrangement(block_of(sch, reader), buffers_written(block_of(sch, writer))[0])
     if order is None:
         return writer
     try:
@@ -146,15 +147,15 @@ def inlined_forward(sch: Schedule, writer: Any) -> Any:
 def _elementwise(sch: Schedule, producer: Any, consumer: Any) -> bool:
     """Return whether `consumer` computes each point from the same point of `producer`, with equal shapes."""
     made, uses = block_of(sch, producer), block_of(sch, consumer)
-    if any(v.kind != "S" for v in uses.iter_vars) or len(uses.writes) != 1:
+    if any(v.kind != "S" for v in uses.iter_vars) or len(buffers_written(uses)) != 1:
         return False
-    source, result = made.writes[0].buffer, uses.writes[0].buffer
+    source, result = buffers_written(made)[0], buffers_written(uses)[0]
     if len(source.shape) != len(result.shape) or not all(map(structural_equal, source.shape, result.shape)):
         return False
     if len(uses.iter_vars) != len(result.shape):
         return False
-    reads = [r for r in uses.reads if r.buffer is source]
-    regions = [*reads, uses.writes[0]]
+    reads = [r for r in regions_read(uses) if r.buffer is source]
+    regions = [*reads, regions_written(uses)[0]]
     return bool(reads) and all(_is_point(region.region, uses.iter_vars) for region in regions)
 
 

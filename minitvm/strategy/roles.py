@@ -20,6 +20,7 @@ from .. import expr as ex
 from ..errors import ScheduleError
 from ..expr.conditions import is_const
 from ..tir import IndexMap, Schedule
+from ..tir.analysis.block_regions import buffers_read
 from ..tir.nodes import Block, BufferLoad, BufferStore
 from ..tir.transform.affine import coefficient, linear, moves
 from .blocks import block_of, constant_extent, extents, volume
@@ -77,7 +78,7 @@ class Roles:
     @property
     def vectors(self) -> BufferLoad:
         """The load of the operand that is read in vectors."""
-        buffer = self.block.reads[self.read].buffer
+        buffer = buffers_read(self.block)[self.read]
         return next(load for load in operands(self.block) or () if load.buffer is buffer)
 
     @property
@@ -151,7 +152,7 @@ def roles(block: Block, kept: Collection[int] | None = None) -> list[Roles]:
     last = [block.iter_vars[axis[-1]].var for axis in axes]
     for column in (p for p in range(len(axes)) if contiguous_along(store, last[p])):
         for scalars, vectors in (loads, loads[::-1]):
-            read = next((p for p, region in enumerate(block.reads) if region.buffer is vectors.buffer), None)
+            read = next((p for p, buffer in enumerate(buffers_read(block)) if buffer is vectors.buffer), None)
             if depends(scalars, last[column]) or not depends(vectors, last[column]) or read is None:
                 continue
             step = step_along(vectors, last[column])

@@ -10,7 +10,7 @@ from ..errors import InputError, report
 from ..expr.conditions import is_const
 from ..expr.printer import fresh
 from ..tir import nodes as tir
-from ..tir.analysis.declared import with_declared_regions
+from ..tir.analysis.block_regions import with_declared_regions
 from ..tir.analysis.tree import fresh_copy
 from .nodes import ComputeOp, ExternOp, Operation, PlaceholderOp, Tensor, TensorLoad
 from .tensors import post_order

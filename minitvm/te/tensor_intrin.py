@@ -8,6 +8,7 @@ from typing import Any
 from ..errors import InputError
 from ..expr import Expr, Var, const, replace
 from ..tir import nodes as tir
+from ..tir.analysis.block_regions import regions_read, regions_written
 from ..tir.tensor_intrin import TensorIntrin
 from .nodes import ComputeOp, PlaceholderOp, Tensor
 from .primfunc import create_prim_func
@@ -101,7 +102,7 @@ def _implementation(
     def regions(declared: Sequence[tir.BufferRegion]) -> tuple[tir.BufferRegion, ...]:
         return tuple(tir.BufferRegion(own[r.buffer], r.region) for r in declared)
 
-    block = tir.Block((), regions(pattern.reads), regions(pattern.writes), "root", body, init)
+    block = tir.Block((), regions(regions_read(pattern)), regions(regions_written(pattern)), "root", body, init)
     return tir.PrimFunc((*buffers, *scalars), tir.BlockRealize((), const(True), block), {"global_symbol": "impl"})
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from ..errors import InputError, nearest
 from ..expr import IntImm
+from .analysis.block_regions import regions_written
 from .nodes import Block
 
 LANES = "vector_reduction"  # an innermost reduction loop: accumulate in that many lanes
@@ -37,7 +38,8 @@ def _entry(block: Block, entry: Any) -> tuple[int, int, int, int]:
     write, axis, factor, offset = numbers
     if write is None or axis is None or factor is None or offset is None or factor < 1:
         raise _misfit(block, entry)
-    if not 0 <= write < len(block.writes) or not 0 <= axis < block.writes[write].buffer.ndim:
+    written = regions_written(block)
+    if not 0 <= write < len(written) or not 0 <= axis < written[write].buffer.ndim:
         raise _misfit(block, entry)
     return write, axis, factor, offset
 
@@ -48,7 +50,7 @@ def _number(item: Any) -> int | None:
 
 
 def _misfit(block: Block, value: Any) -> InputError:
-    written = ", ".join(f"{r.buffer.name} of {r.buffer.ndim} dimensions" for r in block.writes) or "nothing"
+    written = ", ".join(f"{r.buffer.name} of {r.buffer.ndim} dimensions" for r in regions_written(block)) or "nothing"
     return InputError(
         f"block {block.name}: annotation {ALIGNMENTS!r}\n  wanted: {_WANTED}; the block writes {written}\n"
         f"  found:  {value!r}\n  try:    storage_align({block.name!r}, 0, 0, 32, 8)"

@@ -12,7 +12,7 @@ from typing import Any
 from .. import te
 from ..expr import DType, IterVar, Range, Var, as_expr, const
 from ..te import Tensor
-from ..tir.analysis.declared import with_declared_regions
+from ..tir.analysis.block_regions import with_declared_regions
 from ..tir.nodes import Block, Buffer, BufferStore, For, ForKind, If, PrimFunc, Seq, Stmt, with_root
 from ..tir.op import highest, lowest
 from .lines import along, extent_of, nest, work

@@ -22,7 +22,7 @@ from .. import te
 from ..expr import Expr, IntImm, IterVar, Node, Range, Var, as_expr, const, replace, rewrite, substitute, walk
 from ..te import Tensor
 from ..tir import nodes as tir
-from ..tir.analysis.declared import with_declared_regions
+from ..tir.analysis.block_regions import with_declared_regions
 from ..tir.annotations import IN_STEP
 from .shapes import Dim
 

@@ -24,7 +24,7 @@ from .. import te
 from ..errors import InputError, TypeMismatch
 from ..expr import OPAQUE, REDUCE, DType, Expr, IterVar, Range, Var, as_expr, const
 from ..te import Tensor
-from ..tir.analysis.declared import with_declared_regions
+from ..tir.analysis.block_regions import with_declared_regions
 from ..tir.nodes import Block, BlockRealize, Buffer, BufferStore, For, ForKind, Seq, Stmt, with_root
 from .shapes import Dim, agree, constant, dims, plus, simple
 

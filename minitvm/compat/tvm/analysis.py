@@ -8,7 +8,7 @@ from typing import Any
 from ...errors import VerificationError
 from ...expr import Expr, Node, Var, as_expr, find, free_vars, structural_equal
 from ...tir import nodes as tir
-from ...tir.analysis.declared import declared_regions
+from ...tir.analysis.block_regions import regions_touched
 from ...tir.analysis.tree import Tree, own_expressions
 
 
@@ -41,7 +41,7 @@ def get_block_read_write_region(
     """[reads, writes] of a block, as its body shows them; minitvm's accesses name their buffers, so the map from
     addresses to buffers is accepted and not needed."""
     del buffer_var_map
-    reads, writes = declared_regions(block)
+    reads, writes = regions_touched(block)
     return [list(reads), list(writes)]
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from ...expr import REDUCE, SPATIAL, Expr, IterVar, free_vars, walk
 from ..nodes import Block, BlockRealize, Buffer, BufferStore, Stmt
 from .accesses import reads_buffer, update_operand
+from .block_regions import buffers_read, buffers_written, regions_written
 from .effects import exposes
 from .tree import Tree, statements
 
@@ -34,18 +35,18 @@ class Scope:
 
     def writers(self, buffer: Buffer) -> list[BlockRealize]:
         """The blocks that write a buffer."""
-        return [b for b in self.blocks if any(region.buffer is buffer for region in b.block.writes)]
+        return [b for b in self.blocks if buffer in buffers_written(b.block)]
 
     def read(self, block: BlockRealize) -> set[Buffer]:
-        """The buffers that decide what a block does: those that it declares to read, and those that its predicate, its
-        bindings and the statements around it in the scope look up.
+        """The buffers that decide what a block does: those that it reads, and those that its predicate, its bindings
+        and the statements around it in the scope look up.
 
         A buffer that the block writes is none of them where it finds there only values of the same run."""
         if block not in self._read:
-            declared = {region.buffer for region in block.block.reads}
-            written = {region.buffer for region in block.block.writes}
-            own = {buffer for buffer in declared & written if not exposes(block.block, buffer)}
-            self._read[block] = (declared - own) | {load.buffer for _, load in self.tree.controls(block)}
+            read = set(buffers_read(block.block))
+            written = set(buffers_written(block.block))
+            own = {buffer for buffer in read & written if not exposes(block.block, buffer)}
+            self._read[block] = (read - own) | {load.buffer for _, load in self.tree.controls(block)}
         return self._read[block]
 
     def readers(self, buffer: Buffer) -> list[BlockRealize]:
@@ -54,17 +55,17 @@ class Scope:
 
     def consumers(self, block: BlockRealize) -> list[BlockRealize]:
         """The other blocks that read what a block writes."""
-        written = {region.buffer for region in block.block.writes}
+        written = set(buffers_written(block.block))
         return [b for b in self.blocks if b is not block and written & self.read(b)]
 
     def producers(self, block: BlockRealize) -> list[BlockRealize]:
         """The other blocks that write what a block reads."""
         read = self.read(block)
-        return [b for b in self.blocks if b is not block and any(w.buffer in read for w in b.block.writes)]
+        return [b for b in self.blocks if b is not block and not read.isdisjoint(buffers_written(b.block))]
 
     def is_output(self, block: BlockRealize) -> bool:
         """Whether a block writes a buffer that is not allocated in this scope."""
-        return any(region.buffer not in self.allocated for region in block.block.writes)
+        return any(region.buffer not in self.allocated for region in regions_written(block.block))
 
     def before(self, a: Stmt, b: Stmt) -> bool:
         """Whether `a` comes before `b` in the text."""
@@ -87,7 +88,7 @@ def why_not_complete(scope: Scope, realize: BlockRealize) -> str | None:
         if it.kind != SPATIAL:
             return f"iterator {it.var.name} of block {block.name} is {_kind_name(it)}, not spatial"
     read = scope.read(realize)
-    for region in block.writes:
+    for region in regions_written(block):
         if region.buffer in read:
             return f"block {block.name} both reads and writes {region.buffer.name}"
     return why_not_dominant(scope, realize)
@@ -107,14 +108,14 @@ def why_not_reduction(scope: Scope, realize: BlockRealize) -> str | None:
         if it.kind not in (SPATIAL, REDUCE):
             return f"iterator {it.var.name} of block {block.name} is opaque"
     reduced = {it.var for it in block.iter_vars if it.kind == REDUCE}
-    written = {region.buffer for region in block.writes}
+    written = set(buffers_written(block))
     for _, load in scope.tree.controls(realize):
         if load.buffer in written:
             return f"{load} decides where block {block.name}, which writes it, runs"
     earlier = why_goes_on(scope, realize)
     if earlier is not None:
         return earlier
-    for region in block.writes:
+    for region in regions_written(block):
         for index in region.region:
             for part in (*walk(index.start), *walk(index.extent)):
                 if part in reduced:
@@ -137,7 +138,7 @@ def why_goes_on(scope: Scope, realize: BlockRealize) -> str | None:
 
 def why_not_dominant(scope: Scope, realize: BlockRealize) -> str | None:
     """None where a block is the only writer of what it writes and comes before its readers, else why not."""
-    for region in realize.block.writes:
+    for region in regions_written(realize.block):
         others = [b.block.name for b in scope.writers(region.buffer) if b is not realize]
         if others:
             return f"{region.buffer.name} is also written by block {', '.join(others)}"
@@ -162,8 +163,8 @@ def why_unstructured(block: Block) -> str | None:
     for it in block.iter_vars:
         if it.kind not in (SPATIAL, REDUCE):
             return f"iterator {it.var.name} of block {block.name} is opaque"
-    written = [region.buffer for region in block.writes]
-    if block.init is None and any(r.buffer in written for r in block.reads) and not is_update(block):
+    written = set(buffers_written(block))
+    if block.init is None and not written.isdisjoint(buffers_read(block)) and not is_update(block):
         return f"block {block.name} reads what it writes, other than to accumulate"
     return None
 

@@ -24,6 +24,7 @@ from ..nodes import Block, BlockRealize, Buffer, BufferLoad, BufferRegion, Buffe
 from ..values import NotAnIndex, values
 from .bindings import iteration_map, loop_ranges
 from .block_kinds import is_update
+from .block_regions import regions_read, regions_written
 from .threads import is_thread, owns
 from .touches import Touch
 from .tree import Tree, own_expressions, sub_statements
@@ -52,7 +53,7 @@ def _accesses(stmt: Stmt, loops: tuple[For, ...]) -> Iterator[Access]:
     if isinstance(stmt, BlockRealize):
         block = stmt.block
         bindings = dict(zip((it.var for it in block.iter_vars), stmt.iter_values, strict=True))
-        for regions, is_write in ((block.writes, True), (block.reads, False)):
+        for regions, is_write in ((regions_written(block), True), (regions_read(block), False)):
             for region in regions:
                 box = tuple(ex.substitute(r, bindings) for r in region.region)
                 yield Access(stmt, region.buffer, box, is_write, loops, region)

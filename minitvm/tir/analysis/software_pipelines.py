@@ -24,6 +24,7 @@ from ...arith.dependence import Undecided, find_dependence
 from ...expr import Expr, IntImm, Node, replace, substitute, walk
 from .. import nodes as tir
 from ..conditions import is_const
+from .block_regions import buffers_written
 from .dependences import Access, accesses, point_of
 from .effects import exposes
 from .failure import Failure
@@ -326,16 +327,18 @@ def doubled_blocks(tree: Tree, loop: tir.For) -> list[tir.BlockRealize]:
 def doubled_buffer(block: tir.Block) -> tir.Buffer | None:
     """The buffer that a block's annotation names by its position among the writes; None where it names none."""
     index = block.annotations.get(DOUBLE)
-    if type(index) is not int or not 0 <= index < len(block.writes):
+    if type(index) is not int or not 0 <= index < len(buffers_written(block)):
         return None
-    return block.writes[index].buffer
+    return buffers_written(block)[index]
 
 
 def unusable_double(tree: Tree, realize: tir.BlockRealize) -> Failure | None:
     """Why a block cannot be the double buffer that it is annotated as; None if it can."""
     block = realize.block
     if doubled_buffer(block) is None:
-        expected = f"{DOUBLE}: the position of one of the {len(block.writes)} buffers that {block.name} writes"
+        expected = (
+            f"{DOUBLE}: the position of one of the {len(buffers_written(block))} buffers that {block.name} writes"
+        )
         return Failure({block: "this block"}, expected, f"{block.annotations.get(DOUBLE)!r}")
     around = doubled_loop(tree, realize)
     if around is not None and around[0].kind != tir.ForKind.SERIAL:

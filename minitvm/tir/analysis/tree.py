@@ -259,8 +259,3 @@ def with_own_keys(func: tir.PrimFunc) -> tir.PrimFunc:
 def _own_leaves(stmt: tir.Stmt) -> tir.Stmt:
     changed = _with_inner(stmt, _own_leaves)
     return replace(stmt) if changed is stmt else changed
-
-
-def written_buffers(func: tir.PrimFunc) -> set[tir.Buffer]:
-    """The buffers that the blocks of a function declare to write."""
-    return {region.buffer for stmt in statements(func.body) if isinstance(stmt, tir.Block) for region in stmt.writes}

@@ -8,7 +8,7 @@ from typing import Any
 from ... import expr as ex
 from ...arith import Analyzer
 from .. import nodes as tir
-from ..analysis.declared import declared_regions, with_declared_regions
+from ..analysis import block_regions
 from ..analysis.tree import Tree
 from ..conditions import conjuncts, is_const
 from ..index_map import IndexMap
@@ -18,17 +18,18 @@ from .state import nest_around
 
 Mapped = Callable[[Sequence[ex.Expr]], Sequence[ex.Expr]]
 
-SIDES = {"read": "reads", "write": "writes"}
+SIDES = {"read": block_regions.regions_read, "write": block_regions.regions_written}
 
 
 def chosen_region(block: tir.BlockRealize, buffer: object) -> tir.BufferRegion | None:
     """The region that a caller means: ("read", i), ("write", i), the name of a buffer, or the buffer; None if none."""
-    both = (*block.block.reads, *block.block.writes)
+    reads, writes = block_regions.regions_touched(block.block)
     if isinstance(buffer, list | tuple) and len(buffer) == 2 and buffer[0] in SIDES:
-        regions = getattr(block.block, SIDES[buffer[0]])
-        position = buffer[1]
+        regions, position = SIDES[buffer[0]](block.block), buffer[1]
         return regions[position] if isinstance(position, int) and 0 <= position < len(regions) else None
-    named = [r for r in both if r.buffer is buffer or (isinstance(buffer, str) and r.buffer.name == buffer)]
+    named = [
+        r for r in (*reads, *writes) if r.buffer is buffer or (isinstance(buffer, str) and r.buffer.name == buffer)
+    ]
     return named[0] if named and all(r.buffer is named[0].buffer for r in named) else None
 
 
@@ -43,10 +44,13 @@ def relaid(stmt: Any, old: tir.Buffer, new: tir.Buffer, mapped: Mapped) -> Any:
             domains[node.var] = ex.Range(node.start, node.extent)
         elif isinstance(node, tir.Block):
             domains.update((it.var, it.dom) for it in node.iter_vars)
+        visible = isinstance(node, tir.Block) and old in block_regions.buffers_touched(node)
         rebuilt = ex.map_children(node, go)
         if isinstance(rebuilt, tir.BufferLoad | tir.BufferStore) and rebuilt.buffer is old:
             return ex.replace(rebuilt, buffer=new, indices=tuple(_simple(i, domains) for i in mapped(rebuilt.indices)))
-        return _with_regions(rebuilt, old, new, domains) if isinstance(rebuilt, tir.Block) else rebuilt
+        if isinstance(rebuilt, tir.BufferRegion) and rebuilt.buffer is old:
+            return new.full_region()
+        return _with_regions(rebuilt, new, domains) if visible else rebuilt
 
     return go(stmt)
 
@@ -68,21 +72,15 @@ def _simple(index: ex.Expr, domains: Mapping[ex.Var, ex.Range]) -> ex.Expr:
     return with_remainders_inside(analyzer.simplify(index))
 
 
-def _with_regions(block: tir.Block, old: tir.Buffer, new: tir.Buffer, domains: Mapping[ex.Var, ex.Range]) -> tir.Block:
-    if not any(r.buffer is old for r in (*block.reads, *block.writes)):
-        return block
-    own = declared_regions(block)
+def _with_regions(block: tir.Block, new: tir.Buffer, domains: Mapping[ex.Var, ex.Range]) -> tir.Block:
+    def change(region: tir.BufferRegion) -> tir.BufferRegion:
+        if region.buffer is not new:
+            return region
+        sides = zip(region.region, new.shape, strict=True)
+        return tir.BufferRegion(new, tuple(_plain(r, dim, domains) for r, dim in sides))
 
-    def change(
-        regions: tuple[tir.BufferRegion, ...], recomputed: tuple[tir.BufferRegion, ...]
-    ) -> tuple[tir.BufferRegion, ...]:
-        box = next((r for r in recomputed if r.buffer is new), new.full_region())
-        shown = tir.BufferRegion(
-            new, tuple(_plain(r, dim, domains) for r, dim in zip(box.region, new.shape, strict=True))
-        )
-        return tuple(shown if r.buffer is old else r for r in regions)
-
-    return ex.replace(block, reads=change(block.reads, own[0]), writes=change(block.writes, own[1]))
+    reads, writes = block_regions.regions_touched(block)
+    return ex.replace(block, reads=tuple(map(change, reads)), writes=tuple(map(change, writes)))
 
 
 def _plain(r: ex.Range, dim: ex.Expr, domains: Mapping[ex.Var, ex.Range]) -> ex.Range:
@@ -104,7 +102,7 @@ def point_block(
         ex.IterVar(ex.Var(f"v{d}", dim.dtype), ex.Range(ex.const(0, dim.dtype), dim)) for d, dim in enumerate(shape)
     )
     store = body(tuple(it.var for it in iters))
-    block = with_declared_regions(tir.Block(iters, (), (), name, store))
+    block = block_regions.with_declared_regions(tir.Block(iters, (), (), name, store))
     condition = ex.const(True) if predicate is None else predicate(tuple(loops))
     return nest_around(tir.BlockRealize(tuple(loops), condition, block), loops, shape)
 
@@ -170,7 +168,7 @@ def whole_nest(tree: Tree, producer: tir.BlockRealize, buffer: tir.Buffer) -> ti
     # Iterations are independent: the block writes this buffer only, each element once, and does not read it.
     store, block = producer.block.body, producer.block
     plain = isinstance(store, tir.BufferStore) and block.init is None and not block.alloc_buffers
-    if not plain or conjuncts(producer.predicate) or any(r.buffer is buffer for r in block.reads):
+    if not plain or conjuncts(producer.predicate) or buffer in block_regions.buffers_read(block):
         return None
     assert isinstance(store, tir.BufferStore)
     loops = tree.loops_above(producer)
@@ -223,7 +221,9 @@ def over_new_shape(
     }
     padding = ex.substitute(where, dict(zip(back.initial_indices, here, strict=True)))
     value = if_then_else(padding, pad(here), ex.substitute(store.value, elements))
-    block = with_declared_regions(ex.replace(producer.block, iter_vars=iters, body=tir.BufferStore(new, value, here)))
+    block = block_regions.with_declared_regions(
+        ex.replace(producer.block, iter_vars=iters, body=tir.BufferStore(new, value, here))
+    )
     return nest_around(ex.replace(producer, iter_values=tuple(loops), block=block), loops, new.shape)
 
 

@@ -8,6 +8,7 @@ from enum import IntEnum
 
 from ...expr import Var
 from ..analysis.block_kinds import Scope
+from ..analysis.block_regions import buffers_written
 from ..analysis.tree import Tree
 from ..nodes import Block, BlockId, BlockRealize, For, Seq, Stmt
 from .handles import BlockRV, LoopRV
@@ -115,10 +116,10 @@ class BlockScope:
                     yield Dependency(self._reference(source), self._reference(target), kind)
 
     def _kinds(self, source: BlockRealize, target: BlockRealize) -> Iterator[DepKind]:
-        written, read = ({w.buffer for w in source.block.writes}, self._scope.read(source))
+        written, read = (set(buffers_written(source.block)), self._scope.read(source))
         if written & self._scope.read(target):
             yield DepKind.RAW
-        overwritten = {w.buffer for w in target.block.writes}
+        overwritten = set(buffers_written(target.block))
         if written & overwritten:
             yield DepKind.WAW
         if read & overwritten:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from ...arith import Analyzer, regions
 from ...expr import replace
-from ..analysis.declared import declared_regions, union_regions
+from ..analysis.block_regions import Regions, regions_touched, union_regions
 from ..analysis.tree import Tree
 from ..nodes import Block, BlockRealize, BufferRegion, PrimFunc
 from ..verifier.tir_rules import reads_are_declared, writes_are_declared
@@ -55,16 +55,14 @@ def widened(before: Tree, after: Tree) -> PrimFunc:
 def _wider(realize: BlockRealize) -> Block | None:
     block = realize.block
     analyzer = Analyzer.inside(*block.iter_vars)
-    reads, writes = declared_regions(block)
-    lacking = [r for r in reads if not _declared(block.reads, r, analyzer)]
-    unsaid = [w for w in writes if not _declared(block.writes, w, analyzer)]
-    if not lacking and not unsaid:
-        return None
-    return replace(
-        block,
-        reads=union_regions([*block.reads, *lacking]) if lacking else block.reads,
-        writes=union_regions([*block.writes, *unsaid]) if unsaid else block.writes,
-    )
+    declared = (block.reads, block.writes)
+    reads, writes = (_grown(*pair, analyzer) for pair in zip(declared, regions_touched(block), strict=True))
+    return None if (reads, writes) == declared else replace(block, reads=reads, writes=writes)
+
+
+def _grown(declared: Regions, touched: Regions, analyzer: Analyzer) -> Regions:
+    lacking = [r for r in touched if not _declared(declared, r, analyzer)]
+    return union_regions([*declared, *lacking]) if lacking else declared
 
 
 def _declared(claims: Sequence[BufferRegion], region: BufferRegion, analyzer: Analyzer) -> bool:

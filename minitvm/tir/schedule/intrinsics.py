@@ -10,7 +10,7 @@ from ... import expr as ex
 from ...arith import Analyzer
 from ...errors import InputError, report
 from .. import nodes as tir
-from ..analysis.declared import with_declared_regions
+from ..analysis.block_regions import with_declared_regions
 from ..analysis.tree import fresh_copy, statements, with_own_keys
 from ..conditions import is_const
 from ..index_map import IndexMap

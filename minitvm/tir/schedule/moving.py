@@ -9,6 +9,7 @@ from ...arith import Analyzer, regions
 from ...errors import InputError
 from ..analysis.bindings import loop_ranges, reaches_every_point
 from ..analysis.block_kinds import Scope
+from ..analysis.block_regions import buffers_written, regions_read, regions_written
 from ..analysis.boxes import Box, bound_box, touched
 from ..analysis.tree import Tree
 from ..conditions import all_of, conjuncts, is_const, rising
@@ -205,7 +206,7 @@ def uncovered(state: ScheduleState, tree: Tree, producer: BlockRealize, consumer
         return None
     analyzer = state.analyzer(shared[-1])
     for read in reads(tree, consumer):
-        for write in producer.block.writes:
+        for write in regions_written(producer.block):
             if read.buffer is not write.buffer:
                 continue
             produced = _inside(touched(tree, producer, write, shared[-1], analyzer), read.buffer, analyzer)
@@ -227,7 +228,7 @@ def uncovered(state: ScheduleState, tree: Tree, producer: BlockRealize, consumer
 def reads(tree: Tree, block: BlockRealize) -> tuple[BufferRegion, ...]:
     """What a block reads, in terms of its iterators and the loops around it: what it declares, and the elements that
     decide whether and where it runs."""
-    declared = list(block.block.reads)
+    declared = list(regions_read(block.block))
     for _, load in tree.controls(block):
         plain = not any(_is_hidden(tree, n) for i in load.indices for n in ex.walk(i))
         points = tuple(ex.Range(i, ex.const(1, i.dtype)) for i in load.indices)
@@ -242,7 +243,7 @@ def _is_hidden(tree: Tree, part: ex.Node) -> bool:
 
 def _asked_too_early(tree: Tree, producer: BlockRealize, consumer: BlockRealize) -> Failure | None:
     """How a condition, a bound or a let around both a producer and its consumer asks for what is not written yet."""
-    written = {region.buffer for region in producer.block.writes}
+    written = set(buffers_written(producer.block))
     for at, load in tree.controls(consumer):
         if load.buffer in written and at is not consumer and tree.inside(producer, at):
             return Failure(

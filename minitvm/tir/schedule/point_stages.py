@@ -10,11 +10,12 @@ from ...arith import Analyzer, regions
 from .. import nodes as tir
 from ..analysis.bindings import covers_domain, why_not_initialised
 from ..analysis.block_kinds import Scope
+from ..analysis.block_regions import changed_buffers, regions_read, regions_written
 from ..analysis.boxes import relax
 from ..analysis.effects import effects
 from ..analysis.surely import reaches_all, why_not_filled
 from ..analysis.touches import Touch
-from ..analysis.tree import Tree, written_buffers
+from ..analysis.tree import Tree
 from ..conditions import all_of, conjuncts, reads_memory, uses
 from .moving import box_text, nest_for
 from .registry import Failure, holds_inside
@@ -144,8 +145,8 @@ def _using(block: tir.Block, buffer: tir.Buffer, cached: tir.Buffer, places: tup
     init = None if block.init is None else ex.rewrite(block.init, change)
     return ex.replace(
         block,
-        reads=regions_of(block.reads),
-        writes=regions_of(block.writes),
+        reads=regions_of(regions_read(block)),
+        writes=regions_of(regions_written(block)),
         init=init,
         body=ex.rewrite(block.body, change),
     )
@@ -271,7 +272,7 @@ def _refuse_uninitialised(
     """Refuse when the copy may read an element that nobody has written by then."""
     buffer, realize = point.buffer, point.realize
     if not writers:
-        is_input = buffer in tree.func.buffers and buffer not in written_buffers(tree.func)
+        is_input = buffer in tree.func.buffers and buffer not in changed_buffers(tree.func)
         guarded = any(not t.sure or t.conditions for t in effects(realize.block.body, frozenset([buffer])).reads)
         if is_input or (exact and not guarded):
             return
@@ -291,7 +292,7 @@ def _refuse_uninitialised(
         at = at.body
     assert isinstance(at, tir.BlockRealize)
     bindings = dict(zip((it.var for it in at.block.iter_vars), at.iter_values, strict=False))
-    read = tuple(ex.substitute(r, bindings) for r in at.block.reads[0].region)
+    read = tuple(ex.substitute(r, bindings) for r in regions_read(at.block)[0].region)
     needed = relax(read, loops, analyzer, buffer)
     whole = buffer.full_region().region
     filled, needed = (regions.intersect(box, whole, analyzer) for box in (filled, needed))

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from ...arith import Analyzer, iter_map, regions
 from ...expr import REDUCE, SPATIAL, Expr, IntImm, Mul, Range, Var
 from ..analysis import bindings
+from ..analysis.block_regions import buffers_written, regions_written
 from ..analysis.tree import Tree
 from ..conditions import is_const
 from ..nodes import BlockRealize
@@ -62,7 +63,7 @@ def writes_once(realize: BlockRealize) -> bool:
     """Whether no two values of the spatial iterators write one element."""
     spatial = [it for it in realize.block.iter_vars if it.kind == SPATIAL and not is_const(it.dom.extent, 1)]
     domains = {it.var: it.dom for it in spatial}
-    for region in realize.block.writes:
+    for region in regions_written(realize.block):
         tiles = [_tile_of(r) if is_const(r.extent, 1) or r.start not in domains else None for r in region.region]
         if not domains.keys() - set(tiles):
             continue
@@ -97,5 +98,5 @@ def _why_another_order(realize: BlockRealize, tree: Tree) -> str | None:
     places = [order.index(v) for v in values if v in order]
     if len(places) == len(values) and places == sorted(set(places)):
         return None
-    name = realize.block.writes[0].buffer.name
+    name = buffers_written(realize.block)[0].name
     return f"iterations of {realize.block.name} that write one element of {name} would run in another order"

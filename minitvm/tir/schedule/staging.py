@@ -13,10 +13,11 @@ from ...expr import Expr, IntImm, IterVar, Node, Range, Var, const, replace, rew
 from ...expr.printer import fresh
 from .. import nodes as tir
 from ..analysis.block_kinds import Scope
+from ..analysis.block_regions import buffers_touched, changed_buffers, regions_read, regions_written
 from ..analysis.boxes import Box, clip, hull, touched, with_buffer
 from ..analysis.surely import all_read, fills
 from ..analysis.threads import owns
-from ..analysis.tree import Tree, written_buffers
+from ..analysis.tree import Tree
 from ..conditions import all_of, is_const
 from . import requirements as req
 from .registry import Failure, holds_inside
@@ -65,14 +66,14 @@ class BufferPart:
 
 def part_read(state: ScheduleState, block: tir.BlockRealize, read_buffer_index: int | str | tir.Buffer) -> BufferPart:
     """What a block reads at an index that it has."""
-    return _part(state, block, block.block.reads, read_buffer_index, False)
+    return _part(state, block, regions_read(block.block), read_buffer_index, False)
 
 
 def part_written(
     state: ScheduleState, block: tir.BlockRealize, write_buffer_index: int | str | tir.Buffer
 ) -> BufferPart:
     """What a block writes at an index that it has."""
-    return _part(state, block, block.block.writes, write_buffer_index, True)
+    return _part(state, block, regions_written(block.block), write_buffer_index, True)
 
 
 def _part(
@@ -219,7 +220,7 @@ def refuse_races(state: ScheduleState, realize: tir.BlockRealize) -> None:
     is used outside of them too.
     """
     tree = state.home(realize)
-    touched = _buffers(realize)
+    touched = buffers_touched(realize.block)
     for outer in _loops_around(tree, realize, touched):
         if outer.kind in tir.CONCURRENT:
             race = req.no_races.check(state=state, loop=outer)
@@ -237,13 +238,9 @@ def refuse_races(state: ScheduleState, realize: tir.BlockRealize) -> None:
                 )
 
 
-def _buffers(realize: tir.BlockRealize) -> set[tir.Buffer]:
-    return {r.buffer for r in (*realize.block.reads, *realize.block.writes)}
-
-
 def _loops_around(tree: Tree, realize: tir.BlockRealize, buffers: set[tir.Buffer]) -> list[tir.For]:
     """The loops around a block, and around those of its scope that touch one of some buffers."""
-    users = [b for b in Scope.around(tree, realize).blocks if b is realize or buffers & _buffers(b)]
+    users = [b for b in Scope.around(tree, realize).blocks if b is realize or buffers & buffers_touched(b.block)]
     return list(dict.fromkeys(l for user in users for l in tree.all_loops_above(user)))
 
 
@@ -272,9 +269,9 @@ def box_to_read(
 ) -> Box:
     """The box of an input that the consumers read in one execution of `within`, all of it initialised."""
     analyzer = state.analyzer(within)
-    reads = [(c, r) for c in consumers for r in c.block.reads if r.buffer is buffer]
+    reads = [(c, r) for c in consumers for r in regions_read(c.block) if r.buffer is buffer]
     box = hull([touched(tree, c, r, within, analyzer) for c, r in reads], analyzer)
-    is_input = buffer in tree.func.buffers and buffer not in written_buffers(tree.func)
+    is_input = buffer in tree.func.buffers and buffer not in changed_buffers(tree.func)
     if is_input and within is tree.root.block:
         return buffer.full_region().region
     if not is_input and not all_read(tree, consumers, tir.BufferRegion(buffer, box), within, analyzer):
@@ -292,7 +289,7 @@ def box_written(
     state: ScheduleState, tree: Tree, writer: tir.BlockRealize, buffer: tir.Buffer, within: tir.Stmt
 ) -> Box:
     """The box that the writer of a buffer writes in one execution of `within`, all of it."""
-    region = region_of(writer.block.writes, buffer)
+    region = region_of(regions_written(writer.block), buffer)
     assert region is not None  # it writes the buffer
     reason = fills(tree, writer, region, within)
     if reason is not None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..analysis.block_kinds import Scope, why_not_complete
+from ..analysis.block_regions import regions_written
 from ..analysis.dependences import accesses, conflicting_pairs, shown_apart
 from ..analysis.threads import adds_up, depends, is_register, is_shared, is_thread, owns, reductions_over
 from ..analysis.tree import Tree
@@ -27,7 +28,7 @@ def safe_storage(state: ScheduleState, tree: Tree, loop: For, bound: For) -> set
       two threads write an element in one statement, but where a statement is the same for all of them (one does it).
     """
     scope = Scope.around(tree, loop)
-    used = {r.buffer for b in scope.blocks for r in b.block.writes if tree.inside(b, loop)}
+    used = {r.buffer for b in scope.blocks for r in regions_written(b.block) if tree.inside(b, loop)}
     on_grid = bound.kind is ForKind.THREAD
     own = (lambda s: owns(bound, s) or is_shared(s)) if on_grid else is_register
     scoped = [b for b in used if b in scope.allocated and own(b.scope)]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from ... import expr as ex
 from ...arith import Analyzer
 from ..analysis.block_kinds import Scope
-from ..analysis.declared import declared_regions
+from ..analysis.block_regions import regions_read, regions_touched
 from ..conditions import all_of, conjuncts, is_const
 from ..nodes import BlockRealize, Buffer, BufferLoad, BufferRegion, BufferStore, PrimFunc, Stmt
 
@@ -122,7 +122,7 @@ def _unfolded(realize: BlockRealize, folds: Mapping[Buffer, Fold]) -> BlockReali
         for it in changed.block.iter_vars
     )
     block = ex.replace(changed.block, iter_vars=kinds)
-    touched = {region.buffer: region for region in declared_regions(block)[0]}
+    touched = {region.buffer: region for region in regions_touched(block)[0]}
     dims = {fold.whole: fold.dim for fold in folds.values()}
 
     def read(r: BufferRegion) -> BufferRegion:
@@ -130,4 +130,4 @@ def _unfolded(realize: BlockRealize, folds: Mapping[Buffer, Fold]) -> BlockReali
         went_round = r.buffer in dims and not is_const(r.region[dims[r.buffer]].extent, 1)
         return touched.get(r.buffer, r) if went_round else r
 
-    return ex.replace(changed, block=ex.replace(block, reads=tuple(read(r) for r in block.reads)))
+    return ex.replace(changed, block=ex.replace(block, reads=tuple(read(r) for r in regions_read(block))))

@@ -18,7 +18,7 @@ from ...arith import holds_data
 from ...errors import MinitvmError, ParseError
 from ...expr import DataVar, DType, Expr, IntImm, IterVar, Range, SizeVar, Var, as_expr, const, structural_equal
 from .. import nodes as tir
-from ..analysis.declared import declared_regions
+from ..analysis.block_regions import regions_touched
 from . import descriptions
 from .all_reduce import ReduceScope, ThreadReduction
 from .buffers import as_region
@@ -487,7 +487,7 @@ class FunctionParser(Evaluator):
             frame.init, tuple(frame.allocs), tuple(frame.matches), headers.get("block_attr", {}),
         )  # fmt: skip
         if not ("reads" in headers and "writes" in headers) and not _is_root(frame, len(self.frames)):
-            reads, writes = declared_regions(block)
+            reads, writes = regions_touched(block)
             block = tir.Block(
                 block.iter_vars, headers.get("reads", reads), headers.get("writes", writes), block.name, block.body,
                 block.init, block.alloc_buffers, block.match_buffers, block.annotations,

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ...expr import Expr, IntImm, Node, const, find, map_children, replace
+from ..analysis.block_regions import buffers_written
 from ..annotations import ALIGNMENTS, alignments_of
 from ..nodes import Allocate, Block, Buffer, BufferLoad, BufferStore, PrimFunc
 
@@ -17,7 +18,7 @@ def alignments(node: Node) -> dict[Buffer, list[Entry]]:
     entries: dict[Buffer, list[Entry]] = {}
     for block in find(node, Block):
         for number, axis, factor, offset in alignments_of(block):
-            entries.setdefault(block.writes[number].buffer, []).append((axis, factor, offset))
+            entries.setdefault(buffers_written(block)[number], []).append((axis, factor, offset))
     return entries
 
 

@@ -20,6 +20,7 @@ from ...arith import Analyzer
 from ...errors import ScheduleError, report
 from ...expr import Expr, IntImm, Node, Range, const, find, map_children, replace, rewrite, substitute, walk
 from .. import nodes as tir
+from ..analysis.block_regions import buffers_written, regions_read, regions_written
 from ..analysis.boxes import hull, touched
 from ..analysis.failure import Failure
 from ..analysis.software_pipelines import DOUBLE, KEYS, Pipeline, annotated_loops, malformed, opened, plan
@@ -253,7 +254,12 @@ def _one_iteration(tree: Tree, loop: tir.For, buffer: tir.Buffer) -> list[Range 
     if buffer.strides or any(n not in in_blocks for n in touching):
         return whole
     analyzer = Analyzer.inside(*tree.all_loops_above(loop), loop)
-    regions = [(b, r) for b in tree.blocks_in(loop) for r in (*b.block.reads, *b.block.writes) if r.buffer is buffer]
+    regions = [
+        (b, r)
+        for b in tree.blocks_in(loop)
+        for r in (*regions_read(b.block), *regions_written(b.block))
+        if r.buffer is buffer
+    ]
     box = hull([touched(tree, b, r, loop, analyzer) for b, r in regions], analyzer)
     # Iterations of a concurrent loop outside lie apart in the buffer, and must stay so, unless each has its own.
     apart = [l.var for l in tree.all_loops_above(loop) if l.kind in tir.CONCURRENT and not owns(l, buffer.scope)]
@@ -273,7 +279,7 @@ def _with_versions(part: tir.Stmt, versions: Mapping[tir.Buffer, _Versions]) -> 
     numbered = {to.buffer for to in versions.values() if to.version is not None}
 
     def change(node: Node) -> Node | None:
-        if isinstance(node, tir.Block) and any(r.buffer in doubled for r in node.writes):
+        if isinstance(node, tir.Block) and not doubled.isdisjoint(buffers_written(node)):
             return replace(node, annotations=_notes(node, numbered))
         if not isinstance(node, tir.BufferLoad | tir.BufferStore | tir.BufferRegion) or node.buffer not in versions:
             return None
@@ -293,6 +299,6 @@ def _notes(block: tir.Block, numbered: set[tir.Buffer]) -> dict[str, Any]:
     """The annotations of a block that writes versions. If there is a version axis, alignments count axes after it."""
     notes = {k: v for k, v in block.annotations.items() if k != DOUBLE}
     if ALIGNMENTS in notes:
-        shifts = [int(region.buffer in numbered) for region in block.writes]
+        shifts = [int(region.buffer in numbered) for region in regions_written(block)]
         notes[ALIGNMENTS] = [[w, axis + shifts[w], *rest] for w, axis, *rest in notes[ALIGNMENTS] if w < len(shifts)]
     return notes

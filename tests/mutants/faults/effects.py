@@ -36,7 +36,7 @@ TOUCH.edit("a view begins where its buffer does", "through_view", "r.start + own
 TOUCH.edit("what data tells is known after all", "Touch.unknown", "uses(r, hidden)", "uses(r, ())")
 TOUCH.edit("what data decides is sure", "Touch.unknown", "sure = self.sure and", "sure = self.sure or")
 
-DECLARED = Faults("declared regions", ANALYSIS + "declared", [EFFECTS])
+DECLARED = Faults("declared regions", ANALYSIS + "block_regions", [EFFECTS])
 DECLARED.edit("the hull is as long as its first part", "_hull", "max(a.value, shift.const + b.value)", "a.value")
 DECLARED.edit("the hull starts where its first part does", "_hull", "(r if shift.const < 0 else hull)", "hull")
 DECLARED.edit("parts at unknown distances are one", "_hull", "return whole", "continue")

@@ -15,7 +15,7 @@ from minitvm.expr import IntImm, Range, Var, as_expr, children, free_vars, subst
 from minitvm.expr import replace as with_fields
 from minitvm.reference import tir
 from minitvm.script import from_source
-from minitvm.tir.analysis.declared import declared_regions
+from minitvm.tir.analysis.block_regions import regions_touched
 from minitvm.tir.analysis.effects import effects, exposes
 from minitvm.tir.analysis.kernel_access import elements_surely_read
 from minitvm.tir.analysis.surely import reaches_all, reads_before_writing
@@ -194,7 +194,7 @@ def declares_all(
     block: Block, frame: Frame, at: Mapping[Var, Any], seen: set[str], asked: set[str], where: str
 ) -> None:
     """A run of a block touches what it would declare, and what it accumulates into; `asked` are read around it."""
-    reads, writes = declared_regions(block)
+    reads, writes = regions_touched(block)
     accumulated = writes if block.init is not None else ()
     for kind, declared, other in (("reads", (*reads, *accumulated), asked), ("writes", writes, set())):
         boxes = [elements(r.region, r.buffer, at) for r in declared]
@@ -206,7 +206,7 @@ def declares_all(
 
 def touches_all(block: Block, frame: Frame, at: Mapping[Var, Any], seen: set[str], where: str) -> int:
     """A run of a block touches all of the regions of which that is said; how many elements those are."""
-    reads, writes = declared_regions(block)
+    reads, writes = regions_touched(block)
     said = [
         *(("reads", r) for r in reads if reaches_all(block, r, write=False)),
         *(("writes", r) for r in writes if reaches_all(block, r, write=True)),
@@ -593,7 +593,7 @@ def whole_holds(body: str) -> None:
         f"            vi = T.axis.opaque(3, i)\n{text}"
     )
     block = next(n for n in walk(func.body) if isinstance(n, Block) and n.name == "block")
-    reads, writes = ([r for r in regions if r.buffer.name == "S"] for regions in declared_regions(block))
+    reads, writes = ([r for r in regions if r.buffer.name == "S"] for regions in regions_touched(block))
     done = {"reads" for r in reads if reaches_all(block, r, write=False)}
     done |= {"writes" for r in writes if reaches_all(block, r, write=True)}
     done |= {"first" for r in reads if reads_before_writing(block, r)}
@@ -642,4 +642,4 @@ def main(S: T.Buffer((8,), "int32"), P: T.Buffer((8,), "int32"), Q: T.Buffer((8,
             S[{written}] = S[{read}] + vk
 """)
     block = next(n for n in walk(func.body) if isinstance(n, Block) and n.name == "S")
-    assert ("S" in [r.buffer.name for r in declared_regions(block)[0]]) is not same
+    assert ("S" in [r.buffer.name for r in regions_touched(block)[0]]) is not same

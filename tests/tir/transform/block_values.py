@@ -28,7 +28,7 @@ from minitvm.expr import (
     const,
     walk,
 )
-from minitvm.tir.analysis.declared import with_declared_regions
+from minitvm.tir.analysis.block_regions import with_declared_regions
 from minitvm.tir.nodes import (
     Block,
     BlockRealize,

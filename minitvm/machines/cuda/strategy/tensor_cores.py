@@ -37,6 +37,7 @@ from ....strategy.registry import rule
 from ....strategy.roles import operands
 from ....target import Target
 from ....tir import Schedule
+from ....tir.analysis.block_regions import buffers_written, regions_read, regions_written
 from ....tir.nodes import Block, BufferLoad, BufferStore, PrimFunc
 from ...gpu.strategy.fallback import THREADS, others_on_the_grid
 from ...gpu.strategy.fetched_tiles import along, fetched, in_stages
@@ -190,8 +191,8 @@ def _schedule(sch: Schedule, product: MatrixProduct, tile: WarpTile, scope: str)
         (tensor_cores.load_a(dtype), tensor_cores.load_b(dtype, transposed, pair)),
         strict=True,
     ):
-        operand = block_of(sch, copy).writes[0].buffer.name
-        read = next(p for p, r in enumerate(block_of(sch, block).reads) if r.buffer.name == operand)
+        operand = buffers_written(block_of(sch, copy))[0].name
+        read = next(p for p, r in enumerate(regions_read(block_of(sch, block))) if r.buffer.name == operand)
         fragment = sch.cache_read(block, read, scope)
         sch.compute_at(fragment, ki)
         sch.compute_at(copy, ko, preserve_unit_loops=True)
@@ -238,7 +239,7 @@ def scheduled(sch: Schedule, product: MatrixProduct, last: Any) -> set[str]:
     parts = {
         block.name
         for block in blocks_of(sch.func)
-        if block.name.startswith(product.block.name) or any(r.buffer.scope != "global" for r in block.writes)
+        if block.name.startswith(product.block.name) or any(r.buffer.scope != "global" for r in regions_written(block))
     }
     return parts if last is None else {*parts, block_of(sch, last).name}
 
@@ -267,7 +268,7 @@ def tiled(sch: Schedule, block: Any, tile: BlockTile) -> list[Any]:
 def stored_by_all(sch: Schedule, block: Any, groups: int, neighbours: int = tensor_cores.WARP) -> None:
     """The tile of results shared out among `groups` of `neighbours` threads, vectors of neighbours to each."""
     row, column = sch.get_loops(block)[-2:]
-    lanes = 4 if block_of(sch, block).writes[0].buffer.dtype.bytes >= 4 else 8
+    lanes = 4 if buffers_written(block_of(sch, block))[0].dtype.bytes >= 4 else 8
     vectors, lane = sch.split(column, [None, lanes])
     _, group, thread = sch.split(sch.fuse(row, vectors), [None, groups, neighbours])
     sch.bind(group, "threadIdx.y")

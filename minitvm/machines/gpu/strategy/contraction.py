@@ -28,6 +28,7 @@ from ....strategy.registry import rule
 from ....strategy.tile_nest import TileNest
 from ....target import Target
 from ....tir import Schedule
+from ....tir.analysis.block_regions import buffers_written
 from ....tir.nodes import Block, PrimFunc
 from . import implicit_gemm
 from .costs import BlockTile, ThreadTile, added_up_cost, contraction_cost, gap, grid_of
@@ -52,7 +53,7 @@ def _reduction(func: PrimFunc) -> Block | None:
     block = only_reduction(func)
     if block is None:
         return None
-    dtype = block.writes[0].buffer.dtype
+    dtype = buffers_written(block)[0].dtype
     return block if dtype in ("float32", "int32") else None
 
 

@@ -17,6 +17,7 @@ from ....strategy.candidate import Candidate, Cost
 from ....strategy.registry import rule
 from ....target import Target
 from ....tir import Schedule
+from ....tir.analysis.block_regions import buffers_read, buffers_written
 from ....tir.annotations import LANES
 from ....tir.nodes import Block, BufferStore, PrimFunc
 from .costs import element_wise_cost, processors_of
@@ -48,7 +49,9 @@ def fallback(func: PrimFunc, target: Target) -> Iterator[Candidate]:
         """Cycles of a multiprocessor: what is inlined is not moved; fewer threads hide less, more leave some idle."""
         kept = [block for block in blocks.blocks_of(func) if not (inline and blocks.inlinable(func, block))]
         steps = {block: blocks.volume(reduced(block), _OPEN) for block in kept}
-        words = sum(spatial_instances(block) * (len(block.reads) + len(block.writes)) for block in kept)
+        words = sum(
+            spatial_instances(block) * (len(buffers_read(block)) + len(buffers_written(block))) for block in kept
+        )
         operations = sum(spatial_instances(block) * steps[block] for block in kept)
         cost = element_wise_cost(words, operations, max(steps.values(), default=0), target)
         return cost + Cost(_UNLIKED * abs(log2(threads / liked)))

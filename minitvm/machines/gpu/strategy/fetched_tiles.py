@@ -24,6 +24,7 @@ from ....expr import Call, Expr, Node, Select, children, walk
 from ....strategy.blocks import block_of, constant_extent, extents, inlinable
 from ....strategy.roles import joined, quotients, step_along
 from ....tir import IndexMap, Schedule
+from ....tir.analysis.block_regions import buffers_written, regions_read
 from ....tir.nodes import Block, BufferLoad, BufferStore, For, ForKind
 from ....tir.transform.affine import coefficient, linear
 from .grid import fused
@@ -34,7 +35,7 @@ Axes = Sequence[Sequence[int]]  # of a tile: each axis the positions of the iter
 def staged(sch: Schedule, block: Any, buffer: str, axes: Axes, scope: str = "shared") -> Any:
     """Copy what a block reads of a buffer, an element at a time, into a tile; the copy's loops are the tile's axes."""
     now = block_of(sch, block)
-    read = next(p for p, region in enumerate(now.reads) if region.buffer.name == buffer)
+    read = next(p for p, region in enumerate(regions_read(now)) if region.buffer.name == buffer)
     iterators = now.iter_vars
     tile = IndexMap.from_func(lambda *i: joined(i, iterators, axes), ndim=len(iterators))
     copy = sch.reindex_cache_read(block, read, scope, tile)
@@ -65,7 +66,7 @@ def padded(sch: Schedule, block: Any, main: Any, copies: list[Any], multiples: S
     for number, copy in enumerate(copies):
         (reader,) = sch.get_consumers(copy)
         if block_of(sch, reader).name != now.name:
-            tile = block_of(sch, copy).writes[0].buffer.scope
+            tile = buffers_written(block_of(sch, copy))[0].scope
             sch.compute_inline(copy)
             sch.set_scope(reader, 0, tile)
             copies[number] = reader

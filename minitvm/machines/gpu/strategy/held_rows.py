@@ -18,6 +18,7 @@ from typing import Any
 from ....expr import find
 from ....strategy.blocks import block_of, blocks_of, extents, is_reduction
 from ....tir import IndexMap, Schedule
+from ....tir.analysis.block_regions import buffers_read, regions_read, regions_written
 from ....tir.nodes import Block, Buffer, BufferLoad
 from .grid import fused
 
@@ -58,7 +59,7 @@ def hold(sch: Schedule, row: Any, before: Sequence[str], final: str, threads: in
 
 def _copied(sch: Schedule, buffer: Buffer, names: Sequence[str]) -> str:
     """The block that copies a tensor for all of these which read it."""
-    users = [name for name in names if buffer in {r.buffer for r in block_of(sch, sch.get_block(name)).reads}]
+    users = [name for name in names if buffer in buffers_read(block_of(sch, sch.get_block(name)))]
     handles = [sch.get_block(name) for name in users]
     return block_of(sch, sch.cache_read(handles[0], buffer, "local", handles)).name
 
@@ -66,8 +67,8 @@ def _copied(sch: Schedule, buffer: Buffer, names: Sequence[str]) -> str:
 def _rows_read(sch: Schedule, names: Sequence[str], sizes: list[int | None]) -> list[Buffer]:
     """The tensors of the result's shape that no block here writes, all of whose readers go along their rows."""
     blocks = [block for block in blocks_of(sch.func) if block.name in names]
-    written = {region.buffer for block in blocks for region in block.writes}
-    read = dict.fromkeys(region.buffer for block in blocks for region in block.reads)
+    written = {region.buffer for block in blocks for region in regions_written(block)}
+    read = dict.fromkeys(region.buffer for block in blocks for region in regions_read(block))
     return [
         buffer
         for buffer in read

@@ -26,6 +26,7 @@ from ....strategy.registry import rule
 from ....strategy.rows import normalizes_rows
 from ....target import Target
 from ....tir import Schedule
+from ....tir.analysis.block_regions import regions_read
 from ....tir.analysis.updates import recognised
 from ....tir.annotations import LANES
 from ....tir.nodes import BufferStore, PrimFunc
@@ -120,13 +121,13 @@ def _thread_a_row(sch: Schedule, leading: list[Any], before: list[str], threads:
 def reads_once(func: PrimFunc) -> bool:
     """Whether a function has one reduction, which reads each element of its largest operand once at most."""
     block = blocks.only_reduction(func)
-    if block is None or not block.reads:
+    if block is None or not regions_read(block):
         return False
     others = [b for b in blocks.blocks_of(func) if b is not block]
     if any(not isinstance(b.body, BufferStore) for b in others):
         return False
     steps = spatial_instances(block) * blocks.volume(blocks.reduced(block), _OPEN)
-    return steps <= max(blocks.volume(r.buffer.shape, _OPEN) for r in block.reads)
+    return steps <= max(blocks.volume(r.buffer.shape, _OPEN) for r in regions_read(block))
 
 
 @rule("gpu", reads_once)

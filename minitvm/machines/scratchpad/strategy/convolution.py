@@ -30,6 +30,7 @@ from ....strategy.registry import rule
 from ....strategy.roles import operands
 from ....target import Target
 from ....tir import Schedule
+from ....tir.analysis.block_regions import buffers_read, buffers_written, regions_read
 from ....tir.nodes import Block, BufferLoad, BufferStore, PrimFunc
 from ..instruction_set import Elements
 
@@ -99,12 +100,12 @@ def convolution_of(func: PrimFunc) -> ConvolutionNest | None:
     filters = next((load for load in loads if load.indices == (o, ko, dy, dx, j, ki)), None)
     if image is None or filters is None or list(block.body.indices) != axes[:6]:
         return None
-    stages = stages_behind(blocks[blocks.index(block) + 1 :], block.writes[0].buffer)
+    stages = stages_behind(blocks[blocks.index(block) + 1 :], buffers_written(block)[0])
     before = blocks[: blocks.index(block)]
-    pads = [b for b in before if b.writes[0].buffer is image.buffer]
+    pads = [b for b in before if buffers_written(b)[0] is image.buffer]
     if stages is None or len(before) != len(pads) or len(pads) > 1:
         return None
-    at = {r.buffer: k for k, r in enumerate(block.reads)}
+    at = {r.buffer: k for k, r in enumerate(regions_read(block))}
     _, outs, rows, columns, _, _, ins, kernel_rows, kernel_columns, _ = (size or 1 for size in sizes)
     row_step, column_step = _step(image.indices[2], y), _step(image.indices[3], x)
     if row_step is None or column_step is None:
@@ -162,7 +163,7 @@ def stage_of(block: Block, store: BufferStore, held: Any) -> Stage | None:
         return Stage(block.name, f"alu_{op}_imm", constant=second.value)
     if isinstance(second, BufferLoad) and second.buffer is not held and covers(second, store):
         spread = isinstance(second.indices[2], IntImm) and isinstance(second.indices[3], IntImm)
-        return Stage(block.name, f"alu_{op}", [r.buffer for r in block.reads].index(second.buffer), spread)
+        return Stage(block.name, f"alu_{op}", buffers_read(block).index(second.buffer), spread)
     return None
 
 

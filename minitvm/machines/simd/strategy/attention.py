@@ -23,6 +23,7 @@ from ....strategy.registry import rule
 from ....strategy.roles import LONG, Roles, roles
 from ....target import Target
 from ....tir import Schedule
+from ....tir.analysis.block_regions import regions_written
 from ....tir.annotations import LANES
 from ....tir.nodes import Block, PrimFunc
 from .generic import vectorized
@@ -70,7 +71,7 @@ def _parts(func: PrimFunc) -> tuple[Block, Block] | None:
 
 def _by_rows(block: Block) -> Roles | None:
     """A product of matrices as one of its last two axes; None for any other block."""
-    spatial = len(block.writes[0].region)
+    spatial = len(regions_written(block)[0].region)
     ways = (way for way in roles(block, kept=()) if way.row is not None and len(way.axes) == spatial)
     return next((way for way in ways if (way.row, way.column) == (spatial - 2, spatial - 1)), None)
 

@@ -24,6 +24,7 @@ from ....strategy.registry import rule
 from ....strategy.roles import Roles, depends, names_of, roles, split_axis, way_of, writer_of_sum
 from ....target import Target
 from ....tir import IndexMap, Schedule
+from ....tir.analysis.block_regions import buffers_written
 from ....tir.nodes import Block, PrimFunc
 from .conv2d import schedule_other_blocks
 from .panels import PanelPlan, contraction_cost, row_block, schedule_panels
@@ -43,7 +44,7 @@ def _reduction(func: PrimFunc) -> Block | None:
     block = only_reduction(func)
     if block is None:
         return None
-    dtype = block.writes[0].buffer.dtype
+    dtype = buffers_written(block)[0].dtype
     return block if dtype.is_float or dtype == "int32" else None
 
 
@@ -57,7 +58,7 @@ def contraction(func: PrimFunc, target: Target) -> Iterator[Candidate]:
     block, cpu = _reduction(func), cpu_of(target)
     if block is None:
         return
-    dtype = block.writes[0].buffer.dtype
+    dtype = buffers_written(block)[0].dtype
     behind = rearranged(func, block)
     kept = None if behind is None else behind.kept
     ways = {names_of(way): way for way in roles(block, kept)}

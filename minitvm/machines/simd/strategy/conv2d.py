@@ -18,6 +18,7 @@ from ....strategy.registry import rule
 from ....strategy.roles import Axis, axes_of, operands
 from ....target import CPU, Target
 from ....tir import Schedule
+from ....tir.analysis.block_regions import buffers_written
 from ....tir.annotations import SKIP_ZEROS
 from ....tir.nodes import Block, BufferStore, PrimFunc
 from .generic import schedule_block
@@ -101,7 +102,7 @@ class DirectConvolution:
         pixels, lines = pixel_axis(shape), line_axis(shape)
         width, height = shape[pixels], 1 if lines is None else shape[lines] or 1
         depth = strategy_blocks.volume(strategy_blocks.reduced(block))
-        item = block.writes[0].buffer.dtype.bytes
+        item = buffers_written(block)[0].dtype.bytes
         weights = item * depth * (blocks or 1) * (lanes or 1)
         images = strategy_blocks.volume([batch, *image[:-2]])
         taps = None if lines is None else _taps(block, pixels - 2, lines - 2)
@@ -204,7 +205,7 @@ def conv2d_nchwc(func: PrimFunc, target: Target) -> Iterator[Candidate]:
     Where a change of layout follows, it may be made in the cache, of some rows of the image at a time.
     """
     conv, cpu = next(b for b in strategy_blocks.blocks_of(func) if b.annotations.get("op") in OPS), cpu_of(target)
-    if (strategy_blocks.shape_written(conv)[-1] or 1) * conv.writes[0].buffer.dtype.bytes > cpu.vector_bytes:
+    if (strategy_blocks.shape_written(conv)[-1] or 1) * buffers_written(conv)[0].dtype.bytes > cpu.vector_bytes:
         return  # blocks of several vectors are for tile registers
     last = unblocking(func, conv)
     axes = _joined(conv) if last is None else ()
@@ -269,7 +270,7 @@ class _Turned:
         if len(shape) < len(strategy_blocks.shape_written(conv)) or len(shape) < 5:
             return None
         channel_blocks, lanes = shape[1], shape[-1]
-        result = last.writes[0].buffer
+        result = buffers_written(last)[0]
         if lanes not in _SIDES or not structural_equal(result.shape[1], const(channel_blocks * lanes)):
             return None
         turned = _Turned(conv.name, last.name, shape, result.dtype.bytes, cpu)

@@ -16,6 +16,7 @@ from ....strategy.epilogues import epilogue
 from ....strategy.registry import rule
 from ....target import CPU, Target
 from ....tir import Schedule
+from ....tir.analysis.block_regions import buffers_written
 from ....tir.nodes import Block, PrimFunc
 from .conv2d import schedule_other_blocks
 from .register_tile import accumulators, tile_in_registers, tile_reduction, window_cycles
@@ -97,4 +98,4 @@ def _rows_in_cache(shape: list[int | None], padded: Block, cpu: CPU) -> list[int
 
 def _line(padded: Block) -> int:
     """Bytes of a row of the padded copy."""
-    return padded.writes[0].buffer.dtype.bytes * volume(shape_written(padded)[3:])
+    return buffers_written(padded)[0].dtype.bytes * volume(shape_written(padded)[3:])

@@ -22,6 +22,7 @@ from ....strategy.registry import rule
 from ....strategy.roles import LONG, contiguous_along, depends, operands
 from ....target import Target
 from ....tir import Schedule
+from ....tir.analysis.block_regions import buffers_written
 from ....tir.annotations import LANES
 from ....tir.nodes import Block, PrimFunc
 from .generic import parallelized, vector_lanes, work
@@ -73,7 +74,7 @@ def matvec(func: PrimFunc, target: Target) -> Iterator[Candidate]:
     cpu, lanes, itemsize = (
         cpu_of(target),
         vector_lanes(product.block, target),
-        product.block.writes[0].buffer.dtype.bytes,
+        buffers_written(product.block)[0].dtype.bytes,
     )
     rows, depth = work(product.block) // max(1, product.depth), product.depth
 

@@ -13,6 +13,7 @@ from typing import Any
 from ....strategy.blocks import block_of, extents, is_reduction, readers, volume
 from ....strategy.roles import LONG, Roles
 from ....tir import Schedule
+from ....tir.analysis.block_regions import buffers_written, regions_written
 from ....tir.nodes import Block
 
 PHASED = 0.5  # cycles an element that is stored phase by phase takes
@@ -44,10 +45,10 @@ def _maker(sch: Schedule, block: Block, way: Roles) -> Block | None:
     """The block that computes the operand element by element, for `block` alone."""
     buffer = way.vectors.buffer
     for producer in (block_of(sch, one) for one in sch.get_producers(sch.get_block(block.name))):
-        if producer.writes[0].buffer is buffer and not is_reduction(producer):
+        if buffers_written(producer)[0] is buffer and not is_reduction(producer):
             alone = [reader.name for reader in readers(sch.func, producer)] == [block.name]
             axes = [axis.var for axis in producer.iter_vars]
-            point = [r.start for r in producer.writes[0].region]
+            point = [r.start for r in regions_written(producer)[0].region]
             whole = len(axes) == len(point) and all(a is b for a, b in zip(axes, point, strict=True))
-            return producer if alone and whole and len(producer.writes) == 1 else None
+            return producer if alone and whole and len(buffers_written(producer)) == 1 else None
     return None

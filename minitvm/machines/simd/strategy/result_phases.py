@@ -17,6 +17,7 @@ from ....expr import REDUCE, Var, walk
 from ....strategy.blocks import block_of, extents
 from ....tir import Schedule
 from ....tir.analysis.accesses import update_operand
+from ....tir.analysis.block_regions import buffers_read, buffers_written
 from ....tir.analysis.zero_patterns import ZeroPattern, zero_pattern
 from ....tir.nodes import Block, Buffer, BufferStore, PrimFunc
 
@@ -91,9 +92,9 @@ def in_phases(sch: Schedule, name: str, phases: ResultPhases) -> None:
 
 def _store_data(sch: Schedule, block: Any, phases: ResultPhases) -> None:
     """Store what the sums read phase by phase."""
-    reads = [region.buffer for region in block_of(sch, block).reads]
+    reads = list(buffers_read(block_of(sch, block)))
     steps, shape = dict(phases.places), extents(phases.data.shape)
-    maker = next(p for p in sch.get_producers(block) if block_of(sch, p).writes[0].buffer is phases.data)
+    maker = next(p for p in sch.get_producers(block) if buffers_written(block_of(sch, p))[0] is phases.data)
     padded = any((shape[place] or 1) % step for place, step in steps.items())
     where = _phased(steps)
     sch.transform_layout(block, ("read", reads.index(phases.data)), where, pad_value=0 if padded else None)

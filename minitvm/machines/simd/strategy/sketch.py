@@ -27,6 +27,7 @@ from ....strategy.registry import rule
 from ....strategy.tile_nest import LANES, REGISTERS, TileNest
 from ....target import CPU, Target
 from ....tir import Schedule
+from ....tir.analysis.block_regions import buffers_read, buffers_written
 from ....tir.nodes import Block, Buffer, BufferStore, PrimFunc
 from ....tir.schedule.shared_steps import steps_of
 from .conv2d import schedule_other_blocks
@@ -167,11 +168,11 @@ def _way(func: PrimFunc, name: str, form: Form, target: Target) -> Way | None:
     rest, copied = _others(sch.func, own, target), frozenset[str]()
     if made.packed is not None:
         copy = block_of(sch, made.packed)
-        buffer = copy.writes[0].buffer
+        buffer = buffers_written(copy)[0]
         copied = next(one.axes for one in reduction.operands if one.load.buffer is buffer)
         rest += Cost(0.0, volume(buffer.shape) * _COPIED)
     burdens = {
-        maker.writes[0].buffer: operations(maker.body.value)
+        buffers_written(maker)[0]: operations(maker.body.value)
         for maker in makers_of(sch.func, block)
         if isinstance(maker.body, BufferStore)
     }
@@ -202,8 +203,8 @@ def _lanes(columns: int, widest: int) -> int:
 
 def makers_of(func: PrimFunc, block: Block) -> list[Block]:
     """The blocks that make what a block reads."""
-    read = {region.buffer for region in block.reads}
-    return [one for one in blocks_of(func) if one is not block and any(region.buffer in read for region in one.writes)]
+    read = set(buffers_read(block))
+    return [one for one in blocks_of(func) if one is not block and not read.isdisjoint(buffers_written(one))]
 
 
 def _tiled(

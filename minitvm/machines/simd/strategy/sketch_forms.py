@@ -24,6 +24,7 @@ from ....strategy.candidate import Unfit
 from ....strategy.epilogues import epilogue, rearranged
 from ....strategy.roles import Access, Axis, axes_of, depends, join_axes, joined
 from ....tir import IndexMap, Schedule
+from ....tir.analysis.block_regions import buffers_read, regions_read
 from ....tir.nodes import Block, BufferLoad, BufferStore, PrimFunc
 from ....tir.schedule.shared_steps import steps_of
 from .result_phases import ResultPhases, in_phases, result_phases
@@ -110,7 +111,7 @@ def _forms(func: PrimFunc, reduction: Reduction, lanes: int) -> Iterator[Form]:
 
 
 def _read(block: Block, load: BufferLoad) -> int | None:
-    found = [p for p, region in enumerate(block.reads) if region.buffer is load.buffer]
+    found = [p for p, region in enumerate(regions_read(block)) if region.buffer is load.buffer]
     return found[0] if len(found) == 1 else None
 
 
@@ -163,7 +164,7 @@ def _packed(sch: Schedule, block: Any, form: Form, read: int) -> Any:
     Gives the block that copies.
     """
     reads = block_of(sch, block)
-    buffer = reads.reads[read].buffer
+    buffer = buffers_read(reads)[read]
     load = next(n for n in find(reads.body, BufferLoad) if n.buffer is buffer)
     needed = [depends(load, axis.var) for axis in reads.iter_vars]
     iterators, count = reads.iter_vars, sum(map(len, form.axes))

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from ....expr import REDUCE, Call, Node, children
 from ....strategy import blocks
+from ....tir.analysis.block_regions import buffers_touched
 from ....tir.nodes import Block, BufferLoad, BufferStore, PrimFunc
 from .turned import contiguous_ends
 
@@ -40,7 +41,7 @@ def streams(func: PrimFunc) -> list[StreamedBlock]:
 def _stream(func: PrimFunc, block: Block) -> StreamedBlock:
     instances = blocks.volume((axis.dom.extent for axis in block.iter_vars), _LONG)
     spatial = [axis.dom.extent for axis in block.iter_vars if axis.kind != REDUCE]
-    buffers = {region.buffer for region in (*block.reads, *block.writes)}
+    buffers = buffers_touched(block)
     moved = sum(min(instances, blocks.volume(b.shape, _LONG)) * b.dtype.bytes for b in buffers)
     return StreamedBlock(
         instances,

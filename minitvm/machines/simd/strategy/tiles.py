@@ -30,6 +30,7 @@ from ....strategy.registry import rule
 from ....strategy.roles import Roles, contiguous_along, depends, operands, panel_along, roles
 from ....target import CPU, Target
 from ....tir import IndexMap, Schedule
+from ....tir.analysis.block_regions import regions_read
 from ....tir.nodes import Block, Buffer, BufferStore, PrimFunc
 from ....tir.transform.affine import coefficient, linear
 from .. import tile_intrinsics as tiles
@@ -237,7 +238,7 @@ def _schedule(sch: Schedule, product: WordProduct, plan: TilePlan) -> set[str]:
 
 def _read(block: Block, buffer: Buffer) -> int:
     """The position of a buffer among what a block reads."""
-    return next(p for p, region in enumerate(block.reads) if region.buffer is buffer)
+    return next(p for p, region in enumerate(regions_read(block)) if region.buffer is buffer)
 
 
 def _in_columns(axes: int, row: int, column: int) -> IndexMap:

@@ -26,6 +26,7 @@ from ....strategy.registry import rule
 from ....strategy.roles import LONG
 from ....target import Target
 from ....tir import Schedule
+from ....tir.analysis.block_regions import buffers_written, regions_read
 from ....tir.nodes import BufferLoad, PrimFunc
 from ....tir.transform.affine import coefficient, linear
 from .conv2d import schedule_other_blocks
@@ -65,7 +66,7 @@ class _Windows:
 
 def _windows(func: PrimFunc) -> _Windows:
     block = blocks.block_named(func, _WINDOWS)
-    padded = next(r.buffer for r in block.reads if r.buffer.name == _PADDED)
+    padded = next(r.buffer for r in regions_read(block) if r.buffer.name == _PADDED)
     load = next(n for n in find(block.body, BufferLoad) if n.buffer is padded)
     spatial = [axis.var for axis in block.iter_vars if axis.kind != REDUCE]
     taps = [axis for axis in block.iter_vars if axis.kind == REDUCE]
@@ -76,7 +77,7 @@ def _windows(func: PrimFunc) -> _Windows:
         sizes.append(((blocks.extents([tap.dom.extent])[0] or 1) - 1) * int(coefficient(form, tap.var) or 1) + 1)
     return _Windows(
         int(block.annotations["lanes"]), int(block.annotations["tile"]), padded.dtype.bytes,
-        tuple(blocks.extents(block.writes[0].buffer.shape)), tuple(steps), tuple(sizes),
+        tuple(blocks.extents(buffers_written(block)[0].shape)), tuple(steps), tuple(sizes),
         blocks.volume(blocks.reduced(block)),
     )  # fmt: skip
 

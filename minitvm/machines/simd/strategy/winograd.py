@@ -25,6 +25,7 @@ from ....strategy.epilogues import inlined_forward
 from ....strategy.registry import rule
 from ....target import Target
 from ....tir import Schedule
+from ....tir.analysis.block_regions import buffers_written, regions_read
 from ....tir.nodes import Block, PrimFunc
 from .generic import schedule_block
 from .register_tile import PREFETCH_AHEAD, tile_reduction
@@ -69,8 +70,8 @@ def _shape(func: PrimFunc) -> tuple[WinogradShape, int]:
     """The extents of the convolution, and the blocks of a panel in which the weights are packed."""
     result, products = block_named(func, "winograd"), block_named(func, "products")
     tile = int(result.annotations["tile"])
-    computed = {block_named(func, name).writes[0].buffer for name in ("tiles", "products")}
-    weights = next(r.buffer for r in products.reads if r.buffer not in computed)
+    computed = {buffers_written(block_named(func, name))[0] for name in ("tiles", "products")}
+    weights = next(r.buffer for r in regions_read(products) if r.buffer not in computed)
     panels, _, _, in_blocks, in_lanes, blocks, lanes = (extent or 1 for extent in extents(weights.shape))
     batch, _, *size, _ = shape_written(result)
     apart = _dilation(result)

@@ -30,6 +30,7 @@ from ....strategy.candidate import Candidate, Cost
 from ....strategy.registry import rule
 from ....target import Target
 from ....tir import Schedule
+from ....tir.analysis.block_regions import regions_read
 from ....tir.nodes import Block, Buffer, BufferLoad, BufferStore, PrimFunc
 from ...scratchpad.instruction_set import Elements
 from ...scratchpad.strategy import convolution
@@ -175,7 +176,7 @@ def _behind(block: Block, store: BufferStore, held: dict[Buffer, Block]) -> conv
         stage = convolution.stage_of(block, store, buffer)
         if stage is None:
             continue
-        second = None if stage.other is None else block.reads[stage.other].buffer
+        second = None if stage.other is None else regions_read(block)[stage.other].buffer
         return convolution.Stage(stage.block, stage.operation, constant=stage.constant) if second in held else stage
     return None
 

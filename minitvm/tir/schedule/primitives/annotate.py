@@ -8,6 +8,7 @@ from typing import Any
 from ....errors import InputError, nearest
 from ....expr import FloatImm, IntImm, StringImm, replace
 from ...analysis import software_pipelines
+from ...analysis.block_regions import regions_written
 from ...annotations import ALIGNMENTS, LANES, PREFETCH, alignments_of
 from ...nodes import Block, BlockRealize, For
 from .. import programs as on
@@ -187,7 +188,7 @@ def _annotate_space(state: ScheduleState) -> Iterator[tuple[Any, ...]]:
         if software_pipelines.STAGE in loop.annotations:
             yield loop, software_pipelines.ORDER, list(range(count))[::-1]
     for block in state.tree().blocks.values():
-        if block.block.writes and software_pipelines.doubled_loop(state.tree(), block) is not None:
+        if regions_written(block.block) and software_pipelines.doubled_loop(state.tree(), block) is not None:
             yield block, software_pipelines.DOUBLE, 0
 
 

@@ -10,9 +10,9 @@ from typing import Any
 from .... import expr as ex
 from ....arith import Analyzer
 from ....arith.subspace import Divided, Division, subspace_divide
+from ...analysis import block_regions
 from ...analysis.bindings import loop_ranges, loops_binding
 from ...analysis.boxes import swept
-from ...analysis.declared import declared_regions, union_regions, with_declared_regions
 from ...analysis.tree import Tree, fresh_copy, statements
 from ...conditions import conjuncts, is_const, uses
 from ...nodes import Block, BlockId, BlockRealize, BufferLoad, BufferRegion, BufferStore, For, ForKind, Seq, Stmt
@@ -284,9 +284,12 @@ def blockize(
     inner = with_simple_indices(ex.substitute(ex.replace(block, iter_vars=(), init=None), whole), analyzer)
     inner = ex.replace(inner, iter_vars=tuple(inner_iters))
     if block.init is not None:
-        accumulated = {r.buffer for r in block.writes}
+        accumulated = set(block_regions.buffers_written(block))
         inner = ex.replace(
-            inner, reads=_reads(inner, [r for r in declared_regions(inner)[0] if r.buffer in accumulated], analyzer)
+            inner,
+            reads=_reads(
+                inner, [r for r in block_regions.regions_touched(inner)[0] if r.buffer in accumulated], analyzer
+            ),
         )
     body: Stmt = ex.replace(realize, iter_values=tuple(inner_values), predicate=divided.inner_predicate, block=inner)
     for loop in reversed(loops):
@@ -298,9 +301,13 @@ def blockize(
     outer = Block(tuple(outer_iters), (), (), f"{block.name}_o", body, init, id=BlockId())
     around = Analyzer.inside(*moving)
     domains = {it.var: it.dom for it in inner_iters}
-    hidden = {r.buffer for r in inner.writes} if init is not None else set()
-    reads = [_whole_region(r, domains, around) for r in inner.reads if r.buffer not in hidden]
-    outer = ex.replace(outer, reads=tuple(reads), writes=tuple(_whole_region(r, domains, around) for r in inner.writes))
+    hidden = set(block_regions.buffers_written(inner)) if init is not None else set()
+    reads = [_whole_region(r, domains, around) for r in block_regions.regions_read(inner) if r.buffer not in hidden]
+    outer = ex.replace(
+        outer,
+        reads=tuple(reads),
+        writes=tuple(_whole_region(r, domains, around) for r in block_regions.regions_written(inner)),
+    )
     outer_realize = BlockRealize(tuple(outer_values), divided.outer_predicate, outer)
     state.replace({target: outer_realize})
     placed = state.block(outer.id)
@@ -366,8 +373,8 @@ def _simple(regions: tuple[BufferRegion, ...], analyzer: Analyzer) -> tuple[Buff
 
 def _reads(block: Block, more: list[BufferRegion], analyzer: Analyzer) -> tuple[BufferRegion, ...]:
     """What a block reads, with what it accumulates into in front: its init no longer hides that."""
-    others = [r for r in block.reads if all(r.buffer is not m.buffer for m in more)]
-    return _simple(union_regions([*more, *others]), analyzer)
+    others = [r for r in block_regions.regions_read(block) if all(r.buffer is not m.buffer for m in more)]
+    return _simple(block_regions.union_regions([*more, *others]), analyzer)
 
 
 def _init_nest(
@@ -377,12 +384,14 @@ def _init_nest(
     spatial = [(it, value) for it, value in zip(iters, values, strict=True) if it.kind == ex.SPATIAL]
     if not spatial:
         return fresh_copy(
-            BlockRealize((), ex.const(True), with_declared_regions(Block((), (), (), f"{name}_init", init)))
+            BlockRealize(
+                (), ex.const(True), block_regions.with_declared_regions(Block((), (), (), f"{name}_init", init))
+            )
         )
     own = {it.var: it.var.with_name(f"{it.var.name}_init") for it, _ in spatial}
     axes = tuple(ex.replace(it, var=own[it.var]) for it, _ in spatial)
     body = ex.substitute(init, own)
-    block = with_declared_regions(Block(axes, (), (), f"{name}_init", body))
+    block = block_regions.with_declared_regions(Block(axes, (), (), f"{name}_init", body))
     used = {v for _, value in spatial for v in ex.free_vars(value)} | set(ex.free_vars(predicate))
     nest: Stmt = BlockRealize(tuple(v for _, v in spatial), predicate, block)
     for loop in reversed(loops):

@@ -8,6 +8,7 @@ from typing import Any
 from ....arith import regions
 from ...analysis.bindings import why_not_initialised
 from ...analysis.block_kinds import Scope, why_neither
+from ...analysis.block_regions import buffers_read, regions_read, regions_written
 from ...analysis.boxes import touched
 from ...analysis.dependences import accesses
 from ...analysis.surely import fills
@@ -25,24 +26,24 @@ from ..state import ScheduleState
 @requirement
 def reads_it(state: ScheduleState, block: BlockRealize, read_buffer_index: int | str | Buffer) -> Failure | None:
     """the index (or name) is that of a buffer which the block reads"""
-    if staging.region_of(block.block.reads, read_buffer_index) is not None:
+    if staging.region_of(regions_read(block.block), read_buffer_index) is not None:
         return None
     return Failure(
         {block.block: "this block"},
         f"one of the buffers that {block.block.name} reads",
-        f"{read_buffer_index!r}; it reads {staging.listing(block.block.reads)}",
+        f"{read_buffer_index!r}; it reads {staging.listing(regions_read(block.block))}",
     )
 
 
 @requirement
 def writes_it(state: ScheduleState, block: BlockRealize, write_buffer_index: int | str | Buffer) -> Failure | None:
     """the index (or name) is that of a buffer which the block writes"""
-    if staging.region_of(block.block.writes, write_buffer_index) is not None:
+    if staging.region_of(regions_written(block.block), write_buffer_index) is not None:
         return None
     return Failure(
         {block.block: "this block"},
         f"one of the buffers that {block.block.name} writes",
-        f"{write_buffer_index!r}; it writes {staging.listing(block.block.writes)}",
+        f"{write_buffer_index!r}; it writes {staging.listing(regions_written(block.block))}",
     )
 
 
@@ -174,8 +175,8 @@ def _more_than_written(
     shared = [l for l in tree.loops_above(writer) if tree.inside(reader, l)]
     within = shared[-1] if shared else tree.scope(writer).block
     analyzer = state.analyzer(within)
-    written = staging.region_of(writer.block.writes, buffer)
-    read = staging.region_of(reader.block.reads, buffer)
+    written = staging.region_of(regions_written(writer.block), buffer)
+    read = staging.region_of(regions_read(reader.block), buffer)
     if written is None or read is None:
         return None
     box_written, box_read = (touched(tree, b, r, within, analyzer) for b, r in ((writer, written), (reader, read)))
@@ -338,7 +339,7 @@ def each_read(state: ScheduleState) -> Iterator[tuple[Any, ...]]:
     """Arguments worth trying: blocks with the positions of what they read, and a scope."""
     for block in state.tree().blocks.values():
         if block is not state.tree().root:
-            for k in range(len(block.block.reads)):
+            for k in range(len(buffers_read(block.block))):
                 yield block, k, "local"
 
 
@@ -347,7 +348,7 @@ def _cache_read_space(state: ScheduleState) -> Iterator[tuple[Any, ...]]:
     tree = state.tree()
     for block, k, storage_scope in each_read(state):
         yield block, k, storage_scope
-        readers = Scope.around(tree, block).readers(block.block.reads[k].buffer)
+        readers = Scope.around(tree, block).readers(buffers_read(block.block)[k])
         if len(readers) > 1:
             yield block, k, storage_scope, [block]
 
@@ -358,7 +359,7 @@ def _cache_write_space(state: ScheduleState) -> Iterator[tuple[Any, ...]]:
     for block in tree.blocks.values():
         if block is tree.root:
             continue
-        for k, region in enumerate(block.block.writes):
+        for k, region in enumerate(regions_written(block.block)):
             yield block, k, "local"
             readers = [r for r in Scope.around(tree, block).readers(region.buffer) if r is not block]
             if readers:

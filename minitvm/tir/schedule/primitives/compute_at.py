@@ -10,6 +10,7 @@ from ....arith import Analyzer, regions
 from ....expr import OPAQUE, REDUCE, SPATIAL
 from ...analysis.bindings import covers_domain, loops_binding, why_not_injective, why_not_started_first
 from ...analysis.block_kinds import Scope, why_neither
+from ...analysis.block_regions import buffers_written, regions_read, regions_written
 from ...analysis.boxes import Box, hull, in_iterators, relax, touched
 from ...analysis.dependences import accesses, commute, conflicting_pairs, overwritten
 from ...analysis.surely import fills
@@ -96,7 +97,7 @@ def not_output(state: ScheduleState, block: BlockRealize) -> Failure | None:
     scope = Scope.around(state.home(block), block)
     if not scope.is_output(block):
         return None
-    names = ", ".join(r.buffer.name for r in block.block.writes if r.buffer not in scope.allocated)
+    names = ", ".join(r.buffer.name for r in regions_written(block.block) if r.buffer not in scope.allocated)
     return Failure(
         {block.block: "this block"},
         "a block that writes only buffers allocated in its scope",
@@ -151,7 +152,7 @@ def _changes(state: ScheduleState, producer: BlockRealize, block: BlockRealize) 
     run on, and the producer written them again."""
     tree = state.home(block)
     loops = [l for l in tree.loops_above(producer) if tree.inside(block, l)]
-    if not loops or not any(r.buffer is w.buffer for r in reads(tree, block) for w in producer.block.writes):
+    if not loops or not any(r.buffer is w.buffer for r in reads(tree, block) for w in regions_written(producer.block)):
         return False
     consumers = Scope.around(tree, block).consumers(block)
     if tree.condition_above(block, loops[-1]) is None and all(
@@ -199,7 +200,7 @@ def producers_fill(block: BlockRealize, loop: For, match: Flow) -> Failure | Non
     """the producers below the loop write all of what they write: every iteration of the block finds its place"""
     tree, read = match.tree, match.scope.read(block)
     for producer in match.producers:
-        for region in producer.block.writes:
+        for region in regions_written(producer.block):
             reason = (
                 fills(tree, producer, region, None) if region.buffer in read and tree.inside(producer, loop) else None
             )
@@ -271,7 +272,7 @@ def compute_at(
     """
     tree, analyzer = match.tree, state.analyzer(loop)
     needed = []
-    for write in block.block.writes:
+    for write in regions_written(block.block):
         threads = sharing_threads(tree, loop, write.buffer)
         boxes = [
             relax(touched(tree, c, read, loop, analyzer), threads, analyzer, write.buffer)
@@ -343,8 +344,8 @@ def reverse_compute_at(
     for producer in match.producers:
         if not tree.inside(producer, loop):
             continue
-        for read in block.block.reads:
-            for write in producer.block.writes:
+        for read in regions_read(block.block):
+            for write in regions_written(producer.block):
                 if write.buffer is read.buffer and not any(r is read for r, _ in needed):
                     _check_reach(tree, block, read, producer, write)
                     needed.append((read, touched(tree, producer, write, loop, analyzer)))
@@ -369,7 +370,7 @@ reverse_compute_at.refuses(region_cover, "sch.reverse_compute_at('C', sch.get_lo
 
 def _in_any_order(tree: Tree, block: BlockRealize) -> bool:
     """Whether the terms of a block's sums may be added in any order."""
-    written = {region.buffer for region in block.block.writes}
+    written = set(buffers_written(block.block))
     own = [access for access in accesses(tree, block) if access.buffer in written]
     return all(commute(a, b) for a, b in conflicting_pairs(own))
 

@@ -9,7 +9,7 @@ from ....arith import Analyzer
 from ....expr import OPAQUE, REDUCE, SPATIAL, Expr, Var, find, free_vars, replace, substitute
 from ...analysis.bindings import loops_binding, why_not_injective, why_not_started_first
 from ...analysis.block_kinds import Scope, why_not_reduction
-from ...analysis.declared import declared_regions, union_regions
+from ...analysis.block_regions import buffers_written, regions_read, regions_touched, regions_written, union_regions
 from ...conditions import all_of, conjuncts, uses
 from ...nodes import Block, BlockRealize, BufferLoad, For, Seq, Stmt
 from .. import programs as on
@@ -106,11 +106,11 @@ def alone_below(state: ScheduleState, block: BlockRealize, loop: For) -> Failure
     """below the loop no other block touches what the block accumulates, before it is finished"""
     tree = state.home(block)
     scope = Scope.around(tree, block)
-    written = {r.buffer for r in block.block.writes}
+    written = set(buffers_written(block.block))
     reduced = loops_binding(block, (REDUCE, OPAQUE))
     around = [l for l in tree.loops_above(block) if l.var in reduced]
     for other in tree.blocks_in(loop):
-        touched = bool(written & {*scope.read(other), *(r.buffer for r in other.block.writes)})
+        touched = bool(written & {*scope.read(other), *(r.buffer for r in regions_written(other.block))})
         if other is not block and touched and any(tree.inside(other, l) for l in around):
             return Failure(
                 {other.block: "touches it", block.block: "accumulates"},
@@ -127,7 +127,7 @@ def init_finds_its_inputs(state: ScheduleState, block: BlockRealize, loop: For) 
     assert init is not None  # reduction_block
     read = {n.buffer for n in find(init, BufferLoad)}
     for other in state.home(block).blocks_in(loop):
-        overwritten = next((r.buffer for r in other.block.writes if r.buffer in read), None)
+        overwritten = next((r.buffer for r in regions_written(other.block) if r.buffer in read), None)
         if other is not block and overwritten is not None:
             return Failure(
                 {other.block: f"writes {overwritten.name}", block.block: "its init reads that"},
@@ -208,15 +208,17 @@ def decompose_reduction(state: ScheduleState, block: BlockRealize, loop: For) ->
         if it.kind == SPATIAL
     )
     predicate = all_of(substitute(c, renamed) for c in conditions)
-    writes = tuple(substitute(r, kept) for r in old.writes)
+    writes = tuple(substitute(r, kept) for r in regions_written(old))
     name = f"{old.name}_init"
     init = Block(iters, (), writes, name, substitute(old.init, kept), annotations=dict(old.annotations))
-    init = replace(init, reads=declared_regions(init)[0])
+    init = replace(init, reads=regions_touched(init)[0])
     nest: Stmt = BlockRealize(values, predicate, init)
     for l in reversed(copied):
         start, extent = substitute(l.start, renamed), substitute(l.extent, renamed)
         nest = For(renamed[l.var], start, extent, l.kind, nest, l.thread, dict(l.annotations))
-    update = replace(old, init=None, name=f"{old.name}_update", reads=union_regions((*old.writes, *old.reads)))
+    update = replace(
+        old, init=None, name=f"{old.name}_update", reads=union_regions((*regions_written(old), *regions_read(old)))
+    )
     func = tree.rebuild({old: update})
     state.set_func(tree, func)
     again = state.loop(loop.var)

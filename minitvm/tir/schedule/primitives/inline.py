@@ -10,9 +10,10 @@ from .... import expr as ex
 from ....arith import Analyzer
 from ...analysis.bindings import covers_domain
 from ...analysis.block_kinds import Scope, why_not_complete
+from ...analysis.block_regions import buffers_read, buffers_written, regions_read, regions_written, union_regions
 from ...analysis.boxes import in_iterators
-from ...analysis.declared import declared_regions, union_regions
 from ...analysis.dependences import Access, accesses, overwritten
+from ...analysis.effects import effects
 from ...analysis.surely import fills
 from ...analysis.tree import Tree
 from ...conditions import both, conjuncts, is_const
@@ -124,10 +125,9 @@ def compute_inline(state: ScheduleState, block: BlockRealize) -> None:
 
     consumers = scope.consumers(block)
     _refuse_loads_between(tree, scope, consumers, store.buffer)
-    added = {r.buffer for r in block.block.reads}
     changes: dict[Stmt, Stmt | None] = {block: None}
     for consumer in consumers:
-        new = _with_loads(consumer.block, store.buffer, inlined, added, analyzer)
+        new = _with_loads(consumer.block, store.buffer, inlined, analyzer)
         if _mentions(new, store.buffer):
             raise visible_loads.refuse(
                 Failure(
@@ -166,20 +166,17 @@ def _check_flow(state: ScheduleState, block: BlockRealize) -> None:
         raise region_cover.refuse(failure)
 
 
-def _with_loads(block: Block, buffer: Buffer, value: Any, added: set[Buffer], analyzer: Analyzer) -> Block:
+def _with_loads(block: Block, buffer: Buffer, value: Any, analyzer: Analyzer) -> Block:
     """A block with loads of `buffer` replaced, and its signature (and that of blocks inside it) brought up to date."""
+    readers = {node.id for node in ex.find(block, Block) if buffer in buffers_read(node)}
 
     def change(node: ex.Node) -> ex.Node | None:
         if isinstance(node, BufferLoad) and node.buffer is buffer:
             replacement: ex.Node = value(node)
             return replacement
-        if isinstance(node, Block) and any(r.buffer is buffer for r in node.reads):
-            touched = declared_regions(node)[0]
-            new_reads = [r for r in touched if r.buffer in added]
-            kept = [r for r in node.reads if r.buffer is not buffer]
-            # In the order in which the body reads them now.
-            order = {r.buffer: k for k, r in enumerate(touched)}
-            reads = sorted(union_regions([*kept, *new_reads]), key=lambda r: order.get(r.buffer, len(order)))
+        if isinstance(node, Block) and node.id in readers:
+            order = [touch.buffer for touch in effects(node).reads]  # in which the body reads them now
+            reads = sorted(regions_read(node), key=lambda r: order.index(r.buffer))
             return ex.replace(node, reads=_simplified(reads, node, analyzer))
         return None
 
@@ -239,10 +236,10 @@ class Merge:
 def _merge(state: ScheduleState, block: BlockRealize) -> Merge | None:
     tree = state.home(block)
     scope = Scope.around(tree, block)
-    for read in block.block.reads:
+    for read in regions_read(block.block):
         writers = [b for b in scope.writers(read.buffer) if b is not block]
         if len(writers) == 1 and read.buffer in scope.allocated and scope.readers(read.buffer) == [block]:
-            if why_not_complete(scope, writers[0]) is None and len(writers[0].block.writes) == 1:
+            if why_not_complete(scope, writers[0]) is None and len(buffers_written(writers[0].block)) == 1:
                 return Merge(tree, scope, writers[0], read, loads_of(block, read.buffer))
     return None
 
@@ -270,7 +267,7 @@ def producer_is_one_store(state: ScheduleState, match: Merge) -> Failure | None:
     failure = _why_not_one_store(match.tree, producer)
     if failure is not None:
         return failure
-    reason = fills(match.tree, producer, producer.block.writes[0], None)
+    reason = fills(match.tree, producer, regions_written(producer.block)[0], None)
     return None if reason is None else Failure({producer.block: "this producer"}, "every element written", reason)
 
 
@@ -355,7 +352,9 @@ def _changes(state: ScheduleState, other: BlockRealize, match: Merge, block: Blo
     bindings = dict(zip((it.var for it in producer.block.iter_vars), producer.iter_values, strict=True))
     around = tuple(tree.all_loops_above(producer))
     others = [
-        ex.substitute(ex.substitute(r, values), bindings) for r in block.block.reads if r.buffer is not match.buffer
+        ex.substitute(ex.substitute(r, values), bindings)
+        for r in regions_read(block.block)
+        if r.buffer is not match.buffer
     ]
     moved = [Access(producer, r.buffer, r.region, False, around, r) for r in others]
     own = [a for a in accesses(tree, block) if not a.is_write]
@@ -401,12 +400,12 @@ def reverse_compute_inline(state: ScheduleState, match: Merge, block: BlockReali
     inner, outer = _store(producer), _store(block)
     values = iteration_at(block, load, inner.indices)
     body = _replaced(outer, buffer, inner.value, values)
-    other_reads = [ex.substitute(r, values) for r in block.block.reads if r.buffer is not buffer]
+    other_reads = [ex.substitute(r, values) for r in regions_read(block.block) if r.buffer is not buffer]
     merged = ex.replace(
         producer.block,
         body=body,
-        reads=union_regions([*producer.block.reads, *other_reads]),
-        writes=tuple(ex.substitute(r, values) for r in block.block.writes),
+        reads=union_regions([*regions_read(producer.block), *other_reads]),
+        writes=tuple(ex.substitute(r, values) for r in regions_written(block.block)),
     )
     predicate = where_read(block, load, producer, inner.indices)
     bindings = dict(zip((it.var for it in producer.block.iter_vars), producer.iter_values, strict=True))

@@ -10,9 +10,9 @@ from .... import expr as ex
 from ....arith import Analyzer
 from ...analysis.accesses import update_operand
 from ...analysis.block_kinds import Scope, why_neither
-from ...analysis.declared import with_declared_regions
+from ...analysis.block_regions import buffers_read, buffers_written, changed_buffers, with_declared_regions
 from ...analysis.surely import all_read, writes_all
-from ...analysis.tree import statements, written_buffers
+from ...analysis.tree import statements
 from ...conditions import all_of, conjuncts, is_const
 from ...nodes import Block, BlockRealize, Buffer, BufferLoad, BufferRegion, BufferStore, ForKind, Seq, Stmt
 from .. import programs as on
@@ -254,8 +254,8 @@ def copies_have_values(state: ScheduleState, block: BlockRealize, padding: Seque
     tree = state.home(block)
     around = tree.parent[tree.loops_above(block)[0]]  # where the copies go
     scope, analyzer = tree.scope(block), state.analyzer(block)
-    results = {region.buffer for region in block.block.writes}
-    inputs = set(tree.func.buffers) - written_buffers(tree.func)
+    results = set(buffers_written(block.block))
+    inputs = set(tree.func.buffers) - changed_buffers(tree.func)
     for buffer in _padded_buffers(block.block, _grown(block.block, padding)):
         expected = f"every element of {buffer.name} that is copied has a value"
         if buffer in results:
@@ -312,7 +312,7 @@ def pad_einsum(state: ScheduleState, block: BlockRealize, padding: list[int]) ->
     reduces = any(it.kind == ex.REDUCE and it.var in grown for it in old.iter_vars)
     pad = _neutral(old.body) if isinstance(old.body, BufferStore) and reduces else 0.0
     copies = _padded_buffers(old, grown)
-    written = {r.buffer for r in old.writes}
+    written = set(buffers_written(old))
     before = [_copy_in(b, c, pad) for b, c in copies.items() if b not in written]
     after = [_copy_nest(b, b.shape, c.name, c, c.__getitem__) for b, c in copies.items() if b in written]
     loops = tree.loops_above(block)
@@ -359,8 +359,8 @@ def _padded_buffers(block: Block, grown: Mapping[ex.Var, ex.Expr]) -> dict[Buffe
     """A larger buffer for each one that a grown iterator indexes: what is read first, in order of first use."""
     shapes: dict[Buffer, list[ex.Expr]] = {}
     accesses = list(ex.find(block, BufferLoad | BufferStore))
-    for region in (*block.reads, *block.writes):
-        shapes.setdefault(region.buffer, list(region.buffer.shape))
+    for buffer in (*buffers_read(block), *buffers_written(block)):
+        shapes.setdefault(buffer, list(buffer.shape))
     for access in accesses:
         shape = shapes.setdefault(access.buffer, list(access.buffer.shape))
         for d, index in enumerate(access.indices):

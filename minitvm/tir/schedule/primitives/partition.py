@@ -10,8 +10,8 @@ from .... import expr as ex
 from ....arith import Analyzer, dependence
 from ...analysis.accesses import reads_buffer
 from ...analysis.bindings import loop_ranges, loops_binding
+from ...analysis.block_regions import regions_read, regions_written, union_regions, with_declared_regions
 from ...analysis.boxes import with_buffer
-from ...analysis.declared import union_regions, with_declared_regions
 from ...analysis.dependences import Access, accesses, in_step, point_of
 from ...analysis.tree import Tree, fresh_copy, statements
 from ...conditions import is_const
@@ -436,8 +436,8 @@ def _without_init(stmt: Stmt, blocks: set[BlockId]) -> Stmt:
     def go(block: Block) -> Block:
         if block.id not in blocks:
             return block
-        read = [region for region in block.writes if reads_buffer(block.body, region.buffer)]
-        return ex.replace(block, init=None, reads=union_regions([*read, *block.reads]))
+        read = [region for region in regions_written(block) if reads_buffer(block.body, region.buffer)]
+        return ex.replace(block, init=None, reads=union_regions([*read, *regions_read(block)]))
 
     return _map_blocks(stmt, go) if blocks else stmt
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from .... import expr as ex
 from ...analysis.bindings import loops_binding
-from ...analysis.declared import declared_regions
+from ...analysis.block_regions import regions_touched
 from ...analysis.reducers import ReducerMatch
 from ...analysis.tree import Tree
 from ...analysis.updates import Update, recognised
@@ -200,7 +200,7 @@ reduce_in_passes.refuses(relative_sums, "sch.reduce_in_passes('C')", on.MATMUL)
 
 
 def _declared(block: Block) -> Block:
-    reads, writes = declared_regions(block)
+    reads, writes = regions_touched(block)
     return ex.replace(block, reads=reads, writes=writes)
 
 

@@ -10,6 +10,7 @@ from ....arith import Analyzer, iter_map
 from ....errors import InputError
 from ....expr import Expr, Node, free_vars, structural_equal, substitute
 from ...analysis.block_kinds import Scope, why_neither
+from ...analysis.block_regions import buffers_written, regions_read, regions_written
 from ...index_map import IndexMap
 from ...nodes import Block, BlockRealize, Buffer
 from .. import programs as on
@@ -55,9 +56,9 @@ def _access(block: Block, buffer: Chosen) -> tuple[str, Buffer] | None:
     if isinstance(buffer, list | tuple):
         if len(buffer) != 2 or buffer[0] not in ("read", "write"):
             return None
-        region = region_of(block.reads if buffer[0] == "read" else block.writes, buffer[1])
+        region = region_of(regions_read(block) if buffer[0] == "read" else regions_written(block), buffer[1])
         return None if region is None else (buffer[0], region.buffer)
-    for kind, signature in (("write", block.writes), ("read", block.reads)):
+    for kind, signature in (("write", regions_written(block)), ("read", regions_read(block))):
         region = region_of(signature, buffer)
         if region is not None:
             return kind, region.buffer
@@ -72,7 +73,7 @@ def names_an_access(state: ScheduleState, block: BlockRealize, buffer: Chosen) -
     return Failure(
         {block.block: "this block"},
         '("read", position), ("write", position) or the name of a buffer of the block',
-        f"{buffer!r}; it reads {listing(block.block.reads)} and writes {listing(block.block.writes)}",
+        f"{buffer!r}; it reads {listing(regions_read(block.block))} and writes {listing(regions_written(block.block))}",
     )
 
 
@@ -105,7 +106,7 @@ def _single(part: PartByPoint) -> Failure | None:
 
 def _not_written(realize: BlockRealize, buffer: Buffer) -> Failure | None:
     """The block would write to the copy, and what it reads there may be its own: both belong to the buffer itself."""
-    if all(region.buffer is not buffer for region in realize.block.writes):
+    if buffer not in buffers_written(realize.block):
         return None
     name = realize.block.name
     return Failure(
@@ -353,7 +354,7 @@ def _cached(state: ScheduleState, part: PartByPoint, storage_scope: str, index_m
 @reindex.space
 def _reindex_space(state: ScheduleState) -> Iterator[tuple[Any, ...]]:
     for block in _blocks(state):
-        for kind, declared in (("read", block.block.reads), ("write", block.block.writes)):
+        for kind, declared in (("read", regions_read(block.block)), ("write", regions_written(block.block))):
             for k in range(len(declared)):
                 yield block, (kind, k)
 
@@ -370,7 +371,7 @@ def _turned(realize: BlockRealize, buffer: Buffer, write: bool) -> IndexLambda |
 @reindex_cache_read.space
 def _reindex_cache_read_space(state: ScheduleState) -> Iterator[tuple[Any, ...]]:
     for block in _blocks(state):
-        for k, region in enumerate(block.block.reads):
+        for k, region in enumerate(regions_read(block.block)):
             turned = _turned(block, region.buffer, False)
             if turned is not None:
                 yield block, k, "local", turned
@@ -382,7 +383,7 @@ def _reindex_cache_read_space(state: ScheduleState) -> Iterator[tuple[Any, ...]]
 @reindex_cache_write.space
 def _reindex_cache_write_space(state: ScheduleState) -> Iterator[tuple[Any, ...]]:
     for block in _blocks(state):
-        for k, region in enumerate(block.block.writes):
+        for k, region in enumerate(regions_written(block.block)):
             turned = _turned(block, region.buffer, True)
             if turned is not None and why_neither(Scope.around(state.home(block), block), block) is None:
                 yield block, k, "local", turned

@@ -11,7 +11,7 @@ from ....arith import Analyzer
 from ... import nodes as tir
 from ...analysis.bindings import loops_binding, why_not_injective, why_not_started_first
 from ...analysis.block_kinds import Scope, why_not_reduction
-from ...analysis.declared import declared_regions
+from ...analysis.block_regions import buffers_written, regions_touched, regions_written
 from ...analysis.reducers import ReducerMatch
 from ...analysis.tree import Tree
 from ...analysis.updates import Update, recognised
@@ -120,7 +120,7 @@ def first_below(state: ScheduleState, loop: tir.For, match: LoopReduction) -> Fa
         at = inner
     read = Scope.around(tree, block).read(block)
     for other in inside[1:]:
-        for region in other.block.writes:
+        for region in regions_written(other.block):
             if region.buffer in read:
                 return Failure(
                     {other.block: "writes it", block.block: "reads it"},
@@ -369,7 +369,7 @@ def _partial_results(
         assert isinstance(body, tir.BufferStore)
         init, body = None, tir.BufferStore(body.buffer, moved(reducer.operand[0]), body.indices)
     partial_block = tir.Block(tuple(iterators), (), (), f"{old.name}_rf", body, init, annotations=dict(old.annotations))
-    reads, writes = declared_regions(partial_block)
+    reads, writes = regions_touched(partial_block)
     return tir.BlockRealize(tuple(values), block.predicate, ex.replace(partial_block, reads=reads, writes=writes))
 
 
@@ -400,7 +400,7 @@ def _combination(
     )
     body = stored_together(update.elements, reducer.apply(own, parts))
     combined = ex.replace(old, iter_vars=iterators, body=body)
-    read, written = declared_regions(combined)  # the init is still the old one, and may read memory
+    read, written = regions_touched(combined)  # the init is still the old one, and may read memory
     first = list(partial.values())
     reads = sorted(read, key=lambda r: first.index(r.buffer) if r.buffer in first else len(first))
     combined = ex.replace(combined, reads=tuple(reads), writes=written)
@@ -469,5 +469,5 @@ def _rfactor_space(state: ScheduleState) -> Iterator[tuple[Any, ...]]:
     tree = state.tree()
     for block in (b for b in tree.blocks.values() if b.block.init is not None):
         for loop in _reduction_loops(block, tree.loops_above(block)):
-            for axis in range(block.block.writes[0].buffer.ndim + 1):
+            for axis in range(buffers_written(block.block)[0].ndim + 1):
                 yield loop, axis

@@ -14,6 +14,7 @@ from ....arith import Analyzer, regions
 from ... import nodes as tir
 from ...analysis.bindings import loops_binding
 from ...analysis.block_kinds import Scope, why_neither
+from ...analysis.block_regions import buffers_written, regions_written
 from ...analysis.boxes import Box, bound_box, in_iterators, relax
 from ...analysis.tree import Tree, statements
 from ...conditions import both, is_const, rising, uses
@@ -47,7 +48,7 @@ class _Roll:
 @requirement
 def writes_it(state: ScheduleState, block: tir.BlockRealize, write_buffer_index: int) -> Failure | None:
     """0 <= write_buffer_index < the number of regions that the block writes"""
-    count = len(block.block.writes)
+    count = len(buffers_written(block.block))
     if 0 <= write_buffer_index < count:
         return None
     return Failure({block.block: "this block"}, f"a write_buffer_index below {count}", str(write_buffer_index))
@@ -144,11 +145,11 @@ def producer_of_temporary(state: ScheduleState, block: tir.BlockRealize, write_b
     tree = state.home(block)
     scope = Scope.around(tree, block)
     reason = why_neither(scope, block)
-    if reason is None and len(block.block.writes) > 1:
-        reason = f"block {block.block.name} writes {len(block.block.writes)} buffers"
+    if reason is None and len(buffers_written(block.block)) > 1:
+        reason = f"block {block.block.name} writes {len(buffers_written(block.block))} buffers"
     if reason is not None:
         return Failure({block.block: "this block"}, "a complete or reduction block with one result", reason)
-    buffer = block.block.writes[write_buffer_index].buffer
+    buffer = buffers_written(block.block)[write_buffer_index]
     if buffer not in scope.allocated:
         fault = f"{buffer.name} is not allocated in this scope"
         return Failure({block.block: "this block"}, "an intermediate buffer", fault)
@@ -242,7 +243,7 @@ def overlapping_windows(state: ScheduleState, block: tir.BlockRealize, write_buf
     """some dimension of what the block writes in an iteration is [f(l), f(l) + e) with a constant e, for one loop l
     around block and readers that moves no other dimension; f never goes back and moves on by less than e, as s*l + c or
     s*l // 2"""
-    rolls = _rolls(state, block, block.block.writes[write_buffer_index])
+    rolls = _rolls(state, block, regions_written(block.block)[write_buffer_index])
     if not isinstance(rolls, str):
         return None
     return Failure(
@@ -258,7 +259,7 @@ def one_point_an_element(state: ScheduleState, block: tir.BlockRealize, write_bu
     So an element gets the same value in each iteration that computes it, and in each or in none.
     """
     tree = state.home(block)
-    region = block.block.writes[write_buffer_index]
+    region = regions_written(block.block)[write_buffer_index]
     expected = "one point of the iterators for each element, the same in every iteration"
     alone = {free[0] for r in region.region if len(free := ex.free_vars(r.start)) == 1 and is_const(r.extent, 1)}
     fault = next((f"a region of {r.extent} elements" for r in region.region if not is_const(r.extent, 1)), None)
@@ -281,7 +282,7 @@ def loops_in_order(state: ScheduleState, block: tir.BlockRealize, write_buffer_i
     """the loop of the overlap and the loops from there down to the readers are serial, and their domains do not depend
     on each other: the iteration before has run, and over the same other windows"""
     tree = state.home(block)
-    rolls = _rolls(state, block, block.block.writes[write_buffer_index])
+    rolls = _rolls(state, block, regions_written(block.block)[write_buffer_index])
     assert not isinstance(rolls, str)  # overlapping_windows
     shared = _shared_loops(tree, block, Scope.around(tree, block))
     inner = shared[shared.index(rolls[0].loop) :]
@@ -389,7 +390,7 @@ def _roll(state: ScheduleState, block: tir.BlockRealize, write_buffer_index: int
     """Roll a buffer in a program where the requirements hold."""
     tree = state.home(block)
     scope = Scope.around(tree, block)
-    region = block.block.writes[write_buffer_index]
+    region = regions_written(block.block)[write_buffer_index]
     buffer = region.buffer
     rolls = _rolls(state, block, region)
     assert not isinstance(rolls, str)  # overlapping_windows
@@ -456,6 +457,6 @@ def _wrapped(r: ex.Range, roll: _Roll) -> ex.Range:
 def _rolling_space(state: ScheduleState) -> Iterator[tuple[Any, ...]]:
     tree = state.tree()
     for block in tree.blocks.values():
-        for index in range(len(block.block.writes)):
+        for index in range(len(buffers_written(block.block))):
             if tree.loops_above(block):
                 yield block, index

@@ -7,6 +7,7 @@ from typing import Any
 
 from ....expr import replace
 from ... import nodes as tir
+from ...analysis.block_regions import buffers_touched, regions_written
 from ...analysis.threads import each_axis_once, owns
 from ...analysis.tree import Tree
 from ...annotations import ALIGNMENTS
@@ -24,9 +25,9 @@ def written_buffer(
     state: ScheduleState, block: tir.BlockRealize, buffer_index: int | str | tir.Buffer
 ) -> Failure | None:
     """buffer_index is the position, or the name, of a buffer that the block writes"""
-    if region_of(block.block.writes, buffer_index) is not None:
+    if region_of(regions_written(block.block), buffer_index) is not None:
         return None
-    expected = f"one of the buffers that {block.block.name} writes, which are {listing(block.block.writes)}"
+    expected = f"one of the buffers that {block.block.name} writes, which are {listing(regions_written(block.block))}"
     return Failure({block.block: "this block"}, expected, repr(buffer_index))
 
 
@@ -70,7 +71,7 @@ def alignment(state: ScheduleState, block: tir.BlockRealize, factor: int, offset
 
 def buffer_written(block: tir.BlockRealize, index: int | str | tir.Buffer) -> tir.Buffer:
     """The buffer at that position, or of that name, among those that a block writes (see `written_buffer`)."""
-    region = region_of(block.block.writes, index)
+    region = region_of(regions_written(block.block), index)
     assert region is not None  # written_buffer holds
     return region.buffer
 
@@ -106,7 +107,7 @@ def storage_align(
     Lowering gives B the strides (129, 1). Indices stay what they are, so the meaning of the program stays.
     """
     buffer = buffer_written(block, buffer_index)
-    number = next(k for k, region in enumerate(block.block.writes) if region.buffer is buffer)
+    number = next(k for k, region in enumerate(regions_written(block.block)) if region.buffer is buffer)
     axis %= buffer.ndim
     earlier = [list(entry) for entry in block.block.annotations.get(ALIGNMENTS, ())]
     kept = [entry for entry in earlier if entry[:2] != [number, axis]]
@@ -132,7 +133,7 @@ def _storage_align_space(state: ScheduleState) -> Iterator[tuple[Any, ...]]:
 def each_written(tree: Tree) -> Iterator[tuple[tir.BlockRealize, int, tir.Buffer]]:
     """Blocks with the positions of the buffers that they write, where the function allocates those."""
     for block in tree.blocks.values():
-        for number, region in enumerate(block.block.writes):
+        for number, region in enumerate(regions_written(block.block)):
             if _owner(tree, region.buffer) is not None:
                 yield block, number, region.buffer
 
@@ -161,7 +162,7 @@ def one_owner(
 
 def _loops_around(tree: Tree, buffer: tir.Buffer) -> set[tir.For]:
     """The loops around the blocks that use a buffer."""
-    users = [b for b in tree.blocks.values() if any(r.buffer is buffer for r in (*b.block.reads, *b.block.writes))]
+    users = [b for b in tree.blocks.values() if buffer in buffers_touched(b.block)]
     return {loop for user in users for loop in tree.all_loops_above(user)}
 
 
@@ -170,7 +171,7 @@ def _shared_with(state: ScheduleState, tree: Tree, buffer: tir.Buffer, storage_s
     places: list[tuple[tir.BlockRealize, frozenset[tir.For]]] = []
     concurrent: list[tir.For] = []
     for other in tree.blocks.values():
-        if any(r.buffer is buffer for r in (*other.block.reads, *other.block.writes)) and not tree.blocks_in(other):
+        if buffer in buffers_touched(other.block) and not tree.blocks_in(other):
             around = tree.all_loops_above(other)
             places.append(
                 (other, frozenset(l for l in around if l.kind == tir.ForKind.PARALLEL or owns(l, storage_scope)))

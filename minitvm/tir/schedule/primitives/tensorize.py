@@ -9,6 +9,7 @@ from ....arith import Analyzer, regions
 from ....errors import InputError
 from ....expr import REDUCE, Expr, IntImm, Range, Var, const, find, replace, substitute, walk
 from ... import nodes as tir
+from ...analysis.block_regions import buffers_written, regions_written
 from ...annotations import ALIGNMENTS, alignments_of
 from ...strides import row_major
 from ...tensor_intrin import TensorIntrin
@@ -258,9 +259,10 @@ def _check_buffers(matcher: Matcher, realize: tir.BlockRealize, intrin: TensorIn
                 )
             )
     written = {n.buffer for n in find(intrin.desc.body, tir.BufferStore)}
+    reads, writes = block.reads, block.writes  # behind the views of an instruction nothing else tells what it touches
     for buffer, box in boxes.items():
-        declared = [r for r in (*block.reads, *block.writes) if r.buffer is box.buffer]
-        for sides, needed in ((block.writes, buffer in written), (block.reads, buffer not in written)):
+        declared = [r for r in (*reads, *writes) if r.buffer is box.buffer]
+        for sides, needed in ((writes, buffer in written), (reads, buffer not in written)):
             mine = [r for r in sides if r.buffer is box.buffer]
             if needed and not any(regions.covers(r.region, box.region, analyzer) for r in mine):
                 shown = ", ".join(box_text(r.buffer, r.region) for r in declared) or "no part of it"
@@ -349,13 +351,13 @@ def _implemented(matcher: Matcher, block: tir.Block, intrin: TensorIntrin) -> ti
 
 def _alignments(block: tir.Block) -> dict[str, Any]:
     """What was asked of the storage of buffers by blocks that are replaced, as a note of the block around them."""
-    position = {region.buffer: number for number, region in enumerate(block.writes)}
+    position = {region.buffer: number for number, region in enumerate(regions_written(block))}
     entries = {
-        (position[inner.writes[write].buffer], *rest)
+        (position[buffers_written(inner)[write]], *rest)
         for inner in walk(block)
         if isinstance(inner, tir.Block)
         for write, *rest in alignments_of(inner)
-        if inner.writes[write].buffer in position
+        if buffers_written(inner)[write] in position
     }
     return {ALIGNMENTS: [list(entry) for entry in sorted(entries)]} if entries else {}
 

@@ -32,8 +32,8 @@ def names_a_buffer(state: ScheduleState, block: tir.BlockRealize, buffer: object
         return None
     names = [
         f'("{side}", {k}): {r.buffer.name}'
-        for side, name in access_remapping.SIDES.items()
-        for k, r in enumerate(getattr(block.block, name))
+        for side, regions in access_remapping.SIDES.items()
+        for k, r in enumerate(regions(block.block))
     ]
     return Failure({block.block: "this block"}, f"a buffer of {block.block.name}: {', '.join(names)}", repr(buffer))
 
@@ -457,8 +457,8 @@ def _transform_layout_space(state: ScheduleState) -> Iterator[tuple[Any, ...]]:
     tree = state.tree()
     seen = set(tree.func.params)  # not parameters: a caller's arrays have the layout that they have
     for block in tree.blocks.values():
-        for side, name in reversed(access_remapping.SIDES.items()):
-            for k, region in enumerate(getattr(block.block, name)):
+        for side, regions in reversed(access_remapping.SIDES.items()):
+            for k, region in enumerate(regions(block.block)):
                 if region.buffer not in seen and all(isinstance(d, ex.IntImm) for d in region.buffer.shape):
                     seen.add(region.buffer)
                     for index_map, pad in _maps(region.buffer):

@@ -9,7 +9,7 @@ from typing import Any
 from ....arith import Analyzer
 from ....expr import REDUCE, Add, Expr, IntImm, IterVar, Range, Var, call, const, replace, substitute
 from ...analysis.accesses import update_operand
-from ...analysis.declared import with_declared_regions
+from ...analysis.block_regions import with_declared_regions
 from ...analysis.zero_patterns import ZeroPattern, factors, zero_pattern
 from ...conditions import is_const, uses
 from ...nodes import BlockRealize, BufferLoad, BufferStore, For, Stmt

@@ -8,8 +8,8 @@ from typing import Any
 from .....arith import Analyzer, regions
 from .....errors import MinitvmError
 from .....expr import Expr, Range, as_expr, replace
+from .....tir.analysis.block_regions import regions_touched
 from .....tir.analysis.boxes import Box
-from .....tir.analysis.declared import declared_regions
 from .....tir.conditions import reads_memory
 from .....tir.nodes import Block, BlockRealize, BufferRegion
 from .....tir.schedule import programs as on
@@ -56,7 +56,7 @@ def holds_the_accesses(
 ) -> Failure | None:
     """the new region holds all that the block's body touches; one that is written is all written, so it is equal"""
     region = _regions(block.block, buf_type)[buffer_index]
-    touched = declared_regions(block.block)[1 if buf_type == "write" else 0]
+    touched = regions_touched(block.block)[1 if buf_type == "write" else 0]
     own = next((r.region for r in touched if r.buffer is region.buffer), None)
     box = _new_box(block.block, gen_new_ranges)
     if own is None:
@@ -163,7 +163,7 @@ annotate_buffer_access.refuses(
 @annotate_buffer_access.space
 def _annotate_buffer_access_space(state: ScheduleState) -> Iterator[tuple[Any, ...]]:
     for block in state.tree().blocks.values():
-        for number, region in enumerate(block.block.reads):
+        for number, region in enumerate(_regions(block.block, "read")):
             ranges = [(r.start, r.start + r.extent) for r in region.region]
             if any(reads_memory(end) for ends in ranges for end in ends):
                 continue  # a trace keeps no loads

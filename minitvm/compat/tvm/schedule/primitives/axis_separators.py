@@ -70,6 +70,6 @@ set_axis_separators.refuses(increasing_axes, "sch.set_axis_separators('B', ('wri
 @set_axis_separators.space
 def _set_axis_separators_space(state: ScheduleState) -> Iterator[tuple[Any, ...]]:
     for block in state.tree().blocks.values():
-        for side, name in SIDES.items():
-            for k in range(len(getattr(block.block, name))):
+        for side, regions in SIDES.items():
+            for k in range(len(regions(block.block))):
                 yield block, (side, k), []  # no others: every target of ours has memory of one dimension

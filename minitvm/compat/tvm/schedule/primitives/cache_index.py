@@ -8,6 +8,7 @@ from typing import Any
 from ..... import expr as ex
 from .....arith import Analyzer
 from .....tir.analysis.block_kinds import Scope
+from .....tir.analysis.block_regions import buffers_written, regions_read
 from .....tir.analysis.tree import Tree
 from .....tir.conditions import is_const, reads_memory
 from .....tir.nodes import Block, BlockRealize, Buffer, BufferLoad, BufferStore, Stmt
@@ -71,8 +72,8 @@ def cache_index(
         return []
     step = Insertion(tree, Scope.around(tree, block))
     body, init = block.block.body, block.block.init
-    reads = list(block.block.reads)
-    written = {region.buffer for region in block.block.writes}
+    reads = list(regions_read(block.block))
+    written = set(buffers_written(block.block))
     for number, value in enumerate(candidates):
         used = [it for it in block.block.iter_vars if any(part is it.var for part in ex.walk(value))]
         name = free_name(tree, f"index_var_{number}")
@@ -98,7 +99,7 @@ cache_index.refuses(one_level, "sch.cache_index('outer', 'global')", on.NESTED)
 def _chosen(tree: Tree, block: Block, cse_thresh: int) -> list[ex.Expr]:
     """The computations to cache, in order of appearance or, of parts, the largest first."""
     # What a block reads back from its own output must stay recognisable as the element that it writes.
-    written = {region.buffer for region in block.writes}
+    written = set(buffers_written(block))
     indices = [i for part in (block.init, block.body) if part is not None for i in _load_indices(part, written)]
     usable = {it.var for it in block.iter_vars if not tree.moves(it.dom.start, it.dom.extent)}
     unusable = {*tree.moving, *(n.var for n in ex.find(block, ex.Let))} - usable

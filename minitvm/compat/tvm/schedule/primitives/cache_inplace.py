@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .....arith import Analyzer, regions
 from .....expr import Node, walk
+from .....tir.analysis.block_regions import regions_read, regions_written
 from .....tir.analysis.boxes import bound_box, hull
 from .....tir.analysis.surely import first_reads, reads_before_writing
 from .....tir.analysis.tree import Tree
@@ -20,7 +21,7 @@ from .....tir.schedule.state import ScheduleState, guard
 @requirement
 def updates_it(block: BlockRealize, match: staging.BufferPart) -> Failure | None:
     """the block also writes the buffer that it reads"""
-    if staging.region_of(block.block.writes, match.buffer) is not None:
+    if staging.region_of(regions_written(block.block), match.buffer) is not None:
         return None
     name = match.buffer.name
     return Failure(
@@ -35,7 +36,7 @@ def updates_it(block: BlockRealize, match: staging.BufferPart) -> Failure | None
 def writes_what_it_reads(block: BlockRealize, match: staging.BufferPart) -> Failure | None:
     """write region of the block is inside its read region: what is copied back was copied in, or written since"""
     read, buffer = match.region, match.buffer
-    write = staging.region_of(block.block.writes, buffer)
+    write = staging.region_of(regions_written(block.block), buffer)
     assert write is not None  # updates_it
     analyzer = Analyzer.inside(*block.block.iter_vars)
     if regions.covers(read.region, write.region, analyzer):
@@ -51,7 +52,7 @@ def writes_what_it_reads(block: BlockRealize, match: staging.BufferPart) -> Fail
 def finds_values(block: BlockRealize, match: staging.BufferPart) -> Failure | None:
     """every element that is copied in has a value: the block reads it before it writes it, or the caller gave it"""
     buffer = match.buffer
-    copied = [r for r in block.block.reads if r.buffer is buffer]
+    copied = [r for r in regions_read(block.block) if r.buffer is buffer]
     if all(reads_before_writing(block.block, r) for r in copied) or _is_given(match.tree, block, buffer):
         return None
     inner = [b.block.name for b in match.tree.blocks_in(block)]
@@ -109,7 +110,10 @@ def cache_inplace(
     tree, buffer = match.tree, match.buffer
     cached = staging.copy_of(tree, buffer, storage_scope)
     stages = []
-    for regions_found, source, target in ((block.block.reads, buffer, cached), (block.block.writes, cached, buffer)):
+    for regions_found, source, target in (
+        (regions_read(block.block), buffer, cached),
+        (regions_written(block.block), cached, buffer),
+    ):
         analyzer = state.analyzer(block)
         box = hull([bound_box(block, r) for r in regions_found if r.buffer is buffer], analyzer)
         box = staging.bounded(tree, box, buffer, analyzer, block, tree.parent[block])

@@ -11,8 +11,8 @@ from .....arith import Analyzer
 from .....tir.analysis.accesses import reads_buffer, update_operand
 from .....tir.analysis.bindings import covers_domain, why_not_injective
 from .....tir.analysis.block_kinds import Scope, why_not_complete, why_not_reduction
+from .....tir.analysis.block_regions import buffers_written, regions_written, with_declared_regions
 from .....tir.analysis.boxes import in_iterators
-from .....tir.analysis.declared import with_declared_regions
 from .....tir.analysis.tree import Tree
 from .....tir.conditions import conjuncts
 from .....tir.nodes import Block, BlockRealize, Buffer, BufferLoad, BufferStore, Stmt
@@ -34,7 +34,7 @@ def reduces_into_temporary(
         reason = f"{block.name} does not store X = X op e, with op one of +, *, min and max"
     if reason is not None:
         return Failure({block: "this block"}, "a reduction by +, *, min or max", reason)
-    buffer = block.writes[0].buffer
+    buffer = buffers_written(block)[0]
     if buffer not in scope.allocated:
         fault = f"{buffer.name} is not allocated in this scope"
     elif scope.readers(buffer) != [epilogue_block]:
@@ -95,7 +95,7 @@ def goes_into_init(state: ScheduleState, reduction_block: BlockRealize, epilogue
     """
     store = _store(epilogue_block.block)
     kind, _ = _found(reduction_block.block)
-    buffer = reduction_block.block.writes[0].buffer
+    buffer = buffers_written(reduction_block.block)[0]
     if _addend(store.value, buffer, kind) is not None and store.buffer.dtype == buffer.dtype:
         return None
     sign = {ex.Add: "+", ex.Mul: "*", ex.Min: "min", ex.Max: "max"}[kind]
@@ -114,10 +114,10 @@ def addend_ready(state: ScheduleState, reduction_block: BlockRealize, epilogue_b
     """the epilogue's other inputs are written before the reduction, and not by the blocks between the two"""
     tree = state.home(reduction_block)
     scope = Scope.around(tree, reduction_block)
-    temporary = reduction_block.block.writes[0].buffer
+    temporary = buffers_written(reduction_block.block)[0]
     read = scope.read(epilogue_block) - {temporary}
     for other in scope.blocks:
-        writes = [r.buffer for r in other.block.writes if r.buffer in read]
+        writes = [r.buffer for r in regions_written(other.block) if r.buffer in read]
         if other is reduction_block or other is epilogue_block or not writes:
             continue
         if _may_run_between(tree, other, reduction_block, epilogue_block):
@@ -166,7 +166,7 @@ def fuse_reduction_epilogue(state: ScheduleState, reduction_block: BlockRealize,
     old, epilogue = reduction_block.block, epilogue_block.block
     kind, init = _found(old)
     store = _store(epilogue)
-    temporary = old.writes[0].buffer
+    temporary = buffers_written(old)[0]
     points = _points(old, epilogue)
     assert not isinstance(points, str)  # same_points
     addend = _addend(store.value, temporary, kind)
@@ -253,7 +253,7 @@ def _store(block: Block) -> BufferStore:
 def _points(reduction: Block, epilogue: Block) -> dict[ex.Var, ex.Expr] | str:
     """The epilogue's iterators in terms of the reduction's, or why they are not the same."""
     assert isinstance(reduction.body, BufferStore)  # reduces_into_temporary
-    store, temporary = _store(epilogue), reduction.writes[0].buffer
+    store, temporary = _store(epilogue), buffers_written(reduction)[0]
     loads = [n for n in ex.find(store, BufferLoad) if n.buffer is temporary]
     if not loads or any(not ex.structural_equal(l.indices, loads[0].indices) for l in loads):
         return f"{store.buffer.name} = {store.value} reads {len(loads)} different elements of {temporary.name}"

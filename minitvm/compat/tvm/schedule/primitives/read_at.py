@@ -7,12 +7,12 @@ from typing import Any
 
 from .....arith import Analyzer, regions
 from .....expr import SPATIAL, Expr, IntImm, IterVar, Range, Var, const, replace, substitute
+from .....tir.analysis import block_regions
 from .....tir.analysis.bindings import why_not_initialised
 from .....tir.analysis.block_kinds import Scope, why_goes_on
 from .....tir.analysis.boxes import Box, clip, hull, touched
-from .....tir.analysis.declared import declared_regions
 from .....tir.analysis.surely import all_read, fills
-from .....tir.analysis.tree import Tree, written_buffers
+from .....tir.analysis.tree import Tree
 from .....tir.conditions import all_of, is_const, uses
 from .....tir.nodes import Block, BlockRealize, Buffer, BufferLoad, BufferRegion, BufferStore, For, If, Seq, Stmt
 from .....tir.schedule import programs as on
@@ -43,7 +43,7 @@ def not_written_below(loop: For, block: BlockRealize, match: staging.BufferPart)
     """no block below the loop writes the buffer: what is copied first stays true during the iteration"""
     name = match.buffer.name
     for other in match.tree.blocks_in(loop):
-        if staging.region_of(other.block.writes, match.buffer) is not None:
+        if staging.region_of(block_regions.regions_written(other.block), match.buffer) is not None:
             return Failure(
                 {other.block: f"writes {name}"},
                 f"no block below {loop.var.name} that writes {name}",
@@ -78,8 +78,8 @@ def filled_below(state: ScheduleState, loop: For, match: staging.BufferPart) -> 
     buffer, tree = match.buffer, match.tree
     users = _users(tree, loop, buffer)
     first = users[0]
-    write = staging.region_of(first.block.writes, buffer)
-    if write is None or staging.region_of(first.block.reads, buffer) is not None:
+    write = staging.region_of(block_regions.regions_written(first.block), buffer)
+    if write is None or staging.region_of(block_regions.regions_read(first.block), buffer) is not None:
         return Failure(
             {first.block: f"reads {buffer.name}"},
             f"{buffer.name} written before it is read, in each iteration of {loop.var.name}",
@@ -97,7 +97,7 @@ def filled_below(state: ScheduleState, loop: For, match: staging.BufferPart) -> 
     analyzer = state.analyzer(loop)
     filled = touched(tree, first, write, loop, analyzer)
     for other in users[1:]:
-        for r in (*other.block.reads, *other.block.writes):
+        for r in (*block_regions.regions_read(other.block), *block_regions.regions_written(other.block)):
             if r.buffer is not buffer:
                 continue
             used = touched(tree, other, r, loop, analyzer)
@@ -115,8 +115,7 @@ place_at_loop = holds_inside("place_at_loop", "the body of the loop is a sequenc
 
 def _users(tree: Tree, loop: For, buffer: Buffer) -> list[BlockRealize]:
     """The blocks directly below a loop that touch a buffer, in program order."""
-    signature = ((b, (*b.block.reads, *b.block.writes)) for b in tree.blocks_in(loop))
-    return [b for b, declared in signature if any(r.buffer is buffer for r in declared)]
+    return [b for b in tree.blocks_in(loop) if buffer in block_regions.buffers_touched(b.block)]
 
 
 @primitive(
@@ -153,7 +152,12 @@ def read_at(
     buffer, tree = match.buffer, match.tree
     users = _users(tree, loop, buffer)
     analyzer = state.analyzer(loop)
-    reads = [touched(tree, b, r, loop, analyzer) for b in users for r in b.block.reads if r.buffer is buffer]
+    reads = [
+        touched(tree, b, r, loop, analyzer)
+        for b in users
+        for r in block_regions.regions_read(b.block)
+        if r.buffer is buffer
+    ]
     box = clip(hull(reads, analyzer), buffer, analyzer)
     if not _has_values(state, tree, loop, buffer, box, users):
         raise staging.initialised.refuse(
@@ -212,7 +216,7 @@ def write_at(
     buffer, tree = match.buffer, match.tree
     users = _users(tree, loop, buffer)
     analyzer = state.analyzer(loop)
-    write = staging.region_of(users[0].block.writes, buffer)
+    write = staging.region_of(block_regions.regions_written(users[0].block), buffer)
     assert write is not None  # filled_below
     box = clip(touched(tree, users[0], write, loop, analyzer), buffer, analyzer)
     return _staged(state, match, loop, users, box, storage_scope)
@@ -243,13 +247,13 @@ def _has_values(
     state: ScheduleState, tree: Tree, loop: For, buffer: Buffer, box: Box, users: Sequence[BlockRealize]
 ) -> bool:
     """Whether all of a box surely holds values when an iteration of the loop starts."""
-    if buffer in tree.func.buffers and buffer not in written_buffers(tree.func):
+    if buffer in tree.func.buffers and buffer not in block_regions.changed_buffers(tree.func):
         return True
     if all_read(tree, users, BufferRegion(buffer, box), loop, state.analyzer(loop)):
         return True
     scope = Scope.around(tree, loop)
     for writer in scope.writers(buffer):
-        region = staging.region_of(writer.block.writes, buffer)
+        region = staging.region_of(block_regions.regions_written(writer.block), buffer)
         shared = [l for l in tree.loops_above(writer) if tree.inside(loop, l)]
         within: Stmt = shared[-1] if shared else scope.realize.block
         if region is None or not scope.before(writer, loop) or fills(tree, writer, region, within) is not None:
@@ -322,7 +326,7 @@ def _copy_block(
     reads, writes = (BufferRegion(source, shown),), (BufferRegion(target, shown),)
     block = Block(tuple(iters), reads, writes, name, body, annotations={"auto_copy": 1})
     # Where the box is may be read from memory, as in a gather.
-    places = tuple(r for r in declared_regions(block)[0] if r.buffer is not source)
+    places = tuple(r for r in block_regions.regions_touched(block)[0] if r.buffer is not source)
     block = replace(block, reads=(*reads, *places))
     return BlockRealize(tuple(l.var for l in used), const(True), block)
 
@@ -356,7 +360,7 @@ def _read_at_space(state: ScheduleState) -> Iterator[tuple[Any, ...]]:
     tree = state.tree()
     for block in tree.blocks.values():
         for loop in tree.loops_above(block):
-            for k in range(len(block.block.reads)):
+            for k in range(len(block_regions.buffers_read(block.block))):
                 yield loop, block, k, "local"
 
 
@@ -365,5 +369,5 @@ def _write_at_space(state: ScheduleState) -> Iterator[tuple[Any, ...]]:
     tree = state.tree()
     for block in tree.blocks.values():
         for loop in tree.loops_above(block):
-            for k in range(len(block.block.writes)):
+            for k in range(len(block_regions.buffers_written(block.block))):
                 yield loop, block, k, "local"
