@@ -16,7 +16,7 @@ import hypothesis
 import numpy as np
 import pytest
 
-from .fewer import leave_to_full
+from .fewer import SHORT_PROFILES, leave_to_full
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -44,7 +44,16 @@ hypothesis.settings.register_profile("ci", **_ANY_SPEED, derandomize=True, print
 hypothesis.settings.register_profile("faults", **_ANY_SPEED, derandomize=True, print_blob=True, max_examples=60)
 hypothesis.settings.register_profile("full", **_ANY_SPEED, derandomize=True, print_blob=True, max_examples=200)
 hypothesis.settings.register_profile("deep", **_ANY_SPEED, max_examples=1000, print_blob=True)
-hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
+_PROFILE = os.environ.get("HYPOTHESIS_PROFILE", "dev")
+hypothesis.settings.load_profile(_PROFILE)
+
+# Hypothesis also draws the constants that stand in those of our modules that are imported by then, so a test would draw
+# other cases alone than beside all others: a failure in `make test` could not be repeated by itself.
+if _PROFILE in SHORT_PROFILES:
+    with contextlib.suppress(ImportError):  # an older Hypothesis draws none
+        from hypothesis.internal.conjecture import providers
+
+        providers._get_local_constants = lambda: providers._local_constants
 
 
 def pytest_collection_finish() -> None:

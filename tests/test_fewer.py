@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
+import os
+import sys
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -85,3 +89,25 @@ def test_properties_have_two_numbers_of_examples(profile: str, number: int, monk
     assert isinstance(chosen, settings) and chosen.max_examples == number
     by_profile: Any = fewer.examples(3)
     assert by_profile.max_examples == (3 if number == 3 else settings().max_examples)
+
+
+@pytest.mark.skipif(os.environ.get("HYPOTHESIS_PROFILE", "dev") not in fewer.SHORT_PROFILES, reason="draws more")
+def test_what_is_drawn_does_not_depend_on_what_is_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A failure beside all other tests is one alone too."""
+    (tmp_path / "of_constants.py").write_text(f"NUMBERS = {[10**9 + 7 * number for number in range(40)]}\n")
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def draws() -> list[int]:
+        drawn: list[int] = []
+
+        @settings(max_examples=100, derandomize=True, database=None)
+        @given(st.integers())
+        def collect(number: int) -> None:
+            drawn.append(number)
+
+        collect()
+        return drawn
+
+    before = draws()
+    monkeypatch.setitem(sys.modules, "of_constants", importlib.import_module("of_constants"))
+    assert draws() == before
