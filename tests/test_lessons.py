@@ -5,9 +5,11 @@ from __future__ import annotations
 import ast
 import os
 import re
+import runpy
 import signal
 import subprocess
 import sys
+import warnings
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator
 from pathlib import Path
@@ -88,12 +90,30 @@ def test_every_file_says_what_it_is(folder: Path) -> None:
 
 
 @each_lesson
-def test_lesson_runs_as_a_script(folder: Path, tmp_path: Path) -> None:
-    """From any folder, as a notebook would: without the repository root on the path.
+def test_lesson_runs(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """In this process, which has imported the compiler. Each program that is timed is called once."""
+    monkeypatch.setenv("MINITVM_PICTURES", str(tmp_path))
+    monkeypatch.setattr(ledger, "ENOUGH", 0.0)
+    monkeypatch.chdir(tmp_path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        runpy.run_path(str(folder / "lesson.py"), run_name="__main__")
+    printed = capfd.readouterr()
+    assert printed.err == ""
+    check_what_it_shows(printed.out, tmp_path)
 
-    And without the verifier behind every step, as a reader runs it: what it stops depends on what lesson 11 draws. Each
-    program that is timed is called once.
-    """
+
+@pytest.mark.parametrize(
+    "folder",
+    [
+        pytest.param(folder, id=name(folder), marks=[] if folder in LESSONS[::10] else pytest.mark.full)
+        for folder in LESSONS
+    ],
+)
+def test_lesson_runs_as_a_script(folder: Path, tmp_path: Path) -> None:
+    """From any folder, as a notebook would: without the repository root on the path."""
     done = subprocess.run(
         [sys.executable, "-W", "error", str(folder / "lesson.py")],
         cwd=tmp_path, capture_output=True, text=True, check=False, timeout=PATIENCE,
@@ -101,14 +121,28 @@ def test_lesson_runs_as_a_script(folder: Path, tmp_path: Path) -> None:
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
-    assert "multiplies" in done.stdout, "every lesson ends with the ledger"
-    assert not re.search(r"NOT the same|the programs differ|(equal|agree): False", done.stdout), (
+    check_what_it_shows(done.stdout, tmp_path)
+
+
+def check_what_it_shows(printed: str, pictures: Path) -> None:
+    """The ledger, comparisons that hold, and pictures that are named."""
+    assert "multiplies" in printed, "every lesson ends with the ledger"
+    assert not re.search(r"NOT the same|the programs differ|(equal|agree): False", printed), (
         "a comparison in the lesson failed"
     )
-    for picture in tmp_path.glob("*.svg"):
+    for picture in pictures.glob("*.svg"):
         shapes = len(list(ElementTree.parse(picture).getroot()))
         assert shapes > 20, f"{picture.name} has {shapes} shapes"
-        assert str(picture) in done.stdout
+        assert str(picture) in printed
+
+
+@each_lesson
+def test_lessons_are_opened_before_their_modules_are_imported(folder: Path) -> None:
+    """A script has no `lessons` on its path."""
+    lines = (folder / "lesson.py").read_text(encoding="utf-8").splitlines()
+    imported = [number for number, line in enumerate(lines) if re.match(r"(from|import) lessons\b", line)]
+    opened = next(number for number, line in enumerate(lines) if line.startswith("open_lessons()"))
+    assert opened < min(imported)
 
 
 @each_lesson

@@ -87,8 +87,8 @@ print(", ".join(counted[:8]), f"and {len(counted) - 8} others")
 
 # %%
 def differs(pair: Scheduled) -> bool:
-    """Whether the oracle finds a difference."""
-    return not reference.check(pair.before, pair.after, shrink=False)
+    """Whether the oracle finds a difference, on numbers for which floats are exact."""
+    return not reference.check(pair.before, pair.after, modes=("exact", "shadow"), shrink=False)
 
 
 print(f"{sum(map(differs, pairs))} of {len(pairs)} differ")
