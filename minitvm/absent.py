@@ -6,6 +6,7 @@ an import. docs/tvm.md has the table; a test compares it with these entries.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from difflib import get_close_matches
 
 _GRAPHS = "a model is a minitvm.graph.Graph: minitvm.build(model.onnx), or minitvm.graph.GraphBuilder"
@@ -78,16 +79,26 @@ ABSENT: dict[str, str] = {
 }
 
 
-def absent(module: str, name: str, names: list[str]) -> AttributeError:
+class _Absent(AttributeError):
+    """Looks for the nearest names when it is printed: `from .. import lowering` first asks with `hasattr`."""
+
+    def __init__(self, headline: str, name: str, names: Sequence[str]) -> None:
+        super().__init__(headline)
+        self._sought, self._names = name, names
+
+    def __str__(self) -> str:
+        near = get_close_matches(self._sought, self._names, 3)
+        return f"{self.args[0]}: did you mean {' or '.join(near)}?" if near else str(self.args[0])
+
+
+def absent(module: str, name: str, names: Sequence[str]) -> AttributeError:
     """The error for an attribute that a module does not have: its replacement here, or the nearest names."""
     inside = module.partition(".")[2]
     key = f"{inside}.{name}" if inside else name
     headline = f"module {module!r} has no attribute {name!r}"
     if key in ABSENT:
         return AttributeError(f"{headline}: TVM's {key} is not here\n  try:    {ABSENT[key]}")
-    # Python itself asks for private names (`hasattr(module, "__wrapped__")`), and often.
-    near = [] if name.startswith("_") else get_close_matches(name, names, 3)
-    return AttributeError(f"{headline}: did you mean {' or '.join(near)}?" if near else headline)
+    return AttributeError(headline) if name.startswith("_") else _Absent(headline, name, names)
 
 
 def absent_module(module: str) -> ModuleNotFoundError | None:

@@ -412,7 +412,9 @@ def __getattr__(name: str) -> Any:
     try:
         return descriptions.TypeName(ex.DType(name))
     except ValueError:
-        raise AttributeError(f"T has no name {name}: {nearest(name, names())}") from None
+        # Python itself asks for private names, and often.
+        near = "" if name.startswith("_") else f": {nearest(name, names())}"
+        raise AttributeError(f"T has no name {name}{near}") from None
 
 
 def names() -> list[str]:

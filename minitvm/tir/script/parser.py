@@ -10,6 +10,7 @@ import ast
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -48,11 +49,16 @@ class FunctionParser(Evaluator):
         self.loops: dict[Var, Range] = {}
         self.handles: dict[str, tir.Buffer | None] = {}
         self.dimensions: dict[str, Var] = {}
-        self.sizes: set[str] = set()  # what the shapes of buffers name
+        self.node: ast.FunctionDef | None = None
         self.end: ast.stmt | None = None  # the function's last statement
         self.offsets: set[str] = set()  # the buffers whose offset the text uses
 
     # ---- the function ------------------------------------------------------------------------------------------
+
+    @cached_property
+    def sizes(self) -> set[str]:
+        """The names in shapes of buffers. Only functions with scalar parameters ask for them."""
+        return set() if self.node is None else names_of_sizes(self.node)
 
     def function(
         self, node: ast.FunctionDef, private: bool = False, lowered: bool = False, s_tir: bool = False
@@ -64,11 +70,11 @@ class FunctionParser(Evaluator):
         frame = _Frame(node.name)
         self.frames.append(frame)
         self._parameter_list(node.args)
-        self.sizes = names_of_sizes(node)
-        self.end = node.body[-1]
+        self.node, self.end = node, node.body[-1]
+        uses_offsets = any(name in self.source.text for name in _OFFSETS)
         self.offsets = {
             part.value.id
-            for part in ast.walk(node)
+            for part in (ast.walk(node) if uses_offsets else ())
             if isinstance(part, ast.Attribute) and isinstance(part.value, ast.Name) and part.attr in _OFFSETS
         }
         if s_tir:
