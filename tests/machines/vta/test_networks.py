@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 import minitvm
@@ -22,6 +22,7 @@ from minitvm.reference import graph as interpreter
 from minitvm.runtime import load
 from minitvm.tools.cli import main
 from minitvm.tools.models import example_inputs, get
+from tests.fewer import examples
 from tests.graph.passes.shifted_networks import dequantized
 from tests.graph.passes.shifted_networks import quantized as quantized_to
 from tests.machines.scratchpad.element_networks import network
@@ -32,7 +33,7 @@ SMALL = (
 )
 
 
-@settings(max_examples=4)
+@examples(3, 8)
 @given(st.data())
 def test_random_layers(data: Any) -> None:
     graph, inputs = network(data.draw)

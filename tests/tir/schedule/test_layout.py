@@ -162,7 +162,7 @@ def test_a_symbolic_shape() -> None:
     np.testing.assert_array_equal(c, a @ b)
 
 
-@examples(7, 40)
+@examples(5, 40)
 @given(prim_funcs(min_blocks=2), st.data())
 def test_random_layouts_of_any_buffer(func: PrimFunc, data: Any) -> None:
     """Any buffer, parameters too (compared through copies), in a random layout, at level 3 and as kernels."""

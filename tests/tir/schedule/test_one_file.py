@@ -191,7 +191,7 @@ def test_the_public_strategies_draw_it(data: Any) -> None:
 
 
 def test_check_takes_the_file(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr("minitvm.tools.cli.check_primitive.PAIRS", 40)
+    monkeypatch.setattr("minitvm.tools.cli.check_primitive.PAIRS", 15)
     with registrations_undone():
         assert main(["check", str(FILE)]) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -200,7 +200,7 @@ def test_check_takes_the_file(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
     assert passed == [["example", "ok"], ["refusals", "ok"], ["order", "ok"], ["random", "ok"]]
     assert re.search(r"order .* \d+ legal calls on \d+ programs with dependences keep the meaning", lines[3])
     assert lines[4].startswith("    warning: no requirement of skew looks at dependences. If it changes when")
-    assert re.search(r"4\d legal calls on \d+ random programs", lines[-2])
+    assert re.search(r"(1[5-9]|20) legal calls on \d+ random programs", lines[-2])
     assert lines[-1] == "all agree"
 
 

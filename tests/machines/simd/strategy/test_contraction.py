@@ -117,7 +117,7 @@ def test_an_open_number_of_rows_at_every_remainder(n: int) -> None:
     func = te.create_prim_func([a, b, topi.relu(topi.matmul(a, b))])
     schedule = strategy.schedule(func, CPU, {"rows": 4, "vectors": 2, "pack": False})
     module = lower(schedule.func, CPU, "main")
-    assert reference.check(func, module, sizes={"m": n}).equal
+    assert reference.check(func, module, modes=("exact", "shadow"), sizes={"m": n}).equal
 
 
 @given(
