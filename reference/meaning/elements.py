@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -61,6 +63,18 @@ class ElementCompiler(ScalarCompiler):
         around = self.around
         return lambda env: Access(verb, node, tuple((name, int(env[slot])) for name, slot in around))
 
+    def sighting(self, verb: str, node: Any) -> Callable[[Environment], Callable[[], Access]]:
+        """Who accesses, told when it is asked for: of a million accesses that are noted, a message shows two."""
+        names, slots = [name for name, _ in self.around], [slot for _, slot in self.around]
+
+        def access(*values: Value) -> Access:
+            return Access(verb, node, tuple(zip(names, map(int, values), strict=True)))
+
+        if len(slots) < 2:
+            return lambda env: partial(access, *[env[slot] for slot in slots])
+        values_of = itemgetter(*slots)
+        return lambda env: partial(access, *values_of(env))
+
     def load(self, e: x.Expr) -> Evaluate:
         if not isinstance(e, t.BufferLoad):
             return super().load(e)
@@ -88,7 +102,7 @@ class ElementCompiler(ScalarCompiler):
         read = plain
         if self.settings.shadow:
             tracked, is_output, site = buffer in self.stored, buffer in self.outputs, self.site("read", node)
-            settings = self.settings
+            settings, sighting = self.settings, self.sighting("read", node)
 
             def checked(env: Environment, view: View, offset: int) -> Value:
                 memory = view.memory
@@ -103,7 +117,7 @@ class ElementCompiler(ScalarCompiler):
                     settings.suspected = settings.suspected or error
                 if tracked and now is not None:
                     try:
-                        checks.note_read(memory, offset, now, site(env))
+                        checks.note_read(memory, offset, now, sighting(env))
                     except checks.Concurrent as both:
                         raise checks.conflict(memory, _indices_of(view, offset), both.accesses) from None
                 return view.data[offset] if single_float else view.data.item(offset)
@@ -155,7 +169,7 @@ class ElementCompiler(ScalarCompiler):
 
         write = plain
         if self.settings.shadow:
-            site = self.site("written", node)
+            site, sighting = self.site("written", node), self.sighting("written", node)
 
             def checked(env: Environment, view: View, offset: int, value: Value) -> None:
                 memory = view.memory
@@ -167,7 +181,7 @@ class ElementCompiler(ScalarCompiler):
                 now = env[ITERATION]
                 if now is not None:
                     try:
-                        checks.note_write(memory, offset, now, site(env))
+                        checks.note_write(memory, offset, now, sighting(env))
                     except checks.Concurrent as both:
                         raise checks.conflict(memory, _indices_of(view, offset), both.accesses) from None
                 view.data[offset] = value
@@ -341,7 +355,7 @@ class ElementCompiler(ScalarCompiler):
         if now is None:
             return
         try:
-            checks.note_write(memory, offset, now, access)
+            checks.note_write(memory, offset, now, lambda: access)
         except checks.Concurrent as both:
             raise checks.conflict(memory, _indices_of(view, offset), both.accesses) from None
 

@@ -31,8 +31,8 @@ def meaning(op: str, dtype: DType, arg: DType) -> Callable[..., Value]:
     if op == "fma" and arg.is_float:
         return _fma_wide if arg.bits == 64 else functools.partial(_fma_narrow, numpy=arg.numpy)
     if op in _INTEGER and (arg.is_int or arg.is_bool):
-        function = _INTEGER[op]
-        return lambda *args: as_value(function(*(np.asarray(a, arg.numpy) for a in args)), dtype)
+        function, numpy = _INTEGER[op], arg.numpy
+        return lambda *args: as_value(function(*[np.asarray(a, numpy) for a in args]), dtype)
     if op == "dot2_bf16":
         return dot2_bf16
     if op == "likely":

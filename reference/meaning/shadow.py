@@ -10,6 +10,7 @@ concurrent with each other, need to be kept for an element: earlier accesses are
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from minitvm.tir import nodes as t
@@ -47,7 +48,7 @@ class Iteration:
         return False
 
 
-def note_read(memory: Memory, offset: int, now: Iteration, load: Access) -> None:
+def note_read(memory: Memory, offset: int, now: Iteration, load: Callable[[], Access]) -> None:
     """Record a read from inside a parallel loop; an error if a concurrent iteration wrote the element."""
     writer = memory.writers.get(offset)
     if writer is not None and writer[0] is not now and writer[0].concurrent(now):
@@ -60,7 +61,7 @@ def note_read(memory: Memory, offset: int, now: Iteration, load: Access) -> None
         memory.readers[offset] = ((now, load),) if kept is None else (kept, (now, load))
 
 
-def note_write(memory: Memory, offset: int, now: Iteration, store: Access) -> None:
+def note_write(memory: Memory, offset: int, now: Iteration, store: Callable[[], Access]) -> None:
     """Record a write from inside a parallel loop; an error if a concurrent iteration accessed the element."""
     writer = memory.writers.get(offset)
     if writer is not None and writer[0] is not now and writer[0].concurrent(now):
@@ -74,9 +75,9 @@ def note_write(memory: Memory, offset: int, now: Iteration, store: Access) -> No
 class Concurrent(Exception):
     """Two accesses that nothing orders; who knows the element's index makes a `conflict` of it."""
 
-    def __init__(self, first: Access, second: Access) -> None:
+    def __init__(self, first: Callable[[], Access], second: Callable[[], Access]) -> None:
         super().__init__()
-        self.accesses = (first, second)
+        self.accesses = (first(), second())
 
 
 def conflict(memory: Memory, index: tuple[int, ...], accesses: tuple[Access, Access]) -> UndefinedBehaviour:

@@ -105,7 +105,7 @@ def noticed(run: Run) -> int | None:
     for k, (now, _, write) in enumerate(run.accesses):
         try:
             if now is not None:
-                (note_write if write else note_read)(memory, 0, now, access)
+                (note_write if write else note_read)(memory, 0, now, lambda: access)
         except Concurrent:
             return k
     return None
