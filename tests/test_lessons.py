@@ -147,13 +147,13 @@ def test_lessons_are_opened_before_their_modules_are_imported(folder: Path) -> N
 
 @each_lesson
 def test_solution_passes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a third of the cases that a reader's answer is tried on."""
+    """On a sixth of the cases that a reader's answer is tried on."""
     monkeypatch.setattr(grading, "settings", fewer_cases)
     assert failure_of(folder, folder / "solution.py") is None
 
 
 def fewer_cases(base: settings, max_examples: int) -> settings:
-    return settings(base, max_examples=number(-(-max_examples // 3), max_examples))
+    return settings(base, max_examples=number(-(-max_examples // 6), max_examples))
 
 
 @each_lesson
@@ -164,7 +164,7 @@ def test_stub_fails_and_says_what_to_write(folder: Path) -> None:
     assert "the text at the top says what is wanted" in failure
 
 
-@pytest.mark.alike("folder", most=2)
+@pytest.mark.alike("folder")
 @pytest.mark.parametrize(
     ("folder", "answer"),
     [pytest.param(folder, answer, id=name(answer)) for folder, answers in WRONG.items() for answer in answers],

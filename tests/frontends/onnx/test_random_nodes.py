@@ -12,7 +12,7 @@ from minitvm.reference import graph as interpreter
 from .random_nodes import OPERATORS, Node, Seeded, difference, nodes, open_difference, random_node
 
 # How many nodes of each family of operators `make test` draws: fewer of those whose loops take long to interpret.
-SEEDS, FEWER_SEEDS = 40, 15
+SEEDS, FEWER_SEEDS = 24, 9
 LONG = ("roi_align", "det", "recurrent", "max_pool_with_places", "deform_conv", "inverse_dft", "dft", "topk", "stft",
         "max_unpool", "scan")  # fmt: skip
 

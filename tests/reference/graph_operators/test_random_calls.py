@@ -8,8 +8,8 @@ from .random_calls import FAMILIES, random_call
 from .runs import difference
 
 # Loops over time or places, and those whose length is data, take the interpreters ten times as long as other calls.
-SEEDS = 40
-FEWER = {"recurrent": 10, "caches": 15, "counted": 15, "sort": 20}
+SEEDS = 24
+FEWER = {"recurrent": 6, "caches": 9, "counted": 9, "sort": 12}
 
 
 @pytest.mark.parametrize("family", FAMILIES)
