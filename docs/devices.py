@@ -33,7 +33,7 @@ CHECKED = """
 
 | target | kernels run | checked without the device | measured |
 |---|---|---|---|
-| cpu | compiled by Numba, on the machine at hand | - | yes: `python -m benchmarks`, README |
+| cpu | compiled by Numba, on the machine at hand | - | yes: `python -m benchmarks`, docs/benchmarks.md |
 | cuda | Python text for Numba CUDA | interpreters and oracle; Numba's simulator ([`tests/machines/cuda/runtime/test_cuda.py`](../tests/machines/cuda/runtime/test_cuda.py)); lanes of warps ([`minitvm/machines/cuda/runtime/simulated_warps.py`](../minitvm/machines/cuda/runtime/simulated_warps.py)); PTX and cubins for sm_75, 80, 90, 90a: registers, spills, shared storage ([`tests/machines/cuda/test_machine_code.py`](../tests/machines/cuda/test_machine_code.py)); a pretended driver ([`tests/machines/cuda/runtime/fake_cuda.py`](../tests/machines/cuda/runtime/fake_cuda.py)) | not measured: no GPU |
 | opencl, amd, intel, mali, adreno | OpenCL C 1.2 | interpreters and oracle; the same source on PoCL; races and bounds under Oclgrind ([`tests/machines/opencl/test_oclgrind.py`](../tests/machines/opencl/test_oclgrind.py)) | not measured: no GPU |
 | opencl, pocl | OpenCL C 1.2, on the CPU | runs there | yes: `python -m benchmarks.opencl` |

@@ -1,10 +1,12 @@
 """Bring the generated parts of the documentation in step with the code: `make docs`.
 
 docs/primitives.md is written from the registry of schedule primitives, docs/house.svg is drawn from the table of
-imports, docs/torch.md lists PyTorch's operators from the registry of converters, docs/devices.md which rule schedules
-what on each target, and docs/book.md is one build that was observed (`minitvm book`). In README.md, docs/oracle.md and
-docs/howto, and in docs/torch.md where torch is installed, the code blocks marked `python` are run in order, each file
-in a namespace of its own, and a block marked `text` after one is replaced by what it printed, like lines folded.
+imports and docs/four_levels.svg from what the compiler prints. docs/torch.md lists PyTorch's operators from the
+registry of converters, docs/devices.md shows which rule schedules each operator on each target, and docs/book.md is
+one build that was observed (`minitvm book`).
+
+The code blocks marked `python` on `PAGES`, and in docs/torch.md where torch is installed, are run in order, each file
+in a namespace of its own. A block marked `text` after one is replaced by what it printed, with similar lines folded.
 tests/test_docs.py checks that all of it is in step.
 """
 
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = (
     "README.md",
+    "docs/levels.md",
+    "docs/using.md",
     "docs/oracle.md",
     *sorted(str(page.relative_to(ROOT)) for page in (ROOT / "docs" / "howto").glob("*.md")),
 )
@@ -102,10 +106,12 @@ def generated() -> dict[Path, str]:
 
     sys.path[:0] = [str(ROOT), str(ROOT / "docs")]
     import devices
+    import four_levels
     import house
 
     made = {
         ROOT / "docs" / "book.md": default_book(),
+        ROOT / "docs" / "four_levels.svg": four_levels.current(),
         ROOT / "docs" / "house.svg": house.current(),
         ROOT / "docs" / "primitives.md": primitives(),
         ROOT / "docs" / "devices.md": devices.current(),

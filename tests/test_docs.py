@@ -92,13 +92,34 @@ def test_the_map_names_files_by_their_whole_paths() -> None:
     assert [path for path in paths if path not in there and f"minitvm/{path}" not in there] == []
 
 
-def test_the_readme_names_folders_that_exist() -> None:
+def test_the_readme_is_short_and_has_pictures() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    table = text.split("## Where things are", 1)[1].split("\n## ", 1)[0]
-    named = re.findall(r"^\| `([^`]+)` \|", table, re.MULTILINE)
-    assert len(named) > 10
-    for path in named:
-        assert (ROOT / path).exists(), path
+    assert len(text.encode()) <= 9216
+    assert len(re.findall(r"!\[[^]]+\]\(docs/\w+\.svg\)", text)) >= 2
+
+
+def test_the_readme_names_commands_and_options_that_exist() -> None:
+    """Each `minitvm COMMAND --option` has that option, and each `make TARGET` is in the Makefile."""
+    from minitvm.tools import cli
+
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    made = re.findall(r"(?:`|\$ )make ([\w-]+)", text)
+    assert made and set(made) <= set(targets)
+    lines = [line.split("#")[0] for line in re.findall(r"(?:`|\$ )minitvm ([^`\n]*)", text)]
+    assert len(lines) > 6
+    for line in lines:
+        cli._parser().parse_args(line.split())
+
+
+def test_the_readme_quotes_measurements_of_the_documentation() -> None:
+    """Each ratio of its table is a number that docs/benchmarks.md or docs/cuda.md has."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    table = text.split("## How fast", 1)[1].split("\n## ", 1)[0]
+    measured = " ".join((ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("benchmarks.md", "cuda.md"))
+    quoted = re.findall(r"\d+\.\d+", table)
+    assert len(quoted) > 8
+    assert [number for number in quoted if not re.search(rf"(?<![\d.]){re.escape(number)}(?!\d)", measured)] == []
 
 
 PACKAGES = "|".join(sorted(path.stem for path in (ROOT / "minitvm").iterdir() if not path.name.startswith("_")))
