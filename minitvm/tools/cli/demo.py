@@ -1,4 +1,4 @@
-"""`minitvm demo`: read a line of drawn text with a compiled network, then show one operator at all of its levels.
+"""`minitvm demo`: read a line of drawn text with a compiled network, then show one of its loops and the loop's kernel.
 
 With `--faces` it finds the faces in a picture.
 """
@@ -6,6 +6,7 @@ With `--faces` it finds the faces in a picture.
 from __future__ import annotations
 
 import argparse
+import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +19,6 @@ from ...graph import Graph
 from . import options as opt
 from .demo_faces import faces
 from .difference import TOLERANCE, relative_difference
-from .excerpt import excerpt
 from .level_texts import text as level_text
 from .level_texts import write
 from .progress import Steps, progress
@@ -28,7 +28,7 @@ HEIGHT = 48  # pixels; the height that the recogniser was trained on
 WIDTH_STEP = 320  # widths are rounded up to this, so that texts of similar length share compiled kernels
 WIDEST = 10 * WIDTH_STEP  # pixels: some 200 letters
 MARGIN = 12
-ACTIVATIONS = frozenset({"nn.relu", "sigmoid", "clip", "nn.hard_sigmoid"})
+LETTERS = 100  # of a line of the programs that it shows; a longer one is not shown, as none is cut
 
 
 def register(commands: opt.Commands) -> None:
@@ -73,16 +73,21 @@ def demo(options: argparse.Namespace) -> int:
     print(f"read       {words!r}{_comment(options.text, words)}")
     with progress() as report:
         steps = Steps(report, "interpreting the graph", len(graph.nodes))
-        (expected,) = clock(
-            "run the graph interpreter", lambda: interpreter.run(graph, {"x": image}, listeners=[steps])
-        )
+        (expected,) = clock("run its interpreter", lambda: interpreter.run(graph, {"x": image}, listeners=[steps]))
     apart, interpreted = relative_difference(probabilities, expected), decode(expected[0], alphabet)
     agree = apart <= TOLERANCE and interpreted == words
-    verdict = "the same words" if interpreted == words else f"WRONG, it reads {interpreted!r}"
-    print(f"checked    the graph interpreter: {verdict}, difference {apart:.1e} of the largest value")
+    verdict = "reads the same words" if interpreted == words else f"DISAGREES, it reads {interpreted!r}"
+    print(f"checked    the interpreter in NumPy {verdict}; largest difference {apart:.1e} of the largest value")
     clock.show()
+    print("  The kernels are on the disk now, so the next build of this model takes a second or two.")
     show_operator(graph)
-    print(f"\nthe generated kernels lie in {directory()}")
+    print(
+        "\ntry next\n"
+        '  make demo TEXT="42 + 7 = 49"       your own words\n'
+        "  minitvm lesson 00                  the first lesson: three loops, and what they cost\n"
+        "  minitvm book                       one build, function by function\n"
+        f"  the generated kernels are in {directory()}"
+    )
     return 0 if agree else 1
 
 
@@ -144,35 +149,51 @@ def decode(probabilities: np.ndarray, alphabet: list[str]) -> str:
 
 
 def show_operator(graph: Graph) -> None:
-    """One fused convolution at every level, with similar lines folded."""
-    from ...build import LEVELS_OF_OPERATOR, optimize_graph, stage
+    """Print one of a network's operators on single elements: its loops, and the kernel that computes in vectors.
+
+    It is the one with the shortest programs. Where no operator has lines that fit, nothing is printed.
+    """
+    from ...build import optimize_graph, stage
     from ...lowering import to_units
     from ...target import Target
 
     target = Target.of("cpu")
-    unit = readable(to_units(optimize_graph(graph, target)))
-    print(f"\nthe operator {unit.name} at all of its levels; `minitvm show --op` prints them in full")
-    for level in LEVELS_OF_OPERATOR:
-        start = time.perf_counter()
-        program_at_level = stage(unit, target, level)
-        seconds = time.perf_counter() - start
-        program = level_text(program_at_level)
-        if level == "source":  # its header repeats the schedule
-            program = "\n".join(line for line in program.split("\n") if not line.startswith("#"))
-        print(f"\n--- {level}  ({seconds * 1e3:.0f} ms)")
-        write(excerpt(program))
+    pairs = []
+    for unit in to_units(optimize_graph(graph, target)):
+        loops = loops_of(level_text(stage(unit, target, "tir")))
+        if loops and max(map(len, loops)) <= LETTERS:
+            kernel = kernel_of(level_text(stage(unit, target, "source")))
+            if "load(" in "".join(kernel) and max(map(len, kernel)) <= LETTERS:
+                pairs.append((sum(map(len, kernel)), unit.name, loops, kernel))
+    if not pairs:
+        return
+    _, name, loops, kernel = min(pairs)
+    print(f"\none of its operators, {name}, as loops over single numbers")
+    write("\n".join(f"    {line}" for line in loops))
+    print("\nand as the kernel that runs: `load` and `store` move a vector of neighbours at once")
+    write("\n".join(f"    {line}" for line in kernel))
 
 
-def readable(units: list[Any]) -> Any:
-    """The operator to show: the shortest convolution over several pixels with an activation after it."""
+def loops_of(program: str) -> list[str]:
+    """The loops of a function that is one block without a reduction, and its statement; none of another function.
 
-    def suits(unit: Any) -> bool:
-        inner = unit.node.operators
-        several = unit.node.outputs[0].ndim > 3 and unit.node.outputs[0].shape[3] != 1
-        return "conv2d" in inner[0].op and several and any(n.op in ACTIVATIONS for n in inner)
+    A block's iterators have the values of its loops, so the statement is printed with the names of these.
+    """
+    lines = program.split("\n")
+    blocks = [k for k, line in enumerate(lines) if "with T.block(" in line]
+    if len(blocks) != 1 or not re.search(r'T\.axis\.remap\("S+"', program):
+        return []
+    loops = [line.strip() for line in lines[: blocks[0]] if line.strip().startswith("for ")]
+    inside = [line.strip() for line in lines[blocks[0] + 1 :] if line.strip() and "T.axis." not in line]
+    statements = [re.sub(r"\bv_(\w+)", r"\1", line) for line in inside if not line.startswith(("T.reads", "T.writes"))]
+    return [*("    " * k + line for k, line in enumerate([*loops, *statements]))] if len(statements) == 1 else []
 
-    suitable = [unit for unit in units if suits(unit)] or units
-    return min(suitable, key=lambda unit: len(unit.func.script()))
+
+def kernel_of(source: str) -> list[str]:
+    """The loops of the source of a kernel; none if it is several kernels or something else than loops."""
+    lines = source.rstrip().split("\n")
+    starts = [k for k, line in enumerate(lines) if line.startswith("    for ")]
+    return [line[4:] for line in lines[starts[0] :]] if len(starts) == 1 and source.count("\ndef ") == 1 else []
 
 
 class _Clock:
