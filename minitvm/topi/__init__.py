@@ -33,6 +33,7 @@ from . import (
     resize,
     sampling,
     scatter,
+    slices,
     softmax,
     sort,
     transform,

@@ -48,21 +48,21 @@ Faults("topi pad: symbolic calls", "minitvm.topi.pad", [called("pad")]).edit(
     "last",
 )
 
-Faults("topi transform: calls", "minitvm.topi.transform", [called("slice")]).edit(
+Faults("topi slices: calls", "minitvm.topi.slices", [called("slice")]).edit(
     "a bound before the front of a symbolic axis is kept",
     "_clamped",
     "else shapes.simple(te.maximum(extent + bound, 0))",
     "else shapes.simple(extent + bound)",
 )
 
-Faults("topi backwards: calls", "minitvm.topi.transform", [called("slice")]).edit(
+Faults("topi backwards: calls", "minitvm.topi.slices", [called("slice")]).edit(
     "a walk backwards ends before the first element, not at it",
     "_clamped_behind",
     "-1 if bound <= -_UNBOUNDED",
     "0 if bound <= -_UNBOUNDED",
 )
 
-Faults("topi transform folds: calls", "minitvm.topi.transform", [called("slice")]).edit(
+Faults("topi slices fold: calls", "minitvm.topi.slices", [called("slice")]).edit(
     "a fold backwards to the first element takes that, too",
     "_fold_strided_slice",
     "last < -x.shape[a]",

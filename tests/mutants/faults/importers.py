@@ -36,6 +36,21 @@ DEFAULTS = Faults(
 DEFAULTS.edit("another default of LRN", "lrn", 'n.attr("beta", 0.75)', 'n.attr("beta", 0.5)')
 DEFAULTS.edit("another axis of LpNormalization", "lp_normalization", 'n.attr("axis", -1)', 'n.attr("axis", 1)')
 
+DECLARED = Faults("onnx declared", "minitvm.frontends.onnx.registry", [imported("elementwise")])
+DECLARED.edit(
+    "an attribute of a declared operator is taken for its default",
+    "_attribute",
+    "n.attr(name, default)",
+    "[n.attr(name), default][1]",
+)
+DECLARED.edit(
+    "a declaration does not replace the converter of earlier opsets",
+    "find",
+    "written[0] >= operator.onnx.since",
+    "written[0] >= 0",
+    by=[by_hand("defaults of attributes", all_plain_defaults)],
+)
+
 ONNX_ARITHMETIC = Faults("onnx arithmetic", "minitvm.frontends.onnx.ops.arithmetic", [imported("elementwise")])
 ONNX_ARITHMETIC.edit(
     "a float exponent of an integer is cut off",
