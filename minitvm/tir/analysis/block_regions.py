@@ -94,6 +94,13 @@ def with_declared_regions(block: Block) -> Block:
     return replace(block, reads=reads, writes=writes)
 
 
+def without_init(block: Block) -> Block:
+    """The block without its init: it goes on from what it accumulates into, and so declares first to read that."""
+    block = replace(block, init=None)
+    written = buffers_written(block)
+    return replace(block, reads=tuple(sorted(regions_read(block), key=lambda r: r.buffer not in written)))
+
+
 def union_regions(touched: Iterable[BufferRegion], analyzer: Analyzer | None = None) -> Regions:
     """One region for each buffer, in order of first appearance: the hull of its regions."""
     analyzer = analyzer or Analyzer()

@@ -11,6 +11,7 @@ from ..analysis.bindings import loop_ranges, reaches_every_point
 from ..analysis.block_kinds import Scope
 from ..analysis.block_regions import buffers_written, regions_read, regions_written
 from ..analysis.boxes import Box, bound_box, touched
+from ..analysis.surely import reaches_all
 from ..analysis.tree import Tree
 from ..conditions import all_of, conjuncts, is_const, rising
 from ..index_map import IndexMap
@@ -262,7 +263,7 @@ def _dense(tree: Tree, producer: BlockRealize, write: BufferRegion, within: For,
     loops = tree.loops_above(producer)
     inner = loops[loops.index(within) + 1 :]
     if any(not is_const(r.extent, 1) for r in write.region):
-        return True  # a tile: the signature claims that it is filled
+        return reaches_all(producer.block, write, True)  # a tile
     return reaches_every_point([r.start for r in bound_box(producer, write)], loop_ranges(inner), analyzer)
 
 

@@ -10,7 +10,7 @@ from ...arith import Analyzer, regions
 from .. import nodes as tir
 from ..analysis.bindings import covers_domain, why_not_initialised
 from ..analysis.block_kinds import Scope
-from ..analysis.block_regions import changed_buffers, regions_read, regions_written
+from ..analysis.block_regions import changed_buffers, regions_read, with_declared_regions
 from ..analysis.boxes import relax
 from ..analysis.effects import effects
 from ..analysis.surely import reaches_all, why_not_filled
@@ -133,23 +133,12 @@ def _using(block: tir.Block, buffer: tir.Buffer, cached: tir.Buffer, places: tup
             return tir.BufferLoad(cached, places)
         if isinstance(node, tir.BufferStore) and node.buffer is buffer:
             return tir.BufferStore(cached, node.value, places)
+        if isinstance(node, tir.BufferRegion) and node.buffer is buffer:
+            return point_region(cached, places)
         return None
 
-    def regions_of(declared: Sequence[tir.BufferRegion]) -> tuple[tir.BufferRegion, ...]:
-        kept = [r for r in declared if r.buffer is not buffer]
-        first = next((k for k, r in enumerate(declared) if r.buffer is buffer), None)
-        if first is not None:
-            kept.insert(first, point_region(cached, places))
-        return tuple(kept)
-
-    init = None if block.init is None else ex.rewrite(block.init, change)
-    return ex.replace(
-        block,
-        reads=regions_of(regions_read(block)),
-        writes=regions_of(regions_written(block)),
-        init=init,
-        body=ex.rewrite(block.body, change),
-    )
+    changed: tir.Block = ex.rewrite(block, change)
+    return with_declared_regions(changed)
 
 
 def _stage_block(point: Point, cached: tir.Buffer, places: tuple[ex.Expr, ...]) -> tir.Block:
@@ -160,8 +149,7 @@ def _stage_block(point: Point, cached: tir.Buffer, places: tuple[ex.Expr, ...]) 
     if point.write:
         source, target = target, source
     body = tir.BufferStore(target[0], tir.BufferLoad(source[0], tuple(source[1])), tuple(target[1]))
-    reads, writes = (point_region(source[0], source[1]),), (point_region(target[0], target[1]),)
-    return tir.Block(iters, reads, writes, cached.name, body, id=tir.BlockId())
+    return with_declared_regions(tir.Block(iters, (), (), cached.name, body))
 
 
 def _in_bounds(point: Point, values: Sequence[ex.Expr], analyzer: Analyzer) -> list[ex.Expr]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from ... import expr as ex
 from ...arith import Analyzer
 from ..analysis.block_kinds import Scope
-from ..analysis.block_regions import regions_read, regions_touched
+from ..analysis.block_regions import with_declared_regions
 from ..conditions import all_of, conjuncts, is_const
 from ..nodes import BlockRealize, Buffer, BufferLoad, BufferRegion, BufferStore, PrimFunc, Stmt
 
@@ -122,12 +122,4 @@ def _unfolded(realize: BlockRealize, folds: Mapping[Buffer, Fold]) -> BlockReali
         for it in changed.block.iter_vars
     )
     block = ex.replace(changed.block, iter_vars=kinds)
-    touched = {region.buffer: region for region in regions_touched(block)[0]}
-    dims = {fold.whole: fold.dim for fold in folds.values()}
-
-    def read(r: BufferRegion) -> BufferRegion:
-        # What went round was declared as the whole dimension.
-        went_round = r.buffer in dims and not is_const(r.region[dims[r.buffer]].extent, 1)
-        return touched.get(r.buffer, r) if went_round else r
-
-    return ex.replace(changed, block=ex.replace(block, reads=tuple(read(r) for r in regions_read(block))))
+    return ex.replace(changed, block=with_declared_regions(block))

@@ -12,7 +12,7 @@ from typing import Any
 
 from ... import expr as ex
 from ...arith import Analyzer, iter_map
-from ..analysis.block_regions import regions_written
+from ..analysis.block_regions import with_declared_regions
 from ..conditions import all_of, conjuncts, is_const, uses
 from ..nodes import EMPTY_SUMS, Block, BlockRealize, BufferLoad, BufferStore, For, ForKind, If, PrimFunc, Seq, Stmt
 from .unroll import bind
@@ -154,10 +154,7 @@ def _where_sizes_are_not_0(predicate: ex.Expr, loops: tuple[For, ...]) -> Analyz
 
 def _init_block(block: Block, init: Stmt) -> Block:
     axes = tuple(axis for axis in block.iter_vars if axis.kind != ex.REDUCE)
-    gone = {axis.var for axis in block.iter_vars} - {axis.var for axis in axes}
-    written = {n.buffer for n in ex.find(init, BufferStore)}
-    writes = [r.buffer.full_region() if uses(r, gone) else r for r in regions_written(block) if r.buffer in written]
-    return Block(axes, (), tuple(writes), f"{block.name}_init", init)
+    return with_declared_regions(Block(axes, (), (), f"{block.name}_init", init))
 
 
 def _variables(node: BlockRealize, axes: tuple[ex.IterVar, ...], reduction: bool) -> set[ex.Var]:

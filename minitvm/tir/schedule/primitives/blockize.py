@@ -12,7 +12,6 @@ from ....arith import Analyzer
 from ....arith.subspace import Divided, Division, subspace_divide
 from ...analysis import block_regions
 from ...analysis.bindings import loop_ranges, loops_binding
-from ...analysis.boxes import swept
 from ...analysis.tree import Tree, fresh_copy, statements
 from ...conditions import conjuncts, is_const, uses
 from ...nodes import Block, BlockId, BlockRealize, BufferLoad, BufferRegion, BufferStore, For, ForKind, Seq, Stmt
@@ -284,13 +283,7 @@ def blockize(
     inner = with_simple_indices(ex.substitute(ex.replace(block, iter_vars=(), init=None), whole), analyzer)
     inner = ex.replace(inner, iter_vars=tuple(inner_iters))
     if block.init is not None:
-        accumulated = set(block_regions.buffers_written(block))
-        inner = ex.replace(
-            inner,
-            reads=_reads(
-                inner, [r for r in block_regions.regions_touched(inner)[0] if r.buffer in accumulated], analyzer
-            ),
-        )
+        inner = block_regions.without_init(inner)
     body: Stmt = ex.replace(realize, iter_values=tuple(inner_values), predicate=divided.inner_predicate, block=inner)
     for loop in reversed(loops):
         body = ex.replace(loop, body=body)
@@ -300,14 +293,8 @@ def blockize(
         init = _init_nest(block.name, moved, inner_iters, inner_values, loops, divided.inner_predicate)
     outer = Block(tuple(outer_iters), (), (), f"{block.name}_o", body, init, id=BlockId())
     around = Analyzer.inside(*moving)
-    domains = {it.var: it.dom for it in inner_iters}
-    hidden = set(block_regions.buffers_written(inner)) if init is not None else set()
-    reads = [_whole_region(r, domains, around) for r in block_regions.regions_read(inner) if r.buffer not in hidden]
-    outer = ex.replace(
-        outer,
-        reads=tuple(reads),
-        writes=tuple(_whole_region(r, domains, around) for r in block_regions.regions_written(inner)),
-    )
+    reads, writes = (_simple(regions, around) for regions in block_regions.regions_touched(outer))
+    outer = ex.replace(outer, reads=reads, writes=writes)
     outer_realize = BlockRealize(tuple(outer_values), divided.outer_predicate, outer)
     state.replace({target: outer_realize})
     placed = state.block(outer.id)
@@ -361,20 +348,8 @@ def _grouped(state: ScheduleState, blocks: Sequence[BlockRealize], preserve_unit
     return placed
 
 
-def _whole_region(region: BufferRegion, domains: dict[ex.Var, ex.Range], analyzer: Analyzer) -> BufferRegion:
-    """What a region of the inner block covers in one iteration of the outer one."""
-    box = swept(region.region, domains, analyzer, region.buffer)
-    return BufferRegion(region.buffer, tuple(analyzer.simplify(d) for d in box))
-
-
 def _simple(regions: tuple[BufferRegion, ...], analyzer: Analyzer) -> tuple[BufferRegion, ...]:
     return tuple(BufferRegion(r.buffer, tuple(analyzer.simplify(d) for d in r.region)) for r in regions)
-
-
-def _reads(block: Block, more: list[BufferRegion], analyzer: Analyzer) -> tuple[BufferRegion, ...]:
-    """What a block reads, with what it accumulates into in front: its init no longer hides that."""
-    others = [r for r in block_regions.regions_read(block) if all(r.buffer is not m.buffer for m in more)]
-    return _simple(block_regions.union_regions([*more, *others]), analyzer)
 
 
 def _init_nest(

@@ -9,7 +9,7 @@ from ....arith import Analyzer
 from ....expr import OPAQUE, REDUCE, SPATIAL, Expr, Var, find, free_vars, replace, substitute
 from ...analysis.bindings import loops_binding, why_not_injective, why_not_started_first
 from ...analysis.block_kinds import Scope, why_not_reduction
-from ...analysis.block_regions import buffers_written, regions_read, regions_touched, regions_written, union_regions
+from ...analysis.block_regions import buffers_written, regions_written, with_declared_regions, without_init
 from ...conditions import all_of, conjuncts, uses
 from ...nodes import Block, BlockRealize, BufferLoad, For, Seq, Stmt
 from .. import programs as on
@@ -208,17 +208,13 @@ def decompose_reduction(state: ScheduleState, block: BlockRealize, loop: For) ->
         if it.kind == SPATIAL
     )
     predicate = all_of(substitute(c, renamed) for c in conditions)
-    writes = tuple(substitute(r, kept) for r in regions_written(old))
-    name = f"{old.name}_init"
+    name, writes = f"{old.name}_init", tuple(substitute(r, kept) for r in regions_written(old))
     init = Block(iters, (), writes, name, substitute(old.init, kept), annotations=dict(old.annotations))
-    init = replace(init, reads=regions_touched(init)[0])
-    nest: Stmt = BlockRealize(values, predicate, init)
+    nest: Stmt = BlockRealize(values, predicate, with_declared_regions(init))
     for l in reversed(copied):
         start, extent = substitute(l.start, renamed), substitute(l.extent, renamed)
         nest = For(renamed[l.var], start, extent, l.kind, nest, l.thread, dict(l.annotations))
-    update = replace(
-        old, init=None, name=f"{old.name}_update", reads=union_regions((*regions_written(old), *regions_read(old)))
-    )
+    update = without_init(replace(old, name=f"{old.name}_update"))
     func = tree.rebuild({old: update})
     state.set_func(tree, func)
     again = state.loop(loop.var)

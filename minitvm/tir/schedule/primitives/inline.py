@@ -8,9 +8,9 @@ from typing import Any
 
 from .... import expr as ex
 from ....arith import Analyzer
+from ...analysis import block_regions
 from ...analysis.bindings import covers_domain
 from ...analysis.block_kinds import Scope, why_not_complete
-from ...analysis.block_regions import buffers_read, buffers_written, regions_read, regions_written, union_regions
 from ...analysis.boxes import in_iterators
 from ...analysis.dependences import Access, accesses, overwritten
 from ...analysis.effects import effects
@@ -168,7 +168,7 @@ def _check_flow(state: ScheduleState, block: BlockRealize) -> None:
 
 def _with_loads(block: Block, buffer: Buffer, value: Any, analyzer: Analyzer) -> Block:
     """A block with loads of `buffer` replaced, and its signature (and that of blocks inside it) brought up to date."""
-    readers = {node.id for node in ex.find(block, Block) if buffer in buffers_read(node)}
+    readers = {node.id for node in ex.find(block, Block) if buffer in block_regions.buffers_read(node)}
 
     def change(node: ex.Node) -> ex.Node | None:
         if isinstance(node, BufferLoad) and node.buffer is buffer:
@@ -176,7 +176,7 @@ def _with_loads(block: Block, buffer: Buffer, value: Any, analyzer: Analyzer) ->
             return replacement
         if isinstance(node, Block) and node.id in readers:
             order = [touch.buffer for touch in effects(node).reads]  # in which the body reads them now
-            reads = sorted(regions_read(node), key=lambda r: order.index(r.buffer))
+            reads = sorted(block_regions.regions_read(node), key=lambda r: order.index(r.buffer))
             return ex.replace(node, reads=_simplified(reads, node, analyzer))
         return None
 
@@ -236,10 +236,13 @@ class Merge:
 def _merge(state: ScheduleState, block: BlockRealize) -> Merge | None:
     tree = state.home(block)
     scope = Scope.around(tree, block)
-    for read in regions_read(block.block):
+    for read in block_regions.regions_read(block.block):
         writers = [b for b in scope.writers(read.buffer) if b is not block]
         if len(writers) == 1 and read.buffer in scope.allocated and scope.readers(read.buffer) == [block]:
-            if why_not_complete(scope, writers[0]) is None and len(buffers_written(writers[0].block)) == 1:
+            if (
+                why_not_complete(scope, writers[0]) is None
+                and len(block_regions.buffers_written(writers[0].block)) == 1
+            ):
                 return Merge(tree, scope, writers[0], read, loads_of(block, read.buffer))
     return None
 
@@ -267,7 +270,7 @@ def producer_is_one_store(state: ScheduleState, match: Merge) -> Failure | None:
     failure = _why_not_one_store(match.tree, producer)
     if failure is not None:
         return failure
-    reason = fills(match.tree, producer, regions_written(producer.block)[0], None)
+    reason = fills(match.tree, producer, block_regions.regions_written(producer.block)[0], None)
     return None if reason is None else Failure({producer.block: "this producer"}, "every element written", reason)
 
 
@@ -353,7 +356,7 @@ def _changes(state: ScheduleState, other: BlockRealize, match: Merge, block: Blo
     around = tuple(tree.all_loops_above(producer))
     others = [
         ex.substitute(ex.substitute(r, values), bindings)
-        for r in regions_read(block.block)
+        for r in block_regions.regions_read(block.block)
         if r.buffer is not match.buffer
     ]
     moved = [Access(producer, r.buffer, r.region, False, around, r) for r in others]
@@ -400,13 +403,7 @@ def reverse_compute_inline(state: ScheduleState, match: Merge, block: BlockReali
     inner, outer = _store(producer), _store(block)
     values = iteration_at(block, load, inner.indices)
     body = _replaced(outer, buffer, inner.value, values)
-    other_reads = [ex.substitute(r, values) for r in regions_read(block.block) if r.buffer is not buffer]
-    merged = ex.replace(
-        producer.block,
-        body=body,
-        reads=union_regions([*regions_read(producer.block), *other_reads]),
-        writes=tuple(ex.substitute(r, values) for r in regions_written(block.block)),
-    )
+    merged = block_regions.with_declared_regions(ex.replace(producer.block, body=body))
     predicate = where_read(block, load, producer, inner.indices)
     bindings = dict(zip((it.var for it in producer.block.iter_vars), producer.iter_values, strict=True))
     realize = ex.replace(producer, block=merged, predicate=both(producer.predicate, ex.substitute(predicate, bindings)))

@@ -8,7 +8,7 @@ from typing import Any
 from .... import expr as ex
 from ....arith import Analyzer
 from ...analysis.block_kinds import Scope, why_not_complete
-from ...analysis.block_regions import regions_written, with_declared_regions
+from ...analysis.block_regions import with_declared_regions
 from ...conditions import all_of, conjuncts, is_const, reads_memory, rising, uses
 from ...nodes import Block, BlockRealize, BufferLoad, BufferStore, For, Seq, Stmt
 from ..registry import Failure, primitive, requirement
@@ -191,10 +191,9 @@ def _fill(block: BlockRealize, inner: Sequence[For], store: BufferStore, pad: ex
     variables: dict[ex.Var, ex.Expr] = {it.var: it.var.with_name(it.var.name) for it in old.iter_vars}
     iters = tuple(ex.replace(it, var=variables[it.var]) for it in old.iter_vars)
     body = ex.substitute(ex.replace(store, value=pad), variables)
-    writes = tuple(ex.substitute(r, variables) for r in regions_written(old))
-    filling = Block(iters, (), writes, f"{old.name}_pad_const", body, annotations=dict(old.annotations))
+    filling = Block(iters, (), (), f"{old.name}_pad_const", body, annotations=dict(old.annotations))
     values = tuple(around.simplify(v) for v in block.iter_values)
-    return copied_nest(inner, BlockRealize(values, block.predicate, filling))
+    return copied_nest(inner, BlockRealize(values, block.predicate, with_declared_regions(filling)))
 
 
 def _inside_only(

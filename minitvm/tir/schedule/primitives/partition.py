@@ -8,9 +8,8 @@ from typing import Any
 
 from .... import expr as ex
 from ....arith import Analyzer, dependence
-from ...analysis.accesses import reads_buffer
 from ...analysis.bindings import loop_ranges, loops_binding
-from ...analysis.block_regions import regions_read, regions_written, union_regions, with_declared_regions
+from ...analysis.block_regions import with_declared_regions, without_init
 from ...analysis.boxes import with_buffer
 from ...analysis.dependences import Access, accesses, in_step, point_of
 from ...analysis.tree import Tree, fresh_copy, statements
@@ -434,10 +433,7 @@ def _without_init(stmt: Stmt, blocks: set[BlockId]) -> Stmt:
     """The blocks of these ids continue from the values in their buffers: without init, and declared to read them."""
 
     def go(block: Block) -> Block:
-        if block.id not in blocks:
-            return block
-        read = [region for region in regions_written(block) if reads_buffer(block.body, region.buffer)]
-        return ex.replace(block, init=None, reads=union_regions([*read, *regions_read(block)]))
+        return without_init(block) if block.id in blocks else block
 
     return _map_blocks(stmt, go) if blocks else stmt
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from .... import expr as ex
 from ...analysis.bindings import loops_binding
-from ...analysis.block_regions import regions_touched
+from ...analysis.block_regions import with_declared_regions
 from ...analysis.reducers import ReducerMatch
 from ...analysis.tree import Tree
 from ...analysis.updates import Update, recognised
@@ -145,7 +145,7 @@ def reduce_in_passes(state: ScheduleState, match: RelativeUpdate, block: BlockRe
     first = BlockRealize(
         block.iter_values,
         block.predicate,
-        _declared(
+        with_declared_regions(
             ex.replace(
                 old,
                 body=BufferStore(reference.buffer, reference.value, reference.indices),
@@ -199,18 +199,13 @@ reduce_in_passes.refuses(own_iterators, "sch.reduce_in_passes('C')", on.LOOP_IN_
 reduce_in_passes.refuses(relative_sums, "sch.reduce_in_passes('C')", on.MATMUL)
 
 
-def _declared(block: Block) -> Block:
-    reads, writes = regions_touched(block)
-    return ex.replace(block, reads=reads, writes=writes)
-
-
 def _renamed(realize: BlockRealize, block: Block) -> BlockRealize:
     """A new block under the bindings of an old one, with iterators of its own."""
     names: dict[ex.Var, ex.Expr] = {it.var: it.var.with_name(it.var.name) for it in block.iter_vars}
     iterators = tuple(ex.replace(it, var=names[it.var]) for it in block.iter_vars)
     init = None if block.init is None else ex.substitute(block.init, names)
     fresh = ex.replace(block, iter_vars=iterators, body=ex.substitute(block.body, names), init=init)
-    return BlockRealize(realize.iter_values, realize.predicate, _declared(fresh))
+    return BlockRealize(realize.iter_values, realize.predicate, with_declared_regions(fresh))
 
 
 @reduce_in_passes.space

@@ -11,7 +11,7 @@ from ....arith import Analyzer
 from ... import nodes as tir
 from ...analysis.bindings import loops_binding, why_not_injective, why_not_started_first
 from ...analysis.block_kinds import Scope, why_not_reduction
-from ...analysis.block_regions import buffers_written, regions_touched, regions_written
+from ...analysis.block_regions import buffers_written, regions_touched, regions_written, with_declared_regions
 from ...analysis.reducers import ReducerMatch
 from ...analysis.tree import Tree
 from ...analysis.updates import Update, recognised
@@ -369,8 +369,7 @@ def _partial_results(
         assert isinstance(body, tir.BufferStore)
         init, body = None, tir.BufferStore(body.buffer, moved(reducer.operand[0]), body.indices)
     partial_block = tir.Block(tuple(iterators), (), (), f"{old.name}_rf", body, init, annotations=dict(old.annotations))
-    reads, writes = regions_touched(partial_block)
-    return tir.BlockRealize(tuple(values), block.predicate, ex.replace(partial_block, reads=reads, writes=writes))
+    return tir.BlockRealize(tuple(values), block.predicate, with_declared_regions(partial_block))
 
 
 def _with_axis(indices: tuple[ex.Expr, ...], slot: ex.Expr, axis: int) -> tuple[ex.Expr, ...]:
