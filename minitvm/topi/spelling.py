@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple
+
+_NO_ATTRS: Mapping[str, Any] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True)
-class Onnx:
+class Onnx(NamedTuple):
     """The ONNX operator with the same meaning, for the same inputs in the same order.
 
     `attrs` maps each attribute that ONNX has too to its name in ONNX. All other attributes have their default value in
@@ -16,12 +17,11 @@ class Onnx:
     """
 
     name: str
-    attrs: Mapping[str, str] = field(default_factory=dict)
+    attrs: Mapping[str, str] = _NO_ATTRS
     since: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class Aten:
+class Aten(NamedTuple):
     """The operators of ATen, PyTorch's library, with the same meaning, for the same inputs in the same order.
 
     `names` are separated by blanks. They may have an overload, "mul.Scalar"; a name without one is "name.default".
@@ -33,7 +33,7 @@ class Aten:
     """
 
     names: str
-    attrs: Mapping[str, Any] = field(default_factory=dict)
+    attrs: Mapping[str, Any] = _NO_ATTRS
     operands: Literal["result", "common", "bool", "own"] = "result"
     of_bools: str = ""
 
