@@ -1,7 +1,7 @@
 """Loop programs, level 3 and the kernel level, under TVM's names: `tir.PrimFunc`, `tir.Schedule`, `tir.exp`, ...
 
-What is more than nodes and small functions (`Schedule`, the printer, the verifier) is imported on first use: the
-reference interpreters read the nodes and must not load the compiler for it.
+Larger parts than nodes and small functions (`Schedule`, the printer, the verifier) are imported at their first use,
+because the reference interpreters read the nodes and must not load the compiler.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ _DEFINED_IN = {
 }
 _SUBMODULES = ("analysis", "schedule", "script", "stmt_functor", "tensor_intrin", "transform", "verifier")
 
-# TVM's modules whose names are all names of this package: `from minitvm.tir.function import TensorIntrin`.
+# Modules of TVM whose names are all in this package: `from minitvm.tir.function import TensorIntrin`.
 _SAME_NAMES = ("buffer", "expr", "function", "stmt")
 sys.modules.update({f"{__name__}.{module}": sys.modules[__name__] for module in _SAME_NAMES})
 
@@ -154,7 +154,7 @@ __all__ = [
 def decl_buffer(
     shape: tuple[Any, ...], dtype: str = "float32", name: str = "buffer", scope: str = "global", **more: Any
 ) -> Buffer:
-    """A buffer by its shape and dtype; `more` are the other fields of `Buffer`."""
+    """Make a buffer from its shape and dtype; `more` are the other fields of `Buffer`."""
     return Buffer(name, tuple(shape), DType(dtype), scope, **more)
 
 

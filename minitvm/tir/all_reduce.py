@@ -3,7 +3,7 @@
     with T.attr(T.comm_reducer(lambda x, y: x + y, [T.float32(0)]), "reduce_scope", T.reinterpret("handle", ...)):
         T.tvm_thread_allreduce(T.uint32(1), P[0], True, R[0], tx)
 
-Lowering makes one of each cross-thread reduction, and shuffles or a tree in shared storage of it.
+Lowering turns each cross-thread reduction into an `AllReduce`, and this into shuffles or a tree in shared storage.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from .nodes import BufferStore, Stmt
 
 @node
 class AllReducer(Node):
-    """An associative combination of tuples: `combined`, of the earlier values `left` and the later ones `right`.
+    """An associative combination of tuples: `combined` is computed from the earlier values `left` and the later values
+    `right`.
 
-    `identity`, combined with anything, changes nothing.
+    Combining `identity` with a tuple does not change the tuple.
     """
 
     left: tuple[Var, ...]
@@ -35,11 +36,11 @@ class AllReducer(Node):
 
 @node
 class AllReduce(Stmt):
-    """Each thread gives `values` where `condition` holds, else the identity; `stores` put the results, of which
-    `totals` are the names, away in each thread.
+    """Each thread contributes `values` if `condition` holds, else the identity; each thread gets the combined `totals`.
 
-    `threads` are the variables of the loops over threadIdx that combine, outermost first: in their order, the values
-    are combined. All threads of the block have to reach it.
+    `totals` are the names of the results; `stores` store them in each thread. `threads` are the variables of the loops
+    over threadIdx that combine, outermost first: the values are combined in the order of these threads. All threads of
+    the block must reach this statement.
     """
 
     reducer: AllReducer

@@ -1,4 +1,4 @@
-"""The notes on loops and blocks that lowering follows; those of pipelines are in `analysis.software_pipelines`."""
+"""The annotations of loops and blocks that lowering uses; those of pipelines are in `analysis.software_pipelines`."""
 
 from __future__ import annotations
 
@@ -11,19 +11,20 @@ from ..expr import IntImm
 from .analysis.block_regions import regions_written
 from .nodes import Block
 
-LANES = "vector_reduction"  # an innermost reduction loop: accumulate in that many lanes
-PREFETCH = "prefetch"  # an innermost loop: ask for what it streams through that many iterations ahead
+LANES = "vector_reduction"  # an innermost reduction loop: accumulate in this many lanes
+PREFETCH = "prefetch"  # an innermost loop: request the data that it streams this many iterations ahead
 IN_STEP = "in_step"  # a block with loops inside: all iterations take the same steps, so they may be lanes of vectors
-SKIP_ZEROS = "skip_zeros"  # a loop of a sum: leave out iterations that read nothing but padding
+SKIP_ZEROS = "skip_zeros"  # a loop of a sum: leave out iterations that read only padding
 ALIGNMENTS = "buffer_dim_align"  # a block: [[index of the write, axis, factor, offset], ...]; an allocation: the rest
 
 _WANTED = "a list of [position of a written buffer, axis, factor above 0, offset]"
 
 
 def alignments_of(block: Block) -> list[tuple[int, int, int, int]]:
-    """The entries of a block's note on alignment: (index of the write, axis, factor, offset).
+    """The entries of a block's alignment annotation: (index of the write, axis, factor, offset).
 
-    Raises `InputError` where the note is no list of such entries, or they do not fit the buffers that the block writes.
+    Raises `InputError` if the annotation is not a list of such entries, or if they do not fit the buffers that the
+    block writes.
     """
     entries = block.annotations.get(ALIGNMENTS, ())
     if not isinstance(entries, list | tuple):
@@ -57,45 +58,44 @@ def _misfit(block: Block, value: Any) -> InputError:
     )
 
 
-# --- The scopes of storage and the axes of threads, by TVM's names.
-#
-# The parser and the schedule primitives accept the same names, so both ask here.
+# --- The scopes of storage and the axes of threads, by TVM's names. The parser and the schedule primitives both use
+# this list, so they accept the same names.
 
 
-# A scope is one of these, and after a dot which part or layout of it ("shared.dyn", "wmma.matrix_a").
+# A scope is one of these, optionally with a dot and a part or layout ("shared.dyn", "wmma.matrix_a").
 SCOPES = (
     "global", "shared", "local", "warp", "warpgroup",
     "wmma", "m16n8k8", "metal", "texture", "amx", "vtcm", "acc", "inp", "wgt", "out",
 )  # fmt: skip
-SWIZZLED = "shared.dyn.swizzled"  # lines of 128 bytes, whose pieces lie as `transform.swizzle_shared` says
+SWIZZLED = "shared.dyn.swizzled"  # lines of 128 bytes, whose pieces are placed as `transform.swizzle_shared` says
 _SCOPE = re.compile(rf"^({'|'.join(SCOPES)})\b[\w.]*$")
 
 # "vthread" alone is an axis of virtual threads as well.
 THREAD_AXES = (*(f"{grid}.{axis}" for grid in ("blockIdx", "threadIdx", "vthread") for axis in "xyz"), "vthread")
 
-# What an error lists where nothing is near.
+# The scopes that an error lists if no name is near.
 COMMON_SCOPES = "global, shared, local, warp, or a scope of an accelerator"
 
 
 def is_scope(name: object) -> bool:
-    """Whether storage can be of this scope."""
+    """Return whether a name is a scope of storage."""
     return isinstance(name, str) and _SCOPE.match(name) is not None
 
 
 def is_within(scope: str, described: str) -> bool:
-    """Whether storage of a scope is storage of a described one: the same, or a part of it ("shared.dyn" of "shared").
+    """Return whether a scope is the described scope or a part of it ("shared.dyn" is a part of "shared").
 
-    Instructions tell memories apart, not who allocates a piece of them.
+    Instructions distinguish memories, but not the ways in which pieces of them are allocated.
     """
     return scope == described or (scope.startswith(f"{described}.") and scope != SWIZZLED)
 
 
 def is_thread_axis(name: object) -> bool:
-    """Whether a loop can be bound to this axis."""
+    """Return whether a loop can be bound to this axis."""
     return name in THREAD_AXES
 
 
 def suggestion(name: str, names: Sequence[str]) -> tuple[str, ...]:
-    """What to try instead of a name: the nearest of `names`, if one is near."""
+    """A suggestion for a wrong name: the nearest of `names`, if one is similar."""
     hint = nearest(name, names)
     return (hint,) if hint.startswith("did you mean") else ()

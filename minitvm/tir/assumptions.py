@@ -1,4 +1,4 @@
-"""`T.assume(condition)`, a promise by the author of a program, is left out of compiled code.
+"""`T.assume(condition)` is a promise by the author of a program. It is removed from compiled code.
 
 Interpreters check it: an assumption that does not hold is an error of the run (`reference.meaning.assumptions`).
 """
@@ -14,12 +14,12 @@ ASSUME = "assume"
 
 
 def is_assumption(node: Any) -> bool:
-    """Whether a statement is `T.assume(condition)`."""
+    """Return whether a statement is `T.assume(condition)`."""
     return isinstance(node, Evaluate) and isinstance(node.value, Call) and node.value.op == ASSUME
 
 
 def left_out(func: PrimFunc) -> PrimFunc:
-    """Remove the assumptions from a function, and the loops and blocks that hold nothing else.
+    """Remove the assumptions from a function, and the loops and blocks that contain nothing else.
 
     A function without assumptions is returned unchanged.
     """

@@ -1,4 +1,4 @@
-"""TVM's asynchronous copies of some bytes, as the statements that they are here; and the calls that go with them."""
+"""TVM's asynchronous copies of bytes, converted to statements of minitvm, and the calls that belong to them."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ COMMIT, WAIT = "ptx_commit_group", "ptx_wait_group"
 
 
 def commit_group() -> Stmt:
-    """What the thread began to copy since the last group is a group."""
+    """A statement that puts all copies that the thread began since its last group into a group."""
     return Evaluate(Call(DType("int32"), COMMIT, ()))
 
 
 def wait_group(pending: int) -> Stmt:
-    """The thread waits until at most `pending` of its newest groups are under way."""
+    """A statement that waits until at most `pending` of the thread's newest groups are under way."""
     return Evaluate(Call(DType("int32"), WAIT, (const(pending),)))
 
 
 def is_wait(node: Node) -> bool:
-    """Whether a statement waits for groups of copies."""
+    """Return whether a statement waits for groups of copies."""
     return isinstance(node, Evaluate) and isinstance(node.value, Call) and node.value.op == WAIT
 
 
 def copy_of_bytes(dtype: DType, to: Any, to_offset: Expr, source: Any, source_offset: Expr, nbytes: int) -> Stmt:
-    """`T.ptx_cp_async`: a vectorised loop over the elements of `nbytes`.
+    """The statement for `T.ptx_cp_async`: a vectorised loop over the elements of `nbytes` bytes.
 
     Raises `InputError` for other sizes and dtypes, and for buffers whose storage is not dense.
     """
@@ -59,7 +59,7 @@ def _dense(address: Any, dtype: DType) -> Buffer:
 
 
 def _unravelled(buffer: Buffer, offset: Expr) -> tuple[Expr, ...]:
-    """The indices of an element by its number in dense storage."""
+    """The indices of an element, from its number in dense storage."""
     if buffer.ndim == 1:
         return (offset,)
     indices, rest = [], offset

@@ -1,4 +1,4 @@
-"""Questions that schedules, lowering and printing all ask of conditions and small expressions."""
+"""Questions about conditions and small expressions that schedules, lowering and printing share."""
 
 from __future__ import annotations
 
@@ -15,25 +15,28 @@ __all__ = ["all_of", "always_defined", "both", "conjuncts", "is_const", "iterati
 
 
 def uses(node: Node, variables: Collection[Var]) -> bool:
-    """Whether any of the variables occurs in the tree."""
+    """Return whether any of the variables occurs in a tree."""
     return bool(variables) and not occurring(node).isdisjoint(variables)
 
 
 def reads_memory(e: Expr) -> bool:
-    """Whether the value depends on what is in a buffer."""
+    """Return whether the value of an expression depends on the contents of a buffer."""
     return bool(accessed(e))
 
 
 def always_defined(e: Expr) -> bool:
-    """Whether the value exists for all values of the variables: no division by what may be zero."""
+    """Return whether an expression has a value for all values of its variables: it has no division by a possible
+    zero.
+    """
     divisions = (node for node in find(e, Div | Mod | FloorDiv | FloorMod))
     return all(isinstance(node.b, IntImm) and node.b.value != 0 for node in divisions if node.dtype.is_int)
 
 
 def iterations(extent: Expr, *around: For) -> Expr:
-    """How often a loop runs inside of other loops: Max(extent, 0) where its extent may be negative.
+    """The number of iterations of a loop inside other loops: Max(extent, 0) if its extent may be negative.
 
-    A loop of a negative extent does not run; an extent that is multiplied, or divided with a remainder, has to say so.
+    A loop with a negative extent does not run. So an extent that is multiplied or divided must be replaced by this
+    number.
     """
     if isinstance(extent, IntImm):
         return const(max(extent.value, 0), extent.dtype)
@@ -42,7 +45,7 @@ def iterations(extent: Expr, *around: For) -> Expr:
 
 
 def rising(condition: Expr) -> Expr:
-    """A comparison with its smaller side first, `4 <= i` for `i >= 4`: so TVM writes the predicates of moved blocks."""
+    """A comparison with its smaller side first, `4 <= i` for `i >= 4`, as TVM writes the predicates of moved blocks."""
     if isinstance(condition, GE | GT):
         return (LE if isinstance(condition, GE) else LT)(condition.b, condition.a)
     return condition

@@ -1,9 +1,9 @@
-"""`IndexMap`: where the element of one index goes in another layout, `lambda i, j: (j // 4, i, j % 4)`.
+"""`IndexMap`: the new index of each element in another layout, such as `lambda i, j: (j // 4, i, j % 4)`.
 
-After TVM's class of the same name. A map is injective on a shape when no two elements go to one place; where places of
-the new shape stay empty they are *padding*. Both questions are decided from the quasi-affine form of the map
-(`arith.iter_map`), or, where that form does not fit (an exclusive or, say), by looking at every element of a shape of
-constants.
+This follows TVM's class of the same name. A map is injective on a shape if no two elements go to the same place; places
+of the new shape that stay empty are *padding*. Both are decided from the quasi-affine form of the map
+(`arith.iter_map`). If the map does not have this form (for example, because of an exclusive or), they are decided by
+enumerating the elements of a constant shape.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from .index_sums import padded_edges, with_remainders, with_unit_places
 from .python_text import python
 from .values import NotAnIndex, values
 
-LARGEST = 1 << 20  # elements of a shape that are looked at one by one
+LARGEST = 1 << 20  # the most elements of a shape that are checked one by one
 
 
 def _inside(dims: Sequence[ex.Expr], extents: Mapping[ex.Var, ex.Expr]) -> Analyzer:
-    """An analyzer for variables from 0 to these extents, and for the sizes of a shape, which are not negative."""
+    """An analyzer for variables in [0, extent), and for the sizes of a shape, which are not negative."""
     analyzer = Analyzer()
     for dim in dims:
         if isinstance(dim, ex.Var):
@@ -40,21 +40,21 @@ def _inside(dims: Sequence[ex.Expr], extents: Mapping[ex.Var, ex.Expr]) -> Analy
 
 
 class NotInjective(InputError):
-    """Two elements go to one place, or it could not be shown that none do."""
+    """Two elements go to the same place, or it could not be proved that none do."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class IndexMap:
     """A function from indices to indices: `final_indices` are expressions over the variables `initial_indices`.
 
-    `inverse_index_map` may give the way back, where it cannot be worked out. Indices are integers of any one dtype.
+    You may pass the inverse as `inverse_index_map` if it cannot be computed. Indices are integers of any one dtype.
     Other variables are sizes, as in `lambda i, j: (j * n + i,)`.
     """
 
     initial_indices: tuple[ex.Var, ...]
     final_indices: tuple[ex.Expr, ...]
     inverse_index_map: IndexMap | None = None
-    shapes: dict[tuple[Any, ...], list[ex.Expr]] = field(default_factory=dict)  # what `map_shape` has found
+    shapes: dict[tuple[Any, ...], list[ex.Expr]] = field(default_factory=dict)  # the results of `map_shape`
 
     AXIS_SEPARATOR: ClassVar[str] = "axis_separator"
 
@@ -66,9 +66,10 @@ class IndexMap:
         *,
         index_dtype: str | Sequence[str] = "int32",
     ) -> IndexMap:
-        """The map of a Python function from variables to an expression or a list of them; `ndim` where it has `*args`.
+        """Make a map from a Python function of variables that returns an expression or a list; `ndim` is needed for
+        `*args`.
 
-        Raises `InputError` where the function gives axis separators: those need `from_func_with_separators`.
+        Raises `InputError` if the function returns axis separators: these need `from_func_with_separators`.
         """
         index_map, separators = IndexMap.from_func_with_separators(
             mapping_function, ndim, inverse_index_map, index_dtype=index_dtype
@@ -85,7 +86,7 @@ class IndexMap:
         *,
         index_dtype: str | Sequence[str] = "int32",
     ) -> tuple[IndexMap, list[int]]:
-        """(map, positions at which the function gave `IndexMap.AXIS_SEPARATOR`): the axes that follow are physical."""
+        """Return the map, and the positions at which the function returned `IndexMap.AXIS_SEPARATOR`."""
         variables = index_variables(mapping_function, ndim, index_dtype)
         returned = checked_indices(mapping_function(*variables))
         results = list(returned) if isinstance(returned, list | tuple) else [returned]
@@ -100,21 +101,24 @@ class IndexMap:
                 raise InputError(f"an index map gives integers; found {value} of dtype {value.dtype}")
             finals.append(value)
         inverse = inverse_index_map
-        if inverse is None and hasattr(mapping_function, "parameters"):  # a function that a trace has kept
+        if inverse is None and hasattr(mapping_function, "parameters"):  # a function from a trace
             inverse = getattr(mapping_function, "inverse", None)
         if inverse is not None and not isinstance(inverse, IndexMap):
             inverse = IndexMap.from_func(inverse, ndim=len(finals), index_dtype=index_dtype)
         return IndexMap(variables, tuple(finals), inverse), separators
 
     def simplified(self) -> IndexMap:
-        """The same map as a trace keeps it: an index that plays no part, as i in `i % 1`, is gone."""
+        """The simplified map, as traces store it. An index without influence, such as i in `i % 1`, is removed."""
         finals = tuple(map(simplify, self.final_indices))
         return IndexMap(self.initial_indices, finals, self.inverse_index_map, self.shapes)
 
     # ------------------------------------------------------------------ applying it
 
     def map_indices(self, indices: Sequence[Any]) -> list[ex.Expr]:
-        """Where the element at `indices` goes. An index of a narrow dtype is widened to that of the map's variables."""
+        """The new index of the element at `indices`.
+
+        An index of a narrow dtype is widened to the dtype of the map's variables.
+        """
         if len(indices) != len(self.initial_indices):
             raise InputError(f"{self}: wanted {len(self.initial_indices)} indices, found {len(indices)}")
         values = {
@@ -128,12 +132,12 @@ class IndexMap:
         return self.map_indices(indices)
 
     def map_shape(self, shape: Sequence[Any], analyzer: Analyzer | None = None) -> list[ex.Expr]:
-        """A shape that holds all elements of a shape, in `IntImm`s where that has; may hold padding.
+        """A shape that can hold all elements of a shape after the map, possibly with padding. Constants stay `IntImm`s.
 
-        The smallest, but for the remainder of a division by a constant: it has that many places. So 3 elements in tiles
-        of 4 have 4 places, as in TVM.
+        It is the smallest such shape, except that a remainder of a division by a constant always has all of its places.
+        So 3 elements in tiles of 4 have 4 places, as in TVM.
 
-        Raises `InputError` where an index may become negative or its greatest value is not known.
+        Raises `InputError` if an index may become negative, or if its largest value is not known.
         """
         dims = tuple(map(ex.as_expr, shape))
         key = tuple(d.value if isinstance(d, ex.IntImm) else d for d in dims)
@@ -158,7 +162,7 @@ class IndexMap:
         return [ex.const(int(top), self._dtype(dims)) for top in tops]
 
     def map_ndarray(self, array: Any) -> Any:
-        """A NumPy array in the new layout; padding is zero. Raises `InputError` where it depends on a size."""
+        """A NumPy array in the new layout; padding is zero. Raises `InputError` if the map depends on a size."""
         others = self._others()
         if others:
             raise InputError(f"{self}: it depends on {', '.join(v.name for v in others)}, which has no value here")
@@ -171,7 +175,9 @@ class IndexMap:
     # ------------------------------------------------------------------ the way back
 
     def why_not_injective(self, shape: Sequence[Any]) -> str | None:
-        """None where no two elements of a shape go to one place, else two that do, or why this is not decided."""
+        """Return None if no two elements of a shape go to the same place; otherwise two that do, or why this is not
+        decided.
+        """
         dims = tuple(map(ex.as_expr, shape))
         form = self._form(dims)
         if form is not None and form[0]:
@@ -189,10 +195,10 @@ class IndexMap:
         return f"{_point(one)} and {_point(other)} both go to {_point([int(x) for x in table[:, pair[0]]])}"
 
     def non_surjective_inverse(self, shape: Sequence[Any]) -> tuple[IndexMap, ex.Expr]:
-        """(the map back, the condition under which a new index is padding), both over the new indices.
+        """(the inverse map, the condition under which a new index is padding), both over the new indices.
 
-        The map back is right at every place that is not padding. Raises `NotInjective` where two elements go to one
-        place, or no way back can be found.
+        The inverse is correct at every place that is not padding. Raises `NotInjective` if two elements go to the same
+        place, or if no inverse can be found.
         """
         dims = tuple(map(ex.as_expr, shape))
         reason = self.why_not_injective(dims)
@@ -206,20 +212,20 @@ class IndexMap:
         return IndexMap(places, back), self._padding(dims, places, back)
 
     def image(self, shape: Sequence[Any], places: IndexMap) -> list[ex.Expr]:
-        """The conditions, over the indices of the map back, under which a place of the new shape is not padding."""
+        """The conditions, over the indices of the inverse map, under which a place of the new shape is not padding."""
         dims = tuple(map(ex.as_expr, shape))
         return self._filled(dims, places.initial_indices, places.final_indices)
 
     def inverse(self, shape: Sequence[Any]) -> IndexMap:
-        """The map back, of a map that fills its new shape; raises `NotInjective` where it leaves padding."""
+        """The inverse of a map that fills its new shape; raises `NotInjective` if there is padding."""
         back, padding = self.non_surjective_inverse(shape)
         if not is_const(padding, 0):
             raise NotInjective(f"{self} leaves padding where {padding}\n  try:    non_surjective_inverse")
         return back
 
     def _padding(self, dims: tuple[ex.Expr, ...], places: tuple[ex.Var, ...], back: tuple[ex.Expr, ...]) -> ex.Expr:
-        # A place y is in the image exactly where back(y) is inside the shape and f(back(y)) = y: if y = f(x) then
-        # back(y) = x, which is inside; and the other way round y is the image of back(y).
+        # A place y is in the image exactly if back(y) is inside the shape and f(back(y)) = y. If y = f(x), then back(y)
+        # = x, which is inside. Conversely, y is then the image of back(y).
         conditions = self._filled(dims, places, back)
         if not conditions:
             return ex.const(False)
@@ -246,7 +252,7 @@ class IndexMap:
         return conditions
 
     def fills(self, shape: Sequence[Any]) -> bool:
-        """Whether an injective map surely leaves no padding: both shapes have equally many elements."""
+        """Return whether an injective map certainly leaves no padding: both shapes have the same number of elements."""
         dims = tuple(map(ex.as_expr, shape))
         before, after = (
             math.prod(d.value for d in s if isinstance(d, ex.IntImm)) for s in (dims, self.map_shape(dims))
@@ -257,7 +263,7 @@ class IndexMap:
         if form is None or not form[0]:
             return False
         normal, moved = form
-        # Bijective onto a box: onto that at zero where nothing is added before or after.
+        # The map is bijective onto a box; the box begins at zero if nothing is added before or after.
         return not any(shift for _, shift in moved.values()) and all(row.base == Affine({}) for row in normal.sums)
 
     def _way_back(self, dims: tuple[ex.Expr, ...], places: tuple[ex.Var, ...]) -> tuple[ex.Expr, ...] | None:
@@ -270,7 +276,7 @@ class IndexMap:
         inside = _inside(dims, dict(zip(places, self.map_shape(dims), strict=True)))
         try:
             values = iter_check.inverse(normal, places, inside)
-        except ValueError:  # which digit is the lower one is not known
+        except ValueError:  # it is not known which digit is the lower one
             return None
         back: list[ex.Expr] = []
         for var, dim in zip(self.initial_indices, dims, strict=True):
@@ -280,7 +286,7 @@ class IndexMap:
         return with_unit_places(back, self.initial_indices, self.final_indices, places, self.map_shape(dims))
 
     def _given_back(self, dims: tuple[ex.Expr, ...], places: tuple[ex.Var, ...]) -> tuple[ex.Expr, ...] | None:
-        """The inverse that the caller passed, if it is an inverse."""
+        """The inverse that the caller passed, if it really is an inverse; otherwise None."""
         assert self.inverse_index_map is not None
         domains = {v: ex.Range(ex.const(0, d.dtype), d) for v, d in zip(self.initial_indices, dims, strict=False)}
         analyzer = _inside(dims, {v: r.extent for v, r in domains.items()})
@@ -304,9 +310,9 @@ class IndexMap:
     def _form(
         self, dims: tuple[ex.Expr, ...], level: str = "injective"
     ) -> tuple[iter_map.IterMap, dict[ex.Var, tuple[ex.Var, int]]] | None:
-        """The quasi-affine form, over shifted variables: for each index a variable s = index + c with the constant c.
+        """The quasi-affine form over shifted variables: for each index a variable s = index + c with a constant c.
 
-        `(i + 5) // 4` is a quotient of s = i + 5, one index in a domain that begins at zero.
+        For example, `(i + 5) // 4` is a quotient of s = i + 5, so its form needs a variable that starts at 5.
         """
         if len(dims) != len(self.initial_indices):
             raise InputError(f"{self}: wanted a shape of {len(self.initial_indices)} dimensions, found {len(dims)}")
@@ -336,7 +342,7 @@ class IndexMap:
         return shifts
 
     def _extent(self, row: int, dims: tuple[ex.Expr, ...], analyzer: Analyzer) -> ex.Expr | None:
-        """One more than the greatest value of a final index; None where that is not known, or it may be negative."""
+        """The largest value of a final index plus one; None if it is not known, or if the index may be negative."""
         domains = {v: ex.Range(ex.const(0, d.dtype), d) for v, d in zip(self.initial_indices, dims, strict=True)}
         (value,) = (self.map_indices(list(self.initial_indices))[row],)
         dtype = self._dtype(dims)
@@ -364,9 +370,9 @@ class IndexMap:
         return ex.const(int(high) + 1, dtype)
 
     def _table(self, dims: tuple[ex.Expr, ...]) -> np.ndarray[Any, Any] | None:
-        """The place of each element of a shape of constants, row by row.
+        """The new place of each element of a constant shape, row by row.
 
-        None where it is too large or not constant, or the places depend on other variables than the indices.
+        None if the shape is too large or not constant, or if the places depend on variables other than the indices.
         """
         sizes = [d.value for d in dims if isinstance(d, ex.IntImm)]
         if len(sizes) < len(dims) or math.prod(sizes) > LARGEST or self._others():
@@ -374,7 +380,7 @@ class IndexMap:
         return self._places(np.indices(sizes).reshape(len(sizes), -1))
 
     def _others(self) -> list[ex.Var]:
-        """The variables of the map that are not its indices."""
+        """The variables of the map other than its indices."""
         used = dict.fromkeys(v for e in self.final_indices for v in ex.free_vars(e))
         return [v for v in used if v not in self.initial_indices]
 
@@ -393,7 +399,7 @@ class IndexMap:
         return np.stack(rows) if rows else np.zeros((0, count), np.int64)
 
     def is_equivalent_to(self, other: IndexMap) -> bool:
-        """Whether two maps are the same up to the names of their indices, simplified."""
+        """Return whether two maps are equal after simplification, up to the names of their indices."""
         if len(self.initial_indices) != len(other.initial_indices):
             return False
         mine = [Analyzer().simplify(e) for e in self.final_indices]
@@ -406,7 +412,9 @@ class IndexMap:
 
 
 def checked_indices(result: Any) -> Any:
-    """The result of a caller's function of indices; raises `InputError` unless it is an expression or lists of them."""
+    """Check the result of a caller's function of indices; raises `InputError` unless it is an expression or lists of
+    them.
+    """
     if isinstance(result, list | tuple):
         return type(result)(map(checked_indices, result))
     if isinstance(result, ex.Expr | str | int | float | np.generic):
@@ -415,7 +423,7 @@ def checked_indices(result: Any) -> Any:
 
 
 def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
-    """The parameters of a function of indices; raises `InputError` for what Python knows none of, such as `type`."""
+    """The parameters of a function of indices; raises `InputError` if Python cannot tell them, as for `type`."""
     try:
         return list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):
@@ -425,12 +433,12 @@ def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
 def index_variables(
     function: Callable[..., Any], ndim: int | None, dtype: str | Sequence[str] = "int32"
 ) -> tuple[ex.Var, ...]:
-    """The variables to run a function of indices on, `ndim` of them where it takes `*indices`; raises `InputError`.
+    """Variables to call a function of indices with; `ndim` is their number if it takes `*indices`. Raises `InputError`.
 
-    They are of one dtype, or each of its own.
+    `dtype` is one dtype for all variables, or one for each.
     """
     names: list[str] = []
-    parameters = getattr(function, "parameters", None)  # of a function that a trace has kept
+    parameters = getattr(function, "parameters", None)  # of a function from a trace
     if parameters is not None:
         names = [v.name for v in parameters]
     else:
@@ -450,7 +458,7 @@ def index_variables(
 
 
 def _divisor(e: ex.Expr) -> int | None:
-    """The constant c of an index `x % c`."""
+    """The constant c of an index `x % c`; None for any other index."""
     return e.b.value if isinstance(e, ex.FloorMod) and isinstance(e.b, ex.IntImm) and e.b.value > 0 else None
 
 
@@ -465,13 +473,13 @@ def _matched(a: ex.Expr, b: ex.Expr) -> tuple[ex.Expr, ex.Expr]:
 
 
 def _widened(index: ex.Expr, var: ex.Var) -> ex.Expr:
-    """`129 - i0` does not fit an int8 that picks from 130 elements."""
+    """Widen an index to the dtype of a variable; for example, `129 - i0` does not fit in an int8 index."""
     narrow = index.dtype.is_int and index.dtype.bits < var.dtype.bits
     return index.astype(var.dtype) if narrow else index
 
 
 def _retyped(e: ex.Expr, values: dict[ex.Var, ex.Expr]) -> ex.Expr:
-    """An expression over other variables, of another dtype: built again, so that constants follow."""
+    """Rebuild an expression with variables of another dtype, so that its constants get this dtype too."""
     if isinstance(e, ex.Var):
         return values.get(e, e)
     if isinstance(e, ex.BinaryOp):

@@ -1,6 +1,7 @@
-"""Sums of indices as they are written for people: remainders by their name, terms in an order.
+"""Write sums of indices as people do: with `%` for remainders, and with ordered terms.
 
-A simplified sum has neither: `x * 16 - x // 4 * 64` is `x % 4 * 16`, and its terms are in the order of its own.
+A simplified sum has neither: for example, it contains `x * 16 - x // 4 * 64` for `x % 4 * 16`, and its terms are in an
+arbitrary order.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ from .. import expr as ex
 from ..arith import Analyzer
 from ..expr.conditions import is_const
 
-Term = tuple[int, ex.Expr | None]  # a factor and what it multiplies, None for 1
+Term = tuple[int, ex.Expr | None]  # a factor and the expression that it multiplies, None for 1
 
 
 def with_remainders(e: ex.Expr) -> ex.Expr:
-    """An expression with `k * x - k * c * (x // c)` in its sums written as `x % c * k`."""
+    """Write `k * x - k * c * (x // c)` in the sums of an expression as `x % c * k`."""
 
     def change(node: ex.Node) -> ex.Node | None:
         return _folded(node) if isinstance(node, ex.Add | ex.Sub) else None
@@ -26,7 +27,7 @@ def with_remainders(e: ex.Expr) -> ex.Expr:
 
 
 def with_remainders_inside(e: ex.Expr) -> ex.Expr:
-    """An expression with a digit `x // a % b` written as TVM does: `x % (a * b) // a`."""
+    """Write a digit `x // a % b` in an expression as TVM does: `x % (a * b) // a`."""
 
     def change(node: ex.Node) -> ex.Node | None:
         if (
@@ -43,8 +44,9 @@ def with_remainders_inside(e: ex.Expr) -> ex.Expr:
 
 
 def last_first(e: ex.Expr, order: Sequence[ex.Var]) -> ex.Expr:
-    """A sum whose terms come in the order of the last of `order` that each uses, backwards; constants at the end, or in
-    front where all else is subtracted.
+    """Sort the terms of a sum by the last variable of `order` that each uses, in descending order.
+
+    Constants come last, or first if all other terms are subtracted.
     """
     addends = terms(e)
     if len(addends) < 2:
@@ -67,8 +69,9 @@ def with_unit_places(
     places: Sequence[ex.Var],
     shape: Sequence[ex.Expr],
 ) -> tuple[ex.Expr, ...]:
-    """The way back of a layout with the indices in it that are always 0, as TVM has them: `axis0 * 4 + axis1` where
-    all elements are in the first tile of 4.
+    """Write the inverse of a layout with the indices that are always 0, as TVM does.
+
+    For example, `axis0 * 4 + axis1` if all elements are in the first tile of 4.
     """
     by_variable = dict(zip(variables, back, strict=True))
     for final, place, dim in zip(finals, places, shape, strict=True):
@@ -92,10 +95,12 @@ def padded_edges(
     back: Sequence[ex.Expr],
     conditions: int,
 ) -> ex.Expr | None:
-    """Where a layout of digits has padding, as TVM writes it: in which tile, and from where in it.
+    """The padding of a layout with digits as TVM writes it: the tile, and the position in the tile where padding
+    begins.
 
-    `axis0 == 3 and 2 <= axis1` for 14 elements in tiles of 4. `back` are the elements as sums over the `places` of the
-    new shape. None where there are other conditions than the `conditions` many that say which elements there are.
+    For example, `axis0 == 3 and 2 <= axis1` for 14 elements in tiles of 4. `back` are the elements as sums over the
+    `places` of the new shape. `conditions` is the number of conditions that select the existing elements; the result is
+    None if there are other conditions.
     """
     ranges = {p: ex.Range(ex.const(0, d.dtype), d) for p, d in zip(places, shape, strict=True)}
     inside = Analyzer(ranges)
@@ -124,7 +129,7 @@ def padded_edges(
             if start > high:
                 return None
             numbered.append((places.index(tile), _edge(inside, tile, 0, rest < start)))
-        if left > high:  # as where a digit of one value is left out
+        if left > high:  # for example, if a digit with only one value is left out
             return None
         if left:
             edges += 1
@@ -148,7 +153,7 @@ def _edge(inside: Analyzer, tile: ex.Var, at: int, condition: ex.Expr) -> ex.Exp
 
 
 def terms(e: ex.Expr) -> list[Term]:
-    """The terms of a sum of products with constants."""
+    """The terms of a sum, each as a constant factor and an expression."""
     if isinstance(e, ex.Add):
         return [*terms(e.a), *terms(e.b)]
     if isinstance(e, ex.Sub):

@@ -1,4 +1,4 @@
-"""What foreign code does, as registered: a call of a name that has a meaning runs like the loops that it stands for.
+"""The registered meanings of foreign code: a call of a name that has a meaning runs like the loops that define it.
 
     @T.prim_func
     def gemv_update(c: T.Buffer((m,)), a: T.Buffer((k,)), b: T.Buffer((m, k), strides=(stride, 1)), ...): ...
@@ -6,9 +6,9 @@
     tir.register_meaning("gemv_update", gemv_update)          # for T.call_extern("int32", "gemv_update", ...)
     tir.register_meaning("tanhf", lambda x: tir.tanh(x))      # for T.call_pure_extern("float32", "tanhf", x)
 
-A buffer of the meaning stands for the storage at the address that the call hands over, laid out as its own shape and
-strides say. `written_out` puts the meaning in the place of the call. Compiler and interpreters begin with it: it is a
-is a definition and not a transform.
+A buffer of the meaning represents the storage at the address that the call passes, with the buffer's own shape and
+strides. `written_out` replaces the call by the meaning. The compiler and the interpreters both begin with it, because
+it is a definition and not a transform.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ MEANINGS: dict[str, Meaning] = {}
 
 
 def register_meaning(name: str, meaning: Meaning, override: bool = False) -> None:
-    """Say what calls of a foreign name (or of a foreign operation, "tvm_fill_fragment") do.
+    """Define what calls of a foreign name (or of a foreign operation, such as "tvm_fill_fragment") do.
 
-    A statement has a function of loops and stores over its buffers and scalars, without blocks and buffers of its own;
-    a value has a Python function from expressions to one. Raises `InputError` for a name that has a meaning already
-    (unless `override`), and for a function that holds more than that.
+    The meaning of a statement is a function of loops and stores over its buffers and scalars, without blocks and
+    without its own buffers. The meaning of a value is a Python function from expressions to an expression. Raises
+    `InputError` for a name that has a meaning already (unless `override`), and for a function with other contents.
     """
     if name in MEANINGS and not override:
         raise InputError(f"{name} has a meaning already\n  try:    override=True")
@@ -115,7 +115,7 @@ def _statement(call: ex.Call, meaning: tir.PrimFunc) -> tir.Stmt:
 
 
 def _place(name: str, argument: ex.Expr) -> tuple[tir.Buffer, ex.Expr]:
-    """The buffer that an address belongs to, and the number of elements before it, counted from the buffer's own."""
+    """The buffer of an address, and the number of elements before the address, counted from the start of the buffer."""
     if (
         isinstance(argument, ex.Call)
         and argument.op == "tvm_access_ptr"
@@ -160,7 +160,7 @@ def _flat(strides: Sequence[ex.Expr], indices: Sequence[ex.Expr]) -> ex.Expr:
 
 
 def _indices(buffer: tir.Buffer, flat: ex.Expr) -> tuple[ex.Expr, ...]:
-    """The indices of an element by its number in the storage: the outer strides are multiples of the inner ones."""
+    """The indices of an element, from its number in the storage. Outer strides must be multiples of inner ones."""
     indices = []
     strides = _strides(buffer)
     for number, stride in enumerate(strides):
@@ -170,7 +170,7 @@ def _indices(buffer: tir.Buffer, flat: ex.Expr) -> tuple[ex.Expr, ...]:
 
 
 def _moved(node: Any, places: Mapping[tir.Buffer, tuple[tir.Buffer, ex.Expr]]) -> Any:
-    """Accesses of the meaning's buffers as accesses of the storage that they stand for."""
+    """Replace accesses to the meaning's buffers by accesses to the storage that they represent."""
     rebuilt = ex.map_children(node, lambda child: _moved(child, places))
     if not isinstance(rebuilt, tir.BufferLoad | tir.BufferStore) or rebuilt.buffer not in places:
         return rebuilt
@@ -186,7 +186,7 @@ def _moved(node: Any, places: Mapping[tir.Buffer, tuple[tir.Buffer, ex.Expr]]) -
 
 
 def _with_own_variables(stmt: Any) -> Any:
-    """A copy whose loops and lets have variables of their own: a meaning may stand in several places."""
+    """A copy whose loops and lets have new variables, because a meaning may be used at several places."""
     rebuilt = ex.map_children(stmt, _with_own_variables)
     if isinstance(rebuilt, tir.For | tir.LetStmt):
         fresh = rebuilt.var.with_name(rebuilt.var.name)

@@ -15,7 +15,7 @@
 
 At kernel level there are no blocks and no match_buffers, buffers are flat (one dimension), indices may be `Ramp`s, and
 `Allocate` opens the scope of a buffer. Meaning: loops run as they are written; a block runs once for every point of its
-loops at which its predicate holds, its `init` first where all its reduction iterators stand at their start.
+loops at which its predicate holds, and first runs its `init` if all its reduction iterators are at their start.
 """
 
 from __future__ import annotations
@@ -31,7 +31,10 @@ from ..expr import node
 
 
 class ForKind(StrEnum):
-    """How the iterations of a loop run. All but SERIAL and UNROLLED claim that their order does not matter."""
+    """The order in which the iterations of a loop run.
+
+    All kinds except SERIAL and UNROLLED claim that any order is right.
+    """
 
     SERIAL = "serial"
     PARALLEL = "parallel"
@@ -46,11 +49,11 @@ CONCURRENT = (ForKind.PARALLEL, ForKind.VECTORIZED, ForKind.THREAD)
 
 @node
 class Buffer(ex.Node):
-    """A multi-dimensional array; identity is its address, `name` only for people.
+    """A multi-dimensional array. Two buffers are the same only if they are one object; `name` is only for people.
 
-    `strides` empty means row-major. `elem_offset` counts elements from the start of `data`. `scope` says where it
-    lives: "global", "shared", "local" (registers or stack of one thread), or a scope of an accelerator. `align` is
-    the alignment of its first element in bytes.
+    `strides` empty means row-major. `elem_offset` counts elements from the start of `data`. `scope` is its kind of
+    memory: "global", "shared", "local" (registers or stack of one thread), or a scope of an accelerator. `align` is the
+    alignment of its first element in bytes.
     """
 
     name: str
@@ -82,7 +85,7 @@ class Buffer(ex.Node):
         return BufferLoad(self, tuple(ex.as_expr(i) for i in position))
 
     def __iter__(self) -> NoReturn:
-        # Without it Python would ask for A[0], A[1], ... for ever: no index is refused.
+        # Without this, Python would read A[0], A[1], ... without end, since no index is refused.
         raise TypeMismatch(f"a buffer cannot be iterated: {self.name}\n  try:    {self.name}[i] in a loop over i")
 
     @property
@@ -102,7 +105,7 @@ class Buffer(ex.Node):
         return access_ptr(self, access_mask, ex.DType(ptr_type), content_lanes, ex.as_expr(offset), extent)
 
     def full_region(self) -> BufferRegion:
-        """The region of all elements."""
+        """The region that contains all elements."""
         return BufferRegion(self, tuple(ex.Range(ex.const(0, d.dtype), d) for d in self.shape))
 
     def __repr__(self) -> str:
@@ -131,9 +134,9 @@ class BufferLoad(ex.Expr):
 
 @node
 class BufferData(ex.Expr):
-    """`A.data`: the address of a buffer's storage, handed to code that the program does not describe.
+    """`A.data`: the address of a buffer's storage, which is passed to code that the program does not describe.
 
-    The block around declares what that code reads and writes.
+    The block around it declares the regions that this code reads and writes.
     """
 
     buffer: Buffer
@@ -146,7 +149,7 @@ class BufferData(ex.Expr):
 
 @node
 class BufferRegion(ex.Node):
-    """A box of a buffer: one range a dimension."""
+    """A box of a buffer, with one range for each dimension."""
 
     buffer: Buffer
     region: tuple[ex.Range, ...]
@@ -242,7 +245,9 @@ class Seq(Stmt):
 
     @staticmethod
     def of(*stmts: Stmt | None) -> Stmt:
-        """The statements in order, nested sequences flattened, a single one bare."""
+        """The statements in order as one statement: nested sequences are flattened, and a single statement stays as it
+        is.
+        """
         flat: list[Stmt] = []
         for stmt in stmts:
             if isinstance(stmt, Seq):
@@ -254,7 +259,7 @@ class Seq(Stmt):
 
 @node
 class LetStmt(Stmt):
-    """`var = value` for the statements in `body`."""
+    """Define `var = value` for the statements in `body`."""
 
     var: ex.Var
     value: ex.Expr
@@ -265,7 +270,7 @@ class LetStmt(Stmt):
 
 @node
 class Assert(Stmt):
-    """Refuse with `message` unless `condition` holds."""
+    """Stop the run with `message` unless `condition` holds."""
 
     condition: ex.Expr
     message: str
@@ -274,7 +279,7 @@ class Assert(Stmt):
 
 @node
 class Evaluate(Stmt):
-    """Run an expression for its effect (an intrinsic call)."""
+    """Evaluate an expression for its side effect (an intrinsic call)."""
 
     value: ex.Expr
     _children = ("value",)
@@ -286,7 +291,10 @@ class Evaluate(Stmt):
 
 @node
 class Prefetch(Stmt):
-    """The cache line of `buffer[index]` will be read; kernel level. A hint: it means nothing, at any index."""
+    """A hint that the cache line of `buffer[index]` will be read; kernel level.
+
+    It has no meaning, and any index is allowed.
+    """
 
     buffer: Buffer
     index: ex.Expr
@@ -295,11 +303,11 @@ class Prefetch(Stmt):
 
 @node
 class Tile(ex.Node):
-    """Where an operand of an instruction lies: `places[0]` is its first element, `places[1 + d]` the next one along its
-    dimension d (the first again, where there is only one).
+    """The location of an operand of an instruction: `places[0]` is its first element.
 
-    The loads name places; nothing is read there. A pass that moves the elements of a buffer moves these too, so that
-    the distance between two of them is the stride on every level.
+    `places[1 + d]` is the next element along its dimension d, or the first one again if there is only one. The loads
+    only name places; they read nothing. A pass that moves the elements of a buffer moves these places too, so that the
+    distance between two of them is the stride on every level.
     """
 
     places: tuple[BufferLoad, ...]
@@ -312,7 +320,7 @@ class Tile(ex.Node):
 
     @property
     def buffer(self) -> Buffer:
-        """The buffer that the operand is a part of."""
+        """The buffer that contains the operand."""
         return self.places[0].buffer
 
 
@@ -320,9 +328,9 @@ class Tile(ex.Node):
 class Instruction(Stmt):
     """One instruction of a machine, by the name of its `TensorIntrin`, on tiles and scalars.
 
-    `body` is what it does, in loops over the same buffers: its meaning. Interpreters and analyses read the body, code
-    generators the name and the operands. `together` neighbouring threads of a block run it as one, and what the body
-    says is done once for all of them.
+    `body` is its meaning, written as loops over the same buffers. Interpreters and analyses use the body; code
+    generators use the name and the operands. `together` neighbouring threads of a block run it as one, and the body is
+    executed once for all of them.
     """
 
     name: str
@@ -341,7 +349,7 @@ class Instruction(Stmt):
 
 
 def copied_load(value: ex.Expr) -> BufferLoad | None:
-    """What a copy reads: A[j] of `A[j]` and of `if_then_else(c, A[j], 0)`; None for other values."""
+    """The load of a copy: A[j] for the values `A[j]` and `if_then_else(c, A[j], 0)`; None for other values."""
     if isinstance(value, ex.Call) and value.op == "if_then_else":
         condition, read, other = value.args
         plain = is_zero(other) and not ex.contains(condition, BufferLoad)
@@ -350,12 +358,12 @@ def copied_load(value: ex.Expr) -> BufferLoad | None:
 
 
 def is_copied(value: ex.Expr) -> bool:
-    """Whether a store of this value is a copy: of a load, or zeros where a condition does not hold, or zeros alone."""
+    """Return whether a store of this value is a copy: of a load, of a load or zeros by a condition, or of zeros."""
     return copied_load(value) is not None or is_zero(value)
 
 
 def is_zero(value: ex.Expr) -> bool:
-    """Whether a value is the constant 0, or a vector of these."""
+    """Return whether a value is the constant 0, or a vector of zeros."""
     while isinstance(value, ex.Broadcast | ex.Cast):
         value = value.value
     return isinstance(value, ex.IntImm | ex.FloatImm) and value.value == 0
@@ -363,14 +371,14 @@ def is_zero(value: ex.Expr) -> bool:
 
 @node
 class Async(Stmt):
-    """A copy, `body`, that is only begun: it reads its source and writes its destination at any time from here on.
+    """A copy, `body`, that is only started: it may read its source and write its destination at any time from here on.
 
-    The thread's next `ptx_commit_group` puts it into a group, and it has arrived where a `ptx_wait_group(n)` of the
-    thread leaves at most the n newest groups open. Until then nobody may touch the destination or write the source. A
-    machine without such copies does the body at once.
+    The thread's next `ptx_commit_group` puts it into a group. It is complete after a `ptx_wait_group(n)` of the thread
+    for which the group is not among the n newest. Until then no statement may access the destination or write the
+    source. A machine without such copies executes the body immediately.
 
-    What is stored is a load, or zeros where a condition does not hold, which is asked when the copy is begun:
-    `if_then_else(c, A[j], 0)` (`source`).
+    The stored value is a load, or `if_then_else(c, A[j], 0)`, whose condition is evaluated when the copy is started
+    (`source`).
     """
 
     body: BufferStore
@@ -386,7 +394,7 @@ class Async(Stmt):
 
 @node
 class Allocate(Stmt):
-    """Storage for `buffer`, uninitialised, during `body`; kernel level (a block's `alloc_buffers` before that)."""
+    """Uninitialised storage for `buffer` during `body`; kernel level (at level 3, blocks have `alloc_buffers`)."""
 
     buffer: Buffer
     body: Stmt
@@ -399,10 +407,10 @@ class Allocate(Stmt):
 class KernelCall(Stmt):
     """Run the module's function `kernel` on buffers and scalars; a host function is a sequence of these.
 
-    `parallel` says that all threads of the team take part (the kernel's outermost loop is PARALLEL); otherwise one
-    does. Calls run one after the other: there is a barrier between them. `grid` is how many blocks there are along x, y
-    and z, then how many threads in a block, for a kernel whose loops are bound to them; else it is empty. It says what
-    the loops of the kernel say, so that who launches it need not look into it.
+    `parallel` says that all threads of the team run the kernel (its outermost loop is PARALLEL); otherwise one thread
+    does. Calls run one after the other, with a barrier between them. For a kernel whose loops are bound to a grid,
+    `grid` has the numbers of blocks along x, y and z, and then the numbers of threads in a block; otherwise it is
+    empty. It repeats the extents of the kernel's loops, so that the launching code need not read the kernel.
     """
 
     kernel: str
@@ -413,7 +421,7 @@ class KernelCall(Stmt):
 
 
 class BlockId:
-    """The opaque identity of a block through rewrites; what a `BlockRV` refers to."""
+    """The opaque identity of a block, which survives rewrites; a `BlockRV` refers to it."""
 
     __slots__ = ("__weakref__",)
 
@@ -423,7 +431,7 @@ class BlockId:
 
 @node
 class MatchBufferRegion(ex.Node):
-    """`buffer` is another view of the region `source`."""
+    """A view: `buffer` is another name, shape and layout for the region `source`."""
 
     buffer: Buffer
     source: BufferRegion
@@ -435,9 +443,9 @@ class MatchBufferRegion(ex.Node):
 class Block(Stmt):
     """A unit of computation with its signature: iterators, regions read and written, local buffers.
 
-    `init` runs where all reduction iterators stand at their start. `name` is for people and for `get_block`: as in TVM,
-    blocks of other names are structurally equal. `id` survives `expr.replace`; a duplicate must get
-    a fresh `BlockId()`.
+    `init` runs in the iterations in which all reduction iterators have their first value. `name` is for people and for
+    `get_block`; as in TVM, structural equality ignores it. `id` survives `expr.replace`; a duplicate of a block must
+    get a new `BlockId()`.
     """
 
     iter_vars: tuple[ex.IterVar, ...]
@@ -461,7 +469,7 @@ class Block(Stmt):
 
 @node
 class BlockRealize(Stmt):
-    """One execution of a block: a value for each of its iterators, where `predicate` holds."""
+    """One execution of a block, with a value for each of its iterators, if `predicate` holds."""
 
     iter_values: tuple[ex.Expr, ...]
     predicate: ex.Expr
@@ -469,8 +477,8 @@ class BlockRealize(Stmt):
     _children = ("iter_values", "predicate", "block")
 
 
-# The attribute of a function whose sums over no terms are their initial values: those of graphs, where a run may find
-# that an open extent is 0. In other functions such a sum stores nothing, as its loops are written.
+# The attribute of a function in which a sum over no terms is its initial value. Functions of graphs have it, since an
+# open extent may be 0 in a run. In other functions such a sum stores nothing, as its loops say.
 EMPTY_SUMS = "tir.empty_sums"
 
 
@@ -478,9 +486,9 @@ EMPTY_SUMS = "tir.empty_sums"
 class PrimFunc(ex.Node):
     """A function over buffers and scalars.
 
-    `params` are in calling order. Free variables in the shapes of the buffers are symbolic dimensions, bound by the
-    arguments. `attrs` are TVM's ("global_symbol", "tir.noalias", "target", ...). The body of a level-3 function is a
-    `BlockRealize` of the root block, named "root", which holds the buffers that the function allocates.
+    `params` are in calling order. Free variables in the shapes of the buffers are symbolic dimensions, whose values
+    come from the arguments. `attrs` are TVM's ("global_symbol", "tir.noalias", "target", ...). The body of a level-3
+    function is a `BlockRealize` of the root block, named "root", which holds the buffers that the function allocates.
     """
 
     params: tuple[Buffer | ex.Var, ...]
@@ -508,7 +516,7 @@ class PrimFunc(ex.Node):
         return PrimFunc(self.params, body, self.attrs)
 
     def script(self, **options: Any) -> str:
-        """The function as TVMScript."""
+        """The function as TVMScript text."""
         from .script.printer import script
 
         return script(self, **options)
@@ -520,7 +528,7 @@ class PrimFunc(ex.Node):
         show(self, **options)
 
     def _repr_html_(self) -> str:
-        """What a notebook shows."""
+        """The HTML that a notebook shows."""
         from ..notebook import program_html
 
         return program_html(self.script(with_header=False))
@@ -531,25 +539,26 @@ class PrimFunc(ex.Node):
 
 @node
 class IRModule(ex.Node):
-    """Functions by name, in order. What `@I.ir_module` makes and a `Schedule` works on.
+    """Functions by name, in order. `@I.ir_module` makes a module, and a `Schedule` works on one.
 
-    A function that is alone goes by "main" too, whatever its name is: so TVM calls it in a module that it makes itself.
+    If there is only one function, "main" refers to it too, whatever its name is: TVM gives it this name in a module
+    that it makes itself.
     """
 
     functions: Mapping[str, PrimFunc] = field(default_factory=dict)
     attrs: Mapping[str, Any] = field(default_factory=dict)
 
     def __getitem__(self, name: str) -> PrimFunc:
-        """The function of that name; raises `InputError` that names what there is."""
+        """The function with this name; raises an `InputError` that names similar functions."""
         return self.functions[self.name_of(name)]
 
     def __contains__(self, name: object) -> bool:
         return name in self.functions or (name == "main" and len(self.functions) == 1)
 
     def name_of(self, name: str) -> str:
-        """The name that a function is kept under: "main", as TVM calls an only function, also means the only one.
+        """The name under which a function is stored. "main" also refers to the only function of a module.
 
-        Raises `InputError` that names what there is.
+        Raises an `InputError` that names similar functions.
         """
         asked = str(name)
         if asked not in self:
@@ -557,7 +566,7 @@ class IRModule(ex.Node):
         return asked if asked in self.functions else next(iter(self.functions))
 
     def items(self) -> Iterator[tuple[str, PrimFunc]]:
-        """(name, function) pairs."""
+        """Iterate over the pairs (name, function)."""
         return iter(self.functions.items())
 
     def with_function(self, name: str, function: PrimFunc) -> IRModule:
@@ -566,11 +575,11 @@ class IRModule(ex.Node):
 
     @staticmethod
     def from_expr(function: PrimFunc) -> IRModule:
-        """A module of one function, under its own name (TVM's constructor)."""
+        """A module with one function, under the function's own name (TVM's constructor)."""
         return IRModule({function.name: function})
 
     def script(self, **options: Any) -> str:
-        """The module as TVMScript."""
+        """The module as TVMScript text."""
         from .script.printer import script
 
         return script(self, **options)
@@ -582,7 +591,7 @@ class IRModule(ex.Node):
         show(self, **options)
 
     def _repr_html_(self) -> str:
-        """What a notebook shows."""
+        """The HTML that a notebook shows."""
         from ..notebook import program_html
 
         return program_html(self.script(with_header=False))
@@ -601,13 +610,13 @@ def root_block(func: PrimFunc) -> Block:
 def with_root(
     params: tuple[Buffer | ex.Var, ...], body: Stmt, attrs: Mapping[str, Any], alloc_buffers: tuple[Buffer, ...] = ()
 ) -> PrimFunc:
-    """A level-3 function: `body` inside the root block that every one has."""
+    """A level-3 function with `body` inside the root block that every such function has."""
     root = Block((), (), (), "root", body, alloc_buffers=alloc_buffers)
     return PrimFunc(params, BlockRealize((), ex.const(True), root), attrs)
 
 
 def _with_tuple(node: Any, name: str) -> None:
-    """Make a tuple of a list that was handed over for a field, as TVM's constructors take one."""
+    """Convert a list that was passed for a field to a tuple, because TVM's constructors accept lists."""
     value = getattr(node, name)
     if type(value) is not tuple:
         items = tuple(ex.as_expr(item) if not isinstance(item, ex.Node) else item for item in value)

@@ -11,9 +11,9 @@ from ..errors import TypeMismatch
 
 
 def if_then_else(condition: Any, true_value: Any, false_value: Any, dtype: str | None = None) -> ex.Expr:
-    """`true_value` where `condition` holds, else `false_value`; only the side taken is evaluated: it guards loads.
+    """`true_value` if `condition` holds, else `false_value`. Only the chosen value is evaluated, so it can guard loads.
 
-    `dtype` is that of the result, where a text says it, as TVM's printer once did; raises `TypeMismatch` for another.
+    `dtype` is the dtype of the result, which texts by older printers of TVM state; raises `TypeMismatch` if it differs.
     """
     choice = ex.call("if_then_else", condition, true_value, false_value)
     if dtype is not None and choice.dtype != dtype:
@@ -22,17 +22,17 @@ def if_then_else(condition: Any, true_value: Any, false_value: Any, dtype: str |
 
 
 def select(condition: Any, true_value: Any, false_value: Any) -> ex.Expr:
-    """Like `if_then_else`, both sides evaluated: it vectorises, and guards nothing."""
+    """Like `if_then_else`, but both values are evaluated. It can be vectorised, but it cannot guard an access."""
     return ex.Select(ex.as_expr(condition), *ex.match(true_value, false_value))
 
 
 def all(*conditions: Any) -> ex.Expr:
-    """Whether every condition holds; evaluated left to right, as far as needed."""
+    """True if every condition holds; evaluated from left to right, as far as needed."""
     return _chain(ex.And, "all", conditions)
 
 
 def any(*conditions: Any) -> ex.Expr:
-    """Whether some condition holds; evaluated left to right, as far as needed."""
+    """True if at least one condition holds; evaluated from left to right, as far as needed."""
     return _chain(ex.Or, "any", conditions)
 
 
@@ -46,7 +46,7 @@ def _chain(kind: type[ex.BinaryOp], name: str, conditions: tuple[Any, ...]) -> e
 
 
 def binary_of(kind: type[ex.BinaryOp], name: str = "", meaning: str = "") -> Callable[[Any, Any], ex.Expr]:
-    """The function that makes a node of that kind of two values brought to one dtype."""
+    """Make the function that builds a node of this kind from two values, after converting them to one dtype."""
 
     def apply(a: Any, b: Any) -> ex.Expr:
         return ex.binary(kind, a, b)
@@ -91,25 +91,26 @@ def infinity(dtype: str, negative: bool = False) -> ex.Expr:
 
 
 def lowest(dtype: str) -> ex.Expr:
-    """A value that no value of a dtype is below; maxima start from it.
+    """A value that is not larger than any value of a dtype; maxima start from it.
 
-    TVM starts a float maximum from the lowest finite number, which is no identity: -inf reduced would not give -inf.
+    TVM starts a float maximum from the lowest finite number. That is not an identity: the maximum of only -inf would
+    not be -inf.
     """
     return infinity(dtype, negative=True) if ex.DType(dtype).is_float else min_value(dtype)
 
 
 def highest(dtype: str) -> ex.Expr:
-    """A value that no value of a dtype is above; minima start from it."""
+    """A value that is not smaller than any value of a dtype; minima start from it."""
     return infinity(dtype) if ex.DType(dtype).is_float else max_value(dtype)
 
 
 def reinterpret(dtype: str, value: Any) -> ex.Expr:
-    """The same bits read as another dtype of the same width."""
+    """The bits of a value read as another dtype of the same width."""
     return ex.Call(ex.DType(dtype), "reinterpret", (ex.as_expr(value),))
 
 
 def cast(value: Any, dtype: str) -> ex.Expr:
-    """The value converted to a dtype as C does; itself when it has that dtype already."""
+    """A value converted to a dtype as C does; the value itself if it has this dtype already."""
     return ex.as_expr(value).astype(dtype)
 
 
@@ -119,7 +120,7 @@ def abs(value: Any) -> ex.Expr:
 
 
 def call_intrin(dtype: str, op: str, *args: Any) -> ex.Expr:
-    """A call of an intrinsic by name with its dtype given; `op` with or without TVM's "tir." or "tirx." before it."""
+    """A call of an intrinsic by name, with an explicit dtype; `op` may begin with TVM's "tir." or "tirx."."""
     return ex.Call(
         ex.DType(dtype), str(op).removeprefix("tir.").removeprefix("tirx."), tuple(ex.as_expr(a) for a in args)
     )
@@ -134,7 +135,7 @@ def _intrinsic(name: str) -> Callable[..., ex.Expr]:
     return apply
 
 
-# Every intrinsic of `expr.intrin` that has no words of its own above, and TVM's other names for some of them.
+# Every intrinsic of `expr.intrin` that has no function above, and TVM's other names for some of them.
 NAMED: dict[str, Callable[..., ex.Expr]] = {
     name: _intrinsic(name) for name in ex.INTRINSICS if name not in ("if_then_else", "reinterpret", "abs")
 }

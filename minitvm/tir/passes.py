@@ -1,4 +1,4 @@
-"""Passes over modules, and those of lowering under TVM's names: `tir.transform.Simplify()(mod)`."""
+"""Passes over modules, and the lowering passes under TVM's names: `tir.transform.Simplify()(mod)`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ _CURRENT: ContextVar[tuple[PassContext, ...]] = ContextVar("pass_context", defau
 
 @dataclass(frozen=True, slots=True)
 class PassInfo:
-    """Which pass runs; `required` says that it runs in any case."""
+    """The name of a running pass, for instruments.
+
+    `required` lists passes that the pass needs. It is TVM's field, and is empty here.
+    """
 
     name: str
     opt_level: int = 0
@@ -37,8 +40,8 @@ class PassInfo:
 class PassContext:
     """The settings of the passes that run inside a `with`.
 
-    `opt_level` is TVM's number and decides nothing here; `disabled_pass` names passes that do nothing where they are
-    called by themselves. Raises `InputError` for options of passes (`config`), of which there are none.
+    `opt_level` is TVM's number and has no effect here. `disabled_pass` names passes that do nothing if they are called
+    directly. Raises `InputError` for options of passes (`config`), because there are none.
     """
 
     def __init__(self, opt_level: int = 2, required_pass: Iterable[str] | None = None,
@@ -53,7 +56,7 @@ class PassContext:
 
     @staticmethod
     def current() -> PassContext:
-        """The context of the innermost `with`; outside of any, one without instruments."""
+        """The context of the innermost `with`; outside of any `with`, a context without instruments."""
         stack = _CURRENT.get()
         return stack[-1] if stack else PassContext()
 
@@ -68,7 +71,9 @@ class PassContext:
 
     def run(self, name: str, apply: Callable[[M], M], program: M, shown: Callable[[M], Any] = lambda program: program,
             optional: bool = False) -> M:  # fmt: skip
-        """`apply(program)`, with every instrument called before and after; `shown` makes a module for them."""
+        """Run `apply(program)`, and call every instrument before and after it; `shown` makes a module for the
+        instruments.
+        """
         if not self.instruments and not self.disabled_pass:
             return apply(program)
         info = PassInfo(name)
@@ -93,7 +98,7 @@ class PassContext:
                 method(*arguments)
 
 
-# TVM's name: that of the pass in `transform.pipeline.passes()`, where TVM has one that does the same.
+# TVM's name -> the name of the pass in `transform.pipeline.passes()` that does the same.
 _NAMES = {
     "LowerMatchBuffer": "lower_match_buffers",
     "InjectDoubleBuffer": "inject_double_buffer",
@@ -113,7 +118,7 @@ _NAMES = {
 
 @dataclass(frozen=True, slots=True)
 class ModulePass:
-    """A function from module to module with a name."""
+    """A named function from module to module."""
 
     name: str
     run: Callable[[IRModule], IRModule]
@@ -127,7 +132,7 @@ class ModulePass:
 
 
 def module_pass(function: Any = None, *, opt_level: int = 0, name: str | None = None) -> Any:
-    """Decorator: `function(module, context) -> module` (or `function(module)`) as a pass."""
+    """Decorator: make a pass from `function(module, context) -> module` (or `function(module)`)."""
     if function is None:
         return lambda decorated: module_pass(decorated, opt_level=opt_level, name=name)
     several = len(inspect.signature(function).parameters) > 1
@@ -140,7 +145,7 @@ def module_pass(function: Any = None, *, opt_level: int = 0, name: str | None = 
 
 
 def prim_func_pass(function: Any = None, *, opt_level: int = 0, name: str | None = None) -> Any:
-    """Decorator: `function(func, module) -> func` (or `function(func)`) applied to every function of a module."""
+    """Decorator: make a pass that applies `function(func, module) -> func` (or `function(func)`) to all functions."""
     if function is None:
         return lambda decorated: prim_func_pass(decorated, opt_level=opt_level, name=name)
     several = len(inspect.signature(function).parameters) > 1
@@ -154,12 +159,14 @@ def prim_func_pass(function: Any = None, *, opt_level: int = 0, name: str | None
 
 
 def names() -> list[str]:
-    """TVM's names of the available passes."""
+    """The TVM names of the available passes."""
     return sorted(_NAMES)
 
 
 def named(name: str) -> Callable[[], ModulePass]:
-    """The constructor of the pass of that TVM name; raises `AttributeError`, as it serves attributes of modules."""
+    """The constructor of the pass with this TVM name; raises `AttributeError`, because modules use it for their
+    attributes.
+    """
     if name not in _NAMES:
         raise AttributeError(f"there is no pass {name}: {nearest(name, names())}")
 

@@ -1,4 +1,4 @@
-"""Addresses of buffers, as TVM's programs hand them to foreign code."""
+"""Addresses of buffers, as TVM's programs pass them to foreign code."""
 
 from __future__ import annotations
 

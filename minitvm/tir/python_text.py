@@ -1,7 +1,7 @@
-"""Expressions over named variables as Python text, and back: what a trace keeps of them, as script and as JSON.
+"""Convert expressions over named variables to Python text and back. Traces store expressions as such text.
 
-The text makes the expression again when it is run after `from minitvm import tir`. Reading it is done by a parser of
-its own, never by `eval`.
+The text gives the same expression if it is run after `from minitvm import tir`. It is read by a special parser, never
+by `eval`.
 """
 
 from __future__ import annotations
@@ -18,12 +18,14 @@ from ..errors import InputError
 from . import op
 
 _BITS = {"bitwise_xor": "^", "bitwise_and": "&", "bitwise_or": "|", "shift_left": "<<", "shift_right": ">>"}
-_TIGHT = 20  # no operator takes a call apart
+_TIGHT = 20  # no operator binds more tightly than a call
 _CHAINS: dict[type, str] = {ex.And: "all", ex.Or: "any"}
 
 
 class _PythonText(ex.ExprPrinter):
-    """Expressions as Python that makes them again, run on variables: int32 and float32 bare, bits by operators."""
+    """Prints expressions as Python code that builds them: int32 and float32 constants without a dtype, bit operations
+    as operators.
+    """
 
     prefix = "tir."
 
@@ -32,7 +34,7 @@ class _PythonText(ex.ExprPrinter):
         self.named = named
 
     def _parts(self, e: ex.Expr) -> tuple[str, int]:
-        # Python's own and, or, not ask for the truth of an expression.
+        # Python's own and, or, not need the truth value of an expression.
         if isinstance(e, ex.And | ex.Or | ex.Not):
             return self._atom(e), _TIGHT
         return super()._parts(e)
@@ -71,7 +73,8 @@ class _PythonText(ex.ExprPrinter):
 
 
 def python(e: ex.Expr, named: Collection[ex.Var] | None = None) -> str:
-    """An expression as Python over the names of its variables; those that are not `named` are written as variables.
+    """An expression as Python text over the names of its variables; variables that are not in `named` are written as
+    new ones.
 
     Raises `InputError` for expressions without such a text: loads, vectors, calls other than scalar intrinsics.
     """
@@ -96,7 +99,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
 
 
 def parse_expression(text: str, names: Mapping[str, ex.Expr]) -> ex.Expr:
-    """The expression of a text over known names; raises `ValueError` for any other text."""
+    """Parse an expression over known names; raises `ValueError` for any other text."""
     value = evaluated(parsed(text), names)
     if isinstance(value, list | tuple):
         raise ValueError(f"{text!r} is no single expression")
@@ -104,7 +107,7 @@ def parse_expression(text: str, names: Mapping[str, ex.Expr]) -> ex.Expr:
 
 
 def parsed(text: str) -> ast.expr:
-    """A text as Python's syntax tree; raises `ValueError` if it is not Python."""
+    """Parse a text to Python's syntax tree; raises `ValueError` if it is not Python."""
     try:
         return ast.parse(text, mode="eval").body
     except (SyntaxError, RecursionError, MemoryError, UnicodeError) as error:
@@ -112,7 +115,9 @@ def parsed(text: str) -> ast.expr:
 
 
 def evaluated(tree: ast.expr, names: Mapping[str, ex.Expr]) -> Any:
-    """The value of a tree: an expression, or lists and tuples of them; raises `ValueError` if it has none."""
+    """The value of a syntax tree: an expression, or lists and tuples of them; raises `ValueError` if it has no
+    value.
+    """
     if isinstance(tree, ast.List | ast.Tuple):
         items = [evaluated(item, names) for item in tree.elts]
         return items if isinstance(tree, ast.List) else tuple(items)

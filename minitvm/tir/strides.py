@@ -1,4 +1,6 @@
-"""How many elements dimensions have, and which strides: one a dimension, every element in a place of its own."""
+"""The number of elements and the strides of buffers: one stride for each dimension, and a different place for each
+element.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ _ENUMERATED = 1 << 16  # elements up to which offsets are compared one by one
 
 
 def product_of(dims: Iterable[Expr]) -> Expr:
-    """The product of dimensions, with constants multiplied; int64 where int32 is too small."""
+    """The product of dimensions, with constants multiplied; int64 if int32 is too small."""
     number, symbols = 1, []
     for dim in dims:
         if isinstance(dim, IntImm):
@@ -29,7 +31,7 @@ def product_of(dims: Iterable[Expr]) -> Expr:
 
 
 def row_major(shape: Sequence[Expr]) -> list[Expr]:
-    """The strides of a compact buffer of that shape."""
+    """The strides of a compact buffer of this shape."""
     if any(isinstance(d, IntImm) and d.value > 2**31 - 1 for d in shape):
         shape = [d.astype("int64") for d in shape]
     strides: list[Expr] = [IntImm(1)] * len(shape)
@@ -39,7 +41,7 @@ def row_major(shape: Sequence[Expr]) -> list[Expr]:
 
 
 def strides_of_parts(shape: Sequence[Expr], strides: Sequence[Expr]) -> tuple[Expr, ...]:
-    """Strides for buffers of this shape and these strides, one after the other; () for compact ones.
+    """Strides of an array of buffers with this shape and these strides, one after the other; () if they are compact.
 
     Legal: a buffer spans 1 + sum((dim - 1) * |stride|) elements, and its next neighbour begins no earlier than that.
     Where rows are in order, it begins after shape[0] rows with their padding.
@@ -56,7 +58,7 @@ def strides_of_parts(shape: Sequence[Expr], strides: Sequence[Expr]) -> tuple[Ex
 
 
 def why_not_strides(shape: Sequence[Expr], strides: Sequence[Expr], offset: Expr) -> str:
-    """What is wrong with explicit strides, counted in elements; "" if nothing is, or if symbols leave it open."""
+    """The error in explicit strides, counted in elements; "" if there is none, or if symbols leave it open."""
     if not strides:
         return ""
     if len(strides) != len(shape):
@@ -79,7 +81,10 @@ def why_not_strides(shape: Sequence[Expr], strides: Sequence[Expr], offset: Expr
 
 
 def _alias(steps: Sequence[tuple[int, int]]) -> str:
-    """Two elements in one place, as text. Dimensions with a symbolic extent or stride are left out."""
+    """A text that names two elements in the same place, or "".
+
+    Dimensions with a symbolic extent or stride are ignored.
+    """
     covered = 0
     nested = True
     for extent, stride in steps:
@@ -101,7 +106,7 @@ def _alias(steps: Sequence[tuple[int, int]]) -> str:
 
 
 def row_major_text(shape: Sequence[Expr]) -> str:
-    """What to write in the place of wrong strides."""
+    """A suggestion to write instead of wrong strides."""
     steps, step = [], 1
     for dim in reversed(shape):
         steps.append(str(step))

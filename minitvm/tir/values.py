@@ -1,4 +1,4 @@
-"""The values of integer and boolean expressions on many points at once, with NumPy."""
+"""Compute integer and boolean expressions at many points at once, with NumPy."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import numpy as np
 
 from .. import expr as ex
 
-Points = Mapping[ex.Var, Any]  # a number, or an array with one value a point
+Points = Mapping[ex.Var, Any]  # a number, or an array with one value for each point
 
 
 class NotAnIndex(Exception):
-    """The expression's value depends on what is in memory."""
+    """The value of the expression depends on memory."""
 
 
 def _quotient(a: Any, b: Any) -> Any:
@@ -52,9 +52,9 @@ _CALLS: dict[str, Callable[..., Any]] = {
 
 
 def values(x: ex.Expr, points: Points) -> Any:
-    """The value of `x` at each point: an array, or one number where it is the same everywhere.
+    """The value of `x` at each point: an array, or one number if it is the same at all points.
 
-    Raises `NotAnIndex` for what only a run can tell: loads, floats, variables without a value.
+    Raises `NotAnIndex` for parts that are known only at run time: loads, floats, variables without a value.
     """
     if isinstance(x, ex.IntImm):
         return x.value
@@ -70,7 +70,7 @@ def values(x: ex.Expr, points: Points) -> Any:
         return np.where(*(values(part, points) for part in (x.condition, x.true_value, x.false_value)))
     if isinstance(x, ex.Cast) and not x.dtype.is_float:
         operand = values(x.value, points)
-        # A narrower one wraps, and truth values are added as numbers only when they are some.
+        # A narrower dtype wraps, and truth values must be converted to numbers before they are added.
         exact = x.dtype.bits >= x.value.dtype.bits and x.dtype.kind == x.value.dtype.kind
         return operand if exact else np.asarray(operand).astype(x.dtype.scalar.numpy)
     if isinstance(x, ex.Call) and x.op in _CALLS:

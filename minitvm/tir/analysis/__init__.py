@@ -1,6 +1,6 @@
-"""What programs do, read off their text: the questions that schedules, passes, linking and checks share.
+"""Analyses of programs by their text, which schedules, passes, linking and checks share.
 
-TVM's names for such questions (`compat/tvm/analysis.py`) are attributes of this package.
+TVM's names for such analyses (`compat/tvm/analysis.py`) are attributes of this package.
 """
 
 import importlib

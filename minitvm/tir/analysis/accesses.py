@@ -1,4 +1,4 @@
-"""Single accesses: addresses that are handed out, and what one store does with the element that it writes."""
+"""Single accesses: addresses that a program passes to foreign calls, and stores that update the element they write."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .. import nodes as tir
 
 @dataclass(frozen=True, slots=True)
 class HandedAddress:
-    """The address of a buffer, handed to a foreign call, and what that call may do: read the buffer, write it, both."""
+    """The address of a buffer that is passed to a foreign call, and whether the call may read or write the buffer."""
 
     node: ex.Node
     buffer: tir.Buffer
@@ -20,7 +20,10 @@ class HandedAddress:
 
 
 def addresses(node: ex.Node) -> Iterator[HandedAddress]:
-    """The addresses handed out below a node. Blocks inside are left out: they declare what they do."""
+    """The addresses passed to foreign calls below a node.
+
+    Blocks inside are skipped, because they declare their accesses.
+    """
     if isinstance(node, tir.BlockRealize | tir.BufferRegion):
         return
     if isinstance(node, ex.Call) and node.op == "tvm_access_ptr" and isinstance(node.args[1], tir.BufferData):
@@ -45,11 +48,11 @@ def handed_out(node: ex.Node) -> tir.Buffer | None:
 
 
 def reads_buffer(node: ex.Expr | tir.Stmt, buffer: tir.Buffer) -> bool:
-    """Whether a buffer is loaded anywhere inside, or its address is handed out."""
+    """Return whether a node loads from a buffer anywhere inside, or passes on its address."""
     return any(part.buffer is buffer for part in ex.find(node, tir.BufferLoad | tir.BufferData))
 
 
-# A store `X[i] = X[i] op e` where e does not read X may run in any order of its iterations, for these operators.
+# With these operators, the iterations of a store `X[i] = X[i] op e` may run in any order if e does not read X.
 _COMMUTATIVE = (ex.Add, ex.Mul, ex.Min, ex.Max)
 
 

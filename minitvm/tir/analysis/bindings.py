@@ -1,6 +1,6 @@
-"""Are a block's iterator values an injective quasi-affine map of its loops, and do they reach the whole domain?
+"""Is the map from a block's loops to its iterators injective and quasi-affine, and does it reach the whole domain?
 
-The functions here ask `arith.iter_map` about the bindings of a block, and answer in the terms that schedules use.
+The functions apply `arith.iter_map` to the bindings of a block, and answer in the terms that schedules use.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ..nodes import BlockRealize, For
 
 
 def loops_binding(realize: BlockRealize, kinds: Iterable[str]) -> set[Var]:
-    """The variables in the values of a block's iterators of the given kinds."""
+    """The variables in the values of the block's iterators of these kinds."""
     accepted = tuple(kinds)
     return {
         part
@@ -36,13 +36,18 @@ def loop_ranges(loops: Sequence[For]) -> dict[Var, Range]:
 
 
 def iteration_map(realize: BlockRealize, loops: Sequence[For], analyzer: Analyzer, level: str) -> IterMap:
-    """A block's iterators as a quasi-affine map of `loops`, other variables held fixed and its predicate aside."""
+    """The iterators of a block as a quasi-affine map of `loops`; other variables are fixed, and the predicate is
+    ignored.
+    """
     return _mapped(realize.iter_values, loop_ranges(loops), analyzer, level)
 
 
 def _mapped(values: Sequence[Expr], ranges: Mapping[Var, Range], analyzer: Analyzer, level: str) -> IterMap:
-    """The map of values in their simplest form or, where that is none, as they are written: of the two
-    `(16*a + b) // 9` and `a + (7*a + b) // 9`, which are equal, only the first is a part of one iterator."""
+    """The map of values in their simplest form, or if there is none, of the values as they are written.
+
+    Both are tried, because of the equal expressions `(16*a + b) // 9` and `a + (7*a + b) // 9` only the first is a part
+    of one iterator.
+    """
     simple = iter_map.detect([analyzer.simplify(v) for v in values], ranges, level=level, analyzer=analyzer)
     return simple or iter_map.detect(values, ranges, level=level, analyzer=analyzer) or simple
 
@@ -50,16 +55,17 @@ def _mapped(values: Sequence[Expr], ranges: Mapping[Var, Range], analyzer: Analy
 def why_not_injective(
     realize: BlockRealize, loops: Sequence[For], analyzer: Analyzer, together: bool = False
 ) -> str | None:
-    """None where `loops` map injectively to the iterators of a block (other variables held fixed), else why not.
+    """Return None if `loops` map injectively to the iterators of a block (other variables are fixed), else the reason.
 
-    Loops of extent 1 do not count. Each iterator has to tell the loops that it depends on, as in TVM; `together` also
-    takes spatial ones such as `i, w - i`, which tell i and w only when one looks at both.
+    Loops of extent 1 are ignored. Each iterator alone must determine the loops that it depends on, as in TVM.
+    `together` also accepts spatial iterators such as `i, w - i`, which determine i and w only together.
     """
     mapping = iteration_map(realize, loops, analyzer, "injective")
     if mapping:
         return None
     if mapping.repeats is None:
-        # Simplified, `(8 * a + b) // 5` is `a + (3 * a + b) // 5`, no sum of parts of loops: ask integer sets.
+        # After simplification `(8 * a + b) // 5` is `a + (3 * a + b) // 5`, which is not a sum of parts of loops: use
+        # integer sets.
         return None if _shown_injective(realize, loops) else mapping.errors[0]
     if together and _reduces_alone(realize, loops, analyzer) and _shown_injective(realize, loops):
         return None
@@ -68,9 +74,10 @@ def why_not_injective(
 
 
 def why_not_started_first(block: BlockRealize, loops: Sequence[For], analyzer: Analyzer) -> str | None:
-    """None where each reduction iterator stands at the start of its domain when its loops stand at theirs.
+    """Return None if each reduction iterator is at the start of its domain when its loops are at theirs, else the
+    reason.
 
-    Else the init, which belongs to that start, runs later than at the first iteration, or never.
+    Otherwise the init, which runs at the start of the domain, would run later than the first iteration, or never.
     """
     starts: dict[Var, Expr] = {}
     for l in loops:
@@ -93,7 +100,7 @@ def why_not_initialised(realize: BlockRealize, loops: Sequence[For], analyzer: A
     """
     if realize.block.init is None:
         return None
-    # With loops of their own, the iterations of one element begin where these loops stand at their start.
+    # If the reduction has loops of its own, the iterations of one element begin when these loops are at their start.
     reduced, spatial = loops_binding(realize, (REDUCE,)), loops_binding(realize, (SPATIAL, OPAQUE))
     own = [l for l in loops if l.var in reduced]
     reason = why_not_started_first(realize, own, analyzer)
@@ -109,7 +116,7 @@ def why_not_initialised(realize: BlockRealize, loops: Sequence[For], analyzer: A
 
 
 def _reduces_alone(realize: BlockRealize, loops: Sequence[For], analyzer: Analyzer) -> bool:
-    """Whether reduction iterators have loops of their own, which they tell one by one."""
+    """Return whether reduction iterators have their own loops, and each determines its loops."""
     # In `for i, j: B[i + j] += A[i + j, i]` the order of loops decides whether an element starts before its first step.
     reduced, spatial = loops_binding(realize, (REDUCE,)), loops_binding(realize, (SPATIAL, OPAQUE))
     values = [v for v, it in zip(realize.iter_values, realize.block.iter_vars, strict=False) if it.kind == REDUCE]
@@ -118,7 +125,9 @@ def _reduces_alone(realize: BlockRealize, loops: Sequence[For], analyzer: Analyz
 
 
 def _shown_injective(realize: BlockRealize, loops: Sequence[For]) -> bool:
-    """Whether no two iterations of `loops` at which the predicate holds give the iterators the same values."""
+    """Return whether provably no two iterations of `loops` in which the predicate holds have the same iterator
+    values.
+    """
     domain = loop_ranges([l for l in loops if not is_const(l.extent, 1)])
     point = Access("iterators", tuple(realize.iter_values), domain, True, realize.predicate)
     order: tuple[Any, ...] = tuple(domain)
@@ -127,7 +136,9 @@ def _shown_injective(realize: BlockRealize, loops: Sequence[For]) -> bool:
 
 
 def not_quasi_affine(realize: BlockRealize, loops: Sequence[For], analyzer: Analyzer) -> tuple[IterVar, Expr] | None:
-    """The first iterator of a block whose value is not a sum of parts of `loops`, and that value; None if all are."""
+    """The first iterator of a block whose value is not a sum of parts of `loops`, with that value; None if there is
+    none.
+    """
     if iteration_map(realize, loops, analyzer, "none"):
         return None
     ranges = loop_ranges(loops)
@@ -139,17 +150,17 @@ def not_quasi_affine(realize: BlockRealize, loops: Sequence[For], analyzer: Anal
 
 
 def box_of_iterations(loops: Sequence[For]) -> bool:
-    """Whether loops run through all combinations of their values: no range depends on another, as in a triangle."""
+    """Return whether loops run through all combinations of their values, so that no range depends on another loop."""
     variables = [l.var for l in loops]
     return not any(uses(e, variables) for l in loops for e in (l.start, l.extent))
 
 
 def reaches_every_point(indices: Sequence[Expr], domains: Mapping[Var, Range], analyzer: Analyzer) -> bool:
-    """Whether the indices take every combination of values in the box around them while variables run."""
+    """Return whether the indices take every combination of values in the box around them while the variables run."""
     around = regions.evaluate(indices, domains, analyzer)
     if around.exact:
         return True
-    # Where a fused loop was split another way (`a // 2` here and `a % 2` there): the parts of the loops tell.
+    # If a fused loop was split in another way (`a // 2` here and `a % 2` there), the parts of the loops decide.
     if around.unbounded or any(uses(e, domains) for r in domains.values() for e in (r.start, r.extent)):
         return False
     with analyzer.constraint():
@@ -160,10 +171,10 @@ def reaches_every_point(indices: Sequence[Expr], domains: Mapping[Var, Range], a
     return bool(mapping) and all(_reaches(row, r, analyzer) for row, r in zip(mapping.sums, around.box, strict=True))
 
 
-# A map that is surjective reaches every combination of its bindings' values; so it covers a domain that is no larger in
-# any dimension.
+# A surjective map reaches every combination of its bindings' values, so it covers a domain that is no larger in any
+# dimension.
 def covers_domain(realize: BlockRealize, loops: Sequence[For], analyzer: Analyzer) -> bool:
-    """Whether every point of the block's iteration domain is reached, its predicate aside."""
+    """Return whether every point of the block's iteration domain is reached; the predicate is ignored."""
     mapping = iteration_map(realize, loops, analyzer, "surjective")
     return (
         bool(mapping)
@@ -173,7 +184,9 @@ def covers_domain(realize: BlockRealize, loops: Sequence[For], analyzer: Analyze
 
 
 def runs_everywhere(realize: BlockRealize, loops: Sequence[For], analyzer: Analyzer) -> bool:
-    """Whether a block runs at every point of its iteration domain, in the iterations where its predicate holds."""
+    """Return whether a block runs at every point of its iteration domain, counting only iterations where its predicate
+    holds.
+    """
     ranges = loop_ranges(loops)
     mapping = iter_map.detect(realize.iter_values, ranges, realize.predicate, "surjective", analyzer)
     return (
@@ -191,7 +204,7 @@ def _reaches(row: IterSum, domain: Range, analyzer: Analyzer) -> bool:
         return False
     first, count = reached
     at_least_zero = analyzer.domain.nonnegative
-    for split in row.args:  # `i % 72` of a loop that may have fewer iterations does not take all of its values
+    for split in row.args:  # `i % 72` does not take all its values if the loop may have fewer iterations
         last = multiply(split.lower_factor, split.extent - 1)
         if last is None or not at_least_zero(split.mark.extent - 1 - last):
             return False

@@ -1,4 +1,6 @@
-"""What kind of block is this, and who reads and writes what: the vocabulary of TensorIR's conditions."""
+"""Classify blocks as complete or reduction blocks, and find their readers and writers: the terms of TensorIR's
+conditions.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ class Scope:
 
     @staticmethod
     def around(tree: Tree, stmt: Stmt) -> Scope:
-        """The scope that a loop or block stands in."""
+        """The scope that contains a loop or block."""
         realize = tree.scope(stmt)
         if (Scope, realize) not in tree.kept:
             tree.kept[Scope, realize] = Scope(tree, realize)
@@ -38,10 +40,11 @@ class Scope:
         return [b for b in self.blocks if buffer in buffers_written(b.block)]
 
     def read(self, block: BlockRealize) -> set[Buffer]:
-        """The buffers that decide what a block does: those that it reads, and those that its predicate, its bindings
-        and the statements around it in the scope look up.
+        """The buffers that influence a block: buffers that it reads, and buffers that control it.
 
-        A buffer that the block writes is none of them where it finds there only values of the same run."""
+        The latter are read by its predicate, by its bindings, and by the statements around it in the scope. A buffer
+        that the block writes does not count if it finds there only values of the same run.
+        """
         if block not in self._read:
             read = set(buffers_read(block.block))
             written = set(buffers_written(block.block))
@@ -50,38 +53,38 @@ class Scope:
         return self._read[block]
 
     def readers(self, buffer: Buffer) -> list[BlockRealize]:
-        """The blocks that read a buffer; a reduction that reads back what it accumulates is not one of its readers."""
+        """The blocks that read a buffer. A reduction is not a reader of the buffer in which it accumulates."""
         return [b for b in self.blocks if buffer in self.read(b)]
 
     def consumers(self, block: BlockRealize) -> list[BlockRealize]:
-        """The other blocks that read what a block writes."""
+        """The other blocks that read a buffer that this block writes."""
         written = set(buffers_written(block.block))
         return [b for b in self.blocks if b is not block and written & self.read(b)]
 
     def producers(self, block: BlockRealize) -> list[BlockRealize]:
-        """The other blocks that write what a block reads."""
+        """The other blocks that write a buffer that this block reads."""
         read = self.read(block)
         return [b for b in self.blocks if b is not block and not read.isdisjoint(buffers_written(b.block))]
 
     def is_output(self, block: BlockRealize) -> bool:
-        """Whether a block writes a buffer that is not allocated in this scope."""
+        """Return whether a block writes a buffer that is not allocated in this scope."""
         return any(region.buffer not in self.allocated for region in regions_written(block.block))
 
     def before(self, a: Stmt, b: Stmt) -> bool:
-        """Whether `a` comes before `b` in the text."""
+        """Return whether `a` comes before `b` in the text."""
         return self.tree.order[a] < self.tree.order[b]
 
 
 def has_only(block: Block, kinds: Iterable[str]) -> bool:
-    """Whether all iterators are of the kinds."""
+    """Return whether all iterators of a block have one of these kinds."""
     return all(it.kind in kinds for it in block.iter_vars)
 
 
 def why_not_complete(scope: Scope, realize: BlockRealize) -> str | None:
-    """None for a complete block, else which of its conditions fails.
+    """Return None for a complete block; otherwise the condition that it violates.
 
-    Complete: all iterators spatial; the only writer of what it writes; comes before all who read that; does not read
-    what it writes; no init.
+    A block is complete if all of its iterators are spatial, it is the only writer of its buffers, it comes before all
+    of their readers, it does not read them itself, and it has no init.
     """
     block = realize.block
     for it in block.iter_vars:
@@ -95,11 +98,12 @@ def why_not_complete(scope: Scope, realize: BlockRealize) -> str | None:
 
 
 def why_not_reduction(scope: Scope, realize: BlockRealize) -> str | None:
-    """None for a reduction block, else which of its conditions fails.
+    """Return None for a reduction block; otherwise the condition that it violates.
 
-    Reduction: has an init; what it writes does not decide where it runs; iterators are spatial or reduction; the only
-    writer of what it writes and before its readers; reduction iterators do not index the output, and run inside of the
-    scope: one that is fixed there continues from an earlier run of it.
+    A block is a reduction block if it has an init, the buffers that it writes do not control it, its iterators are
+    spatial or reduction iterators, it is the only writer of its buffers and comes before their readers, and its
+    reduction iterators do not index the output and run inside of the scope. If one is fixed in the scope, the reduction
+    continues from an earlier run of the scope.
     """
     block = realize.block
     if block.init is None:
@@ -125,8 +129,10 @@ def why_not_reduction(scope: Scope, realize: BlockRealize) -> str | None:
 
 
 def why_goes_on(scope: Scope, realize: BlockRealize) -> str | None:
-    """None if a reduction runs inside one run of its scope; otherwise what is fixed there: the reduction continues from
-    an earlier run of the scope."""
+    """Return None if a reduction runs inside one run of its scope; otherwise the iterator that is fixed there.
+
+    In that case the reduction continues from an earlier run of the scope.
+    """
     outside = scope.tree.moving - {l.var for l in scope.tree.loops_above(realize)}
     for it, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
         outer = [v.name for v in free_vars(value) if v in outside]
@@ -137,7 +143,7 @@ def why_goes_on(scope: Scope, realize: BlockRealize) -> str | None:
 
 
 def why_not_dominant(scope: Scope, realize: BlockRealize) -> str | None:
-    """None where a block is the only writer of what it writes and comes before its readers, else why not."""
+    """Return None if a block is the only writer of its buffers and comes before their readers, else the reason."""
     for region in regions_written(realize.block):
         others = [b.block.name for b in scope.writers(region.buffer) if b is not realize]
         if others:
@@ -150,7 +156,9 @@ def why_not_dominant(scope: Scope, realize: BlockRealize) -> str | None:
 
 
 def why_neither(scope: Scope, realize: BlockRealize) -> str | None:
-    """None for a complete or a reduction block, else what is missing for the nearer of the two."""
+    """Return None for a complete or a reduction block; otherwise the condition that is missing for the more similar
+    kind.
+    """
     if why_not_complete(scope, realize) is None:
         return None
     if realize.block.init is None and has_only(realize.block, SPATIAL):
@@ -159,7 +167,9 @@ def why_neither(scope: Scope, realize: BlockRealize) -> str | None:
 
 
 def why_unstructured(block: Block) -> str | None:
-    """None for a block whose iterations are independent or accumulate, by its own text; else why not."""
+    """Return None if the iterations of a block are independent or accumulate, according to its own text, else the
+    reason.
+    """
     for it in block.iter_vars:
         if it.kind not in (SPATIAL, REDUCE):
             return f"iterator {it.var.name} of block {block.name} is opaque"
@@ -174,7 +184,9 @@ def _kind_name(it: IterVar) -> str:
 
 
 def is_update(block: Block) -> bool:
-    """Whether the body of a block only accumulates: it reads what it writes in `update_operand` stores only."""
+    """Return whether the body of a block only accumulates: it reads the buffers it writes only in `update_operand`
+    stores.
+    """
     stores = [s for s in statements(block.body) if isinstance(s, BufferStore)]
     written = {s.buffer for s in stores}
     for stmt in statements(block.body):

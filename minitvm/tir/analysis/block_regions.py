@@ -1,7 +1,8 @@
-"""The regions that a block touches: one box a buffer around all that its body touches, as the effects show it.
+"""The regions that a block touches: one box per buffer around everything that its body touches, found from its effects.
 
-The form is TVM's: an index that no loop inside the block moves is kept as it was written, what only data tells is the
-whole dimension, and a block with an init does not list what it accumulates into among its reads.
+The form is TVM's. An index that does not depend on a loop inside the block is kept as it was written. An index that
+depends only on data becomes the whole dimension. A block with an init does not list the buffer into which it
+accumulates among its reads.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ Regions = tuple[BufferRegion, ...]
 
 @kept_with_node
 def regions_touched(block: Block) -> tuple[Regions, Regions]:
-    """(reads, writes) of a block by its init, its body and the blocks inside; kept with the block.
+    """(reads, writes) of a block by its init, its body and the blocks inside; the result is stored with the block.
 
-    Buffers stand in the order in which the block declares them, then in that of first access: a step names them by
-    their numbers. A region that the block declares counts only for foreign calls, and where the block notes that it
-    means more than its text shows ("explicit_read_region").
+    Buffers are in the order in which the block declares them, then in the order of first access: steps refer to them by
+    their numbers. A region that the block declares counts only for foreign calls, and if the block notes that the
+    region is larger than its text shows ("explicit_read_region").
     """
     touched = effects(block)
     return _regions(block, touched.reads, block.reads, "read"), _regions(block, touched.writes, block.writes, "write")
@@ -45,7 +46,10 @@ def _regions(block: Block, touches: Iterable[Touch], declared: Regions, side: st
 
 
 def _box(touch: Touch, declared: Regions, analyzer: Analyzer) -> Box:
-    """The box of a touch; where only data tells an index, that index itself if the block declares it in these words."""
+    """The box of a touch.
+
+    If an index depends only on data, it is that index itself if the block declares the same index.
+    """
     box = touch.box(analyzer)
     said = next((r.region for r in declared if r.buffer is touch.buffer), None)
     if said is None or None not in touch.ranges or not isinstance(touch.node, BufferLoad | BufferStore):
@@ -59,12 +63,14 @@ def _box(touch: Touch, declared: Regions, analyzer: Analyzer) -> Box:
 
 
 def regions_read(block: Block) -> Regions:
-    """What an iteration of a block reads: one box for each buffer; without what a block with an init accumulates."""
+    """The regions that an iteration of a block reads, one box per buffer; without the accumulator of a block with an
+    init.
+    """
     return regions_touched(block)[0]
 
 
 def regions_written(block: Block) -> Regions:
-    """What an iteration of a block writes: one box for each buffer."""
+    """The regions that an iteration of a block writes: one box per buffer."""
     return regions_touched(block)[1]
 
 
@@ -89,7 +95,7 @@ def changed_buffers(func: PrimFunc) -> set[Buffer]:
 
 
 def with_declared_regions(block: Block) -> Block:
-    """The block with the regions that its body touches."""
+    """The block with the regions that its body touches as its declared regions."""
     reads, writes = regions_touched(block)
     return replace(block, reads=reads, writes=writes)
 
@@ -102,7 +108,7 @@ def without_init(block: Block) -> Block:
 
 
 def union_regions(touched: Iterable[BufferRegion], analyzer: Analyzer | None = None) -> Regions:
-    """One region for each buffer, in order of first appearance: the hull of its regions."""
+    """One region for each buffer, the hull of its regions; buffers in order of first appearance."""
     analyzer = analyzer or Analyzer()
     boxes: dict[Buffer, list[Box]] = {}
     for region in touched:
@@ -115,7 +121,7 @@ def union_regions(touched: Iterable[BufferRegion], analyzer: Analyzer | None = N
 
 
 def _hull(ranges: Sequence[Range], whole: Range, analyzer: Analyzer) -> Range:
-    """The hull of ranges, its start as one of them has it; the whole dimension where it would not be constant."""
+    """The hull of ranges, whose start is the start of one of them; the whole dimension if it would not be constant."""
     hull = ranges[0]
     for r in ranges[1:]:
         if structural_equal(r, hull):

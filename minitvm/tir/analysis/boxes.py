@@ -1,4 +1,6 @@
-"""Boxes of buffers under schedules: what a block touches while some of its loops run and the outer ones stand still."""
+"""Boxes of buffers for schedules: the elements that a block touches while some of its loops run and the outer ones are
+fixed.
+"""
 
 from __future__ import annotations
 
@@ -15,21 +17,22 @@ Box = tuple[ex.Range, ...]
 
 
 def relax(box: Box, loops: Sequence[tir.For], analyzer: Analyzer, buffer: tir.Buffer) -> Box:
-    """The box that a box covers while `loops` (outermost first) run; dimensions without a bound are whole."""
+    """The box that a box covers while `loops` (outermost first) run. Dimensions without a bound are taken whole."""
     return swept(box, loop_ranges(loops), analyzer, buffer)
 
 
 def swept(box: Box, domains: Mapping[ex.Var, ex.Range], analyzer: Analyzer, buffer: tir.Buffer) -> Box:
-    """The box that a box covers while variables run through `domains`; as `relax`."""
+    """Like `relax`, for variables that run through `domains`."""
     with analyzer.constraint():
         return regions.swept(box, regions.Moving(domains, analyzer), buffer.full_region().region, analyzer)
 
 
 def clip(box: Box, buffer: tir.Buffer, analyzer: Analyzer) -> Box:
-    """The part of a box inside the buffer, cut where the box is shown to reach out; it may be empty.
+    """The part of a box inside the buffer, cut where the box provably reaches outside; it may be empty.
 
-    The whole of an axis is a range of the axis' own extent, also where nothing shows that this is not negative
-    (`(n - 3) // 2 + 1` results of a convolution): an axis of a negative extent has no element, and a loop no iteration.
+    A whole axis is a range with the extent of the axis, even if the extent is not provably nonnegative (for example,
+    `(n - 3) // 2 + 1` results of a convolution). Legal: an axis with a negative extent has no element, and a loop over
+    it has no iteration.
     """
     clipped = []
     for r, dim in zip(box, buffer.shape, strict=True):
@@ -50,7 +53,7 @@ def clip(box: Box, buffer: tir.Buffer, analyzer: Analyzer) -> Box:
 
 
 def bound_box(realize: tir.BlockRealize, region: tir.BufferRegion) -> Box:
-    """A region of a block's signature in terms of the loops around it."""
+    """A region of a block's signature, as a function of the loops around it."""
     bindings = dict(zip((it.var for it in realize.block.iter_vars), realize.iter_values, strict=True))
     return tuple(ex.substitute(r, bindings) for r in region.region)
 
@@ -58,7 +61,9 @@ def bound_box(realize: tir.BlockRealize, region: tir.BufferRegion) -> Box:
 def touched(
     tree: Tree, realize: tir.BlockRealize, region: tir.BufferRegion, within: tir.Stmt | None, analyzer: Analyzer
 ) -> Box:
-    """What a block touches of a region's buffer during one iteration of the loop `within` (None: all of its scope)."""
+    """The box of a region's buffer that a block touches in one iteration of the loop `within` (None: in one run of its
+    scope).
+    """
     loops = tree.loops_above(realize)
     if isinstance(within, tir.For) and within in loops:
         loops = loops[loops.index(within) + 1 :]
@@ -66,12 +71,12 @@ def touched(
 
 
 def hull(boxes: Sequence[Box], analyzer: Analyzer) -> Box:
-    """The smallest box around boxes."""
+    """The smallest box around all boxes."""
     return regions.hull_of(list(boxes), analyzer)
 
 
 def with_buffer(node: ex.Node, old: tir.Buffer, new: tir.Buffer) -> ex.Node:
-    """Every load, store, region and address of one buffer becomes one of another of the same shape."""
+    """Replace a buffer in all loads, stores, regions and addresses by another buffer of the same shape."""
 
     def change(at: ex.Node) -> ex.Node | None:
         if isinstance(at, tir.BufferLoad | tir.BufferStore | tir.BufferRegion | tir.BufferData) and at.buffer is old:
@@ -83,9 +88,10 @@ def with_buffer(node: ex.Node, old: tir.Buffer, new: tir.Buffer) -> ex.Node:
 
 
 def in_iterators(tree: Tree, realize: tir.BlockRealize) -> ex.Expr | None:
-    """A block's predicate in terms of its iterators, without what their domains imply; None where that fails.
+    """A block's predicate as a condition on its iterators, without parts that their domains imply; None if that fails.
 
-    Splitting gives predicates such as `i_0 * 32 + i_1 < 100`: where `v_i = i_0 * 32 + i_1`, that is `v_i < 100`.
+    For example, a split makes predicates such as `i_0 * 32 + i_1 < 100`. With `v_i = i_0 * 32 + i_1` this is `v_i <
+    100`.
     """
 
     analyzer = Analyzer.inside(*tree.all_loops_above(realize))

@@ -1,8 +1,8 @@
-"""Which loops carry a dependence: the question behind reordering loops and running their iterations at once.
+"""Find the loops that carry a dependence: needed to reorder loops, and to run their iterations at the same time.
 
-Two accesses to one buffer, at least one a write, *conflict between iterations of loop l* when they touch the same
-element at iterations that differ in l. The answer here is "shown apart" or "not shown"; `arith.dependence` decides
-exactly, with a counterexample, where this quick answer is not enough.
+Two accesses to one buffer, at least one of them a write, *conflict between iterations of loop l* if they touch the same
+element in iterations that differ in l. The quick test here either proves that they do not, or gives no answer. In the
+second case, `arith.dependence` decides exactly and gives a counterexample.
 """
 
 from __future__ import annotations
@@ -29,12 +29,14 @@ from .threads import is_thread, owns
 from .touches import Touch
 from .tree import Tree, own_expressions, sub_statements
 
-_LARGEST_TABLE = 1 << 20  # iterations of one loop that are enumerated to see whether a map of them is injective
+_LARGEST_TABLE = 1 << 20  # the most iterations of one loop that are enumerated to check that a map is injective
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """A box of a buffer, in terms of loop variables, that one statement reads or writes; `spot` for messages."""
+    """A box of a buffer, as a function of loop variables, that one statement reads or writes; `spot` is the node for
+    messages.
+    """
 
     stmt: Stmt
     buffer: Buffer
@@ -45,7 +47,7 @@ class Access:
 
 
 def accesses(tree: Tree, stmt: Stmt) -> list[Access]:
-    """What the blocks (by their signatures) and bare statements inside a statement touch."""
+    """The accesses of the blocks (by their signatures) and of the bare statements inside a statement."""
     return list(_accesses(stmt, tuple(tree.all_loops_above(stmt))))
 
 
@@ -78,8 +80,8 @@ def exact(
 ) -> Dependence | Undecided | None:
     """A pair of iterations that a new order of loops (all of them, outermost first) reverses; None if there is none.
 
-    `pairs` are the accesses that a quicker answer leaves open. With `parallel` the last loop of `after` has no order
-    among its iterations, which with `accumulating` may still accumulate in one element.
+    `pairs` are the pairs of accesses that the quick test leaves open. With `parallel`, the iterations of the last loop
+    of `after` have no order; with `accumulating`, they may still accumulate in one element.
     """
     both = [pair for a, b in pairs for pair in ((a, b), (b, a))]
     asked = {(id(a), id(b)) for a, b in both}
@@ -98,7 +100,10 @@ def reordered(
     accumulating: bool = False,
     settled: Callable[[Access, Access], bool] = lambda a, b: False,
 ) -> Dependence | Undecided | None:
-    """As `exact`, for orders that are expressions over the loops; all pairs are asked for but those `settled`."""
+    """Like `exact`, for orders that are expressions over the loops.
+
+    All pairs are tested except those that are `settled`.
+    """
     sources = {point_of(access): access for access in accesses}
     points = list(sources)
     free = after[-1] if parallel else None
@@ -113,22 +118,27 @@ def reordered(
 
 
 def exchanging(loops: Sequence[For], buffer: Buffer) -> list[For]:
-    """The loops over threads that share a buffer. They run in step: what one writes, the others see at the next
-    statement. So an order holds between the statements of all threads, not for each thread alone."""
+    """The loops over threads that share a buffer.
+
+    These threads run in step: an element that one of them writes is visible to the others at the next statement. So the
+    statements of all threads are ordered together, not for each thread alone.
+    """
     return [l for l in loops if is_thread(l) and not owns(l, buffer.scope)]
 
 
 def in_step(access: Access, order: Sequence[Any], free: ex.Expr | None = None) -> tuple[Any, ...]:
-    """An order as it is for an access: threads that share its buffer are at one place of it. The loop of the variable
-    `free` is left as it is."""
+    """An order of loops for one access: threads that share its buffer have the same place in it.
+
+    The loop of the variable `free` is not changed.
+    """
     hidden = {l.var for l in exchanging(access.loops, access.buffer)} - {free}
     return tuple(0 if isinstance(e, ex.Var) and e in hidden else e for e in order)
 
 
 def overwritten(reads: Sequence[Access], writes: Sequence[Access], shared: Sequence[For]) -> bool:
-    """Whether one of `writes` may overwrite an element that one of `reads` read in an earlier iteration.
+    """Return whether one of `writes` may overwrite an element that one of `reads` read in an earlier iteration.
 
-    Iterations are those of the `shared` loops. Within one iteration, the writes run before the reads.
+    The iterations are those of the `shared` loops. Within one iteration, the writes run before the reads.
     """
     if not shared or not any(a.buffer is b.buffer for a in reads for b in writes):
         return False
@@ -143,7 +153,7 @@ def overwritten(reads: Sequence[Access], writes: Sequence[Access], shared: Seque
 
 
 def point_of(access: Access, more: tuple[ex.Expr, ...] = ()) -> Point:
-    """An access as `arith.dependence` takes it: at an element of its box, with `more` indices behind."""
+    """An access in the form of `arith.dependence`: at an element of its box, with the indices `more` appended."""
     condition = access.stmt.predicate if isinstance(access.stmt, BlockRealize) else True
     domain = {l.var: ex.Range(l.start, l.extent) for l in access.loops}
     return point_at(access.buffer, access.box, domain, access.is_write, condition, more)
@@ -157,7 +167,7 @@ def point_at(
     condition: Any,
     more: tuple[ex.Expr, ...] = (),
 ) -> Point:
-    """An element of a box as `arith.dependence` takes it, with `more` indices behind."""
+    """An element of a box in the form of `arith.dependence`, with the indices `more` appended."""
     within = dict(domain)
     indices: list[ex.Expr] = []
     for d, r in enumerate(box):
@@ -171,7 +181,7 @@ def point_at(
 
 
 def touched_point(touch: Touch, write: bool, around: Mapping[ex.Var, ex.Range] | None = None) -> Point:
-    """A touch as `arith.dependence` takes it, at the iterations of its own loops and of those `around` them."""
+    """A touch in the form of `arith.dependence`, in the iterations of its own loops and of the loops `around`."""
     domain = {**(around or {}), **loop_ranges(touch.loops)}
     return point_at(touch.buffer, touch.sides(), domain, write, all_of(touch.conditions))
 
@@ -184,7 +194,7 @@ def _loads(stmt: Stmt, expressions: Iterable[ex.Expr], loops: tuple[For, ...]) -
 
 
 def conflicting_pairs(accesses: Sequence[Access]) -> Iterator[tuple[Access, Access]]:
-    """Pairs of accesses to one buffer of which at least one writes; an access pairs with itself too."""
+    """Pairs of accesses to one buffer, at least one of which writes. An access is also paired with itself."""
     for i, a in enumerate(accesses):
         for b in accesses[i:]:
             if a.buffer is b.buffer and (a.is_write or b.is_write):
@@ -192,10 +202,11 @@ def conflicting_pairs(accesses: Sequence[Access]) -> Iterator[tuple[Access, Acce
 
 
 def commute(a: Access, b: Access) -> bool:
-    """Whether two accesses belong to one block that only accumulates there, so that its iterations may be permuted.
+    """Return whether two accesses belong to one block that only accumulates there, so that its iterations may be
+    permuted.
 
-    The init of a block runs at the first values of its reductions. In any order of the loops that is the first
-    iteration of an element, unless a loop drives both a reduction and a spatial iterator (`k = f % 3, i = f // 3`).
+    The init of a block runs at the first values of its reductions. For each element, this is the first iteration in any
+    order of the loops, unless a loop drives both a reduction and a spatial iterator (`k = f % 3, i = f // 3`).
     """
     if a.stmt is not b.stmt or not isinstance(a.stmt, BlockRealize):
         return False
@@ -206,7 +217,7 @@ def commute(a: Access, b: Access) -> bool:
 
 
 def _is_mixed(realize: BlockRealize) -> bool:
-    """Whether a loop drives both a reduction and a spatial iterator of a block."""
+    """Return whether a loop drives both a reduction and a spatial iterator of a block."""
     reducing: set[ex.Var] = set()
     others: set[ex.Var] = set()
     for it, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
@@ -215,9 +226,9 @@ def _is_mixed(realize: BlockRealize) -> bool:
 
 
 def shown_apart(outer: Sequence[For], loop: For, a: Access, b: Access) -> bool:
-    """Whether the two accesses never touch one element at iterations that differ in `loop`.
+    """Return whether two accesses provably never touch the same element in iterations that differ in `loop`.
 
-    `outer` are the loops around `loop`: both iterations agree on them, but for threads that share the buffer.
+    `outer` are the loops around `loop`: both iterations agree in them, except in threads that share the buffer.
     """
     if a is b and touched_once(outer, a):
         return True
@@ -243,12 +254,13 @@ def shown_apart(outer: Sequence[For], loop: For, a: Access, b: Access) -> bool:
 
 
 def touched_once(outer: Sequence[For], access: Access) -> bool:
-    """Whether an access touches no element twice while the loops inside `outer` run, and the threads that share it.
+    """Return whether an access touches no element twice while the loops inside `outer`, and threads that share it, run.
 
-    Two iterations give a block's iterators different values, if those are an injective map of the loops. Two values of
-    the iterators within their domains name different elements, if the indices are an injective map of them. The second
-    is found once for a block, however its loops are split and fused; the first once for its loops, whatever becomes of
-    their kinds: what holds while more loops run holds while some of them do.
+    Different iterations give the block's iterators different values if the iterators are an injective map of the loops.
+    Different iterator values in their domains give different elements if the indices are an injective map of the
+    iterators. The second fact is computed once for a block, and stays valid if its loops are split or fused. The first
+    is computed once for its loops, and stays valid if their kinds change: if it holds while more loops run, it holds
+    while some of them run.
     """
     realize, region = access.stmt, access.spot
     if not isinstance(realize, BlockRealize) or not isinstance(region, BufferRegion):
@@ -262,7 +274,7 @@ def touched_once(outer: Sequence[For], access: Access) -> bool:
     running = frozenset([l.var for l in inner])
     if running in left_open:
         return False
-    if not shown and not left_open:  # who asks for one loop will ask for the next: all that count are asked for at once
+    if not shown and not left_open:  # a caller that asks about one loop will ask about the next: answer for all now
         counting = [l for l in access.loops if any(uses(value, [l.var]) for value in realize.iter_values)]
         every = frozenset([l.var for l in counting])
         (shown if _iterates_once(realize, access.loops, counting) else left_open).add(every)
@@ -274,8 +286,11 @@ def touched_once(outer: Sequence[For], access: Access) -> bool:
 
 
 def _iterates_once(realize: BlockRealize, loops: Sequence[For], inner: Sequence[For]) -> bool:
-    """Whether the loops `inner`, of all `loops` around a block, give its iterators other values of their domains each
-    time."""
+    """Return whether the loops `inner` give the block's iterators, in their domains, different values in each
+    iteration.
+
+    `loops` are all loops around the block.
+    """
     analyzer = Analyzer.inside(*loops)
     if not iteration_map(realize, inner, analyzer, "injective"):
         return False
@@ -288,13 +303,15 @@ def _iterates_once(realize: BlockRealize, loops: Sequence[For], inner: Sequence[
 
 @kept_with_node
 def _known_loops(realize: BlockRealize) -> dict[Any, tuple[set[frozenset[ex.Var]], set[frozenset[ex.Var]]]]:  # noqa: ARG001
-    """By the domains of the loops around a block, the sets of loops that iterate it once, and those of which it is not
-    shown."""
+    """A cache for `_iterates_once`, by the domains of the loops around a block.
+
+    An entry has the sets of loops for which it holds, and those for which it is not shown.
+    """
     return {}
 
 
 def _indices_tell(block: Block, region: BufferRegion) -> bool:
-    """Whether a region is one element, another one for any other values of the block's iterators in their domains."""
+    """Return whether a region is one element, and a different one for different iterator values in their domains."""
     known = _known_indices(block)
     if region not in known:
         domain = {it.var: it.dom for it in block.iter_vars if not is_const(it.dom.extent, 1)}
@@ -313,7 +330,7 @@ def _known_indices(block: Block) -> dict[BufferRegion, bool]:  # noqa: ARG001 (t
 
 
 def _differ(indices: Sequence[ex.Expr], domain: Mapping[ex.Var, ex.Range]) -> bool:
-    """The same as `detect` by integer sets."""
+    """The same test as `detect`, with integer sets."""
     point = Point("elements", tuple(indices), domain, True)
     order: tuple[Any, ...] = tuple(domain)
     return find_dependence([point], {point: order}, {point: order}, tuple(range(len(order)))) is None
@@ -358,7 +375,7 @@ def _step(loop: For, base: ex.Expr) -> int:
 
 
 def injective(loop: For, keys: Sequence[ex.Expr]) -> bool:
-    """Whether the keys, expressions of the loop's variable alone, differ between any two of its iterations."""
+    """Return whether the keys, expressions of only the loop's variable, differ between any two of its iterations."""
     if isinstance(loop.extent, ex.IntImm) and loop.extent.value <= 1:
         return True
     if not keys:

@@ -1,4 +1,4 @@
-"""Where storage of scope "shared.dyn" lies: one piece of memory for a block, whose size a launch says."""
+"""Place storage of scope "shared.dyn": one piece of memory for each block, whose size is an argument of the launch."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from ...expr import IntImm, find
 from ..nodes import Allocate, Buffer, PrimFunc
 
 SCOPE = "shared.dyn"
-ALIGNMENT = 1024  # bytes after which the places of swizzled tiles repeat; the largest vector has 128
+ALIGNMENT = 1024  # bytes after which the layout of swizzled tiles repeats; the largest vector has 128
 
 
 def dynamic_storage(kernel: PrimFunc) -> tuple[dict[Buffer, int], int]:
     """The offset in bytes of each such buffer of a kernel, and the size of all of them.
 
-    No two overlap: sharing bytes would need barriers between their users.
+    The buffers do not overlap, because shared bytes would need barriers between their users.
     """
     offsets: dict[Buffer, int] = {}
     end = 0

@@ -1,10 +1,10 @@
-"""Which elements a statement may touch, surely touches, and reads before it writes them.
+"""The elements that a statement may touch, certainly touches, and reads before it writes them.
 
-`effects(stmt)` is worked out from the body, predicates and indices included, in terms of the variables that are free in
-the statement. A block's declared regions count only where the text shows nothing: foreign calls and views. The
-precedent is the effect analysis of Exo (`new_eff.py`), with boxes in the place of sets.
+`effects(stmt)` is computed from the body, including predicates and indices, as a function of the variables that are
+free in the statement. The declared regions of a block are used only where the text shows nothing: for foreign calls and
+views. This follows the effect analysis of Exo (`new_eff.py`), with boxes instead of sets.
 
-A `Touch` (`touches`) keeps the loops and conditions between the statement and an access, so nothing is lost on the way.
+A `Touch` (`touches`) keeps the loops and conditions between the statement and an access, so no information is lost.
 """
 
 from __future__ import annotations
@@ -34,9 +34,10 @@ _IN_ORDER = (tir.ForKind.SERIAL, tir.ForKind.UNROLLED)
 
 @dataclass(frozen=True)
 class Effects:
-    """What one run of a statement reads and writes, in program order.
+    """The reads and writes of one run of a statement, in program order.
 
-    `expose` computes which reads are exposed: few ask, and each read is compared with the stores before it.
+    `expose` computes which reads are exposed. It runs on demand, because it is rarely needed and compares each read
+    with all stores before it.
     """
 
     reads: tuple[Touch, ...] = ()
@@ -45,11 +46,11 @@ class Effects:
 
     @cached_property
     def exposed(self) -> tuple[Touch, ...]:
-        """The reads that may see what was in memory before the run."""
+        """The reads that may see values that were in memory before the run."""
         return tuple(self.expose())
 
     def each(self, change: Callable[[Touch], Touch]) -> Effects:
-        """Every touch changed; exposed touches stay among the reads."""
+        """Apply `change` to every touch. Exposed touches stay among the reads."""
         if self is _NOTHING:
             return self
         reads = {id(t): change(t) for t in self.reads}
@@ -60,7 +61,7 @@ class Effects:
         )
 
     def without(self, buffers: Iterable[tir.Buffer]) -> Effects:
-        """The effects on all buffers but these."""
+        """The effects on all buffers except these."""
         hidden = set(buffers)
         if not hidden:
             return self
@@ -72,16 +73,15 @@ class Effects:
 
 
 _NOTHING = Effects()
-_AROUND: ContextVar[tuple[tir.For, ...]] = ContextVar(
-    "around", default=()
-)  # the loops around a statement that is asked for
+_AROUND: ContextVar[tuple[tir.For, ...]] = ContextVar("around", default=())  # the loops around a requested statement
 
 
 def effects(node: ex.Node, of: Some = None) -> Effects:
-    """What one run of a statement, or one evaluation of an expression, reads and writes; `of`: of some buffers only.
+    """The reads and writes of one run of a statement, or one evaluation of an expression; `of` limits them to some
+    buffers.
 
-    Everything is in terms of the variables that are free in it: loops around it stand still. The effects of a statement
-    are kept with it.
+    They are functions of the variables that are free in it: loops around it are fixed. The effects of a statement are
+    cached in it.
     """
     if not isinstance(node, tir.Stmt):
         named = accessed(node) | handed_out(node)
@@ -100,10 +100,10 @@ def _cache(stmt: tir.Stmt) -> dict[Some, Effects]:  # noqa: ARG001 (the key of t
 
 
 def exposes(stmt: tir.Stmt, buffer: tir.Buffer, around: Sequence[tir.For] = ()) -> bool:
-    """Whether a run of a statement may read from a buffer what was there before the run.
+    """Return whether a run of a statement may read values from a buffer that were there before the run.
 
-    For a loop's body: whether an iteration may read what another one wrote. `around` are the loops outside of it,
-    outermost first: what is read at each of their iterations is compared with what is written there.
+    For the body of a loop: whether an iteration may read values that another one wrote. `around` are the loops outside
+    of it, outermost first: in each of their iterations, the elements read are compared with the elements written.
     """
     own = effects(stmt, frozenset([buffer]))
     if not own.exposed or not around:
@@ -117,7 +117,7 @@ def exposes(stmt: tir.Stmt, buffer: tir.Buffer, around: Sequence[tir.For] = ()) 
 
 @kept_with_node
 def _touched(stmt: tir.Stmt) -> frozenset[tir.Buffer]:
-    """The buffers that occur in a statement: others have no effects in it."""
+    """The buffers that occur in a statement. It has no effects on other buffers."""
     buffers: set[tir.Buffer] = set()
     if isinstance(stmt, tir.BufferStore):
         buffers.add(stmt.buffer)
@@ -159,7 +159,7 @@ def _effects(node: ex.Node, of: Some) -> Effects:
     if isinstance(node, tir.LetStmt | ex.Let):
         body = effects(node.body, of).each(lambda t: t.at({node.var: node.value}))
         return _in_turn((effects(node.value, of), body))
-    if isinstance(node, tir.Instruction | tir.Async):  # the operands name places, the body says what happens there
+    if isinstance(node, tir.Instruction | tir.Async):  # the operands are places, the body says what happens there
         return effects(node.body, of)
     if isinstance(node, tir.Allocate):
         return effects(node.body, of).without([node.buffer])
@@ -186,7 +186,7 @@ def _in_turn(parts: Iterable[Effects]) -> Effects:
 
 
 def _accessed(node: ex.Node, of: Some) -> Effects:
-    """The effects of expressions, and of statements that hold nothing but expressions."""
+    """The effects of expressions, and of statements that contain only expressions."""
     if isinstance(node, ex.Expr) and not handed_out(node):
         reads: dict[Any, Touch] = {}
         if _add_reads(node, of, True, reads, set()):
@@ -207,9 +207,9 @@ def _accessed(node: ex.Node, of: Some) -> Effects:
 
 
 def _add_reads(node: ex.Node, of: Some, sure: bool, reads: dict[Any, Touch], seen: set[tuple[ex.Node, bool]]) -> bool:
-    """Add what an expression that calls nothing reads, in the order of its text; False where it names a value.
+    """Add the reads of an expression without foreign calls, in the order of its text; False if it contains a `Let`.
 
-    Equal loads are one read: they touch the same element, whatever else the expression is made of.
+    Equal loads are one read, because they touch the same element.
     """
     buffers = accessed(node)
     if not buffers or (node, sure) in seen or (of is not None and of.isdisjoint(buffers)):
@@ -237,7 +237,7 @@ def _of_read(touch: Touch) -> Effects:
 
 
 def _of_address(address: HandedAddress) -> Effects:
-    """A foreign call may read and write all of a buffer."""
+    """The effects of passing an address: a foreign call may read and write all of the buffer."""
     whole = address.buffer.full_region().region
     touch = Touch(address.node, address.buffer, whole, sure=False, opaque=True)
     read = _of_read(touch) if address.read else _NOTHING
@@ -245,12 +245,15 @@ def _of_address(address: HandedAddress) -> Effects:
 
 
 def guarded(touch: Touch, condition: ex.Expr) -> Touch:
-    """The touch under a condition, which may itself read memory."""
+    """The touch under a condition. If the condition reads memory, it is only known that the touch may happen."""
     return touch.perhaps() if reads_memory(condition) else touch.under(condition)
 
 
 def _in_both(one: Sequence[Touch], other: Sequence[Touch]) -> Iterator[Touch]:
-    """What both branches of an `if` surely write: in neither is it known more precisely than by one box."""
+    """The boxes that both branches of an `if` certainly write.
+
+    Only boxes that are the same in both branches are found.
+    """
     boxes: dict[tir.Buffer, regions.Boxes] = {}
     asked = {touch.buffer for touch in one}
     for touch in other:
@@ -275,7 +278,7 @@ def _loop(loop: tir.For, body: Effects) -> Effects:
 
 
 def _behind(touch: Touch, stores: Sequence[Touch]) -> Touch | None:
-    """A read that comes after stores; None if they cover it."""
+    """The part of a read that earlier stores leave exposed; None if they cover it."""
     own = [s for s in stores if s.buffer is touch.buffer]
     if not own:
         return touch
@@ -292,9 +295,10 @@ def _behind(touch: Touch, stores: Sequence[Touch]) -> Touch | None:
 
 
 def _where_read(store: Touch, read: Touch) -> Touch:
-    """A store as it is where a read happens.
+    """A store, without the conditions that certainly hold wherever the read happens.
 
-    A condition of both that no loop of theirs moves holds there, and so for the store, which runs as often.
+    A condition of both, whose value does not change with their loops, holds at the read, and so it holds for the store
+    too.
     """
     moved = [loop.var for loop in (*store.loops, *read.loops)]
     held = [c for c in read.conditions if not uses(c, moved) and not reads_memory(c)]
@@ -303,7 +307,7 @@ def _where_read(store: Touch, read: Touch) -> Touch:
 
 
 def _same_pattern(store: Touch, read: tuple[Affine, dict[int, int]]) -> bool:
-    """Whether a store surely touches what is read, by the same steps from the same place: rows, room between them."""
+    """Return whether a store certainly touches all elements that are read, by the same steps from the same start."""
     written = None if store.conditions or not store.sure else store.steps()
     if written is None:
         return False
@@ -311,10 +315,10 @@ def _same_pattern(store: Touch, read: tuple[Affine, dict[int, int]]) -> bool:
 
 
 def _before_all(touch: Touch, store: Touch, shared: Sequence[tir.For]) -> bool:
-    """Whether a store under a condition comes first for all that is read.
+    """Return whether a conditional store happens before everything that is read.
 
-    It runs where the loops around both that its conditions name stand at their start, and the others where they stand
-    for the read.
+    The shared loops that its conditions use must be in order; the store must run when these loops are at their start
+    and the other shared loops are at the iteration of the read.
     """
     named = [l for l in shared if any(uses(c, [l.var]) for c in store.conditions)]
     if not named or any(l.kind not in _IN_ORDER for l in named):
@@ -335,9 +339,9 @@ def _before_all(touch: Touch, store: Touch, shared: Sequence[tir.For]) -> bool:
 
 
 def holds(written: Box, read: Box, buffer: tir.Buffer, analyzer: Analyzer) -> bool:
-    """Whether one box holds what another one has inside of the buffer.
+    """Return whether one box contains the part of another box that is inside the buffer.
 
-    What is read outside of it is an error, or a condition keeps the read from there.
+    The part outside can be ignored: a read there is an error, or a condition prevents it.
     """
 
     def at_most(a: ex.Expr, b: ex.Expr) -> bool:
@@ -386,12 +390,15 @@ def _block(block: tir.Block, of: Some) -> Effects:
 
 
 def _is_updated(read: Touch, writes: Sequence[Touch]) -> bool:
-    """Whether all that is read is written in the same iterations of the same loops."""
+    """Return whether all elements that are read are written in the same iterations of the same loops."""
     return any(w.buffer is read.buffer and _same_place(read, w) for w in writes)
 
 
 def _same_place(a: Touch, b: Touch) -> bool:
-    """Whether two touches are of one place in each iteration; where only data tells it, they are written alike."""
+    """Return whether two touches are at the same place in each iteration.
+
+    If the place depends on data, the text must be equal.
+    """
     if None not in a.ranges:
         return ex.structural_equal(a.ranges, b.ranges)
     if not isinstance(a.node, tir.BufferLoad) or not isinstance(b.node, tir.BufferStore):
@@ -400,7 +407,7 @@ def _same_place(a: Touch, b: Touch) -> bool:
 
 
 def _believed(block: tir.Block, body: Effects) -> Effects:
-    """The effects; those of foreign calls are what the block declares."""
+    """The effects of a block; for foreign calls, the declared regions of the block are used."""
     opaque = {t.buffer for part in (body.reads, body.writes) for t in part if t.opaque}
     if not opaque:
         return body

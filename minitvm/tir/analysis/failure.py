@@ -1,4 +1,4 @@
-"""Why the answer to a question about a program is no: the spots, what was wanted, what was found."""
+"""The reason why a requirement on a program fails: the spots, what was wanted, and what was found."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ...expr import Node
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """How a requirement fails: the nodes to mark, each with a note; what was wanted and found; ways out (at most 3)."""
+    """A failed requirement: the nodes to mark, each with a note; what was wanted and found; and at most 3 ways out."""
 
     spots: Mapping[Node, str]
     wanted: str

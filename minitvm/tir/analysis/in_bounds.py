@@ -1,8 +1,8 @@
-"""Whether every access of a function lies inside its buffer: each load and store that is not shown to.
+"""Find every load and store of a function that is not provably inside its buffer.
 
-`accesses(func)` walks the function in program order. It uses what loops, predicates, branches and `T.assume` say, and
-the last value stored at a place. Each load becomes a variable for the `Analyzer`. After a store that may change the
-element, the load gets a new variable, so whatever was learned about the old value stays true.
+`accesses(func)` walks the function in program order. It uses the facts from loops, predicates, branches and `T.assume`,
+and the last value stored at a place. Each load becomes a variable for the `Analyzer`. After a store that may change the
+element, the load gets a new variable, so facts about the old value stay true.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _LARGEST = 60  # nodes of a stored value that is remembered
 
 @dataclass(frozen=True, slots=True)
 class Unshown:
-    """An access (or the region of a view) that is not shown to be inside of axis `axis`; `index` is resolved.
+    """An access (or the region of a view) that is not provably inside of axis `axis`; `index` is resolved.
 
-    `condition` is what was to be shown. `loops` are the variables around it with their ranges, `conditions` what holds
-    there.
+    `condition` is the condition that could not be proved. `loops` are the variables around the access with their
+    ranges, and `conditions` the conditions that hold there.
     """
 
     node: ex.Node
@@ -48,20 +48,20 @@ class Unshown:
 
     @property
     def by_data(self) -> list[ex.Expr]:
-        """The loads that the index is made of."""
+        """The loads on which the index depends."""
         return [self.data[v] for v in ex.free_vars(self.condition) if v in self.data]
 
 
 @dataclass(frozen=True, slots=True)
 class Accesses:
-    """The accesses of a function that are not shown, and the conditions on sizes that it assumes."""
+    """The accesses of a function that are not provably inside, and the conditions on sizes that it assumes."""
 
     unshown: tuple[Unshown, ...]
     assumed: tuple[ex.Expr, ...]
 
 
 def accesses(func: tir.PrimFunc) -> Accesses:
-    """What is not shown of a function's accesses."""
+    """Find the accesses of a function that are not provably inside their buffers."""
     walk = _Walk(func, {})
     walk.run()
     limits = [a.buffer.shape[a.axis] for a in walk.result if a.by_data]
@@ -83,7 +83,7 @@ _Elements = dict[
 
 
 def sizes_of(func: tir.PrimFunc) -> list[ex.Var]:
-    """The variables of a function's shapes, and its scalar parameters that are no data."""
+    """The variables of a function's shapes, and its integer scalar parameters."""
     named = {v: None for b in func.buffers for d in (*b.shape, *b.strides, b.elem_offset) for v in ex.free_vars(d)}
     named.update((p, None) for p in func.params if isinstance(p, ex.Var) and p.dtype.is_int)
     return list(named)
@@ -153,7 +153,7 @@ class _Walk:
     def on_Evaluate(self, s: tir.Evaluate) -> None:
         if not is_assumption(s):
             self.expr(s.value)
-            self.forget(handed_out(s.value))  # a foreign call may write what it is handed
+            self.forget(handed_out(s.value))  # a foreign call may write to a buffer that it gets
 
     def on_For(self, s: tir.For) -> None:
         self.expr(s.start)
@@ -195,7 +195,7 @@ class _Walk:
         self.join(condition, touched_writes(s), then)
 
     def join(self, condition: ex.Expr, written: Iterable[tir.Buffer], then: Mapping[tir.Buffer, _Elements]) -> None:
-        """After an `if`, an element has the value that one of the branches left in it."""
+        """Called after an `if`: an element has the value that one of the branches left in it."""
         self.changed()
         for buffer in written:
             first, second = then.get(buffer, {}), self.elements.get(buffer, {})
@@ -304,13 +304,13 @@ class _Walk:
         self.conditions.pop()
 
     def changed(self) -> None:
-        """What was worked out of expressions is of no more use: an element or an iterator has another value."""
+        """Drop cached results about expressions, because an element or an iterator has a new value."""
         self.memo.clear()
         for checked in self.checked:
             checked.clear()
 
     def forget(self, buffers: Iterable[tir.Buffer]) -> None:
-        """Elements of these buffers may have other values from here on."""
+        """Note that elements of these buffers may have other values from here on."""
         for buffer in buffers:
             whole = self.viewed.get(buffer, buffer)
             related = [view for view, other in self.viewed.items() if other is whole]
@@ -318,13 +318,13 @@ class _Walk:
         self.changed()
 
     def unknown(self, load: tir.BufferLoad) -> ex.Var:
-        """A variable for what a load reads."""
+        """A new variable for the value of a load."""
         var = ex.DataVar(load.buffer.name, load.dtype)
         self.origin[var] = load
         return var
 
     def resolve(self, e: Any) -> Any:
-        """An expression in terms of loop variables, sizes and variables of loads."""
+        """An expression as a function of loop variables, sizes and variables of loads."""
         if isinstance(e, ex.Var):
             return self.env.get(e, e)
         if isinstance(e, ex.IntImm) or not isinstance(e, ex.Node):
@@ -348,7 +348,9 @@ class _Walk:
         return ex.map_children(e, self.resolve)
 
     def keeps(self, buffer: tir.Buffer, value: ex.Expr) -> None:
-        """Note how many guesses of each end of an invariant a stored value is not shown to keep."""
+        """For each end of a buffer's invariant, note how many of its guesses a stored value does not provably
+        satisfy.
+        """
         invariant = self.invariants[buffer]
         for number, (kind, guesses) in enumerate(((ex.GE, invariant.lows), (ex.LE, invariant.highs))):
             kept = next((k for k, end in enumerate(guesses) if self.shown(kind(value, end))), len(guesses))
@@ -362,7 +364,7 @@ class _Walk:
         choice = next((c for c in ex.find(condition, ex.Call) if c.op == "if_then_else"), None)
         if choice is None:
             return False
-        case, first, second = choice.args  # shown in both cases, it is shown
+        case, first, second = choice.args  # what is shown in both cases is shown
         for holds, value in ((case, first), (ex.Not(case), second)):
             with self.analyzer.constraint(holds):
                 if not self.shown(_with(condition, choice, value)):
@@ -370,31 +372,33 @@ class _Walk:
         return True
 
     def fits(self, index: ex.Expr, extent: int) -> bool:
-        """Whether the ranges of an index's terms alone show that it is from 0 to the extent: as nearly always."""
+        """Return whether the ranges of an index's terms alone prove that it is in [0, extent), which is usually the
+        case.
+        """
         self.bind_loads(index)
         form = self.analyzer.normal_form(index)
         low, high = (None, None) if form is None else self.analyzer.domain.interval(form)
         return low is not None and high is not None and low >= 0 and high < extent
 
     def bind_loads(self, e: ex.Expr) -> None:
-        """What is known of the loads in an expression goes into the scope that asks."""
+        """Give the analyzer the known bounds of the loads in an expression, in the current scope."""
         if not self.invariants:
             return
         for var in variables(e):
             origin = self.origin.get(var)
             if origin is not None and origin.buffer in self.invariants and var not in self.analyzer.domain.ranges:
                 low, high = self.invariants[origin.buffer].ends
-                if high is not None and not isinstance(high, ex.IntImm):  # it also tells about the sizes in the bound
+                if high is not None and not isinstance(high, ex.IntImm):  # it is also a fact about the sizes in it
                     self.analyzer.assume(ex.LE(var, high))
                 self.analyzer.bind(var, (low, high))
 
     # -- accesses ---------------------------------------------------------------------------------------------------
 
     def view(self, match: tir.MatchBufferRegion, guarded: bool) -> None:
-        """Check the region that a buffer is matched to.
+        """Check the region to which a buffer is matched.
 
-        An instruction may leave out what its own condition excludes, such as the padding of an image: the region of a
-        `guarded` view is to be inside wherever an element of it is accessed.
+        An instruction may skip elements by its own condition, such as the padding of an image. So the region of a
+        `guarded` view must be inside only where an element of it is accessed.
         """
         source = match.source
         self.viewed[match.buffer] = self.viewed.get(source.buffer, source.buffer)
@@ -483,7 +487,7 @@ def _with(e: ex.Expr, old: ex.Expr, new: ex.Expr) -> ex.Expr:
 
 
 def of_lane(e: Any, lane: ex.Var) -> Any:
-    """One lane of a vector expression."""
+    """The value of one lane of a vector expression."""
     if isinstance(e, ex.Ramp):
         return e.base + e.stride * lane.astype(e.stride.dtype)
     if isinstance(e, ex.Broadcast):

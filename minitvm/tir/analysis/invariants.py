@@ -1,8 +1,9 @@
-"""Ranges of the integers that a function stores and uses as indices: what every store keeps.
+"""Ranges of the integers that a function stores and later uses as indices: bounds that every store preserves.
 
-Guesses come strongest first, and one that some store is not shown to keep gives way to the next. What is left when
-nothing changes any more is inductive: it holds before any store, and each store keeps it. An element that no store has
-written is undefined, which interpreters report. (The method is that of Houdini, an annotation assistant for ESC/Java.)
+Guesses are tried from the strongest on; if some store does not provably preserve a guess, the next one is tried. The
+guesses that remain when nothing changes any more are inductive: they hold before any store, and each store preserves
+them. An element that no store has written is undefined, which interpreters report. (The method is that of Houdini, an
+annotation assistant for ESC/Java.)
 """
 
 from __future__ import annotations
@@ -17,12 +18,14 @@ from ...expr.visitor import handed_out, variables
 from ..nodes import Block, Buffer, BufferStore, PrimFunc
 from .effects import exposes
 
-Refuted = Mapping[tuple[Buffer, int], int]  # how many guesses of an end (0: low, 1: high) a store does not keep
+Refuted = Mapping[tuple[Buffer, int], int]  # how many guesses for an end (0: low, 1: high) a store violates
 
 
 @dataclass(slots=True)
 class Invariant:
-    """What all elements of a buffer are between, as far as it is not refuted: the first of `lows` and of `highs`."""
+    """Bounds of all elements of a buffer, as far as they are not refuted: the first of `lows` and the first of
+    `highs`.
+    """
 
     lows: list[Expr]
     highs: list[Expr]
@@ -38,9 +41,10 @@ def invariants(
     limits: Sequence[Expr],
     refuted: Callable[[Mapping[Buffer, Invariant]], Refuted],
 ) -> dict[Buffer, Invariant]:
-    """The invariants of a function's stored integers. `limits` are the extents that indices made of them must keep to.
+    """The invariants of a function's stored integers.
 
-    `refuted` walks the function under guesses.
+    `limits` are the extents that limit the indices computed from them. `refuted` walks the function under the current
+    guesses.
     """
     others = _written_elsewhere(func)
     stores = [s for s in find(func.body, BufferStore) if s.buffer.dtype.is_int and s.buffer not in others]
@@ -56,7 +60,9 @@ def invariants(
 
 
 def _written_elsewhere(func: PrimFunc) -> set[Buffer]:
-    """Buffers that other code may have written: views and what they show, addresses, arguments that are read first."""
+    """Buffers that other code may have written: views and their sources, addresses, and arguments that are read
+    first.
+    """
     others = set(handed_out(func.body))
     for block in find(func.body, Block):
         for view in block.match_buffers:

@@ -1,6 +1,6 @@
-"""What a kernel's body does with the buffers that it is called with: read, written first, or read and then written.
+"""How a kernel's body uses the buffers that it is called with: it reads them, writes them first, or reads then writes.
 
-It is read off the effects of the body, or of its stores.
+This is computed from the effects of the body, or of its stores.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from ..nodes import Allocate, Buffer, BufferLoad, BufferStore, For, If, LetStmt,
 from .effects import effects, exposes
 from .touches import Box, Touch, of_element
 
-_ANY = 1 << 63  # elements, where there is no bound
+_ANY = 1 << 63  # elements, if there is no bound
 
 
 def buffer_access(body: Stmt) -> dict[Buffer, str]:
-    """How each buffer from outside is used: "r" read only, "w" written first, "rw" read, then written.
+    """The use of each buffer from outside: "r" is only read, "w" is written first, "rw" is read and then written.
 
-    "w" is a promise: whatever the buffer held before, the statement does the same.
+    "w" means that the effect of the statement does not depend on the old contents of the buffer.
     """
     stores, loads = _stored_and_loaded(body)
     modes = {b: "rw" if exposes(body, b) else "w" for b in stores & loads}
@@ -41,7 +41,7 @@ def _stored_and_loaded(body: Stmt) -> tuple[set[Buffer], set[Buffer]]:
 
 
 def elements_written(body: Stmt) -> dict[Buffer, int | None]:
-    """An upper bound of the elements of each buffer that a statement stores to; None where there is none."""
+    """For each buffer, an upper bound of the number of elements that a statement stores; None if there is none."""
     totals: dict[Buffer, int | None] = {}
     for touch in _stores(body):
         before, count = totals.get(touch.buffer, 0), touch.elements_at_most()
@@ -50,7 +50,7 @@ def elements_written(body: Stmt) -> dict[Buffer, int | None]:
 
 
 def _stores(stmt: Stmt) -> Iterator[Touch]:
-    """What a statement may store to buffers from outside: the writes of its effects, whatever conditions say."""
+    """Stores that a statement may do to buffers from outside: the writes of its effects, without their conditions."""
     if isinstance(stmt, Seq):
         for part in stmt.stmts:
             yield from _stores(part)
@@ -71,7 +71,7 @@ def _stores(stmt: Stmt) -> Iterator[Touch]:
 
 
 def elements_surely_read(body: Stmt) -> dict[Buffer, int]:
-    """A lower bound of the elements that a run of a statement reads of each buffer, where its size is a number."""
+    """For each buffer of known size, a lower bound of the number of elements that a run of a statement reads."""
     _, loaded = _stored_and_loaded(body)
     known = frozenset(filter(_is_known, loaded))
     touches: dict[Buffer, list[Touch]] = {}
@@ -85,7 +85,10 @@ def _is_known(buffer: Buffer) -> bool:
 
 
 def _most_surely_read(touches: Iterable[Touch]) -> int:
-    """What one of several reads of a buffer surely reads: the most. Those that may read the most are asked first."""
+    """The largest number of elements that one of several reads certainly reads.
+
+    Reads that may read most are tested first.
+    """
     bounded = [(count if (count := touch.elements_at_most()) is not None else _ANY, touch) for touch in touches]
     best = 0
     for count, touch in sorted(bounded, key=lambda pair: -pair[0]):
@@ -97,7 +100,7 @@ def _most_surely_read(touches: Iterable[Touch]) -> int:
 
 
 def _inside(box: Box, buffer: Buffer) -> int:
-    """The elements of a box that lie in the buffer; 0 where that is not a number."""
+    """The number of elements of a box inside the buffer; 0 if it is not constant."""
     count = 1
     for r, dim in zip(box, buffer.shape, strict=True):
         if not (isinstance(r.start, IntImm) and isinstance(r.extent, IntImm) and isinstance(dim, IntImm)):

@@ -1,7 +1,7 @@
-"""The associative reducers that `rfactor` knows, and how a block's update is recognised as one of them.
+"""The associative reducers that `rfactor` knows, and the matching of a block's update with one of them.
 
 An update `X = f(X, e)` of one buffer, or of several at once, is matched against `combine(x, y)` of each reducer: x are
-the elements that are accumulated, y whatever is combined into them. `register_reducer` adds one.
+the elements that are accumulated, and y are the values combined into them. `register_reducer` adds a reducer.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ Combine = Callable[[Values, Values], Sequence[ex.Expr]]
 
 @dataclass(frozen=True, slots=True)
 class Relative:
-    """Sums relative to a reference, which is the value at place `reference` of a reducer and combines by itself.
+    """Sums relative to a reference, which is the value at place `reference` of a reducer and is combined independently.
 
-    With r what it combines to, the others are `x[k] * weight(x[reference], r) + y[k] * weight(y[reference], r)`; and
-    weight(a, b) * weight(b, c) = weight(a, c).
+    If r is the combined reference, the other values are `x[k] * weight(x[reference], r) + y[k] * weight(y[reference],
+    r)`, and weight(a, b) * weight(b, c) = weight(a, c).
     """
 
     reference: int
@@ -34,11 +34,11 @@ class Relative:
 class Reducer:
     """An associative combination of tuples of `count` values.
 
-    `combine(x, y)` with x the accumulated values; `identity(dtypes)` with combine(identity, y) = y. `commutative`: the
-    order of what is combined does not matter. `idempotent`: combining a value that is in already changes nothing, so
-    that partial results may all start from the same init.
+    In `combine(x, y)`, x are the accumulated values; for `identity(dtypes)`, combine(identity, y) = y. `commutative`:
+    the order of the combined values does not matter. `idempotent`: combining a value again changes nothing, so that all
+    partial results may start from the same init.
 
-    `relative`, where given: all values but one are sums relative to that one, and may be taken after it is known.
+    If `relative` is given, all values except one are sums relative to that one, and may be computed after it is known.
     """
 
     name: str
@@ -56,18 +56,18 @@ class Reducer:
 
 @dataclass(frozen=True, slots=True)
 class ReducerMatch:
-    """An update read as `reducer.combine(x, operand)`; with `swapped` as `reducer.combine(operand, x)`."""
+    """An update of the form `reducer.combine(x, operand)`; with `swapped` of the form `reducer.combine(operand, x)`."""
 
     reducer: Reducer
     operand: Values
     swapped: bool = False
 
     def apply(self, x: Values, y: Values) -> Values:
-        """`y` combined into `x` in the way that the update does it."""
+        """Combine `y` into `x` in the same way as the update."""
         return self.reducer.apply(y, x) if self.swapped else self.reducer.apply(x, y)
 
     def start(self, init: Values) -> Values:
-        """What a partial result starts from, where the whole starts from `init`."""
+        """The initial value of a partial result, if the whole reduction starts from `init`."""
         if self.reducer.idempotent:
             return init
         return tuple(self.reducer.identity(tuple(value.dtype for value in init)))
@@ -86,16 +86,16 @@ def register_reducer(
     idempotent: bool = False,
     relative: Relative | None = None,
 ) -> Reducer:
-    """Let `rfactor` take reductions of this form; a later registration of the same name replaces the earlier one.
+    """Let `rfactor` accept reductions of this form. A later registration of the same name replaces the earlier one.
 
-    `combine(x, y)` takes and gives tuples of `count` expressions, x what is accumulated; it must be associative, and
-    `identity(dtypes)` its neutral value on the left: a promise that is not checked here. Give `commutative=False` where
-    the order matters (the first of equals wins): only the outermost reduction loop may be factored then. `relative` is
-    explained at `Relative`.
+    `combine(x, y)` takes and returns tuples of `count` expressions; x is the accumulated value. It must be associative,
+    and `identity(dtypes)` must be its neutral value on the left; this is not checked here. Pass `commutative=False` if
+    the order matters (for example, the first of equal values wins): then only the outermost reduction loop may be
+    factored. For `relative` see `Relative`.
 
         register_reducer("xor", lambda x, y: (x[0] ^ y[0],), lambda dtypes: (const(0, dtypes[0]),))
 
-    TVM's `tir.schedule.RegisterReducer`.
+    (TVM's `tir.schedule.RegisterReducer`.)
     """
     if count < 1:
         raise InputError(f"register_reducer {name}: wanted at least one value, found count={count}")
@@ -108,9 +108,9 @@ def register_reducer(
 
 
 def recognise(own: Values, update: Values) -> ReducerMatch | None:
-    """The reducer that combines something into the elements `own` to give `update`; None when none does.
+    """The reducer that combines a value into the elements `own` to give `update`; None if there is none.
 
-    Elements that no reducer combines together may each have one of their own: a sum beside a sum of squares.
+    If no reducer combines all elements together, each may have its own reducer, for example a sum and a sum of squares.
     """
     for reducer in REDUCERS:
         if reducer.count != len(own):
@@ -125,7 +125,7 @@ def recognise(own: Values, update: Values) -> ReducerMatch | None:
 
 
 def _beside(parts: Sequence[ReducerMatch]) -> ReducerMatch:
-    """Several updates of one element each as one update of all elements."""
+    """Combine several updates of one element each into one update of all elements."""
 
     def combine(x: Values, y: Values) -> Sequence[ex.Expr]:
         return [value for part, a, b in zip(parts, x, y, strict=True) for value in part.apply((a,), (b,))]
@@ -161,7 +161,7 @@ def _match(reducer: Reducer, own: Values, update: Values, swapped: bool) -> Valu
 
 
 def _upright(e: ex.Expr) -> ex.Expr:
-    """Comparisons all the same way round: `a < b` is `b > a`."""
+    """Write all comparisons with the same direction: `a < b` becomes `b > a`."""
     turned: dict[type[ex.Node], type[ex.GT] | type[ex.GE]] = {ex.LT: ex.GT, ex.LE: ex.GE}
 
     def change(node: ex.Node) -> ex.Node | None:
@@ -175,7 +175,9 @@ def _upright(e: ex.Expr) -> ex.Expr:
 def _unify(
     pattern: ex.Node, e: ex.Node, fixed: Mapping[ex.Var, ex.Expr], holes: Values, operands: dict[ex.Var, ex.Expr]
 ) -> bool:
-    """Whether an expression is the pattern with the variables `holes` replaced; `operands` collects those."""
+    """Return whether an expression is the pattern with the variables `holes` replaced; `operands` collects their
+    values.
+    """
     if isinstance(pattern, ex.Var):
         if pattern in fixed:
             return ex.structural_equal(fixed[pattern], e)
@@ -184,7 +186,7 @@ def _unify(
         earlier = operands.setdefault(pattern, e)
         return earlier is e or ex.structural_equal(earlier, e)
     if isinstance(pattern, ex.Mul) and pattern.a in holes:
-        # What is weighted may stand on either side of its weight; where it is not written, it is 1.
+        # The weighted value may be on either side of its weight; if it is not written, it is 1.
         written = [(e.a, e.b), (e.b, e.a)] if isinstance(e, ex.Mul) else []
         for value, weight in (*written, (ex.const(1, pattern.dtype), e)):
             attempt = dict(operands)
@@ -205,7 +207,8 @@ def _unify(
                     return False
             elif not _unify(a, b, fixed, holes, operands):
                 return False
-    # The children agree: put those of the expression into the pattern, and only what else the node says is compared.
+    # The children agree: put those of the expression into the pattern, so that only the node's other fields are
+    # compared.
     return ex.structural_equal(ex.replace(pattern, **{name: getattr(e, name) for name in pattern._children}), e)
 
 
@@ -219,7 +222,8 @@ register_reducer("max", lambda x, y: (ex.Max(x[0], y[0]),), lambda t: (op.lowest
 
 
 def _running_softmax(at: int) -> Combine:
-    """The maximum of all scores, at place `at`, and sums weighted by the exponentials of the scores below it.
+    """A reducer for the maximum of scores, at place `at`, and sums weighted by the exponentials of scores minus
+    maximum.
 
     (Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018.)
     """
@@ -234,7 +238,10 @@ def _running_softmax(at: int) -> Combine:
 
 
 def _no_scores(at: int) -> Callable[[tuple[ex.DType, ...]], Sequence[ex.Expr]]:
-    """Sums of nothing, relative to the lowest finite score: one of -inf, which is masked, weighs nothing beside it."""
+    """The identity: empty sums, relative to the lowest finite score.
+
+    A score of -inf, which is masked, adds nothing to it.
+    """
     return lambda dtypes: [op.min_value(t) if k == at else ex.const(0, t) for k, t in enumerate(dtypes)]
 
 
@@ -259,10 +266,10 @@ def _better(largest: bool, a: ex.Expr, b: ex.Expr, or_equal: bool = False) -> ex
 
 
 def _chosen(largest: bool, at: int, ties: str, value: str) -> Combine:
-    """argmax or argmin of (index, value) pairs, with the index at place `at` of the two.
+    """The combination for argmax or argmin of pairs of index and value; the index is at place `at` of the pair.
 
-    `ties` says whose index stays where values are equal: "kept" what is there, "taken" what comes, "first" the smaller
-    index, "last" the larger; "+nan": NaN is the best value. `value` is how the value itself is written.
+    `ties` says which index wins if the values are equal: "kept" the old one, "taken" the new one, "first" the smaller
+    one, "last" the larger one; "+nan" means that NaN is the best value. `value` says how the value itself is written.
     """
 
     def combine(x: Values, y: Values) -> Sequence[ex.Expr]:
@@ -303,9 +310,9 @@ def _worst(largest: bool, at: int, last: bool) -> Callable[[tuple[ex.DType, ...]
     return identity
 
 
-# "kept" and "taken" choose by the order in which elements come; "first" and "last" by the index alone. All but "taken"
-# may start every partial result from the init: its index wins again, or loses again. With "taken" an init that ties
-# would win against earlier elements, so partial results start from what loses every tie.
+# "kept" and "taken" choose by the order of the elements; "first" and "last" only by the index. All except "taken" may
+# start every partial result from the init: its index wins again, or loses again. With "taken", an init that is equal to
+# earlier elements would win against them, so partial results start from a value that loses every tie.
 for _largest, _at in product((True, False), (0, 1)):
     for _ties, _value in (
         *product(("kept", "taken"), ("same", "extreme")),

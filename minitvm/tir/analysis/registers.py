@@ -1,7 +1,7 @@
-"""Which local buffers can live in variables: those whose every access is the same few constant slots.
+"""Find the local buffers that can be variables: each of their accesses uses one of a few constant slots.
 
 A slot is a start and a number of lanes. Two slots of one buffer must be the same or disjoint, so that each becomes one
-variable: a scalar, or a SIMD vector. Code generation goes by it, and so do the figures of a kernel.
+variable: a scalar, or a SIMD vector. Code generation uses this analysis, and so do the statistics of a kernel.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Register:
 
 
 def slot(index: Expr) -> Register | None:
-    """The slot that a constant index names; None for any other index."""
+    """The slot of a constant index; None for any other index."""
     if isinstance(index, IntImm):
         return Register(index.value, 1)
     if isinstance(index, Ramp) and isinstance(index.base, IntImm) and isinstance(index.stride, IntImm):
@@ -33,7 +33,7 @@ def slot(index: Expr) -> Register | None:
 
 
 def registers_of(buffer: Buffer, body: Stmt) -> list[Register] | None:
-    """The slots of a buffer in order of first use, or None when it needs memory, as a masked store does."""
+    """The slots of a buffer in order of first use; None if it needs memory, for example for a masked store."""
     slots: dict[Register, None] = {}
     for node in find(body, Tile | BufferLoad | BufferStore):
         if isinstance(node, Tile) and node.buffer is buffer:  # an instruction takes its address
@@ -62,7 +62,7 @@ def _disjoint(slots: list[Register]) -> bool:
 
 
 def stored_first(buffer: Buffer, register: Register, body: Stmt) -> bool:
-    """Whether the first thing that happens to a slot, on every path, is a store: then it needs no declaration."""
+    """Return whether on every path the first access to a slot is a store, so that it needs no initial value."""
     if isinstance(body, Seq):
         for stmt in body.stmts:
             if stored_first(buffer, register, stmt):

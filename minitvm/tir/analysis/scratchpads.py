@@ -1,7 +1,7 @@
-"""Scratchpads of an accelerator: memories of their own, in elements of a fixed size, that only its instructions touch.
+"""Scratchpads of an accelerator: separate memories with elements of a fixed size, which only its instructions access.
 
-A buffer of scope "inp", "wgt" or "acc" lies in one. Which elements of it an instruction touches is read off its tiles:
-the first one, and how far the next one along each loop is.
+Buffers of the scopes "inp", "wgt" and "acc" are in scratchpads. The tiles of an instruction determine which elements it
+accesses: the first element, and the distance to the next one along each loop.
 """
 
 from __future__ import annotations
@@ -23,13 +23,14 @@ Array = np.ndarray[Any, Any]
 
 
 def is_scratchpad(scope: str) -> bool:
-    """Whether storage of a scope is a scratchpad of an accelerator."""
+    """Return whether storage of a scope is in a scratchpad of an accelerator."""
     return scope in SCRATCHPADS
 
 
 @dataclass(frozen=True, slots=True)
 class Strided:
-    """The elements of a flat buffer that an instruction touches: `first`, and `strides` along its loops, in elements.
+    """The elements of a flat buffer that an instruction accesses: the `first`, and `strides` along its loops, in
+    elements.
 
     An element has `shape`; all numbers count whole elements.
     """
@@ -40,7 +41,7 @@ class Strided:
     shape: tuple[int, ...]
 
     def indices(self, extents: Sequence[int]) -> Array:
-        """The element of each iteration of the loops."""
+        """The index of the element for each iteration of the loops."""
         total = np.full(tuple(extents), self.first, np.int64)
         for axis, (n, s) in enumerate(zip(extents, self.strides, strict=True)):
             total += (np.arange(n) * s).reshape([-1 if k == axis else 1 for k in range(len(extents))])
@@ -48,7 +49,7 @@ class Strided:
 
 
 def extents_of(stmt: Instruction) -> tuple[int, ...]:
-    """The loops of an instruction: the numbers in front of its tiles."""
+    """The extents of an instruction's loops: the numbers before its tiles."""
     extents: list[int] = []
     for operand in stmt.operands:
         if not isinstance(operand, IntImm):
@@ -58,15 +59,15 @@ def extents_of(stmt: Instruction) -> tuple[int, ...]:
 
 
 def scalars_of(stmt: Instruction) -> tuple[Any, ...]:
-    """The operands behind the tiles."""
+    """The scalar operands of an instruction, which come after its tiles."""
     last = max((i for i, o in enumerate(stmt.operands) if isinstance(o, Tile)), default=len(stmt.operands) - 1)
     return stmt.operands[last + 1 :]
 
 
 def strided(stmt: Instruction, tile: Tile, element: Sequence[int]) -> Strided:
-    """The places of a tile of a flat buffer with constant places, whose elements have the shape `element`.
+    """The elements of a tile in a flat buffer, at constant places; an element has the shape `element`.
 
-    Raises `Unsupported` where a place is not constant, or elements do not lie there as the machine has them.
+    Raises `Unsupported` if a place is not constant, or if the tile does not consist of whole elements of the machine.
     """
     at = [place.indices[-1] for place in tile.places]
     if any(len(place.indices) != 1 for place in tile.places) or not all(isinstance(i, IntImm) for i in at):
@@ -98,7 +99,7 @@ def read_and_written(stmt: Instruction) -> tuple[set[Buffer], set[Buffer]]:
 
 @cache
 def _accessed(name: str) -> tuple[frozenset[int], frozenset[int]] | None:
-    """Which operands an intrinsic's description reads, and which it writes; None for a name without one."""
+    """The positions of the operands that an intrinsic's description reads and writes; None if it has no description."""
     from ..tensor_intrin import TensorIntrin
 
     intrin = TensorIntrin.get(name, allow_missing=True)
@@ -111,15 +112,15 @@ def _accessed(name: str) -> tuple[frozenset[int], frozenset[int]] | None:
 
 
 def allocations(stmt: Stmt) -> Iterator[Allocate]:
-    """The scratchpad storage of a program, in its order."""
+    """The allocations of scratchpad storage in a program, in program order."""
     return (n for n in find(stmt, Allocate) if is_scratchpad(n.buffer.scope))
 
 
 def planned(body: Stmt, depths: Mapping[str, int], elements: Mapping[str, Sequence[int]]) -> dict[Buffer, int]:
-    """Where each flat buffer begins in its scratchpad, one behind the other, in elements.
+    """The start of each flat buffer in its scratchpad, in elements; the buffers are placed one after the other.
 
-    `depths` are how many elements each scratchpad has, `elements` their shapes. Raises `InputError` where they do not
-    suffice, with what needs how much.
+    `depths` are the numbers of elements of each scratchpad, `elements` their shapes. Raises `InputError` if a
+    scratchpad is too small, with the needs of each buffer.
     """
     ends: dict[str, int] = dict.fromkeys(SCRATCHPADS, 0)
     first: dict[Buffer, int] = {}

@@ -1,8 +1,9 @@
-"""From an access that is not shown to be inside its buffer to what decides it: a condition on sizes, or an example.
+"""For an access that is not provably inside its buffer: find a condition on sizes, or an example that is outside.
 
-`condition_of` writes "this access is inside" as a condition on sizes alone: each loop variable is put at the end of its
-range that matters, and a run in which a loop around the access has no iteration needs nothing. The condition is
-sufficient. `example_of` lists the iterations where all sizes are numbers, which decides the question.
+`condition_of` writes "this access is inside" as a condition on sizes only: each loop variable is replaced by the end of
+its range that matters, and a run in which a loop around the access has no iteration always satisfies it. The condition
+is sufficient, but may not be necessary. `example_of` enumerates the iterations for given sizes, which decides the
+question exactly.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from ...expr.visitor import accessed, variables
 from ..values import NotAnIndex, values
 from .in_bounds import Unshown
 
-_POINTS = 2_000_000  # iterations that are listed: a tenth of a second
+_POINTS = 2_000_000  # the most iterations that are listed: a tenth of a second
 _NO_VALUE = (NotAnIndex, ZeroDivisionError, FloatingPointError)
 _Ends = tuple[ex.Expr | None, ex.Expr | None]
 _NONE: _Ends = (None, None)
@@ -40,7 +41,7 @@ class SizeCondition:
 
     @property
     def whole(self) -> ex.Expr:
-        """Both as one condition."""
+        """The whole condition: `inside`, or one of `idle`."""
         whole = self.inside
         for idle in self.idle:
             whole = ex.Or(whole, idle)
@@ -48,9 +49,10 @@ class SizeCondition:
 
 
 def condition_of(access: Unshown, sizes: Iterable[ex.Var]) -> SizeCondition | None:
-    """A condition on sizes under which an access is inside; None if data decide the index, or no end of it is known.
+    """A condition on sizes under which an access is inside; None if the index depends on data, or its ends are not
+    known.
 
-    Nothing is inside of an axis without elements: only idle loops make the access right.
+    If the axis has no elements, no access can be inside; then only loops without iterations satisfy the condition.
     """
     ends = _Sizes(frozenset(sizes), access)
     condition = access.condition
@@ -81,7 +83,7 @@ def _implies(analyzer: Analyzer, premise: ex.Expr, conclusion: ex.Expr) -> bool:
 
 
 class _Sizes:
-    """The ends of expressions in terms of sizes: the least and the largest value while the loops run."""
+    """The ends of expressions as functions of sizes: the smallest and the largest value while the loops run."""
 
     def __init__(self, sizes: frozenset[ex.Var], access: Unshown) -> None:
         self.sizes = sizes
@@ -99,7 +101,9 @@ class _Sizes:
         return ex.const(value, dtype) if dtype.min <= value <= dtype.max else None
 
     def exact(self, e: Any) -> Any:
-        """An expression over sizes as numbers in mathematics, which is how an executable computes it: of one dtype."""
+        """An expression over sizes in one wide dtype, as mathematical numbers, which is how an executable computes
+        it.
+        """
         if isinstance(e, ex.Cast) and e.dtype.is_int and e.dtype.bits >= 32 and e.value.dtype.is_int:
             return self.exact(e.value)
         if isinstance(e, ex.IntImm) and not e.dtype.is_bool:
@@ -109,7 +113,7 @@ class _Sizes:
         return ex.map_children(e, self.exact)
 
     def extents(self) -> list[ex.Expr]:
-        """The largest extents of the loops around the access, those that are no numbers."""
+        """The largest extents of the loops around the access, without those that are constant."""
         found = [self.of(r.extent)[1] for _, r in self.access.loops if not isinstance(r.extent, ex.IntImm)]
         return [e for e in found if e is not None and not isinstance(e, ex.IntImm)]
 
@@ -161,12 +165,12 @@ class _Sizes:
         return self.known[var]
 
     def of_data(self, var: ex.Var) -> _Ends:
-        """The ends of what is loaded: those that all stores keep, or its dtype's."""
+        """The ends of a loaded value: the bounds that all stores preserve, or the limits of its dtype."""
         low, high = self.access.stored.get(self.access.data[var].buffer, _NONE)
         return None if low is None else self.of(low)[0], None if high is None else self.of(high)[1]
 
     def refined(self, var: ex.Var, low: ex.Expr | None, high: ex.Expr | None) -> _Ends:
-        """The ends of a loop variable under what conditions around the access say of it."""
+        """The ends of a loop variable, narrowed by the conditions around the access."""
         for fact in self.access.facts:
             c = fact.terms.get(var, 0)
             rest = fact.without(var)
@@ -264,9 +268,10 @@ def _both(kind: Any, a: ex.Expr | None, b: ex.Expr | None) -> ex.Expr | None:
 
 
 def example_of(access: Unshown, sizes: Mapping[ex.Var, int]) -> tuple[bool, dict[ex.Var, int] | None]:
-    """(whether it is decided, an iteration that reaches outside of the buffer, or None).
+    """Return (whether the question is decided, an iteration that reaches outside of the buffer or None).
 
-    Conditions that read memory count as true: an access that no other one keeps out reaches outside for some data.
+    Conditions that read memory are assumed to be true: if no other condition prevents the access, it reaches outside
+    for some data.
     """
     conditions = [c for c in access.conditions if not _by_data(c, access)]
     names = {v for v, _ in access.loops}
@@ -297,7 +302,7 @@ def example_of(access: Unshown, sizes: Mapping[ex.Var, int]) -> tuple[bool, dict
 
 
 def value_at(e: ex.Expr, values: Mapping[ex.Var, int]) -> int | None:
-    """The value of an index where the variables have these values; None if it has others."""
+    """The value of an index for these values of the variables; None if it depends on other variables."""
     try:
         return int(_value(e, values))
     except _NO_VALUE:
@@ -305,7 +310,7 @@ def value_at(e: ex.Expr, values: Mapping[ex.Var, int]) -> int | None:
 
 
 def needs_no_size(access: Unshown) -> bool:
-    """Whether no size is in an access's index, its bound, and the ranges of the loops that move it."""
+    """Return whether an access's index, its bound, and the ranges of the loops that it uses contain no size."""
     needed = _closed(variables(access.condition), access)
     ranges = [r for v, r in access.loops if v in needed]
     used = {v for e in (access.condition, *(e for r in ranges for e in (r.start, r.extent))) for v in variables(e)}
@@ -317,7 +322,7 @@ def _by_data(e: ex.Expr, access: Unshown) -> bool:
 
 
 def _closed(used: Iterable[ex.Var], access: Unshown) -> set[ex.Var]:
-    """The loop variables among some variables, and those that their ranges use."""
+    """The loop variables in `used`, and those that their ranges use."""
     ranges = dict(access.loops)
     needed: set[ex.Var] = set()
     pending = [v for v in used if v in ranges]
@@ -331,7 +336,7 @@ def _closed(used: Iterable[ex.Var], access: Unshown) -> set[ex.Var]:
 
 
 def _points(access: Unshown, needed: set[ex.Var], sizes: Mapping[ex.Var, int]) -> tuple[dict[ex.Var, Any] | None, int]:
-    """All iterations of some loops as arrays, and how many there are; None if there are too many."""
+    """All iterations of some loops as arrays, and their number; None if there are too many."""
     env: dict[ex.Var, Any] = {v: np.array([n], np.int64) for v, n in sizes.items()}
     count = 1
     for var, r in access.loops:
@@ -352,6 +357,6 @@ def _points(access: Unshown, needed: set[ex.Var], sizes: Mapping[ex.Var, int]) -
 
 
 def _value(e: ex.Expr, env: Mapping[ex.Var, Any]) -> Any:
-    """`values`, with an error where an index is divided by zero."""
+    """Like `values`, but a division by zero raises an error."""
     with np.errstate(divide="raise"):
         return values(e, env)

@@ -1,15 +1,17 @@
-"""Software pipelines: may the statements of a loop run in stages, and how many versions does each buffer need?
+"""Software pipelines: decide whether the statements of a loop may run in stages, and how many versions each buffer
+needs.
 
 The statements of the loop's body are its *parts*. Part p of iteration i runs in time step i + stage(p), and the parts
-of one time step run in the order order(p): so a load of stage 0 runs while a computation of stage 1 works on what was
-loaded a step before. After TVM's annotations "software_pipeline_stage" and "software_pipeline_order".
+of one time step run in the order order(p): so a load of stage 0 runs while a computation of stage 1 works on the data
+that were loaded a step before. This follows TVM's annotations "software_pipeline_stage" and "software_pipeline_order".
 
-Legal when every value is still written before it is read, and not overwritten before. A buffer that no iteration
-passes a value on with (each reads only what it wrote) gets as many *versions* as there are iterations at work at once;
-for all others, dependences between iterations must be kept by the new order. "software_pipeline_spare_versions" is how
-many more versions than that a buffer gets which parts of several stages use: then what a time step overwrites is not
-what it has read just before, and no barrier stands between. "double_buffer_scope" on a block says that what it writes
-gets two versions, and that the block runs one iteration ahead of the rest.
+Legal if every value is still written before it is read, and not overwritten in between. If no iteration passes a value
+to another one in a buffer (each reads only values that it wrote itself), the buffer gets as many *versions* as there
+are iterations in progress at the same time. For all other buffers, the new order must preserve the dependences between
+iterations. "software_pipeline_spare_versions" is the number of additional versions of a buffer that parts of several
+stages use: with them, a time step does not overwrite elements that it has just read, and needs no barrier in between.
+"double_buffer_scope" on a block gives the buffer that it writes two versions, and lets the block run one iteration
+ahead of the rest.
 """
 
 from __future__ import annotations
@@ -40,7 +42,9 @@ MOST_SPARE = 4
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """A loop that may be pipelined: its parts, when each runs, and the versions of buffers private to iterations."""
+    """A loop that may be pipelined: its parts, their stages and order, and the versions of buffers private to
+    iterations.
+    """
 
     loop: tir.For
     parts: tuple[tir.Stmt, ...]
@@ -50,7 +54,7 @@ class Pipeline:
 
     @property
     def depth(self) -> int:
-        """The largest stage: how many time steps an iteration spans, less one."""
+        """The largest stage: the number of time steps of an iteration, minus one."""
         return max(self.stages, default=0)
 
     @property
@@ -60,18 +64,18 @@ class Pipeline:
 
 
 def parts_of(loop: tir.For) -> tuple[tir.Stmt, ...]:
-    """The statements of a loop's body: what gets a stage each."""
+    """The statements of a loop's body, each of which gets a stage."""
     return loop.body.stmts if isinstance(loop.body, tir.Seq) else (loop.body,)
 
 
 def inner_parts(loop: tir.For) -> tuple[tir.Stmt, ...]:
-    """The parts that a loop has when it is `opened`."""
+    """The parts of a loop after it is `opened`."""
     inner = _openable(loop)
     return parts_of(loop) if inner is None else inner.block.body.stmts  # type: ignore[attr-defined]
 
 
 def _openable(loop: tir.For) -> tir.BlockRealize | None:
-    """The block that is all of a loop's body, if its statements may stand in the loop in its place."""
+    """The block that is the whole body of a loop, if its statements may replace it in the loop; otherwise None."""
     inner = loop.body
     if not isinstance(inner, tir.BlockRealize) or not isinstance(inner.block.body, tir.Seq):
         return None
@@ -80,9 +84,9 @@ def _openable(loop: tir.For) -> tir.BlockRealize | None:
 
 
 def opened(func: tir.PrimFunc, loop: tir.For) -> tuple[tir.PrimFunc, tir.For]:
-    """The function with the block that is all of the loop's body, if it is one, taken apart; and the loop in it.
+    """If the whole body of a loop is one block, replace the block by its statements; returns the new function and loop.
 
-    Pipelines of TVM's own programs stand in such a block; its local buffers move to the root.
+    TVM's own programs have pipelines in such a block. Its local buffers are moved to the root block.
     """
     inner = _openable(loop)
     if inner is None:
@@ -98,7 +102,7 @@ def opened(func: tir.PrimFunc, loop: tir.For) -> tuple[tir.PrimFunc, tir.For]:
 
 
 def annotated_loops(func: tir.PrimFunc) -> Iterator[tir.For]:
-    """The loops of a function that carry the annotations of a pipeline, inner ones first."""
+    """The loops of a function that have annotations of a pipeline, inner ones first."""
     annotated = [
         s for s in statements(func.body) if isinstance(s, tir.For) and any(key in s.annotations for key in KEYS)
     ]
@@ -106,7 +110,7 @@ def annotated_loops(func: tir.PrimFunc) -> Iterator[tir.For]:
 
 
 def malformed(loop: tir.For) -> Failure | None:
-    """Why the annotations of a loop describe no pipeline; None if they describe one."""
+    """The reason why the annotations of a loop do not describe a pipeline; None if they do."""
     notes = {key: loop.annotations[key] for key in KEYS if key in loop.annotations}
     if not notes:
         return None
@@ -131,11 +135,11 @@ def malformed(loop: tir.For) -> Failure | None:
 
 
 def plan(func: tir.PrimFunc, loop: tir.For) -> Pipeline | Failure:
-    """The pipeline that a loop's annotations ask for, or why it would change what the program means.
+    """The pipeline that a loop's annotations request, or the reason why it would change the meaning of the program.
 
-    Without an order, the parts run in a time step as they stand in the text, or, where that is not legal, those of
-    later stages first. Without stages, all are of stage 0; an order that is not legal so is one for stages that are yet
-    to come. The loop must have been `opened`, and not be `malformed`.
+    Without an order, the parts of a time step run in the order of the text or, if that is not legal, those of later
+    stages first. Without stages, all parts have stage 0; if the order is then not legal, it is meant for stages that
+    will be added later. The loop must have been `opened`, and must not be `malformed`.
     """
     count = len(parts_of(loop))
     stages = tuple(loop.annotations.get(STAGE, (0,) * count))
@@ -152,14 +156,17 @@ def plan(func: tir.PrimFunc, loop: tir.For) -> Pipeline | Failure:
 
 
 def scheduled(func: tir.PrimFunc, loop: tir.For, stages: tuple[int, ...], order: tuple[int, ...]) -> Pipeline | Failure:
-    """The pipeline of given stages and order; buffers that blocks in it want doubled get at least two versions."""
+    """The pipeline with the given stages and order.
+
+    Buffers that blocks in it request to be doubled get at least two versions.
+    """
     as_written, own = loop, _private_buffers(Tree(func), loop)
     func, loop = in_step(func, loop)
     tree = Tree(func)
     parts = parts_of(loop)
     doubled = [b for b in (doubled_buffer(realize.block) for realize in doubled_blocks(tree, loop)) if b is not None]
     by_part = [accesses(tree, part) for part in parts]
-    # What threads own shows in the loop as it is written, what they share where they go in step.
+    # Storage that threads own is checked in the loop as written, storage that they share where they run in step.
     private = [b for b in own if not is_shared(b.scope)]
     private += [b for b in (own if loop is as_written else _private_buffers(tree, loop)) if is_shared(b.scope)]
     for buffer in doubled:
@@ -185,8 +192,8 @@ def scheduled(func: tir.PrimFunc, loop: tir.For, stages: tuple[int, ...], order:
 def _versions(
     buffer: tir.Buffer, by_part: Sequence[Sequence[Access]], stages: Sequence[int], order: Sequence[int]
 ) -> int:
-    # Version i % V is free for iteration i + V when all of iteration i is done with it: for parts p and q that use it,
-    # one of them writing, (i + stage(p), order(p)) comes before (i + V + stage(q), order(q)).
+    # Version i % V is free for iteration i + V when iteration i does not use it any more. That is so if (i + stage(p),
+    # order(p)) comes before (i + V + stage(q), order(q)) for all parts p and q that use it, one of them for writing.
     least = 1
     for p, mine in enumerate(by_part):
         for q, theirs in enumerate(by_part):
@@ -198,7 +205,7 @@ def _versions(
 
 
 def _private_buffers(tree: Tree, loop: tir.For) -> list[tir.Buffer]:
-    """The allocated buffers that only this loop uses, and in which no iteration finds what another one wrote."""
+    """The allocated buffers that only this loop uses, and in which no iteration reads values that another one wrote."""
     by_part = [accesses(tree, part) for part in parts_of(loop)]
     func = tree.func
     allocated = [b for s in statements(func.body) if isinstance(s, tir.Block) for b in s.alloc_buffers]
@@ -210,10 +217,11 @@ def _private_buffers(tree: Tree, loop: tir.For) -> list[tir.Buffer]:
 
 
 def _exposes(tree: Tree, loop: tir.For, buffer: tir.Buffer) -> bool:
-    """Whether an iteration may read what another one wrote; what the loops around may be counts if that is needed.
+    """Return whether an iteration may read values that another one wrote; the ranges of the loops around are used if
+    necessary.
 
-    Within its loop a variable v is v % extent, of which the range shows by itself: effects know nothing of loops
-    around.
+    Effects do not know the loops around. So each of their variables v is written as v % extent, which has the same
+    value and shows its range.
     """
     if not exposes(loop.body, buffer):
         return False
@@ -244,7 +252,7 @@ def _broken_dependence(
     origin: dict[Point, tuple[int, Access]] = {}
     for part, those in enumerate(by_part):
         for access in those:
-            # Elements of a private buffer are others in each iteration: the iteration is one more index.
+            # Elements of a private buffer are different in each iteration: the iteration is one more index.
             point = point_of(access, (step,) if access.buffer in private else ())
             points.append(point)
             before[point] = (*outer, step, part)
@@ -273,7 +281,7 @@ def _broken_dependence(
 
 
 def ill_formed(tree: Tree) -> Failure | None:
-    """The first annotation of a loop or block that cannot be carried out; None if there is none."""
+    """The first annotation of a loop or block that cannot be carried out, as a `Failure`; None if there is none."""
     for loop in tree.loops.values():
         failure = malformed(loop)
         if failure is not None:
@@ -286,7 +294,7 @@ def ill_formed(tree: Tree) -> Failure | None:
 
 
 def broken(tree: Tree) -> Failure | None:
-    """The first pipeline or double buffer that would change what the program means; None where there is none."""
+    """The first pipeline or double buffer that would change the meaning of the program; None if there is none."""
     loops = [loop for loop in tree.loops.values() if any(key in loop.annotations for key in KEYS)]
     for realize in tree.blocks.values():
         around = doubled_loop(tree, realize) if DOUBLE in realize.block.annotations else None
@@ -298,7 +306,7 @@ def broken(tree: Tree) -> Failure | None:
         verdict = plan(func, flat) if annotated else double_buffered(func, flat)
         if isinstance(verdict, Pipeline):
             continue
-        # What stands in the program as it is, not as it was looked at.
+        # Move the spots from the examined copy to the program itself.
         spots = {loop if spot is flat else spot: note for spot, note in verdict.spots.items()}
         shown = {s: note for s, note in spots.items() if not isinstance(s, tir.Stmt) or s in tree.order}
         return replace_failure(verdict, spots=shown)
@@ -309,23 +317,25 @@ def broken(tree: Tree) -> Failure | None:
 
 
 def doubled_loop(tree: Tree, realize: tir.BlockRealize) -> tuple[tir.For, int] | None:
-    """(the innermost loop that holds the block and other statements beside it, the number of the block's part)."""
+    """Return (the innermost loop with the block and other statements, the number of the part that contains the
+    block).
+    """
     for loop in reversed(tree.all_loops_above(realize)):
         parts = inner_parts(loop)
         own = next((k for k, part in enumerate(parts) if tree.inside(realize, part)), None)
-        if len(parts) > 1 and own is not None:  # a block that is all of the body holds the parts
+        if len(parts) > 1 and own is not None:  # a block that is the whole body contains the parts
             return loop, own
     return None
 
 
 def doubled_blocks(tree: Tree, loop: tir.For) -> list[tir.BlockRealize]:
-    """The blocks whose output is to have two versions in a loop."""
+    """The blocks in a loop whose output must have two versions."""
     marked = [b for b in tree.blocks.values() if DOUBLE in b.block.annotations]
     return [b for b in marked if (doubled_loop(tree, b) or (None, 0))[0] is loop]
 
 
 def doubled_buffer(block: tir.Block) -> tir.Buffer | None:
-    """The buffer that a block's annotation names by its position among the writes; None where it names none."""
+    """The buffer that a block's annotation names by its position in the writes; None if it names none."""
     index = block.annotations.get(DOUBLE)
     if type(index) is not int or not 0 <= index < len(buffers_written(block)):
         return None
@@ -333,7 +343,7 @@ def doubled_buffer(block: tir.Block) -> tir.Buffer | None:
 
 
 def unusable_double(tree: Tree, realize: tir.BlockRealize) -> Failure | None:
-    """Why a block cannot be the double buffer that it is annotated as; None if it can."""
+    """The reason why a block cannot be the double buffer that its annotation requests; None if it can."""
     block = realize.block
     if doubled_buffer(block) is None:
         expected = (
@@ -353,9 +363,9 @@ def unusable_double(tree: Tree, realize: tir.BlockRealize) -> Failure | None:
 
 
 def double_buffered(func: tir.PrimFunc, loop: tir.For) -> Pipeline | Failure:
-    """The pipeline in which the blocks of a loop that are annotated so run one iteration ahead of the others.
+    """The pipeline in which the annotated blocks of a loop run one iteration ahead of the others.
 
-    Where they need what comes before them in the same iteration, that runs ahead with them. The loop is `opened`.
+    If they need earlier statements of the same iteration, these run ahead too. The loop must have been `opened`.
     """
     tree = Tree(func)
     blocks = doubled_blocks(tree, loop)

@@ -1,4 +1,4 @@
-"""Does a block surely touch all of a region, and before it writes it? Read off the effects."""
+"""Decide from effects whether a block certainly touches all of a region, and whether it does so before it writes it."""
 
 from __future__ import annotations
 
@@ -17,27 +17,30 @@ from .effects import effects, guarded, holds
 from .touches import Box, Touch
 from .tree import Tree
 
-_MOST_POINTS = 4096  # elements of a region that are looked at one by one
+_MOST_POINTS = 4096  # the most elements of a region that are checked one by one
 
 
 def reaches_all(block: Block, region: BufferRegion, write: bool) -> bool:
-    """Whether an iteration of a block surely touches all of a region: declared regions are bounds."""
+    """Return whether an iteration of a block certainly touches all of a region.
+
+    Declared regions are only upper bounds.
+    """
     touched = effects(block, frozenset([region.buffer]))
     return all_touched(touched.writes if write else touched.reads, region, _inside(block))
 
 
 def reads_before_writing(block: Block, region: BufferRegion) -> bool:
-    """Whether an iteration of a block surely reads all of a region, each element before it writes it."""
+    """Return whether an iteration of a block certainly reads all of a region, each element before it writes it."""
     return all_touched(first_reads(block, region.buffer), region, _inside(block))
 
 
 def first_reads(block: Block, buffer: Buffer) -> list[Touch]:
-    """The reads in an iteration of a block that find what stood in the buffer before that iteration."""
+    """The reads in an iteration of a block that see values from before this iteration."""
     touched = effects(block, frozenset([buffer]))
-    latest: dict[int, int] = {}  # where a node stands in the program; one that stands twice is read last, written first
+    latest: dict[int, int] = {}  # each node's position in the program; of two, the last for reads, the first for writes
     earliest: dict[int, int] = {}
     for k, node in enumerate(walk(block)):
-        after = k + sum(1 for _ in walk(node)) if isinstance(node, BufferStore) else k  # behind what it stores
+        after = k + sum(1 for _ in walk(node)) if isinstance(node, BufferStore) else k  # after the value that it stores
         latest[id(node)] = after
         earliest.setdefault(id(node), after)
     return [
@@ -50,10 +53,10 @@ def first_reads(block: Block, buffer: Buffer) -> list[Touch]:
 
 
 def _comes_first(read: Touch, write: Touch) -> bool:
-    """Whether a read that stands before a write in the text finds no element of it, though loops around both go on.
+    """Return whether a read before a write in the text sees none of its values, although loops around both continue.
 
-    Each of their iterations reads the elements that it writes, so the first that touches an element reads it first.
-    What a foreign call does has no place in the text but that of the call.
+    Each of their iterations reads the elements that it writes, so the first iteration that touches an element reads it
+    first. The accesses of a foreign call have the position of the call in the text.
     """
     if isinstance(read.node, BufferRegion) is not isinstance(write.node, BufferRegion):
         return False
@@ -64,16 +67,17 @@ def _comes_first(read: Touch, write: Touch) -> bool:
 def fills(
     tree: Tree, realize: BlockRealize, region: BufferRegion, within: Stmt | None, empty_sums: bool = True
 ) -> str | None:
-    """None where a block writes every element of its box in each run of `within`, else why that is not shown.
+    """Return None if a block writes every element of its box in each run of `within`, else the reason why that is not
+    shown.
 
-    Without `empty_sums` each sum that a block starts (`T.init`) is taken to have a term.
+    Without `empty_sums`, each sum that a block initialises (`T.init`) is assumed to have at least one term.
     """
     touches = effects(realize.block, frozenset([region.buffer])).writes
     return why_not_filled(tree, realize, touches, region, within, [] if empty_sums else _terms(tree, realize))
 
 
 def _terms(tree: Tree, realize: BlockRealize) -> list[Expr]:
-    """Conditions under which each sum that a block starts has a term."""
+    """Conditions under which each sum that a block initialises has at least one term."""
     if realize.block.init is None:
         return []
     summed = loops_binding(realize, (REDUCE,))
@@ -81,7 +85,9 @@ def _terms(tree: Tree, realize: BlockRealize) -> list[Expr]:
 
 
 def writes_all(tree: Tree, realize: BlockRealize, buffer: Buffer, within: Stmt | None) -> bool:
-    """Whether a block surely writes every element of a buffer in each run of `within`, where its sums have terms."""
+    """Return whether a block certainly writes every element of a buffer in each run of `within`, if its sums have
+    terms.
+    """
     touches = [_around(t, tree, realize, within) for t in effects(realize.block, frozenset([buffer])).writes]
     analyzer = Analyzer.inside(*tree.all_loops_above(realize))
     with analyzer.constraint(*_terms(tree, realize)):
@@ -91,7 +97,7 @@ def writes_all(tree: Tree, realize: BlockRealize, buffer: Buffer, within: Stmt |
 def all_read(
     tree: Tree, readers: Sequence[BlockRealize], region: BufferRegion, within: Stmt | None, analyzer: Analyzer
 ) -> bool:
-    """Whether blocks together surely read all of a region in each run of `within`."""
+    """Return whether several blocks together certainly read all of a region in each run of `within`."""
     of = frozenset([region.buffer])
     touches = [_around(t, tree, reader, within) for reader in readers for t in effects(reader.block, of).reads]
     return all_touched(touches, region, analyzer)
@@ -101,7 +107,7 @@ def why_not_filled(
     tree: Tree, realize: BlockRealize, touches: Sequence[Touch], region: BufferRegion, within: Stmt | None,
     assuming: Sequence[Expr] = (),
 ) -> str | None:  # fmt: skip
-    """None where touches by a block cover the box of a region in each run of `within`, else why that is not shown."""
+    """Return None if touches of a block cover the box of a region in each run of `within`, else the reason."""
     name = realize.block.name
     analyzer = Analyzer.inside(*tree.all_loops_above(realize))
     with analyzer.constraint(*assuming):
@@ -125,9 +131,10 @@ def why_not_filled(
 def _fills_by_domain(
     tree: Tree, realize: BlockRealize, touches: Sequence[Touch], region: BufferRegion, analyzer: Analyzer
 ) -> bool:
-    """Whether a block that runs at every point of its domain touches all of a region, as loops over the domain would.
+    """Return whether a block that runs at every point of its domain touches all of a region, like loops over the
+    domain.
 
-    A predicate that says where the last iterations end, as after `split`, leaves out no point.
+    A predicate that only cuts off the last iterations, as after `split`, excludes no point.
     """
     if tree.condition_above(realize, None) is not None:
         return False
@@ -140,7 +147,7 @@ def _fills_by_domain(
 
 
 def _around(touch: Touch, tree: Tree, realize: BlockRealize, within: Stmt | None) -> Touch:
-    """What is touched inside of a block, as one run of `within` around it sees it (None: of its scope)."""
+    """A touch inside of a block, as seen from one run of `within` around it (None: of its scope)."""
     bindings = dict(zip((it.var for it in realize.block.iter_vars), realize.iter_values, strict=True))
     touch = guarded(touch.at(bindings), realize.predicate)
     inner: Stmt = realize
@@ -164,8 +171,10 @@ def _inside(block: Block) -> Analyzer:
 
 
 def all_touched(touches: Sequence[Touch], region: BufferRegion, analyzer: Analyzer) -> bool:
-    """Whether every element of a region that lies in its buffer is surely touched: by one touch, or by several that
-    each touch constant places beside the region's start."""
+    """Return whether every element of a region that is in its buffer is certainly touched.
+
+    It may be touched by one touch, or by several that each touch constant places relative to the region's start.
+    """
     boxes = [box for t in touches if (box := t.certain(analyzer)) is not None]
     if any(holds(box, region.region, region.buffer, analyzer) for box in boxes):
         return True
@@ -177,7 +186,9 @@ def all_touched(touches: Sequence[Touch], region: BufferRegion, analyzer: Analyz
 
 
 def _places(box: Box, region: Box, sizes: Sequence[int], analyzer: Analyzer) -> Iterator[tuple[int, ...]]:
-    """The elements of a box inside of a region, counted from the region's start; none where only a run tells."""
+    """The elements of a box inside a region, relative to the region's start; none if they are known only at run
+    time.
+    """
     sides = []
     for r, own, size in zip(box, region, sizes, strict=True):
         first = analyzer.affine(r.start) - analyzer.affine(own.start)

@@ -1,14 +1,16 @@
-"""The grid of a GPU in loop programs: which loops run on it, who owns which storage, and what a second binding means.
+"""The grid of a GPU in loop programs: the loops that run on it, the owners of storage, and the meaning of a second
+binding.
 
-As in TVM, a program leaves to lowering what its threads share. A loop over threadIdx.x inside another one over
-threadIdx.x is the same thread again: it does its own iteration (*cooperative fetching*). A buffer in "shared" exists
-once for each block of threads, one in "local" once for each thread and one in "warp" once for all threads along
-threadIdx.x that have the other indices in common, wherever they are allocated. Threads that share
-storage go in step, from statement to statement. They are in the same iteration of a parallel or vectorised loop inside,
-too: that needs no order of its iterations. `reference.meaning.threads` writes that meaning out for the interpreters.
+As in TVM, lowering decides how threads share data. A loop over threadIdx.x inside another loop over threadIdx.x is the
+same thread again: the thread does its own iteration (*cooperative fetching*). A buffer in "shared" exists once for each
+block of threads, one in "local" once for each thread and one in "warp" once for all threads along threadIdx.x that have
+the other indices in common, wherever they are allocated. Threads that share storage run in step, statement by
+statement. They are also in the same iteration of a parallel or vectorised loop inside, which is possible because its
+iterations need no order. `reference.meaning.threads` implements this meaning for the interpreters.
 
-A loop over threadIdx may drive a reduction (a *cross-thread reduction*). Its iterations mean what a serial loop means:
-they run in order and own no storage. How threads add up together is left to lowering (`lower_thread_reductions`).
+A loop over threadIdx may drive a reduction (a *cross-thread reduction*). Its iterations have the meaning of a serial
+loop: they run in order and own no storage. Lowering decides how the threads compute the sum together
+(`lower_thread_reductions`).
 """
 
 from __future__ import annotations
@@ -22,27 +24,29 @@ from ..nodes import BlockRealize, BufferLoad, BufferStore, For, ForKind, If, Let
 
 
 def is_virtual(loop: For) -> bool:
-    """Whether a loop is bound to virtual threads."""
+    """Return whether a loop is bound to virtual threads."""
     return loop.kind is ForKind.THREAD and str(loop.thread).startswith("vthread")
 
 
 def is_thread(loop: For) -> bool:
-    """Whether a loop runs over the threads of a block, virtual ones among them, each for itself."""
+    """Return whether a loop runs over independent threads of a block, including virtual threads."""
     return loop.kind is ForKind.THREAD and not str(loop.thread).startswith("blockIdx") and not adds_up(loop)
 
 
 def is_hardware_thread(loop: For) -> bool:
-    """Whether a loop runs over threadIdx."""
+    """Return whether a loop runs over threadIdx."""
     return is_thread(loop) and not is_virtual(loop)
 
 
 def adds_up(loop: For) -> bool:
-    """Whether a loop is bound to threadIdx and drives a reduction: its threads compute one result together."""
+    """Return whether a loop is bound to threadIdx and drives a reduction, so that its threads compute one result
+    together.
+    """
     return loop.kind is ForKind.THREAD and str(loop.thread).startswith("threadIdx") and bool(reductions_over(loop))
 
 
 def reductions_over(loop: For) -> list[BlockRealize]:
-    """The blocks below a loop of which it drives a reduction iterator."""
+    """The blocks below a loop with a reduction iterator that the loop drives."""
     return [
         node
         for node in ex.walk(loop.body)
@@ -58,9 +62,11 @@ GRID = tuple(f"{index}.{axis}" for index in ("blockIdx", "threadIdx") for axis i
 
 
 def grid_of(kernel: Stmt) -> tuple[ex.Expr, ...]:
-    """The extents of the loops that are bound to `GRID`, 1 where none is; () for a kernel without such loops.
+    """The extents of the loops bound to the axes of `GRID`, 1 for an axis without a loop; () for a kernel without such
+    loops.
 
-    Raises `Unsupported` for an extent that a loop or let inside of the kernel decides, and for two of one axis.
+    Raises `Unsupported` if an extent depends on a loop or let inside of the kernel, or if two loops over one axis have
+    different extents.
     """
     if not any(loop.thread in GRID for loop in ex.find(kernel, For)):
         return ()
@@ -80,13 +86,15 @@ def grid_of(kernel: Stmt) -> tuple[ex.Expr, ...]:
 
 
 def thread_reduction(func: PrimFunc) -> For | None:
-    """The first loop of a function over threads that compute one result together; None where there is none."""
+    """The first loop of a function over threads that compute one result together; None if there is none."""
     return next((node for node in ex.find(func.body, For) if adds_up(node)), None)
 
 
 def each_axis_once(func: PrimFunc, loops: Collection[For]) -> PrimFunc:
-    """A function in which some loops that bind an axis of threads again, in as many threads, are gone: their iteration
-    is the thread of the loop around them that binds it. That is what they mean.
+    """Remove loops that bind an axis of threads again with the same number of threads.
+
+    Legal, because this is their meaning: the iteration of such a loop is the thread of the outer loop that binds the
+    axis.
     """
 
     def visit(node: Any, bound: Mapping[str, For]) -> Any:
@@ -104,12 +112,11 @@ def each_axis_once(func: PrimFunc, loops: Collection[For]) -> PrimFunc:
 
 
 def in_step(func: PrimFunc, loop: For) -> tuple[PrimFunc, For]:
-    """The function, and the loop in it, with statements of the loop's body that fill shared storage in loops that bind
-    the axes of their threads again.
+    """Wrap statements of a loop's body that fill shared storage in loops that bind the axes of their threads again.
 
-    Threads that share storage go in step: what all of them do in such a statement is done before the next one. So it
-    means the same, and what an iteration of the loop fills shows in the loop itself. Statements that no thread around
-    the loop tells apart stay as they are.
+    Legal: threads that share storage run in step, so all of them finish such a statement before the next one starts. In
+    the result, the loop itself shows which elements an iteration fills. Statements that do not differ between the
+    threads around the loop are not changed. Returns the function and the loop in it.
     """
     above: list[For] = []
 
@@ -143,9 +150,10 @@ def in_step(func: PrimFunc, loop: For) -> tuple[PrimFunc, For]:
 
 
 def owns(loop: For, scope: str) -> bool:
-    """Whether each iteration of a concurrent loop has storage of a scope for itself, wherever it is allocated.
+    """Return whether each iteration of a concurrent loop has its own storage of a scope, wherever it is allocated.
 
-    Storage in "local" belongs to an iteration of a parallel loop, too, but only where the loop does not divide it.
+    Storage in "local" also belongs to an iteration of a parallel loop, but only if the loop does not divide it; this
+    case is not included here.
     """
     if loop.kind in (ForKind.PARALLEL, ForKind.VECTORIZED):
         return is_register(scope)
@@ -156,34 +164,39 @@ def owns(loop: For, scope: str) -> bool:
     return not scope.startswith("shared") or not is_thread(loop)
 
 
-LANES = "threadIdx.x"  # the axis along which threads are neighbours in a warp
+LANES = "threadIdx.x"  # the axis along which neighbouring threads are in one warp
 
 
 def is_of_a_warp(scope: str) -> bool:
-    """Whether neighbouring threads along `LANES` have storage of a scope together: fragments of matrices."""
+    """Return whether neighbouring threads along `LANES` own storage of a scope together, such as fragments of
+    matrices.
+    """
     return scope.startswith("warp")
 
 
 def is_private(scope: str) -> bool:
-    """Whether each thread has storage of a scope for itself: on its stack, or in its registers."""
+    """Return whether each thread has its own storage of a scope, on its stack or in its registers."""
     return scope.startswith("local")
 
 
 def is_register(scope: str) -> bool:
-    """Whether storage of a scope has no addresses, as tile registers: concurrent iterations have their own."""
+    """Return whether storage of a scope has no addresses, such as tile registers.
+
+    Concurrent iterations have their own.
+    """
     return scope.startswith("local.")
 
 
 def is_shared(scope: str) -> bool:
-    """Whether the threads of a block share storage of a scope."""
+    """Return whether the threads of a block share storage of a scope."""
     return scope.startswith("shared")
 
 
 def depends(outer: For, stmt: Stmt) -> bool:
-    """Whether what a statement inside a loop over threads does is another thing for each of them.
+    """Return whether a statement inside a loop over threads does different things in different threads.
 
-    It is where the statement uses the loop's variable, through iterators of blocks and bounds of loops too, stands
-    under such a condition, or reads storage that the threads own.
+    It does if the statement uses the loop's variable (also through iterators of blocks or bounds of loops), is under a
+    condition that uses it, or reads storage that each thread owns.
     """
     varying = {outer.var}
     for node in _path(outer.body, stmt):
@@ -196,8 +209,10 @@ def depends(outer: For, stmt: Stmt) -> bool:
 
 
 def differs(threads: Iterable[For], varying: Set[ex.Var], *parts: ex.Node) -> bool:
-    """Whether a part may be another one for each iteration of loops over threads: it uses a variable that is, one of
-    `varying` (the loops' own among them), or reads storage that each of them owns.
+    """Return whether a part can differ between iterations of loops over threads.
+
+    It can if it uses a variable in `varying` (the variables that differ, including the loops' own), or reads storage
+    that each thread owns.
     """
     if any(v in varying for part in parts for v in ex.free_vars(part)):
         return True
@@ -210,7 +225,7 @@ def _condition(node: If | BlockRealize) -> ex.Expr:
 
 
 def _bound(node: ex.Node) -> list[tuple[ex.Var, tuple[ex.Expr, ...]]]:
-    """The variables that a statement binds for what it holds, with what decides their values."""
+    """The variables that a statement defines for its body, with the expressions that determine their values."""
     if isinstance(node, For):
         return [(node.var, (node.start, node.extent))]
     if isinstance(node, LetStmt):
@@ -231,10 +246,11 @@ def _path(start: ex.Node, end: ex.Node) -> list[ex.Node]:
 
 
 def why_not_again(outer: For, inner: For) -> str | None:
-    """None where a loop may be bound to the axis that `outer`, around it, is bound to; else why it may not.
+    """Return None if a loop may be bound to the same axis as the loop `outer` around it, else the reason.
 
-    Its iterations, all done by every thread before, are then shared out among the threads. That is the same if they
-    are as many as the threads, if they do not depend on the thread, and if all threads see what they write.
+    Before, every thread does all of its iterations; afterwards, they are divided among the threads. Legal if there are
+    as many iterations as threads, if the iterations do not depend on the thread, and if all threads can see the
+    elements that they write.
     """
     for loop in (outer, inner):
         if reductions_over(loop):

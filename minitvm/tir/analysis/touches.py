@@ -1,6 +1,6 @@
-"""One access of a buffer as a statement around it sees it: the elements, the loops and the conditions.
+"""One access to a buffer as seen from a statement around it: its elements, loops and conditions.
 
-`Touch.box` is never too small; `Touch.certain` is never too large. Both are computed when they are asked for.
+`Touch.box` is never too small; `Touch.certain` is never too large. Both are computed on demand.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ Box = regions.Box
 @through_slots
 @dataclass(frozen=True, slots=True, eq=False)
 class Touch:
-    """One load, store or opaque use of a buffer in the text, seen from a statement around it.
+    """One load, store or opaque use of a buffer in the text, as seen from a statement around it.
 
-    `ranges` are the elements (None: a dimension that only data tells), at each iteration of `loops` (outermost first)
-    at which `conditions` hold. `sure` is False where something else decides whether it happens. `opaque` touches are
-    those of foreign calls. `accumulated` reads are of what a block with an init updates. `after` are the stores that
-    come earlier in the text of the same loops (`shared`).
+    `ranges` are the elements (None for a dimension that depends on data) in each iteration of `loops` (outermost first)
+    in which `conditions` hold. `sure` is False if other, unknown conditions decide whether it happens. `opaque` touches
+    come from foreign calls. `accumulated` reads are reads of the elements that a block with an init updates. `after`
+    are the stores that come earlier in the text of the same loops (`shared`).
     """
 
     node: ex.Node
@@ -48,7 +48,7 @@ class Touch:
 
     @property
     def most(self) -> Box:
-        """`box()` of all its loops, computed once."""
+        """The result of `box()` for all loops of this touch, computed once."""
         if self._box is None:
             object.__setattr__(self, "_box", self.box())
         assert self._box is not None
@@ -67,7 +67,9 @@ class Touch:
 
     @property
     def stretches(self) -> tuple[tuple[Affine, int] | None, ...]:
-        """For each dimension what `stretch` says of it and all loops, computed once; None where only data tells."""
+        """The result of `stretch` for each dimension and all loops, computed once; None for a dimension that depends on
+        data.
+        """
         if self._stretches is None:
             found = tuple(None if r is None else stretch(r, self.loops) for r in self.ranges)
             object.__setattr__(self, "_stretches", found)
@@ -75,15 +77,15 @@ class Touch:
         return self._stretches
 
     def sides(self) -> Box:
-        """The elements in one iteration; where only data tells, the whole dimension."""
+        """The elements in one iteration. A dimension that depends on data is taken whole."""
         whole = self.buffer.full_region().region
         return tuple(r if r is not None else all_ for r, all_ in zip(self.ranges, whole, strict=True))
 
     def box(self, analyzer: Analyzer | None = None, still: Iterable[ex.Var] = ()) -> Box:
-        """A box around all that is touched; a dimension that cannot be bounded is taken whole.
+        """A box around all elements that are touched; a dimension that cannot be bounded is taken whole.
 
-        The loops of the variables `still` stand still; an index that none of the others moves is kept as it was
-        written. The box may reach out of the buffer where a condition keeps the access inside.
+        The loops of the variables `still` are fixed; an index that does not depend on the other loops is kept as
+        written. The box may reach outside of the buffer if a condition keeps the access inside.
         """
         whole = self.buffer.full_region().region
         box = list(self.sides())
@@ -104,10 +106,10 @@ class Touch:
         return tuple(l for l in self.loops if l.var not in held) if held else self.loops
 
     def certain(self, analyzer: Analyzer | None = None, still: Iterable[ex.Var] = ()) -> Box | None:
-        """A box whose elements inside the buffer are all touched in every run; None if none is shown.
+        """A box whose elements inside the buffer are all touched in every run; None if no such box can be proved.
 
-        A condition is left out where it only keeps elements beyond the buffer's ends, and cuts the box where it bounds
-        an index. Loops that do not decide which element it is may stand at their start: one iteration is enough.
+        A condition that only excludes elements beyond the buffer's ends is ignored; a condition that bounds an index
+        cuts the box. Loops that do not influence the element are fixed at their start, because one iteration is enough.
         """
         if not self.sure or None in self.ranges:
             return None
@@ -150,7 +152,7 @@ class Touch:
         return tuple(box)
 
     def _starts(self, loops: Sequence[tir.For]) -> dict[ex.Var, ex.Expr]:
-        """The starts of the loops that do not decide which element is touched."""
+        """The starts of the loops that do not influence which element is touched."""
         deciding = {v for r in self.ranges if r is not None for v in ex.free_vars(r)}
         for l in reversed(loops):
             if l.var in deciding:
@@ -162,7 +164,7 @@ class Touch:
         return starts
 
     def steps(self) -> tuple[Affine, dict[int, int]] | None:
-        """(first element, how many steps of each length) of a one-dimensional pattern; None for anything else.
+        """(first element, number of steps of each length) of a one-dimensional pattern; None for any other touch.
 
         `for i in range(8): for j in range(4): A[i * 20 + j]` starts at 0 and takes 8 steps of 20 and 4 of 1.
         """
@@ -182,7 +184,7 @@ class Touch:
                 return None
             if step and l.extent.value > 1:
                 steps[step] = l.extent.value
-        merged: dict[int, int] = {}  # 4 steps of 16 over 16 of 1 are 64 of 1
+        merged: dict[int, int] = {}  # 4 steps of 16 and 16 steps of 1 together are 64 steps of 1
         last = 0
         for step, count in sorted(steps.items()):
             if last and step == last * merged[last]:
@@ -192,14 +194,14 @@ class Touch:
         return first, merged
 
     def elements_at_most(self) -> int | None:
-        """An upper bound of the elements that one run touches; None if unknown.
+        """An upper bound of the number of elements that one run touches; None if unknown.
 
-        Each iteration of the loops that decide the place touches one element or vector. Where only data tells the
-        place, every loop decides.
+        Each iteration of the loops that influence the place touches one element or vector. If the place depends on
+        data, all loops count.
         """
         by_data = None in self.ranges
         if by_data and not (self.sure and isinstance(self.node, tir.BufferLoad | tir.BufferStore)):
-            return None  # loops may be left out that only data bounds
+            return None  # a loop whose bound depends only on data may be missing
         lanes = max((i.dtype.lanes for i in getattr(self.node, "indices", ())), default=1)
         counts: list[ex.Expr] = (
             [ex.const(lanes, "int64")] if by_data else [r.extent for r in self.ranges if r is not None]
@@ -219,7 +221,7 @@ class Touch:
     def _runs(
         self, loop: tir.For, indices: Sequence[ex.Expr], domains: Mapping[ex.Var, ex.Range], analyzer: Analyzer
     ) -> bool:
-        """Whether a loop has an iteration, or the box is empty where it has none."""
+        """Return whether a loop has an iteration, or the box is empty if it has none."""
         if loop.extent.value >= 1 if isinstance(loop.extent, ex.IntImm) else analyzer.can_prove(loop.extent >= 1):
             return True
         empty = {**domains, loop.var: ex.Range(loop.start, ex.const(0, loop.extent.dtype))}
@@ -229,7 +231,7 @@ class Touch:
     def _cut(
         self, condition: ex.Expr, moving: set[ex.Var], analyzer: Analyzer
     ) -> list[tuple[int, ex.Expr | None, ex.Expr | None]] | None:
-        """What a condition cuts off the box, as (dimension, start, end); None if unknown."""
+        """The parts of the box that a condition leaves, as (dimension, start, end); None if unknown."""
         if analyzer.can_prove(condition):
             return []
         if not isinstance(condition, ex.LT | ex.LE | ex.GT | ex.GE) or not condition.a.dtype.is_int:
@@ -244,7 +246,7 @@ class Touch:
             factors = {beyond.terms[t] // c for t, c in slack.terms.items() if t in beyond.terms}
             for q in {1, *factors}:
                 if q > 0 and analyzer.domain.nonnegative(beyond - slack.scaled(q)):
-                    return []  # what it leaves out lies beyond the end
+                    return []  # the elements that it leaves out are beyond the end
             if not is_const(r.extent, 1):
                 continue
             above, below = index - slack, index + slack
@@ -257,13 +259,13 @@ class Touch:
     # -- on the way up
 
     def inside(self, loop: tir.For) -> Touch:
-        """The same in each iteration of a loop around it."""
+        """The same touch in each iteration of a loop around it."""
         after = tuple([(store.inside(loop), (loop, *shared)) for store, shared in self.after])
         same = self._changed((loop, *self.loops), self.conditions, self.sure, after)
         return same.unknown({loop.var}) if reads_memory(loop.start) or reads_memory(loop.extent) else same
 
     def under(self, condition: ex.Expr) -> Touch:
-        """The same where a condition holds."""
+        """The same touch under a condition."""
         parts = tuple(conjuncts(condition))
         if not parts:
             return self
@@ -271,7 +273,7 @@ class Touch:
         return self._changed(self.loops, (*parts, *self.conditions), self.sure, after)
 
     def perhaps(self) -> Touch:
-        """The same where something unknown decides."""
+        """The same touch, but it is unknown whether it happens."""
         after = tuple([(store.perhaps(), shared) for store, shared in self.after])
         return self._changed(self.loops, self.conditions, False, after)
 
@@ -282,11 +284,14 @@ class Touch:
         sure: bool,
         after: tuple[tuple[Touch, tuple[tir.For, ...]], ...],
     ) -> Touch:
-        """`dataclasses.replace`, quicker: every statement around an access makes a touch."""
+        """A faster `dataclasses.replace`, because every statement around an access makes a new touch."""
         return Touch(self.node, self.buffer, self.ranges, loops, conditions, sure, self.opaque, self.accumulated, after)
 
     def at(self, values: Mapping[ex.Var, ex.Expr]) -> Touch:
-        """The same with values in place of variables; what is looked up in memory only data tells."""
+        """The same touch with values substituted for variables.
+
+        A variable whose value is read from memory becomes unknown.
+        """
         hidden = {v for v, value in values.items() if reads_memory(value)}
         if hidden:
             return self.unknown(hidden).at({v: value for v, value in values.items() if v not in hidden})
@@ -304,7 +309,7 @@ class Touch:
         return dataclasses.replace(self, ranges=ranges, loops=loops, conditions=conditions, after=after)
 
     def unknown(self, names: set[ex.Var]) -> Touch:
-        """The same where only data tells what some variables are."""
+        """The same touch if the values of some variables depend on data."""
         hidden = set(names)
         for l in self.loops:  # outermost first
             if uses(l.start, hidden) or uses(l.extent, hidden):
@@ -318,7 +323,7 @@ class Touch:
 
 
 def _by_parts(indices: Sequence[ex.Expr]) -> bool:
-    """Whether an index takes parts of a loop, its quotient and its remainder."""
+    """Return whether an index contains quotients or remainders, as of a loop that was split."""
     return any(isinstance(n, ex.FloorDiv | ex.FloorMod) for index in indices for n in ex.walk(index))
 
 
@@ -326,7 +331,7 @@ def _by_parts(indices: Sequence[ex.Expr]) -> bool:
 def _running(
     loops: tuple[tir.For, ...], analyzer: Analyzer | None, inner: Mapping[ex.Var, ex.Range] | None = None
 ) -> Iterator[regions.Moving]:
-    """Loops that run, with variables inside of them, under what an analyzer knows."""
+    """The loops that run, and the variables inside of them, with the knowledge of an analyzer."""
     if analyzer is None and not inner:
         yield _moving(loops)
         return
@@ -341,15 +346,15 @@ def _moving(loops: tuple[tir.For, ...]) -> regions.Moving:
 
 
 def stretch(r: ex.Range, loops: Sequence[tir.For]) -> tuple[Affine, int] | None:
-    """(start, extent) of what a range covers while loops run, where some iteration surely reaches either end.
+    """(start, extent) of the elements that a range covers while loops run, if both ends are certainly reached.
 
-    None where that is not known: where the index is no sum of multiples of the loops, an extent is no constant, or
-    nothing is touched (a mask may let no lane through).
+    None if that is not known: if the index is not a sum of multiples of the loops, if an extent is not constant, or if
+    possibly nothing is touched (a mask may enable no lane).
     """
     if not isinstance(r.extent, ex.IntImm) or r.extent.value < 1 or r.start.dtype.lanes > 1:
         return None
     start, extent = plain_affine(r.start), r.extent.value
-    for loop in reversed(loops):  # inner ones first: where they start may depend on outer ones
+    for loop in reversed(loops):  # inner ones first: their start may depend on outer ones
         factor = start.terms.get(loop.var, 0)
         if not factor:
             continue
@@ -363,7 +368,7 @@ def stretch(r: ex.Range, loops: Sequence[tir.For]) -> tuple[Affine, int] | None:
 
 
 def of_element(node: tir.BufferLoad | tir.BufferStore) -> Touch:
-    """One load or store; for a vector, the elements from the first to the last."""
+    """The touch of one load or store; for a vector, the elements from the first to the last."""
     dense = all(not isinstance(i, ex.Ramp) or is_const(i.stride, 1) for i in node.indices)
     ranges = tuple(map(_place, node.indices))
     if node.predicate is not None:
@@ -373,14 +378,14 @@ def of_element(node: tir.BufferLoad | tir.BufferStore) -> Touch:
             return Touch(node, node.buffer, ranges, sure=False)
         masked = ranges[lanes[0]]
         assert masked is not None
-        if dense:  # the lanes that a mask lets through are the first ones
+        if dense:  # the lanes that a mask allows are the first ones
             extent = ex.const(count, masked.extent.dtype)
             ranges = tuple(ex.Range(masked.start, extent) if d == lanes[0] else r for d, r in enumerate(ranges))
     return Touch(node, node.buffer, ranges, sure=dense)
 
 
 def _first_lanes(mask: ex.Expr) -> int | None:
-    """How many lanes a mask `[b, b + 1, ...] < [n, n, ...]` lets through, the first ones; None where it is unknown."""
+    """The number of leading lanes that a mask `[b, b + 1, ...] < [n, n, ...]` enables; None if it is unknown."""
     if not isinstance(mask, ex.LT) or not isinstance(mask.a, ex.Ramp) or not isinstance(mask.b, ex.Broadcast):
         return None
     first, step, end = mask.a.base, mask.a.stride, mask.b.value
@@ -400,12 +405,12 @@ def _place(index: ex.Expr) -> ex.Range | None:
 
 
 def known_ranges(region: Sequence[ex.Range]) -> tuple[ex.Range | None, ...]:
-    """The sides of a region; None where only data tells."""
+    """The ranges of a region; None for a range that depends on data."""
     return tuple(None if reads_memory(r.start) or reads_memory(r.extent) else r for r in region)
 
 
 def through_view(touch: Touch, match: tir.MatchBufferRegion) -> Touch:
-    """What is touched of the buffer behind a view."""
+    """A touch of a view as a touch of the buffer that it shows."""
     source = match.source
     after = tuple((through_view(store, match), shared) for store, shared in touch.after)
     region = known_ranges(source.region)

@@ -1,7 +1,7 @@
-"""A function as a tree with parents: where each loop and block stands, and how to put something else in its place.
+"""A function as a tree with parents: the position of each loop and block, and the replacement of statements.
 
-`Tree` is built once for an immutable `PrimFunc` and never changes. `rebuild` makes a new function and shares every
-statement off the paths to what was replaced.
+`Tree` is built once for an immutable `PrimFunc` and never changes. `rebuild` makes a new function, which shares every
+statement that does not contain a replaced one.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def statements(stmt: tir.Stmt) -> Iterator[tir.Stmt]:
 
 
 def own_expressions(stmt: tir.Stmt) -> Iterator[Expr]:
-    """The expressions that a statement holds itself, of a block realization the bindings and the predicate."""
+    """The expressions directly in a statement; for a block realization, its bindings and its predicate."""
     for name in stmt._children:
         value = getattr(stmt, name)
         for item in value if isinstance(value, tuple) else (value,):
@@ -51,7 +51,7 @@ def own_expressions(stmt: tir.Stmt) -> Iterator[Expr]:
 
 @kept_with_node
 def _parts(stmt: tir.Stmt) -> tuple[tuple[tir.BufferLoad, ...], tuple[tir.Stmt, ...]]:
-    """The loads that a statement holds itself, and the statements directly inside it."""
+    """The loads in the expressions of a statement, and the statements directly inside it."""
     return tuple(n for e in own_expressions(stmt) for n in find(e, tir.BufferLoad)), tuple(sub_statements(stmt))
 
 
@@ -61,7 +61,7 @@ Loads = tuple[tuple[tir.Stmt, tir.BufferLoad], ...]
 class Tree:
     """Parents, loops and blocks of one function. Loops are found by their variable, blocks by their id.
 
-    What stands around a statement is written down in the one walk that builds the tree.
+    The statements around each statement are recorded in the one walk that builds the tree.
     """
 
     __slots__ = (
@@ -75,7 +75,7 @@ class Tree:
         self.loops: dict[Var, tir.For] = {}
         self.blocks: dict[tir.BlockId, tir.BlockRealize] = {}
         self.order: dict[tir.Stmt, int] = {}
-        self.kept: dict[Any, Any] = {}  # answers of others about this tree
+        self.kept: dict[Any, Any] = {}  # results of other analyses about this tree
         self._last: dict[tir.Stmt, int] = {}  # the place in the order of the last statement inside
         self._scope: dict[tir.Stmt, tir.BlockRealize | None] = {}
         self._loops: dict[tir.Stmt, tuple[tir.For, ...]] = {}
@@ -111,7 +111,10 @@ class Tree:
 
     @property
     def moving(self) -> frozenset[Var]:
-        """The variables of loops, iterators and lets. Any other one is a size or a parameter: it has one value."""
+        """The variables of loops, iterators and lets.
+
+        Any other variable is a size or a parameter, and has one value.
+        """
         if self._moving is None:
             iterators = {it.var for realize in self.blocks.values() for it in realize.block.iter_vars}
             lets = {stmt.var for stmt in self.order if isinstance(stmt, tir.LetStmt)}
@@ -119,11 +122,16 @@ class Tree:
         return self._moving
 
     def moves(self, *expressions: Expr) -> bool:
-        """Whether any of the expressions may change its value while the function runs, memory aside."""
+        """Return whether any of the expressions may change its value while the function runs.
+
+        Loads are not considered.
+        """
         return any(v in self.moving for e in expressions for v in free_vars(e))
 
     def condition_above(self, stmt: tir.Stmt, within: tir.Stmt | None) -> tir.If | tir.While | None:
-        """The statement, if any, that decides whether `stmt` runs in each run of `within` (None: of its scope)."""
+        """The statement, if any, that decides whether `stmt` runs in each run of `within` (None: in each run of its
+        scope).
+        """
         for outer in self.above(stmt):
             if outer is within or isinstance(outer, tir.BlockRealize):
                 return None
@@ -132,8 +140,11 @@ class Tree:
         return None
 
     def controls(self, realize: tir.BlockRealize) -> Loads:
-        """(statement, load) for every load that decides whether and where a block runs: in its predicate and bindings,
-        and in conditions, bounds of loops and lets around it in its scope, where the statement holds the load."""
+        """(statement, load) for every load that decides whether and where a block runs.
+
+        These are the loads in its predicate and bindings, and in conditions, bounds of loops and lets around it in its
+        scope; `statement` is the statement that contains the load.
+        """
         return self._controls[realize]
 
     def above(self, stmt: tir.Stmt) -> Iterator[tir.Stmt]:
@@ -144,11 +155,11 @@ class Tree:
             at = self.parent.get(at)
 
     def scope(self, stmt: tir.Stmt) -> tir.BlockRealize:
-        """The block that a loop or a block realization stands in, as its realization."""
+        """The realization of the block that directly contains a loop or a block realization."""
         return self._scope[stmt] or self.root
 
     def loops_above(self, stmt: tir.Stmt) -> list[tir.For]:
-        """The loops between a statement and the block that it stands in, outermost first."""
+        """The loops between a statement and the block that contains it, outermost first."""
         return list(self._loops[stmt])
 
     def all_loops_above(self, stmt: tir.Stmt) -> list[tir.For]:
@@ -157,20 +168,20 @@ class Tree:
         return [*(self.all_loops_above(scope) if scope else ()), *self._loops[stmt]]
 
     def blocks_in(self, stmt: tir.Stmt) -> list[tir.BlockRealize]:
-        """The blocks that stand in a statement and not inside another block of it, in program order."""
+        """The blocks in a statement that are not inside another block of it, in program order."""
         if isinstance(stmt, tir.BlockRealize):
             return list(self._blocks_in.get(stmt, ()))
         scope = self._scope[stmt]
         return [b for b in self._blocks_in.get(scope, ()) if self.inside(b, stmt)]
 
     def inside(self, inner: tir.Stmt, outer: tir.Stmt) -> bool:
-        """Whether `inner` is `outer` or stands inside it."""
+        """Return whether `inner` is `outer` or is inside of it."""
         return self.order[outer] <= self.order[inner] <= self._last[outer]
 
     def rebuild(self, changes: Mapping[tir.Stmt, tir.Stmt | None]) -> tir.PrimFunc:
-        """The function with statements replaced; None removes one, and the loops around it that become empty.
+        """The function with statements replaced. None removes a statement, and the loops around it that become empty.
 
-        No replaced statement may stand inside another one.
+        No replaced statement may be inside another replaced one.
         """
         touched = {outer for stmt in changes for outer in self.above(stmt)}
         for stmt in changes:
@@ -184,7 +195,7 @@ class Tree:
 
 
 def _rebuilt(stmt: tir.Stmt, changes: Mapping[tir.Stmt, tir.Stmt | None], touched: Set[tir.Stmt]) -> tir.Stmt | None:
-    """A statement with those below it replaced; `touched` are those around a replaced one."""
+    """A statement with statements inside of it replaced; `touched` are the statements that contain a replaced one."""
     if stmt in changes:
         return changes[stmt]
     if stmt not in touched:
@@ -212,9 +223,9 @@ def _sequence(stmts: list[tir.Stmt | None]) -> tir.Stmt | None:
 
 
 def fresh_copy(stmt: tir.Stmt) -> tir.Stmt:
-    """A copy with its own loop variables and block ids, as every duplicate must have."""
+    """A copy with its own loop variables and block ids. Each duplicate of a statement needs them."""
 
-    # Each definition is renamed where it stands: a nest that stands in two places has its variables in both.
+    # Each definition is renamed at its place: a nest that is in two places has its variables in both.
     def go(at: tir.Stmt) -> tir.Stmt:
         if isinstance(at, tir.For | tir.LetStmt):
             var = at.var.with_name(at.var.name)
@@ -230,15 +241,16 @@ def fresh_copy(stmt: tir.Stmt) -> tir.Stmt:
 
 
 def _with_inner(stmt: tir.Stmt, change: Callable[[tir.Stmt], tir.Stmt]) -> tir.Stmt:
-    """A statement with each one directly inside of it changed; itself where none is."""
+    """A statement with `change` applied to each statement directly inside; the same object if none changed."""
     changed: tir.Stmt = map_children(stmt, lambda child: change(child) if isinstance(child, tir.Stmt) else child)
     return changed
 
 
 def with_own_keys(func: tir.PrimFunc) -> tir.PrimFunc:
-    """The function with each loop variable and block id in one place only; itself where that is so already.
+    """The function with each loop variable and block id at only one place; the same object if that holds already.
 
-    Handles are keys, so a program built by hand from shared statements is given copies of them first.
+    Handles find statements by these keys, so a program that was built by hand from shared statements gets copies of
+    them.
     """
     seen: set[object] = set()
     shared = False
@@ -252,7 +264,7 @@ def with_own_keys(func: tir.PrimFunc) -> tir.PrimFunc:
         seen.update(keys)
     if not shared:
         return func
-    # Leaves are copied too: a statement object that stands in two places would have two parents.
+    # Leaves are copied too: a statement object in two places would have two parents.
     return func.with_body(_own_leaves(fresh_copy(func.body)))
 
 

@@ -1,4 +1,4 @@
-"""A reduction block read as the update of a reducer: what it accumulates, where, and from what."""
+"""Read a reduction block as the update of a reducer: the elements that it accumulates, and the values it combines."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from .reducers import ReducerMatch, recognise
 
 @dataclass(frozen=True, slots=True)
 class AccumulatedElement:
-    """What a block accumulates in one buffer: an element, or with `loops` of its own a row of them.
+    """The element of one buffer that a block accumulates; or, with its own `loops`, a row of elements.
 
-    `indices` hold the variable of each of these loops once, by itself. `value` is what is stored, `init` its start.
+    The variable of each of these loops is exactly one of `indices`. `value` is the stored value, and `init` the initial
+    one.
     """
 
     buffer: Buffer
@@ -30,17 +31,17 @@ class AccumulatedElement:
 
     @property
     def places(self) -> list[int]:
-        """The places of `indices` that the block's iterators decide."""
+        """The positions in `indices` that depend on the block's iterators."""
         own = {l.var for l in self.loops}
         return [k for k, index in enumerate(self.indices) if index not in own]
 
     def place(self, axis: int) -> int:
-        """Where among `indices` a new index stands that comes at `axis` among those of the block's iterators."""
+        """The position in `indices` for a new index that comes at `axis` among the indices of the block's iterators."""
         places = self.places
         return places[axis] if axis < len(places) else places[-1] + 1 if places else 0
 
     def around(self, stmt: Stmt) -> Stmt:
-        """The loops around a statement."""
+        """Put the loops around a statement."""
         for l in reversed(self.loops):
             stmt = replace(l, body=stmt)
         return stmt
@@ -48,24 +49,27 @@ class AccumulatedElement:
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """What a reduction block accumulates. `indices` is where, as the block's iterators say it, for all elements."""
+    """The elements that a reduction block accumulates.
+
+    `indices`, over the block's iterators, are the same for all of them.
+    """
 
     elements: tuple[AccumulatedElement, ...]
     indices: tuple[Expr, ...]
 
     @property
     def buffers(self) -> tuple[Buffer, ...]:
-        """The buffers, in the order in which they are stored."""
+        """The buffers, in the order of the stores."""
         return tuple(e.buffer for e in self.elements)
 
     @property
     def init(self) -> tuple[Expr, ...]:
-        """What each starts from."""
+        """The initial value of each element."""
         return tuple(e.init for e in self.elements)
 
 
 def _read_update(block: Block, without_init: bool) -> Update | str:
-    """The update of a block, or why it has another form."""
+    """The update of a block, or the reason why it has another form."""
     if block.match_buffers or block.alloc_buffers:
         return "it has buffers of its own"
     if block.init is None and not without_init:
@@ -107,7 +111,7 @@ def _decided(element: AccumulatedElement) -> tuple[Expr, ...]:
 
 
 def _started(store: BufferStore, loops: tuple[For, ...], begin: tuple[For, ...], start: BufferStore) -> Expr | None:
-    """What is stored to the same elements by the init, in terms of the loops of the body."""
+    """The value that the init stores to the same elements, as a function of the loops of the body."""
     if len(loops) != len(begin) or store.predicate is not None or start.predicate is not None:
         return None
     if not all(_same(a.extent, b.extent) for a, b in zip(loops, begin, strict=True)):
@@ -123,7 +127,7 @@ def _same(a: Node, b: Node) -> bool:
 
 
 def _stores(stmt: Stmt) -> list[tuple[tuple[For, ...], BufferStore]] | None:
-    """The stores of a statement, each with the serial loops of fixed extents around it alone."""
+    """The stores of a statement, each with the serial loops of fixed extents that surround only it."""
     stores: list[tuple[tuple[For, ...], BufferStore]] = []
     for part in stmt.stmts if isinstance(stmt, Seq) else (stmt,):
         loops: list[For] = []
@@ -141,9 +145,10 @@ def _counts_from_zero(loop: For) -> bool:
 
 
 def recognised(block: Block, without_init: bool = False) -> tuple[Update, ReducerMatch] | str:
-    """The update of a reduction block and the registered reducer that it is, or why there is no such reducer.
+    """The update of a reduction block and the registered reducer that matches it, or the reason why none does.
 
-    A block without an init has none, or `without_init` one that starts from what is there: `init` loads it.
+    A block without an init does not match. With `without_init` it may match: then the update starts from the old value,
+    which `init` loads.
     """
     update = _read_update(block, without_init)
     if isinstance(update, str):

@@ -1,4 +1,4 @@
-"""Matched buffers: which region of which storage each of them is, and whether its declaration fits that region."""
+"""Matched buffers: the region of storage that each of them shows, and whether its declaration fits this region."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Views = Mapping[Buffer, BufferRegion]
 
 
 def views(func: PrimFunc) -> Iterator[tuple[MatchBufferRegion, BufferRegion]]:
-    """Each matched buffer of a function, and the region of a buffer that is not matched itself."""
+    """Yield each matched buffer of a function, and its region in a buffer that is not itself matched."""
     regions: dict[Buffer, BufferRegion] = {}
     for node in find(func.body, Block):
         for match in node.match_buffers:
@@ -22,7 +22,7 @@ def views(func: PrimFunc) -> Iterator[tuple[MatchBufferRegion, BufferRegion]]:
 
 
 def resolved(source: BufferRegion, views: Views) -> BufferRegion:
-    """A region of a view as a region of what that is a view of."""
+    """Convert a region of a view to a region of the buffer that it shows."""
     if source.buffer not in views:
         return source
     outer = views[source.buffer]
@@ -32,15 +32,15 @@ def resolved(source: BufferRegion, views: Views) -> BufferRegion:
 
 
 def strides_of(buffer: Buffer) -> list[Expr]:
-    """How many elements apart neighbours in each dimension are."""
+    """The distances, in elements, between neighbours in each dimension."""
     return list(buffer.strides) or row_major(buffer.shape)
 
 
 def why_not_view(match: MatchBufferRegion, source: BufferRegion) -> str:
-    """What is known to be wrong with a matched buffer, `source` being its resolved region; "" if nothing is.
+    """The known error in the declaration of a matched buffer, `source` being its resolved region; "" if there is none.
 
-    A view covers the last dimensions of its region, of which those in front are single points. Its dimensions and
-    strides are those of the region; a variable in their place takes the value that it finds first.
+    A view covers the last dimensions of its region; the dimensions before them must be single points. Its dimensions
+    and strides must be those of the region. A variable in their place gets the first value that is matched with it.
     """
     view, region = match.buffer, match.source.region
     lead = len(region) - view.ndim

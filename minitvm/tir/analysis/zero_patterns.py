@@ -1,8 +1,8 @@
-"""Sums of which most terms are zero, in a regular pattern: a factor is zero but for every s-th iteration.
+"""Sums in which most terms are zero in a regular pattern: a factor is not zero only in every s-th iteration.
 
     A[p] = if_then_else(f(p) % s == 0 and .., .., 0)          X[i] += A[q(i, k)] * B[..]
 
-The term of k is zero where f(q(i, k)) = a*k + g(i) is no multiple of s.
+The term of k is zero if f(q(i, k)) = a*k + g(i) is not a multiple of s.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from ..conditions import conjuncts, is_const
 from ..nodes import BufferLoad, BufferStore, MatchBufferRegion, PrimFunc
 from .accesses import handed_out
 
-_ARITHMETIC = Analyzer()  # it knows nothing of any variable
+_ARITHMETIC = Analyzer()  # it knows nothing about any variable
 
 
 @dataclass(frozen=True, slots=True)
 class ZeroPattern:
-    """A term is zero where `times * k + rest` is no multiple of `step`; gcd(times, step) = 1, and k is not in `rest`.
+    """A term is zero if `times * k + rest` is not a multiple of `step`; gcd(times, step) = 1, and k is not in `rest`.
 
-    `load` is the factor that is zero there.
+    `load` is the factor that is zero in these terms.
     """
 
     load: BufferLoad
@@ -35,8 +35,8 @@ class ZeroPattern:
 
     @property
     def first(self) -> Expr:
-        """The first k, from 0 on, whose term may not be zero; the others follow in steps of `step`."""
-        # times * k = -rest (mod step), where multiples of the step do not count
+        """The first k, starting from 0, whose term may not be zero; the others follow in steps of `step`."""
+        # times * k = -rest (mod step); multiples of the step are left out
         terms = {term: times for term, times in self.rest.terms.items() if times % self.step}
         form = Affine(terms, self.rest.const).scaled(-pow(self.times, -1, self.step))
         z = _ARITHMETIC.to_expr(form, "int32")
@@ -44,7 +44,10 @@ class ZeroPattern:
 
 
 def factors(term: Expr | None) -> Iterator[BufferLoad]:
-    """The loads of a product, where a term is one, or one or 0; conversions are left out. None for any other term."""
+    """The loads whose product a term is, without conversions; a factor may be 0 under a condition.
+
+    None for other terms.
+    """
     while isinstance(term, Cast) or _or_zero(term):
         term = term.value if isinstance(term, Cast) else term.args[1]  # type: ignore[union-attr]
     if isinstance(term, Mul):
@@ -55,7 +58,7 @@ def factors(term: Expr | None) -> Iterator[BufferLoad]:
 
 
 def _or_zero(e: Expr | None) -> bool:
-    """Whether an expression is 0 where a condition does not hold."""
+    """Return whether an expression is an `if_then_else` that is 0 if its condition does not hold."""
     if not isinstance(e, Call) or e.op != "if_then_else":
         return False
     other = e.args[2]
@@ -63,7 +66,7 @@ def _or_zero(e: Expr | None) -> bool:
 
 
 def zero_pattern(func: PrimFunc, term: Expr | None, iterator: Var) -> ZeroPattern | None:
-    """The pattern of zeros that a term of a sum has along an iterator; None where none is known."""
+    """The pattern of zeros of a term of a sum along an iterator; None if no pattern is known."""
     for load in factors(term):
         store = _only_store(func, load)
         if store is None:
@@ -87,7 +90,7 @@ def _linear(e: Expr) -> Affine:
 
 
 def _only_store(func: PrimFunc, load: BufferLoad) -> BufferStore | None:
-    """The store that fills the buffer of a load, at distinct variables; None where anything else may write it."""
+    """The store that fills the buffer of a load, at distinct variables; None if another statement may write it."""
     if load.buffer in func.params:
         return None
     writers = [node for node in walk(func.body) if _may_write(node, load)]
@@ -105,6 +108,6 @@ def _may_write(node: Node, load: BufferLoad) -> bool:
 
 
 def _required(store: BufferStore) -> list[Expr]:
-    """Conditions of which each has to hold for what is stored to be another value than 0."""
+    """Conditions that must all hold if the stored value is not 0."""
     value = store.value
     return list(conjuncts(value.args[0])) if isinstance(value, Call) and _or_zero(value) else []

@@ -1,22 +1,23 @@
-"""Tensor intrinsics: what a machine does in one instruction, as a description (loops) and an implementation.
+"""Tensor intrinsics: the work of one machine instruction, as a description (loops) and an implementation.
 
     TensorIntrin.register("dot_4x_i8i8i32", desc, impl)
     sch.tensorize(loop, "dot_4x_i8i8i32")
 
-Both are functions over the same buffers, in TVM's form: the root block declares what it reads and writes, and its body
-is the computation; the description's in plain loops, which `tensorize` looks for, the implementation's whatever the
-machine has: calls, or plain loops again. Where the root block has an init, that is the start of the reduction.
+Both are functions over the same buffers, in TVM's form: the root block declares the regions that it reads and writes,
+and its body is the computation. The body of the description consists of plain loops, which `tensorize` looks for. The
+body of the implementation may be anything that the machine has: calls, or plain loops again. If the root block has an
+init, it is the start of the reduction.
 
-In the place of loops the implementation may be one instruction of the machine, a `tir.Instruction`:
+Instead of loops, the implementation may be one instruction of the machine, a `tir.Instruction`:
 
     TensorIntrin.register("dot_4x16_u8i8i32", desc, instruction={"numba-cpu": spell})
 
-It carries the description, which is what interpreters run and analyses read. `spell(emitter, stmt)` writes it in the
-language of a code generator (`codegen.emitter.Emitter.dialect`); it is a function, or "module:function". A language
-without a spelling refuses the instruction by name.
+The instruction contains the description, which interpreters run and analyses read. `spell(emitter, stmt)` writes it in
+the language of a code generator (`codegen.emitter.Emitter.dialect`); it is a function, or "module:function". A code
+generator without a spelling refuses the instruction with an error that names it.
 
 The intrinsics of a machine are in its folder of `minitvm/machines`, those of TVM in `minitvm/compat/tvm/tensor_intrin`.
-They are known by their names without being imported: `get` asks the part "intrinsics" of each back end.
+You can use their names without importing them: `get` calls the part "intrinsics" of each back end.
 """
 
 from __future__ import annotations
@@ -39,11 +40,11 @@ Spelling = Callable[[Any, Instruction], None] | str
 
 @dataclass(frozen=True, slots=True, repr=False)
 class TensorIntrin:
-    """A description and an implementation of it, under a name. `desc` and `impl` have the same parameters.
+    """A description and an implementation under one name. `desc` and `impl` have the same parameters.
 
-    A parameter of `impl` may declare strides and an offset as variables, which stand for those of the buffer where it
-    is used, or as constants, which that buffer then must have. `instruction` is how code generators spell it, by their
-    dialect, where the implementation is one instruction.
+    A parameter of `impl` may declare strides and an offset as variables, which get the values of the buffer at the
+    place of use, or as constants, which that buffer must then have. If the implementation is one instruction,
+    `instruction` maps the dialects of code generators to its spellings.
     """
 
     name: str
@@ -58,12 +59,12 @@ class TensorIntrin:
         name: str, desc: PrimFunc, impl: PrimFunc | None = None, override: bool = False, *, verify: bool = False,
         instruction: Mapping[str, Spelling] | None = None, together: int = 1,
     ) -> TensorIntrin:  # fmt: skip
-        """Make an intrinsic known to `tensorize`.
+        """Register an intrinsic for `tensorize`.
 
-        With spellings of an `instruction` and without an implementation, that is the instruction, which `together`
-        neighbouring threads run as one. Raises `InputError` where description and implementation do not fit together,
-        or the name is taken (unless `override`). With `verify` also `InternalError` where the oracle finds that they do
-        not compute the same, in a tile of larger buffers.
+        If you pass spellings of an `instruction` and no implementation, the instruction is the implementation;
+        `together` neighbouring threads run it as one. Raises `InputError` if description and implementation do not fit
+        together, or if the name is taken (unless `override`). With `verify`, raises `InternalError` if the oracle finds
+        that they compute different results in a tile of larger buffers.
         """
         if name in TensorIntrin.KNOWN and not override:
             raise InputError(f"there is a tensor intrinsic {name!r} already\n  try:    override=True")
@@ -86,7 +87,7 @@ class TensorIntrin:
         return intrin
 
     def spelling(self, dialect: str) -> Callable[[Any, Instruction], None] | None:
-        """How a code generator writes the instruction; None where its language does not have it."""
+        """The function that writes the instruction in a dialect; None if the dialect does not have it."""
         found = self.instruction.get(dialect)
         if isinstance(found, str):
             module, _, name = found.partition(":")
@@ -95,7 +96,9 @@ class TensorIntrin:
 
     @staticmethod
     def get(name: str, allow_missing: bool = False) -> TensorIntrin | None:
-        """The intrinsic of a name; raises `InputError` with the nearest names, or returns None if `allow_missing`."""
+        """The intrinsic with this name; raises an `InputError` with similar names, or returns None if
+        `allow_missing`.
+        """
         if name not in TensorIntrin.KNOWN:
             for backend in own():
                 register_named = backend.part("intrinsics")
@@ -116,9 +119,10 @@ class TensorIntrin:
         return root_block(self.desc)
 
     def check(self, **options: Any) -> Any:
-        """Whether the implementation computes what the description says: a `Verdict` of the reference interpreter.
+        """Check that the implementation computes the same as the description; returns a `Verdict` of the reference
+        interpreter.
 
-        Both run on a tile inside of larger buffers, so that strides and offsets count. `options` are those of
+        Both run on a tile inside of larger buffers, so that strides and offsets matter. `options` are those of
         `reference.check`.
         """
         from ..schedule.intrinsics import check_intrinsic
@@ -148,7 +152,7 @@ def _check_parameters(name: str, desc: PrimFunc, impl: PrimFunc) -> None:
         raise InputError(f"{name}: the implementation has an init, the description has none")
 
 
-_OF_TVM = ("arm_cpu", "cuda", "dot_product_common", "hexagon", "rocm", "x86")  # modules that hold TVM's names
+_OF_TVM = ("arm_cpu", "cuda", "dot_product_common", "hexagon", "rocm", "x86")  # modules with TVM's names
 
 
 def __getattr__(name: str) -> Any:

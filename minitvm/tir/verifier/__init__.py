@@ -1,8 +1,8 @@
 """The rules of level 3 and of the kernel level, one short function each.
 
 `verify(func)` raises `VerificationError` naming the first rule that is broken, with the spot marked. With
-MINITVM_VERIFY=1 (`errors.verification_asked`) a schedule checks its function after every step, lowering what it is
-given and the kernels it makes, by `verify_if_asked`.
+MINITVM_VERIFY=1 (`errors.verification_asked`), a schedule checks its function after every step, and lowering checks its
+input and the resulting kernels, by `verify_if_asked`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def verify(program: PrimFunc | IRModule, level: str = "tir", context: int | None
 
 
 def verify_if_asked(name: str, program: PrimFunc | IRModule, level: str = "tir") -> None:
-    """`verify` after the pass or primitive `name`, if MINITVM_VERIFY=1; its error says which one broke the program."""
+    """Call `verify` after the pass or primitive `name` if MINITVM_VERIFY=1; errors say which step broke the program."""
     if not verification_asked():
         return
     try:

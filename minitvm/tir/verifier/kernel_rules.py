@@ -1,4 +1,4 @@
-"""The rules of the kernel level, as a table: what code generation relies on."""
+"""The rules of the kernel level, as a table. Code generation relies on them."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _budget(func: tir.PrimFunc) -> Broken:
 
 
 def _generated(func: tir.PrimFunc) -> int:
-    """The statements for which code is generated: an instruction is one, whatever it does."""
+    """The number of statements for which code is generated. An instruction counts as one statement."""
     count = 0
     left: list[Node] = [func.body]
     while left:

@@ -1,4 +1,4 @@
-"""The rules of modules: do calls fit the kernels that they name?"""
+"""The rules for modules: calls must fit the kernels that they name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a rule of the verifier is, and how a function becomes one."""
+"""The class of the verifier's rules, and the decorator that turns a function into a rule."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Broken = Iterator[tuple[Node, str]]
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A named rule: `check(func)` yields each node that breaks it, with what is wrong there."""
+    """A named rule: `check(func)` yields each node that violates it, with a text about the error."""
 
     name: str
     meaning: str
@@ -21,7 +21,7 @@ class Rule:
 
 
 def rule(table: list[Rule]) -> Callable[[Callable[[PrimFunc], Broken]], Callable[[PrimFunc], Broken]]:
-    """Enter a function into a table: its name is the rule's name, its docstring what the rule demands."""
+    """Add a function to a table of rules: its name is the rule's name, and its docstring is the requirement."""
 
     def register(check: Callable[[PrimFunc], Broken]) -> Callable[[PrimFunc], Broken]:
         table.append(Rule(check.__name__, (check.__doc__ or "").strip(), check))

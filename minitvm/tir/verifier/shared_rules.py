@@ -1,4 +1,4 @@
-"""The rules of level 3 and of the kernel level alike: names, indices, dtypes, threads."""
+"""The rules that hold both at level 3 and at the kernel level: names, indices, dtypes, threads."""
 
 from __future__ import annotations
 

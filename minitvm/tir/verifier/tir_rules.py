@@ -1,7 +1,7 @@
 """The rules of level 3.
 
-Claims (declared regions, iterators in their domains) are refuted only where plain interval reasoning decides; the rest
-is for the reference interpreter's shadow checks.
+Claims (declared regions, iterators in their domains) are refuted only if plain interval reasoning decides them; the
+shadow checks of the reference interpreter test the others.
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ def _undeclared(func: PrimFunc, write: bool) -> Broken:
         touched = effects(block)
         for touch in touched.writes if write else touched.reads:
             if touch.opaque or touch.accumulated or any(map(_never_runs, touch.loops)):
-                continue  # not shown by the text, left out as in TVM, or it never happens
+                continue  # not in the text, left out as in TVM, or it never happens
             region, name = declared.get(touch.buffer), touch.buffer.name
             if region is None:
                 fault = f"the block {block.name} declares no {'writes' if write else 'reads'} of {name}"
@@ -181,13 +181,15 @@ def _undeclared(func: PrimFunc, write: bool) -> Broken:
                 fault = f"dimension {number} of {name} is {word} outside of the declared region{at}"
             else:
                 continue
-            # What the block has written itself before depends on nobody: a body may start its own sum.
+            # A block may read what it has written itself before: a body may start its own sum.
             if write or any(t.node is touch.node for t in touched.exposed):
                 yield touch.node, fault
 
 
 def _values_taken(realize: BlockRealize, scope: Surroundings) -> dict[Var, tuple[int, int]]:
-    """The iterators that certainly take all values from the first to the last given here, whatever the others are."""
+    """The iterators that certainly take all values between the two returned ones, for any values of the other
+    iterators.
+    """
     if not _always(realize) or scope.guarded:
         return {}
     loops = {loop.var: loop for loop in scope.loops if loop.var not in scope.block_loops}
@@ -211,7 +213,9 @@ def _stretch(region: Range) -> tuple[Affine, int] | None:
 
 
 def _outside(touch: Touch, declared: Box, taken: Mapping[Var, tuple[int, int]]) -> tuple[int, str] | None:
-    """The dimension in which a touch certainly leaves a declared region, and values of iterators at which it does."""
+    """The dimension in which a touch certainly leaves a declared region, with an example of iterator values; or
+    None.
+    """
     for number, (inner, region) in enumerate(zip(touch.stretches, declared, strict=True)):
         outer = _stretch(region)
         if inner is None or outer is None:
@@ -219,7 +223,7 @@ def _outside(touch: Touch, declared: Box, taken: Mapping[Var, tuple[int, int]]) 
         shift = inner[0] - outer[0]
         if not all(term in taken for term in shift.terms):
             continue
-        # At the least shift it starts before the declared region, or at the greatest it ends behind it.
+        # At the least shift it starts before the declared region, or at the greatest shift it ends after it.
         for last in (False, True):
             ends = {term: taken[term][(factor > 0) is last] for term, factor in shift.terms.items()}
             below = shift.const + sum(factor * ends[term] for term, factor in shift.terms.items())

@@ -1,4 +1,4 @@
-"""Every node of a function with what is visible there: variables, buffers, loops and blocks around it."""
+"""Visit every node of a function with the variables, buffers, loops and blocks that are visible at its place."""
 
 from __future__ import annotations
 
@@ -17,8 +17,11 @@ S = TypeVar("S", bound=tir.Stmt)
 @through_slots
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What surrounds a place. `block_loops` are the loops outside of the innermost block, `guarded` says that an `if`
-    or a guarding expression stands between that block and the place."""
+    """The variables, buffers, loops and block around a place.
+
+    `block_loops` are the loops outside of the innermost block. `guarded` says that an `if` or a guarding expression is
+    between that block and the place.
+    """
 
     variables: frozenset[Var] = frozenset()
     buffers: frozenset[tir.Buffer] = frozenset()
@@ -28,21 +31,21 @@ class Surroundings:
     guarded: bool = False
 
     def inside(self, loop: tir.For) -> Surroundings:
-        """The same inside of one more loop."""
+        """The surroundings inside of one more loop."""
         variables, loops = self.variables | {loop.var}, (*self.loops, loop)
         return Surroundings(variables, self.buffers, loops, self.block, self.block_loops, self.guarded)
 
     def with_variables(self, *variables: Var) -> Surroundings:
-        """The same with more variables."""
+        """The surroundings with more variables."""
         return replace(self, variables=self.variables | set(variables)) if variables else self
 
     def with_buffers(self, *buffers: tir.Buffer) -> Surroundings:
-        """The same with more buffers."""
+        """The surroundings with more buffers."""
         return replace(self, buffers=self.buffers | set(buffers)) if buffers else self
 
 
 def scope_of_function(func: tir.PrimFunc) -> Surroundings:
-    """What the signature defines: parameters and symbolic dimensions."""
+    """The surroundings that the signature defines: parameters and symbolic dimensions."""
     scalars = [p for p in func.params if isinstance(p, Var)]
     return Surroundings(frozenset([*scalars, *dimensions(func)]), frozenset(func.buffers))
 
@@ -58,11 +61,11 @@ Row = tuple[Node, Surroundings, bool]
 
 @lru_cache(maxsize=1)
 def scoped(func: tir.PrimFunc) -> Sequence[Row]:
-    """What is below the function, with its surroundings, in program order.
+    """The nodes of a function with their surroundings, in program order.
 
-    A row is a node by itself, or a whole tree (then its last part is True) whose nodes all see the same. The regions of
-    a block know its iterators, and not what it allocates or views.
-    Kept for the function that was asked about last: the rules of the verifier ask one after the other.
+    A row is a single node, or a whole tree (then its last element is True) whose nodes all have the same surroundings.
+    In the regions of a block its iterators are visible, but not the buffers that it allocates or views. The result for
+    the last function is cached, because all rules of the verifier need it.
     """
     rows: list[Row] = []
     _visit(func.body, scope_of_function(func), rows)
@@ -75,7 +78,10 @@ def nodes_in(row: Row) -> Iterable[Node]:
 
 
 def statements_of(func: tir.PrimFunc, kind: type[S]) -> Iterator[tuple[S, Surroundings]]:
-    """The statements of a kind that may hold others, with their surroundings, in program order."""
+    """The statements of a class, with their surroundings, in program order.
+
+    The class must be one that contains statements.
+    """
     return ((node, scope) for node, scope, whole in scoped(func) if not whole and isinstance(node, kind))
 
 
@@ -108,7 +114,7 @@ _SMALL = (Expr, tir.BufferStore, tir.BufferRegion, Range)
 
 @kept_with_node
 def _in_one_scope(node: Node) -> bool:
-    """Whether no part of a tree sees more variables than another, or is guarded."""
+    """Return whether all parts of a tree have the same surroundings."""
     return not any(part._defs or _guards(part) for part in walk(node))
 
 
@@ -137,7 +143,7 @@ def _visit_block(block: tir.Block, scope: Surroundings, rows: list[Row]) -> None
 
 @lru_cache(maxsize=1)
 def every_node(func: tir.PrimFunc) -> Sequence[Node]:
-    """The nodes of a function's body as `walk` gives them, kept as in `scoped`."""
+    """The nodes of a function's body in the order of `walk`; cached as in `scoped`."""
     return tuple(walk(func.body))
 
 
@@ -150,13 +156,13 @@ def _nodes_by_class(func: tir.PrimFunc) -> dict[type, list[Node]]:
 
 
 def nodes_with(func: tir.PrimFunc, *fields: str) -> Sequence[Node]:
-    """The nodes of `every_node` that have one of some fields."""
+    """The nodes of `every_node` that have at least one of these fields."""
     kinds = tuple(kind for kind in _nodes_by_class(func) if any(hasattr(kind, field) for field in fields))
     return nodes_of(func, *kinds)
 
 
 def nodes_of(func: tir.PrimFunc, *kinds: type) -> Sequence[Node]:
-    """The nodes of `every_node` that are of some kinds."""
+    """The nodes of `every_node` that are instances of these classes."""
     nodes = _nodes_by_class(func)
     present = {kind for kind in nodes if issubclass(kind, kinds)}
     if len(present) > 1:
@@ -173,12 +179,12 @@ USES_BUFFER = (tir.BufferLoad, tir.BufferStore, tir.BufferRegion, tir.BufferData
 
 @kept_with_node
 def buffers_in(node: Node) -> frozenset[tir.Buffer]:
-    """The buffers that loads, stores, regions and addresses of a tree name."""
+    """The buffers used by loads, stores, regions and addresses in a tree."""
     return frozenset(buffer for part in walk(node) if (buffer := used_buffer(part)) is not None)
 
 
 def used_buffer(node: Node) -> tir.Buffer | None:
-    """The buffer that a load, store, region or address names."""
+    """The buffer that a load, store, region or address uses; None for any other node."""
     if isinstance(node, USES_BUFFER):
         return node.buffer
     return None
@@ -188,5 +194,5 @@ CONDITIONS = ("condition", "predicate")
 
 
 def conditions(node: Node) -> list[Expr]:
-    """The expressions of a node that must be true or false."""
+    """The expressions of a node that must be bool."""
     return [value for name in CONDITIONS if isinstance(value := getattr(node, name, None), Expr)]

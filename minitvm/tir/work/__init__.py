@@ -1,17 +1,17 @@
-"""What a kernel-level function does, counted without running it: arithmetic, and the memory that it touches.
+"""Count the work of a kernel-level function without running it: arithmetic, and the memory that it touches.
 
-`count(kernel)` gives the exact numbers that the kernel interpreter's listeners would count, in milliseconds: loops are
-multiplied out, conditions decided on the iterations that they depend on.
+`count(kernel)` returns the exact numbers that the kernel interpreter's listeners would count, but in milliseconds:
+counts are multiplied by the extents of loops, and conditions are evaluated only for the loops that they depend on.
 
-`formulas(kernel)` gives the same as closed formulas in the kernel's symbolic sizes.
+`formulas(kernel)` returns the same as closed formulas in the kernel's symbolic sizes.
 
     walk.py        the one walk over statements and expressions
     count.py       numbers: for given sizes
-    domain.py      how often a statement runs, and where: points that are listed
-    intervals.py   which elements a set of accesses touches
+    domain.py      the iterations of a statement, as listed points
+    intervals.py   the elements that a set of accesses touches
     formulas.py    formulas: for all sizes
-    iterations.py  how often a statement runs: points under conditions
-    images.py      how many elements a set of accesses touches
+    iterations.py  the iterations of a statement, as points under conditions
+    images.py      the number of elements that a set of accesses touches
     hottest.py     the loops in which a kernel spends its time
 """
 

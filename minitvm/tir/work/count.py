@@ -1,4 +1,4 @@
-"""Operations, loads, stores and distinct bytes of a kernel-level function, by an analysis of its loops."""
+"""Count operations, loads, stores and distinct bytes of a kernel-level function by an analysis of its loops."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from .domain import PointDomain, variables
 from .intervals import Intervals, TooMany, union
 from .walk import Walk
 
-# Operations that multiply; one that adds fits into the same instruction.
+# Operations that multiply; an addition fits into the same instruction.
 PRODUCTS = ("mul", "dot4_u8i8", "dot2_bf16")
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What one run of a kernel does.
+    """The work of one run of a kernel.
 
-    `operations` counts arithmetic on data by name, index arithmetic left out, `flops` that on floats and
-    `integer_operations` the rest; a vector counts for each of its lanes. `loads` and `stores` count elements by buffer,
-    registers included. `reads` and `writes` are the distinct bytes of each buffer that is memory: what would move if
-    caches were perfect. `exact` is false where only a run can tell (indices or conditions from memory): the numbers are
-    then upper bounds.
+    `operations` counts arithmetic on data by name, without index arithmetic; `flops` counts operations on floats, and
+    `integer_operations` the others. An operation on a vector counts once per lane. `loads` and `stores` count elements
+    by buffer, including registers. `reads` and `writes` are the distinct bytes of each buffer in memory: the bytes that
+    would move if caches were perfect. `exact` is False if a number is known only at run time (indices or conditions
+    from memory); the numbers are then upper bounds.
     """
 
     operations: Mapping[str, int]
@@ -42,21 +42,23 @@ class Work:
 
     @property
     def slots(self) -> int:
-        """Multiply-add instructions' worth of arithmetic: one multiplication and one other operation fit in each."""
+        """The arithmetic as a number of multiply-add slots: each slot can do one multiplication and one other
+        operation.
+        """
         fused = self.operations.get("fma", 0)
         products = sum(self.operations.get(name, 0) for name in PRODUCTS) + fused
         rest = sum(n for name, n in self.operations.items() if name not in (*PRODUCTS, "fma")) + fused
         return max(products, rest)
 
     def moved(self, func: PrimFunc) -> int:
-        """Bytes read and written of the parameters of the function that was counted."""
+        """The bytes of the function's parameters that are read, plus the bytes that are written."""
         return sum(self.reads.get(p, 0) + self.writes.get(p, 0) for p in func.buffers)
 
 
 def count(func: PrimFunc, sizes: Mapping[ex.Var, int] | None = None, distinct: bool = True) -> Work:
-    """The work of one run of a kernel; `sizes` gives its scalar parameters and symbolic dimensions values.
+    """The work of one run of a kernel; `sizes` gives values to its scalar parameters and symbolic dimensions.
 
-    Without `distinct`, `reads` and `writes` stay empty: to tell distinct bytes apart takes most of the time.
+    Without `distinct`, `reads` and `writes` stay empty, because finding the distinct bytes takes most of the time.
     """
     counter = _Counter(distinct)
     counter.stmt(func.body, PointDomain(points=dict(sizes or {})))
@@ -64,14 +66,14 @@ def count(func: PrimFunc, sizes: Mapping[ex.Var, int] | None = None, distinct: b
 
 
 def count_statement(stmt: Stmt, outer: Mapping[ex.Var, int]) -> Work:
-    """The work of a statement of a kernel at one iteration of the loops around it."""
+    """The work of a statement of a kernel in one iteration of the loops around it."""
     counter = _Counter()
     counter.stmt(stmt, PointDomain(points=dict(outer)))
     return counter.work()
 
 
 def footprint(stmt: Stmt, outer: Mapping[ex.Var, int], registers: Collection[Buffer] = ()) -> int:
-    """Distinct bytes of memory that a statement touches at one iteration of the loops around it.
+    """The distinct bytes of memory that a statement touches in one iteration of the loops around it.
 
     `registers` are the buffers of the kernel that are not in memory (`analysis.registers.in_registers`).
     """
@@ -82,14 +84,14 @@ def footprint(stmt: Stmt, outer: Mapping[ex.Var, int], registers: Collection[Buf
 
 @dataclass(slots=True)
 class _Accesses:
-    """The accesses of one kind to one buffer, those of equal strides together."""
+    """The accesses of one kind to one buffer, grouped by their strides."""
 
     count: int = 0
     bases: dict[tuple[tuple[int, int], ...], list[Any]] = field(default_factory=dict)
     anywhere: bool = False
 
     def touched(self) -> Intervals:
-        """The elements; raises `TooMany`."""
+        """The elements that are touched; raises `TooMany` if they are too many to list."""
         parts = []
         for strides, bases in self.bases.items():
             part = Intervals.at(np.concatenate([np.asarray(b, np.int64).reshape(-1) for b in bases]))
@@ -132,7 +134,7 @@ class _Counter(Walk[PointDomain]):
     def place(
         self, tally: _Accesses, base: ex.Expr, stride: int, lanes: int, predicate: ex.Expr | None, d: PointDomain
     ) -> None:
-        """Note where an access touches its buffer: listed offsets, each repeated along the free loops."""
+        """Record the elements that an access touches: listed offsets, each repeated along the free loops."""
         base = d.resolved(base)
         form = self.analyzer.affine(base)
         steps = {v: form.terms[v] for v in d.free if v in form.terms}
@@ -155,7 +157,7 @@ class _Counter(Walk[PointDomain]):
         tally.bases.setdefault(key, []).append(offsets + low)
 
     def masked(self, predicate: ex.Expr, lanes: int, d: PointDomain) -> int | None:
-        """How many lanes a mask lets through in all; None where only a run can tell."""
+        """The total number of lanes that a mask enables; None if it is known only at run time."""
         mask = d.resolved(predicate)
         try:
             listed = d.listing(variables(mask))
@@ -165,7 +167,7 @@ class _Counter(Walk[PointDomain]):
         return int(held.sum()) * (listed.iterations // max(listed.size, 1))
 
     def constant(self, x: ex.Expr, d: PointDomain) -> int | None:
-        """The number that an expression is everywhere, or None."""
+        """The number that an expression is in all iterations, or None."""
         try:
             distinct = np.unique(values(d.resolved(x), d.points))
         except NotAnIndex:
@@ -175,8 +177,10 @@ class _Counter(Walk[PointDomain]):
     # -- results
 
     def elements(self, kind: str) -> dict[Buffer, int]:
-        """Distinct elements of each buffer in memory; if the place of an access is unknown, its buffer counts in
-        full."""
+        """The distinct elements of each buffer in memory that are accessed.
+
+        If the place of an access is unknown, its buffer counts in full.
+        """
         counts = {}
         for buffer, accesses in self.accesses[kind].items():
             whole = self.size_of(buffer)
@@ -199,7 +203,7 @@ class _Counter(Walk[PointDomain]):
         return size
 
     def bytes_touched(self, registers: Collection[Buffer]) -> int:
-        """Distinct bytes of all buffers, read or written; those in registers left out."""
+        """The distinct bytes of all buffers that are read or written, without buffers in registers."""
         total = 0
         for buffer in {**self.accesses["read"], **self.accesses["write"]}:
             if buffer in registers:
@@ -226,7 +230,7 @@ class _Counter(Walk[PointDomain]):
 
 
 def _inside(term: Any) -> set[ex.Var]:
-    """The variables of a term that is not linear."""
+    """The variables in a term that is not linear."""
     from ...arith.affine import Affine
     from ...arith.affine import variables as form_variables
 
@@ -234,7 +238,7 @@ def _inside(term: Any) -> set[ex.Var]:
 
 
 def _together(strides: list[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
-    """Strides in ascending order, equal ones as one: i * s + j * s over n and m values takes n + m - 1 values."""
+    """The strides in ascending order, equal ones merged: i * s + j * s over n and m values takes n + m - 1 values."""
     lengths: dict[int, int] = {}
     for step, times in strides:
         lengths[step] = lengths.get(step, 1) + times - 1
@@ -242,7 +246,7 @@ def _together(strides: list[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
 
 
 def lanes_of(mask: ex.Expr, lanes: int, points: Mapping[ex.Var, Any], size: int) -> Any:
-    """bool [size, lanes]: which lanes a vector of conditions lets through."""
+    """bool [size, lanes]: the lanes that a vector of conditions enables."""
     columns = {v: p[:, None] if isinstance(p, np.ndarray) else p for v, p in points.items()}
     return np.broadcast_to(_lane_values(mask, columns), (size, lanes))
 

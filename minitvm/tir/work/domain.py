@@ -1,7 +1,7 @@
-"""The iterations at which a statement runs.
+"""The iterations of a statement, as listed points and free loops.
 
-Loops that no condition depends on are only multiplied; the others are listed, one point an iteration, and a condition
-strikes points out. So the count is exact and its cost follows the conditions, not the work.
+Loops on which no condition depends are only multiplied. The others are listed, one point per iteration, and a condition
+removes points. So the count is exact, and its cost depends on the conditions and not on the amount of work.
 """
 
 from __future__ import annotations
@@ -15,16 +15,18 @@ import numpy as np
 from ...expr import Expr, Node, Var, find, substitute
 from ..values import NotAnIndex, values
 
-_MOST = 1 << 22  # points that are worth listing
+_MOST = 1 << 22  # the most points that are listed
 
 Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PointDomain:
-    """`size` listed points, the values of their variables, and `free` loops as (first value, iterations) by variable.
+    """`size` listed points with the values of their variables, and `free` loops as (first value, iterations) by
+    variable.
 
-    `lets` are variables that stand for expressions. `exact` is false once something only a run can tell was passed.
+    `lets` are variables with the expressions that they stand for. `exact` is False after a condition or bound that is
+    known only at run time.
     """
 
     size: int = 1
@@ -35,18 +37,18 @@ class PointDomain:
 
     @property
     def iterations(self) -> int:
-        """How often a statement here runs."""
+        """The number of times that a statement here runs."""
         total = self.size
         for _, extent in self.free.values():
             total *= extent
         return total
 
     def resolved(self, x: Expr) -> Expr:
-        """`x` in terms of loop variables and sizes."""
+        """`x` as an expression of loop variables and sizes."""
         return substitute(x, self.lets) if self.lets else x
 
     def listing(self, loops: Collection[Var]) -> PointDomain:
-        """The domain with those loops' iterations listed."""
+        """The domain with the iterations of these loops listed."""
         listed = [v for v in self.free if v in loops]
         if not listed:
             return self
@@ -61,7 +63,7 @@ class PointDomain:
         return PointDomain(size, points, free, self.lets, self.exact)
 
     def where(self, condition: Expr, holds: bool = True) -> PointDomain:
-        """The iterations at which a condition holds (or does not)."""
+        """The iterations in which a condition holds (or does not hold)."""
         resolved = self.resolved(condition)
         try:
             domain = self.listing(variables(resolved))
@@ -100,7 +102,7 @@ class PointDomain:
         return PointDomain(size, points, domain.free, self.lets, self.exact)
 
     def let(self, var: Var, value: Expr) -> PointDomain:
-        """The domain in which `var` stands for `value`."""
+        """The domain in which `var` has the value `value`."""
         return PointDomain(self.size, self.points, self.free, {**self.lets, var: self.resolved(value)}, self.exact)
 
 

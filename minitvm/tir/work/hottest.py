@@ -1,4 +1,4 @@
-"""The nest of loops in which a kernel does most of its work: the way from the outside to its micro-kernel."""
+"""The loop nest in which a kernel does most of its work: from the outermost loop to its micro-kernel."""
 
 from __future__ import annotations
 
@@ -16,7 +16,9 @@ from .walk import known_before_running
 
 @dataclass(frozen=True, slots=True)
 class HottestNest:
-    """`loops` from the outside in, each with the variables' values around it: at the middle of the loops outside."""
+    """`loops` from the outside in, each with the values of the variables around it: the middle iterations of the outer
+    loops.
+    """
 
     loops: tuple[tuple[For, Mapping[Var, int]], ...]
 
@@ -28,7 +30,10 @@ class HottestNest:
 
 
 def hottest(func: PrimFunc, sizes: Mapping[Var, int] | None = None) -> HottestNest:
-    """Follow, from the outside in, the loop that does the most. Raises `NotAnIndex` for extents only a run can tell."""
+    """Follow the loop with the most work, from the outside in.
+
+    Raises `NotAnIndex` for extents known only at run time.
+    """
     loops: list[tuple[For, Mapping[Var, int]]] = []
     stmt, outer = func.body, dict(sizes or {})
     while True:
@@ -41,7 +46,7 @@ def hottest(func: PrimFunc, sizes: Mapping[Var, int] | None = None) -> HottestNe
 
 
 def _loops(stmt: Stmt, outer: dict[Var, int]) -> list[tuple[For, dict[Var, int]]]:
-    """The outermost loops in a statement, with the values around them, lets included."""
+    """The outermost loops in a statement, each with the values of the variables around it, including lets."""
     if isinstance(stmt, For):
         return [(stmt, outer)]
     if isinstance(stmt, LetStmt) and known_before_running(stmt.value):
@@ -50,7 +55,7 @@ def _loops(stmt: Stmt, outer: dict[Var, int]) -> list[tuple[For, dict[Var, int]]
 
 
 def _middle(loop: For, outer: Mapping[Var, int]) -> dict[Var, int]:
-    # The first and last iterations may be edges.
+    # The first and last iterations may be edge cases, so take one in the middle.
     return {loop.var: _number(loop.start, outer) + _number(loop.extent, outer) // 2}
 
 

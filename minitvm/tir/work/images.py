@@ -1,9 +1,9 @@
-"""How many distinct elements accesses touch, for symbolic sizes: the sizes of images of integer points.
+"""The number of distinct elements that accesses touch, for symbolic sizes: the sizes of images of integer points.
 
-An access is a sum of multiples of loop variables, c1*v1 + c2*v2 + ... Two variables of which one steps into the range
-of the other are one: 2*i + k over i < n, k < 3 is u over u < 2*n + 1. When each multiple that is left is larger than
-what the smaller ones reach, no two points share an element (a number in mixed radix), and elements are counted as
-points are.
+An access is a sum of multiples of loop variables, c1*v1 + c2*v2 + ... Two variables are merged if the steps of one fall
+into the range of the other: 2*i + k over i < n, k < 3 is u over u < 2*n + 1. If each remaining multiple is larger than
+the sum that the smaller ones can reach, no two points share an element (as with numbers in mixed radix), so the number
+of elements is the number of points.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .iterations import Iterations
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Elements `base` of a buffer, at the iterations `runs`."""
+    """An access to the element `base` of a buffer, in the iterations `runs`."""
 
     base: Affine
     runs: Iterations
@@ -30,9 +30,11 @@ class Access:
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """Some elements: how many, between which ends (inclusive; None if not known), whether all between them.
+    """A set of elements: its size, its ends (inclusive; None if not known), and whether it has all elements between
+    them.
 
-    None are touched unless the `guards`, sums of sizes, are >= 0. Images of one `key` differ in their guards alone.
+    The set is empty unless all `guards`, sums of sizes, are >= 0. Images with the same `key` differ only in their
+    guards.
     """
 
     size: Formula
@@ -44,7 +46,7 @@ class Image:
 
 
 def distinct(accesses: Sequence[Access], ceiling: Formula | None) -> Formula:
-    """How many elements are touched by all accesses together; `ceiling` is the size of the buffer, if known."""
+    """The number of elements that all accesses together touch; `ceiling` is the size of the buffer, if known."""
     accesses = [access for access in accesses if access.runs.terms]
     if not accesses:
         return formula(0)
@@ -64,7 +66,7 @@ def distinct(accesses: Sequence[Access], ceiling: Formula | None) -> Formula:
 
 
 def _inside(domain: Any, a: Image, b: Image) -> bool:
-    """Whether all elements of a are elements of b."""
+    """Return whether all elements of a are elements of b."""
     if not b.guards <= a.guards:
         return False
     if a.key is not None and a.key == b.key:
@@ -80,11 +82,11 @@ def _apart(domain: Any, a: Image, b: Image) -> bool:
     return bool(domain.nonnegative(a.low - b.high - 1) or domain.nonnegative(b.low - a.high - 1))
 
 
-# -- accesses that differ by where they begin -------------------------------------------------------------------------
+# -- accesses that differ only in their start -------------------------------------------------------------------------
 
 
 def _unrolled(accesses: Sequence[Access]) -> list[Access]:
-    """Equal accesses are one; those at distances of a regular pattern are one in loops over the pattern."""
+    """Merge equal accesses, and merge accesses at regular distances into one access in loops over the pattern."""
     groups: dict[Any, list[Access]] = {}
     for access in accesses:
         runs = access.runs
@@ -104,7 +106,7 @@ def _unrolled(accesses: Sequence[Access]) -> list[Access]:
 
 
 def pattern(offsets: Sequence[int]) -> list[tuple[int, int]] | None:
-    """(step, times) of nested loops that give these ascending numbers from the first on; None if there are none."""
+    """(step, times) of nested loops that produce these ascending numbers from the first one; None if there are none."""
     if len(offsets) == 1:
         return []
     step = offsets[1] - offsets[0]
@@ -138,7 +140,7 @@ def _in_loops(access: Access, steps: Sequence[tuple[int, int]]) -> Access:
 
 @dataclass(slots=True)
 class _Side:
-    """Multiples of `step`, one for each of `extent` values of a variable from `low` on."""
+    """Multiples of `step`, one for each of the `extent` values of a variable that start at `low`."""
 
     step: Affine
     low: Affine
@@ -151,7 +153,7 @@ class _Side:
 
 
 def image(access: Access) -> Image:
-    """The elements of one access; an upper bound of their number where no formula is known."""
+    """The elements of one access; if no formula is known, an upper bound of their number."""
     runs, (base,) = access.runs.split([access.base])
     try:
         return _image(base, runs)
@@ -200,12 +202,13 @@ def _image(base: Affine, runs: Iterations) -> Image:
 
 
 def _signed(base: Affine, runs: Iterations, unused: list[Var], steps: dict[Var, Affine]) -> Image:
-    """Where conditions are an indicator of several terms: points are counted, if none share an element."""
+    """The image if the conditions are an indicator of several terms: points are counted, if no two share an element."""
     domain = runs.space.analyzer.domain
     sides = {v: _Side(step, *runs.box[v]) for v, step in steps.items()}
     conditions = [c for _, several in runs.terms for c in several]
     alone = all(not (occurs(c, v) and any(occurs(c, w) for w in steps)) for v in unused for c in conditions)
-    # A variable of no index may only be in conditions that all terms have: else it is one of several ways to be there.
+    # A variable that no index uses may only be in conditions that all terms have; otherwise it gives several ways to
+    # reach an element.
     common = set(runs.terms[0][1]).intersection(*(c for _, c in runs.terms))
     if not alone or any(occurs(c, v) and c not in common for v in unused for c in conditions):
         raise NoClosedForm
@@ -219,7 +222,7 @@ def _signed(base: Affine, runs: Iterations, unused: list[Var], steps: dict[Var, 
 
 
 def _step(base: Affine, v: Var, runs: Iterations) -> Affine:
-    """A variable's coefficient, made positive or zero by the caller. Raises `NoClosedForm`."""
+    """The coefficient of a variable, which must be nonnegative. Raises `NoClosedForm`."""
     parts = coefficient(base, v)
     if parts is None or any(w in runs.box for w in variables(parts[0])):
         raise NoClosedForm(str(base))
@@ -229,7 +232,7 @@ def _step(base: Affine, v: Var, runs: Iterations) -> Affine:
 
 
 class _ConstrainedSides:
-    """Sides and the conditions that tie them, brought into their simplest form: `sides` is changed in place."""
+    """Sides and the conditions that relate them, which are simplified; `sides` is changed in place."""
 
     def __init__(self, domain: Any, sides: dict[Var, _Side], conditions: list[Affine]) -> None:
         self.domain, self.sides = domain, sides
@@ -241,16 +244,16 @@ class _ConstrainedSides:
             pass
 
     def ties(self, v: Var) -> bool:
-        """Whether a condition names this variable and another one, or in another way than as an end."""
+        """Return whether a condition contains this variable, except for the conditions that are its own ends."""
         return any(occurs(c, v) and c not in self.own(v) for c in self.conditions)
 
     def own(self, v: Var) -> tuple[Affine, Affine]:
-        """The conditions that the variable is between its ends."""
+        """The conditions that a variable is between its ends."""
         side = self.sides[v]
         return Affine.of(v) - side.low, side.high - Affine.of(v)
 
     def narrow(self, v: Var) -> None:
-        """Conditions on one variable alone are its ends, where it is known which of them is the narrower."""
+        """Use conditions on only this variable as its ends, if it is known which of the ends is narrower."""
         side = self.sides[v]
         lows, highs = [side.low], [side.high]
         for condition in self.conditions:
@@ -278,7 +281,9 @@ class _ConstrainedSides:
         return None
 
     def merge_two(self) -> bool:
-        """Make one variable of two where the steps of one fit into the range of the other; whether there were such."""
+        """Merge two variables if the steps of one fit into the range of the other; returns whether there were such
+        variables.
+        """
         for v, small in self.sides.items():
             for w, large in self.sides.items():
                 if v is not w and (self._side_by_side(v, w, small, large) or self._overlapping(v, w, small, large)):
@@ -286,7 +291,7 @@ class _ConstrainedSides:
         return False
 
     def _side_by_side(self, v: Var, w: Var, small: _Side, large: _Side) -> bool:
-        """All of v for each w: v + extent * w. Both count from 0."""
+        """Merge if v runs completely for each w: v + extent * w. Both must start at 0."""
         if self.ties(v) or self.ties(w):
             return False
         reach, extent = multiply(small.step, small.extent), multiply(small.extent, large.extent)
@@ -299,7 +304,7 @@ class _ConstrainedSides:
         return True
 
     def _overlapping(self, v: Var, w: Var, small: _Side, large: _Side) -> bool:
-        """v + times * w takes all values between its ends when v takes at least `times` values."""
+        """Merge v + times * w, which takes all values between its ends if v takes at least `times` values."""
         times = _ratio(small.step, large.step)
         if times is None or not self.domain.nonnegative(small.extent - times):
             return False
@@ -334,7 +339,7 @@ def _without(x: Affine, v: Var) -> Affine:
 
 
 def _ratio(small: Affine, large: Affine) -> int | None:
-    """k >= 1 with large == k * small."""
+    """The number k >= 1 with large == k * small, or None."""
     if small.is_const and large.is_const:
         return large.const // small.const if small.const > 0 and large.const % small.const == 0 else None
     for term, c in small.terms.items():
@@ -344,7 +349,7 @@ def _ratio(small: Affine, large: Affine) -> int | None:
 
 
 def _in_order(domain: Any, sides: dict[Var, _Side]) -> bool:
-    """Whether each step is larger than all that the smaller steps reach together."""
+    """Return whether each step is larger than the sum that the smaller steps can reach together."""
     left = list(sides.values())
     reached = Affine({}, 1)
     while left:

@@ -8,35 +8,35 @@ from typing import Any
 
 import numpy as np
 
-_MOST = 1 << 23  # intervals that are worth the memory
+_MOST = 1 << 23  # the most intervals for which memory is used
 
 Array = np.ndarray[Any, Any]
 
 
 class TooMany(Exception):
-    """The set has too many holes to be listed."""
+    """The set has too many gaps to be listed."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Intervals:
-    """The elements `starts[k] <= i < ends[k]`; the intervals are sorted and do not touch."""
+    """The elements i with `starts[k] <= i < ends[k]` for some k; the intervals are sorted and do not touch."""
 
     starts: Array
     ends: Array
 
     @property
     def count(self) -> int:
-        """How many elements there are."""
+        """The number of elements."""
         return int((self.ends - self.starts).sum())
 
     @staticmethod
     def at(offsets: Any) -> Intervals:
-        """Single elements."""
+        """The set of these single elements."""
         starts = np.unique(np.asarray(offsets, np.int64).reshape(-1))
         return merged(starts, starts + 1)
 
     def repeated(self, step: int, times: int) -> Intervals:
-        """The union of the set moved by 0, step, 2 * step, ... (`times` of them). Raises `TooMany`."""
+        """The union of the set moved by 0, step, 2 * step, ... (`times` copies). Raises `TooMany`."""
         if times <= 1 or step == 0:
             return self
         if len(self.starts) * times > _MOST:
@@ -47,14 +47,14 @@ class Intervals:
 
 
 def union(parts: Sequence[Intervals]) -> Intervals:
-    """All elements of all parts."""
+    """The union of several sets."""
     if len(parts) == 1:
         return parts[0]
     return merged(np.concatenate([p.starts for p in parts]), np.concatenate([p.ends for p in parts]))
 
 
 def merged(starts: Array, ends: Array) -> Intervals:
-    """Intervals in any order, overlapping ones included, as a set."""
+    """The set of elements in some intervals, which may be in any order and may overlap."""
     if not len(starts):
         return Intervals(starts, ends)
     order = np.argsort(starts, kind="stable")

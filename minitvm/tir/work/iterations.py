@@ -1,7 +1,7 @@
-"""The iterations at which a statement runs, for symbolic sizes: integer points under conditions.
+"""The iterations of a statement, for symbolic sizes: integer points under conditions.
 
-The counterpart of `domain.Domain`, which lists points for given sizes. Conditions are an indicator: a sum of +1 and -1
-times conjunctions, so that `not (a and b)` and `a or b` are counted exactly, too.
+This is the counterpart of `domain.PointDomain`, which lists points for given sizes. A condition is represented by an
+indicator: a sum of conjunctions with the signs +1 and -1. So `not (a and b)` and `a or b` are counted exactly too.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ Terms = tuple[tuple[int, tuple[Affine, ...]], ...]
 
 
 class IterationSpace:
-    """What all iterations of one kernel share: the ranges of its loops, the symbols of its sizes, and the counts."""
+    """The data that all iterations of one kernel share: the ranges of its loops, the symbols of its sizes, and the
+    counts.
+    """
 
     def __init__(self, sizes: Mapping[ex.Var, Any]) -> None:
         self.analyzer = Analyzer()
@@ -33,14 +35,14 @@ class IterationSpace:
         self.counts: dict[Any, Formula] = {}
 
     def form(self, x: ex.Expr) -> Affine:
-        """An index as a sum. Raises `NoClosedForm` for what only a run can tell."""
+        """An index as a sum. Raises `NoClosedForm` if it depends on values known only at run time."""
         affine = self.analyzer.normal_form(x)
         if affine is None or any(_unknown(term) for term in affine.terms):
             raise NoClosedForm(str(x))
         return affine
 
     def count(self, points: Points, hulls: Mapping[ex.Var, Affine]) -> Formula:
-        """How many points there are; the same question is answered once."""
+        """The number of points; answers are cached."""
         key = (points.variables, frozenset(points.conditions))
         if key not in self.counts:
             self.counts[key] = exactly(points, self.symbols, hulls)
@@ -57,10 +59,10 @@ def _unknown(term: Any) -> bool:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Iterations:
-    """`terms` are signed conjunctions of conditions `sum >= 0` on the loops' variables, their bounds included.
+    """`terms` are signed conjunctions of conditions `sum >= 0` on the loops' variables, including their bounds.
 
-    `box` has (lowest value, extent) of each loop's variable, without loop variables. `lets` are variables that stand
-    for expressions, loops' own variables among them: two loops may have the same one.
+    `box` has (lowest value, extent) of each loop's variable, without loop variables in them. `lets` are variables with
+    the expressions that they stand for. They include the loops' own variables, because two loops may have the same one.
     """
 
     space: IterationSpace
@@ -71,32 +73,32 @@ class Iterations:
 
     @property
     def iterations(self) -> Formula:
-        """How many there are, or an upper bound."""
+        """The number of iterations, or an upper bound."""
         total = formula(0)
         here, _ = self.split(())
         hulls = {v: extent for v, (_, extent) in here.box.items()}
         for sign, conditions in here.terms:
             part = self.space.count(Points(tuple(here.box), conditions), hulls)
             if not part.exact and sign < 0:
-                total = Formula(total.expr, False)  # less would be no upper bound
+                total = Formula(total.expr, False)  # a smaller value would not be an upper bound
             else:
                 total = total + part * sign
         return total if self.exact else Formula(total.expr, False)
 
     def resolved(self, x: ex.Expr) -> ex.Expr:
-        """`x` in terms of the variables of `box` and sizes."""
+        """`x` as an expression of the variables of `box` and of sizes."""
         return ex.substitute(x, dict(self.lets)) if self.lets else x
 
     def form(self, x: ex.Expr) -> Affine:
-        """An index as a sum over `box` and sizes. Raises `NoClosedForm`."""
+        """An index as a sum over the variables of `box` and sizes. Raises `NoClosedForm`."""
         return self.space.form(self.resolved(x))
 
     def let(self, var: ex.Var, value: ex.Expr) -> Iterations:
-        """With `var` standing for `value`."""
+        """The same iterations, in which `var` has the value `value`."""
         return replace(self, lets={**self.lets, var: self.resolved(value)})
 
     def loop(self, var: ex.Var, start: ex.Expr, extent: ex.Expr) -> Iterations:
-        """The iterations inside of a loop; one where only a run knows how many there are."""
+        """The iterations inside of a loop. If its number of iterations is known only at run time, it counts as one."""
         first, times = self.resolved(start), self.resolved(extent)
         own = ex.Var(var.name, var.dtype)
         try:
@@ -106,13 +108,13 @@ class Iterations:
             v = Affine.of(own)
             terms = inside.meeting(((1, ()),), v - low)
             terms = inside.meeting(terms, low + count - v - 1)
-            self.space.analyzer.bind(own, ex.Range(first, times))  # from here on these two are known to hold
+            self.space.analyzer.bind(own, ex.Range(first, times))  # from here on both are known
             return replace(inside.let(var, own), terms=_product(self.terms, terms))
         except NoClosedForm:
             return replace(self.let(var, first), exact=False)
 
     def where(self, condition: ex.Expr, holds: bool = True) -> Iterations:
-        """The iterations at which a condition holds (or does not)."""
+        """The iterations in which a condition holds (or does not hold)."""
         try:
             return replace(self, terms=_product(self.terms, self.indicator(self.resolved(condition), holds)))
         except NoClosedForm:
@@ -121,7 +123,7 @@ class Iterations:
     # -- conditions as indicators
 
     def indicator(self, c: ex.Expr, holds: bool) -> Terms:
-        """1 where a condition holds (or does not), 0 elsewhere. Raises `NoClosedForm`."""
+        """The indicator of a condition: 1 where it holds (or does not hold), otherwise 0. Raises `NoClosedForm`."""
         if isinstance(c, ex.Not):
             return self.indicator(c.a, not holds)
         if isinstance(c, ex.IntImm):
@@ -144,7 +146,7 @@ class Iterations:
         return self.meeting(((1, ()),), f if holds else -f - 1)
 
     def meeting(self, terms: Terms, f: Affine) -> Terms:
-        """Where also f >= 0: a minimum in f is two conditions, a maximum one or the other."""
+        """Add the condition f >= 0. A minimum in f becomes two conditions, a maximum an alternative."""
         domain = self.space.analyzer.domain
         if domain.nonnegative(f):
             return terms
@@ -163,7 +165,7 @@ class Iterations:
     # -- ranges
 
     def extreme(self, x: Affine, low: bool) -> Affine:
-        """A bound of a sum for all iterations, without loop variables. Raises `NoClosedForm`."""
+        """A bound of a sum over all iterations, without loop variables. Raises `NoClosedForm`."""
         x = self._without_atoms(x, low)
         for v in reversed(list(self.box)):
             if not occurs(x, v):
@@ -185,7 +187,10 @@ class Iterations:
         return x
 
     def _without_atoms(self, x: Affine, low: bool) -> Affine:
-        """A bound of x in which loop variables are multiplied only: quotients and extremes grow with their parts."""
+        """A bound of x in which loop variables are only multiplied.
+
+        Legal: quotients, minima and maxima grow with their parts.
+        """
         total = Affine({}, x.const)
         for term, c in x.terms.items():
             bound = Affine.of(term)
@@ -200,7 +205,7 @@ class Iterations:
     def _bound_of(self, atom: Atom, low: bool) -> Affine:
         a, b = atom.args
         if atom.kind in (MIN, MAX) and (atom.kind == MAX) == low and not (self._moves(a) and self._moves(b)):
-            return b if self._moves(a) else a  # the one that stands still is a bound by itself, and simpler
+            return b if self._moves(a) else a  # the one that does not change is a bound by itself, and simpler
         if atom.kind in (MIN, MAX):
             return Affine.of(Atom(atom.kind, (self.extreme(a, low), self.extreme(b, low))))
         if self._moves(b) or not self.space.analyzer.domain.nonnegative(b - 1):
@@ -210,9 +215,10 @@ class Iterations:
         return Affine.of(Atom(FLOORDIV, (self.extreme(a, low), b)))
 
     def split(self, forms: Iterable[Affine]) -> tuple[Iterations, list[Affine]]:
-        """Loops whose variable is divided are two loops, of quotient and remainder; with the sums in their terms.
+        """Split each loop whose variable is divided into two, for quotient and remainder; returns the sums in the new
+        variables.
 
-        Only `v // d` and `v % d` where v begins at 0; others stay.
+        Only `v // d` and `v % d` for a v that starts at 0 are handled; others stay.
         """
         here, sums = self, list(forms)
         for _ in range(8):
@@ -241,7 +247,7 @@ class Iterations:
         for sign, conditions in self.terms:
             rest = [c for c in conditions if not (even and c in (Affine.of(v), extent - 1 - Affine.of(v)))]
             moved = [(c, replaced(c, values, analyzer.domain)) for c in rest]
-            # What became known of the two new variables goes; ends of other loops are known too, and stay.
+            # Forget the facts about the two new variables; keep those about the ends of other loops.
             kept = [new for old, new in moved if new is old or not analyzer.domain.nonnegative(new)]
             terms.append((sign, tuple(dict.fromkeys([*bounds, *kept]))))
         box = {w: b for w, b in self.box.items() if w is not v}
@@ -251,7 +257,7 @@ class Iterations:
 
 
 def slope_times(slope: Affine, v: ex.Var) -> Affine:
-    """slope * v."""
+    """The product slope * v."""
     from ...arith.affine import multiply
 
     result = multiply(slope, Affine.of(v))
@@ -261,7 +267,7 @@ def slope_times(slope: Affine, v: ex.Var) -> Affine:
 
 
 def _multiple(extent: Affine, d: Affine) -> tuple[Affine, bool]:
-    """(how many times d is needed to reach an extent, whether that is all of it)."""
+    """(the number of times d that is needed to reach an extent, whether it reaches the extent exactly)."""
     if d.is_const:
         if extent.const % d.const == 0 and all(c % d.const == 0 for c in extent.terms.values()):
             return extent.divided(d.const), True
@@ -275,7 +281,7 @@ def _multiple(extent: Affine, d: Affine) -> tuple[Affine, bool]:
 
 
 def _divisions(x: Affine, box: Mapping[ex.Var, tuple[Affine, Affine]]) -> list[Atom]:
-    """The divisions of a loop variable alone in a sum, the innermost first."""
+    """The divisions of a single loop variable in a sum, the innermost first."""
     divisions = []
     for term in x.terms:
         divisions += _divisions_of(term, box)

@@ -1,7 +1,7 @@
-"""The one walk over a kernel that counts: it multiplies, and leaves to a domain how often a statement runs.
+"""The walk over a kernel that counts. It multiplies; a domain says how often a statement runs.
 
-A domain's `iterations` are numbers (`domain.Domain`, which lists points) or closed formulas (`iterations.Iterations`):
-what is added up is what they are.
+The `iterations` of a domain are numbers (`domain.PointDomain`, which lists points) or closed formulas
+(`iterations.Iterations`), and so are the sums.
 """
 
 from __future__ import annotations
@@ -12,38 +12,38 @@ from typing import Any, Generic, Protocol, Self, TypeVar
 from ... import expr as ex
 from .. import nodes as tir
 
-# An operation on floats is one, whatever it costs; a fused multiply-add is two; a product of four bytes has seven, one
-# of two bfloat16 three: the sum with what is no zero is one more.
+# Each operation on floats counts as one, whatever it costs; a fused multiply-add counts as two; a product of four bytes
+# as seven, and one of two bfloat16 as three. Adding it to a value other than zero counts as one more.
 _FLOPS = {"fma": 2, "dot4_u8i8": 7, "dot2_bf16": 3}
 _REDUCTIONS = {"vector_reduce_add": "add", "vector_reduce_min": "min", "vector_reduce_max": "max"}
 
 
 class Runs(Protocol):
-    """The iterations at which a statement runs."""
+    """The iterations of a statement."""
 
     @property
     def iterations(self) -> Any:
-        """How many there are: what is multiplied by numbers and added."""
+        """The number of iterations, which can be multiplied by numbers and added."""
 
     @property
     def exact(self) -> bool:
-        """Whether nothing was passed that only a run can tell."""
+        """Return whether all conditions and bounds so far were known before the run."""
 
     def where(self, condition: ex.Expr, holds: bool = True) -> Self:
-        """The iterations at which a condition holds."""
+        """The iterations in which a condition holds."""
 
     def loop(self, var: ex.Var, start: ex.Expr, extent: ex.Expr) -> Self:
         """The iterations inside of a loop."""
 
     def let(self, var: ex.Var, value: ex.Expr) -> Self:
-        """With a name for an expression."""
+        """The same iterations, with a name for an expression."""
 
 
 D = TypeVar("D", bound=Runs)
 
 
 class Walk(Generic[D]):
-    """Arithmetic by name; what to do with an access is the subclass's."""
+    """Counts arithmetic by name; a subclass decides what to do with an access."""
 
     def __init__(self) -> None:
         self.operations: Counter[str] = Counter()
@@ -52,7 +52,7 @@ class Walk(Generic[D]):
         self.exact = True
 
     def access(self, kind: str, buffer: tir.Buffer, index: ex.Expr, predicate: ex.Expr | None, d: D) -> None:
-        """Count a "read" or "write"."""
+        """Count an access: a "read" or a "write"."""
         raise NotImplementedError
 
     # -- statements
@@ -91,7 +91,7 @@ class Walk(Generic[D]):
     # -- expressions
 
     def value(self, x: ex.Expr, d: D) -> None:
-        """Count the arithmetic and the loads of an expression that is data, not an index."""
+        """Count the arithmetic and the loads of an expression that is data, and not an index."""
         if isinstance(x, tir.BufferLoad):
             self.access("read", x.buffer, x.indices[0], x.predicate, d)
             return
@@ -102,7 +102,7 @@ class Walk(Generic[D]):
             return
         if known_before_running(x):
             return
-        if isinstance(x, ex.And | ex.Or) and x.dtype.lanes == 1:  # the second is asked where the first does not decide
+        if isinstance(x, ex.And | ex.Or) and x.dtype.lanes == 1:  # the second runs where the first does not decide
             self.value(x.a, d)
             self.value(x.b, d.where(x.a, holds=isinstance(x, ex.And)))
             return
@@ -125,13 +125,13 @@ class Walk(Generic[D]):
 
 
 def known_before_running(x: ex.Expr) -> bool:
-    """Whether an expression is integer arithmetic on loop variables, sizes and constants alone."""
+    """Return whether an expression is integer arithmetic on only loop variables, sizes and constants."""
     parts = [n for n in ex.walk(x) if isinstance(n, ex.Expr)]
     return not any(isinstance(n, tir.BufferLoad) or n.dtype.is_float or n.dtype == "handle" for n in parts)
 
 
 def _arithmetic(x: ex.Expr) -> tuple[str, ex.DType, int]:
-    """(name, dtype, how many) of the operations that a node does by itself; no name: none."""
+    """(name, dtype, number) of the operations of a node itself; the name is "" if there are none."""
     if isinstance(x, ex.BinaryOp) and not isinstance(x, ex.LogicalOp):
         return type(x).__name__.lower(), x.a.dtype.scalar, x.a.dtype.lanes
     if isinstance(x, ex.Call) and x.op in _REDUCTIONS:
