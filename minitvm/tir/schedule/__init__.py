@@ -1,4 +1,7 @@
-"""Schedules: programs transformed step by step, each step checked, the whole recorded (see docs and `registry`)."""
+"""Schedules: programs that are transformed step by step.
+
+Each step is checked and recorded (see docs and `registry`).
+"""
 
 import importlib
 import sys

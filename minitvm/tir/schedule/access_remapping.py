@@ -1,4 +1,6 @@
-"""A buffer in another layout: every access of the old one becomes an access of the new one, where the map sends it."""
+"""Gives a buffer another layout: every access of the old buffer becomes an access of the new one, at the mapped
+place.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,10 @@ SIDES = {"read": block_regions.regions_read, "write": block_regions.regions_writ
 
 
 def chosen_region(block: tir.BlockRealize, buffer: object) -> tir.BufferRegion | None:
-    """The region that a caller means: ("read", i), ("write", i), the name of a buffer, or the buffer; None if none."""
+    """Return the region that a caller means: ("read", i), ("write", i), the name of a buffer, or the buffer.
+
+    None if none.
+    """
     reads, writes = block_regions.regions_touched(block.block)
     if isinstance(buffer, list | tuple) and len(buffer) == 2 and buffer[0] in SIDES:
         regions, position = SIDES[buffer[0]](block.block), buffer[1]
@@ -34,8 +39,9 @@ def chosen_region(block: tir.BlockRealize, buffer: object) -> tir.BufferRegion |
 
 
 def relaid(stmt: Any, old: tir.Buffer, new: tir.Buffer, mapped: Mapped) -> Any:
-    """A statement with the accesses of `old` made at `mapped(indices)` of `new`, simplified; signatures of blocks
-    follow.
+    """Return a statement in which each access of `old` is an access of `new` at `mapped(indices)`, simplified.
+
+    The signatures of the blocks change accordingly.
     """
     domains: dict[ex.Var, ex.Range] = {}
 
@@ -56,8 +62,10 @@ def relaid(stmt: Any, old: tir.Buffer, new: tir.Buffer, mapped: Mapped) -> Any:
 
 
 def _simple(index: ex.Expr, domains: Mapping[ex.Var, ex.Range]) -> ex.Expr:
-    """A new index simplified as TVM does it: a variable of one value stays where it is the index, and so does the place
-    in a tile that a variable does not fill, `v // 4` for three values.
+    """Simplify a new index as TVM does. Some variables that have only one value are kept, where TVM keeps them.
+
+    A variable of one value stays where it is the whole index. So does the index of a place in a tile that the variable
+    does not fill: `v // 4` for a `v` with three values.
     """
     plain = Analyzer().simplify(index)
     if isinstance(plain, ex.Var):
@@ -84,7 +92,7 @@ def _with_regions(block: tir.Block, new: tir.Buffer, domains: Mapping[ex.Var, ex
 
 
 def _plain(r: ex.Range, dim: ex.Expr, domains: Mapping[ex.Var, ex.Range]) -> ex.Range:
-    """A range simplified; all of the dimension where it would be a contest of several bounds."""
+    """Simplify a range. If it would be the minimum or maximum of several bounds, return the whole dimension instead."""
     if any(isinstance(part, ex.Min | ex.Max) for part in (*ex.walk(r.start), *ex.walk(r.extent))):
         return ex.Range(ex.const(0, dim.dtype), dim)
     return ex.Range(_simple(r.start, domains), _simple(r.extent, domains))
@@ -96,7 +104,9 @@ def point_block(
     body: Callable[[tuple[ex.Var, ...]], tir.BufferStore],
     predicate: Callable[[tuple[ex.Var, ...]], ex.Expr] | None = None,
 ) -> tir.Stmt:
-    """`for ax0, ... in grid(*shape): with block(name): body(v0, ...)`, with iterators over the whole shape."""
+    """Return `for ax0, ... in grid(*shape): with block(name): body(v0, ...)`; the iterators run over the whole
+    shape.
+    """
     loops = [ex.Var(f"ax{d}", dim.dtype) for d, dim in enumerate(shape)]
     iters = tuple(
         ex.IterVar(ex.Var(f"v{d}", dim.dtype), ex.Range(ex.const(0, dim.dtype), dim)) for d, dim in enumerate(shape)
@@ -108,10 +118,10 @@ def point_block(
 
 
 def in_old_layouts(func: tir.PrimFunc, moved: Mapping[tir.Buffer, tuple[tir.Buffer, IndexMap]]) -> tir.PrimFunc:
-    """The function as one over parameters in their old layouts, which it copies into the new ones and back.
+    """Return the function with its parameters in their old layouts: it copies them into the new layouts and back.
 
-    `moved` gives for a parameter as it is now (what it was, the map from there). So the oracle can compare a function
-    whose parameters have changed with the one before.
+    `moved` maps each present parameter to (the old parameter, the map from the old to the new layout). With the result,
+    the oracle can compare a function whose parameters have changed with the function before the change.
     """
     root = tir.root_block(func)
     stored = {node.buffer for node in ex.find(func.body, tir.BufferStore)}
@@ -129,7 +139,8 @@ def in_old_layouts(func: tir.PrimFunc, moved: Mapping[tir.Buffer, tuple[tir.Buff
         ) -> tir.BufferStore:
             return tir.BufferStore(was, tir.BufferLoad(now, tuple(m.map_indices(v))), v)
 
-        # What the function writes the oracle hands over empty, unless it is told otherwise: there is nothing to copy.
+        # The oracle passes empty arrays for what the function writes, unless it is told otherwise: there is nothing to
+        # copy.
         if now not in stored:
             before.append(point_block(f"{was.name}_in", was.shape, copied_in))
         if now in stored:
@@ -142,7 +153,7 @@ def in_old_layouts(func: tir.PrimFunc, moved: Mapping[tir.Buffer, tuple[tir.Buff
 
 
 def with_simple_indices(node: Any, analyzer: Analyzer) -> Any:
-    """A node with the indices of its accesses, and its regions, simplified; `analyzer` knows what is around it."""
+    """Simplify the indices of the accesses in a node, and its regions; `analyzer` knows the loops around the node."""
 
     def go(at: Any) -> Any:
         if isinstance(at, tir.For):
@@ -164,7 +175,7 @@ def with_simple_indices(node: Any, analyzer: Analyzer) -> Any:
 
 
 def whole_nest(tree: Tree, producer: tir.BlockRealize, buffer: tir.Buffer) -> tir.For | None:
-    """The loops of a block that stores every element once and does nothing else, as their outermost; else None."""
+    """Return the outermost loop around a block that only stores every element of a buffer once; else None."""
     # Iterations are independent: the block writes this buffer only, each element once, and does not read it.
     store, block = producer.block.body, producer.block
     plain = isinstance(store, tir.BufferStore) and block.init is None and not block.alloc_buffers
@@ -205,7 +216,7 @@ def over_new_shape(
     where: ex.Expr,
     pad: Callable[[Sequence[ex.Expr]], ex.Expr],
 ) -> tir.Stmt:
-    """The producer over the places of the new shape: in the padding the pad value, elsewhere its own."""
+    """Return the producer as a nest over the new shape: it stores the pad value in padding, its own value elsewhere."""
     store = producer.block.body
     assert isinstance(store, tir.BufferStore)  # whole_nest
     # An index that stays keeps its name.
@@ -228,7 +239,7 @@ def over_new_shape(
 
 
 def with_allocation(body: Any, old: tir.Buffer, new: tir.Buffer) -> Any:
-    """A statement in which the block that allocates `old` allocates `new`."""
+    """Return a statement in which the block that allocates `old` allocates `new` instead."""
 
     def change(node: ex.Node) -> ex.Node | None:
         if isinstance(node, tir.Block) and old in node.alloc_buffers:

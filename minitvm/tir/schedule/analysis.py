@@ -1,4 +1,4 @@
-"""The functions of TVM's module of this name: blocks asked by name, suggested layouts, mappings to intrinsics.
+"""The functions of TVM's module of this name: queries about blocks, suggested layouts, mappings to intrinsics.
 
 The kinds of blocks are defined in `tir.analysis.block_kinds`.
 """
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from .handles import BlockRV
     from .schedule import Schedule
 
-# Functions of TVM's module of this name that stand elsewhere, above what imports this module.
+# Functions of TVM's module of this name that are defined elsewhere, in layers above the modules that import this one.
 _ELSEWHERE = {
     "suggest_index_map": "suggestion", "get_tensorize_loop_mapping": "intrinsics",
     "get_auto_tensorize_mapping_info": "intrinsics", "TensorizeInfo": "intrinsics",
@@ -29,7 +29,9 @@ def __getattr__(name: str) -> Any:
 
 
 def is_output_block(sch: Schedule, block: BlockRV | str) -> bool:
-    """Whether a block writes a buffer that is not allocated in the block around it (TVM's function of this name)."""
+    """Return whether a block writes a buffer that the block around it does not allocate (TVM's function of this
+    name).
+    """
     handle = sch.get_block(block) if isinstance(block, str) else block
     realize = sch.state.block(sch.get(handle).id)
     assert realize is not None  # the handle was just resolved
@@ -37,6 +39,6 @@ def is_output_block(sch: Schedule, block: BlockRV | str) -> bool:
 
 
 def has_block(sch: Schedule, block_name: str) -> bool:
-    """Whether a function of the module has a block of that name (TVM's function of this name)."""
+    """Return whether a function of the module has a block of that name (TVM's function of this name)."""
     trees = sch.state.schedulable_trees()
     return any(realize.block.name == block_name for tree in trees for realize in tree.blocks.values())

@@ -18,9 +18,9 @@ _INLINE, _ROOT = "inline", "root"
 
 @dataclass(frozen=True, slots=True)
 class StmtSRef:
-    """A block or loop of a schedule at one moment. Two are equal when they refer to the same block or loop.
+    """A block or loop of a schedule at one moment. Two references are equal when they refer to the same block or loop.
 
-    `key` is the variable of the loop or the id of the block, or the name of a mark for `compute_at`.
+    `key` is the variable of the loop or the id of the block. It can also be the name of a mark for `compute_at`.
     """
 
     key: Var | BlockId | str
@@ -28,26 +28,26 @@ class StmtSRef:
 
     @staticmethod
     def of(stmt: Stmt, tree: Tree) -> StmtSRef:
-        """The reference to a block, its realization, or a loop."""
+        """Return the reference to a loop, to a block, or to the block of a realization."""
         node = stmt.block if isinstance(stmt, BlockRealize) else stmt
         return StmtSRef(node.id if isinstance(node, Block) else node.var, tree)  # type: ignore[attr-defined]
 
     @property
     def handle(self) -> BlockRV | LoopRV | None:
-        """The handle of the block or loop; None for a mark."""
+        """Return the handle of the block or loop; None for a mark."""
         if isinstance(self.key, str):
             return None
         return LoopRV(self.key) if isinstance(self.key, Var) else BlockRV(self.key)
 
     @property
     def stmt(self) -> Block | For | None:
-        """The block or loop; None for a mark."""
+        """Return the block or loop; None for a mark."""
         place = self._place()
         return place.block if isinstance(place, BlockRealize) else place
 
     @property
     def parent(self) -> StmtSRef | None:
-        """The loop or block around this one; None for the root block and for marks."""
+        """Return the innermost loop or block around this one; None for the root block and for marks."""
         place = self._place()
         if place is None or self.tree is None:
             return None
@@ -56,19 +56,19 @@ class StmtSRef:
 
     @property
     def seq_index(self) -> int:
-        """The position among the statements of a sequence; -1 outside of one."""
+        """Return the position in the sequence of statements around it; -1 if it is not directly in a sequence."""
         place = self._place()
         around = None if place is None or self.tree is None else self.tree.parent.get(place)
         return around.stmts.index(place) if isinstance(around, Seq) and place is not None else -1
 
     @staticmethod
     def inline_mark() -> StmtSRef:
-        """The mark for computing a block inline."""
+        """Return the mark that means: compute the block inline."""
         return StmtSRef(_INLINE)
 
     @staticmethod
     def root_mark() -> StmtSRef:
-        """The mark for leaving a block in its place."""
+        """Return the mark that means: leave the block where it is."""
         return StmtSRef(_ROOT)
 
     def _place(self) -> BlockRealize | For | None:
@@ -102,11 +102,11 @@ class BlockScope:
         self._scope = scope
 
     def get_deps_by_src(self, block: StmtSRef) -> list[Dependency]:
-        """The dependences on what `block` writes or reads."""
+        """Return the dependences of later blocks on `block`."""
         return [dependence for dependence in self._dependences() if dependence.src == block]
 
     def get_deps_by_dst(self, block: StmtSRef) -> list[Dependency]:
-        """The dependences of `block` on earlier blocks."""
+        """Return the dependences of `block` on earlier blocks."""
         return [dependence for dependence in self._dependences() if dependence.dst == block]
 
     def _dependences(self) -> Iterator[Dependency]:

@@ -1,4 +1,4 @@
-"""A call of a primitive as a value, how its arguments get their names and numbers, and how it runs."""
+"""Calls of primitives as values: how arguments are matched with parameters and sampled numbers, and how a call runs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from .schedule import Schedule
 
 
-# --- Do the values of a call fit the annotations of the primitive? Asked of calls and of saved traces.
+# --- Do the values of a call fit the annotations of the primitive? This is checked for calls and for saved traces.
 
 
 _LISTS = (list, tuple, collections.abc.Sequence)
@@ -35,7 +35,7 @@ _MAPPINGS = (dict, collections.abc.Mapping)
 
 
 def misfit(primitive: Primitive, name: str, value: Any) -> str | None:
-    """Why a value cannot be passed for a parameter: what it must be, what was found. None if it can."""
+    """Return why a value cannot be passed for a parameter: what was expected and what was found. None if it can."""
     hint = primitive.hints.get(name, Any)
     several = primitive.signature.parameters[name].kind is inspect.Parameter.VAR_POSITIONAL
     wrong = [item for item in (value if several else (value,)) if not fits(item, hint)]
@@ -56,7 +56,7 @@ def _is_block(hint: Any) -> bool:
 
 
 def _handles_wanted(hint: Any) -> str:
-    """A hint that handles stand for, in words: `a block (a BlockRV or its name)`."""
+    """Describe in words which handles a type hint accepts: `a block (a BlockRV or its name)`."""
     if hint is For:
         return "a loop (a LoopRV)"
     if hint is BlockRealize:
@@ -68,7 +68,10 @@ def _handles_wanted(hint: Any) -> str:
 
 
 def fits(value: Any, hint: Any) -> bool:
-    """Whether a value may be handed over where `hint` is annotated. A handle fits its node, a sampled number an int."""
+    """Return whether a value may be passed where `hint` is annotated.
+
+    A handle fits its node, a sampled number fits int.
+    """
     if hint is Any or hint is object:
         return True
     origin = typing.get_origin(hint)
@@ -108,7 +111,7 @@ def _fits_plain(value: Any, hint: Any) -> bool:
 
 
 def described(hint: Any) -> str:
-    """A hint in words: `list of (int | None)`."""
+    """Describe a type hint in words: `list of (int | None)`."""
     origin, inner = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
         return " | ".join(described(part) for part in inner)
@@ -123,13 +126,13 @@ def described(hint: Any) -> str:
     return str(names.get(hint) or getattr(hint, "__name__", hint))
 
 
-# What computing a block at the place "inline" means.
+# The primitives that run when a block is computed at the place "inline".
 _INLINED = {"compute_at": "compute_inline", "reverse_compute_at": "reverse_compute_inline"}
 
 
 @dataclass(frozen=True, slots=True)
 class PrimitiveCall:
-    """A legal call of a primitive on a schedule: drawn by tests, tried by tuners."""
+    """A legal call of a primitive on a schedule. Tests draw such calls, and tuners try them."""
 
     primitive: Primitive
     arguments: Mapping[str, Any]
@@ -139,12 +142,12 @@ class PrimitiveCall:
         return self.text
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:  # noqa: ARG002 (IPython's protocol)
-        """How Hypothesis and IPython show it: the call as it is written, not its parts."""
+        """Show the call in Hypothesis and IPython as it is written, not as its parts."""
         printer.text(self.text)
 
 
 def bind(primitive: Primitive, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of a call by name, defaults filled in; raises `ScheduleError` where they do not fit."""
+    """Return the arguments of a call by name, with defaults filled in; raise `ScheduleError` where they do not fit."""
     try:
         bound = primitive.signature.bind(*args, **kwargs)
     except TypeError as error:
@@ -154,9 +157,9 @@ def bind(primitive: Primitive, args: tuple[Any, ...], kwargs: Mapping[str, Any])
 
 
 def complete(primitive: Primitive, arguments: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Arguments that are given by name, in the primitive's order, and its defaults for those that are left out.
+    """Yield the arguments in the primitive's order; defaults replace those that are left out.
 
-    Raises `ScheduleError` if one is missing, or unknown to the primitive.
+    Raises `ScheduleError` if a required argument is missing, or if the primitive has no parameter of a given name.
     """
     parameters = primitive.signature.parameters
     unknown = next((name for name in arguments if name not in parameters), None)
@@ -170,7 +173,9 @@ def complete(primitive: Primitive, arguments: Mapping[str, Any]) -> Iterator[tup
 
 
 def normal(value: Any) -> Any:
-    """An argument as a trace can keep it: NumPy's scalars as Python's, expressions folded, functions `counted`."""
+    """Convert an argument to what a trace can keep: NumPy scalars to Python's, expressions folded, functions
+    `counted`.
+    """
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, Expr) and not isinstance(value, Var | IntImm | FloatImm | StringImm):
@@ -183,7 +188,7 @@ def normal(value: Any) -> Any:
 
 
 def run(primitive: Primitive, state: ScheduleState, nodes: Mapping[str, Any]) -> Any:
-    """Run a primitive on a state; a place that is no loop may mean that another one runs, or none."""
+    """Run a primitive on a state. A place that is not a loop can mean that another primitive runs instead, or none."""
     place = next((value for value in nodes.values() if isinstance(value, PlaceKey)), None)
     if place is None:
         return primitive.run(state, nodes)
@@ -196,7 +201,7 @@ def run(primitive: Primitive, state: ScheduleState, nodes: Mapping[str, Any]) ->
 
 
 def with_numbers(value: Any, numbers: Mapping[ExprRV, int]) -> Any:
-    """A value with sampled numbers known, lists and dictionaries as they were."""
+    """Return a value with sampled numbers replaced by their values; lists and dictionaries keep their structure."""
     if isinstance(value, list | tuple):
         return type(value)(with_numbers(item, numbers) for item in value)
     if isinstance(value, dict):
@@ -212,13 +217,15 @@ def with_numbers(value: Any, numbers: Mapping[ExprRV, int]) -> Any:
 
 
 def introduce(sch: Schedule, handle: Handle) -> None:
-    """Record how to find a block or loop whose handle no query gave (`space` makes such): the trace must replay."""
+    """Record how to find a block or loop whose handle came from no query (`space` makes such handles), for the
+    replay.
+    """
     if isinstance(handle, ExprRV):
         return
     state = sch.state
     node = state.block(handle.key) if isinstance(handle, BlockRV) else state.loop(handle.key)
     if node is None:
-        return  # the call will say so
+        return  # the call itself will raise the error
     tree = state.home(node)
     if isinstance(node, For):
         inside = tree.blocks_in(node)

@@ -1,4 +1,6 @@
-"""What blocks declare to read and write: true before the first step, and grown with what later steps put inside."""
+"""The reads and writes that blocks declare: true before the first step, and extended for what later steps put
+inside.
+"""
 
 from __future__ import annotations
 
@@ -33,13 +35,16 @@ def _undeclared(func: PrimFunc) -> Failure | None:
 
 
 def widened(before: Tree, after: Tree) -> PrimFunc:
-    """The function with every changed block that holds blocks declaring what those declare; itself where all do."""
+    """Return the function in which each changed block also declares what the blocks inside it declare.
+
+    If every block does so already, the function itself is returned.
+    """
     func = after.func
     done: set[object] = set()
     while True:
         tree = after if func is after.func else Tree(func)
         changed = [b for b in tree.blocks.values() if b is not tree.root and b not in before.order]
-        # Inner blocks first: what they declare is what the ones around them are asked for.
+        # Inner blocks first: outer blocks must declare what inner blocks declare.
         for realize in reversed(changed):
             if realize.block.id in done or not tree.blocks_in(realize):
                 continue

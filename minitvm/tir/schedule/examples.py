@@ -1,4 +1,4 @@
-"""The before, call and after of a primitive's docstring as a test: make the call, and compare.
+"""Tests the before, call and after of a primitive's docstring: makes the call, and compares the result.
 
     before:
         for i in range(8):
@@ -8,11 +8,16 @@
         for i in T.parallel(8):
             with T.block("B"): B[vi] = A[vi] * 2.0
 
-Both are TVMScript in which these may be left out: the head of the function (its parameters are the buffers that nobody
-allocates, float32, as large as the indices ask for, unless a line `A: T.Buffer((8,), "int32")` declares one); the
-iterator `vi` or `v_i` that binds the loop `i` (`v0` the loop `ax0`), spatial, or a reduction where a block that
-accumulates does not store at it; what blocks read and write. In the call, `sch` is the schedule and loops go by their
-names. Bad calls (`Primitive.refuses`) are made on such programs, too.
+Both programs are TVMScript in which these parts may be left out:
+
+- The head of the function. Its parameters are then the buffers that no block allocates. They are float32 and as large
+  as the indices require, unless a line such as `A: T.Buffer((8,), "int32")` declares one.
+- The iterators. `vi` or `v_i` binds the loop `i`, and `v0` the loop `ax0`. An iterator is a reduction if its block
+  accumulates and the store's indices do not use it; otherwise it is spatial.
+- The regions that blocks read and write.
+
+In the call, `sch` is the schedule, and a loop's name means the loop. Bad calls (`Primitive.refuses`) are also made on
+programs that are written like this.
 """
 
 from __future__ import annotations
@@ -42,7 +47,10 @@ _WANTED = "  wanted: before:, call: `...` and after:, with the programs on lines
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A worked example: a program, a call, and the program that it makes; both are abbreviated TVMScript."""
+    """A worked example: a program, a call, and the program that the call makes.
+
+    Both programs are abbreviated TVMScript.
+    """
 
     before: str
     call: str
@@ -50,7 +58,10 @@ class Example:
 
 
 def example_of(primitive: Primitive | str) -> Example | None:
-    """The example in a primitive's docstring, None where it shows none. Raises `InternalError` for half of one."""
+    """Return the example in a primitive's docstring; None if it has none.
+
+    Raise `InternalError` if a part is missing.
+    """
     primitive = PRIMITIVES[primitive] if isinstance(primitive, str) else primitive
     text = inspect.cleandoc(primitive.function.__doc__ or "")
     call = _CALL.search(text)
@@ -63,15 +74,16 @@ def example_of(primitive: Primitive | str) -> Example | None:
 
 
 def section(text: str, head: str) -> str | None:
-    """The lines under `head:` in a docstring, without their indentation; None where there are none."""
+    """Return the lines under `head:` in a docstring, without their indentation; None if there are none."""
     match = re.search(rf"^{head}:\n((?:[ ]{{4}}.*\n|\n)+)", text + "\n", re.MULTILINE)
     return None if match is None else textwrap.dedent(match[1]).strip("\n")
 
 
 def verify_example(primitive: Primitive | str) -> Schedule:
-    """Run the example of a primitive's docstring and compare what it makes with what the docstring says.
+    """Run the example in a primitive's docstring and compare the result with the program that the docstring shows.
 
-    Returns the schedule. Raises `InternalError` with the difference, or if there is no example.
+    Returns the schedule. Raises `InternalError`, which shows the difference, if the programs differ, or if there is no
+    example.
     """
     primitive = PRIMITIVES[primitive] if isinstance(primitive, str) else primitive
     example = example_of(primitive)
@@ -90,10 +102,10 @@ def verify_example(primitive: Primitive | str) -> Schedule:
 
 
 def run_text(code: str, names: dict[str, Any], subject: str) -> None:
-    """Run statements that a registration holds as text.
+    """Run statements that a registration keeps as text.
 
-    Raises `InternalError` with `subject` and the text for a mistake in the text itself, such as a name that is not
-    defined; an exception that comes from what the text calls is not changed.
+    Raises `InternalError`, with `subject` and the text, for a mistake in the text itself, such as an undefined name.
+    Minitvm's own errors, which come from what the text calls, pass unchanged.
     """
     try:
         exec(code, names)
@@ -107,7 +119,7 @@ def run_text(code: str, names: dict[str, Any], subject: str) -> None:
 
 
 def example_program(primitive: Primitive | str) -> PrimFunc:
-    """The program that the example of a primitive begins with; raises `InternalError` where there is none."""
+    """Return the program with which a primitive's example begins; raise `InternalError` if there is no example."""
     primitive = PRIMITIVES[primitive] if isinstance(primitive, str) else primitive
     example = example_of(primitive)
     if example is None:
@@ -117,19 +129,19 @@ def example_program(primitive: Primitive | str) -> PrimFunc:
 
 @functools.cache
 def program_of(text: str, lowered: bool = False) -> PrimFunc:
-    """The program that abbreviated TVMScript stands for; `lowered` says that its blocks are gone, as in `prim_func`."""
+    """Return the program that abbreviated TVMScript describes. With `lowered` it has no blocks, as in `prim_func`."""
     return _program(text, {}, lowered)
 
 
 def loops_by_name(sch: Schedule) -> dict[str, LoopRV]:
-    """The loops of a schedule whose names are theirs alone: what a call in a docstring can use."""
+    """Return the loops of a schedule whose names are unique: those that a call in a docstring can name."""
     tree = sch.state.tree()
     names = [var.name for var in tree.loops]
     return {var.name: LoopRV(var) for var in tree.loops if names.count(var.name) == 1}
 
 
 def _shown(func: PrimFunc, text: str) -> list[str]:
-    """The lines of a function; what its blocks read and write only where the example's text says it too."""
+    """Return the lines of a function, with its blocks' reads and writes only if the text of the example shows them."""
     hidden = tuple(f"T.{what}(" for what in ("reads", "writes") if f"T.{what}(" not in text)
     lines = func.script(with_header=False).splitlines()
     return [line for line in lines if line.strip() and not line.strip().startswith(hidden or "\0")]
@@ -139,7 +151,10 @@ def _shown(func: PrimFunc, text: str) -> list[str]:
 
 
 def _program(text: str, parameters: dict[str, str], lowered: bool = False) -> PrimFunc:
-    """The function that a text abbreviates. `parameters` are its buffers by name, and are found where it is empty."""
+    """Return the function that a text abbreviates.
+
+    If `parameters` is empty, its buffers are found and added by name.
+    """
     body = ast.parse(text).body
     if isinstance(body[0], ast.FunctionDef):
         return _with_head(body[0])
@@ -170,24 +185,27 @@ def _parsed(text: str, lowered: bool = False) -> PrimFunc:
 
 
 def _named(statement: ast.AnnAssign) -> str:
-    """The buffer that `A: T.Buffer(...)` declares."""
+    """Return the name of the buffer that `A: T.Buffer(...)` declares, or "" if the statement declares none."""
     return statement.target.id if isinstance(statement.target, ast.Name) and statement.value is None else ""
 
 
 @dataclass(slots=True)
 class _AbbreviationReader:
-    """Walks a text, writes in the iterators that it leaves out, and notes (for `sizes`) how far buffers are indexed."""
+    """Walks a text and adds the iterators that it leaves out.
+
+    With `sizes` it also notes how far buffers are indexed.
+    """
 
     sizes: bool = True
     reach: dict[str, list[int]] = field(default_factory=dict)
     allocated: set[str] = field(default_factory=set)
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """The buffers that nobody allocates, in the order of their names."""
+        """Return the shapes of the buffers that no block allocates, in the order of their names."""
         return {name: tuple(self.reach[name]) for name in sorted(self.reach) if name not in self.allocated}
 
     def read(self, statement: ast.stmt, ranges: Mapping[str, range]) -> None:
-        """One statement; `ranges` are the values of the variables around it."""
+        """Read one statement; `ranges` has the values of the variables around it."""
         names = dict(ranges)
         if isinstance(statement, ast.For):
             names.update(_loop_values(statement, ranges))
@@ -221,7 +239,7 @@ class _AbbreviationReader:
 
 
 def _heads(statement: ast.stmt) -> Iterator[ast.AST]:
-    """What a statement with others inside says itself: the condition of an `if`."""
+    """Yield the parts of a compound statement outside its body: the condition of an `if`."""
     if isinstance(statement, ast.If):
         yield from ast.walk(statement.test)
 
@@ -233,14 +251,14 @@ def _is(expression: ast.expr, what: str) -> bool:
 def _loop_values(loop: ast.For, ranges: Mapping[str, range]) -> dict[str, range]:
     assert isinstance(loop.iter, ast.Call)
     names = [n.id for n in ast.walk(loop.target) if isinstance(n, ast.Name)]
-    bounds = [_most(argument, ranges) - 1 for argument in loop.iter.args]  # the largest, in a triangle
+    bounds = [_most(argument, ranges) - 1 for argument in loop.iter.args]  # the largest, if it depends on a loop
     if _is(loop.iter, "grid"):
         return {name: range(extent) for name, extent in zip(names, bounds, strict=True)}
     return {names[0]: range(*bounds[:2])}
 
 
 def _axes(body: list[ast.stmt], loops: Mapping[str, range]) -> dict[str, range]:
-    """The iterators that a block declares itself, with their values."""
+    """Return the iterators that a block declares explicitly, with their values."""
     iterators: dict[str, range] = {}
     for statement in body:
         if not isinstance(statement, ast.Assign) or not ast.unparse(statement.value).startswith("T.axis."):
@@ -258,7 +276,7 @@ def _axes(body: list[ast.stmt], loops: Mapping[str, range]) -> dict[str, range]:
 
 
 def _used(body: list[ast.stmt]) -> list[str]:
-    """The names in a block's own statements, not those of blocks inside it."""
+    """Return the names in a block's own statements, without those in the blocks inside it."""
     names: dict[str, None] = {}
     queue: list[ast.AST] = list(body)
     while queue:
@@ -272,14 +290,14 @@ def _used(body: list[ast.stmt]) -> list[str]:
 
 
 def _loop_of(iterator: str, names: Mapping[str, range]) -> str:
-    """The loop that an iterator binds by its name, "" when there is none."""
+    """Return the loop that an iterator binds because of its name, "" if there is none."""
     loop = iterator.removeprefix("v")
     candidates = (loop, loop.removeprefix("_"), f"ax{loop}") if iterator != loop else ()
     return next((name for name in candidates if name in names), "")
 
 
 def _reduced(body: list[ast.stmt]) -> set[str]:
-    """The names that a block which accumulates does not store at."""
+    """Return the names that a block which accumulates does not use in the indices of its stores."""
     stores = [s for top in body for s in ast.walk(top) if isinstance(s, ast.Assign)]
     targets = [t for s in stores for t in s.targets if isinstance(t, ast.Subscript)]
     if not any(ast.unparse(t) in ast.unparse(s.value) for s in stores for t in s.targets if t in targets):
@@ -289,7 +307,7 @@ def _reduced(body: list[ast.stmt]) -> set[str]:
 
 
 def _most(index: ast.expr, names: Mapping[str, range]) -> int:
-    """How many elements a dimension must have for an index to be inside."""
+    """Return how many elements a dimension must have so that an index is inside it."""
     if isinstance(index, ast.Slice):
         assert index.upper is not None
         return _most(index.upper, names) - 1
@@ -307,7 +325,7 @@ def _most(index: ast.expr, names: Mapping[str, range]) -> int:
 
 
 def bad_calls() -> dict[str, tuple[Primitive, BadCall]]:
-    """The bad calls of the package's own primitives, by "primitive.requirement"."""
+    """Return the bad calls of the package's own primitives, by "primitive.requirement"."""
     return {
         f"{primitive.name}.{bad.requirement.name}": (primitive, bad)
         for primitive in PRIMITIVES.values()
@@ -331,9 +349,9 @@ def prepared(primitive: Primitive, bad: BadCall) -> tuple[Schedule, Callable[[],
 
 
 def refusal(primitive: Primitive, bad: BadCall) -> str:
-    """The text of the error that a bad call ends in.
+    """Return the text of the error that a bad call raises.
 
-    Raises `InternalError` where nothing is refused, where another requirement refuses, or where the program changes.
+    Raises `InternalError` if the call succeeds, if another requirement refuses it, or if the program changes.
     """
     sch, call = prepared(primitive, bad)
     subject = f"{primitive.name}: the bad call for {bad.requirement.name}, `{bad.call}`,"
@@ -352,9 +370,9 @@ def refusal(primitive: Primitive, bad: BadCall) -> str:
 
 
 def gallery(primitive: Primitive | str) -> dict[str, str]:
-    """The errors of a primitive's bad calls, by its requirements in their order, then by those of its steps.
+    """Return the errors of a primitive's bad calls: first by its requirements in order, then by those of its steps.
 
-    Raises `InternalError` as `refusal` does, and where a requirement has no bad call.
+    Raises `InternalError` as `refusal` does, and if a requirement has no bad call.
     """
     primitive = PRIMITIVES[primitive] if isinstance(primitive, str) else primitive
     shown = {bad.requirement.name: refusal(primitive, bad) for bad in primitive.bad_calls}

@@ -1,4 +1,4 @@
-"""What a schedule keeps for blocks that hand the address of a buffer to foreign code."""
+"""The condition that a schedule keeps for blocks that pass the address of a buffer to foreign code."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def addresses_follow(state: ScheduleState) -> Failure | None:
 
 @functools.lru_cache(64)
 def _broken(func: PrimFunc) -> Failure | None:
-    # Few functions hand out addresses at all, and the walk with scopes is slow.
+    # Few functions pass addresses at all, and the walk with scopes is slow.
     if not handed_out(func.body):
         return None
     for node, fault in addresses_are_declared(func):

@@ -1,4 +1,4 @@
-"""Handles: what a caller holds of a block, a loop or a sampled number while the program around it changes."""
+"""Handles: a caller's references to blocks, loops and sampled numbers. They stay valid while the program changes."""
 
 from __future__ import annotations
 
@@ -12,31 +12,34 @@ from ..nodes import Block, BlockId, BlockRealize, For
 
 @dataclass(frozen=True, slots=True)
 class BlockRV:
-    """A block, through all rewrites that keep it."""
+    """A handle of a block. It stays valid through all rewrites that keep the block."""
 
     key: BlockId
 
 
 @dataclass(frozen=True, slots=True)
 class LoopRV:
-    """A loop, through all rewrites that keep it."""
+    """A handle of a loop. It stays valid through all rewrites that keep the loop."""
 
     key: Var
 
 
 @node
 class ExprRV(Var):
-    """A number that was sampled. It stands in expressions, and as a factor or annotation, like any variable."""
+    """A sampled number. It can be used in expressions, and as a factor or annotation, like any variable."""
 
 
 @node
 class PlaceKey(Var):
-    """The key of a `LoopRV` that stands for no loop: computing at it means `compute_inline`, or nothing ("root")."""
+    """The key of a `LoopRV` that is not a loop: computing at it means `compute_inline`, or nothing ("root")."""
 
 
 @node
 class ChosenLoop(Var):
-    """The key of a `LoopRV` that was sampled: it has its own identity, as another decision means another loop."""
+    """The key of a `LoopRV` that was sampled.
+
+    It has an identity of its own, since another decision means another loop.
+    """
 
     loop: Var | None = None
 
@@ -47,14 +50,14 @@ INLINE, ROOT = "inline", "root"  # the names of places
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
-    """What a sampling primitive returns: numbers (or one, or a loop or place), and the decision that gives them."""
+    """The result of a sampling primitive: numbers (or one number, loop or place), and the decision that gives them."""
 
     values: Any
     decision: Any
 
 
 def to_handles(result: Any) -> Any:
-    """The result of a primitive with nodes and keys as handles, in lists as they were."""
+    """Return the result of a primitive with handles in the place of nodes and keys; lists keep their structure."""
     if isinstance(result, For):
         return LoopRV(result.var)
     if isinstance(result, Var):
@@ -71,7 +74,7 @@ def to_handles(result: Any) -> Any:
 
 
 def numbers_to_handles(values: Any, numbers: dict[ExprRV, int]) -> Any:
-    """Sampled values as handles, in lists as they were; `numbers` collects the number of each handle."""
+    """Return handles for sampled values; lists keep their structure. `numbers` receives the number of each handle."""
     if isinstance(values, list | tuple):
         return [numbers_to_handles(item, numbers) for item in values]
     if isinstance(values, int):
@@ -82,7 +85,7 @@ def numbers_to_handles(values: Any, numbers: dict[ExprRV, int]) -> Any:
 
 
 def handles_in(value: Any) -> list[Handle]:
-    """The handles in an argument or result, lists flattened."""
+    """Return the handles in an argument or result, as one flat list."""
     if isinstance(value, BlockRV | LoopRV):
         return [value]
     if isinstance(value, Expr):
@@ -95,7 +98,7 @@ def handles_in(value: Any) -> list[Handle]:
 
 
 def map_handles(value: Any, mapping: Mapping[Handle, Any]) -> Any:
-    """A value with its handles replaced, in lists as they were; a handle that is not in `mapping` stays."""
+    """Return a value with its handles replaced; lists keep their structure. A handle that is not in `mapping` stays."""
     if isinstance(value, BlockRV | LoopRV):
         return mapping.get(value, value)
     if isinstance(value, Expr):

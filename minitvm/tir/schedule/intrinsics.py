@@ -1,4 +1,4 @@
-"""Using an intrinsic: its implementation as a copy of its own, and its description as a program to try it on."""
+"""Uses of an intrinsic: a fresh copy of its implementation, and its description as a program to test it on."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
 
 
 def check_intrinsic(intrin: TensorIntrin, **options: Any) -> Any:
-    """Whether an implementation computes what its description says: a `Verdict` of the reference interpreter.
+    """Check that an implementation computes what its description says; return the reference interpreter's `Verdict`.
 
-    Both run on a tile inside of larger buffers, so that strides and offsets count. `options` are those of
+    Both run on a tile inside larger buffers, so that wrong strides and offsets show. `options` are those of
     `reference.check`.
     """
     from ...reference import check
 
     func = embedded(intrin)
-    # Not through a `Schedule`: what has no name yet leaves no trace.
+    # A `Schedule` is not used: its trace could not refer to an intrinsic without a name.
     state = ScheduleState(tir.IRModule({"main": func}), "main")
     arguments = {"block_or_loop": state.block_named("tile"), "tensor_intrin": intrin, "preserve_unit_iters": True}
     try:
@@ -50,9 +50,9 @@ _LOW, _HIGH = (1, 2), (2, 1)  # elements before and after the tile, in even and 
 
 
 def embedded(intrin: TensorIntrin) -> tir.PrimFunc:
-    """A function with a block "tile" that does what the description says inside of buffers larger on every side.
+    """Return a function with a block "tile" that does what the description says, inside buffers larger on every side.
 
-    Where a parameter of the implementation declares constant strides, its buffer is the tile alone.
+    If a parameter of the implementation declares constant strides, its buffer is only the tile.
     """
     places: dict[tir.Buffer, tuple[tir.Buffer, tuple[int, ...]]] = {}
     params: list[tir.Buffer | ex.Var] = []
@@ -99,7 +99,7 @@ def embedded(intrin: TensorIntrin) -> tir.PrimFunc:
     for large, _ in places.values():
         if large not in written:
             continue
-        # What the tile adds to must hold something: it comes from one more parameter.
+        # The values to which the tile adds must be initialised: they come from one more parameter.
         start = ex.replace(large, name=f"{large.name}_start")
         params.insert(0, start)
 
@@ -113,7 +113,7 @@ def embedded(intrin: TensorIntrin) -> tir.PrimFunc:
 
 
 def renamed_inside(func: tir.PrimFunc) -> tir.PrimFunc:
-    """A copy of a function with loops, blocks, variables and buffers of its own, as each use of it must have."""
+    """Return a copy of a function with new loops, blocks, variables and buffers, since each use of it needs its own."""
     names: dict[ex.Var, ex.Expr] = {}
     buffers: dict[tir.Buffer, tir.Buffer] = {}
 
@@ -142,15 +142,19 @@ def renamed_inside(func: tir.PrimFunc) -> tir.PrimFunc:
     return tir.PrimFunc(params, body, func.attrs)
 
 
-# --- How a block could be computed by a tensor intrinsic: which of its loops, or iterators, stand for the
-# description's.  After TVM's functions of the same names. An answer is a candidate: `tensorize` decides whether the
-# computation is the intrinsic's.
+# --- How a tensor intrinsic could compute a block: which of its loops, or iterators, correspond to the description's.
+# These are TVM's functions of the same names. The result is a candidate: `tensorize` decides whether the computations
+# are equal.
 
 
 @dataclass(frozen=True)
 class TensorizeInfo:
-    """`loop_map`: from a loop of the block to that of the description; `desc_loop_indexer`: the latter's positions;
-    `block_iter_paddings`: to which multiples the block's iterators would have to be padded, None where not at all."""
+    """The mapping between the loops of a block and those of a description.
+
+    `loop_map` maps a loop of the block to one of the description. `desc_loop_indexer` gives the positions of the
+    latter. `block_iter_paddings` has the multiples to which the block's iterators would have to be padded; None if no
+    padding is needed.
+    """
 
     loop_map: Mapping[StmtSRef, tir.For]
     desc_loop_indexer: Mapping[tir.For, int]
@@ -159,8 +163,11 @@ class TensorizeInfo:
 
 @dataclass(frozen=True)
 class AutoTensorizeMappingInfo:
-    """`mappings`: maps of the block's iterators, after which it may match the description; `lhs_` is of the block,
-    `rhs_` of the description."""
+    """The ways to transform a block's iterators so that the block may match a description.
+
+    `mappings` has the maps of the block's iterators. Fields that begin with `lhs_` are about the block, those that
+    begin with `rhs_` about the description.
+    """
 
     mappings: tuple[IndexMap, ...]
     lhs_buffer_map: Mapping[tir.Buffer, tir.Buffer]
@@ -170,12 +177,12 @@ class AutoTensorizeMappingInfo:
 
 
 def _described(desc: tir.PrimFunc) -> tuple[list[tir.For], tir.BlockRealize]:
-    """The loops of a description, outermost first, and the block in them."""
+    """Return the loops of a description, outermost first, and the block inside them."""
     inner = [stmt for stmt in statements(tir.root_block(desc).body) if isinstance(stmt, tir.BlockRealize)]
     block = inner[0]
     loops = [stmt for stmt in statements(tir.root_block(desc).body) if isinstance(stmt, tir.For)]
     nested = [stmt for stmt in statements(block.block.body) if isinstance(stmt, tir.For | tir.BlockRealize)]
-    if any(isinstance(stmt, tir.BlockRealize) for stmt in nested):  # a block around the loops: what is inside counts
+    if any(isinstance(stmt, tir.BlockRealize) for stmt in nested):  # a block around the loops: use those inside
         block = next(stmt for stmt in nested if isinstance(stmt, tir.BlockRealize))
         loops = [stmt for stmt in nested if isinstance(stmt, tir.For)]
     return loops, block
@@ -184,10 +191,11 @@ def _described(desc: tir.PrimFunc) -> tuple[list[tir.For], tir.BlockRealize]:
 def get_tensorize_loop_mapping(
     sch: Schedule, block: BlockRV | str, desc_func: tir.PrimFunc, allow_padding: bool = False
 ) -> TensorizeInfo | None:
-    """Which loops of a block stand for the loops of an intrinsic's description, its innermost ones first.
+    """Find the loops of a block that correspond to the loops of an intrinsic's description, innermost first.
 
-    A loop fits when it binds, with step 1, an iterator of the same kind, and the description's extent divides its own;
-    with `allow_padding` the block's iterators may be padded to that. None where there is no such mapping.
+    A loop fits if it binds, with step 1, an iterator of the same kind, and if the description's extent divides the
+    loop's extent. With `allow_padding` the block's iterators may be padded so that it does. Returns None if there is no
+    such mapping.
     """
     realize = _realize(sch, block)
     tree = sch.state.home(realize)
@@ -237,7 +245,7 @@ def _kind_of(loop: tir.For, block: tir.BlockRealize) -> str | None:
 
 
 def _with_step_one(binding: ex.Expr, loops: list[tir.For]) -> tir.For | None:
-    """The innermost loop that a binding uses with step 1."""
+    """Return the innermost loop that a binding uses with step 1."""
     analyzer = Analyzer()
     for loop in loops:
         rest = analyzer.simplify(binding - loop.var)
@@ -250,17 +258,18 @@ def _with_step_one(binding: ex.Expr, loops: list[tir.For]) -> tir.For | None:
 
 
 class _Differ(Exception):
-    """Two expressions are not the same computation."""
+    """Raised when two expressions are not the same computation."""
 
 
 def get_auto_tensorize_mapping_info(
     sch: Schedule, block: BlockRV | str, desc_func: tir.PrimFunc
 ) -> AutoTensorizeMappingInfo | None:
-    """Maps of a block's iterators after which it may match an intrinsic's description, whatever its indices are now.
+    """Find maps of a block's iterators after which it may match a description, whatever its indices are now.
 
-    The two must store the same expression of loads. An iterator of the block stands for one of the description's when
-    it is of the same kind and indexes the same buffers; those that stand for one are fused, in their order, those that
-    stand for none come first. None where that leaves an iterator of the description without one, or is ambiguous.
+    The two must store the same expression of loads. An iterator of the block corresponds to one of the description if
+    it has the same kind and indexes the same buffers. The iterators that correspond to the same one are fused in their
+    order; those that correspond to none come first. Returns None if an iterator of the description has no counterpart,
+    or if the choice is ambiguous.
     """
     realize = _realize(sch, block)
     _, desc = _described(desc_func)
@@ -310,7 +319,7 @@ def _compare(
 
 
 def _own_fields(node: ex.Node) -> list[str]:
-    """What a node holds besides its sub-nodes: a constant's value, an intrinsic's name."""
+    """Return the fields of a node that are not sub-nodes: a constant's value, an intrinsic's name."""
     return [f"{f.name}={getattr(node, f.name)}" for f in fields(node) if f.name not in node._children and f.compare]  # type: ignore[arg-type]
 
 
@@ -320,7 +329,7 @@ def _fusing(
     loads: Mapping[tir.Buffer, tuple[tir.Buffer, tuple[ex.Expr, ...], tuple[ex.Expr, ...]]],
 ) -> IndexMap | None:
     def where(var: ex.Var, side: int) -> frozenset[tir.Buffer]:
-        # The buffers, as the description knows them, in whose indices a variable stands.
+        # The buffers, as the description names them, whose indices use a variable.
         return frozenset(
             entry[0] for entry in loads.values() if any(var in ex.free_vars(index) for index in entry[1 + side])
         )

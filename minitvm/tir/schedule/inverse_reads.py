@@ -1,4 +1,4 @@
-"""Which iteration of a consumer reads an element: the way back from the indices of its load to its iterators."""
+"""Finds the iteration of a consumer that reads an element, by inverting the indices of its load."""
 
 from __future__ import annotations
 
@@ -19,14 +19,17 @@ def loads_of(block: BlockRealize, buffer: Buffer) -> list[BufferLoad]:
 
 
 def at_iterators(load: BufferLoad) -> bool:
-    """Whether the indices are distinct variables."""
+    """Return whether the indices are distinct variables."""
     return len({id(i) for i in load.indices}) == len(load.indices) and all(isinstance(i, Var) for i in load.indices)
 
 
-@functools.lru_cache(maxsize=64)  # every requirement asks again
+@functools.lru_cache(maxsize=64)  # every requirement needs it again
 def way_back(block: Block, load: BufferLoad) -> tuple[IndexMap, tuple[Expr, ...], tuple[Expr, ...]] | str:
-    """(from the indices of a load back to the block's iterators, the box of these indices, the conditions over them
-    under which an iteration reads them), or why there is no way."""
+    """Invert the indices of a load: return three things, or a text that says why it cannot be done.
+
+    These are the map from the indices back to the block's iterators, the box of the indices, and the conditions on the
+    indices under which an iteration reads them.
+    """
     if any(not is_const(it.dom.start, 0) for it in block.iter_vars):
         return "an iterator does not start at 0"
     if {v for index in load.indices for v in free_vars(index)} - {it.var for it in block.iter_vars}:
@@ -42,7 +45,7 @@ def way_back(block: Block, load: BufferLoad) -> tuple[IndexMap, tuple[Expr, ...]
 
 
 def box_read(block: BlockRealize, load: BufferLoad) -> list[Range]:
-    """What each index of a load runs over."""
+    """Return the range of each index of a load."""
     if at_iterators(load):
         domains = {it.var: it.dom for it in block.block.iter_vars}
         return [domains.get(i, Range(i, const(1, i.dtype))) for i in load.indices if isinstance(i, Var)]
@@ -52,20 +55,20 @@ def box_read(block: BlockRealize, load: BufferLoad) -> list[Range]:
 
 
 def iteration_at(block: BlockRealize, load: BufferLoad, indices: Sequence[Expr]) -> dict[Var, Expr]:
-    """The iteration of the block in which the load is of the element at `indices`."""
+    """Return the iteration of the block in which the load reads the element at `indices`."""
     values: dict[Var, Expr] = {it.var: it.dom.start for it in block.block.iter_vars}
     if at_iterators(load):
         return {**values, **dict(zip((i for i in load.indices if isinstance(i, Var)), indices, strict=True))}
     back = way_back(block.block, load)
     assert not isinstance(back, str)  # reads_its_own_point
     there = back[0]
-    # As TVM inverts a map: from the last index to the first.
+    # TVM inverts a map in this order: from the last index to the first.
     finals = tuple(last_first(e, there.initial_indices) for e in there.final_indices)
     return dict(zip(values, IndexMap(there.initial_indices, finals).map_indices(indices), strict=True))
 
 
 def where_read(block: BlockRealize, load: BufferLoad, producer: BlockRealize, indices: Sequence[Expr]) -> Expr:
-    """Where what the producer stores falls into the part of its buffer that the block reads."""
+    """Return the condition under which an element that the producer stores is one that the block reads."""
     needed: list[Expr] = []
     if not at_iterators(load):
         back = way_back(block.block, load)
@@ -83,7 +86,7 @@ def where_read(block: BlockRealize, load: BufferLoad, producer: BlockRealize, in
 
 
 def _solved(condition: Expr, analyzer: Analyzer) -> Expr:
-    """A comparison simplified, `0 < i` and `2 <= i` as TVM writes it: strict where it was."""
+    """Simplify a comparison, but write `0 < i` and `2 <= i` as TVM does: a strict comparison stays strict."""
     simple = analyzer.simplify(condition)
     if isinstance(condition, LT) and isinstance(simple, GE) and isinstance(simple.b, IntImm):
         return const(simple.b.value - 1, simple.b.dtype) < simple.a

@@ -1,7 +1,7 @@
-"""Functions of indices and small expressions as data: what a trace keeps of `lambda i, j: (i, j // 4)`, and reads back.
+"""Functions of indices and small expressions as data: a trace keeps `lambda i, j: (i, j // 4)` and can read it back.
 
-A function that a caller hands to a primitive is run once, on variables; what comes back is kept. It prints as Python,
-and the text is read by a parser of its own, never by `eval`.
+When a caller passes a function to a primitive, it is called once, with variables, and its result is kept. The result
+prints as Python, and a special parser reads that text, never `eval`.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ FROM_FUNC = "tir.IndexMap.from_func"
 
 @dataclass(frozen=True, slots=True)
 class IndexLambda:
-    """A function of index expressions, as its parameters and what it gives for them: expressions, lists of them.
+    """A function of index expressions: its parameters, and its results as expressions or lists of them.
 
-    `inverse` is the way back, where the caller's `IndexMap` came with one.
+    `inverse` is the inverse function, if the caller's `IndexMap` has one.
     """
 
     parameters: tuple[Var, ...]
@@ -36,14 +36,14 @@ class IndexLambda:
     inverse: IndexLambda | None = None
 
     def __post_init__(self) -> None:
-        # Python folds `0 + 4` when it reads the text, so what is kept is simplified in the first place.
+        # Python folds `0 + 4` when it reads the text, so the results are simplified before they are kept.
         object.__setattr__(self, "results", _expressions(self.results))
 
     @staticmethod
     def of(function: Callable[..., Any] | IndexMap) -> IndexLambda:
-        """Run a function on variables of the names of its parameters; raises `InputError` where these are not known.
+        """Call a function with variables named like its parameters; raise `InputError` if the parameters are not known.
 
-        That is so of `*indices`, unless the function is `counted` and was called.
+        They are not known for `*indices`, unless the function is `counted` and has been called.
         """
         if isinstance(function, IndexLambda):
             return function
@@ -55,9 +55,9 @@ class IndexLambda:
 
     @staticmethod
     def parse(text: str) -> IndexLambda:
-        """The function of a text `lambda i, j: (i + 1, j)`; raises `ValueError` where it is anything else.
+        """Return the function that a text `lambda i, j: (i + 1, j)` describes; raise `ValueError` for any other text.
 
-        With its inverse it is `tir.IndexMap.from_func(lambda ..., inverse_index_map=lambda ...)`.
+        A function with an inverse is written `tir.IndexMap.from_func(lambda ..., inverse_index_map=lambda ...)`.
         """
         return IndexLambda._read(parsed(text), text)
 
@@ -90,7 +90,9 @@ class IndexLambda:
 
 
 def counted(value: Any) -> Any:
-    """A function of `*indices` as one that remembers how many it was called with; anything else as it is."""
+    """Wrap a function of `*indices` so that it remembers how many it was called with; return anything else
+    unchanged.
+    """
     if not isinstance(value, types.FunctionType):
         return value
     if all(p.kind is not p.VAR_POSITIONAL for p in inspect.signature(value).parameters.values()):
@@ -105,7 +107,7 @@ def counted(value: Any) -> Any:
 
 
 def require_text(value: Any) -> None:
-    """Raise `InputError` where a trace has no text for an expression in an argument."""
+    """Raise `InputError` if an argument contains an expression that a trace cannot write as text."""
     if isinstance(value, Expr):
         python(value)
     elif isinstance(value, IndexLambda):
@@ -130,10 +132,10 @@ def _text(result: Any, named: tuple[Var, ...]) -> str:
 
 
 def adopted(value: Any, variables: Callable[[], set[Var]]) -> Any:
-    """A function of indices in which variables from outside are those of a program; anything else as it is.
+    """Return a function of indices whose outer variables are those of a program; return anything else unchanged.
 
-    `variables` are those of the program. The text of a function, in a trace, has other ones: `tir.Var("n", "int32")`.
-    Such a one stands for the variable of that name and dtype, where the program has only one.
+    `variables` returns those of the program. The text of a function in a trace makes new ones: `tir.Var("n", "int32")`.
+    Each of them is replaced by the program's variable of that name and dtype, if there is exactly one.
     """
     if isinstance(value, IndexLambda):
         return IndexLambda(value.parameters, _in_program(value.results, value.parameters, variables), value.inverse)
@@ -169,7 +171,7 @@ def _in_program(results: Any, indices: tuple[Any, ...], variables: Callable[[], 
 
 
 def _collect(results: Any, used: set[Var]) -> None:
-    """Add the variables in results of a function, and in lists of them."""
+    """Add to `used` the variables in a function's results, also in lists of results."""
     if isinstance(results, list | tuple):
         for result in results:
             _collect(result, used)

@@ -1,9 +1,9 @@
-"""Is this block what an intrinsic describes? A structural comparison that finds which buffers and variables are meant.
+"""Compares a block with an intrinsic's description by structure, and finds the corresponding buffers and variables.
 
-Loops, blocks, stores and loads correspond one to one, in order. Indices are compared by what they are worth, other
-expressions by their structure; the operands of `+`, `*`, `min` and `max` may have changed places. A buffer of the
-description stands for a box of one in the program: the first access tells where that begins. Loops of one iteration
-that the description lacks, and iterators of one value that either lacks, do not count.
+Loops, blocks, stores and loads correspond one to one, in order. Indices are compared by value, other expressions by
+structure; the operands of `+`, `*`, `min` and `max` may be swapped. A buffer of the description corresponds to a box of
+a buffer in the program; the first access shows where the box begins. Loops of one iteration that the description lacks
+are ignored, and so are iterators of one value that either side lacks.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _COMMUTATIVE = (ex.Add, ex.Mul, ex.Min, ex.Max)
 
 
 class Mismatch(Exception):
-    """Where the program and the description part: the node of each, what was wanted and what was found."""
+    """Raised where the program and the description differ: the node of each, what was expected and what was found."""
 
     def __init__(self, node: ex.Node, pattern: ex.Node, wanted: str, found: str) -> None:
         super().__init__(found)
@@ -30,7 +30,7 @@ class Mismatch(Exception):
 
 
 class Matcher:
-    """What the variables and buffers of a description stand for, as far as it has been compared."""
+    """The program's values for the variables and buffers of a description, as far as the two have been compared."""
 
     def __init__(self, analyzer: Analyzer, params: tuple[tir.Buffer | ex.Var, ...]) -> None:
         self.analyzer = analyzer
@@ -43,7 +43,7 @@ class Matcher:
     # ------------------------------------------------------------------ statements
 
     def stmt(self, a: tir.Stmt, b: tir.Stmt) -> None:
-        """Compare a statement of the program with one of the description; raises `Mismatch`."""
+        """Compare a statement of the program with one of the description; raise `Mismatch` if they differ."""
         a = self.without_unit_loops(a, b)
         if isinstance(a, tir.Seq) and len(a.stmts) == 1:
             a = a.stmts[0]
@@ -141,7 +141,7 @@ class Matcher:
             self.bound.add(it.var)
         for described, value in zip(b.block.iter_vars, b.iter_values, strict=True):
             if is_const(described.dom.extent, 1) and not (mine and self._same_iterator(mine[0], described, value)):
-                self.vars[described.var] = described.dom.start  # the program has none for its one value
+                self.vars[described.var] = described.dom.start  # the program has no iterator for its one value
                 continue
             while mine and not self._same_iterator(mine[0], described, value):
                 it, shown = mine[0]
@@ -163,14 +163,14 @@ class Matcher:
     # ------------------------------------------------------------------ expressions
 
     def mapped(self, b: ex.Expr) -> ex.Expr | None:
-        """An index expression of the description in the program's variables; None where some is not known."""
+        """Return an index expression of the description in the program's variables; None if one is not known yet."""
         if any(isinstance(p, tir.BufferLoad) or (isinstance(p, ex.Var) and p not in self.vars) for p in ex.walk(b)):
             return None
         rewritten: ex.Expr = ex.substitute(b, {v: e.astype(v.dtype) for v, e in self.vars.items()})
         return rewritten
 
     def worth(self, a: ex.Expr, b: ex.Expr) -> bool:
-        """Whether two integer expressions have the same value."""
+        """Return whether two integer expressions provably have the same value."""
         rewritten = self.mapped(b)
         return rewritten is not None and self.analyzer.can_prove_equal(a, rewritten)
 
@@ -179,7 +179,7 @@ class Matcher:
             raise Mismatch(node, pattern, expected or str(b), actual)
 
     def expr(self, a: ex.Expr, b: ex.Expr, around: ex.Node) -> None:
-        """Compare two expressions; raises `Mismatch` at the innermost parts that differ."""
+        """Compare two expressions; raise `Mismatch` at the innermost parts that differ."""
         spot = a if not isinstance(a, ex.IntImm | ex.FloatImm | ex.StringImm | ex.Var) else around
         if isinstance(b, ex.Var):
             self.variable(a, b, spot)
@@ -249,7 +249,7 @@ class Matcher:
 
     @contextmanager
     def attempt(self) -> Iterator[None]:
-        """Matches made inside are undone if it fails."""
+        """Undo the matches made inside the `with` block if it raises `Mismatch`."""
         variables, buffers = dict(self.vars), dict(self.buffers)
         try:
             yield
@@ -260,7 +260,7 @@ class Matcher:
     # ------------------------------------------------------------------ buffers
 
     def access(self, a: tir.BufferLoad | tir.BufferStore, b: tir.BufferLoad | tir.BufferStore) -> None:
-        """A place of a program's buffer and one of the description's: the difference is where the box begins."""
+        """Compare an access of the program with one of the description; their difference is where the box begins."""
         mine, described = a.buffer, b.buffer
         if mine.dtype != described.dtype or not is_within(mine.scope, described.scope):
             text = f"{described.name}, {described.dtype} in {described.scope}"
@@ -292,7 +292,7 @@ class Matcher:
 
 
 def _only_wraps(a: tir.BlockRealize) -> bool:
-    """Whether a block adds nothing to its body, as the one around the init of a block that `blockize` makes."""
+    """Return whether a block adds nothing to its body, like the one around an init that `blockize` makes."""
     block = a.block
     own = (*block.iter_vars, *block.alloc_buffers, *block.match_buffers)
     return not own and block.init is None and is_const(a.predicate, 1)

@@ -1,4 +1,4 @@
-"""What errors about schedules say: names of handles, calls as they were written, the program with the spot marked."""
+"""The texts of errors about schedules: names of handles, calls as they were written, programs with marked spots."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .trace import plain
 
 
 def name_of(state: ScheduleState, handle: Handle) -> str:
-    """The name of the block or loop that a handle stands for."""
+    """Return the name of the block or loop that a handle refers to."""
     if isinstance(handle, ExprRV):
         return handle.name
     if isinstance(handle, LoopRV):
@@ -25,7 +25,7 @@ def name_of(state: ScheduleState, handle: Handle) -> str:
 
 
 def foreign(handle: Handle) -> str:
-    """Why a handle that the schedule has never seen cannot be used."""
+    """Return why a handle that the schedule has never seen cannot be used."""
     if isinstance(handle, ExprRV):
         return "the sampled number is not part of this schedule"
     if isinstance(handle, LoopRV):
@@ -34,7 +34,7 @@ def foreign(handle: Handle) -> str:
 
 
 def described_value(value: Any) -> str:
-    """A value that was handed over in the place of another, in words."""
+    """Describe in words a value that was passed where another kind was expected."""
     if isinstance(value, LoopRV):
         return f"the loop {value.key.name}"
     if isinstance(value, BlockRV | BlockId):
@@ -48,7 +48,7 @@ def described_value(value: Any) -> str:
 def arguments_text(
     state: ScheduleState, primitive: Primitive, arguments: Mapping[str, Any], numbers: Mapping[ExprRV, int]
 ) -> str:
-    """The arguments of a call as they were written, names for handles and values for sampled numbers."""
+    """Return the arguments of a call as they were written, with names for handles and values for sampled numbers."""
     values: dict[Handle, Any] = {h: const(n) for h, n in numbers.items()}
     arguments = map_handles(dict(arguments), values) if numbers else arguments
     shown: list[str] = []
@@ -74,17 +74,17 @@ def _argument_text(state: ScheduleState, value: Any) -> str:
 
 
 def _literal(value: Any) -> str:
-    """A value as Python; a function of indices by what it gives, not by its address."""
+    """Return a value as Python text; a function of indices is shown by its results, not by its address."""
     try:
         return repr(plain(value))
-    except Exception:  # of the caller's own function: an error text is not the place for it
+    except Exception:  # from the caller's own function; it must not hide the error that this text is for
         return getattr(value, "__name__", repr(value))
 
 
 def marked_program(states: Sequence[ScheduleState], spots: Mapping[Node, str]) -> str:
-    """The smallest nest around all spots, as text with the spots marked.
+    """Return the text of the smallest nest around all spots, with the spots marked.
 
-    The spots stand in the program as it was before the step, or as the step had made it when it was refused.
+    The spots are in the program as it was before the step, or as the step had changed it when it was refused.
     """
     from ..script.printer import script
 

@@ -1,6 +1,7 @@
-"""The types of a `Schedule`'s methods, for editors and type checkers: what `methods.pyi` holds.
+"""Writes `methods.pyi`: the types of a `Schedule`'s methods, for editors and type checkers.
 
-Methods come from registrations, which no type checker sees. `make docs` writes this text, and a test holds it in step.
+The methods come from registrations, which type checkers do not see. `make docs` writes the file, and a test checks that
+it is up to date.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from ..nodes import BlockRealize, For
 from .handles import BlockRV, ExprRV, LoopRV
 from .registry import PRIMITIVES, Primitive
 
-# What sampling returns, which the registered functions say only of their decision.
+# The results of sampling; the registered functions only have the type of their decision.
 _SAMPLED = {
     "sample_categorical": "ExprRV", "sample_perfect_tile": "list[ExprRV]", "sample_partitioned_tile": "list[ExprRV]",
     "sample_compute_location": "LoopRV",
@@ -24,7 +25,7 @@ _HANDLES = {For: (LoopRV,), BlockRealize: (BlockRV, str)}  # a caller may give t
 
 
 def method_types() -> str:
-    """The text of `methods.pyi`: a class `Methods` with the package's own primitives."""
+    """Return the text of `methods.pyi`: a class `Methods` with the package's own primitives."""
     classes: set[type] = {BlockRV, ExprRV, LoopRV}
     own = [one for one in PRIMITIVES.values() if one.function.__module__.startswith("minitvm.")]
     methods = [text for one in own for text in _methods(one, classes)]
@@ -55,7 +56,10 @@ def _methods(primitive: Primitive, classes: set[type]) -> list[str]:
 
 
 def _text(hint: Any, classes: set[type], as_parameter: bool) -> str:
-    """A type as text. `as_parameter`: for a parameter, otherwise for a result."""
+    """Return a type as text.
+
+    With `as_parameter` it is written as the type of a parameter, otherwise as that of a result.
+    """
     origin, inner = typing.get_origin(hint), typing.get_args(hint)
     if hint is None or hint is type(None):
         return "None"

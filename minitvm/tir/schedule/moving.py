@@ -1,4 +1,4 @@
-"""Moving a block below another loop: which iterations run there, in what loops, and is everything still there?"""
+"""Moves a block below another loop: finds the iterations that run there, builds their loops, and checks all reads."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from .state import ScheduleState, guard, nest_around
 def solve(
     index: ex.Range, target: ex.Range, iterators: Sequence[ex.Var], analyzer: Analyzer
 ) -> tuple[ex.Var, ex.Range] | None:
-    """The iterator in one dimension of an access, and the range of its values for which that meets `target`.
+    """Return the iterator in one dimension of an access, and its values for which the access meets `target`.
 
-    The access must be `[v * c + o, v * c + o + e)` or `v // c`, with one iterator v and constants c > 0, e; None
-    otherwise.
+    The access must be `[v * c + o, v * c + o + e)` or `v // c`, with one iterator v and constants c > 0 and e. Returns
+    None for any other access.
     """
     used = {part for part in ex.find(index.start, ex.Var) if part in iterators}
     if len(used) != 1 or not isinstance(index.extent, ex.IntImm):
@@ -50,7 +50,7 @@ def solve(
 
 
 def _quotient_of(index: ex.Range, var: ex.Var, target: ex.Range, analyzer: Analyzer) -> ex.Range | None:
-    """Where `first <= v // c <= last`: from first * c to last * c + c - 1."""
+    """Return the range of v with `first <= v // c <= last`: from first * c to last * c + c - 1."""
     start = index.start
     if not (isinstance(start, ex.FloorDiv) and start.a is var and isinstance(start.b, ex.IntImm) and start.b.value > 0):
         return None
@@ -62,10 +62,10 @@ def _quotient_of(index: ex.Range, var: ex.Var, target: ex.Range, analyzer: Analy
 def _from_points(
     region: BufferRegion, box: Box, iterators: Sequence[ex.IterVar], analyzer: Analyzer
 ) -> dict[ex.Var, ex.Range] | None:
-    """The ranges of the iterators in a single element's indices for which the element lies in the box.
+    """Return the ranges of the iterators in a single element's indices for which the element is in the box.
 
-    None where the indices are no bijective quasi-affine map of their iterators with a known inverse: with
-    `B[v0 * 16 + v1]`, v0 = p // 16 and v1 = p % 16 of the place p.
+    Returns None if the indices are not a bijective quasi-affine map of their iterators with a known inverse. Example of
+    such a map: in `B[v0 * 16 + v1]` the place p has v0 = p // 16 and v1 = p % 16.
     """
     indices = tuple(r.start for r in region.region)
     used = [it for it in iterators if any(it.var is part for index in indices for part in ex.walk(index))]
@@ -96,7 +96,7 @@ def iterator_ranges(
     analyzer: Analyzer,
     kinds: Sequence[str] = (ex.SPATIAL,),
 ) -> dict[ex.Var, ex.Range]:
-    """For each iterator of the kinds that an access determines, the range in which the access meets the box."""
+    """Return, for each iterator of the kinds that an access determines, the range in which the access meets the box."""
     iterators = [it for it in block.block.iter_vars if it.kind in kinds]
     variables = [it.var for it in iterators]
     ranges: dict[ex.Var, ex.Range] = {}
@@ -114,10 +114,11 @@ def iterator_ranges(
 
 
 def ranges_in(shared: Sequence[For], tree: Tree, block: BlockRealize) -> dict[ex.Var, ex.Range]:
-    """The ranges of the iterators that `shared` loops decide on, in one iteration of these.
+    """Return the ranges of the iterators that the `shared` loops determine, in one iteration of these loops.
 
-    Loops that stay around a block that moves: their iteration runs no iteration of the block that belongs to another
-    one. It would write what a consumer reads there (S[j] = A[i, j], read under the loop i), or read what is gone.
+    These loops stay around a block that moves. Each of their iterations must run only those iterations of the block
+    that belong to it. Otherwise it would overwrite values that a consumer reads there (S[j] = A[i, j], read under the
+    loop i), or read values that are gone.
     """
     variables = {loop.var for loop in shared}
     inner = [loop for loop in tree.loops_above(block) if loop.var not in variables]
@@ -131,7 +132,7 @@ def ranges_in(shared: Sequence[For], tree: Tree, block: BlockRealize) -> dict[ex
 
 
 def run_through(it: ex.IterVar, ranges: dict[ex.Var, ex.Range], analyzer: Analyzer) -> ex.Range:
-    """The range that a new loop gives an iterator: around what is needed, or its domain if that is no larger."""
+    """Return the range that a new loop gives an iterator: one around what is needed, or its domain if no larger."""
     needed = ranges.get(it.var)
     most = None if needed is None else analyzer.bounds(needed.extent)[1]
     if needed is None or most is None or analyzer.can_prove(it.dom.extent <= int(most)):
@@ -146,7 +147,7 @@ def nest_for(
     analyzer: Analyzer,
     preserve_unit_loops: bool,
 ) -> Stmt:
-    """A block in new loops (`ax0`, ...) that run its iterators through the given ranges, clipped to their domains.
+    """Put a block into new loops (`ax0`, ...) that run its iterators through given ranges, clipped to their domains.
 
     An iterator that is not in `ranges` runs through its whole domain. `predicate` is in terms of the iterators.
     """
@@ -178,7 +179,9 @@ def nest_for(
 def insert(
     tree: Tree, loop: For, nest: Stmt, after: Sequence[BlockRealize], before: Sequence[BlockRealize], index: int
 ) -> Stmt | str:
-    """The loop with `nest` in its body, after all of `after` and before all of `before`; or why there is no such place.
+    """Return the loop with `nest` put into its body, after all of `after` and before all of `before`.
+
+    If there is no such place, return a text that says why.
 
     `index` is a position among the statements of the body; -1 is the last possible one, -2 the first possible one.
     """
@@ -194,10 +197,10 @@ def insert(
 
 
 def uncovered(state: ScheduleState, tree: Tree, producer: BlockRealize, consumer: BlockRealize) -> Failure | None:
-    """How a consumer reads, in some iteration of the loops it shares with a producer, what that did not write there.
+    """Return how a consumer reads an element that a producer did not write in the same iteration of shared loops.
 
-    None where everything is covered: the box that the producer fills in one iteration of the shared loops contains the
-    box that the consumer reads in the same iteration.
+    Returns None if everything is covered: the box that the producer fills in one iteration of the shared loops contains
+    the box that the consumer reads in the same iteration.
     """
     early = _asked_too_early(tree, producer, consumer)
     if early is not None:
@@ -227,8 +230,10 @@ def uncovered(state: ScheduleState, tree: Tree, producer: BlockRealize, consumer
 
 
 def reads(tree: Tree, block: BlockRealize) -> tuple[BufferRegion, ...]:
-    """What a block reads, in terms of its iterators and the loops around it: what it declares, and the elements that
-    decide whether and where it runs."""
+    """Return what a block reads, in terms of its iterators and the loops around it.
+
+    That is what it declares, and the elements that decide whether and where it runs.
+    """
     declared = list(regions_read(block.block))
     for _, load in tree.controls(block):
         plain = not any(_is_hidden(tree, n) for i in load.indices for n in ex.walk(i))
@@ -238,12 +243,12 @@ def reads(tree: Tree, block: BlockRealize) -> tuple[BufferRegion, ...]:
 
 
 def _is_hidden(tree: Tree, part: ex.Node) -> bool:
-    """Whether an index goes through memory or a let: no box over loops holds its element."""
+    """Return whether an index depends on memory or on a let, so that no box over loops contains its element."""
     return isinstance(part, BufferLoad) or (isinstance(part, ex.Var) and part in tree.moving and part not in tree.loops)
 
 
 def _asked_too_early(tree: Tree, producer: BlockRealize, consumer: BlockRealize) -> Failure | None:
-    """How a condition, a bound or a let around both a producer and its consumer asks for what is not written yet."""
+    """Return how a condition, bound or let around both a producer and its consumer reads what is not written yet."""
     written = set(buffers_written(producer.block))
     for at, load in tree.controls(consumer):
         if load.buffer in written and at is not consumer and tree.inside(producer, at):
@@ -268,14 +273,14 @@ def _dense(tree: Tree, producer: BlockRealize, write: BufferRegion, within: For,
 
 
 def box_text(buffer: Buffer, box: Box) -> str:
-    """`B[i, 0 : 0 + 8]`."""
+    """Return a box as text: `B[i, 0 : 0 + 8]`."""
     end = Analyzer().simplify
     parts = [str(r.start) if is_const(r.extent, 1) else f"{r.start} : {end(r.start + r.extent)}" for r in box]
     return f"{buffer.name}[{', '.join(parts)}]"
 
 
 def broken_flow(state: ScheduleState, tree: Tree, block: BlockRealize) -> Failure | None:
-    """Which read misses its value once a block has moved; None if every read finds its value."""
+    """Return how some read misses its value after a block has moved; None if every read finds its value."""
     scope = Scope.around(tree, block)
     for producer in scope.producers(block):
         if not scope.before(producer, block):

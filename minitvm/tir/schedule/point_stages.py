@@ -1,4 +1,4 @@
-"""Staging buffers of which a block touches one element an iteration, in a layout of the block's iterators."""
+"""Stages for buffers of which each iteration of a block touches one element; the block's iterators give the layout."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from .state import ScheduleState, guard
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """The one element of a buffer that each iteration of a block touches, and the iterators that decide which."""
+    """The one element of a buffer that each iteration of a block touches, with the iterators that determine it."""
 
     realize: tir.BlockRealize
     buffer: tir.Buffer
@@ -34,12 +34,12 @@ class Point:
 
     @property
     def iterators(self) -> list[ex.IterVar]:
-        """The iterators in the indices, in the block's order."""
+        """Return the iterators that the indices use, in the block's order."""
         return [it for it in self.realize.block.iter_vars if uses_var(self.indices, it.var)]
 
 
 def uses_var(expressions: Sequence[ex.Expr], var: ex.Var) -> bool:
-    """Whether a variable occurs in any of the expressions."""
+    """Return whether a variable occurs in any of the expressions."""
     return any(part is var for e in expressions for part in ex.walk(e))
 
 
@@ -82,7 +82,7 @@ copies_its_values = holds_inside(
 def stage_points(
     state: ScheduleState, tree: Tree, point: Point, cached: tir.Buffer, places: tuple[ex.Expr, ...], copied_loops: bool
 ) -> tir.BlockRealize:
-    """Put the copy into the program and let the block use it."""
+    """Put the copy into the program and let the block use the new buffer."""
     realize, buffer = point.realize, point.buffer
     scope = Scope.around(tree, realize)
     step = Insertion(tree, scope, {realize.block: _using(realize.block, buffer, cached, places)}, allocated=[cached])
@@ -153,7 +153,10 @@ def _stage_block(point: Point, cached: tir.Buffer, places: tuple[ex.Expr, ...]) 
 
 
 def _in_bounds(point: Point, values: Sequence[ex.Expr], analyzer: Analyzer) -> list[ex.Expr]:
-    """The conditions for the buffer's element to exist at given values of the iterators, as far as they may fail."""
+    """Return the conditions under which the buffer has the element for given values of the iterators.
+
+    Conditions that always hold are left out.
+    """
     bindings = dict(zip((it.var for it in point.iterators), values, strict=True))
     conditions = []
     for index, dim in zip(point.indices, point.buffer.shape, strict=True):
@@ -163,9 +166,10 @@ def _in_bounds(point: Point, values: Sequence[ex.Expr], analyzer: Analyzer) -> l
 
 
 def why_not_run_through(tree: Tree, point: Point, within: tir.Stmt) -> str | None:
-    """None where each run of `within` runs through every combination of the iterators, else why that is not shown.
+    """Return None if each run of `within` takes every combination of the iterators' values, else why this is not shown.
 
-    In a loop these are the values that they take there, in a block their domains: so far a copy runs.
+    If `within` is a loop, these are the values that the iterators take in it; if it is a block, their domains. A copy
+    runs through the same values.
     """
     realize = point.realize
     loops = tree.loops_above(realize)
@@ -177,12 +181,14 @@ def why_not_run_through(tree: Tree, point: Point, within: tir.Stmt) -> str | Non
 
 
 def _of_iterators(point: Point) -> tir.Buffer:
-    """A buffer with a place for each combination of the iterators."""
+    """Return a buffer with an element for each combination of the iterators' values."""
     return tir.Buffer(point.buffer.name, tuple(it.dom.start + it.dom.extent for it in point.iterators))
 
 
 def _domain_nest(state: ScheduleState, tree: Tree, point: Point, block: tir.Block, within: tir.Stmt) -> tir.Stmt:
-    """Loops over the domains of the iterators; in a loop that is shared, over the values that they take there."""
+    """Return loops over the domains of the iterators; in a shared loop, over the values that the iterators take
+    there.
+    """
     realize = point.realize
     analyzer = state.analyzer(within)
     ranges: dict[ex.Var, ex.Range] = {}
@@ -215,9 +221,10 @@ def _guarded(point: Point, nest: tir.Stmt, analyzer: Analyzer) -> tir.Stmt:
 
 
 def _copied_nest(tree: Tree, point: Point, within: tir.Stmt) -> tuple[Callable[[tir.Block], tir.Stmt] | None, bool]:
-    """(how to put a block into loops like those around the point's block, whether they run through the same values).
+    """Return (a function that puts a block into loops like the block's, whether these take the same values).
 
-    None where a predicate ties loops that index the buffer to others, or a statement decides whether the block runs.
+    The function is None if a predicate connects loops that index the buffer with other loops, or if a statement decides
+    whether the block runs.
     """
     realize = point.realize
     if tree.condition_above(realize, within) is not None:
@@ -257,7 +264,7 @@ def _refuse_uninitialised(
     within: tir.Stmt,
     exact: bool,
 ) -> None:  # fmt: skip
-    """Refuse when the copy may read an element that nobody has written by then."""
+    """Raise `Refused` if the copy may read an element that has not been written by then."""
     buffer, realize = point.buffer, point.realize
     if not writers:
         is_input = buffer in tree.func.buffers and buffer not in changed_buffers(tree.func)

@@ -1,8 +1,8 @@
-"""The small programs on which several schedule primitives refuse bad calls (`Primitive.refuses`), or tests are made.
+"""Small programs on which several schedule primitives refuse bad calls (`Primitive.refuses`), or which tests use.
 
-A program that one file alone needs stands in that file, unless that is long. All are abbreviated TVMScript, as in the
-docstrings of primitives (see `examples`): texts, so that importing a primitive parses none. A program has its head
-where an error shows the whole function.
+A program that only one file needs is in that file, unless that file is long. All are abbreviated TVMScript, as in the
+docstrings of primitives (see `examples`). They are texts, so that importing a primitive parses none of them. A program
+has a head if an error shows the whole function.
 """
 
 _PRODUCT = """
@@ -145,7 +145,7 @@ for i, j in T.grid(4, 4):
         A[vi, vj] = 1.0
 """
 
-# ---- blocks that stand in blocks, below conditions and loops of threads, or that use loops themselves --------------
+# ---- blocks inside blocks, below conditions and loops of threads, and blocks that use loops themselves ------------
 
 NESTED = """
 for i in range(8):

@@ -1,4 +1,4 @@
-"""One registration, many readers: a primitive is one function with its requirements and the space of its calls.
+"""The registry of primitives: a primitive is one function with its requirements and the space of its calls.
 
     @primitive(past="was split into", aka={"Halide": "split"}, requires=[req.plain_loops, req.starts_at_zero, ...])
     def split(state, loop: For, factors: Sequence[...], preserve_unit_iters: bool = True) -> list[For]:
@@ -10,13 +10,13 @@
     @split.space
     def _(state): yield (loop, [None, 4]) ...
 
-Below the function stands a bad call for each requirement, made on a small program: a text above it, or one of
-`programs`, which is `on` there.
+A bad call for each requirement follows the function. It is made on a small program: a text above the function, or one
+of the module `programs`, which is imported as `on`.
 
-From this follow the `Schedule` method, the trace instruction, the text of `minitvm explain`, the page and the example
-in the documentation, the error gallery, the calls that property tests draw, and the moves of a tuner. Arguments
-annotated `For` or `BlockRealize` are handles for the caller and nodes for the function; returned nodes become handles
-again. A primitive registered from outside the package is the same.
+Many things are derived from this registration: the `Schedule` method, the trace instruction, the text of `minitvm
+explain`, the page and the example in the documentation, the error gallery, the calls that property tests draw, and the
+moves of a tuner. Arguments annotated `For` or `BlockRealize` are handles for the caller and nodes for the function;
+returned nodes become handles again. A primitive can also be registered from outside the package.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from .state import ScheduleState
 
 
 class Refused(Exception):
-    """Raised inside a primitive when a requirement does not hold; the `Schedule` makes a `ScheduleError` of it."""
+    """Raised inside a primitive when a requirement does not hold. The `Schedule` turns it into a `ScheduleError`."""
 
     def __init__(self, requirement: Requirement, failure: Failure) -> None:
         super().__init__(requirement.name)
@@ -47,8 +47,8 @@ class Refused(Exception):
 class Requirement:
     """A named condition of legality.
 
-    `check` takes `state` and any of the primitive's arguments by their names (`loops` also stands for all arguments
-    that are loops) and gives a `Failure` or None. `statement` says formally what must hold.
+    `check` takes `state` and any of the primitive's arguments by their names (`loops` can also mean all arguments that
+    are loops), and returns a `Failure` or None. `statement` says formally what must hold.
     """
 
     name: str
@@ -56,7 +56,7 @@ class Requirement:
     check: Callable[..., Failure | None]
 
     def failure(self, state: ScheduleState, arguments: Mapping[str, Any]) -> Failure | None:
-        """How the requirement fails for a call, None where it holds."""
+        """Return how a call breaks the requirement; None if it does not."""
         available: dict[str, Any] = {"state": state, **arguments}
         if "ordered_loops" in available:
             available.setdefault("loops", available["ordered_loops"])
@@ -68,40 +68,40 @@ class Requirement:
         return self.check(**{name: available[name] for name in parameters if name in available})
 
     def refuse(self, failure: Failure) -> Refused:
-        """The exception to raise from inside a primitive, for a failure that shows only while it runs."""
+        """Return the exception that a primitive raises for a failure that shows only while it runs."""
         return Refused(self, failure)
 
 
 @functools.cache
 def _parameters(check: Callable[..., Any]) -> Mapping[str, bool]:
-    """The names of a check's parameters, and whether it needs them."""
-    # Slow, and asked of every requirement of every call.
+    """Return the names of a check's parameters, each with whether the check needs it."""
+    # This is slow, and needed for every requirement of every call.
     return {name: p.default is p.empty for name, p in inspect.signature(check).parameters.items()}
 
 
 def requirement(check: Callable[..., Failure | None]) -> Requirement:
-    """Decorator: a function whose docstring is the formal statement becomes a `Requirement` of its name."""
+    """Decorator: make a function, whose docstring is the formal statement, a `Requirement` of the same name."""
     return Requirement(check.__name__, inspect.cleandoc(check.__doc__ or ""), check)
 
 
 def invariant(check: Callable[[ScheduleState], Failure | None]) -> Requirement:
-    """Decorator: a requirement on the program after every step, whatever primitive it was."""
+    """Decorator: make a requirement that the program must meet after every step of any primitive."""
     entry = requirement(check)
     INVARIANTS.append(entry)
     return entry
 
 
 def holds_inside(name: str, statement: str) -> Requirement:
-    """A requirement that the primitive itself checks while it works, by `raise NAME.refuse(Failure(...))`."""
+    """Return a requirement that the primitive itself checks while it works, with `raise NAME.refuse(Failure(...))`."""
     return Requirement(name, inspect.cleandoc(statement), lambda: None)
 
 
 @dataclass(frozen=True, slots=True)
 class BadCall:
-    """A call that a requirement refuses: statements over `sch` and the loops by their names, the last one being it.
+    """A call that a requirement refuses: statements that use `sch` and loops by their names; the last one is the call.
 
-    `before` is a program in the words of docstrings; where it is empty, the one that the docstring shows. The call may
-    name what the primitive's file defines. All is text: nothing is parsed or built before somebody asks for the error.
+    `before` is a program, written as in docstrings; if it is empty, the docstring's program is used. The call may use
+    names that the primitive's file defines. All of it is text: nothing is parsed or built until the error is asked for.
     """
 
     requirement: Requirement
@@ -111,7 +111,7 @@ class BadCall:
 
 @dataclass(slots=True)
 class Primitive:
-    """A registered step: everything that its readers need."""
+    """A registered primitive, with everything that is derived from or needed for it."""
 
     name: str
     function: Callable[..., Any]
@@ -119,7 +119,7 @@ class Primitive:
     match: Callable[..., Any] | None = None
     aka: Mapping[str, str] = field(default_factory=dict)
     past: str = ""  # "was split into": for the error about a handle that is gone
-    query: bool = False  # looks, changes nothing
+    query: bool = False  # only looks things up and changes nothing
     kind: str = ""  # the instruction's name in TVM's trace format
     calls: Callable[[ScheduleState], Iterable[tuple[Any, ...]]] | None = None
     bad_calls: list[BadCall] = field(default_factory=list)
@@ -127,7 +127,9 @@ class Primitive:
     signature: inspect.Signature = field(default_factory=inspect.Signature)
 
     def space(self, calls: Callable[[ScheduleState], Iterable[tuple[Any, ...]]]) -> Callable[..., Any]:
-        """Decorator: how to enumerate calls worth trying on a program, as tuples of arguments (nodes, not handles)."""
+        """Decorator: say how to enumerate calls worth trying on a program, as tuples of arguments (nodes, not
+        handles).
+        """
         self.calls = calls
         return calls
 
@@ -136,7 +138,10 @@ class Primitive:
         self.bad_calls.append(BadCall(requirement, call, before))
 
     def first_failure(self, state: ScheduleState, arguments: dict[str, Any]) -> tuple[Requirement, Failure] | None:
-        """The first requirement that a call breaks, with how. `match` joins the arguments when it is asked for."""
+        """Return the first requirement that a call breaks, and how.
+
+        `match` is added to the arguments when it is needed.
+        """
         for needed in self.requires:
             if "match" in _parameters(needed.check):
                 self._add_match(state, arguments)
@@ -152,19 +157,19 @@ class Primitive:
 
     @property
     def decides(self) -> bool:
-        """Whether it samples: its parameter `decision` says what, and without one it draws."""
+        """Return whether the primitive samples. Its parameter `decision` gives the result; without one it draws."""
         return "decision" in self.signature.parameters
 
     def takes_nodes(self, parameter: str) -> bool:
-        """Whether callers pass handles for that parameter."""
+        """Return whether callers pass handles for that parameter."""
         return _mentions(self.hints.get(parameter), For) or self.takes_blocks(parameter)
 
     def takes_blocks(self, parameter: str) -> bool:
-        """Whether a string given for that parameter is the name of a block."""
+        """Return whether a string passed for that parameter is the name of a block."""
         return _mentions(self.hints.get(parameter), BlockRealize)
 
     def run(self, state: ScheduleState, arguments: Mapping[str, Any]) -> Any:
-        """Check all requirements, do it, and check what must hold after every step; raises `Refused`."""
+        """Check all requirements, make the change, and check all invariants; raise `Refused` if anything fails."""
         result = self.perform(state, arguments)
         for kept in () if self.query else INVARIANTS:
             failure = kept.check(state)
@@ -173,7 +178,7 @@ class Primitive:
         return result
 
     def perform(self, state: ScheduleState, arguments: Mapping[str, Any]) -> Any:
-        """Check all requirements and do it, as a part of another primitive; raises `Refused`."""
+        """Check all requirements and make the change, as a part of another primitive; raise `Refused` if any fails."""
         arguments = dict(arguments)
         broken = self.first_failure(state, arguments)
         if broken is not None:
@@ -191,14 +196,15 @@ class Primitive:
         return self.function(state, *positional, **named)
 
     def document(self) -> str:
-        """The documentation page: signature, docstring, other systems' names, requirements with their statements."""
+        """Return the documentation page: signature, docstring, names in other systems, requirements and statements."""
         lines = [f"{self.name}{self.call_signature()}", "", inspect.cleandoc(self.function.__doc__ or "")]
         if self.aka:
             lines += ["", "Elsewhere: " + ", ".join(f"{who} `{name}`" for who, name in self.aka.items())]
         if self.requires:
             lines += ["", "Legal when:"]
             for needed in self.requires:
-                # What must hold, and after an empty line why, or how it is shown: here sentences of one paragraph.
+                # A statement says what must hold and, after an empty line, why or how it is shown. Here it becomes one
+                # paragraph.
                 first, *rest = needed.statement.replace("\n\n", ".\n").split("\n")
                 lines += [f"  {needed.name}: {first}", *("      " + line for line in rest)]
                 refused = (bad.call for bad in self.bad_calls if bad.requirement is needed and not bad.before)
@@ -206,7 +212,7 @@ class Primitive:
         return "\n".join(lines)
 
     def call_signature(self) -> str:
-        """`(loop, factors, preserve_unit_iters=True)`."""
+        """Return the signature for callers: `(loop, factors, preserve_unit_iters=True)`."""
         shown = []
         for name, parameter in self.signature.parameters.items():
             star = "*" if parameter.kind is parameter.VAR_POSITIONAL else ""
@@ -221,7 +227,7 @@ def _mentions(hint: Any, node: type) -> bool:
 
 PRIMITIVES: dict[str, Primitive] = {}
 INVARIANTS: list[Requirement] = []
-RESERVED: set[str] = set()  # what a `Schedule` has besides primitives
+RESERVED: set[str] = set()  # names that a `Schedule` uses besides primitives
 _listeners: list[Callable[[Primitive], None]] = []
 
 
@@ -237,10 +243,11 @@ def primitive(
     """Register a schedule primitive, from anywhere. `kind` is its name in TVM's JSON traces (default: CamelCase).
 
     `match` takes `state` and arguments by their names, and returns a frozen record of what it found in the program. The
-    requirements that have a parameter `match`, and the function behind `state`, share it. It is called once, when the
-    first of them asks for it, and may rely on the requirements before that one.
+    requirements that have a parameter `match` share the record with the function, which gets it as its second argument.
+    `match` is called once, when the first of them needs it, and may rely on the requirements before that one.
 
-    One that is registered again replaces its old version. Raises `InputError` for a name that a `Schedule` has already.
+    A primitive that is registered again replaces its old version. Raises `InputError` for a name that `Schedule` uses
+    already.
     """
 
     def register(function: Callable[..., Any]) -> Primitive:
@@ -272,20 +279,20 @@ def _require_free(name: str, function: Callable[..., Any]) -> None:
         raise InputError(f"a Schedule has {name!r} already, which is no primitive\n  try:    another name")
     if name not in PRIMITIVES:
         return
-    module = PRIMITIVES[name].function.__module__ or ""  # text that is run has no module
+    module = PRIMITIVES[name].function.__module__ or ""  # code that is run from a text has no module
     if module.startswith(__name__.rpartition(".")[0]) and module != function.__module__:
         raise InputError(f"{name} is a primitive of minitvm\n  try:    another name")
 
 
 def on_registration(listener: Callable[[Primitive], None]) -> None:
-    """Call `listener` for every primitive, those that are registered already included."""
+    """Call `listener` for every primitive, including those that are already registered."""
     _listeners.append(listener)
     for entry in PRIMITIVES.values():
         listener(entry)
 
 
 def lookup(name: str) -> Primitive:
-    """A primitive by its own name, by its name in another system, or by its kind in a trace."""
+    """Return a primitive by its own name, by its name in another system, or by its kind in a trace."""
     if name in PRIMITIVES:
         return PRIMITIVES[name]
     for entry in PRIMITIVES.values():
@@ -295,17 +302,17 @@ def lookup(name: str) -> Primitive:
 
 
 def registered(name: str) -> Primitive:
-    """The primitive of that name; raises `ScheduleError` with the nearest."""
+    """Return the primitive of that name; raise `ScheduleError`, which names the nearest one, if there is none."""
     if name not in PRIMITIVES:
         raise ScheduleError(f"no schedule primitive {name!r}; {nearest(name, list(PRIMITIVES))}")
     return PRIMITIVES[name]
 
 
 def document(name: str) -> str:
-    """The documentation page of a primitive; raises `KeyError` that names the nearest."""
+    """Return the documentation page of a primitive; raise `KeyError`, which names the nearest one, if there is none."""
     return lookup(name).document()
 
 
 def transforms() -> Iterator[Primitive]:
-    """The primitives that change programs, in order of registration."""
+    """Return the primitives that change programs, in the order of registration."""
     return (p for p in PRIMITIVES.values() if not p.query)

@@ -1,6 +1,6 @@
 """The conditions of legality that several primitives share, each with its formal statement.
 
-A check gives None where the condition holds, else a `Failure` with the spots to mark, what was wanted and found.
+A check returns None if the condition holds, else a `Failure` with the spots to mark, and what was expected and found.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def single_chain(state: ScheduleState, loops: Sequence[For]) -> Failure | None:
 
 
 def chain(tree: Tree, loops: Sequence[For]) -> list[For]:
-    """All loops from the outermost to the innermost of those given, which form a `single_chain`."""
+    """Return all loops from the outermost to the innermost of the given loops, which form a `single_chain`."""
     ordered = sorted(loops, key=lambda l: tree.order[l])
     outwards = [ordered[-1]]
     while outwards[-1] is not ordered[0]:
@@ -107,7 +107,7 @@ def chain(tree: Tree, loops: Sequence[For]) -> list[For]:
 
 
 def new_order(tree: Tree, loops: Sequence[For]) -> list[For]:
-    """The chain with the given loops, in the order given, on the places that they had together."""
+    """Return the chain with the given loops in the given order, at the places that they had together."""
     queue = iter(loops)
     moving = set(loops)
     return [next(queue) if loop in moving else loop for loop in chain(tree, loops)]
@@ -152,7 +152,7 @@ def affine_bindings(state: ScheduleState, loops: Sequence[For]) -> Failure | Non
     outermost = chain(tree, loops)[0]
     for realize in {id(b): b for loop in loops for b in tree.blocks_in(loop)}.values():
         if not realize.block.iter_vars and realize.block.init is None:
-            continue  # it claims nothing: `keeps_dependences` looks at what each iteration touches
+            continue  # it declares nothing: `keeps_dependences` checks what each iteration touches
         reason = why_not_affine(tree, realize, outermost)
         if reason:
             return Failure(
@@ -162,7 +162,9 @@ def affine_bindings(state: ScheduleState, loops: Sequence[For]) -> Failure | Non
 
 
 def why_not_affine(tree: Tree, realize: BlockRealize, outermost: For) -> str | None:
-    """None where a block's iterators are an injective quasi-affine map of a loop and those inside it, else why not."""
+    """Return None if a block's iterators are an injective quasi-affine map of a loop and those inside it, else why
+    not.
+    """
     analyzer = Analyzer.inside(*tree.all_loops_above(realize))
     loops = tree.loops_above(realize)
     return why_not_injective(realize, loops[loops.index(outermost) :], analyzer, together=True)
@@ -171,7 +173,7 @@ def why_not_affine(tree: Tree, realize: BlockRealize, outermost: For) -> str | N
 @requirement
 def quasi_affine_bindings(state: ScheduleState, loop: For) -> Failure | None:
     """the iterators of each block below are quasi-affine in the loops"""
-    # Injectivity is not asked for here: that iterations do not meet is what `no_races` shows.
+    # Injectivity is not required here: `no_races` shows that iterations do not touch the same elements.
     tree = state.home(loop)
     for realize in tree.blocks_in(loop):
         offender = not_quasi_affine(realize, tree.loops_above(realize), state.analyzer(realize))
@@ -194,7 +196,7 @@ def keeps_dependences(state: ScheduleState, loops: Sequence[For]) -> Failure | N
     order = new_order(tree, loops)
     above = tree.all_loops_above(old[0])
     touches = accesses(tree, old[0])
-    # Where the quick answer is no answer, integer sets are asked.
+    # If the quick test has no answer, integer sets decide.
     unsettled = [(a, b) for a, b in conflicting_pairs(touches) if not _keeps_order(above, old, order, a, b)]
     witness = exact(unsettled, [*above, *old], [*above, *order], parallel=False) if unsettled else None
     if witness is None:
@@ -206,13 +208,13 @@ def keeps_dependences(state: ScheduleState, loops: Sequence[For]) -> Failure | N
 def _keeps_order(above: Sequence[For], old: Sequence[For], order: Sequence[For], a: Access, b: Access) -> bool:
     if commute(a, b) or (a is b and touched_once(above, a)):
         return True
-    # Each loop alone, the others of the chain free on both sides.
+    # Each loop is tested alone; the other loops of the chain are free on both sides.
     carrying = [l for l in old if not shown_apart(above, l, a, b)]
     return [l for l in order if l in carrying] == carrying
 
 
 def witnessed(accesses: Sequence[Access], witness: Dependence | Undecided, consequence: str) -> Failure:
-    """The failure of a requirement that a dependence breaks: both accesses marked, with an example."""
+    """Return the failure of a requirement that a dependence breaks, with both accesses marked and an example."""
     if isinstance(witness, Undecided):
         spots: dict[Node, str] = {a.spot: "" for a in accesses if a.is_write}
         return Failure(
@@ -232,7 +234,7 @@ def witnessed(accesses: Sequence[Access], witness: Dependence | Undecided, conse
 @requirement
 def structured_below(state: ScheduleState, loop: For) -> Failure | None:
     """every block below the loop is complete, a reduction, or the init or update of a decomposed one"""
-    # Who else writes the buffer does not matter here as long as iterations do not meet, which `no_races` shows.
+    # Other writers of the buffer do not matter here if iterations touch distinct elements, as `no_races` shows.
     tree = state.home(loop)
     for realize in tree.blocks_in(loop):
         reason = why_unstructured(realize.block)

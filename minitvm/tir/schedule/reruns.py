@@ -1,6 +1,7 @@
-"""Running a block somewhere else, in new loops: are its iterations those of before, and do they give the same?
+"""Checks that a block can run in other loops: that its iterations are the same ones, and give the same values.
 
-A block's domain says what its iterators may be, its bindings say what they are. New loops run through domains.
+A block's domain says which values its iterators may have, its bindings which they do have. New loops run through
+domains.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from .moving import run_through
 def why_other_iterations(
     tree: Tree, realize: BlockRealize, ranges: Mapping[Var, Range], analyzer: Analyzer
 ) -> str | None:
-    """None where a block may run in loops over `ranges` (else over its domains) instead of the loops that it is in.
+    """Return None if a block may run in loops over `ranges` (or its domains) instead of its own loops, else why not.
 
     `analyzer` knows the loops of the new place. Predicates do not count: the block keeps its own.
     """
@@ -60,7 +61,7 @@ def _why_outside(
 
 
 def writes_once(realize: BlockRealize) -> bool:
-    """Whether no two values of the spatial iterators write one element."""
+    """Return whether no two values of the spatial iterators write the same element."""
     spatial = [it for it in realize.block.iter_vars if it.kind == SPATIAL and not is_const(it.dom.extent, 1)]
     domains = {it.var: it.dom for it in spatial}
     for region in regions_written(realize.block):
@@ -75,7 +76,7 @@ def writes_once(realize: BlockRealize) -> bool:
 
 
 def _tile_of(r: Range) -> Var | None:
-    """`v` for [v, v + 1) and for [v * c, v * c + c)."""
+    """Return the variable `v` of the ranges [v, v + 1) and [v * c, v * c + c); None for other ranges."""
     if isinstance(r.start, Var):
         return r.start if isinstance(r.extent, IntImm) and r.extent.value >= 1 else None
     start = r.start

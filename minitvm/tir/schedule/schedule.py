@@ -1,4 +1,4 @@
-"""`Schedule`: a thin mutable object over an immutable module and the trace of what was done to it."""
+"""`Schedule`: a small mutable object that holds an immutable module and the trace of the steps so far."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _LEVELS = ("detail", "fast", "none")
 _MASKS = (None, "all", "none")
 
 
-# Takes the decision of a sampling call: the schedule, the primitive, the arguments; None leaves it to chance.
+# Decides a sampling call, from the schedule, the primitive and the arguments; None means a random draw.
 Decide = Callable[["Schedule", Primitive, Mapping[str, Any]], Any]
 
 # Called with every schedule that is made, and the module that it was made for: tests replay traces on that.
@@ -56,7 +56,7 @@ class Schedule(Methods):
 
     def __init__(
         self,
-        mod: PrimFunc | IRModule | Callable[..., Any],  # what decorators make is a function to some type checkers
+        mod: PrimFunc | IRModule | Callable[..., Any],  # some type checkers think that decorators return functions
         *,
         seed: int | None = None,
         debug_mask: str | int | None = None,
@@ -85,12 +85,12 @@ class Schedule(Methods):
         self._history: list[Mapping[str, Any]] = []
         self._level = level
         self._verify = verify
-        self._numbers: dict[schedule_handles.ExprRV, int] = {}  # what was sampled
+        self._numbers: dict[schedule_handles.ExprRV, int] = {}  # the values of sampled numbers
         self._random = RandomNumbers(seed).state
         self._removed: frozenset[schedule_handles.Handle] = frozenset()
-        self._first = working  # where a replay begins to look names up
-        self._waypoint: Waypoint | None = None  # where it is among steps that are shared with other schedules
-        self._decide: Decide | None = None  # what takes the decisions that calls leave open
+        self._first = working  # the function in which a replay first looks names up
+        self._waypoint: Waypoint | None = None  # its place among steps that are shared with other schedules
+        self._decide: Decide | None = None  # decides what calls leave open
         for watcher in WATCHERS:
             watcher(self, mod)
 
@@ -98,47 +98,47 @@ class Schedule(Methods):
 
     @property
     def mod(self) -> IRModule:
-        """The module as it is now."""
+        """Return the module as it is now."""
         return self._state.mod
 
     @property
     def func(self) -> PrimFunc:
-        """The function that is worked on."""
+        """Return the function that is worked on."""
         return self._state.mod[self._state.named(None)]
 
     @property
     def began_with(self) -> IRModule:
-        """The module before the first step."""
+        """Return the module as it was before the first step."""
         return self._history[0]["_state"].mod if self._history else self.mod
 
     @property
     def func_working_on(self) -> str | None:
-        """The name of the function that block names refer to; None where `work_on` has to say which of several."""
+        """Return the name of the function that block names refer to; None if there are several (see `work_on`)."""
         return self._state.func_name
 
     @property
     def state(self) -> ScheduleState:
-        """The present state, for tools that look at trees; change it only through primitives."""
+        """Return the present state, for tools that look at trees. Only primitives may change it."""
         return self._state
 
     @property
     def trace(self) -> Trace:
-        """What was done so far."""
+        """Return the trace of the steps so far."""
         return self._trace
 
     def work_on(self, func_name: str) -> None:
-        """Let names of blocks refer to another function of the module."""
+        """Make names of blocks refer to another function of the module."""
         self._state = ScheduleState(self.mod, self.mod.name_of(func_name), self._state.trees)
         self._waypoint = None
 
     def copy(self) -> Schedule:
-        """A schedule of its own in the same state, with random numbers of its own; handles work on both."""
+        """Return a new schedule in the same state, with random numbers of its own; handles are valid for both."""
         other = self.sharing(None)
         other.seed(self.fork_seed())
         return other
 
     def sharing(self, waypoint: Waypoint | None) -> Schedule:
-        """A schedule in the same state, random numbers included, at a place among steps that are shared."""
+        """Return a schedule in the same state, including the random numbers, at a place in the tree of shared steps."""
         other = Schedule.__new__(Schedule)
         other.__dict__.update(self.__dict__)
         other.take_over(self.held())
@@ -146,7 +146,7 @@ class Schedule(Methods):
         return other
 
     def held(self) -> Mapping[str, Any]:
-        """All that calls change, as values: what `take_over` takes."""
+        """Return all that calls change, as values, for `take_over`."""
         return {
             "_state": self._state, "_trace": self._trace.copy(), "_gone": dict(self._gone),
             "_history": list(self._history), "_numbers": dict(self._numbers), "_random": self._random,
@@ -154,25 +154,25 @@ class Schedule(Methods):
         }  # fmt: skip
 
     def take_over(self, held: Mapping[str, Any]) -> None:
-        """Be in the state that another schedule had when it was asked for `held()`."""
+        """Take the state that another schedule had when its `held()` was called."""
         self.__dict__.update(held)
         self._trace, self._gone, self._history = self._trace.copy(), dict(self._gone), list(self._history)
         self._numbers = dict(self._numbers)
 
     def seed(self, seed: int) -> None:
-        """Start the random numbers of sampling anew; -1 means a different start each time."""
+        """Restart the random numbers of sampling from a seed; -1 means a different seed each time."""
         self._random = RandomNumbers(seed).state
         self._waypoint = None
 
     def fork_seed(self) -> int:
-        """A seed for another schedule; the next one will be different."""
+        """Return a seed for another schedule; the next call returns a different one."""
         numbers = RandomNumbers(self._random)
         forked, self._random = numbers.fork(), numbers.state
         self._waypoint = None
         return forked
 
     def can_decompose_padding(self, block: schedule_handles.BlockRV | str, loop: schedule_handles.LoopRV) -> bool:
-        """Whether `decompose_padding(block, loop)` is legal."""
+        """Return whether `decompose_padding(block, loop)` is legal."""
         with suppress(ScheduleError):
             self.copy().decompose_padding(block, loop)
             return True
@@ -184,22 +184,22 @@ class Schedule(Methods):
         self._trace.show()
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:  # noqa: ARG002 (IPython's protocol)
-        """How Hypothesis and IPython show it: the steps so far, as Python to paste."""
+        """Show the steps so far in Hypothesis and IPython, as Python code to paste."""
         printer.text(str(self._trace))
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: the program, and the steps that led to it."""
+        """Return the HTML for a notebook: the program, and the steps that led to it."""
         return self.mod._repr_html_() + self._trace._repr_html_()
 
     def undo(self) -> None:
-        """Take the last step that changed the program back, and the queries and sampling after it."""
+        """Undo the last step that changed the program, together with the queries and sampling after it."""
         if not self._history:
             raise ScheduleError("undo: there is no step to take back")
         self._restore(self._history.pop())
 
     @contextmanager
     def deciding(self, decide: Decide) -> Iterator[None]:
-        """Within, `decide(schedule, primitive, arguments)` decides what sampling calls leave open (None: draw)."""
+        """Let `decide(schedule, primitive, arguments)` choose inside what sampling calls leave open (None: draw)."""
         outer, self._decide = self._decide, decide
         try:
             yield
@@ -208,7 +208,7 @@ class Schedule(Methods):
 
     @contextmanager
     def all_or_nothing(self) -> Iterator[None]:
-        """What is done inside stays done only when no exception leaves the block."""
+        """Undo what was done inside the `with` block if an exception leaves it."""
         before, history = self._snapshot(), list(self._history)
         try:
             yield
@@ -218,7 +218,7 @@ class Schedule(Methods):
             raise
 
     def _snapshot(self) -> Mapping[str, Any]:
-        """Everything that `undo` brings back."""
+        """Return everything that `undo` restores."""
         brought_back = ("_state", "_trace", "_gone", "_numbers", "_random")
         held = self.held()
         return {name: held[name] for name in brought_back} | {"_waypoint": self._waypoint}
@@ -230,9 +230,10 @@ class Schedule(Methods):
         self._waypoint = self._waypoint if shares else None
 
     def get(self, handle: schedule_handles.Handle | Expr | StmtSRef | str) -> Any:
-        """What a handle stands for now: a `Block`, a `For` (None for a place that is no loop), a sampled number.
+        """Return what a handle refers to now: a `Block`, a `For` (None for a place that is no loop), a sampled number.
 
-        A block's name or `StmtSRef` will do. Raises `ScheduleError` with its story when the block or loop is gone.
+        A block's name or a `StmtSRef` may be given instead. If the block or loop is gone, raises a `ScheduleError` that
+        says which step removed it.
         """
         if isinstance(handle, str):
             return self._state.block_named(handle).block
@@ -248,29 +249,29 @@ class Schedule(Methods):
         return node.block if isinstance(node, BlockRealize) else node
 
     def remove_rv(self, rv: schedule_handles.BlockRV | schedule_handles.LoopRV | schedule_handles.ExprRV) -> None:
-        """Forget a handle: to use it is an error from here on, until a query gives it again. No step of the trace.
+        """Forget a handle: using it is an error until a query returns it again. This is not a step of the trace.
 
-        Raises `ScheduleError` where it stands for nothing now.
+        Raises `ScheduleError` if the handle refers to nothing now.
         """
         self.get(rv)
         self._removed |= {rv}
         self._waypoint = None
 
     def get_sref(self, handle: schedule_handles.BlockRV | schedule_handles.LoopRV | Block | For) -> StmtSRef:
-        """A reference to a block or loop, with the statements around it (TVM's class)."""
+        """Return a reference to a block or loop that also knows the statements around it (TVM's class)."""
         return self._state.get_sref(handle if isinstance(handle, Block | For) else self.get(handle))
 
     # ------------------------------------------------------------------ calling primitives
 
     def call(self, primitive: Primitive | str, arguments: Mapping[str, Any]) -> Any:
-        """Apply a primitive to arguments by name (what its method does); all of it happens or nothing.
+        """Apply a primitive to arguments by name, as its method does. Either all of it happens or nothing.
 
         Parameters with defaults may be left out.
         """
         primitive = registered(primitive) if isinstance(primitive, str) else primitive
         if self._decide is not None and primitive.decides and arguments.get("decision") is None:
             arguments = {**arguments, "decision": self._decide(self, primitive, arguments)}
-        at, self._waypoint = self._waypoint, None  # the calls that are parts of this one are no steps of their own
+        at, self._waypoint = self._waypoint, None  # calls inside this one are not steps of their own
         if at is None:
             return self.call_alone(primitive, arguments)
         result = None
@@ -281,7 +282,7 @@ class Schedule(Methods):
         return result
 
     def call_alone(self, primitive: Primitive, arguments: Mapping[str, Any]) -> Any:
-        """`call`, whatever other schedules did."""
+        """Do the same as `call`, without regard to the steps of other schedules."""
         length = len(self._trace)
         try:
             return self._call(primitive, arguments)
@@ -310,7 +311,7 @@ class Schedule(Methods):
         except (TypeMismatch, InputError) as error:
             raise ScheduleError(f"{self._headline(primitive, arguments)}: {error}") from None
         if recorded.get("func_name", "") is None and self._state.func_name != self._first:
-            recorded["func_name"] = self._state.func_name  # work_on is no step, so the trace names the function
+            recorded["func_name"] = self._state.func_name  # work_on is not a step, so the trace names the function
         numbers: dict[schedule_handles.ExprRV, int] = {}
         sampled = result if isinstance(result, schedule_handles.Sampled) else None
         outputs = (
@@ -329,11 +330,13 @@ class Schedule(Methods):
         return outputs
 
     def _variables(self) -> set[Var]:
-        """The variables of the functions that are scheduled: sizes, parameters, iterators and loops."""
+        """Return the variables of the functions that are scheduled: sizes, parameters, iterators and loops."""
         return {var for tree in self._state.schedulable_trees() for var in find(tree.func, Var)}
 
     def _require_declared(self, primitive: Primitive, state: ScheduleState) -> None:
-        """Refuse to begin with blocks that do not declare what they touch; every step keeps it so."""
+        """Raise `Refused` if, before the first step, blocks do not declare what they touch; every step keeps this
+        true.
+        """
         broken = None if primitive.query or self._history else declares_what_it_touches.check(state)
         if broken is not None:
             raise declares_what_it_touches.refuse(broken)
@@ -366,7 +369,7 @@ class Schedule(Methods):
         self._state.comparable = state.comparable
 
     def _with_handles(self, primitive: Primitive, name: str, value: Any) -> Any:
-        """An argument with names of blocks looked up: as in TVM, the trace holds how each was found."""
+        """Return an argument with names of blocks looked up: as in TVM, the trace records how each block was found."""
         if not primitive.takes_blocks(name):
             return value
         if isinstance(value, str):
@@ -395,7 +398,7 @@ class Schedule(Methods):
         raise ScheduleError(self._gone.get(key) or foreign(handle))
 
     def _to_nodes(self, state: ScheduleState, primitive: Primitive, name: str, value: Any) -> Any:
-        """An argument as the primitive's function takes it: nodes for handles, values for sampled numbers."""
+        """Return an argument as the primitive's function takes it: nodes for handles, values for sampled numbers."""
         if not primitive.takes_nodes(name):
             value = with_numbers(value, self._numbers)
         wrong = misfit(primitive, name, value)
@@ -411,16 +414,18 @@ class Schedule(Methods):
     # ------------------------------------------------------------------ what is legal now
 
     def space(self, *names: str) -> list[PrimitiveCall]:
-        """The calls that are legal now, of the named primitives or of all: what tests draw from and tuners try."""
+        """Return the calls that are legal now, of the named primitives or of all.
+
+        Tests draw from them and tuners try them.
+        """
         return legal_calls(self._chosen(names), self._fresh_state, self._would_take)
 
     def draw(self, choose: Callable[[int], int], *names: str, tries: int | None = None) -> PrimitiveCall | None:
-        """One legal call, without trying all of them: first a primitive, then one of its calls.
+        """Return one legal call without trying all of them: choose first a primitive, then one of its calls.
 
-        `choose(n)` gives a number below n (`random.randrange`, or a Hypothesis draw); it is asked twice. A call that
-        turns out not to be legal gives way to the ones after it, and a primitive with `tries` illegal calls in a row
-        (by default 6, where there is another one) to the next primitive. None when nothing legal was found. `names` as
-        in `space`.
+        `choose(n)` returns a number below n (`random.randrange`, or a Hypothesis draw); it is called twice. If a call
+        is not legal, the next ones are tried. After `tries` illegal calls in a row, the next primitive is tried (by
+        default after 6, if there is another one). Returns None if no legal call was found. `names` is as in `space`.
         """
         return draw_call(self._chosen(names), self._fresh_state, self._would_take, choose, tries)
 
@@ -428,8 +433,8 @@ class Schedule(Methods):
         return [registered(name) for name in names] if names else list(transforms())
 
     def _would_take(self, primitive: Primitive, arguments: Mapping[str, Any]) -> PrimitiveCall | None:
-        """The call with these arguments (nodes), None when it is refused or a trace could not say how to find them."""
-        # Some conditions show only while a primitive works, so a call is tried on a copy: states are values.
+        """Return the call with these arguments (nodes); None if it is refused or a trace could not find the nodes."""
+        # Some conditions are checked only while a primitive works, so a call is tried on a copy: states are values.
         try:
             self._require_declared(primitive, self._state)
             primitive.run(self._fresh_state(), arguments)
@@ -441,14 +446,16 @@ class Schedule(Methods):
         return PrimitiveCall(primitive, handles, self._headline(primitive, handles))
 
     def _can_be_found(self, handle: schedule_handles.Handle) -> bool:
-        """Whether a trace can say how to find it: a loop is found through a block inside."""
+        """Return whether a trace can say how to find the node of a handle; a loop is found through a block inside
+        it.
+        """
         if not isinstance(handle, schedule_handles.LoopRV) or handle in self._trace.handle_names():
             return True
         node = self._state.loop(handle.key)
         return node is not None and bool(self._state.home(node).blocks_in(node))
 
     def apply(self, call: PrimitiveCall) -> Any:
-        """Make a call that `space` gave."""
+        """Make a call that `space` returned."""
         return self.call(call.primitive, call.arguments)
 
     # ------------------------------------------------------------------ errors
@@ -467,10 +474,10 @@ class Schedule(Methods):
             program = marked_program((self._state, state), failure.spots)
         return report(headline, program=program, wanted=failure.wanted, found=failure.found, tries=failure.tries)
 
-    if not TYPE_CHECKING:  # a type checker is to find the misspelt ones
+    if not TYPE_CHECKING:  # a type checker should find misspelt names
 
         def __getattr__(self, name: str) -> Any:
-            # Primitives are attributes of the class; only what is not there comes here.
+            # Primitives are attributes of the class; only other names come here.
             if name.startswith("_"):
                 raise AttributeError(name)
             known = [n for n in dir(type(self)) if not n.startswith("_")]

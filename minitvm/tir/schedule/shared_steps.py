@@ -5,20 +5,21 @@
     one.split("i", ...)                       # does it
     other.split("i", ...)                     # looks it up
 
-A tuner schedules one function hundreds of times, and most of its schedules begin alike: they differ from the first
-knob on. The calls of all schedules form a tree. A call is looked up in it by primitive and arguments; one that was
-made at the same place before has the same result.
+A tuner schedules one function hundreds of times, and most of its schedules begin with the same steps, up to the first
+choice in which they differ. The calls of all schedules form a tree. A call is looked up in it by primitive and
+arguments; if it was made at the same place before, it has the same result.
 
-Two functions of indices are the same argument if they are one piece of code and know the same numbers (`identity`):
-most are written where they are called, and made anew each time. Two index maps are, if they map the same variables
-to the same expressions.
+Two functions of indices are the same argument if they have the same code and use the same numbers (`identity`): most
+are lambdas in the call, and made anew each time. Two index maps are the same argument if they map the same variables to
+the same expressions.
 
-That is so because a call depends on the schedule's state and on its arguments alone, and states are values: modules,
-handles and trees never change, and what does change (trace, history, numbers) is copied. The same place in the tree
-means the same state, because all schedules begin with one state and came there by the same calls.
+Results can be shared because a call depends only on the schedule's state and on its arguments, and states are values:
+modules, handles and trees never change, and the parts that do change (trace, history, numbers) are copied. The same
+place in the tree means the same state, because all schedules begin with one state and reached the place by the same
+calls.
 
-A schedule that is changed by anything but a call (a new seed, another function, a handle removed) leaves the tree, and
-goes on by itself.
+A schedule that is changed by anything other than a call (a new seed, another function, a removed handle) leaves the
+tree. From then on its calls are not shared.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ MOST = 2000  # steps that are kept: some ten kilobytes each
 
 
 class Waypoint:
-    """A place in the tree: what calls came to from here, by primitive and arguments."""
+    """A place in the tree. It has the outcomes of the calls that were made from it, by primitive and arguments."""
 
     __slots__ = ("calls", "tree")
 
@@ -55,9 +56,9 @@ class Waypoint:
 
 @dataclass(frozen=True, slots=True)
 class _Done:
-    """A call that was taken: the schedule after it, what it returned, and the place to which it leads.
+    """A call that succeeded: the schedule's state after it, its result, and the place to which it leads.
 
-    `call` keeps what is known by its identity alive.
+    `call` keeps the objects that are compared by identity alive.
     """
 
     call: tuple[Primitive, Mapping[str, Any]]
@@ -76,7 +77,7 @@ class _Refused:
 
 
 class SharedSteps:
-    """The tree of one function or module. The options are those of `Schedule`."""
+    """The tree of steps of one function or module. The options are those of `Schedule`."""
 
     def __init__(self, mod: PrimFunc | IRModule, **options: Any) -> None:
         from .schedule import Schedule
@@ -85,11 +86,11 @@ class SharedSteps:
         self._root, self.size = Waypoint(self), 0
 
     def schedule(self) -> Schedule:
-        """A schedule before its first step; all begin with the same random numbers."""
+        """Return a schedule before its first step; all begin with the same random numbers."""
         return self._first.sharing(self._root)
 
     def call(self, schedule: Schedule, at: Waypoint, primitive: Primitive, arguments: Mapping[str, Any]) -> Any:
-        """Make a call on a schedule that is at a place; returns its result and the next place."""
+        """Make a call on a schedule that is at a place; return the call's result and the next place."""
         key = id(primitive), identity(arguments)
         known = at.calls.get(key)
         if isinstance(known, _Refused):
@@ -97,7 +98,7 @@ class SharedSteps:
         if known is not None:
             schedule.take_over(known.held)
             return _copied(known.result), known.then
-        if self.size >= MOST:  # schedules that are under way keep their places
+        if self.size >= MOST:  # unfinished schedules keep their places
             self._root, self.size = Waypoint(self), 0
         self.size += 1
         call = primitive, arguments
@@ -113,12 +114,12 @@ class SharedSteps:
 
 @lru_cache(maxsize=4)
 def steps_of(func: PrimFunc) -> SharedSteps:
-    """The tree of a function: the same one as long as no four others were asked for."""
+    """Return the tree of a function. The last four functions that were asked for keep their trees."""
     return SharedSteps(func)
 
 
 def identity(value: Any) -> Any:
-    """A key that two arguments share only if a call cannot tell them apart; most nodes are themselves only."""
+    """Return a key that two arguments share only if no call can tell them apart. Most nodes equal only themselves."""
     if isinstance(value, list | tuple):
         return type(value), *map(identity, value)
     if isinstance(value, Mapping):
@@ -141,8 +142,10 @@ def _never_changes(value: Any) -> bool:
 
 
 def _of_function(function: FunctionType) -> Any:
-    """Its code with the numbers and names that it knows; a function that knows anything else is itself only, for that
-    may change or go."""
+    """Return a key of a function's code with the numbers and names that it uses.
+
+    A function that uses anything else equals only itself, since that may change or go away.
+    """
     cells = [cell.cell_contents for cell in function.__closure__ or ()]
     known = [*cells, *(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
     if function.__dict__ or not all(map(_never_changes, known)):
@@ -151,7 +154,9 @@ def _of_function(function: FunctionType) -> Any:
 
 
 def _of_map(index_map: IndexMap) -> Any:
-    """The names and dtypes of its variables, and its results over variables that all maps share."""
+    """Return a key of a map: the names and dtypes of its variables, and its results over variables that all maps
+    share.
+    """
     names = tuple((var.name, str(var.dtype)) for var in index_map.initial_indices)
     places = {var: _place(p, var.dtype) for p, var in enumerate(index_map.initial_indices)}
     results = tuple(structural_key(substitute(result, places)) for result in index_map.final_indices)
@@ -160,10 +165,10 @@ def _of_map(index_map: IndexMap) -> Any:
 
 @lru_cache(maxsize=256)
 def _place(position: int, dtype: DType) -> Var:
-    """The variable that stands for the one at a place of a map."""
+    """Return the shared variable for a position among a map's variables."""
     return Var(f"place_{position}", dtype)
 
 
 def _copied(value: Any) -> Any:
-    """A result whose lists are the caller's own."""
+    """Return a result in which each list is a new list, which the caller may change."""
     return [_copied(item) for item in value] if isinstance(value, list) else value

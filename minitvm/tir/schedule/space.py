@@ -1,4 +1,4 @@
-"""Legal calls of primitives on a program: all of them, or one, drawn without trying all."""
+"""Legal calls of primitives on a program: all of them, or one drawn without trying all."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from .calls import PrimitiveCall, bind
 from .registry import Primitive
 from .state import ScheduleState
 
-# A program that a primitive may work on, anew for each; and the call with these arguments (nodes), if it is legal.
+# A function that makes a new state for a primitive to change; and one that returns the call with these arguments
+# (nodes) if it is legal.
 FreshState = Callable[[], ScheduleState]
 WouldTake = Callable[[Primitive, Mapping[str, Any]], PrimitiveCall | None]
 
 
 def legal_calls(primitives: Sequence[Primitive], fresh: FreshState, would_take: WouldTake) -> list[PrimitiveCall]:
-    """Every legal call that the spaces of some primitives hold, in their order."""
+    """Return every legal call in the spaces of some primitives, in their order."""
     tried = (would_take(one, bind(one, values, {})) for one in primitives if one.calls for values in one.calls(fresh()))
     return [call for call in tried if call is not None]
 
@@ -27,7 +28,7 @@ def draw_call(
     choose: Callable[[int], int],
     tries: int | None,
 ) -> PrimitiveCall | None:
-    """One legal call: see `Schedule.draw`."""
+    """Return one legal call: see `Schedule.draw`."""
     first, at = choose(len(primitives)), choose(1 << 16)
     most = tries or (6 if len(primitives) > 1 else None)
     for primitive in (*primitives[first:], *primitives[:first]):

@@ -1,6 +1,7 @@
-"""Staging: a second buffer for part of another one, the loops that copy between them, and where these stand.
+"""Staging: a second buffer for part of another one, the loops that copy between the two, and the place of these loops.
 
-What cache_read, cache_write and their relatives share. A *stage* is a nest of loops around one block that copies.
+cache_read, cache_write and related primitives share this code. A *stage* is a nest of loops around one block that
+copies.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ own_values = holds_inside(
 
 
 def region_of(regions: Sequence[tir.BufferRegion], index: int | str | tir.Buffer) -> tir.BufferRegion | None:
-    """The region at a position, or of the buffer of that name, or of that buffer; None where there is none."""
+    """Return the region at a position, or of the buffer of that name, or of that buffer; None if there is none."""
     for k, region in enumerate(regions):
         if index is region.buffer or (not isinstance(index, bool) and index == k) or index == region.buffer.name:
             return region
@@ -50,7 +51,7 @@ def region_of(regions: Sequence[tir.BufferRegion], index: int | str | tir.Buffer
 
 @dataclass(frozen=True)
 class BufferPart:
-    """A buffer that a block reads or writes, of which a primitive puts a part into a second buffer."""
+    """A buffer that a block reads or writes; a primitive puts a part of it into a second buffer."""
 
     tree: Tree
     scope: Scope
@@ -60,19 +61,19 @@ class BufferPart:
 
     @property
     def buffer(self) -> tir.Buffer:
-        """The buffer that is there already."""
+        """Return the existing buffer."""
         return self.region.buffer
 
 
 def part_read(state: ScheduleState, block: tir.BlockRealize, read_buffer_index: int | str | tir.Buffer) -> BufferPart:
-    """What a block reads at an index that it has."""
+    """Return what a block reads at an index that exists."""
     return _part(state, block, regions_read(block.block), read_buffer_index, False)
 
 
 def part_written(
     state: ScheduleState, block: tir.BlockRealize, write_buffer_index: int | str | tir.Buffer
 ) -> BufferPart:
-    """What a block writes at an index that it has."""
+    """Return what a block writes at an index that exists."""
     return _part(state, block, regions_written(block.block), write_buffer_index, True)
 
 
@@ -90,12 +91,12 @@ def _part(
 
 
 def listing(regions: Sequence[tir.BufferRegion]) -> str:
-    """`0: A, 1: B`."""
+    """Return the regions' positions and buffers as text: `0: A, 1: B`."""
     return ", ".join(f"{k}: {region.buffer.name}" for k, region in enumerate(regions)) or "none"
 
 
 def free_name(tree: Tree, name: str) -> str:
-    """The name, with a number behind it where a block or an allocated buffer of the function has it already."""
+    """Return the name, with a number added if a block or an allocated buffer of the function already has it."""
     taken = {b.block.name for b in tree.blocks.values()}
     taken |= {buffer.name for b in tree.blocks.values() for buffer in b.block.alloc_buffers}
     taken |= {buffer.name for buffer in tree.func.buffers}
@@ -103,12 +104,12 @@ def free_name(tree: Tree, name: str) -> str:
 
 
 def scoped_name(buffer: tir.Buffer, storage_scope: str) -> str:
-    """`A_shared` for A in "shared"."""
+    """Return the name of a copy in another scope: `A_shared` for A in "shared"."""
     return f"{buffer.name}_{storage_scope.replace('.', '_')}"
 
 
 def copy_of(tree: Tree, buffer: tir.Buffer, storage_scope: str) -> tir.Buffer:
-    """A new buffer of the same shape and dtype in another scope."""
+    """Return a new buffer of the same shape and dtype in another scope."""
     return tir.Buffer(free_name(tree, scoped_name(buffer, storage_scope)), buffer.shape, buffer.dtype, storage_scope)
 
 
@@ -117,7 +118,9 @@ def copy_of(tree: Tree, buffer: tir.Buffer, storage_scope: str) -> tir.Buffer:
 
 @dataclass(slots=True)
 class Insertion:
-    """What one step puts where: blocks rewritten, statements around anchors, buffers allocated in the scope."""
+    """The changes of one step: blocks to rewrite, statements to put around anchors, buffers to allocate in the
+    scope.
+    """
 
     tree: Tree
     scope: Scope
@@ -129,7 +132,7 @@ class Insertion:
     allocated: list[tir.Buffer] = field(default_factory=list)
 
     def apply(self, state: ScheduleState) -> None:
-        """Change the program. Anchors are loops and block realizations: found again by their keys."""
+        """Change the program. Anchors are loops and block realizations; they are found again by their keys."""
         tree = self._set(state, self.tree, dict(self.rewritten))
         around: dict[tir.Stmt, tuple[list[tir.Stmt], list[tir.Stmt]]] = {}
         for pairs, side in ((self.before, 0), (self.after, 1)):
@@ -142,7 +145,7 @@ class Insertion:
         self._set(state, tree, {block: replace(block, body=body, alloc_buffers=buffers)})
 
     def put(self, state: ScheduleState, stage: tir.Stmt) -> tir.BlockRealize:
-        """Change the program, and return the block of a stage that was put into it, which must race with nobody."""
+        """Change the program and return the block of the inserted stage; raise `Refused` if it would race."""
         self.apply(state)
         block = block_in(state, stage)
         refuse_races(state, block)
@@ -157,7 +160,7 @@ class Insertion:
 
 
 def _same_place(before: Tree, now: Tree, stmt: tir.Stmt) -> tir.Stmt:
-    """The statement of a tree, in another one in which blocks were rewritten and all stands where it stood."""
+    """Find a statement of one tree in another tree in which blocks were rewritten but everything has its old place."""
     if stmt in now.order:
         return stmt
     inner = before.blocks_in(stmt)[0] if not isinstance(stmt, tir.BlockRealize) else stmt
@@ -169,7 +172,7 @@ def _same_place(before: Tree, now: Tree, stmt: tir.Stmt) -> tir.Stmt:
 
 
 def place_after(tree: Tree, block: tir.BlockRealize, others: Sequence[tir.BlockRealize]) -> tuple[tir.Stmt, tir.Stmt]:
-    """(statement, place): where code after `block` and before `others` stands: right after the statement, in the place.
+    """Return (statement, place): code after `block` and before `others` goes into the place, right after the statement.
 
     The place is the innermost loop that `block` shares with any of them, or the block of their scope.
     """
@@ -177,7 +180,7 @@ def place_after(tree: Tree, block: tir.BlockRealize, others: Sequence[tir.BlockR
     shared = [l for l in loops if any(tree.inside(o, l) for o in others)]
     within: tir.Stmt = shared[-1] if shared else tree.scope(block).block
     at: tir.Stmt = block
-    # Climb until what is around the statement holds another one too: a loop, a branch, what a let is for.
+    # Go outward until the node around the statement also contains another one: a loop, a branch, the body of a let.
     while True:
         outer = tree.parent[at]
         ends = outer is within or (isinstance(outer, tir.Seq) and tree.parent[outer] is within)
@@ -205,7 +208,7 @@ def place_before_readers(
 
 
 def block_in(state: ScheduleState, nest: tir.Stmt) -> tir.BlockRealize:
-    """The block that a stage consists of, as it stands in the program now."""
+    """Return the block of a stage, as it is in the program now."""
     at = nest
     while not isinstance(at, tir.BlockRealize):
         at = at.body  # type: ignore[attr-defined]
@@ -215,9 +218,10 @@ def block_in(state: ScheduleState, nest: tir.Stmt) -> tir.BlockRealize:
 
 
 def refuse_races(state: ScheduleState, realize: tir.BlockRealize) -> None:
-    """Refuse when a new block lets iterations of a concurrent loop touch each other's data: of a loop around it, or
-    around a block with which it shares a buffer. Threads that owned a buffer, or filled it in step, race for it when it
-    is used outside of them too.
+    """Raise `Refused` if a new block lets iterations of a concurrent loop touch each other's data.
+
+    The loop may be around the new block, or around a block with which it shares a buffer. Threads that each owned a
+    buffer, or filled it in step, race for it if the buffer is now also used outside of them.
     """
     tree = state.home(realize)
     touched = buffers_touched(realize.block)
@@ -239,7 +243,7 @@ def refuse_races(state: ScheduleState, realize: tir.BlockRealize) -> None:
 
 
 def _loops_around(tree: Tree, realize: tir.BlockRealize, buffers: set[tir.Buffer]) -> list[tir.For]:
-    """The loops around a block, and around those of its scope that touch one of some buffers."""
+    """Return the loops around a block, and around the blocks of its scope that touch one of some buffers."""
     users = [b for b in Scope.around(tree, realize).blocks if b is realize or buffers & buffers_touched(b.block)]
     return list(dict.fromkeys(l for user in users for l in tree.all_loops_above(user)))
 
@@ -250,7 +254,10 @@ def _loops_around(tree: Tree, realize: tir.BlockRealize, buffers: set[tir.Buffer
 def bounded(
     tree: Tree, box: Box, buffer: tir.Buffer, analyzer: Analyzer, block: tir.BlockRealize, within: tir.Stmt
 ) -> Box:
-    """The box inside the buffer; refused where an extent is not bounded and more than sizes decides it."""
+    """Return the part of a box that is inside the buffer.
+
+    Raises `Refused` if an extent has no known bound and depends on more than sizes.
+    """
     box = clip(box, buffer, analyzer)
     for r in box:
         if analyzer.bounds(r.extent)[1] is None and (not isinstance(within, tir.Block) or tree.moves(r.extent)):
@@ -267,7 +274,7 @@ def bounded(
 def box_to_read(
     state: ScheduleState, tree: Tree, buffer: tir.Buffer, consumers: Sequence[tir.BlockRealize], within: tir.Stmt
 ) -> Box:
-    """The box of an input that the consumers read in one execution of `within`, all of it initialised."""
+    """Return the box of an input that the consumers read in one run of `within`; all of it must be initialised."""
     analyzer = state.analyzer(within)
     reads = [(c, r) for c in consumers for r in regions_read(c.block) if r.buffer is buffer]
     box = hull([touched(tree, c, r, within, analyzer) for c, r in reads], analyzer)
@@ -288,7 +295,7 @@ def box_to_read(
 def box_written(
     state: ScheduleState, tree: Tree, writer: tir.BlockRealize, buffer: tir.Buffer, within: tir.Stmt
 ) -> Box:
-    """The box that the writer of a buffer writes in one execution of `within`, all of it."""
+    """Return the box that the writer of a buffer writes in one run of `within`; it must write all of it."""
     region = region_of(regions_written(writer.block), buffer)
     assert region is not None  # it writes the buffer
     reason = fills(tree, writer, region, within)
@@ -304,7 +311,7 @@ def box_written(
 
 
 def copy_nest(tree: Tree, source: tir.Buffer, target: tir.Buffer, box: Box, analyzer: Analyzer, name: str) -> tir.Stmt:
-    """Loops `ax0`, ... around a block that copies a box, as far as it lies inside the buffers."""
+    """Return loops `ax0`, ... around a block that copies the part of a box inside the buffers."""
     loops: list[Var] = []
     extents: list[Expr] = []
     iters: list[IterVar] = []
@@ -318,7 +325,8 @@ def copy_nest(tree: Tree, source: tir.Buffer, target: tir.Buffer, box: Box, anal
         v = Var(f"v{d}", dim.dtype)
         iters.append(IterVar(v, Range(r.start, extent) if fixed else Range(const(0, dim.dtype), dim)))
         analyzer.bind(loop, Range(const(0, dim.dtype), extent))
-        # Past the end of the box may lie what somebody else owns; past the end of the buffer lies nothing.
+        # After the end of the box there may be elements that other code owns; after the end of the buffer there is
+        # nothing.
         for condition in (value >= 0, value < dim, loop < r.extent):
             if not analyzer.can_prove(condition):
                 conditions.append(condition)
@@ -332,14 +340,14 @@ def copy_nest(tree: Tree, source: tir.Buffer, target: tir.Buffer, box: Box, anal
 
 
 def point_region(buffer: tir.Buffer, indices: Iterable[Expr]) -> tir.BufferRegion:
-    """The region of a single element."""
+    """Return the region of a single element."""
     return tir.BufferRegion(buffer, tuple(Range(i, const(1, i.dtype)) for i in indices))
 
 
 def retargeted(
     realize: tir.BlockRealize, old: tir.Buffer, new: tir.Buffer, starts: Sequence[Expr] | None = None
 ) -> tuple[tir.Block, tir.Block]:
-    """(block, the same block on another buffer): of the same shape, or one that holds the box from `starts` on.
+    """Return (block, the same block on another buffer), which has the same shape or holds the box from `starts` on.
 
     Views of the old buffer become views of the new one, in its scope.
     """
@@ -371,8 +379,10 @@ def _moved_to_tile(block: tir.Stmt, old: tir.Buffer, new: tir.Buffer, starts: Se
 
 
 def tile_in_scope(tree: Tree, buffer: tir.Buffer, box: Box, within: tir.Stmt) -> bool:
-    """Whether a copy at the start or end of a block, other than the root, needs only a box of constant size, smaller
-    than the buffer, on which nobody has a view."""
+    """Return whether a copy at the start or end of a block needs only a box of constant size.
+
+    The block must not be the root. The box must be smaller than the buffer, and the buffer must have no views.
+    """
     if not isinstance(within, tir.Block) or within is tree.root.block or views_on(within, buffer):
         return False
     whole = all(isinstance(r.extent, IntImm) for r in box)
@@ -382,7 +392,9 @@ def tile_in_scope(tree: Tree, buffer: tir.Buffer, box: Box, within: tir.Stmt) ->
 def tile_nest(
     tile: tir.Buffer, buffer: tir.Buffer, box: Box, analyzer: Analyzer, into_tile: bool, name: str
 ) -> tir.Stmt:
-    """Loops `ax0`, ... around a block that copies a box of a buffer into a buffer of the box's shape, or back."""
+    """Return loops `ax0`, ... around a block that copies a box of a buffer into a buffer of the box's shape, or
+    back.
+    """
     loops = [Var(f"ax{d}", r.start.dtype) for d, r in enumerate(box)]
     domains = [Range(const(0, r.start.dtype), r.extent) for r in box]
     iters = tuple(IterVar(Var(f"v{d}", r.start.dtype), r) for d, r in enumerate(domains))
@@ -401,7 +413,7 @@ def tile_nest(
 def staged_box(
     part: BufferPart, storage_scope: str, box: Box, analyzer: Analyzer, within: tir.Stmt
 ) -> tuple[tir.Buffer, tir.Stmt, list[Expr] | None]:
-    """(a second buffer for a box, the nest that copies into it or back, where the box starts: None for all of it)."""
+    """Return (a buffer for a box, the nest that copies into it or back, the start of the box or None for all of it)."""
     tree, buffer = part.tree, part.buffer
     cached = copy_of(tree, buffer, storage_scope)
     if tile_in_scope(tree, buffer, box, within):
@@ -412,7 +424,7 @@ def staged_box(
 
 
 def in_scope(state: ScheduleState, tree: Tree, within: tir.Stmt) -> Analyzer:
-    """An analyzer for a place: it knows the loops around it, and the domains of the iterators of the blocks around."""
+    """Return an analyzer that knows the loops around a place, and the domains of the iterators of blocks around it."""
     analyzer = state.analyzer(within)
     for around in (within, *tree.above(within)):
         if isinstance(around, tir.Block):

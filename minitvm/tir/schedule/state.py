@@ -1,4 +1,4 @@
-"""What a primitive works on: the module at one step, looked at as trees, and the one way to change it."""
+"""The state that primitives work on: the module at one step, seen as trees, and the one way to change it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .randomness import RandomNumbers
 
 
 class ScheduleDebugMask(IntEnum):
-    """TVM's bits of `debug_mask`. Here the program is always checked."""
+    """TVM's bits of `debug_mask`. Here the program is always checked, whatever they say."""
 
     VERIFY_SREF_TREE = 1
     VERIFY_CACHED_FLAGS = 2
@@ -29,8 +29,8 @@ class ScheduleDebugMask(IntEnum):
 class ScheduleState:
     """A module during one step of a schedule.
 
-    A primitive reads trees from it and calls `replace` or `set_func`; the `Schedule` takes the result over only when
-    the whole step succeeded, so a refused call leaves nothing behind.
+    A primitive reads trees from it and calls `replace` or `set_func`. The `Schedule` adopts the result only if the
+    whole step succeeds, so a refused call changes nothing.
     """
 
     def __init__(
@@ -48,11 +48,11 @@ class ScheduleState:
         self.random = RandomNumbers(random_state)
         reusable = trees or {}
         self.trees: dict[PrimFunc, Tree] = {f: reusable[f] for f in mod.functions.values() if f in reusable}
-        # What the oracle compares instead of a function whose parameters a step has changed.
+        # The functions that the oracle compares instead of those whose parameters a step has changed.
         self.comparable: dict[str, PrimFunc] = {}
 
     def tree(self, name: str | None = None) -> Tree:
-        """The tree of a function, by default of the one that is worked on."""
+        """Return the tree of a function, by default of the one that is worked on."""
         func = self.mod[self.named(name)]
         if func not in self.trees:
             root_block(func)
@@ -60,7 +60,7 @@ class ScheduleState:
         return self.trees[func]
 
     def named(self, name: str | None) -> str:
-        """A function's name, by default of the one that is worked on; raises `ScheduleError` if there is no default."""
+        """Return a function's name, by default of the one worked on; raise `ScheduleError` if there is no default."""
         resolved = name or self.func_name
         if resolved is None:
             names = ", ".join(self.mod.functions)
@@ -78,19 +78,19 @@ class ScheduleState:
                 yield name, self.tree(name)
 
     def schedulable_trees(self) -> Iterable[Tree]:
-        """The trees of all functions that are not lowered, the one that is worked on first."""
+        """Return the trees of all functions that are not lowered yet; the one that is worked on is first."""
         return (tree for _, tree in self._schedulable())
 
     def loop(self, var: Var) -> For | None:
-        """The loop over a variable; None if there is none, or no longer."""
+        """Return the loop over a variable; None if there is none, or no longer."""
         return next((tree.loops[var] for _, tree in self._schedulable() if var in tree.loops), None)
 
     def block(self, key: BlockId) -> BlockRealize | None:
-        """The block with an id; None if there is none, or no longer."""
+        """Return the block with an id; None if there is none, or no longer."""
         return next((tree.blocks[key] for _, tree in self._schedulable() if key in tree.blocks), None)
 
     def get_sref(self, stmt: Block | For | None) -> StmtSRef:
-        """TVM's reference to a block or loop of the module; the mark of the root for None."""
+        """Return TVM's reference to a block or loop of the module; for None, return the mark of the root."""
         if stmt is None:
             return StmtSRef.root_mark()
         place = self.block(stmt.id) if isinstance(stmt, Block) else self.loop(stmt.var)
@@ -99,21 +99,21 @@ class ScheduleState:
         return StmtSRef.of(place, self.home(place))
 
     def get_block_scope(self, block_sref: StmtSRef) -> BlockScope:
-        """The dependences between the blocks directly inside a block (TVM's method)."""
+        """Return the dependences between the blocks directly inside a block (TVM's method)."""
         block = self.block(cast("BlockId", block_sref.key))
         if block is None:
             raise ScheduleError("get_block_scope: the block is not part of the module as it is now")
         return BlockScope(Scope(self.home(block), block))
 
     def home(self, stmt: Stmt) -> Tree:
-        """The tree of the function that a statement stands in."""
+        """Return the tree of the function that contains a statement."""
         for _, tree in self._schedulable():
             if stmt in tree.order:
                 return tree
         raise InternalError("the statement is not part of the module that is scheduled")
 
     def block_named(self, name: str, func_name: str | None = None) -> BlockRealize:
-        """The one block of that name; raises `ScheduleError` with the nearest names, or that there are several."""
+        """Return the one block of that name; raise `ScheduleError` if there is none (with near names), or several."""
         tree = self.tree(func_name)
         matches = [realize for realize in tree.blocks.values() if realize.block.name == name]
         if len(matches) == 1:
@@ -125,13 +125,13 @@ class ScheduleState:
         raise ScheduleError(f"{len(matches)} blocks of function {where!r} are named {name!r}; use get_child_blocks")
 
     def replace(self, changes: Mapping[Stmt, Stmt | None]) -> None:
-        """Put statements in the place of others (None removes), all in one function."""
+        """Replace statements by others (None removes one), all in one function."""
         if changes:
             tree = self.home(next(iter(changes)))
             self.set_func(tree, tree.rebuild(changes))
 
     def set_func(self, tree: Tree, func: PrimFunc) -> None:
-        """Put a new version of a function in the place of the one that `tree` shows."""
+        """Replace the function that `tree` shows by a new version."""
         for name, old in self.mod.items():
             if old is tree.func:
                 self.mod = self.mod.with_function(name, func)
@@ -139,11 +139,11 @@ class ScheduleState:
         raise InternalError("the function is not part of the module that is scheduled")
 
     def domains(self, stmt: Stmt) -> dict[Var, Range]:
-        """The domains of all loops around a statement, outermost first."""
+        """Return the domains of all loops around a statement, outermost first."""
         return {l.var: Range(l.start, l.extent) for l in self.home(stmt).all_loops_above(stmt)}
 
     def analyzer(self, stmt: Stmt | None = None) -> Analyzer:
-        """An analyzer that knows the ranges of all loops around a statement (and of itself, when it is a loop)."""
+        """Return an analyzer that knows the ranges of all loops around a statement (and of itself, if it is a loop)."""
         loops = [] if stmt is None else self.home(stmt).all_loops_above(stmt)
         return Analyzer.inside(*loops, stmt) if isinstance(stmt, For) else Analyzer.inside(*loops)
 
@@ -157,13 +157,13 @@ def tidy(
 ) -> Stmt:
     """Simplify what a rewrite left in loops and block bindings: extents, iterator values, conditions.
 
-    Conditions that always hold go away. `analyzer` knows the loops around `stmt`, `around` are their domains. With
-    `keep_unit` a loop of extent 1 stays in the bindings (as TVM's preserve_unit_iters). `as_written` leaves
-    predicates as they are, as TVM does where loops are split and fused.
+    Conditions that always hold are removed. `analyzer` knows the loops around `stmt`, and `around` has their domains.
+    With `keep_unit` a loop of extent 1 stays in the bindings (as with TVM's preserve_unit_iters). `as_written` leaves
+    predicates unchanged, as TVM does when loops are split and fused.
     """
     if isinstance(stmt, For):
         start, extent = analyzer.simplify(stmt.start), analyzer.simplify(stmt.extent)
-        # A range that is too large by one is still true, and does not let the variable vanish.
+        # A range that is too large by one is still correct, and keeps the variable from being simplified away.
         shown = const(2, extent.dtype) if keep_unit and is_const(extent, 1) else extent
         analyzer.bind(stmt.var, Range(start, shown))
         inside = {**around, stmt.var: Range(start, extent)}
@@ -186,23 +186,23 @@ def tidy(
 
 
 def nest_around(body: Stmt, loops: Sequence[Var], extents: Sequence[Expr]) -> Stmt:
-    """Serial loops from 0 around a statement, the first the outermost."""
+    """Put serial loops from 0 around a statement; the first is the outermost."""
     for loop, extent in reversed(list(zip(loops, extents, strict=True))):
         body = For(loop, const(0, loop.dtype), extent, ForKind.SERIAL, body)
     return body
 
 
 def guard(stmt: Stmt, condition: Expr) -> Stmt:
-    """A statement that runs only where `condition` over loops holds: as predicate of its blocks, elsewhere as `if`.
+    """Return a statement that runs only if `condition` holds: as a predicate of its blocks, elsewhere as an `if`.
 
-    What it looks up in memory to know where it runs is looked up where the condition holds, and there only.
+    If a block's bindings or predicate read memory, they do so only where the condition holds.
     """
     if is_const(condition, 1):
         return stmt
     if isinstance(stmt, BlockRealize) and not any(map(reads_memory, stmt.iter_values)):
         first, second = stmt.predicate, condition
         if reads_memory(first):
-            first, second = second, first  # as in TVM behind, but for a load that may be out of bounds
+            first, second = second, first  # as in TVM it comes second, except for a load that may be out of bounds
         return replace(stmt, predicate=both(first, second))
     if isinstance(stmt, For) and not reads_memory(stmt.start) and not reads_memory(stmt.extent):
         return replace(stmt, body=guard(stmt.body, condition))

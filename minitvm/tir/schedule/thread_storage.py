@@ -17,15 +17,16 @@ from ..nodes import BlockRealize, Buffer, For, ForKind
 from .moving import uncovered
 from .state import ScheduleState
 
-_COMMON = ("global", "shared")  # scopes of which the iterations of a parallel loop have none for themselves
+_COMMON = ("global", "shared")  # scopes that the iterations of a parallel loop do not own
 
 
 def safe_storage(state: ScheduleState, tree: Tree, loop: For, bound: For) -> set[Buffer]:
-    """The buffers inside `loop` that its iterations do not race for once it is as `bound`: on a grid, or concurrent.
+    """Return the buffers inside `loop` for which its iterations do not race once it is `bound` (grid or concurrent).
 
-    - What an iteration owns: it only finds there what it has written itself.
-    - What threads share: every block that writes it gives each element one value, whoever runs it and when; and no
-      two threads write an element in one statement, but where a statement is the same for all of them (one does it).
+    - Buffers that each iteration owns: it reads from them only what it has written itself.
+    - Buffers that threads share: every block that writes one gives each element the same value, whichever thread runs
+      it and when. No two threads write an element in one statement, unless the statement is the same for all threads,
+      so that one thread runs it.
     """
     scope = Scope.around(tree, loop)
     used = {r.buffer for b in scope.blocks for r in regions_written(b.block) if tree.inside(b, loop)}
@@ -42,7 +43,9 @@ def _is_safe(state: ScheduleState, scope: Scope, loop: For, bound: For, buffer: 
 
 
 def _shares_safely(state: ScheduleState, scope: Scope, loop: For, buffer: Buffer) -> bool:
-    """Whether threads that share a buffer write it in step and with the same values, and read only what they write."""
+    """Return whether threads that share a buffer write it in step, with the same values, and read only what they
+    write.
+    """
     if not _filled_first(state, scope, loop, buffer):
         return False
     writers = scope.writers(buffer)
@@ -50,9 +53,9 @@ def _shares_safely(state: ScheduleState, scope: Scope, loop: For, buffer: Buffer
 
 
 def combined_alone(tree: Tree, bound: For, inside: For | None = None) -> set[Buffer]:
-    """What the threads of a loop compute together by a registered reducer, and nothing else inside of it touches.
+    """Return the buffers that a loop's threads compute together by a registered reducer and that nothing else uses.
 
-    `inside` is the loop as it stands in the tree, where `bound` is what it will be.
+    `inside` is the loop as it is in the tree, and `bound` is the loop as it will be.
     """
     buffers: set[Buffer] = set()
     for realize in reductions_over(bound):
@@ -65,8 +68,10 @@ def combined_alone(tree: Tree, bound: For, inside: For | None = None) -> set[Buf
 
 
 def passes_on(state: ScheduleState, tree: Tree, loop: For, buffer: Buffer, storage_scope: str) -> bool:
-    """Whether an iteration of a loop may read from a buffer what another one wrote, if the buffer were in some scope:
-    storage that each owns, that they share in step, or for which they race."""
+    """Return whether an iteration of a loop may read from a buffer in some scope what another iteration wrote.
+
+    The storage may be owned by each iteration, shared by the iterations in step, or one for which they race.
+    """
     above = tree.all_loops_above(loop)
     touches = [a for a in accesses(tree, loop) if a.buffer is buffer]
     if all(shown_apart(above, loop, a, b) for a, b in conflicting_pairs(touches)):
@@ -75,15 +80,17 @@ def passes_on(state: ScheduleState, tree: Tree, loop: For, buffer: Buffer, stora
     if owns(loop, storage_scope) or (loop.kind is ForKind.PARALLEL and not storage_scope.startswith(_COMMON)):
         return not _filled_first(state, scope, loop, buffer)
     if is_shared(storage_scope) and adds_up(loop) and buffer in combined_alone(tree, loop):
-        return False  # as where the loop was bound after the buffer had its scope: `no_races`
+        return False  # as if the loop had been bound after the buffer got its scope: `no_races`
     if not is_thread(loop) or not is_shared(storage_scope):
         return True
-    # Threads go in step through what they share, however it is passed on there already.
+    # Threads use shared storage in step, even if values are already passed on in it.
     return not is_shared(buffer.scope) and not _shares_safely(state, scope, loop, buffer)
 
 
 def _filled_first(state: ScheduleState, scope: Scope, loop: For, buffer: Buffer) -> bool:
-    """Whether each iteration of a loop reads of a buffer only what it has written, and nobody else touches it."""
+    """Return whether each iteration of a loop reads from a buffer only what it has written, and nothing else uses
+    it.
+    """
     tree = scope.tree
     users = [b for b in scope.blocks if b in scope.writers(buffer) or buffer in scope.read(b)]
     if not all(tree.inside(user, loop) for user in users):
@@ -99,7 +106,9 @@ def _filled_first(state: ScheduleState, scope: Scope, loop: For, buffer: Buffer)
 
 
 def _is_steady(state: ScheduleState, scope: Scope, loop: For, block: BlockRealize) -> bool:
-    """Whether what a block gives an element does not depend on when it runs: it and what feeds it are complete."""
+    """Return whether the values that a block stores do not depend on when it runs: it and its producers are
+    complete.
+    """
     if why_not_complete(scope, block) is not None:
         return False
     inside = [p for p in scope.producers(block) if scope.tree.inside(p, loop)]
@@ -118,7 +127,7 @@ def _is_alone(tree: Tree, loop: For, block: BlockRealize, buffer: Buffer) -> boo
 
 
 def sharing_threads(tree: Tree, loop: For, buffer: Buffer) -> Sequence[For]:
-    """The loops over threads, `loop` and those around it, whose iterations share a buffer."""
+    """Return the loops over threads, `loop` and those around it, whose iterations share a buffer."""
     if not is_shared(buffer.scope):
         return ()
     return [l for l in (*tree.all_loops_above(loop), loop) if is_thread(l)]

@@ -1,4 +1,4 @@
-"""The record of a schedule: it prints as Python, replays on another function, and saves as JSON in TVM's shape."""
+"""The record of a schedule's steps: prints as Python, replays on another function, saves as JSON in TVM's format."""
 
 from __future__ import annotations
 
@@ -24,24 +24,25 @@ DecisionProvider = Callable[["Instruction", Sequence[Any], Sequence[Any], Any], 
 POSTPROC = "enter_postproc"
 
 
-# Parameters that TVM holds among the inputs though they take no block or loop; the first are lists, laid out inline.
+# Parameters that TVM keeps among the inputs although they take no block or loop. Those in the first list are lists
+# whose items are separate inputs.
 _INLINE = ("factors",)
 _INPUTS = (*_INLINE, "ann_val", "new_order")
 
 
 def is_input(primitive: Primitive, name: str) -> bool:
-    """Whether TVM holds that argument among an instruction's inputs, else it is an attribute."""
+    """Return whether TVM keeps that argument among an instruction's inputs; otherwise it is an attribute."""
     return primitive.takes_nodes(name) or name in _INPUTS
 
 
 def is_inline(primitive: Primitive, name: str) -> bool:
-    """Whether the items of that argument are inputs of their own."""
+    """Return whether each item of that argument is an input of its own."""
     parameter = primitive.signature.parameters[name]
     return parameter.kind is parameter.VAR_POSITIONAL or name in _INLINE
 
 
 def inputs_of(primitive: Primitive, arguments: Mapping[str, Any]) -> list[Any]:
-    """The arguments that are inputs, in the primitive's order."""
+    """Return the arguments that are inputs, in the primitive's order."""
     inputs: list[Any] = []
     for name in primitive.signature.parameters:
         if is_input(primitive, name):
@@ -51,19 +52,19 @@ def inputs_of(primitive: Primitive, arguments: Mapping[str, Any]) -> list[Any]:
 
 
 def attributes_of(primitive: Primitive, arguments: Mapping[str, Any]) -> list[Any]:
-    """The arguments that are attributes, in the primitive's order."""
+    """Return the arguments that are attributes, in the primitive's order."""
     names = primitive.signature.parameters
     return [arguments[name] for name in names if name != "decision" and not is_input(primitive, name)]
 
 
 class InstructionKind(str):
-    """The name of a kind of instructions; `kind.name`, as TVM spells it, is the same text."""
+    """The name of a kind of instruction. `kind.name`, as TVM writes it, is the same text."""
 
     __slots__ = ()
 
     @property
     def name(self) -> str:
-        """The name itself."""
+        """Return the name itself."""
         return str(self)
 
 
@@ -71,7 +72,7 @@ class InstructionKind(str):
 class Instruction:
     """One call of a primitive: arguments by name (handles, numbers, strings, lists of them) and what it returned.
 
-    `decision` is what a sampling primitive decided, None for all others. Two instructions are never equal.
+    `decision` is the decision of a sampling primitive, and None for all others. Two instructions are never equal.
     """
 
     primitive: Primitive
@@ -81,26 +82,28 @@ class Instruction:
 
     @property
     def kind(self) -> InstructionKind:
-        """The name in TVM's trace format."""
+        """Return the name in TVM's trace format."""
         return InstructionKind(self.primitive.kind)
 
     @property
     def inputs(self) -> list[Any]:
-        """Handles, and what TVM holds among them (factors, annotated values), in the primitive's order."""
+        """Return the handles and the other inputs in TVM's sense (factors, annotated values), in the primitive's
+        order.
+        """
         return inputs_of(self.primitive, self.arguments)
 
     @property
     def attrs(self) -> list[Any]:
-        """The other arguments, without the decision."""
+        """Return the other arguments, without the decision."""
         return attributes_of(self.primitive, self.arguments)
 
     @property
     def outputs(self) -> list[Handle]:
-        """The handles in `result`, which is a single handle unless the primitive returns a list."""
+        """Return the handles in `result`, which is a single handle unless the primitive returns a list."""
         return handles_in(self.result)
 
     def python(self, names: Mapping[Any, str], schedule: str = "sch") -> str:
-        """The call as one line of Python; `names` gives each handle its variable."""
+        """Return the call as one line of Python; `names` has the variable of each handle."""
         left = ", ".join(names[handle] for handle in self.outputs)
         if isinstance(self.result, list) and len(self.outputs) == 1:
             left += ","  # a list of one is unpacked
@@ -115,12 +118,12 @@ class Instruction:
         return f"{left} = {call}" if left else call
 
     def with_decision(self, decision: Any) -> Instruction:
-        """The same call with another decision."""
+        """Return the same call with another decision."""
         return Instruction(self.primitive, self.arguments, self.result, decision)
 
 
 class Trace:
-    """The instructions of a schedule in order, each sampling one with its decision."""
+    """The instructions of a schedule in order; each instruction that samples has its decision."""
 
     __slots__ = ("_insts", "_names", "_numbered")
 
@@ -128,20 +131,20 @@ class Trace:
         overrides = decisions or {}
         self._insts = [inst.with_decision(overrides[inst]) if inst in overrides else inst for inst in insts]
         self._names: dict[Handle, str] = {}
-        self._numbered = 0  # the instructions that _names knows
+        self._numbered = 0  # the number of instructions whose handles are in _names
 
     @property
     def insts(self) -> Sequence[Instruction]:
-        """The instructions in order."""
+        """Return the instructions in order."""
         return tuple(self._insts)
 
     @property
     def decisions(self) -> dict[Instruction, Any]:
-        """The decisions of the instructions that sampled."""
+        """Return the decisions of the instructions that sampled."""
         return {inst: inst.decision for inst in self._insts if inst.decision is not None}
 
     def get_decision(self, inst: Instruction) -> Any:
-        """What a sampling instruction of this trace decided; None for any other."""
+        """Return the decision of a sampling instruction of this trace; None for any other."""
         return self._insts[self._position(inst)].decision
 
     def append(self, inst: Instruction, decision: Any = None) -> None:
@@ -169,13 +172,13 @@ class Trace:
         return iter(self._insts)
 
     def copy(self) -> Trace:
-        """A trace of its own with the same instructions."""
+        """Return a new trace with the same instructions."""
         copied = Trace(self._insts)
         copied._names, copied._numbered = dict(self._names), self._numbered
         return copied
 
     def handle_names(self) -> Mapping[Handle, str]:
-        """The variable that each handle gets in print: b0, l1, v2, ... counted together as TVM does."""
+        """Return the variable for each handle in print: b0, l1, v2, ...; all kinds are counted together, as in TVM."""
         for inst in self._insts[self._numbered :]:
             for handle in inst.outputs:
                 if handle not in self._names:
@@ -184,13 +187,16 @@ class Trace:
         return self._names
 
     def as_python(self, remove_postproc: bool = False) -> list[str]:
-        """One line of Python an instruction, on a schedule `sch`. Raises `ScheduleError` as `apply_to_schedule`."""
+        """Return one line of Python per instruction, on a schedule `sch`.
+
+        Raises `ScheduleError` as `apply_to_schedule` does.
+        """
         insts = self._without_postproc(remove_postproc)
         self._require_complete(insts)
         return [inst.python(self.handle_names()) for inst in insts]
 
     def __str__(self) -> str:
-        """A function that applies the trace; the text runs after `from minitvm import tir`."""
+        """Return the text of a function that applies the trace; it runs after `from minitvm import tir`."""
         names = self.handle_names()
         lines = [inst.python(names) for inst in self._insts] or ["pass"]
         gap = self._gap(self._insts)
@@ -201,13 +207,13 @@ class Trace:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        """What a notebook shows."""
+        """Return the HTML for a notebook."""
         from ...notebook import program_html
 
         return program_html(str(self))
 
     def show(self, style: str | None = None, black_format: bool | None = None) -> None:
-        """Print the trace as Python. The options are TVM's and mean nothing here."""
+        """Print the trace as Python. The options are TVM's and have no effect here."""
         del style, black_format
         print(self)
 
@@ -216,11 +222,11 @@ class Trace:
     def apply_to_schedule(
         self, sch: Schedule, remove_postproc: bool = False, decision_provider: DecisionProvider | None = None
     ) -> None:
-        """Replay every instruction on another schedule: all of them, or, with a `ScheduleError`, none.
+        """Replay the instructions on another schedule: either all of them or, with a `ScheduleError`, none.
 
-        The error says which step does not fit there, and why; a trace of which a step uses what no step before it gives
-        is refused before anything is done. Sampling takes the recorded decisions; where a
-        `decision_provider(instruction, inputs, attributes, decision)` is given, what that returns (None: sample anew).
+        The error says which step does not fit, and why. If a step uses a handle that no earlier step returns, the trace
+        is refused before anything is done. Sampling uses the recorded decisions. If a `decision_provider(instruction,
+        inputs, attributes, decision)` is given, it uses what that returns (None: sample anew).
         """
         mapping: dict[Handle, Any] = {}
         names = self.handle_names()
@@ -238,7 +244,9 @@ class Trace:
 
     @staticmethod
     def _gap(insts: Sequence[Instruction]) -> int | None:
-        """The number of the first step that uses a handle which no earlier step returns."""
+        """Return the number of the first step that uses a handle which no earlier step returns; None if there is
+        none.
+        """
         defined: set[Handle] = set()
         for step, inst in enumerate(insts, 1):
             if not defined.issuperset(handles_in(list(inst.arguments.values()))):
@@ -266,9 +274,10 @@ class Trace:
     # ------------------------------------------------------------------ rewriting
 
     def simplified(self, remove_postproc: bool = False) -> Trace:
-        """Without dead steps: queries and sampling whose results nothing uses, and what follows `enter_postproc`.
+        """Return the trace without dead steps: queries and sampling whose results nothing uses.
 
-        Dead is also a query that only gives again what steps before it gave.
+        A query is also dead if it only returns handles that earlier steps returned. With `remove_postproc`, the steps
+        from `enter_postproc` on are left out too.
         """
         insts = self._without_postproc(remove_postproc)
         first: dict[Handle, Instruction] = {}
@@ -286,7 +295,7 @@ class Trace:
         return Trace(kept[::-1])
 
     def with_decision(self, inst: Instruction, decision: Any, remove_postproc: bool) -> Trace:
-        """The trace with another decision of one sampling instruction: how evolutionary search mutates."""
+        """Return the trace with another decision of one sampling instruction, as evolutionary search mutates it."""
         position = self._position(inst)
         if not inst.primitive.decides:
             raise InputError(f"with_decision: {inst.primitive.name} decides nothing")
@@ -303,9 +312,9 @@ class Trace:
     # ------------------------------------------------------------------ saving
 
     def as_json(self, remove_postproc: bool = False) -> list[Any]:
-        """`[[[kind, inputs, attributes, outputs], ...], [[index, decision], ...]]`: plain lists, numbers, strings.
+        """Return `[[[kind, inputs, attributes, outputs], ...], [[index, decision], ...]]`: lists, numbers, strings.
 
-        Raises `ScheduleError` as `apply_to_schedule`.
+        Raises `ScheduleError` as `apply_to_schedule` does.
         """
         from .trace_json import to_json
 
@@ -314,12 +323,12 @@ class Trace:
         return to_json(insts, self.handle_names())
 
     def dumps(self) -> str:
-        """The JSON text of `as_json`."""
+        """Return the JSON text of `as_json`."""
         return json.dumps(self.as_json())
 
     @staticmethod
     def from_json(json_obj: Sequence[Any] | str) -> Trace:
-        """A saved trace (as JSON text, or that loaded); raises `ArtifactError` where the data is not one."""
+        """Read a saved trace (JSON text or the parsed data); raise `ArtifactError` if the data is not a trace."""
         from .trace_json import from_json
 
         return from_json(json_obj)
@@ -336,7 +345,7 @@ class Trace:
 def _replayed(
     inst: Instruction, sch: Schedule, mapping: Mapping[Handle, Any], provider: DecisionProvider | None
 ) -> dict[Handle, Any]:
-    """Run one instruction on another schedule; returns the new handle of each result."""
+    """Run one instruction on another schedule; return the new handle of each result."""
     arguments = {name: map_handles(value, mapping) for name, value in inst.arguments.items()}
     if "decision" in arguments:
         decision = inst.decision
@@ -352,7 +361,7 @@ def _replayed(
 
 
 def plain(value: Any) -> Any:
-    """An argument as a trace keeps it: constants as numbers, tuples as lists, buffers as their names."""
+    """Return an argument as a trace keeps it: constants as numbers, tuples as lists, buffers as their names."""
     if isinstance(value, IntImm):
         return bool(value.value) if value.dtype.is_bool else value.value
     if isinstance(value, FloatImm):
@@ -393,7 +402,7 @@ def _literal(value: Any, names: Mapping[Any, str]) -> str:
 
 
 def expression_text(value: Expr, names: Mapping[Any, str]) -> str:
-    """The text of an expression, in which each sampled number appears by its name: `v3 * 2`."""
+    """Return the text of an expression, in which each sampled number appears by its name: `v3 * 2`."""
     shown: dict[Handle, Any] = {h: Var(names.get(h, "<gone>")) for h in handles_in(value)}
     return python(map_handles(value, shown))
 

@@ -1,8 +1,9 @@
-"""Traces as JSON, in the shape of TVM's: `[[[kind, inputs, attributes, outputs], ...], [[index, decision], ...]]`.
+"""Traces as JSON, in TVM's format: `[[[kind, inputs, attributes, outputs], ...], [[index, decision], ...]]`.
 
-Inputs are handles by their names, and what may stand in their place: factors, annotated values, orders. There a string
-that is no handle has quotes around it, and None is the string "None". Everything else is an attribute, as it is, but
-expressions, also of sampled numbers, which TVM has none of there: {"expr": "v3 * 2"}.
+Inputs are the names of handles, or values that are used instead: factors, annotated values, orders. Among inputs, a
+string that is not a handle has quotes around it, and None is the string "None". Everything else is an attribute and is
+stored as it is. The exception are expressions, which may use sampled numbers: {"expr": "v3 * 2"}. TVM's attributes have
+none.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ from .registry import Primitive, lookup
 from .trace import Instruction, Trace, expression_text, is_inline, is_input
 
 _EXPRESSION = "expr"  # the key of an attribute that is an expression: {"expr": "v3 * 2"}
-_FUNCTION = IndexLambda((), 0)  # what fits a parameter that takes functions
+_FUNCTION = IndexLambda((), 0)  # a value that fits a parameter for functions
 
 
 def to_json(insts: Sequence[Instruction], names: Mapping[Any, str]) -> list[Any]:
-    """Instructions as plain lists, numbers and strings."""
+    """Return instructions as plain lists, numbers and strings."""
     decisions = [[i, inst.decision] for i, inst in enumerate(insts) if inst.decision is not None]
     return [[_row(inst, names) for inst in insts], decisions]
 
@@ -61,11 +62,11 @@ def _input(value: Any, names: Mapping[Any, str]) -> Any:
 
 
 class _Damaged(Exception):
-    """Why the data is not a trace."""
+    """Raised with the reason why the data is not a trace."""
 
 
 def from_json(json_obj: Sequence[Any] | str) -> Trace:
-    """The trace that was saved; raises `ArtifactError` that says which step is damaged."""
+    """Return the saved trace; raise an `ArtifactError` that names the damaged step."""
     step = 0
     try:
         instructions, decisions = _parts(json_obj)
@@ -105,7 +106,7 @@ def _instruction(row: Any, handles: dict[str, Handle], decision: Any) -> Instruc
     if not all(isinstance(part, list | tuple) for part in (inputs, attrs, outputs)):
         raise _Damaged(f"{kind}: wanted lists of inputs, attributes and outputs")
     try:
-        primitive = lookup(kind.replace("SBlock", "Block"))  # as TVM spells it since 0.24
+        primitive = lookup(kind.replace("SBlock", "Block"))  # TVM's spelling since 0.24
     except KeyError as error:
         raise _Damaged(str(error.args[0])) from None
     arguments = _arguments(primitive, list(inputs), list(attrs), handles)
@@ -189,7 +190,7 @@ def _expression(text: str, handles: Mapping[str, Handle]) -> Expr:
 
 
 def _attribute_value(value: Any, handles: Mapping[str, Handle], function: bool) -> Any:
-    """A saved attribute; text may be that of a function of indices where the parameter takes such a `function`."""
+    """Read a saved attribute. With `function`, a text may be the text of a function of indices."""
     if isinstance(value, list | tuple):
         return [_attribute_value(item, handles, function) for item in value]
     if isinstance(value, Mapping):

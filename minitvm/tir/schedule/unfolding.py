@@ -1,7 +1,7 @@
-"""Undoing rolling_buffer: a program in which the buffers that go round have all their elements again.
+"""Undoes rolling_buffer: gives a program in which the circular buffers have all their elements again.
 
-The element x of such a buffer lies at x % size. The places of the program that say so are changed to x; whether that is
-the program that `rolling_buffer` began with shows when it rolls the buffers once more.
+The element x of a circular buffer is at x % size. The indices that say so are changed to x. To check that the result is
+the program with which `rolling_buffer` began, `rolling_buffer` rolls the buffers again.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ..nodes import BlockRealize, Buffer, BufferLoad, BufferRegion, BufferStore,
 
 @dataclass(frozen=True, slots=True)
 class Fold:
-    """A buffer that goes round in dimension `dim`, the block that writes it, and the buffer with all its elements."""
+    """A buffer that is circular in dimension `dim`, the block that writes it, and the buffer with all its elements."""
 
     buffer: Buffer
     dim: int
@@ -28,7 +28,7 @@ class Fold:
 
 
 def folds_before(scope: Scope, block: BlockRealize) -> list[Fold]:
-    """The buffers going round on which what a block computes depends; their writers in program order."""
+    """Return the circular buffers on which the block's result depends, with their writers in program order."""
     folds: dict[Buffer, Fold | None] = {}
     pending = list(scope.read(block))
     while pending:
@@ -40,7 +40,10 @@ def folds_before(scope: Scope, block: BlockRealize) -> list[Fold]:
 
 
 def _fold_of(scope: Scope, buffer: Buffer) -> Fold | None:
-    """How a buffer goes round: all its accesses have the remainder by its size in one dimension; None if none has."""
+    """Return how a buffer is circular: all accesses take the remainder by its size in one dimension.
+
+    None if it is not.
+    """
     writers = scope.writers(buffer)
     if len(writers) != 1 or all(it.kind != ex.OPAQUE for it in writers[0].block.iter_vars):
         return None
@@ -59,7 +62,7 @@ def _fold_of(scope: Scope, buffer: Buffer) -> Fold | None:
 
 
 def replace_shape(buffer: Buffer, shape: tuple[ex.Expr, ...]) -> Buffer:
-    """A new buffer like another, of another shape."""
+    """Return a new buffer like another, but with another shape."""
     return Buffer(buffer.name, shape, buffer.dtype, buffer.scope, align=buffer.align, device=buffer.device)
 
 
@@ -72,7 +75,7 @@ def _element(index: ex.Expr) -> ex.Expr:
 
 
 def unfold(scope: Scope, folds: Collection[Fold]) -> PrimFunc:
-    """The function of the scope in which these buffers do not go round, and their writers compute all of a window."""
+    """Return the scope's function with these buffers not circular, in which their writers compute all of a window."""
     by_buffer = {fold.buffer: fold for fold in folds}
     changes: dict[Stmt, Stmt | None] = {}
     for realize in scope.blocks:
@@ -98,7 +101,9 @@ def unfold(scope: Scope, folds: Collection[Fold]) -> PrimFunc:
 
 
 def _unfolded(realize: BlockRealize, folds: Mapping[Buffer, Fold]) -> BlockRealize:
-    """A block with its accesses of buffers going round in the whole ones, and the iterators in them spatial."""
+    """Return a block that accesses the whole buffers instead of the circular ones; the iterators in these are
+    spatial.
+    """
     free: set[ex.Var] = set()
 
     def change(node: ex.Node) -> ex.Node | None:

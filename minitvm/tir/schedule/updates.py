@@ -1,4 +1,4 @@
-"""What `rfactor` and its relatives write of the update of a reduction: stores together, loops copied."""
+"""The parts of a reduction's update that `rfactor` and related primitives write: stores done together, copied loops."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from ..nodes import BlockRealize, BufferStore, For, LetStmt, Seq, Stmt
 
 
 def stored_together(elements: Sequence[AccumulatedElement], results: Sequence[Expr]) -> Stmt:
-    """Stores each result to its element. All are computed from what was there before the first is stored.
+    """Store each result to its element. All results are computed from the values before the first store.
 
-    Rows are stored first, in loops of their own: each reads only itself and single elements (`recognised` saw to that),
-    and what is called and is the same along a row is called once.
+    Rows are stored first, in loops of their own. Each row reads only itself and single elements (`recognised` checks
+    this). A call that has the same value along a row is made once.
     """
     pairs = sorted(zip(elements, results, strict=True), key=lambda pair: not pair[0].loops)
     if len(pairs) == 1 and not elements[0].loops:
@@ -35,7 +35,7 @@ def stored_together(elements: Sequence[AccumulatedElement], results: Sequence[Ex
 
 
 def _hoisted(result: Expr, element: AccumulatedElement, lets: list[tuple[Var, Expr]]) -> Expr:
-    """A result along a row, with the calls that are the same at all its places in variables."""
+    """Return a result along a row, with the calls that are the same at all its places moved to variables."""
     own = {l.var for l in element.loops}
 
     def change(node: Node) -> Node | None:
@@ -52,13 +52,13 @@ def _hoisted(result: Expr, element: AccumulatedElement, lets: list[tuple[Var, Ex
 
 
 def _with_known(result: Expr, lets: Sequence[tuple[Var, Expr]]) -> Expr:
-    """An expression with what variables hold already."""
+    """Return an expression in which variables replace the parts whose values they hold."""
     known: Expr = rewrite(result, lambda node: next((v for v, value in lets if structural_equal(value, node)), None))
     return known
 
 
 def fresh_loops(stmt: Stmt) -> Stmt:
-    """The statement with loops of its own: no loop variable stands in two places of a program."""
+    """Return the statement with new loops: a loop variable must not be used by two loops of a program."""
     if isinstance(stmt, Seq):
         return Seq.of(*map(fresh_loops, stmt.stmts))
     if not isinstance(stmt, For):
@@ -68,7 +68,7 @@ def fresh_loops(stmt: Stmt) -> Stmt:
 
 
 def copied_nest(loops: Sequence[For], inner: BlockRealize) -> Stmt:
-    """New loops like the old ones around a block."""
+    """Return new loops like the old ones around a block."""
     renamed: dict[Var, Expr] = {l.var: l.var.with_name(l.var.name) for l in loops}
     nest: Stmt = replace(
         inner,

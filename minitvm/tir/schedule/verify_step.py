@@ -1,4 +1,4 @@
-"""`Schedule(..., verify=True)`: each step is judged by the oracle as it is taken."""
+"""`Schedule(..., verify=True)`: the oracle checks each step when it is taken."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ def verify_step(
 ) -> None:
     """Run each function that a step changed before and after it, in the modes `MODES` of `minitvm.reference.check`.
 
-    `headline` is the call as text; `comparable` has, for functions whose signature the step changed, one with the old
-    signature. A difference is an `InternalError`: the primitive is wrong. Where the oracle cannot judge the step, it is
-    refused with a `ScheduleError`.
+    `headline` is the call as text. For functions whose signature the step changed, `comparable` has a version with the
+    old signature. If the results differ, the primitive is wrong: `InternalError` is raised. If the oracle cannot judge
+    the step, the step is refused with a `ScheduleError`.
     """
     from ...reference import check
 

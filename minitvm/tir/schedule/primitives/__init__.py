@@ -1,7 +1,8 @@
-"""The schedule primitives, one family a file. A file that is imported registers what it defines, and all here are.
+"""The schedule primitives, one family per file. Importing a file registers the primitives that it defines.
 
-Strategies and lessons are written with these. The shelf, `compat/tvm/schedule/primitives`, lets programs and schedules
-that are written for TVM run as they are. It is registered last, so that lists and the page of primitives end with it.
+This package imports all of them. Strategies and lessons use these primitives. Those in `compat/tvm/schedule/primitives`
+exist so that programs and schedules written for TVM run unchanged. They are registered last, so that lists and the page
+of primitives end with them.
 """
 
 from importlib import import_module

@@ -35,7 +35,7 @@ def has_annotation(state: ScheduleState, block_or_loop: BlockRealize | For, ann_
 
 
 def _no_data(value: Any) -> list[Any]:
-    """The parts of a value that are neither strings, numbers and bools nor lists and dictionaries of these."""
+    """Return the parts of a value that are not strings, numbers, bools, or lists and dictionaries of these."""
     if isinstance(value, list | tuple):
         return [part for item in value for part in _no_data(item)]
     if isinstance(value, dict):
@@ -116,7 +116,7 @@ def keeps_pipelines(state: ScheduleState) -> Failure | None:
 
 @primitive(requires=[note_in_place, note_is_data, counts, alignment_fits])
 def annotate(state: ScheduleState, block_or_loop: BlockRealize | For, ann_key: str, ann_val: Any) -> None:
-    """Put a note on a loop or block, for lowering passes and tuners; the meaning of the program stays.
+    """Put a note on a loop or block for lowering passes and tuners; the meaning of the program does not change.
 
     before:
         for i in range(8):
@@ -135,7 +135,7 @@ def annotate(state: ScheduleState, block_or_loop: BlockRealize | For, ann_key: s
     "software_pipeline_spare_versions" gives buffers that stages hand on so many more versions than they need.
 
     Two more say how kernels run. "vector_reduction": the innermost loop of a reduction accumulates in that many lanes.
-    "prefetch": the vectors that an innermost loop reads one behind the other are asked for that many iterations ahead.
+    "prefetch": vectors that an innermost loop reads one after another are requested that many iterations ahead.
     """
     target = _annotated(block_or_loop)
     state.replace({target: replace(target, annotations={**target.annotations, ann_key: plain(ann_val)})})
@@ -157,7 +157,7 @@ annotate.refuses(keeps_pipelines, "sch.annotate(i, 'software_pipeline_stage', [0
 
 @primitive(requires=[has_annotation])
 def unannotate(state: ScheduleState, block_or_loop: BlockRealize | For, ann_key: str) -> None:
-    """Take a note off a loop or block.
+    """Remove a note from a loop or block.
 
     before:
         for i in T.serial(8, annotations={"pragma_auto_unroll_max_step": 16}):

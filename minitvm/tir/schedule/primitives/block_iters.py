@@ -28,7 +28,7 @@ def permutation(state: ScheduleState, block: BlockRealize, new_order: Sequence[i
 
 @primitive(requires=[permutation])
 def reorder_block_iter_var(state: ScheduleState, block: BlockRealize, new_order: Sequence[int]) -> None:
-    """Permute the iterators of a block: the k-th is to be the one that was at `new_order[k]`.
+    """Permute the iterators of a block: the new iterator k is the old iterator `new_order[k]`.
 
     before:
         for i, k in T.grid(8, 4):
@@ -44,7 +44,8 @@ def reorder_block_iter_var(state: ScheduleState, block: BlockRealize, new_order:
                 with T.init(): B[vi] = 0.0
                 B[vi] = B[vi] + A[vi, vk]
 
-    The loops stay, so no iteration changes its place; who reads the signature (tensorize, blockize) sees another order.
+    The loops stay, so every iteration runs when it did before. Primitives that read the signature (tensorize, blockize)
+    see the new order.
     """
     inner = replace(block.block, iter_vars=tuple(block.block.iter_vars[k] for k in new_order))
     state.replace({block: replace(block, iter_values=tuple(block.iter_values[k] for k in new_order), block=inner)})
@@ -68,7 +69,7 @@ def inside_root(state: ScheduleState, block_or_loop: BlockRealize | For) -> Fail
 
 @primitive(requires=[inside_root])
 def add_unit_loop(state: ScheduleState, block_or_loop: BlockRealize | For) -> For:
-    """Put a loop of one iteration around a block or loop: something to bind to a thread axis, or to compute at.
+    """Put a loop of one iteration around a block or loop, to bind to a thread axis or to compute at.
 
     before:
         with T.block("B"): B[0] = A[0] * 2.0

@@ -1,4 +1,4 @@
-"""A subtree as a block: blockize."""
+"""blockize: makes a subtree a block."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ from .partition import wrapped
 
 
 def _inside(loop: For) -> tuple[list[For], BlockRealize] | None:
-    """The loops from one down, and the only block in them; None where there is anything else."""
+    """Return the nested loops from the given one inward, and the only block in them; None if they hold anything
+    else.
+    """
     loops = [loop]
     while isinstance(loops[-1].body, For):
         loops.append(loops[-1].body)
@@ -33,7 +35,7 @@ def _inside(loop: For) -> tuple[list[For], BlockRealize] | None:
 
 @dataclass(frozen=True)
 class Subtree:
-    """The loops from one down, the only block in them, and its bindings divided between them and the loops around."""
+    """The loops from one inward, the only block in them, and its bindings divided between these and outer loops."""
 
     loops: list[For]
     block: BlockRealize
@@ -41,7 +43,7 @@ class Subtree:
 
 
 def _subtree(state: ScheduleState, target: For | list[BlockRealize]) -> Subtree | None:
-    """What `target` holds; None for a list of blocks (see `one_run`)."""
+    """Return what `target` contains; None for a list of blocks (see `one_run`)."""
     if not isinstance(target, For):
         return None
     tree = state.home(target)
@@ -161,9 +163,9 @@ def init_moves_out(state: ScheduleState, match: Subtree | None) -> Failure | Non
 
 
 def _run(tree: Tree, blocks: Sequence[BlockRealize]) -> tuple[Stmt, list[Stmt]]:
-    """(the innermost loop around all the blocks, or the block of their scope; the statements in it that hold them)."""
+    """Return (the innermost loop around all blocks, or their scope's block; the statements in it with the blocks)."""
     shared = [l for l in tree.loops_above(blocks[0]) if all(tree.inside(b, l) for b in blocks)]
-    # A single block is taken as it stands; its loops stay around it.
+    # A single block is taken alone; its loops stay around it.
     within: Stmt = shared[-1] if shared else tree.scope(blocks[0]).block
     body: Stmt = within.body  # type: ignore[attr-defined]
     parts = body.stmts if isinstance(body, Seq) else (body,)
@@ -231,7 +233,7 @@ def reductions_inside(state: ScheduleState, target: For | list[BlockRealize]) ->
 def blockize(
     state: ScheduleState, match: Subtree | None, target: For | list[BlockRealize], preserve_unit_iters: bool = True
 ) -> BlockRealize:
-    """Make the subtree of a loop a block, with the block that stood there inside of it.
+    """Make the subtree of a loop a block that contains the old block.
 
     before:
         for i, j, i_1, j_1 in T.grid(4, 2, 4, 8):
@@ -326,7 +328,7 @@ blockize.refuses(init_moves_out, "sch.blockize(i)", _READS_NEIGHBOUR)
 
 
 def _of_unit_loops(value: ex.Expr, inner: Sequence[For], part: Division) -> ex.Expr:
-    """The outer part of an iterator that has one value there: of the loops of one iteration around, if any."""
+    """Return the outer part of an iterator with one value there, in terms of the loops of extent 1 around it."""
     outside = ex.substitute(value, {l.var: l.start for l in inner})
     if not ex.free_vars(outside):
         return part.outer
@@ -335,7 +337,7 @@ def _of_unit_loops(value: ex.Expr, inner: Sequence[For], part: Division) -> ex.E
 
 
 def _grouped(state: ScheduleState, blocks: Sequence[BlockRealize], preserve_unit_iters: bool) -> BlockRealize:
-    """A block around the nests of some blocks."""
+    """Put a block around the nests of the given blocks."""
     tree = state.home(blocks[0])
     within, parts = _run(tree, blocks)
     around = [*tree.loops_above(within), within] if isinstance(within, For) else []
@@ -355,7 +357,7 @@ def _simple(regions: tuple[BufferRegion, ...], analyzer: Analyzer) -> tuple[Buff
 def _init_nest(
     name: str, init: Stmt, iters: list[ex.IterVar], values: list[ex.Expr], loops: list[For], predicate: ex.Expr
 ) -> Stmt:
-    """The init in loops over the spatial iterators of the subtree, as a block of its own."""
+    """Return the init as a block of its own, in loops over the spatial iterators of the subtree."""
     spatial = [(it, value) for it, value in zip(iters, values, strict=True) if it.kind == ex.SPATIAL]
     if not spatial:
         return fresh_copy(

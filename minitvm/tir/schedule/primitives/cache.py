@@ -102,7 +102,7 @@ def fills_its_box(
 
 
 def _left_readers(part: staging.BufferPart, consumers: Sequence[BlockRealize] | None) -> list[BlockRealize]:
-    """The readers of a buffer, other than the block that writes it, that still read it after cache_write."""
+    """Return the readers of a buffer, other than the block that writes it, that still read it after cache_write."""
     return [b for b in part.scope.readers(part.buffer) if b is not part.block and b not in (consumers or ())]
 
 
@@ -158,9 +158,9 @@ values_of_writer = holds_inside(
 def refuse_other_values(
     state: ScheduleState, tree: Tree, writer: BlockRealize, readers: Sequence[BlockRealize], buffer: Buffer
 ) -> None:
-    """Refuse when a reader may see, in the buffer, a value that `writer`, its only writer, did not give it."""
+    """Raise `Refused` if a reader may find a value in the buffer that did not come from its only writer, `writer`."""
     if buffer in Scope.around(tree, writer).allocated:
-        return  # anything else in it would be garbage
+        return  # any other value in it would be undefined
     for reader in readers:
         failure = uncovered(state, tree, writer, reader)
         if failure is None:
@@ -203,7 +203,7 @@ def cache_read(
     storage_scope: str,
     consumer_blocks: list[BlockRealize] | None = None,
 ) -> BlockRealize:
-    """Copy a buffer that a block reads into a buffer of another scope, and let the readers read the copy.
+    """Copy a buffer that a block reads into a buffer of another scope, and let the readers use the copy.
 
     before:
         for i, j, k in T.grid(8, 8, 8):
@@ -279,7 +279,7 @@ def cache_write(
     storage_scope: str,
     consumer_blocks: list[BlockRealize] | None = None,
 ) -> BlockRealize:
-    """Let a block write into a buffer of another scope, and copy from there to where it wrote before.
+    """Let a block write into a buffer of another scope, and copy the result to the original buffer.
 
     before:
         for i, j, k in T.grid(8, 8, 8):
@@ -336,7 +336,7 @@ cache_write.refuses(values_of_writer, "sch.cache_write('A', 0, 'local', consumer
 
 
 def each_read(state: ScheduleState) -> Iterator[tuple[Any, ...]]:
-    """Arguments worth trying: blocks with the positions of what they read, and a scope."""
+    """Yield arguments worth trying: blocks with the positions of what they read, and a scope."""
     for block in state.tree().blocks.values():
         if block is not state.tree().root:
             for k in range(len(buffers_read(block.block))):

@@ -1,4 +1,4 @@
-"""Moving where a block computes: compute_at, reverse_compute_at."""
+"""Move the place where a block computes: compute_at, reverse_compute_at."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from ..thread_storage import sharing_threads
 
 @dataclass(frozen=True)
 class Flow:
-    """Where a block stands, who reads what it writes, and who writes what it reads."""
+    """The position of a block, the readers of what it writes, and the writers of what it reads."""
 
     tree: Tree
     scope: Scope
@@ -148,8 +148,10 @@ def inputs_settled(state: ScheduleState, block: BlockRealize) -> Failure | None:
 
 
 def _changes(state: ScheduleState, producer: BlockRealize, block: BlockRealize) -> bool:
-    """Whether a consumer of the block may find other inputs than the block did: a loop around block and producer has
-    run on, and the producer written them again."""
+    """Return whether a consumer that recomputes the block may find other inputs than the block did.
+
+    That is so if a loop around the block and the producer has run on, and the producer has written its result again.
+    """
     tree = state.home(block)
     loops = [l for l in tree.loops_above(producer) if tree.inside(block, l)]
     if not loops or not any(r.buffer is w.buffer for r in reads(tree, block) for w in regions_written(producer.block)):
@@ -247,7 +249,7 @@ def compute_at(
     preserve_unit_loops: bool = False,
     index: int = -1,
 ) -> None:
-    """Compute a producer below a loop of its consumers: in each iteration, the part that the consumers read there.
+    """Compute a producer below a loop of its consumers: each iteration computes what the consumers read in it.
 
     before:
         B = T.alloc_buffer((8, 8))
@@ -320,7 +322,7 @@ def reverse_compute_at(
     preserve_unit_loops: bool = False,
     index: int = -1,
 ) -> None:
-    """Compute a consumer below a loop of its producers: in each iteration, what the part produced there suffices for.
+    """Compute a consumer below a loop of its producers: each iteration computes what that iteration's results allow.
 
     before:
         B = T.alloc_buffer((8, 8))
@@ -369,15 +371,18 @@ reverse_compute_at.refuses(region_cover, "sch.reverse_compute_at('C', sch.get_lo
 
 
 def _in_any_order(tree: Tree, block: BlockRealize) -> bool:
-    """Whether the terms of a block's sums may be added in any order."""
+    """Return whether the terms of a block's sums may be added in any order."""
     written = set(buffers_written(block.block))
     own = [access for access in accesses(tree, block) if access.buffer in written]
     return all(commute(a, b) for a, b in conflicting_pairs(own))
 
 
 def _refuse_partial_sums(state: ScheduleState, tree: Tree, moved: BlockRealize, loop: For) -> None:
-    """Refuse where iterations of a loop around a reduction each add a part of its terms, unless together they add each
-    term once, the first one first, and no consumer reads in between."""
+    """Raise `Refused` if a moved reduction is split by a loop around it and the parts do not make up the whole sum.
+
+    The iterations of the loop may each add a part of the terms only if together they add each term once, the first term
+    first, and if no consumer reads in between.
+    """
     loops, analyzer = tree.loops_above(moved), state.analyzer(moved)
     last = next(k for k, outer in enumerate(loops) if outer.var is loop.var)
     reduced = loops_binding(moved, (REDUCE,))
@@ -397,7 +402,8 @@ def _refuse_partial_sums(state: ScheduleState, tree: Tree, moved: BlockRealize, 
 def _check_reach(
     tree: Tree, block: BlockRealize, read: BufferRegion, producer: BlockRealize, write: BufferRegion
 ) -> None:
-    # An iteration runs where what it reads is produced. One that reads past that (under a condition) would run nowhere.
+    # An iteration runs where its inputs are produced. One that reads outside of these (under a condition) would not run
+    # at all.
     analyzer = Analyzer()
     loops = [For(it.var, it.dom.start, it.dom.extent, ForKind.SERIAL, block) for it in block.block.iter_vars]
     reached = relax(read.region, loops, analyzer, read.buffer)
@@ -455,9 +461,9 @@ def _move(
 
 
 def _why_left_over(state: ScheduleState, flow: Flow, block: BlockRealize, shared: Sequence[For]) -> str | None:
-    """None where each consumer reads only elements that the block writes in the same iteration of the `shared` loops.
+    """Return None if each consumer reads only elements that the block writes in the same iteration of `shared`.
 
-    A block that writes an element once gives it the same value in any iteration.
+    Otherwise returns what was found. A block that writes each element once gives it the same value in any iteration.
     """
     if not shared or writes_once(block):
         return None

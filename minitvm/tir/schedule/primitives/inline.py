@@ -1,4 +1,4 @@
-"""Substituting one block into another: compute_inline, reverse_compute_inline."""
+"""Substitute one block into another: compute_inline, reverse_compute_inline."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ visible_loads = holds_inside(
     requires=[own_iterators, complete, one_store, plain_indices, not_output, inputs_settled],
 )
 def compute_inline(state: ScheduleState, block: BlockRealize) -> None:
-    """Compute a producer's value wherever it is read, and store it nowhere.
+    """Compute a producer's value wherever it is read, and do not store it.
 
     before:
         B = T.alloc_buffer((8,))
@@ -109,7 +109,7 @@ def compute_inline(state: ScheduleState, block: BlockRealize) -> None:
         for i in range(8):
             with T.block("C"): C[vi] = A[vi] * 2.0 + 1.0
 
-    A block whose result nothing reads is removed.
+    A block whose result is never read is removed.
     """
     tree = state.home(block)
     scope = Scope.around(tree, block)
@@ -117,7 +117,7 @@ def compute_inline(state: ScheduleState, block: BlockRealize) -> None:
     analyzer = Analyzer()
 
     def inlined(load: BufferLoad) -> ex.Expr:
-        # An index may be looked up, in a dtype of its own.
+        # An index may be loaded from memory, with another dtype.
         pairs = zip(store.indices, load.indices, strict=True)
         places = {v: ex.as_expr(i).astype(v.dtype) for v, i in pairs if isinstance(v, ex.Var)}
         value: ex.Expr = ex.substitute(store.value, places)
@@ -167,7 +167,7 @@ def _check_flow(state: ScheduleState, block: BlockRealize) -> None:
 
 
 def _with_loads(block: Block, buffer: Buffer, value: Any, analyzer: Analyzer) -> Block:
-    """A block with loads of `buffer` replaced, and its signature (and that of blocks inside it) brought up to date."""
+    """Return a block with loads of `buffer` replaced; its signature and those of the blocks inside it are updated."""
     readers = {node.id for node in ex.find(block, Block) if buffer in block_regions.buffers_read(node)}
 
     def change(node: ex.Node) -> ex.Node | None:
@@ -192,7 +192,7 @@ def _simplified(regions: Sequence[BufferRegion], block: Block, analyzer: Analyze
 
 
 def _with_control(realize: BlockRealize, buffer: Buffer, value: Callable[[BufferLoad], ex.Expr]) -> BlockRealize:
-    """A block realization with loads of `buffer` replaced in its bindings and its predicate."""
+    """Return a block realization with loads of `buffer` replaced in its bindings and its predicate."""
 
     def change(node: ex.Node) -> ex.Node | None:
         return value(node) if isinstance(node, BufferLoad) and node.buffer is buffer else None
@@ -202,7 +202,7 @@ def _with_control(realize: BlockRealize, buffer: Buffer, value: Callable[[Buffer
 
 
 def _refuse_loads_between(tree: Tree, scope: Scope, consumers: Sequence[BlockRealize], buffer: Buffer) -> None:
-    """Refuse where the buffer is read outside of blocks and what decides whether these run."""
+    """Raise `Refused` if the buffer is read outside of blocks and of their predicates and bindings."""
     for access in accesses(tree, scope.realize.block.body):
         if access.buffer is buffer and not isinstance(access.spot, BufferRegion) and access.stmt not in consumers:
             fault = f"{buffer.name} in a statement between blocks"
@@ -220,7 +220,9 @@ def _mentions(node: ex.Node, buffer: Buffer) -> bool:
 
 @dataclass(frozen=True)
 class Merge:
-    """A block, the producer into which it may go, and the region of the block's that reads it."""
+    """A block, the producer into which it may be substituted, and the block's region that reads the producer's
+    result.
+    """
 
     tree: Tree
     scope: Scope
@@ -307,7 +309,7 @@ def stays_in_the_buffer(state: ScheduleState, block: BlockRealize, match: Merge)
     buffer, load = match.buffer, match.loads[0]
     analyzer = Analyzer()
     for index, dom, dim in zip(load.indices, box_read(block, load), buffer.shape, strict=True):
-        if dom.start is index:  # of a block around both
+        if dom.start is index:  # the iterator of a block around both
             continue
         if analyzer.can_prove(dom.start >= 0) and analyzer.can_prove(dom.start + dom.extent <= dim):
             continue
@@ -341,7 +343,7 @@ def other_inputs_ready(state: ScheduleState, block: BlockRealize, match: Merge) 
 
 
 def _changes(state: ScheduleState, other: BlockRealize, match: Merge, block: BlockRealize) -> bool:
-    """Whether the block may find other inputs where its producer runs: what writes them runs in a loop around that."""
+    """Return whether the block may find other inputs at its producer's place: their writer shares a loop with it."""
     tree, producer = match.tree, match.producer
     loops = [l for l in tree.loops_above(other) if tree.inside(producer, l)]
     if not loops:
@@ -462,7 +464,8 @@ def _replaced(store: BufferStore, buffer: Buffer, value: ex.Expr, values: Mappin
     def change(node: ex.Node) -> ex.Node | None:
         return value if isinstance(node, BufferLoad) and node.buffer is buffer else None
 
-    # First the block's own iterators, then the producer's value, which is in the producer's.
+    # First replace the block's own iterators, then the load by the producer's value, which uses the producer's
+    # iterators.
     moved = ex.substitute(store, values)
     result: BufferStore = ex.rewrite(moved, change)
     return result

@@ -185,7 +185,7 @@ vectorize.refuses(constant_extent, "sch.vectorize(i)", on.SYMBOLIC_MATMUL)
 
 @primitive(aka={"Halide": "unroll", "Exo": "unroll_loop"}, requires=[changeable_kind])
 def unroll(state: ScheduleState, loop: For) -> None:
-    """Write the iterations of a loop out, one after the other.
+    """Write the iterations of a loop out, one after another.
 
     before:
         for i in range(8):

@@ -1,4 +1,4 @@
-"""Loops into loops: split, fuse, reorder."""
+"""Change the loops of a nest: split, fuse, reorder."""
 
 from __future__ import annotations
 
@@ -187,7 +187,7 @@ def product_fits(state: ScheduleState, loops: Sequence[For]) -> Failure | None:
     requires=[req.distinct_loops, req.plain_loops, req.starts_at_zero, consecutive, rectangular, product_fits],
 )
 def fuse(state: ScheduleState, *loops: For, preserve_unit_iters: bool = True) -> For:
-    """Make one loop of consecutive ones.
+    """Make consecutive nested loops into one loop.
 
     before:
         for i, j in T.grid(8, 4):
@@ -200,7 +200,7 @@ def fuse(state: ScheduleState, *loops: For, preserve_unit_iters: bool = True) ->
                 vj = T.axis.spatial(4, i_j_fused % 4)
                 B[vi, vj] = A[vi, vj] * 2.0
 
-    The order of iterations stays the same, so no dependence can break. The new loop is serial.
+    The order of iterations stays the same, so every dependence is kept. The new loop is serial.
     """
     dtype = loops[0].var.dtype
     outer_analyzer = state.analyzer(state.home(loops[0]).parent[loops[0]])
@@ -248,7 +248,7 @@ def _fuse_space(state: ScheduleState) -> Iterator[tuple[Any, ...]]:
     ],
 )  # fmt: skip
 def reorder(state: ScheduleState, *ordered_loops: For) -> None:
-    """Permute loops of one nest: the given loops take, in the given order, the places that they have together.
+    """Permute loops of one nest: the given loops, in the given order, take the places that they have together.
 
     before:
         for i, j, k in T.grid(8, 4, 2):

@@ -1,4 +1,4 @@
-"""Padding added so that domains become multiples: pad_einsum."""
+"""pad_einsum: adds padding so that the extents of iterators become multiples of given numbers."""
 
 from __future__ import annotations
 
@@ -175,28 +175,30 @@ def _neutral(store: BufferStore) -> float:
 
 
 class _Padded:
-    """What an expression is where an iterator is in the padding: a number, or None where that is not known."""
+    """Evaluates an expression for an iteration in the padding: to a number, or to None if the value is not known."""
 
     def __init__(self, variables: set[ex.Var], pad: float) -> None:
         self.variables = variables
         self.pad = pad
 
     def value(self, e: ex.Expr) -> float | None:
-        """The one value that `e` has there, whatever the elements that are not padded."""
+        """Return the one value that `e` has in the padding, whatever the values of the elements outside it; else
+        None.
+        """
         if isinstance(e, ex.IntImm | ex.FloatImm):
             return e.value if isinstance(e, ex.IntImm) else float(e.value)
         if isinstance(e, BufferLoad):
             return self.pad if any(isinstance(i, ex.Var) and i in self.variables for i in e.indices) else None
         if isinstance(e, ex.Cast) or (isinstance(e, ex.Call) and e.op == "round_tf32"):
             inside = self.value(e.value if isinstance(e, ex.Cast) else e.args[0])
-            # A value that both dtypes have in common.
+            # A value that both dtypes can represent.
             return inside if inside in (0, 1) else None
         if isinstance(e, ex.BinaryOp):
             return self.combined(e, self.value(e.a), self.value(e.b))
         return None
 
     def combined(self, e: ex.BinaryOp, a: float | None, b: float | None) -> float | None:
-        """The value of an operation on such values."""
+        """Return the result of an operation on two such values."""
         if a is None or b is None:
             zero = isinstance(e, ex.Mul) and e.dtype.is_int and 0 in (a, b)
             return 0 if zero else None
@@ -213,7 +215,7 @@ class _Padded:
 
 
 def _grown(block: Block, padding: Sequence[int]) -> dict[ex.Var, ex.Expr]:
-    """The padded extent of each iterator that the padding changes."""
+    """Return the padded extent of each iterator that the padding changes."""
     analyzer = Analyzer()
     extents: dict[ex.Var, ex.Expr] = {}
     for it, factor in zip(block.iter_vars, padding, strict=True):
@@ -356,7 +358,7 @@ pad_einsum.refuses(copies_have_values, "sch.pad_einsum('B', [4])", _ROW_BY_ROW)
 
 
 def _padded_buffers(block: Block, grown: Mapping[ex.Var, ex.Expr]) -> dict[Buffer, Buffer]:
-    """A larger buffer for each one that a grown iterator indexes: what is read first, in order of first use."""
+    """Return a larger buffer for each one that a grown iterator indexes: those read first, in order of first use."""
     shapes: dict[Buffer, list[ex.Expr]] = {}
     accesses = list(ex.find(block, BufferLoad | BufferStore))
     for buffer in (*buffers_read(block), *buffers_written(block)):
@@ -389,12 +391,12 @@ def _widened(block: Block, grown: Mapping[ex.Var, ex.Expr], copies: Mapping[Buff
         return None
 
     changed: Block = ex.rewrite(block, change)
-    # A region that was simplified for the old domain (`A[0]` where there was one iteration) is too small for the new.
+    # A region that was simplified for the old domain (`A[0]` for one iteration) is too small for the new domain.
     return with_declared_regions(changed)
 
 
 def _copy_in(source: Buffer, copy: Buffer, pad: float) -> Stmt:
-    """A nest that copies a buffer into a larger one, with `pad` where there is nothing to copy."""
+    """Return a nest that copies a buffer into a larger one and puts `pad` into the other elements."""
 
     def value(point: tuple[ex.Var, ...]) -> ex.Expr:
         inside = [v < d for v, d, c in zip(point, source.shape, copy.shape, strict=True) if d is not c]

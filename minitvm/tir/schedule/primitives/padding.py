@@ -1,4 +1,4 @@
-"""Padding split off a block: decompose_padding."""
+"""decompose_padding: separates the padding from a block."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _padded_store(block: Block) -> tuple[BufferStore, ex.Call] | None:
 
 
 def _bounds(block: Block) -> dict[ex.Var, ex.Range] | str:
-    """The part of each iterator's domain where the padding block takes its value, or why that is not known."""
+    """Return the part of each iterator's domain where the padding block takes its value, or why that is not known."""
     padded = _padded_store(block)
     if padded is None:
         return "the body is not one store of an if_then_else"
@@ -95,7 +95,7 @@ def _tighter(a: ex.Expr, b: ex.Expr, side: int, analyzer: Analyzer) -> ex.Expr |
 
 
 def _bound(condition: ex.CompareOp, var: ex.Var, analyzer: Analyzer) -> tuple[int, ex.Expr] | None:
-    """(0, lo) for a condition lo <= var, (1, hi) for var < hi; None for another one."""
+    """Return (0, lo) for a condition lo <= var, (1, hi) for var < hi, and None for any other condition."""
     a, b = condition.a, condition.b
     if isinstance(condition, ex.GT | ex.GE):
         a, b = b, a  # now a < b or a <= b
@@ -116,7 +116,7 @@ def _bound(condition: ex.CompareOp, var: ex.Var, analyzer: Analyzer) -> tuple[in
 
 @primitive(past="was decomposed, which made", requires=[padding_block, loop_around, only_loops_below])
 def decompose_padding(state: ScheduleState, block: BlockRealize, loop: For) -> BlockRealize:
-    """Split a padding into a block that fills everything with the pad, before the loop, and one for what is inside.
+    """Split a padding block into a block that fills everything with the pad, before the loop, and one for the inside.
 
     before:
         for i in range(14):
@@ -135,7 +135,8 @@ def decompose_padding(state: ScheduleState, block: BlockRealize, loop: For) -> B
                 B[vi + 2] = A[vi]
 
     The second block iterates over the inside only: a loop that binds an iterator alone gets shorter, elsewhere the
-    block gets a predicate. Gives the block that fills; the handle of the block stays with the inside.
+    block gets a predicate. Returns the block that fills; the handle of the old block now refers to the block for the
+    inside.
     """
     tree = state.home(block)
     old = block.block
@@ -186,7 +187,7 @@ def _block_of(stmt: Stmt) -> Block:
 
 
 def _fill(block: BlockRealize, inner: Sequence[For], store: BufferStore, pad: ex.Expr, around: Analyzer) -> Stmt:
-    """The pad in the whole domain, in loops of its own like those from the given one inward."""
+    """Return a nest that stores the pad in the whole domain, in new loops like those from the given loop inward."""
     old = block.block
     variables: dict[ex.Var, ex.Expr] = {it.var: it.var.with_name(it.var.name) for it in old.iter_vars}
     iters = tuple(ex.replace(it, var=variables[it.var]) for it in old.iter_vars)
@@ -204,7 +205,7 @@ def _inside_only(
     value: ex.Expr,
     inside: Mapping[ex.Var, ex.Range],
 ) -> Stmt:
-    """The given loop with the block in it over the inside only."""
+    """Return the given loop with the block restricted to the inside."""
     old = block.block
     analyzer, around = state.analyzer(block), state.analyzer(state.home(block).parent[inner[0]])
     shifted: dict[ex.Var, ex.Expr] = {}
@@ -255,7 +256,7 @@ def _inside_only(
 
 
 def _own_loop(block: BlockRealize, inner: Sequence[For], it: ex.IterVar) -> For | None:
-    """The loop from 0 over the iterator's whole domain that binds it and nothing else, with only loops down to it."""
+    """Return the loop from 0 over the iterator's whole domain that binds only it, with only loops inside it."""
     value = block.iter_values[block.block.iter_vars.index(it)]
     loop = next((l for l in inner if l.var is value), None)
     if loop is None or not is_const(loop.start, 0) or not is_const(it.dom.start, 0):
@@ -274,7 +275,7 @@ def _own_loop(block: BlockRealize, inner: Sequence[For], it: ex.IterVar) -> For 
 
 
 def _simplified(node: ex.Node, analyzer: Analyzer) -> Any:
-    """Indices simplified, and conditions that always hold left out."""
+    """Simplify the indices, and leave out conditions that always hold."""
 
     def change(at: ex.Node) -> ex.Node | None:
         if isinstance(at, BufferLoad):

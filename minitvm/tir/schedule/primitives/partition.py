@@ -1,4 +1,4 @@
-"""Loops side by side: merge makes one of several, loop_partition several of one."""
+"""Loops next to each other: merge makes several loops one, loop_partition makes one loop several."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def keeps_order_of_nests(state: ScheduleState, loops: Sequence[For]) -> Failure 
     assert isinstance(parent, Seq)  # sibling_nests holds
     stmts = parent.stmts[parent.stmts.index(tops[0]) : parent.stmts.index(tops[-1]) + 1]
     above = [l.var for l in tree.all_loops_above(tops[0])]
-    # Statements that are merged come to stand where the last of them is, so all others come before.
+    # Merged statements are put where the last of them is, so all other statements come before them.
     points: list[dependence.Access] = []
     before: dict[dependence.Access, tuple[Any, ...]] = {}
     after: dict[dependence.Access, tuple[Any, ...]] = {}
@@ -137,7 +137,7 @@ def keeps_order_of_nests(state: ScheduleState, loops: Sequence[For]) -> Failure 
 
 
 def _nest(tree: Tree, loop: For) -> list[For]:
-    """The loop and the loops that it is the only thing in, outermost first."""
+    """Return the loop and the loops around it that contain nothing else, outermost first."""
     nest = [loop]
     while isinstance(outer := tree.parent.get(nest[0]), For):
         nest.insert(0, outer)
@@ -154,7 +154,7 @@ def _ordered(tree: Tree, loops: Sequence[For]) -> list[list[For]]:
     requires=[at_least_two, sibling_nests, same_depth, plain_nests, same_extents, keeps_order_of_nests],
 )
 def merge(state: ScheduleState, *loops: For) -> For:
-    """Make one loop of loops of neighbouring nests, and of those around them: one iteration does what each of them did.
+    """Merge loops of neighbouring nests, and the loops around them: one iteration does the work of one of each.
 
     before:
         for i, j in T.grid(8, 4):
@@ -173,7 +173,7 @@ def merge(state: ScheduleState, *loops: For) -> For:
                     vx, vy = T.axis.remap("SS", [i_m, y])
                     C[vx, vy] = A[vx, vy] + 1.0
 
-    The merged nest stands where the last one was. Within an iteration the parts keep the order that they had.
+    The merged nest is where the last one was. Within an iteration the parts keep their order.
     """
     tree = state.home(loops[0])
     nests = _ordered(tree, loops)
@@ -293,7 +293,7 @@ def _value(e: ex.Expr) -> int:
 
 
 def _going_on(tree: Tree, loop: For) -> list[BlockRealize]:
-    """The reduction blocks with an init below a loop that binds their reduction iterators."""
+    """Return the reduction blocks with an init whose reduction iterators are bound by the loop around them."""
     return [
         b
         for b in tree.blocks_in(loop)
@@ -302,7 +302,7 @@ def _going_on(tree: Tree, loop: For) -> list[BlockRealize]:
 
 
 def _never_starts(tree: Tree, block: BlockRealize, loop: For, first: int, extent: int) -> bool:
-    """Whether in iterations [first, first + extent) of a loop the init of a block does not run."""
+    """Return whether the init of a block does not run in the iterations [first, first + extent) of a loop."""
     ranges = loop_ranges(tree.all_loops_above(block))
     dtype = loop.var.dtype
     analyzer = Analyzer({**ranges, loop.var: ex.Range(ex.const(first, dtype), ex.const(extent, dtype))})
@@ -313,7 +313,10 @@ def _never_starts(tree: Tree, block: BlockRealize, loop: For, first: int, extent
 
 
 def _ranges(loop: For, factors: Sequence[Any]) -> list[tuple[int, int]]:
-    """(first iteration, how many) of each part: the factors, None for what they leave; without None that comes last."""
+    """Return (first iteration, number of iterations) for each part. A factor None gets what the other factors leave.
+
+    Without a None, the rest becomes one more part at the end.
+    """
     start, left = _value(loop.start), _value(loop.extent) - sum(int(f) for f in factors if f is not None)
     counts = [left if f is None else int(f) for f in factors]
     if None not in list(factors):
@@ -329,7 +332,7 @@ def _ranges(loop: For, factors: Sequence[Any]) -> list[tuple[int, int]]:
 def loop_partition(
     state: ScheduleState, loop: For, factors: Sequence[int | ex.Expr | None], preserve_unit_iters: bool = True
 ) -> list[For]:
-    """Make consecutive loops of one, over as many iterations as the factors say; the rest makes one more.
+    """Make consecutive loops of one loop, with the numbers of iterations in `factors`; the rest makes one more loop.
 
     before:
         for i in range(8):
@@ -399,7 +402,7 @@ def _copy_of_range(
 
 
 def _own_names(stmt: Stmt, suffix: str) -> Stmt:
-    """Blocks named apart, and buffers of their own for those that they allocate or match."""
+    """Give the blocks of a statement names of their own, and the buffers that they allocate or match too."""
     for block in [s for s in statements(stmt) if isinstance(s, Block)]:
         for buffer in (*block.alloc_buffers, *(m.buffer for m in block.match_buffers)):
             stmt = _with_own_buffer(stmt, buffer)
@@ -430,7 +433,9 @@ def _map_blocks(stmt: Stmt, change: Any) -> Stmt:
 
 
 def _without_init(stmt: Stmt, blocks: set[BlockId]) -> Stmt:
-    """The blocks of these ids continue from the values in their buffers: without init, and declared to read them."""
+    """Let the blocks of these ids continue from the values in their buffers: without init, and declared to read
+    them.
+    """
 
     def go(block: Block) -> Block:
         return without_init(block) if block.id in blocks else block
@@ -441,10 +446,10 @@ def _without_init(stmt: Stmt, blocks: set[BlockId]) -> Stmt:
 def wrapped(
     body: Stmt, name: str, around: Sequence[For], blocks: Sequence[BlockRealize], keep_unit: bool = True
 ) -> BlockRealize:
-    """A statement in a block of its own, with an iterator for each loop around that it uses.
+    """Put a statement into a block of its own, with an iterator for each loop around it that the statement uses.
 
-    `blocks` are those inside; a loop over which one of them reduces becomes an opaque iterator. Without `keep_unit` a
-    loop of one iteration becomes its start instead.
+    `blocks` are the blocks inside. A loop over which one of them reduces becomes an opaque iterator. Without
+    `keep_unit`, a loop of one iteration is replaced by its start.
     """
     used = set(ex.free_vars(body))
     iterators: list[ex.IterVar] = []

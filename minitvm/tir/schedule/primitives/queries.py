@@ -11,37 +11,37 @@ from ..state import ScheduleState
 
 @primitive(query=True, aka={"TVM": "get_sblock"})
 def get_block(state: ScheduleState, name: str, func_name: str | None = None) -> BlockRealize:
-    """The block of that name, in the function that is worked on or in the named one."""
+    """Return the block of that name, in the function that is worked on or in the named one."""
     return state.block_named(name, func_name)
 
 
 @primitive(query=True)
 def get_loops(state: ScheduleState, block: BlockRealize) -> list[For]:
-    """The loops around a block, inside the block that it stands in, outermost first."""
+    """Return the loops around a block, up to the block that contains it, outermost first."""
     return state.home(block).loops_above(block)
 
 
 @primitive(query=True)
 def get_child_blocks(state: ScheduleState, block_or_loop: BlockRealize | For) -> list[BlockRealize]:
-    """The blocks directly inside a block or loop, in program order."""
+    """Return the blocks directly inside a block or loop, in program order."""
     return state.home(block_or_loop).blocks_in(block_or_loop)
 
 
 @primitive(query=True)
 def get_producers(state: ScheduleState, block: BlockRealize) -> list[BlockRealize]:
-    """The blocks of the same scope that write what this one reads, in program order."""
+    """Return the blocks of the same scope that write what this one reads, in program order."""
     return Scope.around(state.home(block), block).producers(block)
 
 
 @primitive(query=True)
 def get_consumers(state: ScheduleState, block: BlockRealize) -> list[BlockRealize]:
-    """The blocks of the same scope that read what this one writes, in program order."""
+    """Return the blocks of the same scope that read what this one writes, in program order."""
     return Scope.around(state.home(block), block).consumers(block)
 
 
 @primitive(query=True)
 def get_output_blocks(state: ScheduleState, scope_block: BlockRealize) -> list[BlockRealize]:
-    """The blocks of a scope that write a buffer which is not allocated in it."""
+    """Return the blocks of a scope that write a buffer which the scope does not allocate."""
     tree = state.home(scope_block)
     scope = Scope(tree, scope_block)
     outputs = [block for block in scope.blocks if scope.is_output(block)]

@@ -1,4 +1,4 @@
-"""reduce_in_passes: sums that are taken relative to a running reference, after the reference is known."""
+"""reduce_in_passes: takes sums that are relative to a running reference after the reference is known."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .decompose_reduction import reduction_block
 
 @dataclass(frozen=True)
 class RelativeUpdate:
-    """The loops around a block that hold nothing else, and the reducer that the block is an update of, or why none."""
+    """The loops that contain only the given block, and the reducer of its update, or why there is none."""
 
     loops: list[For]
     update: tuple[Update, ReducerMatch] | str
@@ -36,7 +36,7 @@ def _relative(state: ScheduleState, block: BlockRealize) -> RelativeUpdate:
 
 
 def _own_loops(tree: Tree, block: BlockRealize) -> list[For]:
-    """The loops around a block in which no other statement stands."""
+    """Return the loops around a block that contain no other statement."""
     own: list[For] = []
     inner: Stmt = block
     for loop in reversed(tree.loops_above(block)):
@@ -99,7 +99,7 @@ def own_iterators(state: ScheduleState, block: BlockRealize) -> Failure | None:
     requires=[reduction_block, reduces_alone, own_iterators, relative_sums],
 )  # fmt: skip
 def reduce_in_passes(state: ScheduleState, match: RelativeUpdate, block: BlockRealize) -> list[BlockRealize]:
-    """Reduce the reference first, and then the sums that are relative to it.
+    """Compute the reference first, and then the sums that are relative to it.
 
     before:
         for i, j in T.grid(8, 64):
@@ -200,7 +200,7 @@ reduce_in_passes.refuses(relative_sums, "sch.reduce_in_passes('C')", on.MATMUL)
 
 
 def _renamed(realize: BlockRealize, block: Block) -> BlockRealize:
-    """A new block under the bindings of an old one, with iterators of its own."""
+    """Return a new block with the bindings of an old one and with new iterators."""
     names: dict[ex.Var, ex.Expr] = {it.var: it.var.with_name(it.var.name) for it in block.iter_vars}
     iterators = tuple(ex.replace(it, var=names[it.var]) for it in block.iter_vars)
     init = None if block.init is None else ex.substitute(block.init, names)

@@ -27,7 +27,7 @@ Chosen = tuple[str, int] | list[Any] | str | Buffer
 
 @dataclass(frozen=True)
 class PartByPoint(BufferPart):
-    """A part of a buffer of which each iteration of a block touches one element, or why there is not one."""
+    """A buffer of which each iteration of a block touches one element, or the reason why that is not so."""
 
     point: Point | str
 
@@ -52,7 +52,9 @@ def _named(state: ScheduleState, block: BlockRealize, buffer: Chosen) -> PartByP
 
 
 def _access(block: Block, buffer: Chosen) -> tuple[str, Buffer] | None:
-    """("read" or "write", the buffer) that an argument of `reindex` names; None where it names none of the block's."""
+    """Return ("read" or "write", the buffer) that an argument of `reindex` names; None if the block has no such
+    buffer.
+    """
     if isinstance(buffer, list | tuple):
         if len(buffer) != 2 or buffer[0] not in ("read", "write"):
             return None
@@ -93,7 +95,7 @@ def _single(part: PartByPoint) -> Failure | None:
         )
     if not part.write:
         return _not_written(realize, buffer)
-    # A copy runs in an order of its own: it may not matter which of two writes to one element comes last.
+    # A copy runs in another order, so it must not matter which of two writes to one element comes last.
     domains = {it.var: it.dom for it in point.iterators}
     if not iter_map.detect([analyzer.simplify(i) for i in point.indices], domains, level="injective"):
         return Failure(
@@ -105,7 +107,9 @@ def _single(part: PartByPoint) -> Failure | None:
 
 
 def _not_written(realize: BlockRealize, buffer: Buffer) -> Failure | None:
-    """The block would write to the copy, and what it reads there may be its own: both belong to the buffer itself."""
+    """Return a failure if the block also writes the buffer: its reads and writes must then stay on the buffer
+    itself.
+    """
     if buffer not in buffers_written(realize.block):
         return None
     name = realize.block.name
@@ -176,7 +180,7 @@ def _bad_map(part: PartByPoint, index_map: Map) -> Failure | None:
         reason = narrow.why_not_injective(extents)
     except InputError as error:
         return Failure(spots, "a map whose indices have known ranges from zero", str(error).splitlines()[0])
-    # A copy that is written twice at one place is written twice with the same element.
+    # If one place of the copy is written twice, both times the same element is written.
     if reason is None or (not part.write and _contains(finals, point.indices)):
         return None
     return Failure(spots, "a map that takes no two iterations to one place", reason)
@@ -189,7 +193,7 @@ def _contains(finals: Sequence[Expr], indices: Sequence[Expr]) -> bool:
 
 
 def _narrowed(point: Point, finals: Sequence[Expr]) -> tuple[IndexMap, list[Expr]]:
-    """(map of the iterators that count, from zero; their extents)."""
+    """Return (the map of only the iterators that the indices use, starting from zero; their extents)."""
     fresh = [it.var.with_name(it.var.name) for it in point.iterators]
     moved = {it.var: v + it.dom.start for it, v in zip(point.iterators, fresh, strict=True)}
     analyzer = Analyzer()
@@ -218,7 +222,7 @@ def map_of_write(match: PartByPoint, index_map: Map) -> Failure | None:
     past="was reindexed in", kind="ReIndex", requires=[names_an_access, single_point, sound_dataflow], match=_named
 )
 def reindex(state: ScheduleState, match: PartByPoint, block: BlockRealize, buffer: Chosen) -> BlockRealize:
-    """Let a block use a copy of a buffer whose indices are the block's iterators: those that index it, in their order.
+    """Let a block use a copy of a buffer whose indices are the iterators that index it, in the block's order.
 
     before:
         for i, j in T.grid(8, 4):
@@ -269,7 +273,7 @@ def reindex_cache_read(
     storage_scope: str,
     index_map: Map,
 ) -> BlockRealize:
-    """Copy what a block reads into a buffer of another scope, laid out as a map of the block's iterators says.
+    """Copy what a block reads into a buffer of another scope; a map of the block's iterators gives its layout.
 
     before:
         for i, j in T.grid(8, 4):
@@ -282,7 +286,7 @@ def reindex_cache_read(
         for i, j in T.grid(8, 4):
             with T.block("B"): B[vi, vj] = A_local[vj, vi] * 2.0
 
-    The copy runs in loops like those of the block, without the ones that do not index the buffer.
+    The copy has loops like those of the block, except those that do not index the buffer.
     """
     return _cached(state, match, storage_scope, index_map)
 
@@ -307,7 +311,7 @@ def reindex_cache_write(
     storage_scope: str,
     index_map: Map,
 ) -> BlockRealize:
-    """Let a block write into a buffer of another scope, laid out as a map of its iterators says, and copy back.
+    """Let a block write into a buffer of another scope, whose layout a map of its iterators gives, and copy back.
 
     before:
         for i, j in T.grid(8, 4):
@@ -360,7 +364,7 @@ def _reindex_space(state: ScheduleState) -> Iterator[tuple[Any, ...]]:
 
 
 def _turned(realize: BlockRealize, buffer: Buffer, write: bool) -> IndexLambda | None:
-    """A map worth trying: the iterators that index the buffer, last first, the last of them in pairs."""
+    """Return a map worth trying: the iterators that index the buffer in reverse order, the last of them in pairs."""
     point = point_of(realize, buffer, write)
     if isinstance(point, str) or not point.iterators:
         return None

@@ -1,4 +1,4 @@
-"""rfactor: a reduction in two steps, partial results along one of its loops and then their combination."""
+"""rfactor: does a reduction in two steps, first partial results along one of its loops, then their combination."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from .kinds import serial_loop
 
 @dataclass(frozen=True)
 class LoopReduction:
-    """The only block below a loop, the loops around it, and the reducer that its body is an update of, or why none."""
+    """The only block below a loop, the loops around it, and the reducer of its update, or why there is none."""
 
     tree: Tree
     block: tir.BlockRealize
@@ -79,7 +79,7 @@ def binds_only_reduction(state: ScheduleState, loop: tir.For, match: LoopReducti
     iterators of both kinds"""
     block = match.block
     spatial, reduced = loops_binding(block, ex.SPATIAL), loops_binding(block, (ex.REDUCE, ex.OPAQUE))
-    # One iteration that decides nothing makes one partial result, which is the result.
+    # A single iteration on which nothing depends makes one partial result, which is the result.
     idle = is_const(loop.extent, 1) and loop.var not in spatial
     if not idle and (loop.var not in reduced or loop.var in spatial):
         kind = "a spatial iterator" if loop.var in spatial else "no iterator"
@@ -241,7 +241,7 @@ slots_started = holds_inside(
     match=_reduction,
 )  # fmt: skip
 def rfactor(state: ScheduleState, match: LoopReduction, loop: tir.For, factor_axis: int) -> tir.BlockRealize:
-    """Reduce in two steps: partial results, one for each iteration of the loop, then their combination.
+    """Reduce in two steps: first a partial result for each iteration of the loop, then their combination.
 
     before:
         for i, j, k in T.grid(8, 4, 6):
@@ -306,7 +306,7 @@ def _partial_buffer(buffer: tir.Buffer, extent: ex.Expr, axis: int) -> tir.Buffe
 
 
 def _turned(block: tir.BlockRealize, loop: tir.For, loops: Sequence[tir.For]) -> list[tir.For]:
-    """The loops that become iterators of their own: those in the value of an iterator that the loop is in."""
+    """Return the loops that become iterators: those in the value of a reduction iterator that also uses `loop`."""
     turned = [loop]
     for it, value in zip(block.block.iter_vars, block.iter_values, strict=True):
         inside = ex.free_vars(value)
@@ -319,7 +319,7 @@ def _partial_results(
     block: tir.BlockRealize, loop: tir.For, loops: Sequence[tir.For], update: Update, reducer: ReducerMatch,
     partial: Mapping[tir.Buffer, tir.Buffer], axis: int,
 ) -> tir.BlockRealize:  # fmt: skip
-    """The first block, in terms of the loops of the old one."""
+    """Return the first block, in terms of the loops of the old one."""
     old = block.block
     iterators: list[ex.IterVar] = []
     values: list[ex.Expr] = []
@@ -353,7 +353,7 @@ def _partial_results(
     starts = dict(zip(update.buffers, reducer.start(update.init), strict=True))
 
     def onto(node: ex.Node) -> ex.Node | None:
-        """What is accumulated stands in other buffers, at another point."""
+        """Let the accumulation use the other buffers, at the new indices."""
         if not isinstance(node, tir.BufferLoad | tir.BufferStore) or node.buffer not in partial:
             return None
         point = _with_axis(node.indices, names[loop.var], places[node.buffer])
@@ -388,7 +388,7 @@ def _combination(
     reducer: ReducerMatch,
     partial: Mapping[tir.Buffer, tir.Buffer], axis: int,
 ) -> tir.BlockRealize:  # fmt: skip
-    """The second block, in terms of the loops of the old one; it keeps the old one's id and name."""
+    """Return the second block, in terms of the loops of the old one; it keeps the old one's id and name."""
     old = block.block
     kept = [(it, value) for it, value in zip(old.iter_vars, block.iter_values, strict=True) if it.kind == ex.SPATIAL]
     slot = ex.Var(f"v{loop.var.name}", loop.var.dtype)
@@ -408,9 +408,9 @@ def _combination(
 
 
 def _where_started(state: ScheduleState, block: tir.BlockRealize, loop: tir.For, loops: Sequence[tir.For]) -> ex.Expr:
-    """Where the first block has put a result: its predicate at the start of the loops that are gone.
+    """Return where the first block has stored a result: its predicate at the start of the loops that are gone.
 
-    Raises `Refused` where the predicate may hold later though it does not hold there.
+    Raises `Refused` if the predicate may hold later although it does not hold at the start.
     """
     gone = [l for l in _reduction_loops(block, loops) if l is not loop]
     at_start: dict[ex.Var, ex.Expr] = {}
@@ -448,7 +448,9 @@ def _implied(analyzer: Analyzer, conditions: Sequence[ex.Expr], goal: ex.Expr) -
 def _second_nest(
     outermost: tir.For, block: tir.BlockRealize, loops: Sequence[tir.For], loop: tir.For, second: tir.BlockRealize
 ) -> tir.Stmt:
-    """The old loops with the second block in the place of the old one, without the other reduction loops."""
+    """Return the old loops, without the other reduction loops, and with the second block in the place of the old
+    one.
+    """
     gone = {l for l in _reduction_loops(block, loops) if l is not loop}
 
     def go(stmt: tir.Stmt) -> tir.Stmt:

@@ -1,4 +1,4 @@
-"""rolling_buffer: a producer keeps what the next iteration needs again in a buffer that goes round."""
+"""rolling_buffer: a producer keeps what the next iteration needs again in a circular buffer."""
 
 from __future__ import annotations
 
@@ -25,13 +25,16 @@ from ..registry import Failure, Requirement, holds_inside, primitive, requiremen
 from ..state import ScheduleState
 from ..unfolding import folds_before, replace_shape, unfold
 
-_LONGEST = 4096  # iterations of a loop whose windows are looked at one by one
+_LONGEST = 4096  # the most iterations of a loop whose windows are compared one by one
 
 
 @dataclass(frozen=True, slots=True)
 class _Roll:
-    """Dimension `dim` of a box begins at `start` and is `extent` > `stride` wide; from one iteration of a loop to the
-    next `start` moves on by at most `stride`, and never goes back."""
+    """A dimension of a box that moves along one loop.
+
+    Dimension `dim` of the box begins at `start` and is `extent` > `stride` wide. From one iteration of the loop to the
+    next, `start` increases by at most `stride` and never decreases.
+    """
 
     dim: int
     loop: tir.For
@@ -41,7 +44,7 @@ class _Roll:
 
     @property
     def overlap(self) -> int:
-        """How much of the box the iteration before has computed at least."""
+        """Return the least width of the part of the box that the previous iteration has already computed."""
         return self.extent - self.stride
 
 
@@ -56,10 +59,10 @@ def writes_it(state: ScheduleState, block: tir.BlockRealize, write_buffer_index:
 
 @dataclass(frozen=True, slots=True)
 class _Flat:
-    """Where requirements look: at the program in which none of the buffers that the block depends on goes round.
+    """The program that requirements check: in it, no buffer that the block depends on is circular.
 
-    `state` is of that program, and `block` the block in it. `behind` are the blocks that were rolled, in the order in
-    which they are rolled once more.
+    `state` has that program, and `block` is the block in it. `behind` has the blocks that were rolled, in the order in
+    which they are rolled again.
     """
 
     state: ScheduleState
@@ -67,7 +70,9 @@ class _Flat:
     behind: tuple[tir.BlockId, ...] = ()
 
     def shown(self, failure: Failure | None, state: ScheduleState) -> Failure | None:
-        """A failure with its spots in the program of a state, where they have the same names."""
+        """Return a failure whose spots are moved to the loops and blocks of the same names in the program of a
+        state.
+        """
         if failure is None or state is self.state:
             return failure
         spots: dict[ex.Node, str] = {}
@@ -84,11 +89,11 @@ class _Flat:
 
 
 def _flat(state: ScheduleState, block: tir.BlockRealize) -> _Flat:
-    """The program before the buffers were rolled that the block depends on.
+    """Return the program as it was before the buffers that the block depends on were rolled.
 
-    It is a guess by the form of the accesses, and it is right if rolling these buffers, readers first, gives the
-    program that is there. Then both compute the same, and a step is legal here if it is legal there and they can be
-    rolled behind it.
+    The form of the accesses gives a guess. The guess is right if rolling these buffers, readers first, gives the
+    present program. Then both programs compute the same. A step is legal here if it is legal in the earlier program and
+    if the buffers can be rolled again after it.
     """
     tree = state.home(block)
     scope = Scope.around(tree, block)
@@ -107,7 +112,7 @@ def _flat(state: ScheduleState, block: tir.BlockRealize) -> _Flat:
 
 
 def _roll_again(state: ScheduleState, blocks: Iterable[tir.BlockId]) -> Failure | None:
-    """Roll the one buffer that each of the blocks writes; how that fails, if it does."""
+    """Roll the one buffer that each of the blocks writes; return a failure if that is not legal."""
     for key in blocks:
         block = state.block(key)
         assert block is not None
@@ -124,7 +129,7 @@ _REQUIRED: list[_Check] = []
 
 
 def _of_flat(check: _Check) -> Requirement:
-    """Decorator: a requirement on the program in which nothing goes round that the block depends on."""
+    """Decorator: make a requirement on the program in which no buffer that the block depends on is circular."""
     _REQUIRED.append(check)
 
     def of_match(state: ScheduleState, match: _Flat, write_buffer_index: int) -> Failure | None:
@@ -194,7 +199,7 @@ def _shared_loops(tree: Tree, block: tir.BlockRealize, scope: Scope) -> list[tir
 
 
 def _window(state: ScheduleState, block: tir.BlockRealize, region: tir.BufferRegion) -> Box:
-    """What the block writes in one iteration of the innermost loop that it shares with all readers."""
+    """Return the box that the block writes in one iteration of the innermost loop that it shares with all readers."""
     tree = state.home(block)
     shared = _shared_loops(tree, block, Scope.around(tree, block))
     inner = tree.loops_above(block)[len(shared) :]
@@ -202,7 +207,7 @@ def _window(state: ScheduleState, block: tir.BlockRealize, region: tir.BufferReg
 
 
 def _rolls(state: ScheduleState, block: tir.BlockRealize, region: tir.BufferRegion) -> list[_Roll] | str:
-    """The dimensions whose windows overlap from one iteration of a loop to the next, outermost loop first."""
+    """Return the dimensions whose windows overlap from one iteration of a loop to the next, outermost loop first."""
     tree = state.home(block)
     shared = _shared_loops(tree, block, Scope.around(tree, block))
     analyzer = state.analyzer(block)
@@ -226,7 +231,7 @@ def _rolls(state: ScheduleState, block: tir.BlockRealize, region: tir.BufferRegi
 
 
 def _greatest_step(start: ex.Expr, loop: tir.For) -> int | None:
-    """How far a start moves on at most from one iteration to the next, `i * 5 // 2` by 3; None where it goes back."""
+    """Return how far a start increases at most between iterations: 3 for `i * 5 // 2`. None if it can decrease."""
     if not isinstance(loop.start, ex.IntImm) or not isinstance(loop.extent, ex.IntImm):
         return None
     if any(v is not loop.var for v in ex.free_vars(start)):
@@ -336,7 +341,7 @@ def inputs_stay(state: ScheduleState, block: tir.BlockRealize, write_buffer_inde
     match=_flat,
 )  # fmt: skip
 def rolling_buffer(state: ScheduleState, match: _Flat, block: tir.BlockRealize, write_buffer_index: int) -> None:
-    """Keep what neighbouring iterations share, and compute only what is new.
+    """Keep the elements that neighbouring iterations share, and compute only the new ones.
 
     before:
         B = T.alloc_buffer((10,))
@@ -363,7 +368,7 @@ def rolling_buffer(state: ScheduleState, match: _Flat, block: tir.BlockRealize, 
 
     The buffer is folded along the dimension whose overlap belongs to the outermost loop; along the others it keeps its
     size, and what was computed before is skipped as well. Iterators that index the folded dimension become opaque:
-    their order matters now. Buffers that the block reads may go round already.
+    their order matters now. Buffers that the block reads may be circular already.
     """
     tree = state.home(block)
     _roll(match.state, match.block, write_buffer_index)
@@ -417,7 +422,7 @@ def _roll(state: ScheduleState, block: tir.BlockRealize, write_buffer_index: int
 
 
 def _with_folded(realize: tir.BlockRealize, buffers: Mapping[tir.Buffer, tuple[tir.Buffer, _Roll]]) -> tir.BlockRealize:
-    """A block with accesses of a buffer going round in the folded one, and the iterators in them opaque."""
+    """Return a block that accesses the folded buffers, where the iterators in these accesses are opaque."""
     ordered: set[ex.Var] = set()
 
     def change(node: ex.Node) -> ex.Node | None:
@@ -449,7 +454,7 @@ def _around(index: ex.Expr, roll: _Roll) -> ex.Expr:
 def _wrapped(r: ex.Range, roll: _Roll) -> ex.Range:
     if is_const(r.extent, 1):
         return ex.Range(_around(r.start, roll), r.extent)
-    # What goes round is no box: the whole dimension.
+    # A circular region is not a box, so the whole dimension is used.
     return ex.Range(ex.const(0, r.start.dtype), ex.const(roll.extent, r.start.dtype))
 
 

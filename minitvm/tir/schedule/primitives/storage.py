@@ -1,4 +1,4 @@
-"""Where and how a buffer is stored: storage_align, set_scope."""
+"""Change where and how a buffer is stored: storage_align, set_scope."""
 
 from __future__ import annotations
 
@@ -70,14 +70,14 @@ def alignment(state: ScheduleState, block: tir.BlockRealize, factor: int, offset
 
 
 def buffer_written(block: tir.BlockRealize, index: int | str | tir.Buffer) -> tir.Buffer:
-    """The buffer at that position, or of that name, among those that a block writes (see `written_buffer`)."""
+    """Return the buffer at that position, or of that name, among those that a block writes (see `written_buffer`)."""
     region = region_of(regions_written(block.block), index)
     assert region is not None  # written_buffer holds
     return region.buffer
 
 
 def _owner(tree: Tree, buffer: tir.Buffer) -> tir.BlockRealize | None:
-    """The block that allocates a buffer, None where none does."""
+    """Return the block that allocates a buffer; None if no block does."""
     return next((b for b in tree.blocks.values() if buffer in b.block.alloc_buffers), None)
 
 
@@ -85,8 +85,7 @@ def _owner(tree: Tree, buffer: tir.Buffer) -> tir.BlockRealize | None:
 def storage_align(
     state: ScheduleState, block: tir.BlockRealize, buffer_index: int, axis: int, factor: int, offset: int
 ) -> None:
-    """Let the stride of one dimension of a buffer be `offset` modulo `factor`: rows no longer meet in one cache set
-    or memory bank.
+    """Let the stride of one dimension of a buffer be `offset` modulo `factor`, so that rows use different cache sets.
 
     before:
         B = T.alloc_buffer((8, 8))
@@ -104,7 +103,7 @@ def storage_align(
         for i, j in T.grid(8, 8):
             with T.block("C"): C[vi, vj] = B[vi, vj] + 1.0
 
-    Lowering gives B the strides (129, 1). Indices stay what they are, so the meaning of the program stays.
+    Lowering gives B the strides (129, 1). Indices do not change, so the meaning of the program stays the same.
     """
     buffer = buffer_written(block, buffer_index)
     number = next(k for k, region in enumerate(regions_written(block.block)) if region.buffer is buffer)
@@ -131,7 +130,7 @@ def _storage_align_space(state: ScheduleState) -> Iterator[tuple[Any, ...]]:
 
 
 def each_written(tree: Tree) -> Iterator[tuple[tir.BlockRealize, int, tir.Buffer]]:
-    """Blocks with the positions of the buffers that they write, where the function allocates those."""
+    """Yield blocks with the positions of the buffers that they write and that the function allocates."""
     for block in tree.blocks.values():
         for number, region in enumerate(regions_written(block.block)):
             if _owner(tree, region.buffer) is not None:
@@ -161,13 +160,15 @@ def one_owner(
 
 
 def _loops_around(tree: Tree, buffer: tir.Buffer) -> set[tir.For]:
-    """The loops around the blocks that use a buffer."""
+    """Return the loops around the blocks that use a buffer."""
     users = [b for b in tree.blocks.values() if buffer in buffers_touched(b.block)]
     return {loop for user in users for loop in tree.all_loops_above(user)}
 
 
 def _shared_with(state: ScheduleState, tree: Tree, buffer: tir.Buffer, storage_scope: str) -> Failure | None:
-    """Who else touches a buffer, or reads what another one wrote, if it lived in some scope; None for nobody."""
+    """Return which block would share a buffer with another thread if the buffer were in some scope; None if none
+    would.
+    """
     places: list[tuple[tir.BlockRealize, frozenset[tir.For]]] = []
     concurrent: list[tir.For] = []
     for other in tree.blocks.values():
@@ -204,7 +205,7 @@ def _shared_with(state: ScheduleState, tree: Tree, buffer: tir.Buffer, storage_s
 def set_scope(
     state: ScheduleState, block: tir.BlockRealize, buffer_index: int | str | tir.Buffer, storage_scope: str
 ) -> None:
-    """Let a buffer live in another scope: "shared", "local", ... All who use it follow.
+    """Let a buffer be in another scope: "shared", "local", ... All blocks that use it are changed accordingly.
 
     before:
         B = T.alloc_buffer((8, 8))
@@ -220,7 +221,7 @@ def set_scope(
         for i, j in T.grid(8, 8):
             with T.block("C"): C[vi, vj] = B_shared[vi, vj] + 1.0
 
-    If each thread is to own what it fetches in loops that bind its axis again, these loops become the thread.
+    If each thread is to own what it fetches in loops that bind its axis again, the thread replaces these loops.
     """
     tree = state.home(block)
     buffer = buffer_written(block, buffer_index)

@@ -1,4 +1,4 @@
-"""A subtree as a hardware instruction: tensorize."""
+"""tensorize: replaces a subtree by a hardware instruction."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _intrinsic(tensor_intrin: str | TensorIntrin) -> TensorIntrin:
     if isinstance(tensor_intrin, TensorIntrin):
         return tensor_intrin
     intrinsic = TensorIntrin.get(tensor_intrin)
-    assert intrinsic is not None  # nothing is allowed to miss
+    assert intrinsic is not None  # a missing intrinsic raises an error
     return intrinsic
 
 
@@ -144,7 +144,7 @@ def packed(c: T.handle):
 
 
 def _packed_rows() -> TensorIntrin:
-    """A fill of a 4 x 4 tile whose rows follow each other without a gap."""
+    """Return an intrinsic that fills a 4 x 4 tile whose rows follow each other without a gap."""
     from ..examples import program_of  # it imports all primitives
 
     return TensorIntrin("packed_rows", program_of(_TILE_OF_ONES), program_of(_PACKED_ONES))
@@ -159,7 +159,7 @@ with T.block("root"):
 
 
 def _row_sum() -> TensorIntrin:
-    """The sum of four numbers, from its start."""
+    """Return an intrinsic that sums four numbers, including the start of the sum."""
     from ..examples import program_of  # it imports all primitives
 
     return TensorIntrin("row_sum", program_of(on.SUM_OF_FOUR), program_of(_WRITTEN_OUT_SUM))
@@ -227,7 +227,7 @@ def _compare(matcher: Matcher, block: tir.Block, intrin: TensorIntrin) -> None:
 
 
 def _context(intrin: TensorIntrin, at: Mismatch) -> str:
-    """The description with the spot marked, to be read beside the program."""
+    """Return the text of the description with the spot marked, to be read next to the program."""
     from ...script.printer import script
 
     inside = any(node is at.pattern for node in walk(intrin.desc.body))
@@ -236,7 +236,7 @@ def _context(intrin: TensorIntrin, at: Mismatch) -> str:
 
 
 def _boxes(matcher: Matcher) -> dict[tir.Buffer, tir.BufferRegion]:
-    """The box of the program that each buffer of the description stands for."""
+    """Return the box of the program that each buffer of the description corresponds to."""
     boxes: dict[tir.Buffer, tir.BufferRegion] = {}
     for buffer, (mine, begins) in matcher.buffers.items():
         lead = mine.ndim - buffer.ndim
@@ -296,7 +296,10 @@ def _check_strides(
     analyzer: Analyzer,
     numbers: dict[Var, Expr],
 ) -> None:
-    """Declared numbers are the buffer's; a variable that several strides declare is one number (`numbers` so far)."""
+    """Check that declared strides are those of the buffer; strides declared by the same variable must be equal.
+
+    `numbers` has the values of such variables so far.
+    """
     actual = list(mine.strides) or row_major(mine.shape)
     lead = mine.ndim - view.ndim
     for d, (declared, stride) in enumerate(zip(view.strides, actual[lead:], strict=False)):
@@ -328,7 +331,7 @@ def _implemented(matcher: Matcher, block: tir.Block, intrin: TensorIntrin) -> ti
     scalars: dict[Var, Expr] = {}
     placed: dict[
         tir.Buffer, tir.Buffer
-    ] = {}  # views have the scope of what they view, which may be a part of that described
+    ] = {}  # views have the scope of the buffer that they view; it may be more specific than the described one
     views: list[tir.MatchBufferRegion] = []
     for described, parameter in zip(intrin.desc.params, impl.params, strict=True):
         if isinstance(described, tir.Buffer) and isinstance(parameter, tir.Buffer):
@@ -350,7 +353,7 @@ def _implemented(matcher: Matcher, block: tir.Block, intrin: TensorIntrin) -> ti
 
 
 def _alignments(block: tir.Block) -> dict[str, Any]:
-    """What was asked of the storage of buffers by blocks that are replaced, as a note of the block around them."""
+    """Return the alignments that replaced blocks asked for their buffers, as an annotation of the block around them."""
     position = {region.buffer: number for number, region in enumerate(regions_written(block))}
     entries = {
         (position[buffers_written(inner)[write]], *rest)
@@ -363,7 +366,7 @@ def _alignments(block: tir.Block) -> dict[str, Any]:
 
 
 def _loop_extents(stmt: tir.Stmt) -> list[int | None]:
-    """The extents of the loops nested directly in each other from a statement on, those of one iteration left out."""
+    """Return the extents of loops nested directly in each other, from a statement inward, without those of extent 1."""
     extents: list[int | None] = []
     while isinstance(stmt, tir.For):
         extent = stmt.extent.value if isinstance(stmt.extent, IntImm) else None
@@ -374,7 +377,7 @@ def _loop_extents(stmt: tir.Stmt) -> list[int | None]:
 
 @tensorize.space
 def _tensorize_space(state: ScheduleState) -> Iterator[tuple[Any, ...]]:
-    TensorIntrin.get("", allow_missing=True)  # those of the package become known
+    TensorIntrin.get("", allow_missing=True)  # this registers those of the package
     tree = state.tree()
     for name, intrin in TensorIntrin.KNOWN.items():
         extents = _loop_extents(intrin.pattern.body)

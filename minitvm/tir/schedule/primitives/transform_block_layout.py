@@ -1,4 +1,4 @@
-"""Other iterators for a block: transform_block_layout."""
+"""transform_block_layout: gives a block other iterators."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ from .transform_layout import fitting_map, made_map
 
 
 def _nest(tree: Tree, block: BlockRealize) -> list[For] | None:
-    """The loops around a block, where each has only the next in it, and the innermost the block."""
+    """Return the loops around a block if each contains only the next one, and the innermost only the block; else
+    None.
+    """
     loops = tree.loops_above(block)
     inside: list[Stmt] = [*loops[1:], block]
     return loops if loops and all(loop.body is inner for loop, inner in zip(loops, inside, strict=True)) else None
@@ -95,7 +97,7 @@ def bijective_map(state: ScheduleState, block: BlockRealize, index_map: Callable
 
 
 def _kinds(block: BlockRealize, mapping: IndexMap) -> list[str | tuple[str, ...]]:
-    """The kind of each new iterator; a tuple of kinds where it mixes several."""
+    """Return the kind of each new iterator; a tuple of kinds if it mixes several."""
     by_var = dict(zip(mapping.initial_indices, block.block.iter_vars, strict=True))
     analyzer = Analyzer()
     new_kinds: list[str | tuple[str, ...]] = []
@@ -154,7 +156,7 @@ def order_of_accesses(state: ScheduleState, block: BlockRealize, index_map: Call
     ],
 )  # fmt: skip
 def transform_block_layout(state: ScheduleState, block: BlockRealize, index_map: Callable[..., Any]) -> None:
-    """Iterate a block differently: it runs in new loops, whose iterations are `index_map` of the old ones.
+    """Iterate a block in new loops, whose iterations are `index_map` of the old ones.
 
     before:
         for i, j in T.grid(8, 16):
@@ -166,7 +168,7 @@ def transform_block_layout(state: ScheduleState, block: BlockRealize, index_map:
                 v0 = T.axis.spatial(128, axis0)
                 B[v0 // 16, v0 % 16] = A[v0 // 16, v0 % 16] * 2.0
 
-    What is stored, and where, stays; only the iteration changes.
+    The block stores the same values in the same places; only the iteration changes.
     """
     mapping = made_map(index_map, len(block.block.iter_vars))
     tree = state.home(block)
@@ -225,7 +227,7 @@ def _transform_block_layout_space(state: ScheduleState) -> Iterator[tuple[Any, .
 
 
 def _reorderings(extents: list[Expr]) -> Iterator[Callable[..., Any]]:
-    """Iterations of another shape worth trying. A map uses its own indices only, so no extent that is a variable."""
+    """Yield maps to iterations of another shape. They use no extent that is a variable, only their own indices."""
     yield lambda *i: (*i[:-1], i[-1] // 2, i[-1] % 2)
     yield lambda *i: i[::-1]
     if isinstance(extents[0], IntImm):

@@ -1,4 +1,4 @@
-"""Physical layouts: transform_layout."""
+"""transform_layout: changes the physical layout of a buffer."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def names_a_buffer(state: ScheduleState, block: tir.BlockRealize, buffer: object
 
 
 def _home(tree: Tree, block: tir.BlockRealize, buffer: tir.Buffer) -> tir.BlockRealize | None:
-    """The block that allocates a buffer, the root for a parameter; None for a view."""
+    """Return the block that allocates a buffer, the root for a parameter, None for a view."""
     if buffer in tree.func.params:
         return tree.root
     around = [block, *(b for b in tree.above(block) if isinstance(b, tir.BlockRealize))]
@@ -88,7 +88,7 @@ def plain_accesses(state: ScheduleState, block: tir.BlockRealize, buffer: object
 
 
 def made_map(index_map: Callable[..., Any], ndim: int) -> IndexMap:
-    """The map that a caller means; raises `InputError` where it does not take `ndim` indices."""
+    """Return the map that a caller means; raise `InputError` if it does not take `ndim` indices."""
     return _map(index_map, ndim)[0]
 
 
@@ -112,8 +112,9 @@ def _known_map(index_map: Callable[..., Any], ndim: int) -> tuple[IndexMap, list
 def fitting_map(
     tree: Tree, index_map: Callable[..., Any], ndim: int, what: str, spot: ex.Node, fixed: Collection[ex.Var] = ()
 ) -> Failure | None:
-    """How a map fails to be a function of `ndim` indices to at least one, None where it is one. It may also use the
-    sizes of the function and what is `fixed`.
+    """Return how a map fails to be a function of `ndim` indices to one or more; None if it is one.
+
+    The map may also use the sizes of the function and the variables in `fixed`.
     """
     try:
         mapping, _ = _map(index_map, ndim)
@@ -143,7 +144,7 @@ def map_fits_buffer(
 
 
 def _fixed_for(tree: Tree, buffer: tir.Buffer) -> set[ex.Var]:
-    """The iterators around the allocation of a buffer: each life of the buffer has one value of them."""
+    """Return the iterators around the allocation of a buffer: each has one value as long as the buffer exists."""
     owner = next((b for b in tree.blocks.values() if buffer in b.block.alloc_buffers), None)
     if owner is None:
         return set()
@@ -181,7 +182,7 @@ def injective_map(
 
 @functools.lru_cache(maxsize=64)
 def _padding(mapping: IndexMap, shape: tuple[ex.Expr, ...]) -> tuple[IndexMap | None, ex.Expr | None]:
-    """(the way back, where the padding is); None for what is not known."""
+    """Return (the inverse map, the condition for being in the padding); None for what is not known."""
     if mapping.fills(shape):
         return None, ex.const(False)
     try:
@@ -222,9 +223,9 @@ def padding_has_value(
 
 def _pad_expr(pad_value: object, buffer: tir.Buffer, indices: Sequence[ex.Expr]) -> ex.Expr:
     returned = pad_value(*indices) if callable(pad_value) else pad_value
-    if isinstance(returned, list | tuple) and len(returned) == 1:  # as an IndexMap gives it
+    if isinstance(returned, list | tuple) and len(returned) == 1:  # the form in which an IndexMap returns it
         (returned,) = returned
-    value = simplify(ex.as_expr(checked_indices(returned)))  # as after it is read from a trace
+    value = simplify(ex.as_expr(checked_indices(returned)))  # in the same form as when it is read from a trace
     if isinstance(value, ex.IntImm | ex.FloatImm) and value.dtype != buffer.dtype:
         number = value.value
         if not buffer.dtype.is_float and int(number) != number:
@@ -310,7 +311,7 @@ def padding_in_reach(
 
 
 def _writers(tree: Tree, buffer: tir.Buffer) -> list[tir.BlockRealize]:
-    """The innermost blocks that store to a buffer."""
+    """Return the innermost blocks that store to a buffer."""
     writers: list[tir.BlockRealize] = []
     for stmt in tree.order:
         if isinstance(stmt, tir.BufferStore) and stmt.buffer is buffer:
@@ -336,7 +337,7 @@ def transform_layout(
     *,
     assume_injective_transform: bool = False,
 ) -> None:
-    """Store a buffer in another layout: element `p` goes to `index_map(*p)`, for all who read and write it.
+    """Store a buffer in another layout: element `p` moves to `index_map(*p)`, and all blocks that use it follow.
 
     before:
         B = T.alloc_buffer((8, 16))
@@ -413,7 +414,7 @@ transform_layout.refuses(
 
 
 def _statement_of(tree: Tree, home: tir.BlockRealize, inner: tir.Stmt) -> tir.Stmt:
-    """The statement of a block's body that holds `inner`."""
+    """Return the statement of a block's body that contains `inner`."""
     at = inner
     while tree.parent[at] is not home.block and not (
         isinstance(tree.parent[at], tir.Seq) and tree.parent[tree.parent[at]] is home.block
@@ -423,7 +424,7 @@ def _statement_of(tree: Tree, home: tir.BlockRealize, inner: tir.Stmt) -> tir.St
 
 
 def _maps(buffer: tir.Buffer) -> Iterator[tuple[IndexMap, int | None]]:
-    """Layouts worth trying, each with a pad value where it leaves padding."""
+    """Yield layouts worth trying, each with a pad value if it leaves padding."""
     rank = buffer.ndim
 
     def layout(function: Callable[..., Any]) -> IndexMap:
@@ -455,7 +456,7 @@ def _fused(indices: Sequence[ex.Expr], shape: Sequence[ex.Expr]) -> ex.Expr:
 @transform_layout.space
 def _transform_layout_space(state: ScheduleState) -> Iterator[tuple[Any, ...]]:
     tree = state.tree()
-    seen = set(tree.func.params)  # not parameters: a caller's arrays have the layout that they have
+    seen = set(tree.func.params)  # not parameters: a caller's arrays keep their layout
     for block in tree.blocks.values():
         for side, regions in reversed(access_remapping.SIDES.items()):
             for k, region in enumerate(regions(block.block)):

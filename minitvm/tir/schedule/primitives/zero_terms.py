@@ -1,4 +1,4 @@
-"""Sums without the terms that a regular pattern of zeros makes zero: skip_zero_terms."""
+"""skip_zero_terms: leaves out the terms of a sum that are zero because of a regular pattern of zeros."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ from .kinds import serial_loop
 
 @dataclass(frozen=True)
 class Summed:
-    """A block below a loop, the iterator that the loop is the value of, what the block adds; None for what is not."""
+    """A block below a loop, the iterator that the loop binds alone, and what the block adds.
+
+    A part not found is None.
+    """
 
     block: BlockRealize | None
     iterator: IterVar | None = None
@@ -126,7 +129,7 @@ def _pattern(state: ScheduleState, loop: For, match: Summed) -> ZeroPattern | No
     match=_summed,
 )  # fmt: skip
 def skip_zero_terms(state: ScheduleState, match: Summed, loop: For, assume_finite: bool = False) -> None:
-    """Leave out the terms of a sum that are zero because a factor is, in all but every s-th iteration of the loop.
+    """Leave out the terms of a sum that are zero because a factor is zero in all but every s-th iteration of the loop.
 
     before:
         A = T.alloc_buffer((11,))
@@ -191,7 +194,7 @@ def _skip_zero_terms_space(state: ScheduleState) -> Iterator[tuple[Any, ...]]:
 
 
 def _sum(of: str, dtype: str = "int32") -> str:
-    """A sum over k, of a buffer A that is zero but for every second element."""
+    """Return a program with a sum over k of a buffer A that is zero except for every second element."""
     buffers = "".join(f"{name}: T.Buffer((12,), '{dtype}')\n" for name in "BDEW")
     zero = "0" if dtype == "int32" else "T.float32(0.0)"
     return (
