@@ -1,4 +1,5 @@
-"""TVMScript: programs of level 3 and of the kernel level as Python text, both ways.
+"""TVMScript: programs of level 3 and of the kernel level as Python text, written and read.
 
-`printer.script(node)` writes it, `parser.parse(text)` reads it back; `builtins` is what the name `T` stands for.
+`printer.script(node)` writes the text, and `parser.parse(text)` reads it back. The name `T` in a text means the module
+`builtins`.
 """

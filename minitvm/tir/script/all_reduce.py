@@ -16,14 +16,14 @@ SCOPE = "reduce_scope"
 
 @dataclass(frozen=True, slots=True)
 class ReduceScope:
-    """`T.attr(reducer, "reduce_scope", ...)`: the reducer of what stands inside."""
+    """`T.attr(reducer, "reduce_scope", ...)`: the reducer for the reductions inside."""
 
     reducer: AllReducer
 
 
 @dataclass(frozen=True, slots=True)
 class ThreadReduction:
-    """`T.tvm_thread_allreduce(...)`, before its reducer is known."""
+    """The result of `T.tvm_thread_allreduce(...)` before its reducer is known."""
 
     values: tuple[Expr, ...]
     condition: Expr
@@ -31,16 +31,16 @@ class ThreadReduction:
     threads: tuple[Expr, ...]
 
     def by(self, reducer: AllReducer) -> AllReduce:
-        """The statement."""
+        """Return the statement with the given reducer."""
         totals = tuple(DataVar(f"total_{k}", r.dtype) for k, r in enumerate(self.results))
         stores = tuple(BufferStore(r.buffer, v, r.indices) for r, v in zip(self.results, totals, strict=True))
         return AllReduce(reducer, self.values, self.condition, self.threads, totals, stores)
 
 
 def comm_reducer(combiner: Callable[..., Any], identity: Sequence[Any]) -> AllReducer:
-    """`T.comm_reducer(lambda x, y: x + y, [T.float32(0)])`: how threads combine values, and what changes nothing.
+    """`T.comm_reducer(lambda x, y: x + y, [T.float32(0)])`: how threads combine values, and the neutral values.
 
-    For several values at once, `lambda x0, x1, y0, y1: (..., ...)`, the earlier ones first.
+    For several values at once the function is `lambda x0, x1, y0, y1: (..., ...)`: the earlier values come first.
     """
     starts = tuple(as_expr(i) for i in identity)
     left, right = (tuple(DataVar(f"{n}{k}", i.dtype) for k, i in enumerate(starts)) for n in "xy")
@@ -66,7 +66,7 @@ def attr(node: Any, attr_key: str, value: Any) -> ReduceScope:  # noqa: ARG001 (
 
 
 def tvm_thread_allreduce(size: Any, *args: Any) -> ThreadReduction:
-    """`T.tvm_thread_allreduce(n, values, condition, results, threads)`: n values, combined by the threads of loops."""
+    """`T.tvm_thread_allreduce(n, values, condition, results, threads)`: threads of loops combine n values."""
     count = size.value if isinstance(size, IntImm) else size
     if not isinstance(count, int) or len(args) < 2 * count + 2:
         raise InputError(
@@ -99,7 +99,7 @@ def _place(value: Any) -> BufferLoad:
 
 
 def reducer_text(reducer: AllReducer, define: Callable[[Any], str], expr: Callable[[Expr], str]) -> str:
-    """`T.comm_reducer(lambda x0, y0: x0 + y0, [T.float32(0.0)])`."""
+    """Return a reducer as text: `T.comm_reducer(lambda x0, y0: x0 + y0, [T.float32(0.0)])`."""
     names = ", ".join(define(v) for v in (*reducer.left, *reducer.right))
     parts = [expr(e) for e in reducer.combined]
     combined = parts[0] if len(parts) == 1 else f"({', '.join(parts)})"
@@ -107,6 +107,6 @@ def reducer_text(reducer: AllReducer, define: Callable[[Any], str], expr: Callab
 
 
 def reduction_text(stmt: AllReduce, place: Callable[[BufferStore], str], expr: Callable[[Expr], str]) -> str:
-    """`T.tvm_thread_allreduce(T.uint32(1), P[0], T.bool(True), R[0], tx)`."""
+    """Return a reduction as text: `T.tvm_thread_allreduce(T.uint32(1), P[0], T.bool(True), R[0], tx)`."""
     parts = [*map(expr, stmt.values), expr(stmt.condition), *map(place, stmt.stores), *map(expr, stmt.threads)]
     return f"T.tvm_thread_allreduce(T.uint32({len(stmt.values)}), {', '.join(parts)})"

@@ -30,7 +30,7 @@ def _describe(
     axis_separators: Sequence[int] | None = None,
     device: str = "cpu",
 ) -> BufferSpec:
-    del buffer_type  # TVM's: broadcasting buffers, which are not here
+    del buffer_type  # TVM's option for broadcasting buffers, which do not exist here
     scope = scope or "global"  # as TVM reads scope=""
     if not is_scope(scope):
         hint = nearest(scope, SCOPES) if isinstance(scope, str) else f"one of {COMMON_SCOPES}"
@@ -53,12 +53,12 @@ def _describe(
 
 
 def _stride(stride: Any) -> Any:
-    """A stride; a string names a variable, which stands for the stride of what the caller hands over."""
+    """Return a stride. A string names a variable, which takes the stride of the array that the caller passes."""
     return Var(stride) if isinstance(stride, str) else as_expr(stride)
 
 
 def _storage(data: Any) -> Any:
-    """What `data=` names: a handle of the signature, or a buffer by its address."""
+    """Return what `data=` refers to: a handle of the signature, or a buffer by its address."""
     if data is None or isinstance(data, Handle | BufferNode):
         return data
     if isinstance(data, BufferData):
@@ -79,7 +79,7 @@ def _check_strides(shape: Sequence[Any], strides: Sequence[Expr], offset: Expr) 
 
 
 class _BufferMaker:
-    """`T.Buffer((m, n), "float32")`, and `T.Buffer[(m, n), "float32"]` of 2022."""
+    """`T.Buffer((m, n), "float32")`, and also `T.Buffer[(m, n), "float32"]`, the spelling of 2022."""
 
     def __call__(self, shape: Any, dtype: Any = "float32", *args: Any, **more: Any) -> BufferSpec:
         return _describe(shape, dtype, *args, **more)
@@ -94,14 +94,14 @@ Buffer = _BufferMaker()
 
 
 def alloc_buffer(shape: Any, dtype: Any = "float32", *args: Any, **more: Any) -> AllocSpec:
-    """A buffer that the block around it allocates (`sblock_alloc_buffer` since v0.24)."""
+    """Describe a buffer that the block around it allocates (`sblock_alloc_buffer` since v0.24)."""
     return AllocSpec(_describe(shape, dtype, *args, **more))
 
 
 def decl_buffer(
     shape: Any, dtype: Any = "float32", *args: Any, annotations: Any = None, **more: Any
 ) -> DeclSpec | MatchSpec | BufferSpec:
-    """Storage for the statements that follow, at kernel level; with `data=`, the buffer that lies there."""
+    """Describe storage for the statements that follow (kernel level), or with `data=` the buffer at that address."""
     spec = _describe(shape, dtype, *args, **more)
     if isinstance(spec.data, Handle):
         return MatchSpec(spec.data, spec)
@@ -111,7 +111,7 @@ def decl_buffer(
 def allocate(
     shape: Any, dtype: Any = "float32", scope: str = "global", condition: Any = True, annotations: Any = None
 ) -> DeclSpec:
-    """TVM's older spelling of `decl_buffer`."""
+    """Do the same as `decl_buffer`, in TVM's older spelling."""
     if isinstance(condition, dict):
         condition, annotations = True, condition
     if condition is not True and not is_const(as_expr(condition), 1):
@@ -125,7 +125,7 @@ _MOST_CONSTANTS = 4096
 def allocate_const(data: Any, dtype: str, extents: Sequence[Any], annotations: Any = None) -> ConstSpec:
     """`B = T.allocate_const([1, 2, 3], "int32", [3])`: a buffer of constants.
 
-    It is read as a buffer that the block of its name fills. Raises `InputError` where data and extents do not fit, and
+    It is read as a buffer that a block of the same name fills. Raises `InputError` if data and extents do not fit, and
     for more than 4096 elements: larger constants are parameters.
     """
     del annotations
@@ -143,9 +143,9 @@ def allocate_const(data: Any, dtype: str, extents: Sequence[Any], annotations: A
 
 
 def match_buffer(source: Any, shape: Any = None, dtype: Any = "float32", *args: Any, **more: Any) -> MatchSpec:
-    """A parameter's buffer (`source` a handle), or a view of a region (`source` a region of a buffer).
+    """Describe a parameter's buffer (`source` is a handle), or a view of a region (`source` is a region of a buffer).
 
-    Without a shape the view has that of the region.
+    Without a shape, the view has the shape of the region.
     """
     if shape is None:
         if isinstance(source, Handle):
@@ -155,7 +155,7 @@ def match_buffer(source: Any, shape: Any = None, dtype: Any = "float32", *args: 
 
 
 def as_region(item: Any) -> BufferRegion:
-    """`A[i, 0:4]`, `A[i, j]` or `A` as a region."""
+    """Return `A[i, 0:4]`, `A[i, j]` or `A` as a region."""
     if isinstance(item, BufferRegion):
         return item
     if isinstance(item, BufferLoad):

@@ -1,8 +1,8 @@
-"""What `T` stands for: every name of the language as a real Python object.
+"""The module that `T` refers to: every name of the language as a real Python object.
 
 Most of these functions do nothing by themselves. They return a plain description (`T.block("C")` a `BlockSpec`, see
-`descriptions`), which the parser turns into nodes where it stands; so decorators and annotations also work when Python
-itself evaluates them.
+`descriptions`), which the parser turns into nodes at its place in the text. So decorators and annotations also work
+when Python itself evaluates them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from .refused import REFUSED, explained
 
 
 def span(start: Any, stop: Any) -> ex.Range:
-    """[start, stop); where stop is written `start + n` the extent is n itself."""
+    """Return the range [start, stop); if stop is written `start + n`, the extent is n itself."""
     first, last = ex.match(ex.as_expr(start), ex.as_expr(stop))
     if is_const(first, 0):
         return ex.Range(first, last)
@@ -87,14 +87,14 @@ serial, parallel, vectorized, unroll, thread_binding = map(_loop, ForKind)
 
 
 def grid(*extents: Any) -> descriptions.LoopSpec:
-    """`for i, j in T.grid(m, n)`: one serial loop inside the other."""
+    """`for i, j in T.grid(m, n)`: nested serial loops, one for each extent."""
     return descriptions.LoopSpec(tuple(map(_interval, extents)), ForKind.SERIAL)
 
 
 def launch_thread(thread: str | descriptions.EnvThread, extent: Any) -> descriptions.LoopSpec:
     """`with T.launch_thread("threadIdx.x", 128) as tx`: TVM's other spelling of a thread loop.
 
-    `tx = T.env_thread("threadIdx.x")` before it gives the variable its name: `with T.launch_thread(tx, 128)`.
+    If `tx = T.env_thread("threadIdx.x")` comes before it, that names the variable: `with T.launch_thread(tx, 128)`.
     """
     axis = thread.axis if isinstance(thread, descriptions.EnvThread) else thread
     _known_axis(axis)
@@ -125,7 +125,7 @@ def block(name: str = "", no_realize: bool = False) -> descriptions.BlockSpec:
 
 
 def init() -> descriptions.InitSpec:
-    """`with T.init()`: what a reduction block does first."""
+    """`with T.init()`: the statements that a reduction block runs first."""
     return descriptions.InitSpec()
 
 
@@ -133,22 +133,22 @@ class _AxisNamespace:
     """`T.axis`: the iterators of a block."""
 
     def spatial(self, domain: Any, value: Any = None) -> descriptions.AxisSpec:
-        """An iterator whose iterations are independent."""
+        """Describe an iterator whose iterations are independent."""
         return descriptions.AxisSpec(ex.SPATIAL, _interval(domain), value)
 
     def reduce(self, domain: Any, value: Any = None) -> descriptions.AxisSpec:
-        """An iterator of a reduction."""
+        """Describe an iterator of a reduction."""
         return descriptions.AxisSpec(ex.REDUCE, _interval(domain), value)
 
     def opaque(self, domain: Any, value: Any = None) -> descriptions.AxisSpec:
-        """An iterator whose iterations run in order."""
+        """Describe an iterator whose iterations run in order."""
         return descriptions.AxisSpec(ex.OPAQUE, _interval(domain), value)
 
     scan = opaque
     S, R, O = spatial, reduce, opaque
 
     def remap(self, kinds: str, values: Sequence[Any]) -> descriptions.AxisSpec | list[descriptions.AxisSpec]:
-        """An iterator for each loop, over the loop's own range: `vi, vk = T.axis.remap("SR", [i, k])`."""
+        """Describe an iterator for each loop, over the loop's own range: `vi, vk = T.axis.remap("SR", [i, k])`."""
         if len(kinds) != len(values) or not set(kinds) <= {ex.SPATIAL, ex.REDUCE, ex.OPAQUE}:
             raise InputError(f'remap("{kinds}", ...) needs one letter of S, R, O for each of {len(values)} loops')
         axes = [descriptions.AxisSpec(kind, None, value) for kind, value in zip(kinds, values, strict=False)]
@@ -162,17 +162,17 @@ axis = _AxisNamespace()
 
 
 def where(condition: Any) -> descriptions.HeaderSpec:
-    """The block runs only where the condition holds."""
+    """`T.where(condition)`: the block runs only if the condition holds."""
     return descriptions.HeaderSpec("where", ex.as_expr(condition))
 
 
 def reads(*regions: Any) -> descriptions.HeaderSpec:
-    """What the block declares to read."""
+    """Describe the regions that the block declares to read."""
     return descriptions.HeaderSpec("reads", tuple(map(as_region, _flat(regions))))
 
 
 def writes(*regions: Any) -> descriptions.HeaderSpec:
-    """What the block declares to write."""
+    """Describe the regions that the block declares to write."""
     return descriptions.HeaderSpec("writes", tuple(map(as_region, _flat(regions))))
 
 
@@ -181,12 +181,12 @@ def _flat(regions: Sequence[Any]) -> Sequence[Any]:
 
 
 def block_attr(attrs: Mapping[str, Any]) -> descriptions.HeaderSpec:
-    """Annotations of the block."""
+    """Describe annotations of the block."""
     return descriptions.HeaderSpec("block_attr", dict(attrs))
 
 
 def func_attr(attrs: Mapping[str, Any]) -> descriptions.HeaderSpec:
-    """Attributes of the function; what is "tirx." since v0.24 is "tir." here."""
+    """Describe attributes of the function. A name that begins with "tirx." since v0.24 begins with "tir." here."""
     return descriptions.HeaderSpec(
         "func_attr", {re.sub("^tirx[.]", "tir.", key): value for key, value in attrs.items()}
     )
@@ -199,7 +199,7 @@ sblock, sblock_alloc_buffer, sblock_attr = block, alloc_buffer, block_attr
 
 
 def Cast(dtype: str, value: Any) -> ex.Expr:
-    """`T.Cast("float32", x)`: a conversion that stays, also to the same dtype."""
+    """`T.Cast("float32", x)`: a conversion that is kept, even if the dtype is the same."""
     return ex.Cast(ex.DType(dtype), ex.as_expr(value))
 
 
@@ -227,7 +227,7 @@ class _LetMaker:
     """`T.let(x, value, body)`, an expression; `x: T.let[T.int32] = value`, a statement in the spelling of v0.27."""
 
     def __call__(self, variable: ex.Var, value: Any, body: Any = None) -> ex.Expr | descriptions.LetSpec:
-        if body is None:  # with T.let(x, value): of 2021
+        if body is None:  # `with T.let(x, value)`, the spelling of 2021
             return descriptions.LetSpec(ex.as_expr(value, variable.dtype), variable)
         return ex.Let(variable, ex.as_expr(value), ex.as_expr(body))
 
@@ -244,7 +244,7 @@ def LetStmt(value: Any, var: Any = None) -> descriptions.LetSpec:
 
 
 def rational(numerator: int, denominator: int, dtype: str = "float32") -> ex.Expr:
-    """A constant that stays exact until code generation."""
+    """Return a constant that stays exact until code generation."""
     return ex.const(Fraction(numerator, denominator), dtype)
 
 
@@ -257,7 +257,10 @@ def reinterpret(first: Any, second: Any = None, dtype: Any = None) -> ex.Expr:
 
 
 def tvm_storage_sync(scope: str, is_load: Any = False, blocks: int = -1) -> ex.Expr:
-    """A barrier of the threads that share `scope`. The others are TVM's, at the values that it prints."""
+    """Return a barrier of the threads that share `scope`.
+
+    The other parameters are TVM's, with the values that it prints.
+    """
     if blocks != -1 or ex.as_expr(is_load).value:  # type: ignore[attr-defined]
         raise InputError("only barriers of one thread block are in the language")
     return ex.Call(ex.DType("int32"), "tvm_storage_sync", (ex.StringImm(scope),))
@@ -272,19 +275,19 @@ def tile(*places: Any) -> Tile:
 
 
 def instruction(name: str, *operands: Any, together: int = 1) -> descriptions.InstructionSpec:
-    """`with T.instruction("name", T.tile(...), ...)`: one instruction of a machine; inside is what it does."""
+    """`with T.instruction("name", T.tile(...), ...)`: one instruction of a machine; the body says what it does."""
     return descriptions.InstructionSpec(
         name, tuple(o if isinstance(o, Tile) else ex.as_expr(o) for o in operands), int(together)
     )
 
 
 def async_scope() -> descriptions.AsyncSpec:
-    """`with T.async_scope()`: the copy inside is only begun; see `tir.nodes.Async`."""
+    """`with T.async_scope()`: the copy inside is only started; see `tir.nodes.Async`."""
     return descriptions.AsyncSpec()
 
 
 def ptx_cp_async(dtype: str, to: Any, to_offset: Any, source: Any, source_offset: Any, nbytes: int) -> Any:
-    """TVM's asynchronous copy of 4, 8 or 16 bytes between flat buffers, by their data and offsets in elements.
+    """TVM's asynchronous copy of 4, 8 or 16 bytes between flat buffers, given by their data and offsets in elements.
 
     `T.ptx_cp_async("float16", S.data, tx * 8, A.data, tx * 8, 16)` is an `async_scope` around a store of a vector.
     """
@@ -294,17 +297,17 @@ def ptx_cp_async(dtype: str, to: Any, to_offset: Any, source: Any, source_offset
 
 
 def ptx_commit_group() -> ex.Expr:
-    """What the thread began to copy since the last one is a group."""
+    """Make one group of the copies that the thread has started since its last group."""
     return ex.Call(ex.DType("int32"), "ptx_commit_group", ())
 
 
 def ptx_wait_group(n: int) -> ex.Expr:
-    """Wait until at most the n newest groups of the thread are still under way."""
+    """Wait until at most the n newest groups of the thread are still being copied."""
     return ex.Call(ex.DType("int32"), "ptx_wait_group", (ex.const(int(n)),))
 
 
 def prefetch(element: Any) -> Prefetch:
-    """`T.prefetch(A[i])`: the cache line of an element of a flat buffer will be read."""
+    """`T.prefetch(A[i])`: say that the cache line of an element of a flat buffer will be read."""
     if not isinstance(element, BufferLoad) or len(element.indices) != 1:
         raise InputError("T.prefetch takes an element of a flat buffer\n  try:    T.prefetch(A[i])")
     return Prefetch(element.buffer, element.indices[0])
@@ -316,28 +319,28 @@ def evaluate(value: Any) -> Any:
 
 
 def meta_var(value: Any) -> descriptions.Meta:
-    """A value that gets a name in the text, and no statement in the program."""
+    """Give a value a name in the text, without a statement in the program."""
     return descriptions.Meta(value)
 
 
 def call_kernel(kernel: str, *args: Any, parallel: bool = False, grid: tuple[Any, ...] = ()) -> descriptions.CallSpec:
-    """Run a kernel of the module, on a grid of blocks and threads where it has one; in the host function only."""
+    """Run a kernel of the module, on a grid of blocks and threads if it has one; only in the host function."""
     return descriptions.CallSpec(kernel, args, parallel, grid)
 
 
 def var(dtype: str = "int32", name: str = "") -> ex.Var:
-    """A variable; a symbolic dimension, where it stands in a shape."""
+    """Return a variable; in a shape it is a symbolic dimension."""
     return ex.Var(name, ex.DType(dtype))
 
 
 def target(config: Any, host: Any = None) -> Any:
-    """A target, as the value of an attribute."""
+    """Return a target, as the value of an attribute."""
     from ...target import Target
 
     return Target(config) if host is None else Target(config, host)
 
 
-# To type checkers the functions below are untyped: their annotations are calls, which no type is.
+# Type checkers see the functions below without types: their annotations are calls, and calls are not types.
 if TYPE_CHECKING:
     from typing import no_type_check as prim_func
 
@@ -348,7 +351,7 @@ else:
         func: Any = None, private: bool = False, lowered: bool = False, s_tir: bool = False, **options: Any
     ) -> Any:
         """Decorator: the Python function as a `PrimFunc`. See `tir.script.source`."""
-        unknown = [name for name in options if name != "check_well_formed"]  # TVM's, and means nothing here
+        unknown = [name for name in options if name != "check_well_formed"]  # TVM's option, which has no effect here
         if unknown:
             raise InputError(f"prim_func has no option {unknown[0]}: {nearest(unknown[0], ['private', 'lowered'])}")
         from .source import prim_func as parse
@@ -363,7 +366,7 @@ def buffer_store(buffer: BufferNode, value: Any, indices: Any, predicate: Any = 
 
 
 def _with_dtype(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function with TVM's `dtype=`, that of the result; raises `TypeMismatch` where the result has another."""
+    """Return the function with TVM's `dtype=` for the result; raise `TypeMismatch` if the result has another dtype."""
     if "dtype" in inspect.signature(function).parameters:
         return function
 
@@ -418,7 +421,7 @@ def __getattr__(name: str) -> Any:
 
 
 def names() -> list[str]:
-    """Every name of the language."""
+    """Return every name of the language."""
     own = [name for name, value in globals().items() if inspect.isfunction(value) and value.__module__ in _LANGUAGE]
     hidden = {"names", "as_region", "span", *(n for n in own if n[0] == "_")}
     return sorted({*own, "axis", "let", *_NAMES} - hidden)

@@ -1,4 +1,4 @@
-"""What the functions of `T` return: plain descriptions, which the parser turns into nodes."""
+"""The results of the functions of `T`: plain descriptions, which the parser turns into nodes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..nodes import ForKind
 
 @dataclass(frozen=True, slots=True)
 class BufferSpec:
-    """`T.Buffer((m, n), "float32", ...)`, before it has a name."""
+    """`T.Buffer((m, n), "float32", ...)` before the buffer has a name."""
 
     shape: tuple[Any, ...]
     fields: Mapping[str, Any]
@@ -21,7 +21,9 @@ class BufferSpec:
     data: Any = None  # a `Handle`, or the buffer whose storage it is
 
     def named(self, name: str, own_offset: bool = False) -> BufferNode:
-        """The buffer of this description; with `own_offset`, a variable stands for an offset that is not given."""
+        """Return the buffer with this description; with `own_offset`, an offset that is not given becomes a
+        variable.
+        """
         more: dict[str, Any] = {}
         if own_offset and self.offset_factor and "elem_offset" not in self.fields:
             more["elem_offset"] = Var(f"{name}_elem_offset")
@@ -30,14 +32,14 @@ class BufferSpec:
 
 @dataclass(frozen=True, slots=True)
 class Handle:
-    """A parameter `a: T.handle`, until it is matched."""
+    """A parameter `a: T.handle` before it is matched to a buffer."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class ConstSpec:
-    """`T.allocate_const(...)`: a buffer and what it holds."""
+    """`T.allocate_const(...)`: a buffer and its values."""
 
     buffer: BufferSpec
     values: Any
@@ -45,7 +47,7 @@ class ConstSpec:
 
 @dataclass(frozen=True, slots=True)
 class AllocSpec:
-    """`T.alloc_buffer(...)`: storage of the block around it."""
+    """`T.alloc_buffer(...)`: storage that the block around it allocates."""
 
     buffer: BufferSpec
 
@@ -68,18 +70,18 @@ class MatchSpec:
 
 @dataclass(frozen=True, slots=True)
 class LoopSpec:
-    """`T.serial(...)`, `T.grid(...)`, ...: one range a variable."""
+    """`T.serial(...)`, `T.grid(...)`, ...: one range for each variable."""
 
     ranges: tuple[Range, ...]
     kind: ForKind
     thread: str | None = None
     annotations: Mapping[str, Any] = field(default_factory=dict)
-    name: str = ""  # of the variable, where `T.env_thread` has named it
+    name: str = ""  # the variable's name, if `T.env_thread` gave one
 
 
 @dataclass(frozen=True, slots=True)
 class EnvThread:
-    """`tx = T.env_thread("threadIdx.x")`: an axis of threads, with the name that its variable will have."""
+    """`tx = T.env_thread("threadIdx.x")`: a thread axis, with the name for its variable."""
 
     axis: str
     name: str = ""
@@ -87,19 +89,19 @@ class EnvThread:
 
 @dataclass(frozen=True, slots=True)
 class BlockSpec:
-    """`T.block("name")`."""
+    """The description that `T.block("name")` returns."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class InitSpec:
-    """`T.init()`."""
+    """The description that `T.init()` returns."""
 
 
 @dataclass(frozen=True, slots=True)
 class LetSpec:
-    """`T.LetStmt(value)`."""
+    """The description that `T.LetStmt(value)` returns."""
 
     value: Expr
     var: Var | None = None
@@ -107,7 +109,7 @@ class LetSpec:
 
 @dataclass(frozen=True, slots=True)
 class AxisSpec:
-    """One iterator of a block; `domain` is None where it is that of the loop (`remap`)."""
+    """One iterator of a block; if `domain` is None, it is the range of the loop (`remap`)."""
 
     kind: str
     domain: Range | None
@@ -116,7 +118,9 @@ class AxisSpec:
 
 @dataclass(frozen=True, slots=True)
 class HeaderSpec:
-    """`T.where`, `T.reads`, `T.writes`, `T.block_attr`, `T.func_attr`: what the block or function around it gets."""
+    """`T.where`, `T.reads`, `T.writes`, `T.block_attr`, `T.func_attr`: a property of the block or function around
+    it.
+    """
 
     what: str
     value: Any
@@ -124,7 +128,7 @@ class HeaderSpec:
 
 @dataclass(frozen=True, slots=True)
 class CallSpec:
-    """`T.call_kernel(...)`."""
+    """The description that `T.call_kernel(...)` returns."""
 
     kernel: str
     args: tuple[Any, ...]
@@ -134,7 +138,7 @@ class CallSpec:
 
 @dataclass(frozen=True, slots=True)
 class InstructionSpec:
-    """`T.instruction("name", T.tile(...), ...)`."""
+    """The description that `T.instruction("name", T.tile(...), ...)` returns."""
 
     name: str
     operands: tuple[Any, ...]
@@ -143,12 +147,12 @@ class InstructionSpec:
 
 @dataclass(frozen=True, slots=True)
 class AsyncSpec:
-    """`T.async_scope()`."""
+    """The description that `T.async_scope()` returns."""
 
 
 @dataclass(frozen=True, slots=True)
 class Meta:
-    """`T.meta_var(x)`: a Python value that gets a name, and no statement."""
+    """`T.meta_var(x)`: a Python value that gets a name, but no statement."""
 
     value: Any
 

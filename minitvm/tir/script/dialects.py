@@ -1,7 +1,7 @@
-"""The spellings of TVMScript that the printer writes: TVM's v0.23 (and ours), and what its v0.27 parses.
+"""The versions of TVMScript that the printer writes: that of TVM v0.23 (and ours), and one that TVM v0.27 can parse.
 
-In v0.27 Python's operators fold where an operand is a neutral constant, when the text is read: there `x + 0` is x. What
-would fold is spelled as a constructor, `T.Add(x, 0)`, which both sides read as it stands.
+When v0.27 reads a text, Python's operators fold if an operand is a neutral constant: `x + 0` becomes x. An expression
+that would fold is therefore written with a constructor, `T.Add(x, 0)`, which both versions read unchanged.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from ... import expr as ex
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """How one version spells what the versions spell differently."""
+    """The spellings of one version, where the versions differ."""
 
     name: str
-    module: str  # what `T` is imported from
+    module: str  # the module from which `T` is imported
     block: str
     alloc_buffer: str
     block_attr: str
-    prefix: str  # of attributes and intrinsics
+    prefix: str  # of the names of attributes and intrinsics
     options: tuple[str, ...]  # of @T.prim_func on a function with blocks
     folds: bool  # whether reading the text folds neutral constants
-    size_vars: bool  # whether variables say that they are sizes
+    size_vars: bool  # whether variables are marked as sizes
     remaps: str  # the kinds of iterators that T.axis.remap takes
     flat_lets: bool  # whether `x: T.let[dtype] = value` is the only form of a let
 
@@ -40,7 +40,7 @@ DIALECTS: dict[str, Dialect] = {
 }  # fmt: skip
 
 
-# The constants, on the left and on the right, with which an operator is not built but worked out.
+# The constants, on the left and on the right, for which an operator is folded instead of built.
 _NEUTRAL: dict[type, tuple[tuple[int, ...], tuple[int, ...]]] = {
     ex.Add: ((0,), (0,)), ex.Sub: ((), (0,)), ex.Mul: ((0, 1), (0, 1)),
     ex.Div: ((0,), (1,)), ex.FloorDiv: ((0,), (1,)), ex.Mod: ((0,), (1,)), ex.FloorMod: ((0,), (1,)),
@@ -48,7 +48,7 @@ _NEUTRAL: dict[type, tuple[tuple[int, ...], tuple[int, ...]]] = {
 
 
 def would_fold(e: ex.Expr) -> bool:
-    """Whether v0.27 may make something else of an expression when it reads it written with Python's operators."""
+    """Return whether v0.27 may change an expression when it reads it, if it is written with Python's operators."""
     if isinstance(e, ex.Not):
         return _value(e.a) is not None
     if not isinstance(e, ex.BinaryOp):
@@ -70,7 +70,7 @@ def _value(e: ex.Expr) -> object:
 
 
 def _is_end(e: ex.Expr) -> bool:
-    """Whether a constant is the least or largest of its dtype: a neutral operand of min or max."""
+    """Return whether a constant is the least or greatest value of its dtype: a neutral operand of min or max."""
     return isinstance(e, ex.IntImm | ex.FloatImm) and (
         e.value in (e.dtype.min, e.dtype.max) or abs(e.value) == float("inf")
     )

@@ -1,4 +1,4 @@
-"""Two programs that should be the same: the first place where they differ, in the text of both."""
+"""Finds the first place where two programs that should be equal differ, and shows it in the text of both."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from .printer import script
 
 
 def assert_structural_equal(lhs: Any, rhs: Any, map_free_vars: bool = False) -> None:
-    """Raise `ValueError` unless two nodes are structurally equal; its text shows the first place where they differ."""
+    """Raise `ValueError` unless two nodes are structurally equal; the message shows the first place where they
+    differ.
+    """
     path = first_difference(lhs, rhs, map_free_vars)
     if path is None:
         return
@@ -20,7 +22,7 @@ def assert_structural_equal(lhs: Any, rhs: Any, map_free_vars: bool = False) -> 
 
 
 def _spot(label: str, program: Any, path: str) -> str:
-    """The program with the node at `path` marked, a few lines around it."""
+    """Return a few lines of the program around the node at `path`, with the node marked."""
     item, spot = program, program
     for name, key in re.findall(r"\.(\w+)|\[([^]]+)\]", path):
         try:

@@ -36,7 +36,7 @@ class Source:
 
     def error(self, node: ast.AST, headline: str, *, wanted: str | None = None, found: str | None = None,
               tries: tuple[str, ...] = ()) -> ParseError:  # fmt: skip
-        """A `ParseError` at a node: file, line, column, and its line with the node underlined."""
+        """Return a `ParseError` at a node: file, line, column, and the text of the line with the node underlined."""
         number, column = getattr(node, "lineno", 1), getattr(node, "col_offset", 0)
         lines = self.text.splitlines()
         line = lines[number - 1] if number <= len(lines) else ""
@@ -48,7 +48,7 @@ class Source:
         return ParseError(report(f"{where}: {headline}", program=program, wanted=wanted, found=found, tries=tries))
 
     def word(self, node: ast.AST) -> str:
-        """The word that a statement begins with, behind its decorators."""
+        """Return the word with which a statement begins, after its decorators."""
         line = self.text.splitlines()[node.lineno - 1].encode()[node.col_offset :].decode()  # type: ignore[attr-defined]
         return line.split(maxsplit=1)[0].rstrip(":")
 
@@ -57,7 +57,10 @@ _SHOWN = 100  # columns of a line that an error shows
 
 
 def _underlined(line: str, start: int, width: int) -> str:
-    """A line without its margin, and carets under columns [start, start + width); of a long line what is near them."""
+    """Return a line without its indentation, with carets under columns [start, start + width).
+
+    A long line is shortened.
+    """
     margin = len(line) - len(line.lstrip())
     line, start = line.rstrip()[margin:], start - margin
     if len(line) > _SHOWN:
@@ -78,7 +81,7 @@ _COMPARE: dict[type, Callable[[Any, Any], Any]] = {
     ast.GtE: operator.ge, ast.Is: operator.is_, ast.IsNot: operator.is_not,
     ast.In: lambda a, b: a in b, ast.NotIn: lambda a, b: a not in b,
 }  # fmt: skip
-# Python turns `0 < i` round to `i > 0`; a program keeps what was written.
+# Python changes `0 < i` to `i > 0`; a program keeps the written form.
 _COMPARE_NODES: dict[type, Any] = {
     ast.Eq: ex.EQ,
     ast.NotEq: ex.NE,
@@ -87,38 +90,38 @@ _COMPARE_NODES: dict[type, Any] = {
     ast.Gt: ex.GT,
     ast.GtE: ex.GE,
 }
-# Python's own functions where they would ask for the value of an expression.
+# Replacements for Python's own functions that would need the value of an expression.
 _INSTEAD: dict[Any, Callable[..., Any]] = {
     python.range: language.serial,
     python.min: language.min,
     python.max: language.max,
     python.abs: language.abs,
 }
-# Functions that bring their operands to one dtype, as operators do.
+# Functions that convert their operands to one dtype, as operators do.
 _MATCHING = (language.max, language.min, language.if_then_else, language.Select)
 
 
 class Evaluator:
-    """Evaluates expressions: names of the program first, then those of the scope in which it was written."""
+    """Evaluates expressions: looks names up first in the program, then in the scope in which it was written."""
 
     def __init__(self, source: Source, captured: Mapping[str, Any]) -> None:
         self.source = source
         self.captured = captured
         self.variables: dict[str, Any] = {}
-        self.widened = False  # whether a Python float has made an operation on float16 one on float32
+        self.widened = False  # whether a Python float has changed an operation on float16 to float32
 
     def error(self, node: ast.AST, headline: str, **parts: Any) -> ParseError:
-        """A `ParseError` at a node."""
+        """Return a `ParseError` at a node."""
         return self.source.error(node, headline, **parts)
 
     def evaluate(self, node: ast.expr) -> Any:
-        """The value: a Python constant, an `Expr`, a `Buffer`, a region, or a description of the language."""
+        """Return the value of a node: a Python constant, an `Expr`, a `Buffer`, a region, or a language description."""
         method: Callable[[Any], Any] = getattr(self, f"_{type(node).__name__}", self._python)
         try:
             return method(node)
         except (ParseError, AssertionError):
             raise
-        except Exception as problem:  # a program may call any Python
+        except Exception as problem:  # a program may call any Python function
             headline, _, rest = str(problem).partition("\n")
             misfit = _misfit(node, headline) if isinstance(problem, TypeError) else ""
             if misfit:
@@ -129,7 +132,7 @@ class Evaluator:
             raise ParseError(f"{error}\n{rest}" if rest else str(error)) from problem
 
     def expr(self, node: ast.expr) -> ex.Expr:
-        """The value as an expression; raises `ParseError` for any other value."""
+        """Return the value as an expression; raise `ParseError` for any other value."""
         value = self.evaluate(node)
         if isinstance(value, BufferRegion):
             value = load_of(value)
@@ -154,7 +157,7 @@ class Evaluator:
         raise self._undefined(node, f"{name} = T.int32() for a symbolic dimension")
 
     def _undefined(self, node: ast.Name, way: str) -> ParseError:
-        """The error about a name that nothing defines; `way` shows how such a name is defined."""
+        """Return the error about a name that is not defined; `way` shows how such a name can be defined."""
         names = [*self.variables, *(n for n in self.captured if not n.startswith("_"))]
         if hasattr(language, node.id):
             return self.error(node, f"the name {node.id} is not defined", tries=(f"T.{node.id}",))
@@ -183,8 +186,11 @@ class Evaluator:
         return _BINARY[type(node.op)](*self._with_literals(left, right))
 
     def _with_literals(self, *operands: Any) -> tuple[Any, ...]:
-        """Operands of one operation. A Python float is a float32, as in TVM, and so is an operation on a float16 and
-        such a number; float64 and integers take its value in their own way (`expr.match`)."""
+        """Convert the operands of one operation so that Python floats have the dtypes that TVM gives them.
+
+        A Python float is a float32, as in TVM. An operation on a float16 and such a number is a float32 too. Operands
+        of float64 and of integer dtypes take its value as `expr.match` says.
+        """
         if not any(isinstance(value, ex.Expr) and value.dtype.is_float and value.dtype.bits < 32 for value in operands):
             return operands
         self.widened = self.widened or any(type(value) is float for value in operands)
@@ -280,7 +286,7 @@ class Evaluator:
         return BufferRegion(owner, tuple(self._range(node, i, d) for i, d in zip(indices, owner.shape, strict=False)))
 
     def buffer_or_other(self, node: ast.Subscript) -> Any:
-        """What is indexed: a buffer, or a Python value that has elements."""
+        """Return the value that is indexed: a buffer, or a Python value that has elements."""
         name = node.value
         if isinstance(name, ast.Name) and not (
             name.id in self.variables or name.id in self.captured or hasattr(python, name.id)
@@ -302,7 +308,7 @@ class Evaluator:
         return BufferLoad(buffer, self.indices(node, buffer, indices))
 
     def indices(self, node: ast.AST, buffer: Buffer, indices: tuple[Any, ...]) -> tuple[ex.Expr, ...]:
-        """Index values as expressions of an integer dtype, constants in that of their dimension."""
+        """Return index values as expressions of an integer dtype; constants take the dtype of their dimension."""
         converted = []
         for index, dimension in zip(indices, buffer.shape, strict=False):
             if isinstance(index, bool) or not is_scalar(index) or not _is_integer(index):
@@ -364,7 +370,7 @@ class Evaluator:
         return ex.Let(variable, value, body)
 
     def _Lambda(self, node: ast.Lambda) -> Any:
-        """A function of expressions, in the language itself: its `and` and `<` make nodes."""
+        """Return a function of expressions in the language itself: its `and` and `<` make nodes."""
         names = [argument.arg for argument in node.args.args]
         plain = not (node.args.vararg or node.args.kwonlyargs or node.args.defaults)
         if not plain:
@@ -380,7 +386,7 @@ class Evaluator:
         return function
 
     def _python(self, node: ast.expr) -> Any:
-        """Comprehensions, formatted strings and the like: plain Python over the names in scope."""
+        """Evaluate comprehensions, formatted strings and the like as plain Python with the names in scope."""
         code = compile(ast.Expression(node), self.source.file, "eval")
         return python.eval(code, {**self.captured, **self.variables})
 
@@ -392,11 +398,11 @@ class _Vector:
         self.buffer = buffer
 
     def vload(self, indices: Any, dtype: Any = None, predicate: Any = None) -> BufferLoad:  # noqa: ARG002 (TVM's argument)
-        """A load of the lanes where the predicate holds."""
+        """Return a load of the lanes for which the predicate holds."""
         return BufferLoad(self.buffer, self.indices(indices), predicate)
 
     def vstore(self, indices: Any, value: Any, predicate: Any = None) -> VectorStore:
-        """A store of the lanes where the predicate holds."""
+        """Return a store of the lanes for which the predicate holds."""
         return VectorStore(self.buffer, self.indices(indices), value, predicate)
 
     def indices(self, indices: Any) -> tuple[ex.Expr, ...]:
@@ -405,7 +411,7 @@ class _Vector:
 
 @dataclass(frozen=True, slots=True)
 class VectorStore:
-    """`A.vstore(...)`, which the parser makes a statement of."""
+    """`A.vstore(...)`, from which the parser makes a statement."""
 
     buffer: Buffer
     indices: tuple[ex.Expr, ...]
@@ -430,14 +436,14 @@ def load_of(region: BufferRegion) -> BufferLoad:
 
 
 def is_scalar(value: Any) -> bool:
-    """Whether a value can be an expression."""
+    """Return whether a value can be used as an expression."""
     import numpy as np
 
     return isinstance(value, ex.Expr | bool | int | float | np.generic) or hasattr(value, "asobject_expr")
 
 
 def describe(value: Any) -> str:
-    """A value for a message."""
+    """Describe a value in words for a message."""
     if isinstance(value, Buffer):
         return f"the buffer {value.name}"
     if isinstance(value, ex.Expr):
@@ -479,7 +485,7 @@ def _suggest(name: str) -> str:
 
 
 def _misfit(node: ast.expr, problem: str) -> str:
-    """What a TypeError about a call means in terms of the text; "" where it is about something else."""
+    """Return what a TypeError about a call means in terms of the text; "" if it is about something else."""
     if not isinstance(node, ast.Call):
         return ""
     called = ast.unparse(node.func)

@@ -1,6 +1,6 @@
-"""The foreign calls of a text: `T.call_extern("int32", "f", A.access_ptr("r"))`, `T.tvm_mma_sync(...)`, ...
+"""Foreign calls in a text: `T.call_extern("int32", "f", A.access_ptr("r"))`, `T.tvm_mma_sync(...)`, ...
 
-The program carries them as `Call`s, with the name of the foreign code as first argument; `expr.foreign` lists them.
+In the program they are `Call`s whose first argument is the name of the foreign code; `expr.foreign` lists them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .descriptions import TypeName
 
 
 def maker(name: str) -> Callable[..., Expr]:
-    """The function `T.name` of a foreign operation."""
+    """Return the function `T.name` for a foreign operation."""
     row = FOREIGN[name]
 
     def make(*args: Any, dtype: Any = None) -> Expr:
@@ -35,7 +35,10 @@ def maker(name: str) -> Callable[..., Expr]:
 
 
 def foreign_call(row: ForeignOp, args: list[Expr], stated: DType | None) -> Expr:
-    """The call, with the dtype that follows from the operation and its arguments; raises `TypeMismatch`."""
+    """Return the call, with the dtype that follows from the operation and its arguments.
+
+    Raises `TypeMismatch` if arguments are missing, or if the text states another dtype.
+    """
     own = result_dtype(row, args)
     if own is None and row.result != GIVEN:
         raise TypeMismatch(f"T.{row.name} takes more arguments")
@@ -46,7 +49,7 @@ def foreign_call(row: ForeignOp, args: list[Expr], stated: DType | None) -> Expr
 
 
 def as_text(e: Call, args: list[str]) -> str | None:
-    """The call as `T.name(...)`, where a reader makes the same call of it; None for a call of another dtype."""
+    """Return the call as `T.name(...)` if reading that gives the same call; None for a call of another dtype."""
     row = FOREIGN[e.op]
     if row.result == GIVEN:
         return f'T.{e.op}("{e.dtype}", {", ".join(args)})' if args else f'T.{e.op}("{e.dtype}")'

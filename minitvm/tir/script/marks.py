@@ -1,6 +1,6 @@
-"""Spots in printed text: while a program is printed, a marked piece is fenced in by private characters; then they go.
+"""Marks spots in printed text: the printer puts private characters around each marked piece, and later removes them.
 
-Fencing the text itself, instead of counting columns while printing, keeps the printer free of any bookkeeping.
+Because these fences are in the text itself, the printer need not count columns.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _START, _STOP, _INDEX = "\ue000", "\ue001", 0xE100
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Columns [start, stop) of line number `line` belong to note number `note`."""
+    """Columns [start, stop) of line number `line`, which belong to note number `note`."""
 
     line: int
     start: int
@@ -23,12 +23,12 @@ class Span:
 
 
 def fence(text: str, note: int) -> str:
-    """The text with its ends marked as belonging to note number `note`."""
+    """Return the text with fences at both ends for note number `note`."""
     return f"{_START}{chr(_INDEX + note)}{text}{_STOP}"
 
 
 def unfence(lines: Sequence[str]) -> tuple[list[str], list[Span]]:
-    """The lines without fences, and where the fences stood."""
+    """Return the lines without fences, and the places of the fences."""
     plain: list[str] = []
     spans: list[Span] = []
     for number, line in enumerate(lines):
@@ -51,10 +51,10 @@ def unfence(lines: Sequence[str]) -> tuple[list[str], list[Span]]:
 
 
 def annotate(lines: Sequence[str], notes: Sequence[str], context: int | None = None) -> str:
-    """Fenced lines as text: each fenced piece underlined, its note beside the underline at its first place.
+    """Return fenced lines as text: each fenced piece is underlined, with its note next to its first underline.
 
-    `context` keeps only that many lines around the marked ones, with the headers that enclose them; `...` stands for
-    what is left out. A note whose piece is nowhere in the text stands at the end.
+    `context` keeps only that many lines around the marked ones, with the headers that enclose them; `...` replaces the
+    lines that are left out. A note whose piece is not in the text comes at the end.
     """
     plain, spans = unfence(lines)
     shown = _near(plain, {s.line for s in spans}, context) if context is not None and spans else set(range(len(plain)))

@@ -1,7 +1,7 @@
-"""The statements of a program text: Python's `ast` to a `PrimFunc`.
+"""Parses the statements of a program text: turns Python's `ast` into a `PrimFunc`.
 
 `parse(text)` reads what `printer.script` writes, and the spellings of TVM since 2022. Expressions are evaluated (see
-`evaluate`); the functions of `T` give descriptions, of which the parser makes nodes where they stand.
+`evaluate`). The functions of `T` return descriptions, which the parser turns into nodes at their place.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from .signatures import declared_dimensions, is_buffer, names_of_sizes, quoted_n
 
 @dataclass(slots=True)
 class _Frame:
-    """What the block (or function) around the statements collects."""
+    """Collects the parts of a block (or function) while its statements are parsed."""
 
     name: str
     iter_vars: list[IterVar] = field(default_factory=list)
@@ -41,7 +41,7 @@ class _Frame:
 
 
 class FunctionParser(Evaluator):
-    """Parses one function; `captured` is the scope in which its text stands."""
+    """Parses one function. `captured` has the names of the scope that contains its text."""
 
     def __init__(self, source: Source, captured: Mapping[str, Any]) -> None:
         super().__init__(source, captured)
@@ -63,9 +63,10 @@ class FunctionParser(Evaluator):
     def function(
         self, node: ast.FunctionDef, private: bool = False, lowered: bool = False, s_tir: bool = False
     ) -> tir.PrimFunc:
-        """The function of a `def`. Without `private` it gets its name as "global_symbol".
+        """Return the function of a `def`. Without `private`, its name becomes its attribute "global_symbol".
 
-        `s_tir` says that it is written as since TVM v0.24, where a dimension is any variable and not a `SizeVar`.
+        `s_tir` says that the text is in the style of TVM v0.24 and later, where a dimension is any variable, not a
+        `SizeVar`.
         """
         frame = _Frame(node.name)
         self.frames.append(frame)
@@ -79,7 +80,7 @@ class FunctionParser(Evaluator):
         }
         if s_tir:
             self._dimensions(node)
-        # The shape of a buffer may name a scalar that stands after it.
+        # The shape of a buffer may use a scalar that comes later.
         first_scalars = sorted(node.args.args, key=lambda argument: is_buffer(argument.annotation))
         by_name: dict[str, tir.Buffer | Var | None] = {}
         for argument in first_scalars:
@@ -108,12 +109,14 @@ class FunctionParser(Evaluator):
         return tir.with_root(tuple(params), body, attrs, tuple(frame.allocs))
 
     def _dimensions(self, node: ast.FunctionDef) -> None:
-        """Define the symbolic dimensions, which TVM's texts name in the signature before the body declares them."""
+        """Define the symbolic dimensions: TVM's texts use them in the signature before the body declares them."""
         for name, dtype in declared_dimensions(node, self.captured, self.evaluate):
             self.dimensions[name] = self.variables[name] = SizeVar(name, dtype)
 
     def _parameter_list(self, arguments: ast.arguments) -> None:
-        """Raise where the list has more than names and types, or one name twice: none of it may be lost."""
+        """Raise `ParseError` if the list has anything besides names and types, or a name twice, since it would be
+        lost.
+        """
         for one in (*arguments.posonlyargs, arguments.vararg, *arguments.kwonlyargs, arguments.kwarg):
             if one is not None:
                 raise self.error(one, "parameters are given in their order, without `*` and `/`")
@@ -156,7 +159,7 @@ class FunctionParser(Evaluator):
     # ---- suites ------------------------------------------------------------------------------------------------
 
     def _suite(self, nodes: Sequence[ast.stmt]) -> tir.Stmt:
-        """An indented block; names that it binds end with it."""
+        """Parse an indented block; names that it binds are not known after it."""
         outer = dict(self.variables)
         result = self._statements(nodes)
         self.variables = outer
@@ -240,7 +243,7 @@ class FunctionParser(Evaluator):
             value = load_of(value)
         half = place.dtype.is_float and place.dtype.bits < 32
         if half and self.widened and isinstance(value, Expr) and value.dtype == "float32":
-            value = value.astype(place.dtype)  # a number in the text, and not the program, made it a float32
+            value = value.astype(place.dtype)  # a number in the text made it a float32
         if not is_scalar(value):
             raise self.error(value_node, f"{buffer.name} cannot hold this", wanted=f"a value of dtype {buffer.dtype}",
                              found=describe(value))  # fmt: skip
@@ -248,7 +251,7 @@ class FunctionParser(Evaluator):
             return tir.BufferStore(buffer, _converted(value, place.dtype), place.indices)
 
     def _bind(self, target: ast.expr, value: Any, node: ast.AST) -> Any:
-        """`target = value` for anything but an element of a buffer."""
+        """Run `target = value` for any target that is not an element of a buffer."""
         if isinstance(target, ast.Tuple | ast.List):
             value = [value] if isinstance(value, descriptions.AxisSpec) else value
             if isinstance(value, descriptions.Meta) and isinstance(value.value, list | tuple):
@@ -299,7 +302,7 @@ class FunctionParser(Evaluator):
         return self._define(name, value)
 
     def _constants(self, name: str, spec: descriptions.ConstSpec) -> tir.Stmt:
-        """The block of a buffer's name that fills it with constants."""
+        """Return the block, named like the buffer, that fills the buffer with constants."""
         buffer = spec.buffer.named(name)
         self.frames[-1].allocs.append(buffer)
         self._define(name, buffer)
@@ -311,7 +314,7 @@ class FunctionParser(Evaluator):
         return tir.BlockRealize((), const(True), block)
 
     def _over_storage(self, name: str, spec: descriptions.BufferSpec, node: ast.AST) -> None:
-        """`B = T.Buffer(shape, dtype, data=A.data)`: another name of A, where the two are alike."""
+        """Run `B = T.Buffer(shape, dtype, data=A.data)`: B is another name of A, if the two are alike."""
         if isinstance(spec.data, descriptions.Handle):
             return self._match(name, descriptions.MatchSpec(spec.data, spec), node)
         source, own = spec.data, spec.named(name)
@@ -423,7 +426,7 @@ class FunctionParser(Evaluator):
 
     def _Assert_stmt(self, node: ast.Assert) -> tir.Stmt:
         message = self.evaluate(node.msg) if node.msg is not None else ""
-        if isinstance(message, tuple):  # TVM's since v0.24: the kind of error, and the parts of its text
+        if isinstance(message, tuple):  # TVM's form since v0.24: the kind of error, and the parts of its text
             message = "".join(message[-1])
         return tir.Assert(self.expr(node.test), str(message))
 
@@ -541,9 +544,9 @@ class FunctionParser(Evaluator):
         headers[header.what] = {**headers.get(header.what, {}), **header.value} if joined else header.value
 
 
-_REDUCER = "the reducer of T.attr"  # no name of Python's: what `T.attr` says of the statements behind it or inside
+_REDUCER = "the reducer of T.attr"  # not a Python name: the reducer of the statements after or inside a `T.attr`
 
-# The attributes of a buffer that tell where in its storage it begins.
+# The attributes of a buffer that say where it begins in its storage.
 _OFFSETS = ("elem_offset", "access_ptr")
 
 
@@ -552,7 +555,7 @@ def _is_root(frame: _Frame, depth: int) -> bool:
 
 
 def _widens(own: DType, target: DType) -> bool:
-    """Whether every value of one dtype is one of the other, or an integer becomes a float."""
+    """Return whether every value of one dtype is a value of the other, or an integer becomes a float."""
     if own.lanes != target.lanes or own.kind not in _WIDER:
         return False
     if own.kind == target.kind:
@@ -560,14 +563,15 @@ def _widens(own: DType, target: DType) -> bool:
     return target.kind in _WIDER[own.kind] and (target.is_float or own.bits < target.bits)
 
 
-# The kinds of dtypes that values of a kind are converted to when they are stored.
+# For each kind of dtype, the kinds to which its values are converted when they are stored.
 _WIDER = {"bool": ("int", "uint", "float"), "uint": ("int", "float"), "int": ("float",), "float": ()}
 
 
 def _converted(value: Any, dtype: DType) -> Expr:
-    """A value to be stored: a constant takes the dtype of its place, an expression is converted to a wider one.
+    """Convert a value to be stored: a constant takes the dtype of its place, others are converted to a wider one.
 
-    As in TVM; a float for an integer and a narrower dtype, which TVM converts with a warning, the store refuses.
+    TVM does the same. It also converts a float to an integer, and to a narrower dtype, with a warning; here the store
+    refuses these.
     """
     if isinstance(value, Expr):
         if isinstance(value, IntImm) and not value.dtype.is_bool and dtype.is_int and dtype.lanes == 1:

@@ -1,8 +1,8 @@
 """Programs as TVMScript text: `script(node)`, with spots marked for errors.
 
 The text reads back: `parse(script(program))` is structurally equal to `program`. The spelling is that of TVM v0.23, or
-of v0.27 (see `dialects`). What TVM has no words for is spelled as ours:
-`@T.prim_func(lowered=True)` for a function without a root block, `T.call_kernel("name", A, B)` for a kernel call.
+of v0.27 (see `dialects`). Where TVM's language has no spelling, ours is used: `@T.prim_func(lowered=True)` for a
+function without a root block, `T.call_kernel("name", A, B)` for a kernel call.
 """
 
 from __future__ import annotations
@@ -33,12 +33,13 @@ def script(
     context: int | None = None,
     name: str | None = None,
 ) -> str:
-    """A module, function, statement, expression, buffer or region as TVMScript.
+    """Return a module, function, statement, expression, buffer or region as TVMScript.
 
-    `mark` underlines nodes of the program with `^^^^` and puts each one's note beside its underline: a loop, block or
-    function at its header, a variable or buffer at its definition, anything else as a whole. `context=n` then shows
-    only the n lines around each mark and the headers that enclose them. `with_header` puts the imports above, as
-    comments; by default above whole functions and modules without marks. Raises `InputError` for an unknown dialect.
+    `mark` underlines nodes of the program with `^^^^` and puts the note of each next to its underline: a loop, block or
+    function is marked at its header, a variable or buffer at its definition, anything else as a whole. `context=n` then
+    shows only the n lines around each mark and the headers that enclose them. `with_header` puts the imports above the
+    text as comments; by default this is done for whole functions and modules without marks. Raises `InputError` for an
+    unknown dialect.
     """
     if dialect not in DIALECTS:
         raise InputError(f"unknown dialect {dialect!r} of TVMScript\n  wanted: {' or '.join(DIALECTS)}")
@@ -66,7 +67,7 @@ class TirPrinter(ProgramText):
     # ---- functions and modules ---------------------------------------------------------------------------------
 
     def module(self, mod: tir.IRModule) -> None:
-        """`@I.ir_module class Module:` with its functions."""
+        """Print `@I.ir_module class Module:` with its functions."""
         self.line("@I.ir_module")
         self.line("class Module:", mod)
         self.depth += 1
@@ -82,7 +83,7 @@ class TirPrinter(ProgramText):
         self.depth -= 1
 
     def function(self, func: tir.PrimFunc, name: str) -> None:
-        """`@T.prim_func def name(...):` with its body."""
+        """Print `@T.prim_func def name(...):` with its body."""
         self.names.push()
         root = trivial_root(func)
         lowered = not isinstance(func.body, tir.BlockRealize) or func.body.block.name != "root"
@@ -90,7 +91,7 @@ class TirPrinter(ProgramText):
         options += ["lowered=True"] if lowered else self.dialect.options
         self.line("@T.prim_func" + (f"({', '.join(options)})" if options else ""))
         taken = {p.name for p in func.params} | {v.name for v in undeclared_sizes(func)}
-        for parameter in func.params:  # all parameters before any dimension: they keep their names
+        for parameter in func.params:  # all parameters come before the dimensions, so that they keep their names
             self.names.define(parameter, parameter.name)
         parameters, matched = [], []
         for parameter in func.params:
@@ -129,7 +130,10 @@ class TirPrinter(ProgramText):
         return "is_size_var=True" if isinstance(variable, ex.SizeVar) and self.dialect.size_vars else ""
 
     def _buffer_arguments(self, b: tir.Buffer, dtype: bool = False) -> str:
-        """`(128, 128), "float32", scope="local"`; what has its default value is left out, unless `dtype`."""
+        """Return `(128, 128), "float32", scope="local"`.
+
+        Defaults are left out, except the dtype if `dtype` is given.
+        """
         shape = ", ".join(map(self.expr, b.shape)) + ("," if len(b.shape) == 1 else "")
         parts = [f"({shape})"]
         if dtype or b.dtype != "float32":
@@ -155,7 +159,7 @@ class TirPrinter(ProgramText):
     # ---- statements --------------------------------------------------------------------------------------------
 
     def anything(self, item: ex.Node) -> None:
-        """A node that is printed by itself, not as a part of a function."""
+        """Print a node that is not part of a function."""
         if isinstance(item, tir.Stmt):
             return self.suite(item)
         if isinstance(item, ex.Expr):
@@ -177,10 +181,10 @@ class TirPrinter(ProgramText):
         self.line(text)
 
     def suite(self, stmt: tir.Stmt) -> None:
-        """A statement and those that follow it in one indented block."""
+        """Print a statement and those that follow it as one indented block."""
         self.names.push()
         pending = [stmt]
-        # What a last `let` or allocation holds stands in the same block. There may be thousands: no recursion.
+        # The body of a last `let` or allocation is in the same block. There may be thousands of them: no recursion.
         while pending:
             item = pending.pop()
             if isinstance(item, tir.Seq) and item.stmts:
@@ -199,7 +203,7 @@ class TirPrinter(ProgramText):
         self.names.pop()
 
     def stmt(self, s: tir.Stmt) -> None:
-        """One statement, and what it opens closed again."""
+        """Print one statement, and close what it opened."""
         if isinstance(s, tir.BufferStore):
             self._store(s)
         elif isinstance(s, tir.For):
@@ -338,7 +342,7 @@ class TirPrinter(ProgramText):
         for buffer in block.alloc_buffers:
             self._alloc(buffer)
         for match in block.match_buffers:
-            for variable in _layout_variables(match.buffer):  # they stand for what the source has
+            for variable in _layout_variables(match.buffer):  # they have the values of the source
                 if not self.names.knows(variable):
                     self.line(f"{self.define(variable)} = T.{variable.dtype}({self._size(variable)})")
             self.line(self._match(match), match)
@@ -354,7 +358,7 @@ class TirPrinter(ProgramText):
         return f"{self.define(m.buffer)} = T.match_buffer({source}, {self._buffer_arguments(m.buffer)})"
 
     def _axes(self, iter_vars: Sequence[ex.IterVar], values: Sequence[ex.Expr] | None) -> None:
-        if values is None or len(values) != len(iter_vars):  # a block by itself, or one that the verifier refuses
+        if values is None or len(values) != len(iter_vars):  # a single block, or one that the verifier refuses
             for axis in iter_vars:
                 self.line(self._axis(axis, None))
             if values:
@@ -394,7 +398,9 @@ class TirPrinter(ProgramText):
 
 
 def grid_of(loop: tir.For) -> list[tir.For]:
-    """The loops from `loop` down that `T.grid` can write as one: plain, from zero, with independent extents."""
+    """Return the loops from `loop` inward that `T.grid` can write as one: plain, from zero, with independent
+    extents.
+    """
     nest = [loop]
     if not _is_plain(loop):
         return nest
@@ -407,7 +413,7 @@ def grid_of(loop: tir.For) -> list[tir.For]:
 
 
 def trivial_root(func: tir.PrimFunc) -> tir.Block | None:
-    """The root block, where the text may leave it out: one that only holds allocations."""
+    """Return the root block if the text may leave it out because it only has allocations; else None."""
     if not isinstance(func.body, tir.BlockRealize) or not is_true(func.body.predicate) or func.body.iter_values:
         return None
     root = func.body.block
@@ -422,7 +428,7 @@ def _layout_variables(buffer: tir.Buffer) -> list[ex.Var]:
 
 
 def undeclared_sizes(func: tir.PrimFunc) -> list[ex.Var]:
-    """The variables in the buffers of the signature that are not parameters themselves, in order."""
+    """Return the variables in the buffers of the signature that are not parameters themselves, in order."""
     sizes: dict[ex.Var, None] = {}
     for buffer in func.buffers:
         for part in (*buffer.shape, *buffer.strides, buffer.elem_offset):
@@ -432,7 +438,7 @@ def undeclared_sizes(func: tir.PrimFunc) -> list[ex.Var]:
 
 
 def is_true(e: ex.Expr) -> bool:
-    """Whether an expression is the constant True."""
+    """Return whether an expression is the constant True."""
     return isinstance(e, ex.IntImm) and e.dtype.is_bool and e.value == 1
 
 

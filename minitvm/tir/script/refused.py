@@ -1,6 +1,6 @@
-"""Names of TVM's language that have no meaning in minitvm: each with the reason, and what to write instead.
+"""Names of TVM's language that have no meaning in minitvm, each with the reason and what to write instead.
 
-docs/tvm.md lists them from here.
+The list in docs/tvm.md is made from this one.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class RefusedName:
-    """Why a name is not in the language, and what takes its place."""
+    """The reason why a name is not in the language, and what replaces it."""
 
     reason: str
     instead: tuple[str, ...] = ()
@@ -56,6 +56,6 @@ REFUSED: dict[str, RefusedName] = {
 
 
 def explained(name: str) -> str:
-    """The error of a refused name."""
+    """Return the error text for a refused name."""
     row = REFUSED[name]
     return f"T.{name} is not supported: {row.reason}"

@@ -1,4 +1,4 @@
-"""`mod.show()`: the text of a program on the screen, in colour where that is a terminal."""
+"""`mod.show()`: prints the text of a program, in colour if the output is a terminal."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .printer import script
 def show(node: Node, style: str | None = None, black_format: bool | None = None, **options: Any) -> None:
     """Print a program as TVMScript. `style` is a Pygments style for terminals; `options` are those of `script`.
 
-    Into a file or pipe goes the plain text, which reads back. `black_format` is TVM's and means nothing here.
+    A file or pipe gets the plain text, which can be parsed again. `black_format` is TVM's and has no effect here.
     """
     del black_format
     text = script(node, **options)

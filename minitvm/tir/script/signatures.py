@@ -1,7 +1,7 @@
-"""Signatures as TVM v0.27 prints them: symbolic dimensions as strings, and declared after they are used.
+"""Reads signatures as TVM v0.27 prints them: symbolic dimensions are strings, and are declared after they are used.
 
-An int64 dimension stands above the function, `n = TypeVar("n")`; one of another dtype in its body, `m = T.int32()`; and
-the signature has `A: T.Buffer(("m", n), "float32")`.
+An int64 dimension is declared above the function, `n = TypeVar("n")`; one of another dtype is declared in its body, `m
+= T.int32()`; and the signature has `A: T.Buffer(("m", n), "float32")`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class OpenDimension:
 def declared_dimensions(
     node: ast.FunctionDef, captured: Mapping[str, Any], evaluate: Callable[[ast.expr], Any]
 ) -> Iterator[tuple[str, DType]]:
-    """The name and dtype of each dimension that a function, or the text above it, declares."""
+    """Yield the name and dtype of each dimension that a function, or the text above it, declares."""
     for name, value in captured.items():
         if isinstance(value, OpenDimension):
             yield name, DType("int64")
@@ -43,7 +43,7 @@ _DECLARES = ("Buffer", "match_buffer", "alloc_buffer", "sblock_alloc_buffer", "d
 
 
 def names_of_sizes(node: ast.FunctionDef) -> set[str]:
-    """The names in shapes, strides and offsets of buffers: a scalar parameter among them is a symbolic size."""
+    """Return the names in shapes, strides and offsets of buffers: a scalar parameter among them is a symbolic size."""
     names: set[str] = set()
     for call in ast.walk(node):
         if isinstance(call, ast.Call) and _last_name(call.func) in _DECLARES:
@@ -57,7 +57,7 @@ def names_of_sizes(node: ast.FunctionDef) -> set[str]:
 
 
 def _last_name(called: ast.expr) -> str:
-    """`T.sblock_alloc_buffer` -> "sblock_alloc_buffer"."""
+    """Return the last part of a called name: `T.sblock_alloc_buffer` -> "sblock_alloc_buffer"."""
     return called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
 
 
@@ -66,7 +66,7 @@ def is_buffer(annotation: ast.expr | None) -> bool:
 
 
 def with_names(annotation: ast.expr) -> ast.expr:
-    """`T.Buffer(("m", 4), ...)` of TVM's printed texts, where dimensions that the body declares are strings."""
+    """Replace the strings in `T.Buffer(("m", 4), ...)` by names: TVM prints as strings what the body declares later."""
     if not isinstance(annotation, ast.Call) or not is_buffer(annotation):
         return annotation
     keywords = [
@@ -78,7 +78,7 @@ def with_names(annotation: ast.expr) -> ast.expr:
 
 
 def quoted_names(annotation: ast.expr) -> Iterator[tuple[str, bool]]:
-    """The names in strings of a signature's buffer, and whether each is a dimension (of the shape)."""
+    """Yield the names in strings of a signature's buffer, and whether each is a dimension (part of the shape)."""
     if not isinstance(annotation, ast.Call) or not is_buffer(annotation):
         return
     parts = [(part, True) for part in annotation.args[:1]]
@@ -90,7 +90,7 @@ def quoted_names(annotation: ast.expr) -> Iterator[tuple[str, bool]]:
 
 
 class _Unquoted(ast.NodeTransformer):
-    """Strings as the expressions that they spell."""
+    """Replaces strings by the expressions that they contain."""
 
     def visit_Constant(self, node: ast.Constant) -> ast.expr:
         if not isinstance(node.value, str):

@@ -1,4 +1,4 @@
-"""Where a program's text comes from: a string, or the source of a decorated Python function or class."""
+"""Finds the text of a program: it is a string, or the source of a decorated Python function or class."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from .signatures import OpenDimension
 
 _OPTIONS = "__minitvm_prim_func__"
 _ATTRS = "__minitvm_module_attrs__"
-_LANGUAGES = {"tir": "T", "tirx": "T", "ir": "I"}  # what `from tvm.script import ... as ...` may name
+_LANGUAGES = {"tir": "T", "tirx": "T", "ir": "I"}  # the names that `from tvm.script import ... as ...` may import
 _OURS = ("private", "lowered", "s_tir")
-_THEIRS = ("check_well_formed",)  # TVM's, and means nothing here
+_THEIRS = ("check_well_formed",)  # TVM's option, which has no effect here
 
 
 def from_source(text: str, extra_vars: Mapping[str, Any] | None = None) -> IRModule | PrimFunc:
-    """A text with one `@I.ir_module` class or `@T.prim_func` function as a module or function (TVM's name).
+    """Parse a text with one `@I.ir_module` class or `@T.prim_func` function into a module or function (TVM's name).
 
     `extra_vars` are Python values that the text may use by name; `T`, `I`, `tir` and `tvm` are always known. Imports in
-    the text are skipped, constants assigned above the program are read. Raises `ParseError`, and `InputError` for what
-    is no text.
+    the text are skipped, and constants assigned above the program are read. Raises `ParseError`, or `InputError` for a
+    value that is not a text.
     """
     if not isinstance(text, str):
         raise InputError(f"from_source takes the text of a program, found {type(text).__name__}")
@@ -86,7 +86,7 @@ def _no_function(item: ast.stmt, source: Source) -> ParseError:
 
 
 def _dimension(node: ast.expr) -> OpenDimension | None:
-    """What `n = TypeVar("n")` above a program means in TVM's printed texts."""
+    """Return the dimension that `n = TypeVar("n")` above a program declares in TVM's printed texts, or None."""
     if isinstance(node, ast.Call) and _last(node.func) == "TypeVar" and len(node.args) == 1:
         name = node.args[0]
         return OpenDimension(str(name.value)) if isinstance(name, ast.Constant) else None
@@ -130,11 +130,11 @@ def _is_text(node: ast.stmt) -> bool:
 
 
 def prim_func(func: Any = None, *, private: bool = False, lowered: bool = False, s_tir: bool = False) -> Any:
-    """`@T.prim_func`: a Python function, read from its source and not run, as a `PrimFunc`.
+    """`@T.prim_func`: make a `PrimFunc` from the source of a Python function, without running it.
 
-    Names that the text does not define are looked up where the function is defined: its closure, the functions around
-    it, its module. Inside a class the function waits for `@I.ir_module`. Raises `ParseError`; `InputError` where Python
-    cannot find the source (a function typed at the prompt of a plain interpreter).
+    Names that the text does not define are looked up where the function is defined: in its closure, the functions
+    around it, its module. Inside a class the function is parsed later, by `@I.ir_module`. Raises `ParseError`, or
+    `InputError` if Python cannot find the source (for a function typed at the prompt of a plain interpreter).
     """
     options = {"private": private, "lowered": lowered, "s_tir": s_tir}
     if func is None:
@@ -146,8 +146,8 @@ def prim_func(func: Any = None, *, private: bool = False, lowered: bool = False,
 
 
 def ir_module(cls: Any = None, **options: Any) -> Any:
-    """`@I.ir_module`: a class of functions as an `IRModule`. Raises `ParseError` for anything else in it."""
-    del options  # TVM's check_well_formed
+    """`@I.ir_module`: make an `IRModule` from a class of functions. Raises `ParseError` for anything else in it."""
+    del options  # TVM's option check_well_formed
     if cls is None:
         return ir_module
     functions: dict[str, PrimFunc] = {}
@@ -162,7 +162,7 @@ def ir_module(cls: Any = None, **options: Any) -> Any:
 
 
 def _stray(cls: type, name: str) -> ParseError:
-    """The error for a name in the class of a module that is not a function of the language."""
+    """Return the error for a name in a module's class that is not a function of the language."""
     source, node = _source_of(cls)
     for item in getattr(node, "body", ()):
         targets = item.targets if isinstance(item, ast.Assign) else [getattr(item, "target", None)]
@@ -174,7 +174,7 @@ def _stray(cls: type, name: str) -> ParseError:
 
 
 def module_attrs(attrs: Mapping[str, Any]) -> None:
-    """`I.module_attrs({...})` in the class of a module."""
+    """`I.module_attrs({...})` in the class of a module: set the module's attributes."""
     sys._getframe(1).f_locals[_ATTRS] = dict(attrs)
 
 
@@ -191,8 +191,8 @@ def _decorated(func: Any, caller: FrameType, options: dict[str, bool]) -> Any:
 
 
 def _visible_names(func: Any, caller: FrameType) -> dict[str, Any]:
-    # Names that stand only in annotations are no closure variables of `func`: the frames that are running while it is
-    # defined still have them.
+    # Names that are used only in annotations are not closure variables of `func`, but the frames that are running while
+    # it is defined still have them.
     names: dict[str, Any] = {**_standard_names(), **func.__globals__}
     frames = [caller]
     while frames[-1].f_back is not None and _is_class_body(frames[-1]):
@@ -212,7 +212,7 @@ def _is_class_body(frame: FrameType) -> bool:
 
 
 def _source_of(item: Any) -> tuple[Source, ast.stmt]:
-    """The text of a Python function or class, and its `def` or `class`."""
+    """Return the text of a Python function or class, and its `def` or `class` node."""
     try:
         lines, first = inspect.getsourcelines(item)
     except (OSError, TypeError) as problem:
@@ -251,7 +251,7 @@ def _tree(source: Source) -> ast.Module:
         raise source.error(where, f"not Python: {problem.msg}") from None
 
 
-# What `I` stands for.
+# The language that `I` refers to.
 MODULE_LANGUAGE = SimpleNamespace(ir_module=ir_module, module_attrs=module_attrs)
 
 

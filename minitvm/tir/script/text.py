@@ -1,4 +1,4 @@
-"""The expressions of programs as TVMScript, with names and marks; `printer` adds functions, statements and blocks."""
+"""Prints expressions of programs as TVMScript, with names and marks; `printer` adds functions, statements, blocks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _INTEGRAL = ("int", "uint", "bool")
 
 
 class ProgramText(ex.ExprPrinter):
-    """Collects the lines of a program; `marked` nodes come out fenced (see `marks`)."""
+    """Collects the lines of a program; nodes in `marked` get fences (see `marks`)."""
 
     prefix = "T."
 
@@ -33,7 +33,7 @@ class ProgramText(ex.ExprPrinter):
         self.names = NameSupply()
         self.depth = 0
         self._notes = {item: number for number, item in enumerate(marked)}
-        self._defined: set[ex.Node] = set()  # marked variables and buffers whose first place has been printed
+        self._defined: set[ex.Node] = set()  # marked variables and buffers whose definition has been printed
         self._spelled_out: set[ex.Expr] = set()
         self._loops: dict[ex.Var, tuple[ex.Expr, ex.Expr]] = {}  # start and extent of the loops around
 
@@ -43,11 +43,11 @@ class ProgramText(ex.ExprPrinter):
         return self._first(var, self.names.of(var, var.name))
 
     def buffer(self, buffer: Buffer) -> str:
-        """The name of a buffer at one of its uses."""
+        """Return the name of a buffer for one of its uses."""
         return self._first(buffer, self.names.of(buffer, buffer.name))
 
     def define(self, item: ex.Var | Buffer) -> str:
-        """The name of a variable or buffer at its definition."""
+        """Return the name of a variable or buffer for its definition."""
         return self._first(item, self.names.define(item, item.name))
 
     def _first(self, item: ex.Node, text: str) -> str:
@@ -57,11 +57,11 @@ class ProgramText(ex.ExprPrinter):
         return fence(text, self._notes[item])
 
     def fenced(self, item: ex.Node, text: str) -> str:
-        """The text of a node, with its mark if it has one."""
+        """Return the text of a node, with its mark if it has one."""
         return fence(text, self._notes[item]) if item in self._notes else text
 
     def line(self, text: str, *owners: ex.Node) -> None:
-        """One line, marked if one of the nodes that it stands for is."""
+        """Add one line, marked if one of the nodes in `owners` is."""
         for owner in owners:
             text = self.fenced(owner, text)
         self.lines.append("    " * self.depth + text if text else "")
@@ -125,7 +125,10 @@ class ProgramText(ex.ExprPrinter):
         return f"T.call_intrin({', '.join([quote(str(e.dtype)), quote(self.dialect.prefix + e.op), *args])})"
 
     def span(self, r: ex.Range) -> tuple[str, str]:
-        """The texts of start and stop of a range; constants are added up, else the stop reads `start + extent`."""
+        """Return the texts of start and stop of a range.
+
+        Constants are added; otherwise the stop is `start + extent`.
+        """
         start, extent = r.start, r.extent
         if isinstance(start, ex.IntImm) and isinstance(extent, ex.IntImm):
             return self.expr(start), self.fenced(extent, self.expr(ex.IntImm(start.value + extent.value, extent.dtype)))
@@ -135,7 +138,7 @@ class ProgramText(ex.ExprPrinter):
         return self.expr(start), self.expr(stop)
 
     def region(self, r: BufferRegion) -> str:
-        """`A[vi, 0:128]`: a point of a dimension as an index, anything else as a slice."""
+        """Return a region as text, `A[vi, 0:128]`: a point of a dimension is an index, anything else a slice."""
         parts = []
         for dimension in r.region:
             if is_const(dimension.extent, 1):
@@ -145,7 +148,7 @@ class ProgramText(ex.ExprPrinter):
         return self.fenced(r, f"{self.buffer(r.buffer)}[{', '.join(parts) or '()'}]")
 
     def value(self, item: Any) -> str:
-        """An attribute's value: a Python constant, an expression, or a list or dictionary of them."""
+        """Return an attribute's value as text: a Python constant, an expression, or a list or dictionary of them."""
         if isinstance(item, ex.Expr):
             return self.expr(item)
         if isinstance(item, Mapping):
@@ -162,7 +165,7 @@ class ProgramText(ex.ExprPrinter):
 
 
 def calls_by_name(e: ex.Call) -> bool:
-    """Whether `T.op(args)` means this very call: the dtype follows from the arguments by the intrinsic's rule."""
+    """Return whether `T.op(args)` means exactly this call: the intrinsic's rule gives its dtype from the arguments."""
     row = ex.INTRINSICS.get(e.op)
     if row is None:
         return e.op.startswith("vector_reduce_") and len(e.args) == 1 and e.dtype == e.args[0].dtype.scalar
@@ -186,7 +189,7 @@ def calls_by_name(e: ex.Call) -> bool:
 
 
 def quote(text: str) -> str:
-    """A string as it stands in Python, in double quotes."""
+    """Return a string as Python writes it, in double quotes."""
     return json.dumps(text, ensure_ascii=False)
 
 

@@ -1,4 +1,4 @@
-"""Names in printed programs: each variable and buffer gets one that nothing else in scope has."""
+"""Names in printed programs: each variable and buffer gets a name that nothing else in scope has."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import keyword
 from ...expr import Node
 from ...expr.printer import fresh, identifier
 
-# Names that mean something to the parser or to Python, which no variable may take.
+# Names that mean something to the parser or to Python. No variable may have them.
 _RESERVED = frozenset({*keyword.kwlist, *keyword.softkwlist, "T", "I", "R", "range", "min", "max", "abs", "bool"})
 
 
 class NameSupply:
-    """Hands out names, scope by scope: two sibling loops may both be `i`, a loop inside the other becomes `i_1`."""
+    """Gives out names scope by scope: two loops next to each other may both be `i`; a loop inside `i` becomes `i_1`."""
 
     def __init__(self) -> None:
         self._of: dict[Node, str] = {}
@@ -29,7 +29,7 @@ class NameSupply:
             self._taken.discard(self._of.pop(item))
 
     def define(self, item: Node, hint: str) -> str:
-        """A name for a definition in the current scope, as close to `hint` as can be."""
+        """Return a name for a definition in the current scope, as similar to `hint` as possible."""
         if item in self._of:
             return self._of[item]
         name = self.fresh(hint)
@@ -38,17 +38,20 @@ class NameSupply:
         return name
 
     def fresh(self, hint: str) -> str:
-        """A name that stands for no node, reserved to the end."""
+        """Return a name that belongs to no node. It stays reserved until the end."""
         stem = identifier(hint)
         return fresh(f"{stem}_" if stem in _RESERVED else stem, self._taken)
 
     def of(self, item: Node, hint: str) -> str:
-        """The name of a use. An item that nothing in scope defines is free: it keeps its name to the end."""
+        """Return the name for a use.
+
+        An item that nothing in scope defines is free, and keeps its name until the end.
+        """
         if item not in self._of:
             self._of[item] = self.fresh(hint)
             self._frames[0].append(item)
         return self._of[item]
 
     def knows(self, item: Node) -> bool:
-        """Whether the item is defined in a scope that is open."""
+        """Return whether the item is defined in an open scope."""
         return item in self._of
