@@ -66,7 +66,7 @@ def build(model: Any, target: str | Target = "cpu", **options: Unpack[ForBuild])
     machine = code_target(target)
     opened = lookup(machine, "opened")
     if opened is not None and settings.device is None:
-        opened()  # what is missing is said before the work
+        opened()  # report what is missing before the work begins
     if isinstance(model, IRModule) and len(model.functions) > 1 and not _has_host(model):
         from .runtime import Functions
 

@@ -18,7 +18,7 @@ from ..expr import Expr, Node, Var, find
 from ..expr.node import kept_with_node
 
 PRODUCT, FLOORDIV, FLOORMOD, MIN, MAX, OPAQUE = "product", "floordiv", "floormod", "min", "max", "opaque"
-_MAX_EXPANSION = 64  # terms of an expanded product; more than that is no longer an index anybody wrote
+_MAX_EXPANSION = 64  # terms of an expanded product; an index that a person writes does not have more
 
 
 class Atom:
@@ -38,11 +38,11 @@ class Atom:
         elif kind in (MIN, MAX):
             self._key = frozenset(args)
         elif kind == PRODUCT:
-            self._key = tuple(sorted(args, key=hash))  # `args` keep the order in which people wrote them
+            self._key = tuple(sorted(args, key=hash))  # `args` keep the order in which they were written
         else:
             self._key = args
         self._hash = hash((kind, self._key))
-        self.data: bool | None = None  # whether values from memory or calls are in it; worked out by `normal` on demand
+        self.data: bool | None = None  # whether it contains values from memory or calls; computed by `normal` on demand
 
     def __hash__(self) -> int:
         return self._hash

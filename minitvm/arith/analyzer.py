@@ -115,7 +115,7 @@ class Analyzer:
 
     def _end(self, value: Any) -> Affine | None:
         if isinstance(value, int) and value.bit_length() > 63:
-            return None  # an end of uint64: no index dtype holds it, and an open end is still true
+            return None  # an end of uint64: no index dtype can hold it, and an open end is still correct
         return None if value is None else self._normal.exact(ex.as_expr(value))
 
     def bind_value(self, var: ex.Var, value: ex.Expr) -> None:
@@ -156,7 +156,7 @@ class Analyzer:
         if not isinstance(condition, ex.CompareOp) or not is_index_dtype(condition.a.dtype):
             return None
         kind = type(condition) if holds else _NEGATED[type(condition)]
-        # A sum of data that may wrap is one term, what is left of it: the fact is about that number.
+        # A sum of data that may wrap is one term, its wrapped value: the fact is about that number.
         x, y = self._normal.exact(condition.a), self._normal.exact(condition.b)
         if kind in (ex.LT, ex.LE, ex.EQ):
             self._assume_nonnegative(y - x - (1 if kind is ex.LT else 0))
@@ -171,7 +171,7 @@ class Analyzer:
         if not f.terms or self._domain.nonnegative(f):
             return
         self._domain.facts.append(f)
-        for _ in range(3):  # facts tell about each other's terms; a fixed point is rarely further away
+        for _ in range(3):  # facts affect each other's terms; more rounds are rarely needed for a fixed point
             if not any(list(map(self._propagate, self._domain.facts))):
                 break
         self._domain.forget_derived()
@@ -288,7 +288,7 @@ class Analyzer:
         x, y = ex.as_expr(a), ex.as_expr(b)
         if is_index_dtype(x.dtype) and is_index_dtype(y.dtype):
             f, g = self._normal.affine(x), self._normal.affine(y)
-            # Sums of data are equal with what wraps of them; in two dtypes they wrap differently.
+            # Equal sums of data are also equal after wrapping, but not in two dtypes, in which they wrap differently.
             wraps = x.dtype != y.dtype and (self._normal.may_wrap(f, x.dtype) or self._normal.may_wrap(g, y.dtype))
             return (f == g and not wraps) or self.can_prove(
                 ex.EQ(x.astype("int64"), y.astype("int64")) if x.dtype != y.dtype else ex.EQ(x, y)

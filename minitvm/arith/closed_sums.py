@@ -14,7 +14,7 @@ from typing import Any
 
 from .formula import extremes, maximum, minimum, quotient
 
-_PARTS = 24  # sums that one sum may be divided into: more is not a formula that anybody reads
+_PARTS = 24  # sums that one sum may be divided into: a longer formula would not be readable
 _PERIOD = 8  # residues of a floor division
 
 

@@ -87,7 +87,7 @@ class Undecided:
     reason: str
 
     def __bool__(self) -> bool:
-        return True  # a caller that forgets this case refuses
+        return True  # so a caller that forgets this case refuses the change
 
 
 Order = Mapping[Access, Sequence[Any]]
@@ -243,7 +243,7 @@ def _violation(
     sizes = [f"{name} >= 0" for var, name in shared.items() if isinstance(var, ex.SizeVar)]
     names = [*a.names.values(), *b.names.values(), *shared.values(), *a.extra, *b.extra]
     facts = " and ".join([*a.constraints, *b.constraints, *same_cell, *sizes, f"({order})"])
-    # Sizes are set dimensions, not parameters: a sample then has values for them too.
+    # Sizes are dimensions of the set, not parameters, so that a sample has values for them too.
     point = _point(f"{{ [{', '.join(names)}] : {facts} and not ({kept}) }}")
     if point is None:
         return None
@@ -284,7 +284,7 @@ def _point(text: str) -> tuple[int, ...] | None:
     return None if violations.is_empty() else _example(violations)
 
 
-# Steps of isl for the least example, some milliseconds. A set of many quotients may have one that takes hours to find.
+# Steps of isl for the least example: a few milliseconds. In a set of many quotients the search may take hours.
 _STEPS = 5_000
 
 

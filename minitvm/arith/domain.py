@@ -16,7 +16,7 @@ from . import affine as aff
 
 Interval = tuple[int | None, int | None]
 UNKNOWN: Interval = (None, None)
-_STEPS = 150  # sums looked at in one proof: a few hundred microseconds
+_STEPS = 150  # sums tried in one proof: a few hundred microseconds
 _DEPTH = 12  # replacements tried in a row; an index has about as many terms
 
 
@@ -100,7 +100,7 @@ class Domain:
         if atom.kind == aff.PRODUCT:
             return self._product_interval(atom.args)
         if atom.kind == aff.OPAQUE:
-            return UNKNOWN  # the converter put what it knows into `ranges`
+            return UNKNOWN  # the converter has put its bounds into `ranges`
         a, b = (self.interval(x) for x in atom.args)
         if atom.kind == aff.MIN:
             low, high = hull(a, b)[0], intersect(a, b)[1]
@@ -109,7 +109,7 @@ class Domain:
             return intersect(a, b)[0], hull(a, b)[1]
         if b[0] is None or b[0] < 0 or b[1] == 0:
             return UNKNOWN
-        b = (max(b[0], 1), b[1])  # nothing is divided by zero
+        b = (max(b[0], 1), b[1])  # a division by zero never happens
         if atom.kind == aff.FLOORDIV:
             # The quotient grows with the dividend, and toward zero with the divisor (toward -1 from below).
             low = None if a[0] is None else a[0] // b[0] if a[0] < 0 else 0 if b[1] is None else a[0] // b[1]
@@ -211,10 +211,10 @@ class Domain:
             if term.kind in (aff.MIN, aff.MAX):
                 rest = f.without(term)
                 a, b = (rest + arg.scaled(c) for arg in term.args)
-                # min(a, b) <= (a + b) / 2 <= max(a, b), and f >= 0 as soon as 2 * f > -2, for f is an integer.
+                # min(a, b) <= (a + b) / 2 <= max(a, b), and f >= 0 if 2 * f > -2, since f is an integer.
                 return [[a, b]] if (term.kind == aff.MIN) == (c > 0) else [[a], [b], [a + b + 1]]
             if term.kind == aff.FLOORDIV and term.args[1].is_const:
-                # d * (x // d) lies between x - d + 1 and x; f >= 0 as soon as d * f > -d, for f is an integer.
+                # d * (x // d) is between x - d + 1 and x; f >= 0 if d * f > -d, since f is an integer.
                 d = term.args[1].const
                 bound = term.args[0] if c < 0 else term.args[0] - (d - 1)
                 if d > 0:

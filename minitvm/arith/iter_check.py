@@ -33,8 +33,8 @@ def check(sums: tuple[IterSum, ...], detector: Detector, level: str) -> tuple[li
     return [], None
 
 
-# A map is surjective onto the product of its bindings' values when each binding is one iterator (its terms fuse without
-# gap or overlap) and no two splits, through all levels of fusing, look at the same digits of an iterator.
+# A map is surjective onto the product of its bindings' values if each binding is one iterator (its terms fuse without
+# gap or overlap) and no two splits, at any level of fusing, use the same digits of an iterator.
 def _independence(sums: tuple[IterSum, ...], detector: Detector) -> list[str]:
     used: dict[IterMark, list[IterSplit]] = {}
     direct: set[Any] = set()
@@ -114,13 +114,13 @@ def _by_factor(splits: Sequence[IterSplit], detector: Detector) -> list[IterSpli
 def _before(a: IterSplit, b: IterSplit, detector: Detector) -> bool:
     if detector.at_most(a.lower_factor, b.lower_factor):
         return True
-    # A symbolic factor is not zero, as something is divided by it: what divides it is not larger.
+    # A symbolic factor is not zero, because it is a divisor. So its divisors are not larger than it is.
     return detector.divide(b.lower_factor, a.lower_factor) is not None
 
 
-# A map is injective when each binding's value determines its splits (each step is larger than all below it together),
-# the splits of an iterator determine its value (their digits meet without a gap up to its extent), and every loop is
-# determined in the end.
+# A map is injective if three conditions hold. Each binding's value determines its splits: each step is larger than the
+# sum of all smaller ones. The splits of an iterator determine its value: their digits cover its extent without a gap.
+# And in the end every loop is determined.
 def _injectivity(sums: tuple[IterSum, ...], detector: Detector) -> list[str]:
     splits_of: dict[IterMark, list[IterSplit]] = {}
     for row in sums:
@@ -163,7 +163,7 @@ def _steps_overlap(row: IterSum, detector: Detector) -> str | None:
         least = next((p for p in positive if all(q is p or detector.at_most(p[0], q[0]) for q in positive)), None)
         if least is None:
             return f"the steps of {row} cannot be put in order"
-        # Two equal steps: the one with a single iteration first; two real ones overlap.
+        # Of two equal steps, the one with a single iteration comes first; two longer ones overlap.
         if not detector.at_most(below + 1, least[0]):
             return f"{least[1]} overlaps with the smaller terms of {row}"
         below = below + detector.times(least[0], least[1].extent - 1)
@@ -183,7 +183,8 @@ def _determines(mark: IterMark, splits: list[IterSplit], detector: Detector) -> 
             if detector.divide(reach, split.lower_factor) is None:
                 continue
             further = detector.times(split.lower_factor, split.extent)
-            # What reaches the end of the iterator has all digits from its own up, in a last tile that is not full too.
+            # A split that reaches the end of the iterator has all digits from its own upward, even if the last tile is
+            # not full.
             whole = detector.at_most(mark.extent, further) or detector.divide(further, reach) is not None
             if whole and not detector.equal(further, reach):
                 reach = further
@@ -248,7 +249,7 @@ def inverse(mapping: IterMap, outputs: Sequence[Any], analyzer: Analyzer | None 
         _take_apart(row.args, rest, values, analyzer)
     pending = list(values)
     done: set[IterMark] = set()
-    # Fused iterators before what they are made of: a mark is ready when no other pending mark feeds it.
+    # Fused iterators come before their parts: a mark is ready when no other pending mark depends on it.
     while pending:
         fed = {inner.mark for m in pending if not isinstance(m.source, Var) for inner in m.source.args}
         mark = next((m for m in pending if m not in fed), pending[0])
@@ -283,7 +284,7 @@ def _take_apart(
         negative = not domain.nonnegative(split.scale)
         scale = analyzer.to_expr(_size(split, domain), value.dtype)
         lower = [s for s in ordered[: ordered.index(split)] if not domain.nonnegative(s.scale)]
-        # Steps below that are negative make the rest negative too: shift it by their least value first.
+        # If lower steps are negative, the rest may be negative too: shift it by their least value first.
         shifted = value if not negative else value * -1
         sign = 1 if not negative else -1
         for s in ordered[: ordered.index(split)]:
@@ -331,7 +332,8 @@ def _assemble(parts: list[tuple[IterSplit, Expr]], analyzer: Analyzer) -> Expr:
             further = multiply(split.lower_factor, split.extent)
             if offset is None or further is None or further == reach:
                 continue
-            # What reaches the end of the iterator has all digits from its own up, in a last tile that is not full too.
+            # A split that reaches the end of the iterator has all digits from its own upward, even if the last tile is
+            # not full.
             if quotient(further, reach) is None and not analyzer.domain.nonnegative(further - split.mark.extent):
                 continue
             if offset != _ONE:

@@ -71,7 +71,7 @@ class IterMap:
     errors: tuple[str, ...] = ()
     level: str = "none"
     padded: bool = False  # some split does not divide its iterator: the last tile is not full
-    repeats: int | None = None  # the binding that takes one value at several points, where that is the error
+    repeats: int | None = None  # the binding that has the same value at several points, if that is the error
     bindings: tuple[ex.Expr, ...] = field(default=(), repr=False)
 
     def __bool__(self) -> bool:
@@ -236,7 +236,7 @@ class Detector:
         base = self.divide(x.base, by)
         if base is None:
             raise NotAffine(f"{e}: {_text(by)} does not divide the offset {_text(x.base)}")
-        # Terms that divide may still belong to a fused iterator of which the others are the lower part: i0*128 + i1.
+        # Terms that are divisible may still belong to a fused iterator whose lower part are the others: i0*128 + i1.
         whole = self.limited(x)
         if whole is not None and high and low:
             return IterSum((), base), IterSum(x.args)
@@ -378,7 +378,7 @@ class Detector:
             return False
         whole = split.scale
         extent = self.ceil(limit, whole)
-        # A bound beyond the loops' own reach bounds nothing, and one below 1 leaves no iteration.
+        # A bound beyond the loops' own range has no effect, and one below 1 leaves no iteration.
         if not self.at_most(extent, split.extent) or not self.domain.nonnegative(extent):
             return False
         steps = {}

@@ -19,8 +19,8 @@ from .closed_sums import Budget, NoClosedForm, sum_over
 from .domain import Domain
 from .formula import Formula, clamped, holds, maximum, minimum, quotient
 
-_LISTED = 1 << 16  # points without sizes that are worth listing
-_SMALL = 12  # values of one variable that are worth a formula each
+_LISTED = 1 << 16  # the most points, without sizes, that are listed
+_SMALL = 12  # the most values of one variable that get a formula each
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,7 +78,7 @@ class Normalizer:
         if len(terms) > 1:
             result = rules.merge_splits(self.domain, result)
         if terms and self._leaves(result, _LIMITS[e.dtype]) and any(map(_is_data, ex.walk(e))):
-            result = self._one_term(e)  # what is left of a sum whose data went away wraps as the sum did
+            result = self._one_term(e)  # if the data of a sum cancelled, the rest wraps as the sum did
         if len(self.memo) > _MEMO_LIMIT:
             self.memo.clear()
         self.memo[e] = result
@@ -225,7 +225,7 @@ class Normalizer:
     def simplify(self, e: ex.Expr) -> ex.Expr:
         """Simplify a part of an opaque term with the analyzer."""
         analyzer = self._analyzer()
-        assert analyzer is not None  # it is what asks
+        assert analyzer is not None  # the analyzer itself calls this
         return analyzer.simplify(e)
 
     def _opaque(self, e: ex.Expr) -> aff.Affine:
@@ -253,14 +253,14 @@ class Normalizer:
                 return 0, 1
             if source.is_int and source.lanes == 1 and _inside((int(source.min), int(source.max)), limits):
                 return int(source.min), int(source.max)
-            if is_index_dtype(source):  # a value that fits is kept, whatever it is made of
+            if is_index_dtype(source):  # a value that fits stays the same, whatever its parts are
                 inner = self._bounded(e.value)
                 return inner if _inside(inner, limits) else limits
         if isinstance(e, ex.FloorMod) and isinstance(e.b, ex.IntImm) and e.b.value > 0:
-            return 0, e.b.value - 1  # of data that may wrap, too
+            return 0, e.b.value - 1  # also for data that may wrap
         if isinstance(e, ex.Call) and e.op in ("bitwise_xor", "bitwise_or"):
             low, high = hull(*map(self._bounded, e.args))
-            if low is not None and low >= 0 and high is not None:  # no bit is set that neither may have
+            if low is not None and low >= 0 and high is not None:  # a bit that neither operand can have is not set
                 return 0, (1 << high.bit_length()) - 1
         if isinstance(e, ex.Select):
             return intersect(limits, hull(self._bounded(e.true_value), self._bounded(e.false_value)))

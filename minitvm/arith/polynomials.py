@@ -17,9 +17,9 @@ from .sympy_bridge import Monomials, TermNumbers, dense, dummies, monomials
 if TYPE_CHECKING:
     from .domain import Domain
 
-_TERMS = 16  # of a polynomial
+_TERMS = 16  # the most terms of a polynomial
 _VARIABLES = 7
-_RELATIONS = 6  # facts that are put in
+_RELATIONS = 6  # the most facts that are substituted
 _DEGREE = 4
 
 Range = tuple[int | None, int | None]

@@ -226,7 +226,8 @@ def _dense(x: Affine, ends: Mapping[Var, Ends | None], moving: set[Var]) -> bool
         if bounds is None:
             return False
         last = bounds[1] - bounds[0]
-        # A symbolic extent leaves no gap when its step is filled already; what stands above it is not known to join on.
+        # A symbolic extent leaves no gap if its step is already filled, but larger steps are not known to follow
+        # without a gap.
         steps.append((abs(c), last.const if last.is_const else None))
     filled: int | None = 1
     for step, length in sorted(steps, key=lambda s: (s[0], s[1] is None)):

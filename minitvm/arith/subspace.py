@@ -148,7 +148,7 @@ def _ranges(outer: list[Expr], condition: Expr, around: Loops, analyzer: Analyze
     """The ranges of values that the outer parts take."""
     steps = detect(outer, around, condition, "surjective", Analyzer())
     if not steps and not isinstance(condition, IntImm):
-        # The domains without the predicate are larger, which an iterator's domain may be.
+        # Without the predicate the domains are larger; this is allowed for the domain of an iterator.
         steps = detect(outer, around, True, "surjective", Analyzer())
     if not steps:
         return _domains(outer, around, steps.errors)

@@ -17,7 +17,7 @@ from ..target import KINDS, Target, find_kind, register_kind
 from ..target.machines import machines_in_folders
 from .parts import PARTS, Backend, Part
 
-Check = Callable[[str], str]  # of the name of a part: what is wrong with it
+Check = Callable[[str], str]  # called with the name of a part; returns what is wrong with it
 
 _BACKENDS: dict[str, Backend] = {}
 _DOTTED = re.compile(r"\w+(\.\w+)+|\w+(\.\w+)*:\w+")
@@ -78,7 +78,7 @@ def _fault(part: Part, value: Any, checked: Check | None = None) -> tuple[Part, 
     try:
         signature = inspect.signature(value)
         signature.bind(*part.arguments)
-    except ValueError:  # a builtin, which does not tell
+    except ValueError:  # a builtin function, which has no signature
         return None
     except TypeError as error:
         return part, f"{part.name}{signature}: {error}"

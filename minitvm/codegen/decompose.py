@@ -18,9 +18,9 @@ from .. import expr as ex
 from ..arith import Analyzer
 from ..tir.op import select
 
-# From one operation to the same value in other operations; None where the rule does not apply.
+# A function from one operation to the same value in other operations; it returns None if it does not apply.
 Rewrite = Callable[[Any, Analyzer], ex.Expr | None]
-_DROPPED = 13  # bits of mantissa that a float32 on tensor cores does without
+_DROPPED = 13  # bits of mantissa that tensor cores leave out of a float32
 _ORDERS = (ex.EQ, ex.NE, ex.LT, ex.LE, ex.GT, ex.GE)
 
 
@@ -180,7 +180,7 @@ def _rounded_away(x: ex.Call, _: Analyzer) -> ex.Expr:
     return whole + ex.call("copysign", step, value)
 
 
-# No language has these.
+# Operations that no language has.
 FIXED_POINT = Decomposition(("q_multiply_shift",), _fixed_point)
 TFLOAT32 = Decomposition(("round_tf32",), _rounded_to_tf32)
 HINTS = Decomposition(("likely",), lambda x, _: x.args[0])
@@ -189,7 +189,7 @@ HINTS = Decomposition(("likely",), lambda x, _: x.args[0])
 INTEGER_TESTS = Decomposition(("isnan", "isinf", "isfinite"), _integer_tests)
 UNSIGNED_ABS = Decomposition(("abs",), _unsigned_abs)
 
-# Quotients of integers that are rounded down, and their rests: by a positive constant; by any divisor.
+# Quotients of integers, rounded down, and their remainders: by a positive constant; by any divisor.
 SHIFTED = Decomposition((ex.FloorDiv, ex.FloorMod), _shifted)
 TRUNCATED = Decomposition((ex.FloorDiv, ex.FloorMod), _truncated)
 FLOORED = Decomposition((ex.FloorDiv, ex.FloorMod), _floored)

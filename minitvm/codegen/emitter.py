@@ -26,8 +26,8 @@ class Emitter(Expressions):
     """Walks a kernel's statements and collects lines of source."""
 
     indent_text = "    "
-    dialect = ""  # by which an intrinsic has a spelling of its instruction
-    declares_all = False  # whether the language wants a declaration of a variable that is stored first
+    dialect = ""  # the name under which an intrinsic has the text of its instruction
+    declares_all = False  # whether a variable must be declared before it is stored
 
     def __init__(self, kernel: tir.PrimFunc, target: Target | None, reserved: Iterable[str]) -> None:
         super().__init__(kernel, target, reserved)
@@ -221,7 +221,7 @@ class Emitter(Expressions):
             )
         spell(self, stmt)
 
-    # -- what a dialect spells
+    # -- methods that each dialect implements
 
     @abstractmethod
     def loop_header(self, name: str, first: str, end: str) -> str: ...

@@ -25,17 +25,17 @@ from ..tir.analysis.registers import Register, slot
 from . import decompose
 from .spelling import BITS, COMPARISONS, Names, Syntax, atom, is_index, keeps_value
 
-_INDEX_CALLS = {**BITS, "shift_right": ">>"}  # of which the last comes from `index_rules`
+_INDEX_CALLS = {**BITS, "shift_right": ">>"}  # the last one comes from `index_rules`
 
 
 class Expressions(ABC):
     """Writes expressions. `Emitter` adds statements, and a dialect adds the spelling of a language."""
 
     syntax: ClassVar[Syntax]
-    language = ""  # for people, what a kernel becomes: "a CPU kernel"
-    index_dtype = ex.DType("int64")  # of indices, wherever they are complete
+    language = ""  # for people, the kind of the result: "a CPU kernel"
+    index_dtype = ex.DType("int64")  # the dtype of complete indices
     lacks: Sequence[decompose.Decomposition] = (decompose.FIXED_POINT, decompose.TFLOAT32, decompose.HINTS)
-    index_rules: Sequence[decompose.Decomposition] = ()  # the same, for operations on indices
+    index_rules: Sequence[decompose.Decomposition] = ()  # the rules for operations on indices
     functions: Mapping[str, str] = {}  # the names of intrinsics
 
     def __init__(self, kernel: tir.PrimFunc, target: Target | None, reserved: Iterable[str]) -> None:
@@ -213,7 +213,7 @@ class Expressions(ABC):
             raise Unsupported(f"buffer {buffer.name} of vector dtype {buffer.dtype} in {self.language}")
         return buffer.dtype
 
-    # -- what a dialect spells
+    # -- methods that each dialect implements
 
     @abstractmethod
     def to_index(self, text: str) -> str:
@@ -244,7 +244,7 @@ class Expressions(ABC):
     @abstractmethod
     def element(self, x: tir.BufferLoad) -> str: ...
 
-    # -- vectors: a language without them refuses what it meets
+    # -- vectors: a language without them refuses them
 
     def broadcast(self, x: ex.Broadcast) -> str:
         raise self.lacking(x)
@@ -266,7 +266,7 @@ class Expressions(ABC):
         """The text of a load of elements at arbitrary indices."""
         raise self.lacking(x)
 
-    # -- operations that only some languages have in one: None if they are written out
+    # -- single operations that only some languages have: None if several operations replace them
 
     def first_lanes(self, limit: ex.Expr, base: ex.Expr, lanes: int) -> str | None:  # noqa: B027
         """The text of the mask of the first `limit - base` lanes, or None if the language has no form for it."""

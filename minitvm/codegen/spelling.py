@@ -20,7 +20,7 @@ from ..arith import Analyzer
 from ..expr.printer import fresh, identifier
 from ..tir import nodes as tir
 
-# Of these, bits of an integer in 64 bits are those in 32.
+# For these, the low 32 bits of the 64-bit result are the 32-bit result.
 BITS = {"bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^"}
 COMPARISONS: dict[type, str] = {ex.EQ: "==", ex.NE: "!=", ex.LT: "<", ex.LE: "<=", ex.GT: ">", ex.GE: ">="}
 _OF_INDICES = (ex.Add, ex.Sub, ex.Mul, ex.FloorDiv, ex.FloorMod, ex.Div, ex.Mod, ex.Min, ex.Max)
@@ -38,7 +38,7 @@ class Syntax:
     otherwise: str
     repeat: str
     nothing: str
-    end: str  # of a statement
+    end: str  # the end of a statement
     close: str  # the line that ends a block; empty if indentation does
     comment: str
     logical: Mapping[type, tuple[str, str]]
@@ -78,7 +78,7 @@ def rounded(x: ex.FloatImm) -> float:
     """The constant rounded once to its dtype, as a Python float (exact: every dtype's values are float64 values)."""
     value = x.value
     if isinstance(value, Fraction) and x.dtype != "float64":
-        value = _rounded_fraction(value, 20 if x.dtype == "bfloat16" else 40)  # it is reached through float32
+        value = _rounded_fraction(value, 20 if x.dtype == "bfloat16" else 40)  # it is rounded to float32 first
     with np.errstate(over="ignore"):
         return float(x.dtype.numpy.type(float(value)))
 

@@ -58,7 +58,7 @@ def evaluate(x: int | float | ex.Expr, env: Environment) -> Number:
     return Evaluation(env)(x)
 
 
-_MOST_FUNCTIONS = 200  # nodes of an expression, as a tree
+_MOST_FUNCTIONS = 200  # the most nodes of an expression, as a tree
 
 
 class Evaluation:
@@ -129,14 +129,14 @@ def function_of(x: int | float | ex.Expr) -> Callable[[Environment], Number]:
     if not isinstance(x, ex.Expr):
         return lambda _: x
     if sum(1 for _ in itertools.islice(ex.walk(x), _MOST_FUNCTIONS + 1)) > _MOST_FUNCTIONS:
-        return lambda env: evaluate(x, env)  # its nodes may share much
+        return lambda env: evaluate(x, env)  # its nodes may share many parts
     inner = _function(x)
 
     def evaluated(env: Environment) -> Number:
         try:
             return inner(env)
         except (KeyError, ZeroDivisionError):
-            return evaluate(x, env)  # says what is wrong
+            return evaluate(x, env)  # raises the error that says what is wrong
 
     return evaluated
 

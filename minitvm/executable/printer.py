@@ -32,7 +32,7 @@ def script(executable: nodes.Executable, mark: int | None = None, note: str = ""
         lines.append(
             f"    bound({_number(bound.low)} <= {name} <= {_number(bound.high)})  # {bound.where}".rstrip(" #")
         )
-    ends: list[int] = []  # of the loops around a step
+    ends: list[int] = []  # the ends of the loops around a step
     for i, step in enumerate(x.steps):
         ends = [end for end in ends if end > i]
         text = f"{'    ' * (1 + len(ends))}{step_text(x, step)}"

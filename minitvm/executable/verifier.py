@@ -144,7 +144,7 @@ def _arguments(x: nodes.Executable, env: Env) -> Iterator[Breach]:
 
 
 def _loops(x: nodes.Executable, env: Env) -> Iterator[Breach]:
-    ends = [len(x.steps)]  # of the loops around a step, the innermost last
+    ends = [len(x.steps)]  # the ends of the loops around a step, the innermost last
     for i, step in enumerate(x.steps):
         while ends[-1] <= i:
             ends.pop()
@@ -322,7 +322,7 @@ def _empty(x: nodes.Executable, place: nodes.Location, env: Env) -> bool:
 
 def _written(x: nodes.Executable, env: Env) -> Iterator[Breach]:
     written: set[int] = set()
-    end = 0  # of the outermost loop; a body may have no iteration
+    end = 0  # the end of the outermost loop; a body may run zero times
     for i, step in enumerate(x.steps):
         if i >= end:
             written |= {p.index for p, mode in accesses(x, step) if isinstance(p, nodes.Output) and "w" in mode}
@@ -334,8 +334,8 @@ def _written(x: nodes.Executable, env: Env) -> Iterator[Breach]:
 
 def _initialised(x: nodes.Executable, env: Env) -> Iterator[Breach]:
     written: list[nodes.Location] = [nodes.Output(i) for i, spec in enumerate(x.outputs) if spec.inout]
-    ends: list[int] = []  # of the loops around a step, the innermost last
-    before: list[int] = []  # how much was written in front of each: its body may have no iteration
+    ends: list[int] = []  # the ends of the loops around a step, the innermost last
+    before: list[int] = []  # how much was written before each: its body may run zero times
     for i, step in enumerate(x.steps):
         for _ in range(_behind(ends, i)):
             del written[before.pop() :]

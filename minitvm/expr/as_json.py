@@ -51,7 +51,7 @@ class _ExprWriter:
     def __init__(self) -> None:
         self.rows: list[list[Any]] = []
         self.numbers: dict[Node, int] = {}
-        self.classes = _classes()  # looking through all classes takes as long as writing a dozen nodes
+        self.classes = _classes()  # looking through all classes takes as long as writing twelve nodes
 
     def value(self, item: Any) -> Any:
         if item is None or type(item) in (bool, int, str):

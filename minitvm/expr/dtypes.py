@@ -14,9 +14,9 @@ SCALARS = (
     "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float16", "bfloat16", "float32",
     "float64",
 )  # fmt: skip
-HALVES = ("float16", "bfloat16")  # floats of 16 bits: arithmetic on them is arithmetic in float32, rounded
+HALVES = ("float16", "bfloat16")  # floats of 16 bits: arithmetic on them is done in float32 and rounded
 _PATTERN = re.compile(r"^(bool|int|uint|float|bfloat|handle)(\d+)?(?:x(\d+))?$")
-_NUMPY = {"bfloat16": np.dtype(ml_dtypes.bfloat16)}  # what NumPy has from elsewhere
+_NUMPY = {"bfloat16": np.dtype(ml_dtypes.bfloat16)}  # dtypes that another package gives NumPy
 
 
 class DType(str):
@@ -147,7 +147,7 @@ def promote(a: DType, b: DType) -> DType:
     if "float" in (x.kind, y.kind) and x.kind != y.kind:
         wider = x if x.kind == "float" else y
     elif x.is_half and y.is_half:
-        wider = DType("float32")  # neither holds the other
+        wider = DType("float32")  # neither dtype contains all values of the other
     elif x.bits != y.bits:
         wider = x if x.bits > y.bits else y
     else:

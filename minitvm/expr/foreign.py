@@ -23,7 +23,7 @@ _RUNTIME = "a part of TVM's runtime"
 _NO_MEANING = "no interpreter here has a meaning for it"
 _ASSUMPTION = "an assumption is a statement of its own, not a part of another"
 
-# What decides the dtype of a call: the first argument of its text ("given"), its first or second value, or a dtype.
+# The dtype of a call: given by the first argument of its text, that of its first or second value, or a fixed dtype.
 GIVEN, FIRST, SECOND = "given", "first", "second"
 
 

@@ -24,13 +24,13 @@ class Intrinsic:
     name: str
     arity: int
     result: str = "same"
-    domain: str = "float"  # which dtypes it takes: float, int, any
+    domain: str = "float"  # the dtypes that it takes: float, int, any
     pure: bool = True
     operands: tuple[str, ...] = ()
 
 
 SHUFFLES = ("tvm_warp_shuffle", "tvm_warp_shuffle_up", "tvm_warp_shuffle_down", "tvm_warp_shuffle_xor")
-COLLECTIVES = frozenset((*SHUFFLES, "tvm_warp_activemask"))  # what the threads of a warp do together
+COLLECTIVES = frozenset((*SHUFFLES, "tvm_warp_activemask"))  # operations that the threads of a warp do together
 _FLOAT_UNARY = (
     "exp exp2 exp10 log log2 log10 log1p sqrt rsqrt sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh "
     "sigmoid erf floor ceil trunc round nearbyint"
@@ -55,22 +55,24 @@ _INTRINSICS = [
     Intrinsic("popcount", 1, domain="int"),
     # q_multiply_shift(x, y, q, s): x * y / 2**(q - s), ties rounded up, on int32; see `codegen.decompose`.
     Intrinsic("q_multiply_shift", 4, domain="int", operands=("int32",) * 4),
-    # dot4_u8i8(a, b): words of four bytes, those of a unsigned, of b signed; the sum of their products, an int32.
+    # dot4_u8i8(a, b): the int32 sum of the products of four bytes; the bytes of a are unsigned, those of b signed.
     Intrinsic("dot4_u8i8", 2, domain="int", operands=("int32",) * 2),
-    # dot2_bf16(acc, a, b): words of two bfloat16; fma(low, low, fma(high, high, acc)) in float32, each of the two
-    # rounded to nearest even, subnormal operands and results zeros of their sign.
+    # dot2_bf16(acc, a, b) for words of two bfloat16: fma(low, low, fma(high, high, acc)) in float32. Each fma rounds to
+    # nearest even; subnormal operands and results become zeros of the same sign.
     Intrinsic("dot2_bf16", 3, domain="any", operands=("float32", "int32", "int32")),
-    # round_tf32(x): to 10 bits of mantissa, ties away from zero; infinities and NaN stay. See `codegen.decompose`.
+    # round_tf32(x): rounds to 10 bits of mantissa, ties away from zero; infinities and NaN stay. See
+    # `codegen.decompose`.
     Intrinsic("round_tf32", 1, operands=("float32",)),
     Intrinsic("reinterpret", 1, "given", "any"),  # the same bits as another dtype; the Call's dtype says which
     Intrinsic("tvm_storage_sync", 1, "void", "any", pure=False),  # barrier; the argument is the scope
-    # Of asynchronous copies (`tir.nodes.Async`): those begun since are a group; all but so many groups have arrived.
+    # For asynchronous copies (`tir.nodes.Async`): make the copies started since the last group one group; wait until at
+    # most n groups are still being copied.
     Intrinsic("ptx_commit_group", 0, "void", "any", pure=False),
     Intrinsic("ptx_wait_group", 1, "void", "any", pure=False),
-    # tvm_warp_shuffle*(mask, value, lane or offset, width, warp size): another lane's value, or the own one at the edge
-    # of a section of `width` lanes. All lanes of the mask do it together.
+    # tvm_warp_shuffle*(mask, value, lane or offset, width, warp size): another lane's value, or the lane's own value at
+    # the edge of a section of `width` lanes. All lanes of the mask do this together.
     *(Intrinsic(name, 5, "value", "any", pure=False) for name in SHUFFLES),
-    Intrinsic("tvm_warp_activemask", 0, "mask", "any", pure=False),  # the lanes that do this together
+    Intrinsic("tvm_warp_activemask", 0, "mask", "any", pure=False),  # the lanes that run this call together
 ]
 INTRINSICS: dict[str, Intrinsic] = {row.name: row for row in _INTRINSICS}
 

@@ -61,7 +61,7 @@ def _ends(x: Dim, most: Mapping[e.Var, Dim]) -> Interval:
         if isinstance(x, e.FloorMod | e.Mod) and not depends(x.b, most):
             return 0, _max(_subtract(b[0], 1), 0)
         if isinstance(x, e.FloorDiv | e.Div) and isinstance(b[0], int) and b[0] >= 0:
-            # A run that divides by 0 ends there; division by 1 or more leads towards 0, or to -1.
+            # A division by 0 ends the run; a division by 1 or more moves the value towards 0, or to -1.
             return _min(a[0], 0), _max(a[1], 0)
     raise Unsupported(f"the memory for {x} cannot be planned: there is no bound of {type(x).__name__}")
 

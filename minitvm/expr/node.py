@@ -14,7 +14,7 @@ def node(cls: type) -> Any:
     frozen: Any = dataclass(frozen=True, slots=True, eq=False, repr=False, init=False)(cls)
     if "__init__" not in vars(frozen):
         through_slots(frozen)
-    if not frozen._children:  # nothing is below a leaf: it needs no slot for that
+    if not frozen._children:  # a leaf has no nodes below it, so it needs no slot for them
         frozen._below = ()
     elif not hasattr(frozen._below, "__set__"):
         frozen._below = Node.__dict__["_below"]
@@ -44,7 +44,7 @@ def _constructor(cls: Any) -> Callable[..., None]:
         elif f.default is not MISSING:
             value = f"default_{f.name}"
         elif value == f.name:
-            continue  # `__post_init__` works it out
+            continue  # `__post_init__` computes it
         names[f"store_{f.name}"] = getattr(cls, f.name).__set__
         lines.append(f"    store_{f.name}(self, {value})")
     if hasattr(cls, "__post_init__"):
@@ -91,11 +91,11 @@ class Node:
         fields = ", ".join(f"{name}={getattr(self, name)!r}" for name in getattr(self, "__dataclass_fields__", ()))
         return f"{type(self).__name__}({fields})"
 
-    # What Hypothesis and IPython show: the text of the program, not its fields.
+    # Hypothesis and IPython show the text of the program, not its fields.
     _repr_pretty_ = _PrettyText()
 
 
-# --- Answers about nodes that are kept with the node: it never changes, so they are computed once.
+# --- Results about nodes that are stored in the node. It never changes, so they are computed once.
 
 
 N = TypeVar("N", bound=Node)

@@ -184,12 +184,12 @@ class IntImm(Expr):
 
     value: int
     dtype: DType = DType("int32")
-    _names = (frozenset(), frozenset(), frozenset())  # in place of the slot
+    _names = (frozenset(), frozenset(), frozenset())  # instead of the slot
 
     def __post_init__(self) -> None:
         limits = _LIMITS.get(self.dtype) if self.value.__class__ is int and self.dtype.__class__ is DType else None
         if limits is not None and limits[0] <= self.value <= limits[1]:
-            return  # as nearly always
+            return  # the usual case
         _in_our_order(self)
         dtype = DType(self.dtype)
         _set(self, "dtype", dtype)
@@ -563,7 +563,7 @@ class IterVar(Node):
         if self.kind in _TVM_KINDS:
             _set(self, "kind", _TVM_KINDS[self.kind])
 
-    # In arithmetic an iteration variable stands for its variable: `A[i, k + 1]` with k a reduce_axis.
+    # In arithmetic an iteration variable means its variable: `A[i, k + 1]` with a reduce_axis k.
     def __add__(self, other: Any) -> Expr:
         return self.var + other
 
@@ -683,7 +683,7 @@ def as_expr(value: Any, dtype: str | None = None) -> Expr:
 
 def match(a: Any, b: Any) -> tuple[Expr, Expr]:
     """Convert two operands to one dtype and one number of lanes; a plain number takes the other operand's dtype."""
-    if isinstance(a, Expr):  # as most are
+    if isinstance(a, Expr):  # the usual case
         if isinstance(b, Expr) and a.dtype is b.dtype:
             return a, b
         if b.__class__ is int and a.dtype.is_int:
@@ -698,7 +698,7 @@ def match(a: Any, b: Any) -> tuple[Expr, Expr]:
     left, right = as_expr(a), as_expr(b)
     if left.dtype == right.dtype:
         return left, right
-    # An int32 constant beside int64 (a Python number that went through as_expr) follows the other operand.
+    # Next to an int64 operand, an int32 constant (a Python number that went through as_expr) becomes int64.
     if isinstance(left, IntImm) and right.dtype.is_int and right.dtype.lanes == 1 and not left.dtype.is_bool:
         return IntImm(left.value, right.dtype), right
     if isinstance(right, IntImm) and left.dtype.is_int and left.dtype.lanes == 1 and not right.dtype.is_bool:

@@ -9,7 +9,7 @@ from fractions import Fraction
 
 from . import nodes as n
 
-# --- Names in generated text: valid ones, and ones that nothing else has.
+# --- Names in generated text: valid and unique ones.
 
 
 def identifier(wish: str) -> str:

@@ -38,7 +38,7 @@ class _Comparison:
                 self._at(f"[{i}]", x, y, defining) for i, (x, y) in enumerate(zip(a, b, strict=True))
             )
         if isinstance(a, Mapping) and isinstance(b, Mapping):
-            # Annotations and attributes are maps: what they say does not depend on the order of writing.
+            # Annotations and attributes are maps: their order does not matter.
             return a.keys() == b.keys() and all(self._at(f"[{key!r}]", a[key], b[key]) for key in a)
         if not isinstance(a, Node) or not isinstance(b, Node):
             return type(a) is type(b) and self._equal_values(a, b)
@@ -133,7 +133,7 @@ class _Hash:
                 self.add(part, defining)
         elif isinstance(item, Mapping):
             self.note("mapping", len(item))
-            for key in sorted(item, key=repr):  # what a map says does not depend on the order of writing
+            for key in sorted(item, key=repr):  # the order of a map does not matter
                 self.note("key", key)
                 self.add(item[key])
         elif not isinstance(item, Node):
@@ -164,7 +164,7 @@ class _Hash:
             self.note("use", self.numbers[item])
             return
         if not (defining or self.map_free_vars):
-            # Equal trees use the same free one, but a hash must not depend on where it lies in memory.
+            # Equal trees use the same free item, but a hash must not depend on its address in memory.
             self.note("free", type(item).__name__, str(getattr(item, "dtype", "")))
             return
         if not isinstance(item, Var):

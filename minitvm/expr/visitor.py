@@ -18,7 +18,7 @@ from .nodes import BinaryOp, Call, Expr, Let, Var
 
 N = TypeVar("N", bound=Node)
 
-# A kernel that is written out names what it reads, one `Let` within another: hundreds of them, some frames each.
+# An unrolled kernel names the values that it reads, one `Let` inside another: hundreds of them, several frames each.
 _DEEP = 6_000
 sys.setrecursionlimit(max(sys.getrecursionlimit(), _DEEP))
 
@@ -118,7 +118,7 @@ def kinds(node: Node) -> int:
         return present
 
 
-_BITS: dict[type, int] = {}  # of the classes of which there are nodes
+_BITS: dict[type, int] = {}  # for the classes that have nodes
 
 
 _NUMBERING = lock()
@@ -132,7 +132,7 @@ def _new_bit(kind: type) -> int:
 def _mask(kind: Any, present: int) -> int:
     """The bits of all classes that are subclasses of `kind`. Each class that is `present` has a bit already."""
     known = _MASKS.get(kind)
-    if known is None or present >> known[0]:  # a class that had no bit then
+    if known is None or present >> known[0]:  # a class that had no bit at that time
         known = len(_BITS), sum(bit for one, bit in _BITS.items() if issubclass(one, kind))
         _MASKS[kind] = known
     return known[1]
@@ -203,8 +203,8 @@ def rewrite(node: N, function: Callable[[Node], Node | None], leave: type | tupl
     return _Rewrite(function, leave)(node)
 
 
-# An object in place of a function that names itself: such a function, with all that it holds, is only given back by the
-# garbage collector. Trees are rebuilt all the time.
+# An object instead of a function that refers to itself: only the garbage collector can free such a function and all
+# that it refers to, and trees are rebuilt all the time.
 class _Rewrite:
     __slots__ = ("function", "leave")
 
@@ -267,7 +267,7 @@ def _names(node: Node) -> _Names:
             used = frozenset((node,))
         elif len(below) > _FEW:
             used, buffers, handed = (_NONE.union(*sets) for sets in zip(*map(_names, below), strict=True))
-        else:  # trees share the sets that do not grow
+        else:  # trees share the sets if they do not grow
             for child in below:
                 in_child, of_child, handed_there = _names(child)
                 if in_child and in_child is not used:

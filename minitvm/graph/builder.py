@@ -15,8 +15,8 @@ from ..topi import registry
 from .loop_bodies import UNLIMITED, body_of
 from .nodes import LOOP, Constant, Dim, Graph, OpNode, Value
 
-_MOST_DIMS = 64  # of NumPy's arrays
-_MOST_BYTES = 1 << 47  # that a process can address
+_MOST_DIMS = 64  # the most dimensions of a NumPy array
+_MOST_BYTES = 1 << 47  # the most bytes that a process can address
 
 
 class GraphBuilder:

@@ -21,7 +21,7 @@ from .nodes import Dim, Graph, OpNode, Value
 from .pattern import Match, op
 from .rewrite import Rewriter, RewriteRule, rewrite
 
-_FAR = 2**62  # further than any axis, and -_FAR is an int64 too
+_FAR = 2**62  # larger than any axis, and -_FAR is an int64 too
 
 
 def checked_indices(graph: Graph) -> Graph:
@@ -41,9 +41,9 @@ def _with_check(b: Rewriter, match: Match) -> Value:
 def _check(b: GraphBuilder, item: OpNode, indices: Value, axis: int, extent: Dim) -> None:
     """Add two checks: the largest index is below the extent, and the smallest one is not below minus the extent."""
     flat = b.op("reshape", b.op("cast", indices, dtype="int64"), newshape=(-1,))
-    every = b.op("concatenate", flat, np.zeros(1, np.int64), axis=0)  # there may be none, and 0 is in range
+    every = b.op("concatenate", flat, np.zeros(1, np.int64), axis=0)  # the list may be empty; 0 is in range
     lowest = b.op("maximum", b.op("min", every), np.array(-_FAR, np.int64))
-    # Of an axis without elements nothing is read: the operator says so itself.
+    # Nothing is read from an axis without elements: the operator itself checks this.
     last = larger(simple(extent - 1), 0)
     for number, most, sign, limit in (
         (b.op("max", every), last, "", "at most {most}"), (b.op("negative", lowest), extent, "-", "at least -{most}"),
@@ -68,7 +68,7 @@ def _at_points(b: GraphBuilder, item: OpNode, inputs: list[Value]) -> Iterator[t
     """
     indices, first = inputs[1], item.attrs.get("batch_dims", 0)
     size = indices.shape[-1]
-    assert isinstance(size, int)  # the operator takes no others
+    assert isinstance(size, int)  # the operator accepts nothing else
     for k in range(size):
         cut: dict[str, Any] = {"begin": (k,), "end": (k + 1,), "strides": (1,), "axes": (len(indices.shape) - 1,)}
         yield b.op("strided_slice", indices, **cut), first + k, inputs[0].shape[first + k]
@@ -79,7 +79,7 @@ def _product(shape: tuple[Dim, ...]) -> Any:
     return math.prod(sizes)
 
 
-# The operators whose second input holds indices of their first, and which axes it indexes.
+# The operators whose second input has indices into the first, with the axes that it indexes.
 _AXES: dict[str, Any] = {
     "take": _along_axis,
     "gather": _along_axis,

@@ -66,7 +66,8 @@ def _to_te(node: OpNode | Graph) -> tuple[list[te.Tensor], list[tuple[Dim, Dim]]
     forms = _Forms(graph)
     for item in graph.nodes:
         operator = registry.get(item.op)
-        # The graph's types are right. What shows it may be lost where dimensions are variables of the function.
+        # The graph's types are right, but the facts that show it may be lost when dimensions become variables of the
+        # function.
         with assuming() as assumed:
             results = operator.to_te([tensors[v] for v in item.inputs], item.attrs)
         relations += assumed
@@ -164,7 +165,7 @@ def own_scalars(graph: Graph) -> tuple[ex.Var, ...]:
     return tuple(used)
 
 
-# What the function of a `bind_size` has for its size: the value of its input, which it does not use.
+# The size in the function of a `bind_size`: it is the value of the input, which the function does not use.
 _ANY_SIZE = ex.SizeVar("size")
 
 
@@ -254,7 +255,7 @@ class _Dimensions:
             if v not in self.named and v is not _ANY_SIZE
         }
         if scalars:
-            # They become arguments, so that dimensions in their terms need no variables of their own.
+            # They become arguments, so that dimensions that are expressions of them need no variables of their own.
             self.renamed = []
             self.named = self._name(symbolic, named | scalars)
 

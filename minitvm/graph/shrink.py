@@ -17,8 +17,8 @@ from .builder import GraphBuilder
 from .nodes import FUSED, Graph, OpNode, Value
 
 KEPT = 7  # sizes up to this stay as they are: kernels of convolutions
-BLOCKS = (8, 16)  # these stay too: the lanes of a vector
-ENOUGH = 60_000  # elements: the largest version below this is taken, not the smallest one
+BLOCKS = (8, 16)  # these also stay: the lanes of a vector
+ENOUGH = 60_000  # elements: the largest version below this is used, not the smallest one
 _GROUPS_OF_BLOCKS = ("nn.contrib_conv2d_NCHWc", "nn.contrib_conv3d_NCHWc")
 _OF_PANELS = "nn.contrib_dense_packed"
 _SIZE_ATTRIBUTES = frozenset({"newshape", "shape", "size", "extent"})

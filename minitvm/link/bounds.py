@@ -81,8 +81,8 @@ class _GraphScope:
 
     producers: Mapping[Any, Any]
     arrays: Mapping[Any, np.ndarray]
-    outside: Mapping[Any, Any]  # what a body calls the values that it only reads, and what they are around it
-    numbers: Mapping[Any, int]  # the numbers of iterations, each with the largest, where that is known
+    outside: Mapping[Any, Any]  # the body's names of the values that it only reads, and the values outside
+    numbers: Mapping[Any, int]  # the numbers of iterations, each with its largest value if that is known
     nodes: Sequence[Any] = ()
 
     def range(self, value: Any) -> tuple[Dim, Dim] | None:

@@ -53,7 +53,7 @@ def _place(steps: Sequence[Step], memories: Sequence[str]) -> None:
     users: dict[Slot, set[str]] = {}
     for step in steps:
         if isinstance(step, CopyStep):
-            continue  # a copy takes either memory
+            continue  # a copy can use either memory
         memory = memories[step.kernel] if isinstance(step, CallStep) else ""
         for item in used(step):
             if isinstance(item, Slot):
@@ -80,7 +80,7 @@ class _Copies:
             if step is not None:
                 self.step(step)
         for twin in self.twins.values():
-            if twin.value.storage()[0].location is not None:  # an output or a state; others are needed no more
+            if twin.value.storage()[0].location is not None:  # an output or a state; others are not needed any more
                 self.bring_back(twin)
         return [replace(step, end=begins[step.end]) if isinstance(step, LoopStep) else step for step in self.made]
 

@@ -186,7 +186,7 @@ def _slots(
         while source in views:
             source = views[source]
         if source in of_loops and source not in outputs and source not in together.parts:
-            outputs[source] = place  # the rows of a loop, which end in a change of shape, are written where they end
+            outputs[source] = place  # a loop's rows, reshaped at the end, are written to their final place
         elif value not in slots and value not in outputs:
             outputs[value] = place
         else:  # an input, a constant, or a value that is an output twice
@@ -220,7 +220,7 @@ class _Linking:
     def nodes(self, level: GraphLevel, slots: dict[Any, Slot], outputs: Mapping[Any, Slot]) -> None:
         """Add the steps of one graph, and the slots of its values to `slots`. The slots in `outputs` are fixed."""
         together = level.together
-        for value in [*reversed(together.wholes), *together.parts]:  # a result may be a part of a later one
+        for value in [*reversed(together.wholes), *together.parts]:  # a result may be part of a later one
             if value not in slots:
                 within = together.parts.get(value)
                 home, offset = (slots[within.whole], within.offset) if within is not None else (None, 0)

@@ -62,7 +62,7 @@ def in_place(fused: Any, is_view: Callable[[Any], bool], computes: Callable[[Any
             for node in way:
                 nodes[node] = _updated(node)  # type: ignore[assignment]
                 states[node.output] = number
-    groups: dict[Any, list[Any]] = {}  # by the value that lies in the memory at the end
+    groups: dict[Any, list[Any]] = {}  # by the value that is in the memory at the end
     for node in fused.nodes:
         position = None if node in nodes else _updated(node)
         if position is None or not values.may_overwrite(node, position):
@@ -87,7 +87,7 @@ class _Values:
         self.views = {node.output: node.inputs[0] for node in fused.nodes if is_view(node)}
         self.producers = fused.producers()
         self.position = {node: number for number, node in enumerate(fused.nodes)}
-        self.readers: dict[Any, list[Any]] = {}  # of a value and its views, by the value whose memory it is
+        self.readers: dict[Any, list[Any]] = {}  # readers of a value and its views, by the value that owns the memory
         for node in fused.nodes:
             if not is_view(node):
                 for value in dict.fromkeys(map(self.root, node.inputs)):
@@ -155,9 +155,9 @@ def _updated(node: Any) -> int | None:
 
 # --- Concatenations that need no copy: their inputs are written directly into the result.
 #
-# A concatenation whose outer dimensions are 1 lays its inputs one after the other. If a kernel writes each of
-# them, and nothing else fixes its place, the kernels write into slices of the result, and the concatenation itself does
-# nothing. A result may in turn be a slice of a larger one.
+# A concatenation whose outer dimensions are 1 places its inputs one after another. If a kernel writes each of them, and
+# nothing else fixes its place, the kernels write into slices of the result, and the concatenation itself does nothing.
+# The result may also be a slice of a larger one.
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +202,7 @@ def joined(fused: Any, made_in_place: Any, placed: Iterable[Any] = ()) -> Joined
         for value in inputs:
             parts[value] = PlaceInValue(item.output, offset)
             offset += prod(value.shape) * value.dtype.bytes
-        free -= set(inputs)  # a value lies in one place only
+        free -= set(inputs)  # a value has only one place
         nodes.add(item)
     return Joined(parts, frozenset(nodes))
 

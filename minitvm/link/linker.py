@@ -253,7 +253,7 @@ class Linker:
             return None if count is None else count * self.kernels[step.kernel].params[place].dtype.bytes
         if isinstance(step, link_steps.CopyStep):
             return step.src.nbytes if isinstance(step.src.nbytes, int) else None
-        return 8  # the number that a loop counts
+        return 8  # the size of a loop's counter
 
     def _plan(self, numbers: Sequence[int], together: Sequence[range]) -> tuple[x.Arena, ...]:
         """Plan one arena for each memory, for the slots without location.
@@ -276,10 +276,10 @@ class Linker:
         for position, step in enumerate(self.steps):
             if isinstance(
                 step, link_steps.LoopStep
-            ):  # the outer ones come first, so that the range of an inner one lies inside
+            ):  # the outer ones come first, so that the range of an inner one is inside theirs
                 begin, end = numbers[position], numbers[step.end - 1]
                 for slot in first:
-                    # What is there before the loop, and used in it, is used in each iteration.
+                    # A value from before the loop that is used in it is used in each iteration.
                     if first[slot] <= begin <= last[slot] <= end:
                         last[slot] = end
         begins, ends = dict(zip(numbers, numbers, strict=True)), dict(zip(numbers, numbers, strict=True))

@@ -72,7 +72,7 @@ def constant(name: str, data: np.ndarray) -> x.Constant:
     return x.Constant(name, DType(array.dtype.name), array.shape, array)
 
 
-# --- Operators of an optimized graph that are no functions: another shape of the same memory, and sizes.
+# --- Operators of an optimized graph that are not functions: another shape of the same memory, and sizes.
 
 
 def binding_of(node: Any) -> Any:
@@ -160,16 +160,16 @@ def touched(step: Step, kernels: Sequence[x.Kernel]) -> Iterator[tuple[Slot, str
                 yield item, param.access, place
         return
     slots = [item for item in used(step) if isinstance(item, Slot)]
-    written = [0] if isinstance(step, CopyStep | LoopStep) else []  # what is copied to, the number that is counted
+    written = [0] if isinstance(step, CopyStep | LoopStep) else []  # the copy's destination, the loop's counter
     for place in [*(place for place in range(len(slots)) if place not in written), *written]:
         yield slots[place], "w" if place in written else "r", place
 
 
 # --- Barriers where steps depend on one another, and nowhere else.
 #
-# The steps between two barriers are a *phase*. What runs on all threads depends on nothing else of its phase, so its
-# threads need not wait for each other before they go on with the next step. What runs on thread 0 alone is in order
-# with the rest of thread 0's.
+# The steps between two barriers are a *phase*. A step that runs on all threads depends on no other step of its phase,
+# so its threads need not wait for each other before they begin the next step. The steps that run only on thread 0 run
+# there in order.
 
 
 @dataclass(frozen=True, slots=True)

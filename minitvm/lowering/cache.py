@@ -32,7 +32,7 @@ from .units import SharedFunction
 FUNCTIONS = FileStore(".fn", "lowered functions")
 
 _PACKAGE = Path(__file__).resolve().parents[1]
-# The packages that schedule and lower a function. The others do not take part.
+# The packages that schedule and lower a function. The result does not depend on the others.
 _COMPILER = (
     "arith", "backend", "codegen", "executable", "expr", "graph", "lowering", "machines", "strategy", "target",
     "te", "tir", "topi", "errors.py",

@@ -25,9 +25,9 @@ from .lowered import LoweredFunc, lowered
 
 # --- No kernel is built whose accesses are not shown to be inside their buffers.
 #
-# `size_conditions(func)` shows it for each load and store, or raises. An access that is inside for some sizes only
-# gives a condition on sizes, which becomes a guard of the executable. Where all sizes are numbers and no data decide,
-# all iterations are listed, so that the answer is certain.
+# `size_conditions(func)` shows it for each load and store, or raises. An access that is inside only for some sizes
+# gives a condition on sizes, which becomes a guard of the executable. If all sizes are numbers and nothing depends on
+# data, all iterations are listed, so that the answer is certain.
 
 
 _SIZES = (1, 2, 3, 5, 8, 13)  # tried for sizes at which an access reaches outside
@@ -47,7 +47,7 @@ def size_conditions(func: tir.PrimFunc) -> tuple[Expr, ...]:
             continue
         condition = condition_of(access, sizes)
         if condition is not None and condition.idle and is_const(access.buffer.shape[access.axis], 0):
-            conditions.append(condition.whole)  # it has no elements: the loops around the access run for none either
+            conditions.append(condition.whole)  # it has no elements: the loops around the access do not run either
         elif condition is None or is_const(condition.inside, 0):
             decided, example = _example(access, sizes)
             if not decided or example is not None:
@@ -124,13 +124,13 @@ def _text(e: Expr) -> str:
     return format_expr(e)
 
 
-# --- A function that changes a copy of its input, as one that changes its input.
+# --- Rewrites a function that changes a copy of its input into one that changes the input itself.
 #
 #     f(.., p, .., r):  A; r[i] = p[i] for all i; S          becomes          f(.., r):  A; S
 #
-# **Theorem.** If A touches neither p nor r, and S does not touch p, then both leave the same in r, where the second
-# begins with r = p. *Reason*: A does the same in both, as it does not see where they differ. Behind the copy in the
-# one, and behind A in the other, r holds p, and S runs on equal memory from there.
+# **Theorem.** If A touches neither p nor r, and S does not touch p, then both functions leave the same values in r, if
+# r is equal to p when the second one begins. *Reason*: A does the same in both, since it does not touch p and r. After
+# the copy in the first function, and after A in the second, r has the values of p, and S runs on equal memory.
 
 
 def updating(func: tir.PrimFunc, number: int) -> tir.PrimFunc:
@@ -207,7 +207,8 @@ def to_kernels(func: tir.PrimFunc, target: Target, callback: PassCallback | None
     from ..strategy.candidate import choice_of
     from ..tir.transform.pipeline import lower
 
-    # What the strategy scheduled has another schedule; a function that you scheduled is lowered whatever its size.
+    # A function that the strategy scheduled can get another schedule; one that you scheduled is lowered whatever its
+    # size.
     return lower(func, target, identifier(func.name), callback=callback, limited=bool(choice_of(func).rule))
 
 

@@ -33,7 +33,7 @@ class LoweredKernel:
     script: str
     target: str
     func: PrimFunc | None = None
-    shared_bytes: int = 0  # of storage whose size the launch says
+    shared_bytes: int = 0  # the bytes of storage whose size is given at the launch
     tasks: int = 0
 
     def program(self) -> PrimFunc:

@@ -54,7 +54,7 @@ def _on_host(target: Target) -> tuple[str, ...]:
     """The operators that the user wants to run on the host."""
     names: tuple[str, ...] = getattr(target.description, "on_host", ())
     for name in names:
-        registry.get(name)  # which says what there is instead
+        registry.get(name)  # the error lists the existing ones
     return names
 
 

@@ -20,7 +20,7 @@ from . import cache
 from .lowered import LoweredFunc, taken_for
 from .units import SharedFunction
 
-_MOST = 400  # functions; those of a large network
+_MOST = 400  # functions: the number in a large network
 _KNOWN: OrderedDict[bytes, LoweredFunc] = OrderedDict()
 
 

@@ -27,7 +27,7 @@ _DEFINED_IN = {
     "register_engine": ".externals", "Device": ".tensors", "Tensor": ".tensors", "cpu": ".tensors",
     "device": ".tensors", "empty": ".tensors", "tensor": ".tensors",
 }  # fmt: skip
-_TVM_NAMES = {"load_module": "load", "NDArray": "Tensor"}  # TVM's, and ours
+_TVM_NAMES = {"load_module": "load", "NDArray": "Tensor"}  # TVM's name -> ours
 __all__ = [
     "Device", "DeviceArray", "Function", "Functions", "GraphModule", "Tensor", "cpu", "device", "empty",
     "from_dlpack", "load", "load_module",

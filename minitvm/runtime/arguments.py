@@ -33,7 +33,7 @@ def checked_array(what: str, spec: TensorSpec, value: Any) -> Array:
     """
     if not isinstance(value, np.ndarray):
         value = _converted(what, spec, value)
-    if hasattr(value, "mask"):  # numpy.ma's masked arrays; importing it takes long, and it is rarely loaded
+    if hasattr(value, "mask"):  # numpy.ma's masked arrays; its import is slow, and it is rarely loaded
         raise TypeMismatch(f"{what}: {spec.name} is a masked array, and its mask would be lost; try .filled(...)")
     if value.dtype != spec.dtype.numpy or not value.dtype.isnative:
         raise TypeMismatch(
@@ -53,7 +53,7 @@ def _converted(what: str, spec: TensorSpec, value: Any) -> Array:
     """
     if hasattr(value, "__array__") or hasattr(value, "__dlpack__"):
         try:
-            array = brain_floats(value) if spec.dtype == "bfloat16" else None  # PyTorch's tensors give no such arrays
+            array = brain_floats(value) if spec.dtype == "bfloat16" else None  # PyTorch's tensors have no such arrays
             if array is not None:
                 return array
             return np.asarray(value) if hasattr(value, "__array__") else shared(value)

@@ -19,7 +19,7 @@ from ..errors import TypeMismatch
 from ..expr import DType
 
 CPU, CUDA, OPENCL = 1, 2, 4  # DLDeviceType
-ON_HOST = (CPU, 3)  # plain memory, and such as is pinned for CUDA's copies
+ON_HOST = (CPU, 3)  # plain memory, and memory that is pinned for CUDA's copies
 _NAMES = {CUDA: "CUDA device", OPENCL: "OpenCL device", 7: "Vulkan device", 8: "Metal device", 10: "ROCm device"}
 _CODES = {"int": 0, "uint": 1, "float": 2, "bfloat": 4, "bool": 6}  # DLDataTypeCode
 _TENSOR, _USED = b"dltensor", b"used_dltensor"
@@ -110,7 +110,7 @@ def _dtype(tensor: _Tensor) -> DType | None:
     return DType(f"{name}{tensor.bits}")
 
 
-# -- ours, for other libraries
+# -- our arrays, for other libraries
 
 
 def _dtype_fields(dtype: str) -> tuple[int, int]:
@@ -122,7 +122,7 @@ def _dtype_fields(dtype: str) -> tuple[int, int]:
     return _CODES[kind], int(dtype[len(kind) :])
 
 
-_alive: dict[int, tuple[Any, ...]] = {}  # what each tensor that was given away refers to, by the tensor's address
+_alive: dict[int, tuple[Any, ...]] = {}  # the objects that each exported tensor uses, by the tensor's address
 _offered: dict[int, Any] = {}  # capsules of tensors that no consumer has taken, as far as we know
 
 
@@ -149,7 +149,7 @@ def _free_refused(phase: str = "start", _about: Any = None) -> None:
                 _alive.pop(address, None)
 
 
-_OWN_REFERENCES = 3  # that of `_offered`, of the local variable, and of the argument
+_OWN_REFERENCES = 3  # those in `_offered`, in the local variable, and in the argument
 gc.callbacks.append(_free_refused)
 _is_valid = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_IsValid", ctypes.pythonapi))
 _held = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(

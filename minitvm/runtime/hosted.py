@@ -19,7 +19,7 @@ from .shapes import rooms, shape_of
 if TYPE_CHECKING:
     from .shapes import Bindings
 
-Run = Callable[[Sequence[Any], bool], None]  # of the arguments, and whether all threads take part
+Run = Callable[[Sequence[Any], bool], None]  # called with the arguments, and whether all threads take part
 
 
 def hosted(kernel: Kernel, own: str, threads: int | None = None, code: Any = None) -> Run:

@@ -217,7 +217,7 @@ class GraphModule(TvmMethods):
             bound = self._known.get(key) if key is not None else None
             if bound is not None:
                 for a, dtype, spec in zip(arrays, self._dtypes, self._inputs, strict=True):
-                    # Other libraries' arrays have shapes too, and get here.
+                    # Other libraries' arrays also have shapes, and get here.
                     if type(a) is DeviceArray and a.device is self._device and a.type == spec.dtype:
                         continue
                     if type(a) is not np.ndarray or a.dtype is not dtype:

@@ -19,13 +19,13 @@ from .hosted import Run
 from .shapes import Bindings
 from .steps import BoundSteps
 
-# A way out where a compiler is missing: an artifact has machine code for one kind of CPU.
+# A solution if a compiler is missing: an artifact has machine code for one kind of CPU.
 ONLY_RUN = "an artifact that was exported on a machine with this CPU, by this version: it needs NumPy alone"
 
 Progress = Callable[[int, int, str], None]  # (kernels done, their total, the name of the last one)
 
 
-BOUND_LIMIT = 16  # choices of dimensions that a program keeps; the least recently used go first
+BOUND_LIMIT = 16  # the most choices of dimensions that a program keeps; the least recently used are dropped first
 
 
 class Program:
@@ -56,7 +56,7 @@ class Program:
         if key in self._bound:
             self._bound.move_to_end(key)
             return self._bound[key]
-        bound = self._bound[key] = self.bound_to(env)  # which may clear the others, if their memory moves
+        bound = self._bound[key] = self.bound_to(env)  # this may clear the others, if their memory moves
         if len(self._bound) > BOUND_LIMIT:
             self._bound.popitem(last=False)
         return bound

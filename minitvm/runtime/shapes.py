@@ -107,7 +107,7 @@ class SizeChecks:
         checks = self._after[step.var]
         if not checks:
             return
-        # What steps behind this one bind is unknown again: it was found by the run, or the iteration, before.
+        # The values that later steps bind are unknown again: the previous run, or iteration, found the old ones.
         for other in self._behind[step.var]:
             env.pop(other, None)
         for check, sizes in checks:

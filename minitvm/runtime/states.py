@@ -109,7 +109,7 @@ def check_bounds(
     """Raise `InputError` if an element of an input or state is outside of the bounds that the program relies on."""
     for bound in executable.bounds:
         array = (states if isinstance(bound.place, State) else arrays)[bound.place.index]
-        if not isinstance(array, np.ndarray):  # it lies on a device
+        if not isinstance(array, np.ndarray):  # it is on a device
             array = array.copy()
         if array.size == 1:
             element = array.item()

@@ -79,7 +79,7 @@ class BoundSteps:
         self.output_shapes = rooms(self.executable, env)
         self._checks = SizeChecks(self.executable)
 
-    # -- a machine's kernels and memory
+    # -- methods for a machine's kernels and memory
 
     def run(self, inputs: Sequence[int], outputs: Sequence[int], listeners: Sequence[Listener] = ()) -> None:
         """Run all steps, by `run_parts` or `run_heard`; returns when the outputs are written.
@@ -188,9 +188,7 @@ class BoundSteps:
             self.size_bound(number)
         elif isinstance(step, exe.CallExternal):
             self._call_engine(step)
-        elif not isinstance(
-            step, exe.Barrier | exe.Loop
-        ):  # steps are taken in order, which is more than a barrier asks for
+        elif not isinstance(step, exe.Barrier | exe.Loop):  # steps run in order, which is more than a barrier requires
             raise TargetError(f"a step {type(step).__name__}, which no machine takes")
 
     def hosted_arguments(self, number: int, step: exe.CallKernel) -> list[Any]:  # noqa: ARG002 (a machine may keep them)

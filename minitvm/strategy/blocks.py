@@ -15,9 +15,9 @@ from ..tir.analysis.block_regions import buffers_touched, buffers_written
 from ..tir.nodes import Block, BufferLoad, BufferStore, For, PrimFunc, root_block
 from ..tir.transform.affine import coefficient, linear, moves
 
-_OPEN = 16  # steps of a loop whose extent is not known
+_OPEN = 16  # the assumed steps of a loop whose extent is not known
 
-# Functions that cost as much as dozens of additions: computing them again for every consumer does not pay.
+# Functions that cost as much as dozens of additions: they are not worth computing again for every consumer.
 COSTLY = frozenset(
     ("exp", "exp2", "exp10", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "asin", "acos", "atan", "sinh",
      "cosh", "tanh", "sigmoid", "erf", "pow")

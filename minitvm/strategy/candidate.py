@@ -176,14 +176,13 @@ def checked_knobs(knobs: Any) -> dict[str, Knob]:
     return {str(name): value for name, value in knobs.items()}
 
 
-# --- What was chosen for a function, over what, and what was refused: a record that a scheduled function carries along.
-#
-# As an attribute it is plain data (`Choice.data`), so that it prints, reads back and passes between processes.
+# --- The choice for a function, the alternatives, and the refused candidates: a record in a scheduled function. As an
+# attribute it is plain data (`Choice.data`), so that it can be printed, read back and passed between processes.
 
 
 CHOICE = "schedule_choice"  # the attribute of a scheduled function
-ALGORITHMS = "algorithm"  # the annotation of a block whose algorithm was chosen before, in the graph
-KEPT = 4  # how many of the candidates that were not refused a record keeps
+ALGORITHMS = "algorithm"  # the annotation of a block whose algorithm was chosen earlier, in the graph
+KEPT = 4  # the number of candidates that a record keeps, without the refused ones
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ def epilogue(sch: Schedule, block: Any, before: str = "") -> Any:
     If `before` is the name of a block, the epilogue ends before this block. Other operands of the epilogue that are
     computed along memory (for example, a residual that is dequantised) are computed at the place where they are read.
     """
-    # Branches of the epilogue (hard-swish reads the result twice) become one block with one reader of the result.
+    # The branches of an epilogue (hard-swish reads the result twice) become one block that reads the result once.
     name = block_of(sch, block).name
     inlined = behind(sch.func, name)
     others = beside(sch.func, name)
@@ -160,7 +160,7 @@ def _elementwise(sch: Schedule, producer: Any, consumer: Any) -> bool:
 
 
 def _is_point(region: Sequence[Range], point: Sequence[IterVar]) -> bool:
-    # Of an iterator that is always 0 a region may say 0 in its place.
+    # A region may have 0 in the place of an iterator that is always 0.
     return all(
         is_const(part.extent, 1)
         and (part.start is axis.var or (is_const(part.start, 0) and is_const(axis.dom.extent, 1)))

@@ -33,7 +33,7 @@ from .blocks import blocks_of
 Propose = Callable[[PrimFunc, Any], Iterable[strategy_candidates.Candidate]]
 Matches = Callable[[PrimFunc], bool]
 
-# A rule is given up after so many refusals: most often they have one reason, which no knob changes. (Where the rule
+# A rule is given up after this many refusals: most often they have one reason, which no knob changes. (If the rule
 # knows that, it raises `Unfit`.)
 PATIENCE = 8
 
@@ -269,7 +269,7 @@ def decided(
     candidate = candidate_of(func, target, decision)
     try:
         result = candidate.schedule(func, steps)
-    except (LookupError, ArithmeticError, ValueError, TypeError) as error:  # values that the rule never meant
+    except (LookupError, ArithmeticError, ValueError, TypeError) as error:  # values that the rule does not allow
         raise ScheduleError(f"{decision}: {type(error).__name__}: {error}") from error
     return Chosen(
         result,
@@ -330,7 +330,7 @@ def chosen(
             refuse(row, error)
             proposed = []
         else:
-            if not proposed:  # then the rule does not fit, and the knobs are those of another one
+            if not proposed:  # then the rule does not fit, and the knobs belong to another rule
                 refuse(row, ScheduleError(f"{row.name}: no candidate for these extents"))
                 continue
         for number, candidate in enumerate(proposed[:PATIENCE]):
@@ -349,7 +349,7 @@ def chosen(
                     row.name, weighed, len(proposed), tuple(refused), strategy_candidates.algorithms_of(func)
                 ),
             )
-        if knobs and proposed:  # a rule that proposes nothing is not the one whose knobs these are
+        if knobs and proposed:  # a rule that proposes nothing is not the rule of these knobs
             reasons = "; ".join(dict.fromkeys(one.refused for one in refused))
             raise ScheduleError(f"{row.name}: no candidate with {with_values(knobs)} is legal: {reasons}")
     if knobs:

@@ -26,8 +26,8 @@ from ..tir.transform.affine import coefficient, linear, moves
 from .blocks import block_of, constant_extent, extents, volume
 from .candidate import Unfit
 
-LONG = 384  # what an open extent counts as
-Axis = tuple[int, ...]  # positions of the iterators that are one axis, outer ones first
+LONG = 384  # the extent that is assumed for an open one
+Axis = tuple[int, ...]  # positions of the iterators that form one axis, outer ones first
 Access = BufferLoad | BufferStore
 
 
@@ -188,7 +188,7 @@ def step_along(access: Access, var: ex.Var) -> int:
     """The distance in the last axis between elements for consecutive values of a variable; 0 if it is not constant."""
     indices = list(access.indices)
     while indices and is_const(access.buffer.shape[len(indices) - 1], 1):
-        indices.pop()  # an axis of extent 1 is in nobody's way
+        indices.pop()  # an axis of extent 1 does no harm
     if not indices:
         return 0
     *others, last = indices

@@ -21,7 +21,7 @@ def normalizes_rows(func: PrimFunc) -> bool:
     element.
     """
     blocks = list(blocks_of(func))
-    if not blocks:  # a result without elements is computed by nothing
+    if not blocks:  # no block computes a result without elements
         return False
     *before, result = blocks
     sizes = [linear(axis.dom.extent) for axis in result.iter_vars]

@@ -54,8 +54,8 @@ def tiles_allowed() -> bool:
         return False
 
 
-# Bytes that a core's loads get from the L1 cache in a cycle, where they are fewer than two vectors of 512 bits.
-# Measured on Ice Lake with all data in the L1 cache: 1.28 loads of 512 bits, 1.9 of 256 bits.
+# Bytes per cycle that a core loads from the L1 cache, if they are fewer than two vectors of 512 bits. Measured on Ice
+# Lake with all data in the L1 cache: 1.28 loads of 512 bits, 1.9 of 256 bits.
 _L1_RATES = {"GenuineIntel": 80}
 
 _FEATURES = (

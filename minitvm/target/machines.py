@@ -26,8 +26,8 @@ class Cache:
     shared_by: int = 1
 
 
-FOR_PEOPLE = {"for people": True}  # of a field on which no kernel depends
-_GHZ = 3.0  # where a CPU's description does not say
+FOR_PEOPLE = {"for people": True}  # marks a field on which no kernel depends
+_GHZ = 3.0  # used if a CPU's description does not say
 _GPU_GHZ = 1.5
 
 
@@ -192,7 +192,7 @@ class Kind:
 
 KINDS: dict[str, Kind] = {}
 PLUG_INS = "minitvm.backends"  # the group of entry points
-IN_A_FOLDER = "minitvm.machines"  # of this package: each module there is a machine, with its back end `BACKEND`
+IN_A_FOLDER = "minitvm.machines"  # in this package: each module there is a machine, with its back end `BACKEND`
 
 
 def register_kind(kind: Kind) -> Kind:
@@ -246,7 +246,7 @@ def _import_plug_ins() -> None:
             raise TargetError(f"the back end {entry.value} of {PLUG_INS} cannot be imported: {error}") from error
 
 
-HOST = "MINITVM_CPU"  # a model of CPU that takes the host's place
+HOST = "MINITVM_CPU"  # a CPU model that is used instead of the host
 
 
 def _host() -> CPU:
@@ -276,7 +276,7 @@ _CPUS = {
 }
 
 
-_MATRICES = ("float16", "bfloat16", "tfloat32")  # from sm_80 on, by instructions that we have
+_MATRICES = ("float16", "bfloat16", "tfloat32")  # from sm_80 on, with instructions that we have
 
 
 def _capability(arch: str, block_kb: int, shared_kb: int, lanes: int, threads: int) -> GPU:
@@ -309,7 +309,7 @@ _CUDAS = {
     "sm_90a": _capability("sm_90a", 227, 228, 128, 2048),
 }
 # OpenCL 1.2 has no shuffles.
-_WIDTHS = (2, 4, 8)  # of vectors in OpenCL C; those of 16 are of use to bytes alone on GPUs
+_WIDTHS = (2, 4, 8)  # of vectors in OpenCL C; on GPUs those of 16 are useful only for bytes
 _OPENCL = GPU("generic", "", 1, 256, (256, 256, 256), (), 32 * _KB, 0, 0, 0, 128, True, _WIDTHS, False)
 
 
@@ -330,7 +330,7 @@ def _pocl() -> GPU:
     )  # fmt: skip
 
 
-# Registers of a thread of 32 bits: 16 of 128 bits on Mali; 128 of 256 bits for 16 threads on Intel; 256 on AMD.
+# 32-bit registers per thread. Mali has 16 of 128 bits; Intel has 128 of 256 bits for 16 threads; AMD has 256.
 _OPENCLS = {
     "mali": replace(
         _OPENCL, name="mali", warp_size=4, max_registers_per_thread=64, multiprocessors=4, local_memory_helps=False,

@@ -22,7 +22,7 @@ from .tvm_options import as_ours
 
 _CURRENT: ContextVar[Target | None] = ContextVar("target", default=None)
 _BITS = {"bool": 8}
-DEFAULT_CAPABILITY = 80  # of a CUDA target that names no architecture
+DEFAULT_CAPABILITY = 80  # for a CUDA target that names no architecture
 
 
 @dataclasses.dataclass(frozen=True, init=False, repr=False)
@@ -180,7 +180,7 @@ class Target:
         if self.host is not None:
             parts.append(f"-host={shlex.quote(self.host.brief)}")
         text = " ".join(parts)
-        return text if Target(text) == self else str(self)  # an option may name a model, with figures of its own
+        return text if Target(text) == self else str(self)  # an option may name a model with its own figures
 
     def code_identity(self) -> str:
         """A text that is equal for two targets if the same code is generated for them."""

@@ -12,7 +12,7 @@ from typing import Any
 from ..errors import TargetError
 from .machines import KINDS
 
-# CPUs by LLVM's names, each with the model that has its vectors and about its caches.
+# CPUs by LLVM's names, each with a model that has the same vectors and similar caches.
 _LIKE: dict[str, tuple[str, ...]] = {
     "x86-64": ("x86-64-v2", "core2", "nehalem", "westmere"),
     "haswell": ("core-avx2", "broadwell", "skylake", "alderlake", "raptorlake", "x86-64-v3"),

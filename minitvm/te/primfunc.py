@@ -136,7 +136,7 @@ class _FunctionBuilder:
         """One block for a reduction, even with several outputs; otherwise one block for each output."""
         if isinstance(op.body[0], ex.Reduce):
             if any(is_const(a.dom.extent, 0) for a in op.reduce_axis):
-                # Nothing to reduce: the init belongs to the first iteration, which never runs.
+                # There is nothing to reduce: the init is part of the first iteration, which never runs.
                 return [self.nest(op, [output], op.axis) for output in outputs]
             return [self.nest(op, outputs, op.axis + op.reduce_axis)]
         return [self.nest(op, [output], op.axis) for output in outputs]

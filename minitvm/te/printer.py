@@ -22,7 +22,7 @@ from .tensors import post_order
 
 __all__ = ["script"]
 
-WIDTH = 116  # characters; a longer statement is broken, one argument a line
+WIDTH = 116  # characters; a longer statement is broken into one argument per line
 _ATOM = 20  # the precedence of a name or call
 _BITS = {"bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^", "shift_left": "<<", "shift_right": ">>"}
 _BUILT_IN = frozenset({"sum", "prod", "min", "max"})

@@ -39,7 +39,7 @@ from . import (
     transform,
 )
 
-# A function takes the place of the module of its name: `topi.pad` is the operator.
+# A function replaces the module of the same name: `topi.pad` is the operator.
 globals().update({operator.compute.__name__: operator.compute for operator in registry.OPERATORS.values()})
 
 

@@ -16,7 +16,7 @@ from .shapes import Dim, agree, dims, product
 
 CORNER, CENTER = "corner", "center"
 
-# Scores from which on classes are taken in parallel.
+# With at least this many scores, classes are processed in parallel.
 _PARALLEL = 1 << 13
 
 
@@ -99,7 +99,7 @@ def _suppress(operands: list[Tensor], most: Dim, form: str) -> PrimFunc:
                 c = T.axis.spatial(classes, i % classes)
                 size = T.alloc_buffer((1,), "int32", scope="local")
                 at = T.alloc_buffer((1,), "int32", scope="local")
-                child = T.alloc_buffer((1,), "int64", scope="local")  # twice a place and more
+                child = T.alloc_buffer((1,), "int64", scope="local")  # may be more than twice a place
                 box = T.alloc_buffer((1,), "int32", scope="local")
                 last = T.alloc_buffer((1,), "int32", scope="local")
                 other = T.alloc_buffer((1,), "int32", scope="local")

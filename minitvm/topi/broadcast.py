@@ -84,7 +84,7 @@ def _fold_divide(a: Any, b: Any) -> Any:
         return a // b
     if is_floating(a.dtype):
         return np.divide(a, b)
-    # Not by magnitudes: that of the least integer does not fit its dtype.
+    # Magnitudes are not used here: that of the least integer does not fit its dtype.
     inexact = (np.fmod(a, b) != 0) & ((a < 0) != (b < 0))
     return (a // b + inexact).astype(a.dtype)
 

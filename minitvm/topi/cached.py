@@ -27,7 +27,7 @@ from .lines import updated
 from .registry import register
 from .shapes import agree, axis_of, constant, dims
 
-_LANES = 16  # the weights of so many places are one vector
+_LANES = 16  # the weights of this many places are one vector
 _REGISTERS = 16  # vectors of results that are in registers at a time
 
 

@@ -20,7 +20,7 @@ Ints = int | Sequence[int]
 
 _DEFAULT = {1: ("NCW", "OIW"), 2: ("NCHW", "OIHW"), 3: ("NCDHW", "OIDHW")}
 _SPATIAL = {1: ("x",), 2: ("y", "x"), 3: ("z", "y", "x")}
-_ABSORBED = ("nn.interleave",)  # phases that a convolution computes interleave as its results are written
+_ABSORBED = ("nn.interleave",)  # the phases of a convolution are interleaved when its results are written
 
 
 def _conv(rank: int, data: Tensor, weight: Tensor, strides: Ints, padding: Ints, dilation: Ints, groups: int,

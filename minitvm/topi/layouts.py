@@ -132,7 +132,7 @@ def transformed(x: np.ndarray, src_layout: str, dst_layout: str) -> np.ndarray:
     """Convert an array to another layout, by way of the layout without blocks."""
     source, target = Layout.parse(src_layout), Layout.parse(dst_layout)
     shape = transformed_shape(x.shape, source, target)
-    # Each block of the source goes right behind its axis, and becomes one with it.
+    # Each block of the source moves to the place right after its axis, and is joined with it.
     places = {axis: place for place, axis in enumerate(source.axes)}
     order, extents = [], []
     for letter in target.plain:

@@ -278,7 +278,8 @@ class TimeStep:
         block = with_declared_regions(Block(tuple(axes), (), (), g.name("product"), update, init))
         loops = [Var(name, d.dtype) for name, d in zip(("b", "n_", "k_"), extents, strict=True)]
         nest = _nest(loops, extents, BlockRealize(tuple(loops), const(True), block))
-        # In a block of its own, nothing later writes the state that the product reads: schedules may move it.
+        # In a separate block, no later statement writes the state that the product reads, so schedules may move the
+        # block.
         whole = with_declared_regions(Block((), (), (), g.name("products"), nest))
         self.statements.append(BlockRealize((), const(True), whole))
         return sums

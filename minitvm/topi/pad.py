@@ -78,7 +78,7 @@ def pad(
             return at % extent
         if isinstance(extent, int) and extent == 1:
             return const(0, i.dtype)
-        # The axis continues with the period 2 (extent - 1), there and back; one element alone with the period 1.
+        # The axis continues forwards and backwards with the period 2 (extent - 1); a single element has the period 1.
         last = 2 * (extent - 1)
         folded = at % (last if isinstance(last, int) else te.maximum(last, 1))
         return te.minimum(folded, last - folded)

@@ -148,7 +148,7 @@ def _check_rank(op: str, data: Tensor, rank: int) -> None:
         raise TypeMismatch(f"{op}: wanted data of {rank + 2} dimensions, found {data}")
 
 
-# The last stage of each writes each element once: what follows element by element may join it.
+# The last stage of each writes each element once, so element-wise operators that follow may join it.
 
 
 @register("nn.max_pool1d", pattern=Pattern.COMPLEX_OUT_FUSABLE)

@@ -36,7 +36,8 @@ def _parameter(data: Tensor, tensor: Tensor, axis: int, block_size: int) -> Call
         if not agree(count, channels):
             raise TypeMismatch(f"wanted 1 or {channels} scales or zero points along axis {place}, found {count}")
         return lambda *i: tensor[i[place]]
-    # One for all channels, or one for each: only a run knows. The last element is the first one of a single one.
+    # There is one scale for all channels or one for each; only a run shows which. If there is one, the last is the
+    # first.
     require_repeats(count, channels, f"scales or zero points along axis {place}")
     return lambda *i: tensor[broadcast_index(tensor, (i[place],), (channels,))]
 
@@ -59,7 +60,7 @@ def quantize(
     With a `block_size`, that many indices along `axis` share one element of the scale, which has the data's rank.
     Infinities saturate too. NaN becomes the smallest integer, as in ONNX Runtime's vector code.
     """
-    # Half floats do not hold the limits of 16-bit integers.
+    # Half floats cannot represent the limits of 16-bit integers.
     wide = "float32" if data.dtype.is_half else data.dtype
     low, high = const(DType(out_dtype).min, wide), const(DType(out_dtype).max, wide)
     scale_of, zero_of = _parameters(data, scale, zero_point, axis, block_size)

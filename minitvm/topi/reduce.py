@@ -209,7 +209,7 @@ def logsumexp(x: Tensor, *, axis: Axes = None, keepdims: bool = False) -> Tensor
     if not axes_of(axis, x.ndim):
         return elementwise(x, lambda v: v, "logsumexp")
     largest = max(x, axis=axis, keepdims=True)
-    # Where all are -inf (or one is +inf) the largest is not subtracted: inf - inf is NaN.
+    # If all elements are -inf (or one is +inf), the largest is not subtracted: inf - inf is NaN.
     shift = elementwise(largest, lambda v: te.select(te.isfinite(v), v, const(0, v.dtype)), "finite")
     reduced = axes_of(axis, x.ndim)
     zero = const(0, "int32")
@@ -269,7 +269,7 @@ def _arg(name: str, x: Tensor, axis: Axes, keepdims: bool, select_last: bool, dt
         return te.select(first, a[0], b[0]), te.select(first, a[1], b[1])
 
     def identity(index: Any, value: Any) -> tuple[Expr, Expr]:
-        # Loses against every element, equal ones included.
+        # Every element, even an equal one, is taken before this start.
         start = const(-1, index) if select_last else te.max_value(index)
         return start, lowest(value) if largest else highest(value)
 

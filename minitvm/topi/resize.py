@@ -77,7 +77,7 @@ def resize(
     return result if exact else elementwise(result, lambda v: _toward_zero(v).astype(data.dtype), "cast")
 
 
-SHORT_OF_ONE = 2.0**-10  # by how much less than an integer rounding may leave a sum of weights times integers
+SHORT_OF_ONE = 2.0**-10  # how far below an integer rounding may leave a sum of weights times integers
 
 
 def _toward_zero(value: Expr) -> Expr:
@@ -112,7 +112,7 @@ def coordinates(
     """
 
     def unscaled(place: Any) -> Any:
-        # One division of whole numbers, so that positions that are whole are so exactly.
+        # There is only one division of integers, so that integer positions are exact.
         return place / scale if scale is not None else place * _f64(extent) / _f64(size)
 
     if mode == "asymmetric":

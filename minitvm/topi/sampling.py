@@ -129,7 +129,7 @@ def _coordinate(value: Expr, size: Expr, align_corners: bool) -> Expr:
 def _reflected(p: Expr, size: Expr, align_corners: bool) -> Expr:
     """A position reflected at both ends of the axis, as often as necessary."""
     low = const(0.0 if align_corners else -0.5, p.dtype)
-    # An axis of one element has no length between its corners; everything is reflected onto it.
+    # An axis of one element has length 0 between its corners; all points are reflected onto this element.
     span = te.maximum(size - 1.0, const(1e-4, p.dtype)) if align_corners else size
     distance = te.abs(p - low)
     turns = te.floor(distance / span)

@@ -137,8 +137,8 @@ def scatter_nd(data: Tensor, indices: Tensor, updates: Tensor, *, reduction: str
     ends = [as_expr(d).astype(s.dtype) for s, d in zip(spots, data.shape, strict=False)]
     tests = [te.all(s >= const(0, s.dtype), s < end) for s, end in zip(spots, ends, strict=True)]
     point = (*(s.astype("int64") for s in spots), *inner)
-    # The slices' last axis is contiguous in memory: it is the innermost loop, of vectors, since the elements of a slice
-    # are apart; the other axes of slices are parallel.
+    # The slices' last axis is contiguous in memory: it is the innermost loop, which uses vectors, since the elements of
+    # a slice are distinct. The other axes of slices are parallel.
     body: Stmt = BufferStore(y, combined(y[point], news[(*at, *inner)]), point)
     body = _loops(slices[-1:], body, ForKind.VECTORIZED)
     body = _loops(loops, If(te.all(*tests), body) if tests else body)

@@ -288,8 +288,8 @@ def _repeated(index: Any, own: Dim, extent: Dim) -> Any:
         return index if is_one(extent) else ex.as_expr(0, str(index.dtype))
     if same(own, extent) or not (_is_free(own) and _is_free(extent)):
         return index
-    # The only entry is the last one; else the axis is as long as the result. Written as a choice, so that lowering can
-    # make a version of the loops for equal sizes (`tir.transform.unswitch_repeats`).
+    # If there is only one entry, it is the last one; otherwise the axis is as long as the result. The index is written
+    # as a choice, so that lowering can make a version of the loops for equal sizes (`tir.transform.unswitch_repeats`).
     last = te.minimum(*ex.match(index, ex.as_expr(own) - 1))
     sizes = (own, extent)
     if isinstance(extent, ex.Select) and isinstance(extent.false_value, ex.Var):

@@ -28,14 +28,13 @@ from .sort_keys import key_bits, unsigned_key
 from .sort_lanes import LINES, LONGEST, MOST, exchanges, insertion, merge_exchange
 from .transform import transpose
 
-# A heap of more elements than this part of the axis is slower than a sort of all.
+# If the heap has more than one eighth of the axis's elements, sorting all elements is faster.
 _FEW = 8
-# Nanoseconds: of an element in lanes, for each place that it may take, and for each pair that is exchanged; of
-# one that is compared with the top of a heap, and one that sinks into it. Measured on Emerald Rapids, lines of 256 to
-# 50,000 elements.
+# Nanoseconds for an element: in lanes, per place that it may take, and per exchanged pair; for a comparison with the
+# top of a heap, and for sinking into the heap. Measured on Emerald Rapids with lines of 256 to 50,000 elements.
 _READ, _INSERTED, _EXCHANGED = 0.15, 0.14, 0.42
 _COMPARED, _SUNK = 1.5, 45.0
-_BUCKETS = 256  # of a digit of 8 bits
+_BUCKETS = 256  # one for each value of a digit of 8 bits
 _LONG = 4096  # elements from which digits of more bits, and so fewer of them, are faster
 
 
@@ -295,7 +294,7 @@ def _heap(extent: Any, k: int, dtype: str, ascending: bool, index: str) -> PrimF
         place = T.alloc_buffer((1,), index, scope="local")
         for j in range(1, k):
             at[0] = j
-            # A later element comes after equal ones: it rises past all elements that come before it.
+            # A later element comes after equal ones: it moves up past all elements that come before it.
             while at[0] > 0 and not strictly(x[j], values[parent(at[0])]):
                 values[at[0]] = values[parent(at[0])]
                 indices[at[0]] = indices[parent(at[0])]
@@ -322,7 +321,7 @@ def _heap(extent: Any, k: int, dtype: str, ascending: bool, index: str) -> PrimF
                         child[0] = k
                 values[at[0]] = value[0]
                 indices[at[0]] = place[0]
-        # One place after the other, from the last on, gets the top.
+        # The top goes to the last place, then to the one before it, and so on.
         for j in range(k - 1):
             size[0] = k - 1 - j
             value[0] = values[size[0]]

@@ -14,7 +14,7 @@ from ..tir.nodes import PrimFunc
 from .sort_keys import place_in, placed_key
 
 LONGEST = 1024  # elements of a line whose keys, in all lanes of a vector, stay in the L2 cache
-LINES = 8  # lanes of a vector of keys: with fewer lines, lanes have nothing to do
+LINES = 8  # lanes of a vector of keys: with fewer lines, some lanes are idle
 MOST = 40  # elements that are inserted into, one statement each: in registers, or near them
 
 
@@ -45,7 +45,7 @@ def insertion(extent: Any, k: int, dtype: str, ascending: bool, index: str) -> P
             first[i] = T.max_value("int64")
         for j in range(extent):
             new[0] = placed_key(x[j], j, ascending)
-            # From the last place on: what is behind the new element moves by one.
+            # From the last place on, the elements after the new one move by one.
             for i in T.unroll(k - 1):
                 first[k - 1 - i] = T.Select(
                     new[0] < first[k - 2 - i], first[k - 2 - i], T.min(new[0], first[k - 1 - i])

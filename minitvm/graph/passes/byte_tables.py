@@ -23,8 +23,8 @@ from ..nodes import Graph, OpNode, Value
 from ..pattern import GraphFacts, Match, op
 from ..rewrite import Rewriter, RewriteRule, rewrite
 
-_LONGEST = 32  # operators of a chain
-_BYTES = 256  # values of a byte
+_LONGEST = 32  # the most operators of a chain
+_BYTES = 256  # the number of values of a byte
 
 
 def byte_tables(graph: Graph) -> Graph:

@@ -19,8 +19,8 @@ from ..rewrite import rebuild
 
 Evaluate = Callable[[OpNode, list[np.ndarray]], list[np.ndarray]]
 
-# A result that is large, and much larger than its operands (a `full`, a `tile`), is not folded;
-# packed weights may grow by the zeros that fill their last block. Elements count: a conversion makes none.
+# A result that is large, and much larger than its operands (a `full`, a `tile`), is not folded. Packed weights may grow
+# by the zeros that fill their last block. Elements are counted, not bytes: a conversion adds none.
 _GROWN_ELEMENTS = 1 << 14
 _GROWTH = 2
 
@@ -60,7 +60,7 @@ def _folded(item: OpNode, arrays: dict[Value, np.ndarray], evaluate: Evaluate | 
                 results: Any = operator.fold(*operands, **item.attrs)
         except IndexError as error:
             raise InputError(f"{item}: {error}") from error
-        except ValueError:  # NumPy has no value for it, such as a maximum of nothing; the operator has
+        except ValueError:  # NumPy has no value for it (a maximum of nothing), but the operator has
             return None
         return list(results) if isinstance(results, tuple) else [results]
     return evaluate(item, operands) if evaluate is not None else None

@@ -19,7 +19,7 @@ from ..nodes import Graph, OpNode, Value
 from ..pattern import GraphFacts, Match, op
 from ..rewrite import Rewriter, RewriteRule, rewrite
 
-# Operators whose result is divided if the inputs at these positions are: all of them, or of `_ONE` any one.
+# Operators whose result is divided if the inputs at these positions are divided: all of them, or in `_ONE` any one.
 _ALL: dict[str, tuple[int, ...] | None] = {
     "add": (0, 1), "subtract": (0, 1), "nn.bias_add": (0, 1), "concatenate": None, "elementwise_sum": None,
     **dict.fromkeys(

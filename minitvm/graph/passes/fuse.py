@@ -35,7 +35,7 @@ from ..rewrite import same_shape
 
 _INJECTIVE = (*MAPS, Pattern.INJECTIVE)
 
-# These read an element of their input several times. Of a `gather` that is the data: each index is read once.
+# These read an element of their input several times. For a `gather` this is the data: each index is read once.
 _REPEATING = {"tile", "repeat", "broadcast_to", "take", "gather", "gather_nd", "one_hot"}
 
 _WIDENING = {"cast", "qnn.dequantize"}
@@ -192,7 +192,7 @@ def fuse(graph: Graph) -> Graph:
     nodes = [
         group.nodes[0] if group.nodes[0].op in (FUSED, LOOP) else fused_node(group.nodes, constants)
         for group in fusion.groups
-    ]  # a loop is no function
+    ]  # a loop is not a function
     read = {v for n in nodes for v in n.inputs} | fusion.returned
     kept = tuple(c for c in graph.constants if c.value in read)
     return replace(graph, constants=kept, nodes=tuple(nodes))
@@ -253,7 +253,7 @@ def fused_node(operators: Sequence[OpNode], arrays: Mapping[Value, np.ndarray]) 
     inputs: list[Value] = []
     constants: list[Constant] = []
     defined = {value for item in operators for value in item.outputs}
-    names: set[str] = set()  # a value and the same one in another layout may have one name
+    names: set[str] = set()  # a value and its copy in another layout may have the same name
     for item in operators:
         for value in item.inputs:
             if value in inner or value in defined:

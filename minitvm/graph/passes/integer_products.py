@@ -25,7 +25,7 @@ from ..nodes import Graph, OpNode, Value
 from ..pattern import Match, constant, op, value
 from ..rewrite import Rewriter, RewriteRule, rewrite
 
-_LARGEST = 2**31 - 1  # of a sum in int32
+_LARGEST = 2**31 - 1  # the largest sum in int32
 
 
 def integer_products(graph: Graph) -> Graph:
@@ -35,7 +35,7 @@ def integer_products(graph: Graph) -> Graph:
     return rewrite(graph, RULES)
 
 
-# Both factors are dequantised; the parameters of the data are constants, and so is all of the weights.
+# Both factors are dequantised. The parameters of the data are constants, and the weights are too.
 PRODUCT = op(
     ("nn.conv2d", "nn.dense", "nn.matmul"),
     op("qnn.dequantize", value("bytes"), others=constant(), name="data"),

@@ -150,7 +150,7 @@ class _Moving(Forms):
         return True
 
 
-# Moves that read each element once: their data may as well be quantised before.
+# Operators that move each element once: their data may also be quantised before the move.
 _REVERSIBLE = frozenset(("concatenate", "expand_dims", "reshape", "squeeze", "transpose"))
 
 _RULES: dict[str, Callable[[_Moving, OpNode], bool]] = {

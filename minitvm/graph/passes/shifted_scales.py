@@ -25,10 +25,10 @@ from ..rewrite import RewriteRule, rewrite
 from .dead_code import dead_code
 from .integer_products import PRODUCT, BytesProduct, bytes_product
 
-# Operators that only move or choose elements: on integers they are the same as on what the integers stand for.
+# Operators that only move or choose elements: they do the same to integers as to the values that these represent.
 _MOVES = frozenset(("concatenate", "expand_dims", "nn.max_pool2d", "reshape", "squeeze", "strided_slice", "transpose"))
-_BITS = 31  # of an int32's size
-_BYTE = 1 << 7  # the greatest size of an int8
+_BITS = 31  # bits for the magnitude of an int32
+_BYTE = 1 << 7  # the greatest magnitude of an int8
 
 Emit = Callable[[GraphBuilder], Value]
 

@@ -19,10 +19,10 @@ from ..nodes import Graph, OpNode, Value
 from ..pattern import Match, op
 from ..rewrite import Rewriter, RewriteRule, rewrite
 
-_LONG = 384  # what an open extent counts as
-_MOST = 8  # operands; with more of them there are too many orders
-_STORED = 8  # multiplications that take as long as an element that is written and read again
-_EXACT = ("float32", "float64", "int32", "int64")  # intermediates of narrower floats would be rounded more often
+_LONG = 384  # the extent that is assumed for an open one
+_MOST = 8  # the most operands; with more there are too many orders
+_STORED = 8  # multiplications that take as long as writing and reading an element again
+_EXACT = ("float32", "float64", "int32", "int64")  # intermediates in narrower floats would be rounded more often
 
 Tree = int | tuple["Tree", ...]  # an operand, or the parts of a product
 

@@ -18,7 +18,7 @@ from ..nodes import Graph, OpNode, Value
 from ..pattern import Match, op, value
 from ..rewrite import Rewriter, RewriteRule, rewrite
 
-# How many times fewer elements are read, at least: what is between two pools is written and read again.
+# The least factor by which fewer elements are read: data between two pools is written and read again.
 _WORTH = 2
 _RANKS = {"nn.max_pool2d": 2, "nn.max_pool3d": 3, "nn.avg_pool2d": 2, "nn.avg_pool3d": 3}
 _MEANS = ("nn.avg_pool2d", "nn.avg_pool3d")

@@ -44,7 +44,7 @@ class Container:
     path: str
     about: Mapping[str, Any]
     sections: Mapping[str, memoryview]
-    head: bytes  # what is signed
+    head: bytes  # the signed part
     signature: bytes  # zeros: not signed
 
 

@@ -37,7 +37,7 @@ def pickled(module: GraphModule | Function) -> tuple[Callable[..., Any], tuple[A
 
 def unpickled(artifact: bytes, threads: int, states: Mapping[str, Any]) -> GraphModule | Function:
     """The inverse of `pickled`. Like `load`, it needs no compiler if the machine code is for this CPU."""
-    data = aligned_empty(len(artifact))  # weights lie at multiples of a cache line in the artifact
+    data = aligned_empty(len(artifact))  # weights are at multiples of a cache line in the artifact
     data[:] = np.frombuffer(artifact, np.uint8)
     data.flags.writeable = False
     container = format.parsed(data.data, "the pickled module", mapped=("weights",))

@@ -19,7 +19,7 @@ from .format import Container
 
 Key = bytes | str | os.PathLike[str]
 _KEY_BYTES = 32
-_LEAST = 16  # bytes of a key that is passed in, at least
+_LEAST = 16  # the fewest bytes of a key that a caller passes
 _PURPOSE = b"minitvm artifact\0"
 
 

@@ -22,7 +22,7 @@ from .device import Place, as_bytes, reported
 if TYPE_CHECKING:
     from .device import Device
 
-KEPT = 8  # pieces of one size that wait for the next result
+KEPT = 8  # the most pieces of one size that are kept for later results
 
 
 class DeviceArray:
@@ -31,7 +31,7 @@ class DeviceArray:
     `numpy()` copies it to the host; other libraries can use it without a copy by DLPack.
     """
 
-    _free: list[Any] | None = None  # where its memory goes when nobody has the array any more
+    _free: list[Any] | None = None  # the list that gets its memory when the array is freed
 
     def __init__(self, device: Device, buffer: Any, dtype: DType, shape: Sequence[int], owner: Any = None) -> None:
         self.device, self.buffer, self.owner = device, buffer, owner

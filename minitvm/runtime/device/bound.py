@@ -34,9 +34,9 @@ from .host import HostPlace, slice_of
 if TYPE_CHECKING:
     from .program import DeviceProgram
 
-MEMORIES = 16  # choices of memory whose launches are kept
-_GROUP = 64  # work-items of a group where a kernel has no grid
-_GROUPS = 4  # and groups for each of the device's units
+MEMORIES = 16  # the most choices of memory whose launches are kept
+_GROUP = 64  # work-items of a group if a kernel has no grid
+_GROUPS = 4  # groups for each of the device's units, in that case
 
 
 class _Memory:
@@ -50,7 +50,7 @@ class _Memory:
         self.fetched: list[exe.Input | exe.Output] = []
         self.returned: list[int] = []
         self.launches: list[Launch | None] = []
-        self.parts: list[Part] = []  # with stretches, once they are recorded
+        self.parts: list[Part] = []  # including stretches, once they are recorded
         self.runs = 0
 
 
@@ -67,18 +67,18 @@ class BoundProgram(BoundSteps):
         self._specs: list[tuple[exe.TensorSpec, tuple[int, ...]] | None] = [
             None if isinstance(spec, exe.ScalarSpec) else (spec, shape_of(spec, env)) for spec in x.inputs
         ]
-        self._room: dict[exe.Input | exe.Output, Any] = {}  # of this program, for what does not lie on the device
+        self._room: dict[exe.Input | exe.Output, Any] = {}  # the program's memory for arrays that are not on the device
         self._room_of_host: dict[
             exe.Input | exe.Output, Bytes
-        ] = {}  # the same memory, as the host has it, where both use it
+        ] = {}  # the same memory as the host sees it, if both use it
         later = {step.var for step in x.steps if isinstance(step, exe.BindSize)}
         self._late = [_depends(step, later) for step in x.steps]
         self._own = [_is_own(step) for step in x.steps]
         self._shared: dict[int, Launch] = {}  # launches that use no inputs and outputs, by their steps
         self._memories: OrderedDict[tuple[int, ...], _Memory] = OrderedDict()
-        self._memory: _Memory  # of the run that is under way
+        self._memory: _Memory  # the memory of the present run
         self._stretches = [] if later else self._of_the_device()
-        self._copies_under_way = False  # from or to memory of the host that its kernels use
+        self._copies_under_way = False  # copies from or to memory of the host that its kernels use
         self._host_values: dict[int, list[Any]] = {}  # the arguments of its kernels, by their steps
 
     def _of_the_device(self) -> list[range]:
@@ -140,7 +140,7 @@ class BoundProgram(BoundSteps):
             if key[len(inputs) + k] or not prod(shape):
                 continue
             memory.returned.append(k)
-            if x.calling or spec.inout:  # of a function, elements that are not written keep what the caller has in them
+            if x.calling or spec.inout:  # elements that a function does not write keep the caller's values
                 memory.fetched.append(exe.Output(k))
         for number, step in enumerate(x.steps):
             launch = None

@@ -10,8 +10,8 @@ from .bound import BoundProgram
 from .device import reported
 
 SAMPLE = 2e-4  # seconds of device work that are timed together: events are exact to half a microsecond
-LONG = 10 * SAMPLE  # a call that takes so long is timed alone, though the host's commands count then
-MOST = 64  # calls that are timed together, at most
+LONG = 10 * SAMPLE  # a call that takes this long is timed alone, although the host's commands then count
+MOST = 64  # the most calls that are timed together
 
 Call = tuple[Sequence[Any], Sequence[Any]]  # inputs and outputs
 

@@ -20,7 +20,7 @@ class Owner:
 
     def __init__(self, entered: Callable[[], AbstractContextManager[Any]]) -> None:
         self._entered = entered
-        self._ends: dict[int, Any] = {}  # what frees each object, by a number, the oldest first
+        self._ends: dict[int, Any] = {}  # the function that frees each object, by a number, the oldest first
         self._count = 0
         self.is_lost = False
 

@@ -35,7 +35,7 @@ class DeviceProgram(Program):
     def __init__(
         self,
         executable: Executable,
-        threads: int | None = None,  # of the host's kernels; a device has as many as it has
+        threads: int | None = None,  # for the host's kernels; a device's number is fixed
         *,
         workers: int | None = None,  # noqa: ARG002 (the device's compiler decides)
         progress: Progress | None = None,

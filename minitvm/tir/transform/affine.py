@@ -24,7 +24,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-# One for all: it knows nothing of any variable, and remembers the forms of expressions that are asked for again.
+# One analyzer for all calls: it knows nothing about any variable, and remembers the forms of repeated expressions.
 _NOTHING_KNOWN = Analyzer()
 _WRITTEN: dict[Any, Expr] = {}
 _MOST_WRITTEN = 20_000

@@ -63,7 +63,8 @@ def align_storage(func: PrimFunc) -> PrimFunc:
     """
     if not any(ALIGNMENTS in one.annotations for one in find(func.body, Allocate)):
         return func
-    # Legal: an allocation's layout is nobody else's business. Larger strides keep elements apart, and move no index.
+    # Legal: no other code depends on the layout of an allocation. Larger strides keep elements distinct, and change no
+    # index.
     padded: dict[Buffer, Buffer] = {}
 
     def go(node: Any) -> Any:

@@ -71,7 +71,7 @@ class PipelineGroups:
 
     def __init__(self, pipeline: Pipeline, begun: Mapping[int, Stmt]) -> None:
         self.stages, self.depth, self.begun = pipeline.stages, pipeline.depth, begun
-        self.groups: list[int] = []  # the time steps that committed one, of those written out so far
+        self.groups: list[int] = []  # the time steps, among those written so far, that committed a group
         brought = {p: {n.body.buffer for n in find(part, Async)} for p, part in begun.items()}
         self.needs = {
             p: [q for q, buffers in brought.items() if q != p and buffers & _touched(part)]

@@ -116,18 +116,19 @@ def shrunk(stmt: Allocate, ranges: Ranges) -> Allocate:
     shrinks = [_shrinks(span, dim) for span, dim in zip(spans, buffer.shape, strict=True)]
     if not any(shrinks) or buffer.strides:
         return stmt
-    # Legal: every access lies in the spans, whose bases are over variables from outside of the allocation. So one shift
-    # moves all accesses alike: two of them meet after it exactly if they met before, and all lie in the new shape.
+    # Legal: every access is inside the spans, whose bases use only variables from outside the allocation. So all
+    # accesses are shifted by the same amount: two of them touch the same element after the shift exactly if they did
+    # before, and all are inside the new shape.
     small = replace(buffer, shape=compacted_shape(buffer, spans))
 
-    # What lets inside name, a base says in the variables outside: in one form the two cancel.
+    # Lets inside give names to values that a base writes with outer variables. Written in one form, the two cancel.
     lets = {node.var: node.value for node in find(stmt.body, LetStmt)}
 
     def index(old: Expr, span: UsedSpan | None, moves: bool) -> Expr:
         if not moves or span is None:
             return old
         written = _written_out(old, lets) if span.base.terms else old
-        scalar = written.base if isinstance(written, Ramp) else written  # of other vectors no span is known
+        scalar = written.base if isinstance(written, Ramp) else written  # for other vectors no span is known
         moved = expr(linear(scalar) - (span.base + span.low), scalar.dtype)
         return replace(written, base=moved) if isinstance(written, Ramp) else moved
 

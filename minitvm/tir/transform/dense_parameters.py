@@ -55,7 +55,7 @@ def dense_parameters(func: PrimFunc) -> PrimFunc:
                     tries=(row_major_text(buffer.shape),),
                 )
             )
-    # Legal: elements go by their indices. No two of them shared a place before, and none do in a dense array.
+    # Legal: accesses use indices. No two elements had the same place before, and no two have it in a dense array.
     dense = {b: replace(b, strides=(), elem_offset=IntImm(0)) for b in func.buffers if _is_laid_out(b)}
     if not dense:
         return func

@@ -38,12 +38,12 @@ def drop_blocks(func: PrimFunc) -> PrimFunc:
 def _drop(node: Any, values: dict[Var, Expr], aligned: Mapping[Buffer, Any]) -> Any:
     if isinstance(node, Var):
         return values.get(node, node)
-    if isinstance(node, Let):  # an expression has no effect, so its value may stand where its name does
+    if isinstance(node, Let):  # an expression has no effects, so its value may replace its name
         return _drop(node.body, {**values, node.var: _drop(node.value, values, aligned)}, aligned)
     if not isinstance(node, BlockRealize):
         return map_children(node, lambda child: _drop(child, values, aligned))
     # Legal: a block runs once for each iteration of its loops, with the values that are bound to its iterators, if its
-    # predicate holds. `lower_init` has written out what its init means.
+    # predicate holds. `lower_init` has already replaced its init by statements.
     block = node.block
     bound = [_drop(v, values, aligned) for v in node.iter_values]
     inner = {**values, **{axis.var: v.astype(axis.var.dtype) for axis, v in zip(block.iter_vars, bound, strict=True)}}

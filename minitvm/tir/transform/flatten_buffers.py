@@ -60,8 +60,8 @@ def flat_index(buffer: Buffer, indices: tuple[Expr, ...]) -> Expr:
 
     For vectors of indices it is a vector of offsets, and for ramps a ramp.
     """
-    # Legal: row-major strides, or those that a buffer declares, give each element a place of its own, and all accesses
-    # of a buffer go through this one map, so two accesses meet after it exactly if they met before.
+    # Legal: row-major strides, or those that a buffer declares, give each element its own place. All accesses of a
+    # buffer use this one map, so two accesses touch the same element afterwards exactly if they did before.
     strides = list(buffer.strides) or row_major(buffer.shape)
     wide = any(e.dtype.scalar == "int64" for e in (*indices, *strides)) or _needs_int64(buffer)
     dtype = DType("int64" if wide else "int32")
@@ -109,8 +109,9 @@ def _size(buffer: Buffer) -> Expr:
     # One past the greatest offset; a free stride variable makes this symbolic.
     last: Expr = buffer.elem_offset + 1
     for dim, stride in zip(buffer.shape, buffer.strides, strict=True):
-        backwards = isinstance(stride, IntImm) and stride.value < 0  # the offset makes room for it
-        # A symbolic dimension may be 0, and no size is negative: such a one has room for one step more.
+        backwards = isinstance(stride, IntImm) and stride.value < 0  # the offset leaves room for it
+        # A symbolic dimension may be 0, and a size must not be negative. So such a dimension gets room for one more
+        # step.
         steps = dim - 1 if isinstance(dim, IntImm) else dim
         last = last if backwards else last + steps * stride
     return expr(linear(last), last.dtype)

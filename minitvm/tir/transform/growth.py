@@ -12,7 +12,7 @@ from contextvars import ContextVar
 from ...errors import TooMuchCode, report
 from ..nodes import PrimFunc
 
-FACTOR = 16  # statements, unrolled, after a pass for each one before
+FACTOR = 16  # unrolled statements after a pass for each one before it
 LEAST = 4000  # statements that a pass may always make
 
 _LEFT: ContextVar[list[int] | None] = ContextVar("copies_left", default=None)

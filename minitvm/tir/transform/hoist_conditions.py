@@ -51,7 +51,7 @@ def _hoist(node: Node) -> Any:
 
 
 def _unswitched(loop: For, branch: If) -> Stmt | None:
-    # Legal: the condition does not depend on the iteration, and has a value whatever stood in front of it.
+    # Legal: the condition does not depend on the iteration, and it is defined even without the conditions before it.
     outside = [c for c in conjuncts(branch.condition) if not uses(c, [loop.var]) and _moves(c)]
     if not outside:
         return None
@@ -64,7 +64,7 @@ def _shared(stmts: Sequence[Stmt]) -> list[Stmt]:
     """The statements; neighbours that do nothing unless the same condition holds are put under this condition
     together.
     """
-    # Legal: no statement changes the condition, and it has a value whatever stood in front of it (`_moves`).
+    # Legal: no statement changes the condition, and it is defined even without the conditions before it (`_moves`).
     parts: list[Stmt] = []
     run: list[Stmt] = []
     common: list[Expr] = []
@@ -121,7 +121,7 @@ def _idle_unless(condition: Expr, stmt: Stmt, around: tuple[For, ...]) -> bool:
     own = _conditions(stmt)
     if any(structural_equal(c, condition) for c in own):
         return True
-    # A proof is only tried where it may succeed.
+    # Try a proof only if it may succeed.
     if set(free_vars(condition)) <= {v for c in own for v in free_vars(c)}:
         analyzer = Analyzer.inside(*around)
         with analyzer.constraint(*own):
@@ -139,8 +139,8 @@ def _under(common: Sequence[Expr], stmt: Stmt) -> Stmt:
 
 
 def _init_first(loop: For) -> Stmt | None:
-    # Legal: the first statement of the body runs in the first iteration only, and there before everything else. It does
-    # not change where the loop begins and ends, which is now asked after it.
+    # Legal: the first statement of the body runs only in the first iteration, before everything else. It does not
+    # change the start and end of the loop, which are now evaluated after it.
     first, *rest = loop.body.stmts if isinstance(loop.body, Seq) else (loop.body,)
     ordered = loop.kind in (ForKind.SERIAL, ForKind.UNROLLED)
     if not ordered or not isinstance(first, If) or first.else_case is not None or not rest:

@@ -79,7 +79,7 @@ def emit(func: tir.PrimFunc, pipeline: Pipeline) -> tir.PrimFunc:
     tree = Tree(func)
     loop = pipeline.loop
     versions = {b: _versions(tree, loop, b, count) for b, count in pipeline.versions.items()}
-    # Each part is put down several times, with what it defines as its own: variables, blocks, local buffers.
+    # Each part is copied several times. Each copy has its own variables, blocks and local buffers.
     begun = asynchronous_parts(pipeline)
     parts = [
         _Part(_with_versions(begun.get(p, part), versions), stage, loop)
@@ -104,7 +104,7 @@ def for_one_iteration(func: tir.PrimFunc, loop: tir.For, buffers: Sequence[tir.B
 
 
 def _replaced(stmt: Any, loop: tir.For, steps: tir.Stmt, versions: Mapping[tir.Buffer, _Versions]) -> Any:
-    # Sequences stay nested: the steps are one part of a pipeline outside.
+    # Sequences stay nested: the steps are one part of an outer pipeline.
     if not isinstance(stmt, tir.Stmt):
         return stmt
     if stmt is loop:
@@ -116,7 +116,7 @@ def _replaced(stmt: Any, loop: tir.For, steps: tir.Stmt, versions: Mapping[tir.B
     return new
 
 
-_WRITTEN_OUT = 1  # steps of an epilogue, at most
+_WRITTEN_OUT = 1  # the most steps of an epilogue
 
 
 # ---- time steps ----------------------------------------------------------------------------------------------------
@@ -159,7 +159,7 @@ def _time_steps(
     dtype = loop.var.dtype
     step = loop.var.with_name(loop.var.name)
     if not isinstance(loop.extent, IntImm):
-        # Which steps lack some of their parts is not known: every part says when it runs.
+        # It is not known which steps lack some of their parts, so every part has a condition for when it runs.
         every = {p: parts[p].within_bounds(step - const(parts[p].stage, dtype)) for p in order}
         body = tir.Seq(tuple(copies.of_any_step(every)))
         return [replace(loop, var=step, extent=loop.extent + const(depth, dtype), body=body, annotations=kept)]
@@ -222,7 +222,7 @@ class _Versions:
     """Several versions of a buffer; an iteration uses one of them. A version has the region that starts at `starts`."""
 
     buffer: tir.Buffer
-    version: Expr | None  # None: there is one only
+    version: Expr | None  # None: there is only one
     starts: tuple[Expr | None, ...]
 
     def moved(self, indices: Sequence[Expr]) -> tuple[Expr, ...]:
@@ -261,7 +261,8 @@ def _one_iteration(tree: Tree, loop: tir.For, buffer: tir.Buffer) -> list[Range 
         if r.buffer is buffer
     ]
     box = hull([touched(tree, b, r, loop, analyzer) for b, r in regions], analyzer)
-    # Iterations of a concurrent loop outside lie apart in the buffer, and must stay so, unless each has its own.
+    # Iterations of a concurrent outer loop use distinct parts of the buffer, and must still do so, unless each has its
+    # own buffer.
     apart = [l.var for l in tree.all_loops_above(loop) if l.kind in tir.CONCURRENT and not owns(l, buffer.scope)]
     shrinks = [
         isinstance(r.extent, IntImm)

@@ -62,8 +62,8 @@ def _inward(loop: tir.For, stmt: tir.Stmt, under: tuple[Expr, ...] = ()) -> tir.
     if isinstance(stmt, tir.Allocate):
         wide = widened(loop, stmt.buffer)
         return replace(stmt, buffer=wide, body=_inward(loop, in_own_part(stmt.body, stmt.buffer, wide, loop), under))
-    # Legal: virtual threads are independent by claim, which `bind` shows, so their statements may run in any order that
-    # keeps each thread's own. What stands around them, a loop, a let or a branch, is the same for all of them.
+    # Legal: virtual threads are independent, as `bind` has shown, so their statements may run in any order that keeps
+    # the order within each thread. A loop, let or branch around them is the same for all of them.
     fixed = not _depends(loop, stmt)
     if isinstance(stmt, tir.For) and stmt.kind is not tir.ForKind.THREAD and fixed:
         return replace(stmt, body=_inward(loop, stmt.body, under))
@@ -76,7 +76,7 @@ def _inward(loop: tir.For, stmt: tir.Stmt, under: tuple[Expr, ...] = ()) -> tir.
         return tir.If(stmt.condition, _inward(loop, stmt.then_case), other)
     if isinstance(stmt, tir.If) and stmt.else_case is None and not reads_memory(stmt.condition):
         return _inward(loop, stmt.then_case, (*under, stmt.condition))
-    # Here it stays: as a loop over a statement, written out where the number of threads is known.
+    # The loop stays here, around one statement. It is unrolled if the number of threads is known.
     for condition in reversed(under):
         stmt = tir.If(condition, stmt)
     kind = tir.ForKind.UNROLLED if isinstance(loop.extent, IntImm) else tir.ForKind.SERIAL
@@ -93,7 +93,8 @@ def _depends(loop: tir.For, stmt: tir.Stmt) -> bool:
         own = [stmt.condition]
     elif isinstance(stmt, tir.LetStmt):
         own = [stmt.value]
-    # Nor does memory differ: none of them writes what another one reads, but in step, in storage that they share.
+    # Memory does not differ either: no thread writes what another one reads, except in step, in storage that they
+    # share.
     return any(uses(e, [loop.var]) for e in own)
 
 

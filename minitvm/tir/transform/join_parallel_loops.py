@@ -96,7 +96,7 @@ def _joined(loops: list[For]) -> list[For]:
     if len(loops) < 2:
         return list(loops)
     # Legal: iterations of a parallel loop run in any order, and `_apart` has shown that none touches what an iteration
-    # of another loop writes; so all of them run in any order. Each new iteration is exactly one of the old ones.
+    # of another loop writes. So all of them may run in any order. Each new iteration is exactly one of the old ones.
     var = Var("_".join(dict.fromkeys(loop.var.name for loop in loops)), loops[0].var.dtype)
     counts = [iterations(loop.extent).astype(loop.extent.dtype) for loop in loops]
     ends = [counts[0]]

@@ -108,19 +108,19 @@ def init_nest(node: BlockRealize, loops: tuple[For, ...], empty_sums: bool = Fal
     starts = {loop.var: loop.start for loop in loops if loop.var in reduced}
     if any(uses(c, spatial) or not analyzer.can_prove(ex.substitute(c, starts)) for c in dropped):
         return None
-    # A reduction loop of one iteration comes along where a condition on spatial loops names it.
+    # A reduction loop of one iteration is included if a condition on spatial loops uses it.
     own = [l for l in inner if l.var in spatial or (is_const(l.extent, 1) and any(uses(c, {l.var}) for c in kept))]
     decides = [e for loop in own for e in (loop.start, loop.extent)]
     pairs = [(v, axis) for v, axis in zip(node.iter_values, block.iter_vars, strict=True) if axis.kind != ex.REDUCE]
     if any(uses(e, reduced) for e in decides):
         return None
-    ends = [e for loop in inner for e in (loop.start, loop.extent)]  # they are asked after the init
+    ends = [e for loop in inner for e in (loop.start, loop.extent)]  # they are evaluated after the init
     if not _alone(block, block.init, [*ends, *kept, *(v for v, _ in pairs)], first):
         return None
     if not _elements_of_their_own(block, block.init, {a.var: v for v, a in pairs}, own):
         return None
     body: Stmt = BlockRealize(node.iter_values, all_of(kept), _init_block(block, block.init))
-    # Iterators that are not spatial do not occur in an init; their values drop out with them.
+    # Iterators that are not spatial do not occur in an init; their values are removed with them.
     body = ex.replace(body, iter_values=tuple(v for v, _ in pairs))
     for loop in reversed(own):
         body = ex.replace(loop, body=body)

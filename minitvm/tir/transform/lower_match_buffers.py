@@ -43,8 +43,8 @@ def _lower(node: Any, views: Views) -> Any:
         )
         return substitute(_without_matches(changed), values) if values else _without_matches(changed)
     new = map_children(node, lambda child: _lower(child, views))
-    # Legal: a view is another name for a region: its element p is the source's element start + p, wherever its block
-    # runs.
+    # Legal: a view is another name for a region. Its element p is the source's element start + p, in every run of its
+    # block.
     if isinstance(new, BufferLoad) and new.buffer in views:
         region = views[new.buffer]
         return BufferLoad(region.buffer, _indices(region, new.indices), new.predicate)
@@ -61,7 +61,7 @@ def _without_matches(block: Block) -> Block:
 
 
 def _indices(region: BufferRegion, indices: tuple[Expr, ...]) -> tuple[Expr, ...]:
-    # A view of fewer dimensions covers the last ones; those in front are single points.
+    # A view with fewer dimensions covers the last ones; the dimensions before them are single points.
     lead = len(region.region) - len(indices)
     front = tuple(r.start for r in region.region[:lead])
     return front + tuple(r.start + i for r, i in zip(region.region[lead:], indices, strict=True))

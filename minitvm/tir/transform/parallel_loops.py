@@ -119,7 +119,7 @@ def _serial(node: Any) -> Any:
     if not isinstance(node, Stmt):
         return node
     new = map_children(node, _serial)
-    # Legal: one after the other is one of the orders in which parallel iterations may run.
+    # Legal: one after another is one of the orders in which parallel iterations may run.
     if isinstance(new, For) and new.kind == ForKind.PARALLEL:
         return replace(new, kind=ForKind.SERIAL)
     return new

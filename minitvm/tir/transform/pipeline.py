@@ -50,7 +50,7 @@ from .unswitch_repeats import unswitch_repeats
 from .vectorize import vectorize
 
 PassCallback = Callable[[str, PrimFunc, Any], None]
-Additions: TypeAlias = Mapping[str, Sequence["Pass"]]  # by the name of the pass behind which they stand
+Additions: TypeAlias = Mapping[str, Sequence["Pass"]]  # by the name of the pass that they follow
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +168,6 @@ def lower(
     module = keep_roles(whole, split_host(func, name or func.name), name or func.name)
     if callback is not None:
         callback("split_host", func, module)
-    if not without:  # what passes left out would have done is missing
+    if not without:  # without the effects of skipped passes, later rules may not hold
         verify_if_asked("lowering", module, level="kernel")
     return module

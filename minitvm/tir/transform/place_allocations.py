@@ -42,7 +42,7 @@ def place_allocations(func: PrimFunc) -> PrimFunc:
             for j in range(8):
                 B[i, j] = S[i, 7 - j]
     """
-    # Legal: storage may be anew in each iteration of a loop where no iteration reads what another one wrote in it.
+    # Legal: each iteration of a loop may have new storage if no iteration reads what another one wrote in it.
     taken: list[Allocate] = []
     body = _taken_out(func.body, taken)
     room = STACK_BYTES
@@ -117,7 +117,7 @@ class _Placement:
         if isinstance(stmt, Seq):
             return self.in_sequence(stmt, ranges, top)
         if any(isinstance(child, Expr) and self.touches(child) for child in children(stmt)):
-            return self.around(stmt, ranges, top)  # its condition, bounds or value are outside of what it holds
+            return self.around(stmt, ranges, top)  # its condition, bounds or value are not inside its body
         if isinstance(stmt, Allocate | LetStmt):
             return self.rebuilt(stmt, "body", ranges, top)
         deeper = self.deeper(stmt, ranges)

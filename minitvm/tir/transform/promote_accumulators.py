@@ -29,8 +29,8 @@ def promote_accumulators(func: tir.PrimFunc) -> tir.PrimFunc:
                 C_sum[0] = C_sum[0] + A[i * 8 + k]
             C[i] = C_sum[0]
     """
-    # Legal: in the loop an element is touched by these accesses alone (buffers do not overlap), and is stored in every
-    # iteration. So nobody sees that its value lies in a register meanwhile, and is stored once, behind the loop.
+    # Legal: in the loop only these accesses touch an element (buffers do not overlap), and every iteration stores it.
+    # So no other code can tell that its value is in a register meanwhile, and is stored once, after the loop.
     if func.attrs.get("tir.noalias", True) is False:
         return func
     return func.with_body(ex.rewrite(func.body, _promote, leave=(ex.Expr, tir.Instruction)))
@@ -39,7 +39,7 @@ def promote_accumulators(func: tir.PrimFunc) -> tir.PrimFunc:
 def _promote(node: ex.Node) -> Any:
     if isinstance(node, tir.Seq):
         return _promote_in_sequence(node)
-    # A loop in a sequence waits for the sequence, where the statements before it are seen.
+    # A loop in a sequence is handled with the sequence, where the statements before it are known.
     return None if not isinstance(node, tir.For | tir.LetStmt | tir.Allocate | tir.If) else _promote_bodies(node)
 
 
@@ -74,7 +74,7 @@ def _accumulators(loop: tir.For) -> list[tir.BufferStore]:
     inside = {loop.var, *(n.var for n in ex.find(loop.body, tir.For | tir.LetStmt))}
     local = {n.buffer for n in ex.find(loop.body, tir.Allocate)}
     fixed = (part for n in ex.find(loop.body, tir.Instruction | tir.Async) for part in ex.find(n, Access))
-    local |= {n.buffer for n in fixed}  # such storage is not ours to move
+    local |= {n.buffer for n in fixed}  # this pass must not move such storage
     accesses: dict[tir.Buffer, list[Access]] = {}
     for n in ex.find(loop.body, Access):
         accesses.setdefault(n.buffer, []).append(n)
@@ -165,7 +165,7 @@ def _registers(stores: list[tir.BufferStore]) -> dict[Any, tuple[tir.Buffer, Any
         groups.setdefault(store.buffer, []).append(store)
     places: dict[Any, tuple[tir.Buffer, Any]] = {}
     for buffer, group in groups.items():
-        widths = [store.indices[0].dtype.lanes for store in group]  # a row's last element may stand alone
+        widths = [store.indices[0].dtype.lanes for store in group]  # a row's last element may be a single one
         tile = tir.Buffer(f"{buffer.name}_sum", (ex.const(sum(widths)),), buffer.dtype, "local")
         for place, lanes, store in zip(accumulate(widths, initial=0), widths, group, strict=False):
             start = ex.const(place)
@@ -209,7 +209,7 @@ def _taken_stores(earlier: list[tir.Stmt], predicates: dict[Any, Any]) -> dict[A
         last = earlier[-1]
         if not isinstance(last, tir.BufferStore) or _slot_key(last) not in predicates or _slot_key(last) in taken:
             break
-        # A value that reads memory would see other stores that are taken out; constants do not.
+        # A value that reads memory could depend on other stores that are removed; a constant does not.
         if ex.contains(last.value, tir.BufferLoad):
             break
         if predicates[_slot_key(last)] != structural_key(last.predicate):

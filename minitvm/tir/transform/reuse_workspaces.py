@@ -82,13 +82,13 @@ class _Place:
 
 def _reused(allocation: Allocate, ranges: Ranges) -> Stmt:
     if all(isinstance(dim, IntImm) for dim in allocation.buffer.shape):
-        return allocation  # a part of it has a constant size, too
+        return allocation  # a part of it also has a constant size
     places = list(_places(allocation.body, allocation.buffer, ranges, ()))
     while places and places[-1].loop.kind != ForKind.SERIAL:
         places.pop()
     if not places or not _are_counted_outside(places[-1]):
         return allocation
-    # Iterations of the parallel loops have their parts already: shrinking for these alone changes nothing.
+    # Iterations of the parallel loops already have their own parts: shrinking only for these loops changes nothing.
     tasks = [place for place in places if place.loop.kind == ForKind.PARALLEL]
     divided = _shape_at(allocation, tasks[-1]) if tasks else allocation.buffer.shape
     inside = places[-1]
@@ -97,7 +97,8 @@ def _reused(allocation: Allocate, ranges: Ranges) -> Stmt:
     if all(isinstance(dim, IntImm) for dim in shape) or all(map(structural_equal, shape, divided)):
         return allocation
     # Legal: `_places` has shown that no iteration of the serial loop reads what another wrote, and they run one after
-    # the other, so all may use the same elements. Iterations of the parallel loops around get a part each below.
+    # another, so all may use the same elements. Below, each iteration of the outer parallel loops gets a part of its
+    # own.
     made: Stmt = rewrite(allocation.body, lambda node: small.body if node is inside.body else None)
     result = Allocate(small.buffer, made, allocation.annotations)
     for loop in reversed(inside.parallel):

@@ -113,13 +113,13 @@ def _visit(node: Any, named: frozenset[Var]) -> Any:
     inside: list[tir.Allocate] = []
     body = _without(new.body, inside)
     if inside and new.thread is None and (uses(new.extent, named) or reads_memory(new.extent)):
-        return replace(new, kind=tir.ForKind.SERIAL)  # how many parts there are is not known outside of all loops
-    # Legal: what an iteration allocates is its own and holds nothing at first, so no value passes between iterations.
-    # With a dimension for the loop, iteration i alone touches part i, in whatever order iterations run.
+        return replace(new, kind=tir.ForKind.SERIAL)  # the number of parts is not known outside of all loops
+    # Legal: an iteration's allocation belongs to it and has no values at first, so no value passes between iterations.
+    # With a dimension for the loop, only iteration i touches part i, in whatever order the iterations run.
     loop: tir.Stmt = replace(new, body=body)
     for allocation in inside:
         if is_shared(allocation.buffer.scope) and is_thread(new):
-            loop = tir.Allocate(allocation.buffer, loop, allocation.annotations)  # it is the block's
+            loop = tir.Allocate(allocation.buffer, loop, allocation.annotations)  # the allocation belongs to the block
             continue
         if new.kind is tir.ForKind.VECTORIZED and not allocation.buffer.strides and not allocation.annotations:
             wide = interleaved(new, allocation.buffer)

@@ -87,7 +87,7 @@ def _collect(node: Node, counts: dict[Any, int], forms: Forms, local: set[Var]) 
     index = _index(node)
     if index is not None and isinstance(node, _Access):
         base = _scalar_base(index)
-        # An index that reads memory stays where it is: the memory may change, or the access stand under a condition.
+        # An index that reads memory stays where it is: the memory may change, or the access may be under a condition.
         reads = base is not None and contains(base, BufferLoad)
         if base is not None and base.dtype in ("int32", "int64") and not reads:
             form = linear(base)

@@ -54,8 +54,8 @@ def _shared_run(run: Sequence[BufferStore]) -> list[Stmt]:
     }
     if not shared:
         return list(run)
-    # Legal: the run writes no buffer that these loads read, and each load happens whenever its statement runs. So it
-    # has the same value at its first place as at all later ones, and nothing is loaded that was not loaded before.
+    # Legal: the statements write no buffer that these loads read, and each load happens whenever its statement runs. So
+    # it has the same value at its first place as at all later ones, and nothing is loaded that was not loaded before.
     pending = dict(shared)
     total: list[tuple[list[tuple[Var, BufferLoad]], BufferStore]] = []
     # A load in an index or behind a condition may come before the first certain one, when its value has no name yet.

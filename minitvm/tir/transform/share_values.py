@@ -14,8 +14,8 @@ from ...expr import DataVar, Expr, Node, Var, map_children, rewrite, walk
 from ...expr.conditions import certain_parts
 from ..nodes import Async, BufferLoad, BufferStore, Instruction, LetStmt, PrimFunc, Stmt, is_copied
 
-WORTH = 64  # nodes of a tree that repetitions must save, before any of it is named
-LEAST = 4  # nodes of a part that is named
+WORTH = 64  # the nodes that sharing must save in a tree before any part gets a name
+LEAST = 4  # the fewest nodes of a part that gets a name
 
 
 def share_values(func: PrimFunc) -> PrimFunc:
@@ -65,8 +65,8 @@ class _Dag:
         self.numbers: dict[Any, int] = {}
         self.nodes: list[Expr] = []
         self.parts: list[tuple[int, ...]] = []  # numbers of the operands
-        self.certain: list[tuple[int, ...]] = []  # of those that are computed whenever the node is
-        self.trees: list[int] = []  # how many nodes the tree of each has
+        self.certain: list[tuple[int, ...]] = []  # the operands that are always computed with the node
+        self.trees: list[int] = []  # the number of nodes in the tree of each
 
     def add(self, e: Any) -> int:
         """The number of an expression; it is added if it is new."""
@@ -91,8 +91,8 @@ class _Dag:
 
     def stored(self, store: BufferStore, root: int) -> Stmt:
         """The store, inside of lets for the parts that it certainly computes and that several nodes use."""
-        # Legal: expressions have no effect, and the store comes after all of its value, so equal parts have equal
-        # values. Only parts that are computed in any case get a name, so nothing is computed that was not before.
+        # Legal: expressions have no effects, and the store happens after its whole value is computed, so equal parts
+        # have equal values. Only parts that are always computed get a name, so nothing new is computed.
         sure = {root}
         for number in range(root, -1, -1):  # readers have higher numbers
             if number in sure:

@@ -44,8 +44,8 @@ def _shortened(loop: Node) -> Any:
     body = loop.body
     if not isinstance(body, If) or body.else_case is not None:
         return None
-    # Legal: a condition that is linear in the loop's variable, always defined and free of memory holds for an interval
-    # of iterations. The others did nothing, as the body is nothing but the branch.
+    # Legal: a condition that is linear in the loop's variable, always defined and independent of memory holds for an
+    # interval of iterations. The other iterations did nothing, since the body is only the branch.
     low, high, left = loop.start, loop.start + loop.extent, []
     for condition in conjuncts(body.condition):
         bound = _bound(condition, loop.var)

@@ -27,8 +27,8 @@ def simplify(func: PrimFunc) -> PrimFunc:
         for j in range(8):
             B[j] = A[j]
     """
-    # Legal: an expression changes to one that is equal for all values that its variables have there, and a branch or an
-    # iteration goes away only if it is shown never to run, or to do nothing.
+    # Legal: an expression is replaced by one that is equal for all values that its variables have there. A branch or an
+    # iteration is removed only if it provably never runs, or does nothing.
     return func.with_body(_simplified(func.body, Analyzer()))
 
 
@@ -86,7 +86,7 @@ def _loop(stmt: For, analyzer: Analyzer) -> Stmt:
             from .unroll import bind
 
             return _simplified(bind(stmt.body, {stmt.var: start.astype(stmt.var.dtype)}), analyzer)
-        if count < extent.value and stmt.kind is not ForKind.VECTORIZED:  # of a vector's lanes some are masked
+        if count < extent.value and stmt.kind is not ForKind.VECTORIZED:  # some lanes of a vector are masked
             extent = ex.const(count, extent.dtype)
     with analyzer.constraint():
         analyzer.bind(stmt.var, ex.Range(start, extent))
@@ -110,7 +110,7 @@ def _iterations_that_act(stmt: For, start: ex.Expr, extent: int, analyzer: Analy
 
     if extent == 1 or not _guarded(stmt.body) or not idle_from(extent - 1):
         return extent
-    low, high = 1, extent - 1  # idle from `high` on; whether from a smaller one on is not known
+    low, high = 1, extent - 1  # idle from `high` on; perhaps from a smaller number on
     while low < high:
         middle = (low + high) // 2
         if idle_from(middle):
@@ -155,7 +155,7 @@ def _branch(stmt: If, analyzer: Analyzer) -> Stmt:
     if isinstance(condition, ex.IntImm):
         taken = stmt.then_case if condition.value else stmt.else_case
         return Seq(()) if taken is None else _simplified(taken, analyzer)
-    # What memory held when the condition was read may have changed by the time a statement below reads it again.
+    # The memory may have changed between the evaluation of the condition and a later read by a statement below.
     facts = [] if reads_memory(condition) else [condition]
     with analyzer.constraint(*facts):
         then_case = _simplified(stmt.then_case, analyzer)
@@ -202,7 +202,7 @@ def _compare(e: ex.CompareOp, analyzer: Analyzer) -> ex.Expr:
     decided: ex.Expr = analyzer.simplify(e)
     if isinstance(decided, ex.IntImm):
         return decided
-    # On fewer variables a condition holds for all iterations of a loop, or for all lanes of a vector, at once.
+    # With fewer variables, a condition holds for all iterations of a loop, or for all lanes of a vector, at once.
     return decided if set(ex.free_vars(decided)) < set(ex.free_vars(e)) else _all_zero(e, analyzer)
 
 

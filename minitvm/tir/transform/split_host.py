@@ -94,7 +94,7 @@ def used(body: Stmt, visible: list[Buffer | Var]) -> Args:
     unknown = [item for item in free if item not in visible]
     if unknown:
         raise InternalError(f"a kernel uses {', '.join(str(u) for u in unknown)}, which nothing defines")
-    # A dimension that no argument tells otherwise is one, whether or not the body uses it.
+    # A dimension whose value no other argument gives is an argument, whether or not the body uses it.
     told = {dim for b in free if isinstance(b, Buffer) for dim in b.shape} | {v for v in free if isinstance(v, Var)}
     sizes = {v: None for b in free if isinstance(b, Buffer) for dim in b.shape for v in free_vars(dim) if v not in told}
     return (*free, *sizes)

@@ -10,7 +10,8 @@ from ..nodes import Allocate, Buffer, BufferLoad, BufferStore, For, ForKind, Let
 from .affine import expr, linear
 from .growth import count_copy
 
-# A micro-kernel of 8x3 vectors, its loads and its write-back is about 100 statements; compile time grows with this.
+# A micro-kernel of 8x3 vectors with its loads and its write-back has about 100 statements. More statements take longer
+# to compile.
 STATEMENT_BUDGET = 1500
 
 

@@ -13,7 +13,7 @@ from ..conditions import all_of
 from ..nodes import BufferLoad, For, ForKind, If, LetStmt, PrimFunc, Stmt
 from .unroll import bind, unrolled_size
 
-CODE_GROWTH = 200  # statements, unrolled, of a nest that is copied
+CODE_GROWTH = 200  # the most unrolled statements of a nest that is copied
 
 
 def unswitch_repeats(func: PrimFunc) -> PrimFunc:
@@ -49,7 +49,7 @@ def _visit(stmt: Any) -> Any:
 
 
 def _versions(loop: For) -> Stmt:
-    # Legal: sizes do not change, so the comparisons have one answer for all iterations.
+    # Legal: sizes do not change, so each comparison has the same result in all iterations.
     inside = {node.var for node in find(loop, For | LetStmt)}
     tests: list[Expr] = []
     for load in find(loop, BufferLoad):
@@ -70,7 +70,7 @@ def _versions(loop: For) -> Stmt:
         changed: Stmt = rewrite(bind(loop, {}), change)
         return changed
 
-    # With several comparisons, not all of which hold, each is made where it stands.
+    # If there are several comparisons and not all of them hold, each stays in its place.
     return If(all_of(tests), with_answer(True), with_answer(False) if len(tests) == 1 else bind(loop, {}))
 
 

@@ -121,7 +121,7 @@ class _Vectorizer:
         self.around = around
         self.limit = limit
         self.tail: ex.Expr | None = None  # the mask of the lanes before the limit: at least one of them runs
-        self.read: tuple[tir.BufferLoad, ...] = ()  # what each lane of the mask reads, whatever its conditions say
+        self.read: tuple[tir.BufferLoad, ...] = ()  # loads by each lane of the mask, whatever its conditions are
 
     def whole(self, body: tir.Stmt) -> tir.Stmt:
         """The body for all lanes, or for the first `limit` lanes."""
@@ -194,7 +194,7 @@ class _Vectorizer:
             return ex.replace(stmt, body=self.stmt(stmt.body, mask))
 
     def allocate(self, stmt: tir.Allocate, mask: ex.Expr | None) -> tir.Stmt:
-        # Each lane has its own: the lanes of one element lie side by side.
+        # Each lane has its own elements: the lanes of one element are next to each other.
         size = stmt.buffer.shape[0]
         private = ex.replace(stmt.buffer, shape=(fold(size * self.lanes, {}),))
         self.private[stmt.buffer] = private
@@ -301,7 +301,7 @@ class _Vectorizer:
                 *(self.widened(self.expr(part, mask)) for part in (e.condition, e.true_value, e.false_value))
             )
         if isinstance(e, ex.LogicalOp) and not self.is_read(e.b):
-            # The right operand is evaluated only where the left one does not decide.
+            # The right operand is evaluated only where the left one does not decide the result.
             a = self.widened(self.expr(e.a, mask))
             needed = a if isinstance(e, ex.And) else ex.Not(a)
             return type(e)(a, self.widened(self.expr(e.b, conjunction(mask, needed))))
@@ -319,7 +319,7 @@ class _Vectorizer:
         buffer, index = self.access(e.buffer, e.indices[0], mask)
         if index.dtype.lanes == 1 and mask is not self.tail and not self.reads_what_is_there(e):
             needed = None if mask is None else some_lane(mask)
-            if needed is not None:  # a load and a broadcast, where a gather would read one element for each lane
+            if needed is not None:  # a load and a broadcast; a gather would read one element for each lane
                 return ex.Call(
                     e.dtype, "if_then_else", (needed, tir.BufferLoad(buffer, (index,)), ex.const(0, e.dtype))
                 )
