@@ -22,7 +22,7 @@ class HandedAddress:
 def addresses(node: ex.Node) -> Iterator[HandedAddress]:
     """The addresses passed to foreign calls below a node.
 
-    Blocks inside are skipped, because they declare their accesses.
+    Blocks inside are skipped, because they declare what their calls access.
     """
     if isinstance(node, tir.BlockRealize | tir.BufferRegion):
         return

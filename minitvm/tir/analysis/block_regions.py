@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ...arith import Analyzer, regions
-from ...expr import IntImm, Range, const, replace, structural_equal
+from ...expr import Expr, IntImm, Range, const, replace, structural_equal
 from ...expr.node import kept_with_node
+from ...expr.visitor import accessed
 from ..conditions import is_const
 from ..nodes import Block, Buffer, BufferLoad, BufferRegion, BufferStore, PrimFunc
 from .effects import effects
@@ -37,7 +38,7 @@ def _regions(block: Block, touches: Iterable[Touch], declared: Regions, side: st
     analyzer = Analyzer.inside(*block.iter_vars)
     place = {region.buffer: k for k, region in enumerate(declared)}
     listed = [t for t in touches if not t.accumulated or t.buffer in place]
-    boxes = [BufferRegion(t.buffer, _box(t, declared, analyzer)) for t in listed]
+    boxes = [BufferRegion(t.buffer, _box(block, t, declared, analyzer)) for t in listed]
     explicit, buffers = block.annotations.get(f"explicit_{side}_region", ()), {region.buffer for region in boxes}
     boxes += [region for k, region in enumerate(declared) if k in explicit and region.buffer in buffers]
     shown = sorted(union_regions(boxes, analyzer), key=lambda r: place.get(r.buffer, len(place)))
@@ -45,10 +46,11 @@ def _regions(block: Block, touches: Iterable[Touch], declared: Regions, side: st
     return tuple(next((d for d in declared if structural_equal(d, r)), r) for r in shown)
 
 
-def _box(touch: Touch, declared: Regions, analyzer: Analyzer) -> Box:
+def _box(block: Block, touch: Touch, declared: Regions, analyzer: Analyzer) -> Box:
     """The box of a touch.
 
-    If an index depends only on data, it is that index itself if the block declares the same index.
+    If an index depends only on data, it is that index itself if the block declares the same index. Legal: the block
+    does not write the memory that the index reads, so the index is the same wherever the block computes it.
     """
     box = touch.box(analyzer)
     said = next((r.region for r in declared if r.buffer is touch.buffer), None)
@@ -56,8 +58,13 @@ def _box(touch: Touch, declared: Regions, analyzer: Analyzer) -> Box:
         return box
     if touch.node.buffer is not touch.buffer:
         return box  # through a view
+    written = {t.buffer for t in effects(block).writes}
+
+    def is_said(word: Range, index: Expr) -> bool:
+        return is_const(word.extent, 1) and structural_equal(word.start, index) and written.isdisjoint(accessed(index))
+
     return tuple(
-        word if known is None and is_const(word.extent, 1) and structural_equal(word.start, index) else side
+        word if known is None and is_said(word, index) else side
         for side, known, word, index in zip(box, touch.ranges, said, touch.node.indices, strict=True)
     )
 

@@ -19,8 +19,8 @@ from .state import ScheduleState
 
 @requirement
 def declares_what_it_touches(state: ScheduleState) -> Failure | None:
-    """the regions that each block declares hold all that its body surely reads and writes: who depends on whom is
-    read off them"""
+    """the regions that each block declares hold all that its body surely reads and writes: they are what a
+    reader goes by"""
     return next(
         (failure for tree in state.schedulable_trees() if (failure := _undeclared(tree.func)) is not None), None
     )

@@ -232,14 +232,14 @@ def uncovered(state: ScheduleState, tree: Tree, producer: BlockRealize, consumer
 def reads(tree: Tree, block: BlockRealize) -> tuple[BufferRegion, ...]:
     """Return what a block reads, in terms of its iterators and the loops around it.
 
-    That is what it declares, and the elements that decide whether and where it runs.
+    That is what its body reads, and the elements that decide whether and where it runs.
     """
-    declared = list(regions_read(block.block))
+    read = list(regions_read(block.block))
     for _, load in tree.controls(block):
         plain = not any(_is_hidden(tree, n) for i in load.indices for n in ex.walk(i))
         points = tuple(ex.Range(i, ex.const(1, i.dtype)) for i in load.indices)
-        declared.append(BufferRegion(load.buffer, points) if plain else load.buffer.full_region())
-    return tuple(declared)
+        read.append(BufferRegion(load.buffer, points) if plain else load.buffer.full_region())
+    return tuple(read)
 
 
 def _is_hidden(tree: Tree, part: ex.Node) -> bool:

@@ -358,8 +358,8 @@ def _cached(state: ScheduleState, part: PartByPoint, storage_scope: str, index_m
 @reindex.space
 def _reindex_space(state: ScheduleState) -> Iterator[tuple[Any, ...]]:
     for block in _blocks(state):
-        for kind, declared in (("read", regions_read(block.block)), ("write", regions_written(block.block))):
-            for k in range(len(declared)):
+        for kind, regions in (("read", regions_read(block.block)), ("write", regions_written(block.block))):
+            for k in range(len(regions)):
                 yield block, (kind, k)
 
 
