@@ -8,6 +8,7 @@ TEXT   ?=
 FUZZ_MINUTES ?= 10
 WORKERS ?=
 TUNE ?=
+LESSONS ?=
 FARM_KEY ?=
 export TEXT FUZZ_MINUTES WORKERS FARM_KEY
 
@@ -63,6 +64,10 @@ tune-compare: $(STAMPS)/bench $(STAMPS)/tune ## our tuner beside TVM's MetaSched
 .PHONY: docs
 docs: $(STAMPS)/test ## run the snippets of the documentation and write down what they print
 	$(BIN)/python docs/generate.py
+
+.PHONY: site
+site: $(STAMPS)/test $(STAMPS)/site ## build the web pages into build/site: lessons with what they print, docs, API (LESSONS="00,03" runs these only)
+	$(BIN)/python docs/site/build.py build/site $(if $(LESSONS),--lessons $(LESSONS))
 
 .PHONY: fuzz
 fuzz: $(STAMPS)/test ## run the property tests deeply, with new seeds, for FUZZ_MINUTES (10); WORKERS=tcp://... on a farm

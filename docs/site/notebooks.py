@@ -1,0 +1,117 @@
+"""Lessons as executed notebooks: each cell runs in this process, and its output and its pictures are kept."""
+
+from __future__ import annotations
+
+import ast
+import io
+import os
+import re
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stdout
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from nbformat import NotebookNode
+
+LESSONS = Path(__file__).resolve().parent.parent.parent / "lessons"
+LONGEST = 400  # lines of one output; a longer one is cut where a line ends
+
+
+def lessons() -> list[Path]:
+    """The folders of all lessons, in order."""
+    return sorted(path for path in LESSONS.iterdir() if (path / "lesson.py").is_file())
+
+
+def lesson(folder: Path, prose: Callable[[str], str], executed: bool = True) -> str:
+    """The notebook of a lesson as JSON, with what its cells print and draw if it is `executed`.
+
+    `prose` changes the text of a cell of Markdown.
+    """
+    import jupytext
+    import nbformat
+    from nbformat import v4
+
+    notebook = jupytext.reads((folder / "lesson.py").read_text(encoding="utf-8"), fmt="py:percent")
+    number = folder.name.split("_")[0]
+    title, _, rest = notebook.cells[0].source.partition("\n")
+    notebook.cells[0].source = f"# {number}. {title.removeprefix('# ')}\n{rest}"
+    download = f"{{download}}`This lesson as a notebook <{folder.name}.ipynb>`, or `minitvm lesson {number}`"
+    notebook.cells.insert(1, v4.new_markdown_cell(f"{download} in a terminal."))
+    for cell in notebook.cells:
+        if cell.cell_type == "markdown":
+            cell.source = prose(cell.source)
+        elif "open_lessons()" in cell.source:
+            cell.metadata["tags"] = ["hide-input"]
+    notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    if executed:
+        with tempfile.TemporaryDirectory(prefix="minitvm-pictures-") as pictures, _environment(Path(pictures)):
+            _run(notebook, folder, Path(pictures))
+    for k, cell in enumerate(notebook.cells):
+        cell["id"] = f"cell-{k}"  # the same each time
+    return str(nbformat.writes(notebook))
+
+
+@contextmanager
+def _environment(pictures: Path) -> Iterator[None]:
+    """A lesson runs in an empty folder, with the path and the variables of a program of its own."""
+    before, folder, path = dict(os.environ), Path.cwd(), list(sys.path)
+    os.environ["MINITVM_PICTURES"] = str(pictures)
+    try:
+        with tempfile.TemporaryDirectory(prefix="minitvm-lesson-") as empty:
+            os.chdir(empty)
+            yield
+            os.chdir(folder)
+    finally:
+        os.chdir(folder)
+        os.environ.clear()
+        os.environ.update(before)
+        sys.path[:] = path
+
+
+def _run(notebook: NotebookNode, folder: Path, pictures: Path) -> None:
+    from nbformat import v4
+
+    names: dict[str, Any] = {"__name__": "__main__", "__file__": str(folder / "lesson.py")}
+    shown: set[Path] = set()
+    count = 0
+    for cell in notebook.cells:
+        if cell.cell_type != "code":
+            continue
+        count += 1
+        cell.execution_count = count
+        printed = io.StringIO()
+        value = None
+        try:
+            with redirect_stdout(printed):
+                value = _execute(cell.source, names, f"{folder.name}, cell {count}")
+        except Exception:
+            raise SystemExit(f"{folder.name}, cell {count}:\n{cell.source}\n{traceback.format_exc()}") from None
+        text = re.sub(rf"^.*{re.escape(str(pictures))}.*\n", "", printed.getvalue(), flags=re.MULTILINE)
+        lines = text.split("\n")
+        if len(lines) > LONGEST:
+            text = "\n".join([*lines[:LONGEST], f"... and {len(lines) - LONGEST} lines more", ""])
+        if text:
+            cell.outputs.append(v4.new_output("stream", name="stdout", text=text))
+        drawn = [path.read_text(encoding="utf-8") for path in sorted(set(pictures.glob("*.svg")) - shown)]
+        shown |= set(pictures.glob("*.svg"))
+        if hasattr(value, "_repr_svg_"):
+            drawn.append(value._repr_svg_())
+        elif hasattr(value, "_repr_html_"):
+            cell.outputs.append(v4.new_output("display_data", {"text/html": value._repr_html_()}))
+        cell.outputs += [v4.new_output("display_data", {"image/svg+xml": svg}) for svg in drawn]
+
+
+def _execute(source: str, names: dict[str, Any], where: str) -> Any:
+    """Run a cell; the value of its last line if that is an expression, as a notebook shows it."""
+    import linecache
+
+    tree = ast.parse(source)
+    # Tracebacks and `inspect.getsource` read the cell.
+    linecache.cache[where] = (len(source), None, source.splitlines(keepends=True), where)
+    last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+    exec(compile(tree, where, "exec"), names)
+    return eval(compile(ast.Expression(last.value), where, "eval"), names) if isinstance(last, ast.Expr) else None

@@ -1,0 +1,80 @@
+"""The site has every page, its links lead to its own pages, and a lesson's cells keep what they print and draw."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import re
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="module")
+def build() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("site_build", ROOT / "docs" / "site" / "build.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    before = list(sys.path)
+    spec.loader.exec_module(module)
+    sys.path[:] = before
+    return module
+
+
+def test_every_page_and_every_lesson_is_on_the_site(build: ModuleType) -> None:
+    pages = {str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md")} - {"docs/README.md"}
+    lessons = {f"lessons/{path.parent.name}/lesson.py" for path in (ROOT / "lessons").glob("*/lesson.py")}
+    assert set(build.pages()) == pages | lessons | {"README.md", "CONTRIBUTING.md", "CHANGELOG.md", "lessons/README.md"}
+    assert len(set(build.pages().values())) == len(build.pages())
+
+
+def test_links_lead_to_pages_of_the_site(build: ModuleType) -> None:
+    places, images = build.pages(), set[Path]()
+
+    def linked(text: str, page: str) -> str:
+        return str(build.linked(text, page, places, images))
+
+    assert linked("[a](docs/oracle.md#modes)", "README.md") == "[a](oracle.md#modes)"
+    assert linked("[a](../architecture.md)", "docs/howto/pass.md") == "[a](../architecture.md)"
+    assert linked("[a](../lessons/03_split_and_reorder/lesson.py)", "docs/oracle.md") == (
+        "[a](lessons/03_split_and_reorder.ipynb)"
+    )
+    assert linked("[`f.py`](../minitvm/build.py)", "docs/oracle.md") == "`f.py`", "the site has no such page"
+    assert linked("[a](https://a.b/c) [b](#c)", "README.md") == "[a](https://a.b/c) [b](#c)"
+    assert linked("```\n[a](docs/oracle.md)\n```\n", "README.md") == "```\n[a](docs/oracle.md)\n```\n"
+    assert linked("![a](docs/house.svg)", "README.md") == "![a](pictures/house.svg)"
+    assert linked("![a](house.svg)", "docs/architecture.md") == "![a](pictures/house.svg)"
+    assert images == {ROOT / "docs" / "house.svg"}
+
+
+def test_primitives_stand_before_and_after_side_by_side(build: ModuleType) -> None:
+    page = (ROOT / "docs" / "primitives.md").read_text(encoding="utf-8")
+    shown = build.side_by_side(page)
+    examples = len(re.findall(r"^before:$", page, re.MULTILINE))
+    assert examples > 40 and shown.count("::::{grid}") == examples == shown.count("{grid-item-card} after")
+    assert "before:\n" not in shown and shown.count("```") % 2 == 0
+    split = shown.split("\n## split\n")[1].split("\n## ")[0]
+    assert "Call: `i_0, i_1 = sch.split(i, factors=[None, 32])`" in split
+    assert "- **covers**: product(factors) >= extent, when no factor is None" in split
+
+
+def test_a_lessons_cells_keep_what_they_print_and_draw(build: ModuleType, tmp_path: Path) -> None:
+    pytest.importorskip("jupytext", reason="the extra site is not installed")
+    folder = tmp_path / "07_two"
+    folder.mkdir()
+    (folder / "lesson.py").write_text(
+        "# %% [markdown]\n# # Two\n#\n# See [this](../x.py).\n\n"
+        "# %%\nfrom minitvm.tools.cli.lesson import open_lessons\n\n"
+        "open_lessons()\nfrom lessons.picture import Picture\n\n# %%\nprint(1 + 1)\nprint(Picture(4, 2).save('two'))\n"
+    )
+    notebook = json.loads(build.notebooks.lesson(folder, lambda text: text.replace("[this](../x.py)", "this")))
+    title, download, plumbing, code = notebook["cells"]
+    assert "".join(title["source"]) == "# 07. Two\n\nSee this." and "07_two.ipynb" in "".join(download["source"])
+    assert plumbing["metadata"]["tags"] == ["hide-input"]
+    printed, drawn = code["outputs"]
+    assert "".join(printed["text"]) == "2\n", "where a picture was saved says nothing on a page"
+    assert "<svg" in "".join(drawn["data"]["image/svg+xml"])
