@@ -1,4 +1,4 @@
-"""Parts of a tensor along its axes: every so many elements, forwards or backwards."""
+"""Slices of a tensor along its axes with a step, forwards or backwards."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def strided_slice(
     strides: Sequence[int] | None = None,
     axes: Sequence[int] | None = None,
 ) -> Tensor:
-    """`x[begin:end:strides]` along the axes (the first ones by default), with Python's rules for negative numbers."""
+    """`x[begin:end:strides]` along the axes (by default the first ones), with Python's rules for negative numbers."""
     where = [shapes.axis_of(a, x.ndim) for a in axes] if axes is not None else list(range(len(begin)))
     steps = tuple(strides) if strides is not None else (1,) * len(where)
     if len(steps) == 1 and len(where) > 1:

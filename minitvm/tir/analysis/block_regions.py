@@ -70,7 +70,7 @@ def _box(block: Block, touch: Touch, declared: Regions, analyzer: Analyzer) -> B
 
 
 def regions_read(block: Block) -> Regions:
-    """The regions that an iteration of a block reads, one box per buffer; without the accumulator of a block with an
+    """The regions that a block's iteration reads, one box per buffer; without the accumulator of a block with an
     init.
     """
     return regions_touched(block)[0]

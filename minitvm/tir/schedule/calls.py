@@ -147,7 +147,7 @@ class PrimitiveCall:
 
 
 def bind(primitive: Primitive, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of a call by name, with defaults filled in; raise `ScheduleError` where they do not fit."""
+    """Return the arguments of a call by name, with defaults filled in; raise `ScheduleError` if they do not fit."""
     try:
         bound = primitive.signature.bind(*args, **kwargs)
     except TypeError as error:

@@ -56,7 +56,7 @@ def _methods(primitive: Primitive, classes: set[type]) -> list[str]:
 
 
 def _text(hint: Any, classes: set[type], as_parameter: bool) -> str:
-    """Return a type as text.
+    """Return a type as text. With `as_parameter` it is written as for a parameter, otherwise as for a result.
 
     With `as_parameter` it is written as the type of a parameter, otherwise as that of a result.
     """

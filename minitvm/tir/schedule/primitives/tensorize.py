@@ -259,7 +259,7 @@ def _check_buffers(matcher: Matcher, realize: tir.BlockRealize, intrin: TensorIn
                 )
             )
     written = {n.buffer for n in find(intrin.desc.body, tir.BufferStore)}
-    reads, writes = block.reads, block.writes  # behind the views of an instruction nothing else tells what it touches
+    reads, writes = block.reads, block.writes  # nothing else shows what an instruction touches through its views
     for buffer, box in boxes.items():
         declared = [r for r in (*reads, *writes) if r.buffer is box.buffer]
         for sides, needed in ((writes, buffer in written), (reads, buffer not in written)):
