@@ -19,7 +19,7 @@ from minitvm.tools.cli.check_primitive import PAIRS
 
 from .property_programs import AT_LEAST, PREPARATION, PROGRAMS
 
-IN_A_TEST = 12  # pairs of each primitive in `make test`; `make test-full` and `make pairs` judge PAIRS
+IN_A_TEST = 20  # pairs of each primitive in `make test`; `make test-full` and `make pairs` judge PAIRS
 COSTLY = {"reduce_in_passes": 3}  # of these the third, ...: to judge exponentials takes the oracle a second each
 EXAMPLES = 800  # programs at most: enough for a primitive that is legal on one in six
 DEEP = os.environ.get("HYPOTHESIS_PROFILE") == "deep"  # then more than PAIRS
