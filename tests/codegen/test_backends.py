@@ -218,7 +218,7 @@ def on_devices() -> list[Any]:
     return cases
 
 
-@pytest.mark.alike("program", "schedule", "target", most=4)  # a CPU runs each program under each schedule
+@pytest.mark.alike("program", "schedule", "target", most=3)  # a CPU runs each program under each schedule
 @pytest.mark.parametrize(("program", "schedule", "target"), on_devices())
 def test_kernels_of_devices_agree_with_the_interpreter(
     program: Callable[[], PrimFunc], schedule: Callable[[Schedule], None], target: str, rng: np.random.Generator

@@ -1,4 +1,7 @@
-"""ONNX's conformance suite: a sample compiled, all of it interpreted; and that the judge can tell right from wrong."""
+"""ONNX's conformance suite: a sample compiled, a third interpreted; and that the judge can tell right from wrong.
+
+`make test-full` runs all of it both ways.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,7 @@ from minitvm.frontends.onnx.backend import OnnxBackend, Runner
 from minitvm.frontends.onnx.conformance import FAILED, PASS, REFUSED, WRONG, Result
 from minitvm.graph import Graph
 from minitvm.reference import graph as interpreter
+from tests.fewer import number
 
 EVERY = 83  # of the cases, in `make test`; a prime, so that no family of operators is always left out
 
@@ -35,8 +39,8 @@ def _cases() -> list[Any]:
 
 
 @cache
-def _all_interpreted() -> list[Result]:
-    return conformance.run_all(InterpretedBackend.prepare, _cases())
+def _interpreted_cases() -> list[Result]:
+    return conformance.run_all(InterpretedBackend.prepare, _cases()[:: number(3, 1)])
 
 
 def _bad(results: Sequence[Result]) -> list[str]:
@@ -47,11 +51,11 @@ def test_the_suite_is_the_one_that_was_counted() -> None:
     assert len(_cases()) >= 1600
 
 
-def test_every_case_interpreted() -> None:
-    results = _all_interpreted()
+def test_cases_interpreted() -> None:
+    results = _interpreted_cases()
     assert _bad(results) == []
     counts = Counter(r.outcome for r in results)
-    assert counts[PASS] >= 1500 and counts[PASS] + counts[REFUSED] == len(results)
+    assert counts[PASS] >= 0.9 * len(results) and counts[PASS] + counts[REFUSED] == len(results)
 
 
 def test_a_sample_compiled() -> None:
@@ -68,7 +72,7 @@ def test_every_case_compiled() -> None:
 
 
 def test_refusals_name_the_operator() -> None:
-    refused = [r for r in _all_interpreted() if r.outcome == REFUSED]
+    refused = [r for r in _interpreted_cases() if r.outcome == REFUSED]
     assert refused
     unclear = [str(r) for r in refused if not r.detail.startswith(("operator ", "opset ", "input ", "output "))]
     assert unclear == []

@@ -72,6 +72,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.alike("damage")
 @pytest.mark.parametrize(("name", "damage"), [
     ("*.so", halved), ("program.bc", halved), ("program.bc", without_kernels),
     ("*.so", lambda path: path.write_bytes(b"")),
