@@ -146,7 +146,9 @@ def in_old_layouts(func: tir.PrimFunc, moved: Mapping[tir.Buffer, tuple[tir.Buff
         if now in stored:
             after.append(point_block(f"{was.name}_out", was.shape, copied_out))
     body = tir.Seq.of(*before, root.body, *after)
-    block = ex.replace(root, body=body, alloc_buffers=(*root.alloc_buffers, *moved))
+    block = block_regions.with_declared_regions(
+        ex.replace(root, body=body, alloc_buffers=(*root.alloc_buffers, *moved))
+    )
     params = tuple(moved[p][0] if isinstance(p, tir.Buffer) and p in moved else p for p in func.params)
     assert isinstance(func.body, tir.BlockRealize)  # root_block
     return tir.PrimFunc(params, ex.replace(func.body, block=block), func.attrs)
