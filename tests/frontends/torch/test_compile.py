@@ -107,7 +107,7 @@ def test_training_is_refused() -> None:
 
 
 def test_operators_without_a_converter_are_refused() -> None:
-    with pytest.raises(Exception, match=r"operator aten.i0.default \(node i0, test_torch_compile.py:\d+\)"):
+    with pytest.raises(Exception, match=r"operator aten.i0.default \(node i0, test_compile.py:\d+\)"):
         compiled(lambda x: torch.i0(x))(torch.ones(2))
 
 
