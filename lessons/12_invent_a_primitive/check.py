@@ -46,6 +46,38 @@ def chained(n: int, distance: int) -> tir.PrimFunc:
     return running
 
 
+def shifted(n: int, first: int) -> tir.PrimFunc:
+    """A loop that does not begin at 0."""
+
+    @T.prim_func
+    def later(X: T.Buffer((n + first,), "float32"), Y: T.Buffer((n + first,), "float32")):
+        for i in T.serial(n + first):
+            with T.block("start"):
+                vi = T.axis.spatial(n + first, i)
+                Y[vi] = T.float32(0)
+        for i in T.serial(first, n + first):
+            with T.block("Y"):
+                vi = T.axis.spatial(n + first, i)
+                Y[vi] = X[vi] * X[vi]
+
+    return later
+
+
+def summed(n: int) -> tir.PrimFunc:
+    """A loop that a sum runs over."""
+
+    @T.prim_func
+    def total(X: T.Buffer((n,), "float32"), Y: T.Buffer((1,), "float32")):
+        for i in T.serial(n):
+            with T.block("Y"):
+                vi = T.axis.reduce(n, i)
+                with T.init():
+                    Y[0] = T.float32(0)
+                Y[0] = Y[0] + X[vi]
+
+    return total
+
+
 class Stores(Listener):
     """The elements of Y, in the order in which they are stored."""
 
@@ -97,6 +129,28 @@ def check(module: ModuleType) -> None:
             return
         verdict = reference.check(before, sch.func, shrink=False)
         require(bool(verdict), f"{case} is accepted, and the result is another:\n{verdict}")
+
+    @cases(30, n=st.integers(1, 6), first=st.integers(1, 4), hands=st.integers(1, 4))
+    def minds_where_a_loop_begins(n: int, first: int, hands: int) -> None:
+        case = f"deal(loop, {hands}) on `for i in range({first}, {n + first}): Y[i] = X[i] * X[i]`"
+        before = shifted(n, first)
+        sch = tir.Schedule(before)
+        if not isinstance(called(sch, primitive, hands, case), ScheduleError):
+            verdict = reference.check(before, sch.func, shrink=False)
+            require(bool(verdict), f"{case} is accepted, and the result is another:\n{verdict}")
+
+    for step, change in (
+        ('sch.bind(loop, "threadIdx.x")', lambda sch, loop: sch.bind(loop, "threadIdx.x")),
+        ('sch.annotate(loop, "prefetch", 4)', lambda sch, loop: sch.annotate(loop, "prefetch", 4)),
+    ):
+        sch = tir.Schedule(independent(6))
+        change(sch, sch.get_loops("Y")[0])
+        case = f"deal(loop, 2) after `{step}`"
+        refused = isinstance(called(sch, primitive, 2, case), ScheduleError)
+        require(refused, f"{case} is accepted; wanted a refusal, as the new loops would not have what the loop has")
+    case = "deal(loop, 2) on `for i in range(5): Y[0] = Y[0] + X[i]`"
+    refused = isinstance(called(tir.Schedule(summed(5)), primitive, 2, case), ScheduleError)
+    require(refused, f"{case} is accepted; wanted a refusal: a sum runs over the loop, and its order would change")
 
     for hands in (0, -1):
         case = f"deal(loop, {hands})"

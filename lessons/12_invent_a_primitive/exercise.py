@@ -11,14 +11,14 @@ h + hands, h + 2 * hands, ... and all iterations of one hand run before those of
 There are always `hands` hands, even when some get nothing. `deal` returns the two loops, the one over hands first.
 
 The order of iterations changes, so it is not always legal. List the conditions in `requires`; a call that
-violates one is refused. Refuse calls that would change the result, and fewer than 1 hand. A loop is legal if no
-iteration touches elements that another one writes, also when some hands get fewer iterations.
+violates one is refused. Refuse calls that would change the result, and fewer than 1 hand. Refuse a loop that is bound
+to a thread or has an annotation, since the new loops would not have them. Any other loop is legal if no iteration
+touches elements that another one writes (as the iterations of a sum do), also when some hands get fewer iterations.
 
-You need parts of `skew.py`, beside this file, and these requirements:
+You need parts of `skew.py`, next to this file, and these requirements:
 
     req.plain_loops, req.starts_at_zero     as in skew
     req.no_races                            iterations of the loop do not touch each other's data
-    req.only_spatial                        the loop is not one that a sum runs over
 
 Call your primitive on a program of your own (minitvm lesson 12 shows how), then check it with:
 minitvm lesson 12 --check

@@ -17,7 +17,7 @@ def somebody_plays(state: ScheduleState, loop: For, hands: int) -> Failure | Non
     return Failure({loop: "these iterations"}, "at least one hand", str(hands))
 
 
-@primitive(requires=[somebody_plays, req.plain_loops, req.starts_at_zero, req.only_spatial, req.no_races])
+@primitive(requires=[somebody_plays, req.plain_loops, req.starts_at_zero, req.no_races])
 def deal(state: ScheduleState, loop: For, hands: int) -> list[For]:
     """Deal the iterations of a loop out to so many hands."""
     hand, turn = Var("hand", loop.var.dtype), Var("turn", loop.var.dtype)

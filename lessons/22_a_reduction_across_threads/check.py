@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from math import ceil, log2
 from types import ModuleType
 from typing import Any
@@ -43,6 +44,16 @@ def order_broken(n: int, tree: list[list[tuple[int, int]]]) -> str | None:
     return None
 
 
+def counted(n: int, tree: list[list[tuple[int, int]]]) -> Counter[int]:
+    """How many times element 0 holds each value in the end, if no thread reads what another one writes in a level."""
+    held = [Counter([k]) for k in range(n)]
+    for level in tree:
+        before = list(held)
+        for to, source in level:
+            held[to] = held[to] + before[source]
+    return held[0]
+
+
 def check(module: ModuleType) -> None:
     """Raises AssertionError with the smallest number of threads for which the tree is wrong."""
 
@@ -60,9 +71,13 @@ def check(module: ModuleType) -> None:
             reference.kernel.run(kernel(n, tree), values, inout=["R"])
         except UndefinedBehaviour as error:
             require(False, f"{what}levels returned {tree}, and there are {error}")
-        missing = [k for k in range(n) if not values[0] >> k & 1]
-        require(not missing, f"{what}levels returned {tree}, and the sum lacks value {missing[:1]}")
-        require(int(values[0]) == (1 << n) - 1, f"{what}levels returned {tree}, and a value is added twice")
+        # The bits of a sum carry, so they do not say which value it lacks.
+        holds = counted(n, tree)
+        missing = [k for k in range(n) if not holds[k]]
+        require(not missing, f"{what}levels returned {tree}, and the sum lacks value {missing[0]}" if missing else "")
+        twice = [k for k in range(n) if holds[k] > 1]
+        require(not twice, f"{what}levels returned {tree}, and value {twice[0]} is added twice" if twice else "")
+        require(int(values[0]) == (1 << n) - 1, f"{what}levels returned {tree}, and the kernel's sum is {values[0]}")
         broken = order_broken(n, tree)
         require(broken is None, f"{what}levels returned {tree}, out of order at {broken}")
         fewest = ceil(log2(n)) if n > 1 else 0

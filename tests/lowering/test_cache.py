@@ -28,6 +28,7 @@ from minitvm.strategy.registry import RULES, rules_of
 from minitvm.target import Target
 from minitvm.tir.transform import pipeline
 from minitvm.topi import registry
+from minitvm.workers import worker_pool
 from minitvm.workers.cores import available_cores
 from tests.patience import PATIENCE
 

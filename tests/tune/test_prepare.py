@@ -29,7 +29,7 @@ def reply(request: bytes) -> bytes:
 @pytest.fixture(autouse=True)
 def _found_by_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     """The workers import this module by its name."""
-    monkeypatch.setattr(pool, "_workers", [])
+    monkeypatch.setattr(worker_pool, "_workers", [])
     folder = str(Path(__file__).resolve().parents[2])
     monkeypatch.setenv("PYTHONPATH", folder)
     monkeypatch.syspath_prepend(folder)

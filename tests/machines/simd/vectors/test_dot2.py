@@ -60,7 +60,7 @@ def test_bits_on_this_cpu(kernel: Any, monkeypatch: Any, lanes: int, native: boo
     if native and not instructions.has_bf16(lanes or 16):
         pytest.skip("this CPU has no avx512_bf16")
     if not native:
-        monkeypatch.setattr(operations, "has_bf16", lambda lanes: False)
+        monkeypatch.setattr(instructions, "has_bf16", lambda lanes: False)
     run = kernel(source(lanes, f"native: {native}"))
 
     @quick
