@@ -237,6 +237,20 @@ def test_an_exercise_is_started_in_the_current_folder(
     assert main(["lesson", "0", "--check"]) == 0
 
 
+def test_what_an_exercise_tells_you_to_use_comes_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["lesson", "12", "--start"]) == 0
+    assert "exercise_12.py is yours to fill in; its text says what is wanted (skew.py came with it)" in (
+        capsys.readouterr().out
+    )
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["exercise_12.py", "skew.py"]
+    (tmp_path / "exercise_12.py").unlink()
+    assert main(["lesson", "12", "--start"]) == 2, "your own skew.py is never overwritten"
+    assert "skew.py is there already" in capsys.readouterr().err
+
+
 def test_a_lesson_on_a_terminal_goes_through_a_pager(monkeypatch: pytest.MonkeyPatch) -> None:
     pages: list[str] = []
     monkeypatch.setattr("pydoc.pager", pages.append)

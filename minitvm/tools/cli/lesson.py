@@ -89,16 +89,22 @@ def exercise(folder: Path) -> Path:
 
 
 def start(folder: Path) -> int:
-    """Copy a lesson's exercise into the current folder; nothing is overwritten."""
+    """Copy a lesson's exercise into the current folder, with the files that it tells you to use; overwrite nothing."""
     number = folder.name.split("_")[0]
-    copy = Path(f"exercise_{number}.py")
-    try:
+    own = {"lesson.py", "exercise.py", "solution.py", "check.py"}
+    extras = [path for path in sorted(folder.glob("*.py")) if path.name not in own and not path.match("wrong_*.py")]
+    copies = {Path(f"exercise_{number}.py"): folder / "exercise.py", **{Path(path.name): path for path in extras}}
+    for copy in copies:
+        if copy.exists():
+            text = f"{copy} is there already: nothing was changed\n  try:    minitvm lesson {number} --check"
+            raise InputError(text)
+    for copy, source in copies.items():
         with copy.open("x", encoding="utf-8") as file:
-            file.write((folder / "exercise.py").read_text(encoding="utf-8"))
-    except FileExistsError:
-        text = f"{copy} is there already: nothing was changed\n  try:    minitvm lesson {number} --check"
-        raise InputError(text) from None
-    print(f"{copy} is yours to fill in; its text says what is wanted\nthen: minitvm lesson {number} --check")
+            file.write(source.read_text(encoding="utf-8"))
+    exercise_file, *others = map(str, copies)
+    beside = f" ({', '.join(others)} came with it)" if others else ""
+    print(f"{exercise_file} is yours to fill in; its text says what is wanted{beside}")
+    print(f"then: minitvm lesson {number} --check")
     return 0
 
 
