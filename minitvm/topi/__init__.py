@@ -21,7 +21,7 @@ from . import (
     formats,
     gather,
     layouts,
-    loops,
+    loop,
     matmul,
     norm,
     pad,

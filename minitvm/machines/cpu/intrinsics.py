@@ -9,7 +9,7 @@ rows are sixteen words of four bytes each.
 `matmul_4x4x4_f32`: a 4 x 4 tile of results, kept in registers while four steps are added.
 
 This file and `simd/tile_intrinsics.py` describe them, `codegen/byte_instructions.py` and `codegen/tile_registers.py`
-spell them in kernels, and `runtime/instructions.py` has the machine instructions.
+spell them in kernels, and `runtime/machine_instructions.py` has the machine instructions.
 """
 
 from __future__ import annotations

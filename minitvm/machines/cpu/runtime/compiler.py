@@ -27,7 +27,7 @@ from ....errors import InternalError
 from ....target import Target
 from ...simd.vectors.front_end import Operations, Typed, translated
 from ...simd.vectors.source import defined, numbered
-from . import instructions  # noqa: F401 (what kernel source may call)
+from . import machine_instructions  # noqa: F401 (what kernel source may call)
 from .loader import kernel_target_machine
 
 __all__ = ["compile_kernel", "kernel_assembly"]

@@ -12,7 +12,7 @@ from llvmlite import ir
 from numba.core import types
 
 from ...simd.vectors.lanes import ANYTHING, Operation, declare, marker
-from .instructions import accept
+from .machine_instructions import accept
 
 _INT64 = ir.IntType(64)
 _ORDER = "seq_cst"

@@ -16,7 +16,7 @@ from ...simd.vectors.source import support_of
 from .loader import cpu_description
 
 KERNELS = FileStore(".o", "compiled kernels", beside=".py")
-_SUPPORT = ("compiler.py", "concurrency.py", "loader.py", "instructions.py")
+_SUPPORT = ("compiler.py", "concurrency.py", "loader.py", "machine_instructions.py")
 
 
 @functools.cache

@@ -14,7 +14,7 @@ from hypothesis.extra import numpy as hnp
 
 from minitvm import reference
 from minitvm.expr import call, const
-from minitvm.machines.cpu.runtime import instructions
+from minitvm.machines.cpu.runtime import machine_instructions
 from minitvm.machines.cpu.runtime.compiler import kernel_assembly
 from minitvm.reference.meaning.intrinsics import dot2_bf16
 from minitvm.script import from_source
@@ -57,10 +57,10 @@ def source(lanes: int, why: str = "") -> str:
 @pytest.mark.parametrize("native", [True, False], ids=["the instruction", "by halves"])
 @pytest.mark.parametrize("lanes", LANES)
 def test_bits_on_this_cpu(kernel: Any, monkeypatch: Any, lanes: int, native: bool) -> None:
-    if native and not instructions.has_bf16(lanes or 16):
+    if native and not machine_instructions.has_bf16(lanes or 16):
         pytest.skip("this CPU has no avx512_bf16")
     if not native:
-        monkeypatch.setattr(instructions, "has_bf16", lambda lanes: False)
+        monkeypatch.setattr(machine_instructions, "has_bf16", lambda lanes: False)
     run = kernel(source(lanes, f"native: {native}"))
 
     @quick

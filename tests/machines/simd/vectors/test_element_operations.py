@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from minitvm.expr.dtypes import is_floating, limits
-from minitvm.machines.cpu.runtime import instructions
+from minitvm.machines.cpu.runtime import machine_instructions
 from minitvm.machines.simd.vectors.lanes import ELEMENTS
 
 COUNT = 48
@@ -269,7 +269,7 @@ def test_operators_match_named_operations(kernel: Any) -> None:
 def test_products_of_bytes(kernel: Any, monkeypatch: Any, lanes: int, instruction: bool) -> None:
     """The instruction, where there is one, and what is written out without it."""
     if not instruction:
-        monkeypatch.setattr(instructions, "has_vnni", lambda lanes: False)
+        monkeypatch.setattr(machine_instructions, "has_vnni", lambda lanes: False)
     load = f"load(P, i, {lanes})" if lanes else "P[i]"
     put = "store({p}, i, {v})" if lanes else "{p}[i] = {v}"
     run = kernel("\n".join([

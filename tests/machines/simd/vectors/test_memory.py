@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from minitvm.errors import InternalError
-from minitvm.machines.cpu.runtime import instructions
+from minitvm.machines.cpu.runtime import machine_instructions
 from minitvm.machines.cpu.runtime.compiler import compile_kernel, kernel_assembly
 from minitvm.machines.simd.vectors import simd
 from minitvm.machines.simd.vectors.lanes import ELEMENTS
@@ -48,7 +48,7 @@ def test_masked_access_touches_nothing_else(kernel: Any, element: str, lanes: in
 def test_bytes_are_places_in_a_table(kernel: Any, monkeypatch: Any, lanes: int, instruction: bool) -> None:
     """Every byte, from a table of unsigned and of signed ones, at any address."""
     if not instruction:
-        monkeypatch.setattr(instructions, "has_vbmi", lambda: False)
+        monkeypatch.setattr(machine_instructions, "has_vbmi", lambda: False)
     run = kernel(
         f"from minitvm.machines.simd.vectors.simd import load, lookup, pointer_i8, pointer_u8, store  # {instruction}\n"
         f"def kernel(args, thread, threads):\n"
