@@ -41,8 +41,9 @@ def chosen_region(block: tir.BlockRealize, buffer: object) -> tir.BufferRegion |
 def relaid(stmt: Any, old: tir.Buffer, new: tir.Buffer, mapped: Mapped) -> Any:
     """Return a statement in which each access of `old` is an access of `new` at `mapped(indices)`, simplified.
 
-    The signatures of the blocks change accordingly.
+    The signatures of the blocks change accordingly. A root block declares nothing of its own accord.
     """
+    root = stmt.block if isinstance(stmt, tir.BlockRealize) else None
     domains: dict[ex.Var, ex.Range] = {}
 
     def go(node: Any) -> Any:
@@ -50,7 +51,7 @@ def relaid(stmt: Any, old: tir.Buffer, new: tir.Buffer, mapped: Mapped) -> Any:
             domains[node.var] = ex.Range(node.start, node.extent)
         elif isinstance(node, tir.Block):
             domains.update((it.var, it.dom) for it in node.iter_vars)
-        visible = isinstance(node, tir.Block) and old in block_regions.buffers_touched(node)
+        visible = isinstance(node, tir.Block) and node is not root and old in block_regions.buffers_touched(node)
         rebuilt = ex.map_children(node, go)
         if isinstance(rebuilt, tir.BufferLoad | tir.BufferStore) and rebuilt.buffer is old:
             return ex.replace(rebuilt, buffer=new, indices=tuple(_simple(i, domains) for i in mapped(rebuilt.indices)))

@@ -104,3 +104,16 @@ for i in range(8):
     block = block_named(function(body, *_PARAMS, 'I: T.Buffer((8,), "int32")'), "B")
     reads, _ = regions_touched(block)
     assert sides(reads, "A") == box
+
+
+def test_a_root_block_goes_on_to_declare_nothing() -> None:
+    body = """
+for i, j in T.grid(8, 4):
+    with T.block("B"):
+        vi, vj = T.axis.remap("SS", [i, j])
+        B[vi, vj] = A[vi, vj]
+"""
+    sch = Schedule(function(body, *(f'{name}: T.Buffer((8, 4), "float32")' for name in "AB")))
+    sch.transform_layout("B", ("read", 0), lambda i, j: (j, i))
+    root = block_named(sch.func, "root")
+    assert (root.reads, root.writes) == ((), ())
