@@ -54,5 +54,6 @@ def attempt(what: str, function: Callable[..., Any], *args: Any) -> Any:
     except (AssertionError, NotImplementedError):
         raise
     except Exception as error:
-        error.args = (f"{error}\n({what})",)
+        said = repr(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
+        error.args = (f"{said}\n({what})",)
         raise

@@ -274,11 +274,12 @@ def test_grade_prints_the_verdict(capsys: pytest.CaptureFixture[str]) -> None:
     ("text", "wanted"),
     [
         ("def counts(m, n, k):\n    return m / 0\n", "ZeroDivisionError: division by zero"),
+        ("def counts(m, n, k):\n    return {}[0]\n", "KeyError: 0\n("),
         ("def counts(m, n, k)\n    return 1\n", "exercise.py:1: expected ':'"),
         ("count = 1\n", "exercise.py has no counts"),
         ("raise SystemExit(3)\n", "SystemExit: 3"),
     ],
-    ids=["an error of its own", "not Python", "a missing name", "an exit"],
+    ids=["an error of its own", "a key that is not there", "not Python", "a missing name", "an exit"],
 )
 def test_broken_answer_is_told_with_its_line(tmp_path: Path, text: str, wanted: str) -> None:
     answer = tmp_path / "exercise.py"

@@ -221,7 +221,9 @@ def _with_spot(error: BaseException, answer: Path) -> str:
     # For a learner's mistake, show the line in their own file, not the calls inside this package.
     if isinstance(error, SyntaxError):
         return f"{answer.name}:{error.lineno}: {error.msg}: {(error.text or '').strip()}"
-    return f"{type(error).__name__}: {error}{_own_line(error, answer)}"
+    # Python quotes the text of a KeyError, whose lines would run into each other.
+    said = error.args[0] if isinstance(error, KeyError) and error.args else error
+    return f"{type(error).__name__}: {said}{_own_line(error, answer)}"
 
 
 def _own_line(error: BaseException, answer: Path) -> str:
