@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import io
 import os
 import re
 import runpy
@@ -251,12 +252,26 @@ def test_what_an_exercise_tells_you_to_use_comes_with_it(
     assert "skew.py is there already" in capsys.readouterr().err
 
 
-def test_a_lesson_on_a_terminal_goes_through_a_pager(monkeypatch: pytest.MonkeyPatch) -> None:
-    pages: list[str] = []
-    monkeypatch.setattr("pydoc.pager", pages.append)
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    assert main(["lesson", "0"]) == 0
-    assert len(pages) == 1 and title(LESSONS[0]) in pages[0] and "equal: True" in pages[0]
+def test_a_lesson_goes_on_when_the_reader_does(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What a cell prints is there before the next one runs."""
+    shown: list[str] = []
+
+    def reader(prompt: str) -> str:
+        shown.append(capsys.readouterr().out)
+        return "" if len(shown) < 2 else "q"
+
+    monkeypatch.setattr("builtins.input", reader)
+    assert main(["lesson", "0", "--step"]) == 0
+    assert len(shown) == 2 and title(LESSONS[0]) in shown[0] and "  | program.show()\n" in "".join(shown)
+    assert "equal: True" not in "".join(shown) + capsys.readouterr().out, "the lesson ended before its end"
+
+
+def test_stepping_ends_with_the_input(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO(""))
+    assert main(["lesson", "0", "--step"]) == 0
+    assert "equal: True" not in capsys.readouterr().out
 
 
 def test_grade_prints_the_verdict(capsys: pytest.CaptureFixture[str]) -> None:

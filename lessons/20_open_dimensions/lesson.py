@@ -17,6 +17,7 @@ import numpy as np
 
 import minitvm
 from lessons import ledger
+from lessons.text import body_of
 from minitvm import reference
 from minitvm.errors import InputError
 from minitvm.executable import evaluate
@@ -77,7 +78,7 @@ outer, inner = sch.split(sch.get_loops("B")[0], [None, 8])
 print(sch.func.script())
 sch.vectorize(inner)
 kernels = minitvm.lower(sch.func, stop_at="kernel")
-print(str(kernels["doubled"]).partition("for ")[2])
+print(body_of(kernels["doubled"]))
 
 # %% [markdown]
 # A whole vector where it fits, and single elements, or a vector with a mask, behind it. The oracle compares programs

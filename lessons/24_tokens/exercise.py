@@ -12,8 +12,9 @@ Two instructions of different modules must be in order when they touch the same 
 that stands first in the program must end before the other begins. A token orders a before b; instructions of one module
 are in order anyway; and orders add up: if a is before b and b before c, a is before c.
 
-Only neighbours pass tokens: load and compute, compute and store. There must be no token without which all would still
-be in order.
+Only neighbours pass tokens: load and compute, compute and store. An instruction pushes at most one token to a
+neighbour, and takes at most one from it. The tokens from one module to another are a queue: the first that is pushed is
+the first that is taken, so they must not cross. There must be no token without which all would still be in order.
 
     load0, load1 = ("load", set(), {"inp0"}), ("load", set(), {"inp1"})
     store = ("store", {"acc0"}, set())

@@ -11,6 +11,7 @@ from minitvm.tools.cli.lesson import open_lessons
 open_lessons()
 
 import hashlib
+import textwrap
 
 from lessons import example, ledger
 from lessons.farm import Farm
@@ -57,7 +58,7 @@ for other, lock in ((forged, key), (letter, bytes(32))):
     try:
         checked(other, lock)
     except ArtifactError as error:
-        print(str(error).splitlines()[0][:72], "...")
+        print(textwrap.fill(str(error).splitlines()[0], 100), end="\n\n")
 
 # %% [markdown]
 # ## A board is one process that may die

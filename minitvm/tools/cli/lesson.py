@@ -20,7 +20,6 @@ from types import ModuleType
 
 from ...errors import InputError, MinitvmError, MissingExtra
 from .options import Commands
-from .pager import paged
 from .time_limit import TimeUp, time_limit
 
 SECONDS = 30.0  # of computing, at most, for a check; right answers need two or three
@@ -36,6 +35,7 @@ def register(commands: Commands) -> None:
     parser.add_argument("number", nargs="?", help="its number, such as 03; without one, the list of all")
     parser.add_argument("--check", action="store_true", help="grade exercise.py instead of running the lesson")
     parser.add_argument("--start", action="store_true", help="copy its exercise into this folder, as exercise_NN.py")
+    parser.add_argument("--step", action="store_true", help="wait for Enter after each piece of code")
     parser.add_argument("--file", metavar="PY", help="grade this file in place of exercise_NN.py or exercise.py")
     parser.set_defaults(function=lesson)
 
@@ -77,8 +77,7 @@ def lesson(options: argparse.Namespace) -> int:
         return start(folder)
     if options.check or options.file:
         return grade(folder, Path(options.file) if options.file else exercise(folder))
-    with paged():
-        read_and_run(folder / "lesson.py")
+    read_and_run(folder / "lesson.py", step=options.step)
     return 0
 
 
@@ -120,16 +119,17 @@ def cells(text: str) -> list[tuple[int, bool, str]]:
     return cells
 
 
-def read_and_run(path: Path) -> None:
-    """Show a lesson as in a notebook: text, code, and the output of the code.
+def read_and_run(path: Path, step: bool = False) -> None:
+    """Show a lesson as in a notebook, cell by cell: text, code, and the output of the code as soon as it is there.
 
-    Run as a script, a lesson prints only the last of these.
+    With `step` it waits for Enter after each piece of code. Run as a script, a lesson prints only the outputs.
     """
     name = f"minitvm_lesson_{path.parent.name}_lesson"
     module = ModuleType(name)
     module.__file__ = str(path)
     sys.modules[name] = module  # parsers of decorated functions look their source up by module
-    for first, is_markdown, body in cells(path.read_text(encoding="utf-8")):
+    parts = cells(path.read_text(encoding="utf-8"))
+    for number, (first, is_markdown, body) in enumerate(parts):
         if is_markdown:
             _show_text("\n".join(line.removeprefix("#").removeprefix(" ") for line in body.strip("\n").splitlines()))
         else:
@@ -137,6 +137,16 @@ def read_and_run(path: Path) -> None:
             # Blank lines at the beginning preserve the line numbers of the file.
             exec(compile("\n" * (first - 1) + body, str(path), "exec"), module.__dict__)
         print(flush=True)
+        if step and not is_markdown and number + 1 < len(parts) and not _goes_on():
+            return
+
+
+def _goes_on() -> bool:
+    """Whether the reader presses Enter; `q` ends the lesson, as does the end of the input."""
+    try:
+        return input("-- Enter goes on, q ends --\n").strip() != "q"
+    except EOFError:
+        return False
 
 
 def _show_text(text: str) -> None:
