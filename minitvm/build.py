@@ -168,23 +168,23 @@ def lower(model: Any, target: str | Target = "cpu", stop_at: str = "kernel", **o
 
 
 def code_target(target: str | Target) -> Target:
-    """The target as a `Target`; if it names no device, it is completed with the properties of this machine's device.
+    """Return the target as a `Target`. If it names no device, fill in the properties of the device in this machine.
 
-    Raises `TargetError` if code cannot be generated for it.
+    Raises `TargetError` if minitvm cannot generate code for the target.
     """
     get_backend(Target.of(target))
     return _at_hand(target)
 
 
 def _at_hand(target: str | Target) -> Target:
-    """Like `code_target`, but also for a target that has no code generator."""
+    """Like `code_target`, but also accept a target that has no code generator."""
     machine = Target.of(target)
     at_hand = lookup(machine, "at_hand")
     return machine if at_hand is None else at_hand(machine)
 
 
 def to_graph(model: Any, **options: Unpack[ModelOptions]) -> Any:
-    """Convert a model to a `graph.Graph`: a Graph, or whatever a frontend accepts.
+    """Convert a model to a `graph.Graph`. `model` may be a `Graph` or anything that a frontend accepts.
 
     The inputs in `params` become constants.
     """
@@ -192,7 +192,7 @@ def to_graph(model: Any, **options: Unpack[ModelOptions]) -> Any:
 
 
 def compile_executable(model: Any, target: Target, options: BuildOptions = BuildOptions()) -> x.Executable:
-    """Compile a model or a function to an executable, whose kernels are source text and not yet machine code."""
+    """Compile a model or a function to an executable. Its kernels are still source text, not machine code."""
     if isinstance(model, PrimFunc | IRModule):
         return link_function(lowering.lower_function(_single(model), target, options.callback), target.brief)
     graph = to_graph(model)
@@ -200,7 +200,9 @@ def compile_executable(model: Any, target: Target, options: BuildOptions = Build
 
 
 def compile_fused(graph: Any, fused: Any, target: Target, options: BuildOptions = BuildOptions()) -> x.Executable:
-    """Compile a graph to an executable: `graph` before its passes, and `fused`, the same graph after them."""
+    """Compile a graph to an executable. `graph` is the graph before the passes ran, and `fused` is the graph after
+    them.
+    """
     level = level_of(fused)
     units = units_of(level)
     needed = [node for inner in level.all() for node in inner.graph.nodes if inner.needs_function(node)]
@@ -265,9 +267,9 @@ def optimize_graph(graph: Any, target: Target, options: BuildOptions = BuildOpti
 
 
 def evaluate_node(node: Any, arrays: Sequence[np.ndarray], target: Target) -> list[np.ndarray]:
-    """Compile an operator, run it on arrays, and return its outputs.
+    """Compile an operator, run it on the given arrays, and return its outputs.
 
-    Constant folding calls it for operators without `fold`.
+    Constant folding uses this for operators that have no `fold` function.
     """
     from .graph import GraphBuilder
     from .runtime import GraphModule

@@ -22,10 +22,10 @@ _MAX_EXPANSION = 64  # terms of an expanded product; an index that a person writ
 
 
 class Atom:
-    """A term that is not a variable, compared by structure.
+    """A term other than a variable. Atoms are compared by structure.
 
-    `args` are two `Affine`s (floordiv, floormod, min, max), terms (product), or one expression (opaque: a value of
-    which only bounds are known).
+    `args` holds two `Affine`s (floordiv, floormod, min, max), several terms (product), or one expression (an opaque
+    term: only bounds on its value are known).
     """
 
     __slots__ = ("_hash", "_key", "args", "data", "kind")
@@ -65,7 +65,9 @@ Term = Var | Atom
 
 
 def structural_key(value: Any) -> Any:
-    """A hashable key of an expression: equal for equal structure over the same variables and buffers."""
+    """Return a hashable key for an expression. Expressions with the same structure over the same variables and
+    buffers have equal keys.
+    """
     if isinstance(value, Var):
         return value
     if isinstance(value, Expr) and value._children:
@@ -94,7 +96,7 @@ def _key(value: Any) -> Any:
 
 
 class Affine:
-    """`const + sum(coefficient * term)`; immutable, without zero coefficients.
+    """The sum `const + sum(coefficient * term)`. It is immutable and has no zero coefficients.
 
     Equality ignores the order of the terms.
     """
@@ -108,7 +110,7 @@ class Affine:
 
     @staticmethod
     def of(term: Term, coefficient: int = 1) -> Affine:
-        """A sum of one term."""
+        """Return a sum that consists of one term."""
         return Affine({term: coefficient})
 
     @property
@@ -117,7 +119,7 @@ class Affine:
 
     @property
     def single(self) -> Term | None:
-        """The term if the sum is one term times 1; otherwise None."""
+        """The only term, if the sum is just one term with coefficient 1; None otherwise."""
         if len(self.terms) == 1 and self.const == 0:
             ((term, coefficient),) = self.terms.items()
             return term if coefficient == 1 else None
@@ -155,7 +157,7 @@ class Affine:
         return self.scaled(-1)
 
     def scaled(self, factor: int) -> Affine:
-        """This sum times a number."""
+        """Return this sum multiplied by a number."""
         if factor == 1:
             return self
         if factor == 0:
@@ -163,15 +165,17 @@ class Affine:
         return Affine({t: c * factor for t, c in self.terms.items()}, self.const * factor)
 
     def divided(self, divisor: int) -> Affine:
-        """This sum divided by a number; the number must divide every coefficient and the constant."""
+        """Return this sum divided by a number, which must divide every coefficient and the constant."""
         return Affine({t: c // divisor for t, c in self.terms.items()}, self.const // divisor)
 
     def without(self, term: Term) -> Affine:
-        """This sum without one of its terms."""
+        """Return this sum with one of its terms left out."""
         return Affine({t: c for t, c in self.terms.items() if t != term}, self.const)
 
     def content(self) -> int:
-        """The greatest common divisor of the coefficients, without the constant; 0 for a constant."""
+        """Return the greatest common divisor of the coefficients (the constant is ignored), or 0 if there are no
+        terms.
+        """
         return gcd(*self.terms.values())
 
     def __repr__(self) -> str:
@@ -182,7 +186,7 @@ ZERO = Affine({})
 
 
 def add_into(terms: dict[Any, int], items: Iterable[tuple[Any, int]], scale: int) -> None:
-    """`terms += scale * items`, in place."""
+    """Add `scale * items` to `terms` in place."""
     for term, coefficient in items:
         total = terms.get(term, 0) + coefficient * scale
         if total:
@@ -192,18 +196,18 @@ def add_into(terms: dict[Any, int], items: Iterable[tuple[Any, int]], scale: int
 
 
 def factors(term: Term) -> tuple[Any, ...]:
-    """The factors of a term: several for a product, otherwise only the term itself."""
+    """Return the factors of a term: all factors of a product, or just the term itself."""
     return term.args if isinstance(term, Atom) and term.kind == PRODUCT else (term,)
 
 
 def product(parts: Iterable[Any]) -> Term:
-    """The term that multiplies these factors. Equality ignores their order."""
+    """Return the product of these factors as a term. Equality ignores their order."""
     ordered = tuple(parts)
     return ordered[0] if len(ordered) == 1 else Atom(PRODUCT, ordered)
 
 
 def multiply(a: Affine, b: Affine) -> Affine | None:
-    """The expanded product; None if it would have too many terms."""
+    """Return the product of two sums, multiplied out, or None if it would have too many terms."""
     if a.is_const:
         return b.scaled(a.const)
     if b.is_const:
@@ -219,7 +223,9 @@ def multiply(a: Affine, b: Affine) -> Affine | None:
 
 
 def divide_monomial(numerator: Affine, divisor: Affine) -> tuple[Affine, Affine] | None:
-    """(quotient, rest) with numerator == quotient * divisor + rest, for a divisor of one term; else None."""
+    """Return (quotient, rest) such that numerator == quotient * divisor + rest, or None if the divisor is not a
+    single term.
+    """
     if len(divisor.terms) != 1 or divisor.const:
         return None
     ((by, scale),) = divisor.terms.items()
@@ -245,13 +251,13 @@ def divide_monomial(numerator: Affine, divisor: Affine) -> tuple[Affine, Affine]
 
 
 def variables(affine: Affine) -> Iterator[Var]:
-    """All variables in a sum, including nested ones, with repetition."""
+    """Yield every variable in a sum, including nested ones. A variable may be yielded several times."""
     for term in affine.terms:
         yield from term_variables(term)
 
 
 def term_variables(term: Term) -> Iterator[Var]:
-    """All variables in a term, with repetition."""
+    """Yield every variable in a term. A variable may be yielded several times."""
     if isinstance(term, Var):
         yield term
         return

@@ -33,7 +33,7 @@ _MEMO_LIMIT = 20_000
 
 
 class Loop(Protocol):
-    """A loop: its variable takes the `extent` values that begin at `start`."""
+    """A loop whose variable runs over the `extent` values from `start` on."""
 
     @property
     def var(self) -> ex.Var: ...
@@ -44,9 +44,9 @@ class Loop(Protocol):
 
 
 class Analyzer:
-    """Integer reasoning under the ranges of variables and under constraints.
+    """A prover and simplifier for integer expressions, given the ranges of variables and further constraints.
 
-    Variables that are bound first are the outer ones.
+    Variables that are bound earlier count as outer variables.
     """
 
     def __init__(self, ranges: Mapping[Any, Any] | None = None) -> None:
@@ -58,7 +58,7 @@ class Analyzer:
 
     @classmethod
     def inside(cls, *around: Loop | ex.IterVar) -> Analyzer:
-        """An analyzer for the inside of loops, and of blocks with iterators, given outermost first."""
+        """Return an analyzer for code inside the given loops and blocks, which are listed outermost first."""
         analyzer = cls()
         for each in around:
             analyzer.bind(each)
@@ -119,12 +119,12 @@ class Analyzer:
         return None if value is None else self._normal.exact(ex.as_expr(value))
 
     def bind_value(self, var: ex.Var, value: ex.Expr) -> None:
-        """Set the range of a variable to the bounds of an expression, as for a `Let`."""
+        """Set the range of a variable to the bounds on an expression, as for the variable of a `Let`."""
         self.bind(var, self.bounds(value))
 
     @contextmanager
     def constraint(self, *conditions: ex.Expr) -> Iterator[None]:
-        """Scope in which these conditions hold: ranges are narrowed, and facts are added."""
+        """Within this scope, assume that the conditions hold: ranges become narrower and facts are added."""
         saved = self._domain, self._normal, self._memo
         self._domain = self._domain.copy()
         self._normal = Normalizer(self._domain, ref(self))
@@ -136,7 +136,7 @@ class Analyzer:
             self._domain, self._normal, self._memo = saved
 
     def assume(self, *conditions: ex.Expr) -> None:
-        """Assume these conditions until the end of the innermost `constraint`."""
+        """Assume that these conditions hold until the innermost `constraint` scope ends."""
         for condition in conditions:
             self._assume(condition, True)
 
@@ -177,7 +177,10 @@ class Analyzer:
         self._domain.forget_derived()
 
     def _propagate(self, fact: Affine) -> bool:
-        """Narrow ranges by a fact: c*t + rest >= 0 gives t >= -max(rest)/c for c > 0, t <= max(rest)/-c for c < 0."""
+        """Use a fact to narrow ranges; return whether a range changed.
+
+        From c*t + rest >= 0 follows t >= -max(rest)/c for c > 0, and t <= max(rest)/-c for c < 0.
+        """
         narrowed = False
         for term, c in fact.terms.items():
             highest = self._domain.interval(fact.without(term))[1]
@@ -190,7 +193,10 @@ class Analyzer:
         return narrowed
 
     def _narrow_dividend(self, quotient: Atom) -> bool:
-        """Narrow a dividend by its quotient: a <= t // d <= b gives a*d <= t <= b*d + d - 1 for a single term t."""
+        """Use the range of a quotient to narrow the range of its dividend; return whether that range changed.
+
+        From a <= t // d <= b follows a*d <= t <= b*d + d - 1, for a single term t.
+        """
         t, d = quotient.args[0].single, quotient.args[1].const
         if t is None or d <= 0:
             return False
@@ -210,7 +216,9 @@ class Analyzer:
         return self._domain
 
     def normal_form(self, e: ex.Expr) -> Affine | None:
-        """An index expression as a sum of terms; None for another dtype, and for data that may wrap."""
+        """Return an index expression as a sum of terms, or None if it has another dtype or contains data that may
+        wrap.
+        """
         if not is_index_dtype(e.dtype):
             return None
         x = self._normal.affine(e)
@@ -226,7 +234,10 @@ class Analyzer:
         return self._normal.affine(e)
 
     def to_expr(self, x: Affine, dtype: Any) -> ex.Expr:
-        """A normal form as an expression of this dtype."""
+        """Convert a normal form back to an expression of the given dtype.
+
+        Raises `InternalError` if the sum does not even fit in int64.
+        """
         x = self._fixed(x)
         try:
             return self._normal.expr(x, dtype)
@@ -236,10 +247,10 @@ class Analyzer:
             return ex.Cast(ex.DType(dtype), self.to_expr(x, ex.DType("int64")))
 
     def _written(self, x: Affine, e: ex.Expr) -> ex.Expr:
-        """The normal form of `e` as an expression; `e` itself if the form does not fit in its dtype.
+        """Return the normal form of `e` as an expression, or `e` itself if the form does not fit in its dtype.
 
-        In that case its operands do not change either: if one lost its data, a sum of the others would count as a sum
-        of indices.
+        If the form does not fit, the operands of `e` stay unchanged too: if an operand lost its data, the sum of the
+        others would count as a sum of indices.
         """
         try:
             return self._normal.expr(x, e.dtype)
@@ -247,8 +258,9 @@ class Analyzer:
             return e
 
     def _side(self, x: Affine, dtype: Any) -> ex.Expr:
-        """One side of a comparison; raises `TooWide` for a sum that may wrap, because it is not the number that was
-        compared.
+        """Return one side of a comparison as an expression.
+
+        Raises `TooWide` if the sum may wrap, because a wrapped sum is not the number that was compared.
         """
         if self._normal.may_wrap(x, dtype):
             raise TooWide
@@ -257,7 +269,7 @@ class Analyzer:
     # -- questions --------------------------------------------------------------------------------------------------
 
     def bounds(self, e: Any) -> Interval:
-        """(low, high), both inclusive, of an integer expression; an end is None if it is not known."""
+        """Return (low, high), the inclusive bounds on an integer expression. An end is None if it is not known."""
         e = ex.as_expr(e)
         if isinstance(e, ex.IntImm):
             return e.value, e.value
@@ -273,9 +285,9 @@ class Analyzer:
         return UNKNOWN if self._normal.may_wrap(x, e.dtype) else self._domain.bounds(x)
 
     def can_prove(self, condition: Any) -> bool:
-        """Return whether a bool expression provably holds for all values in range.
+        """Return whether a bool expression is proved to hold for all values in range.
 
-        False means that no proof was found.
+        False only means that no proof was found.
         """
         e = ex.as_expr(condition)
         if isinstance(e, ex.And):
@@ -284,7 +296,7 @@ class Analyzer:
         return isinstance(value, ex.IntImm) and value.value != 0
 
     def can_prove_equal(self, a: Any, b: Any) -> bool:
-        """Return whether two integer expressions are provably equal for all values in range."""
+        """Return whether two integer expressions are proved equal for all values in range."""
         x, y = ex.as_expr(a), ex.as_expr(b)
         if is_index_dtype(x.dtype) and is_index_dtype(y.dtype):
             f, g = self._normal.affine(x), self._normal.affine(y)
@@ -296,14 +308,14 @@ class Analyzer:
         return self.can_prove(x == y)
 
     def can_prove_nonnegative(self, e: Any) -> bool:
-        """Return whether e >= 0 provably holds."""
+        """Return whether e >= 0 can be proved."""
         value = ex.as_expr(e)
         return self.can_prove(value >= ex.const(0, value.dtype))
 
     def modular(self, e: Any) -> tuple[int, int]:
-        """(coefficient, base) with e == base modulo coefficient for all values.
+        """Return (coefficient, base) such that e is always equal to base modulo coefficient.
 
-        Coefficient 0 means that e is equal to base; (1, 0) means that nothing is known.
+        A coefficient of 0 means that e equals base; (1, 0) means that nothing is known.
         """
         e = ex.as_expr(e)
         x = self._normal.affine(e)
@@ -321,7 +333,7 @@ class Analyzer:
     # -- simplification ---------------------------------------------------------------------------------------------
 
     def simplify(self, e: Any) -> Any:
-        """A simpler equal expression, or the same object if there is none.
+        """Return a simpler expression that is equal to `e`, or `e` itself if there is none.
 
         The parts of a `Range` are simplified separately.
         """
@@ -364,7 +376,7 @@ class Analyzer:
         return ex.map_children(e, lambda c: self.simplify(c) if isinstance(c, ex.Expr | ex.Range | ex.IterVar) else c)
 
     def _fixed(self, x: Affine) -> Affine:
-        """Replace terms that have only one possible value by this value."""
+        """Replace every term that has only one possible value with that value."""
         changed = False
         terms, constant = dict(x.terms), x.const
         for term, c in x.terms.items():
@@ -390,8 +402,8 @@ class Analyzer:
             return e
 
     def _decided_as_numbers(self, e: ex.CompareOp) -> ex.Expr | None:
-        """Decide a comparison of sums that may wrap by conditions about exactly these sums; None if that is not
-        possible.
+        """Decide a comparison of sums that may wrap, using conditions on the sums themselves. Returns None if that
+        fails.
         """
         if not isinstance(e, ex.LT | ex.LE | ex.GT | ex.GE):
             return None
@@ -418,7 +430,7 @@ class Analyzer:
         return rules.merge_splits(self._domain, x) if len(x.terms) > 1 else x
 
     def _inequality(self, f: Affine, dtype: Any) -> ex.Expr:
-        """f >= 0 with positive terms on both sides, as people write it."""
+        """Return the condition f >= 0 in its usual written form, with only positive terms on either side."""
         positive = Affine({t: c for t, c in f.terms.items() if c > 0})
         negative = Affine({t: -c for t, c in f.terms.items() if c < 0})
         build = self._side
@@ -523,7 +535,7 @@ _NEGATED: dict[type, type] = {ex.LT: ex.GE, ex.GE: ex.LT, ex.LE: ex.GT, ex.GT: e
 
 
 def _alike(a: Any, b: Any) -> bool:
-    """Return whether two expressions are written in the same way."""
+    """Return whether two expressions are written the same way."""
     if a is b:
         return True
     if type(a) is not type(b) or isinstance(a, ex.Var):
@@ -543,12 +555,12 @@ def _alike(a: Any, b: Any) -> bool:
 
 @kept_with_node
 def plain_affine(e: ex.Expr) -> Affine:
-    """The normal form of an expression, without any knowledge about its variables."""
+    """Return the normal form of an expression, without any knowledge about its variables."""
     return Analyzer().affine(e)
 
 
 def simplify(e: Any, ranges: Mapping[Any, Any] | None = None) -> Any:
-    """Simplify `e` once, under ranges given as {variable: Range | extent | (low, high)}."""
+    """Simplify `e` once. `ranges` maps variables to a `Range`, an extent, or a pair (low, high)."""
     return Analyzer(ranges).simplify(e)
 
 

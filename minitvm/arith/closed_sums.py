@@ -19,24 +19,24 @@ _PERIOD = 8  # residues of a floor division
 
 
 class NoClosedForm(Exception):
-    """This module has no formula for the sum."""
+    """Raised when this module has no formula for a sum."""
 
 
 class Budget:
-    """The number of parts into which a sum may still be split."""
+    """A limit on the number of parts into which a sum may still be split."""
 
     def __init__(self, parts: int = _PARTS) -> None:
         self.parts = parts
 
     def spend(self, parts: int = 1) -> None:
-        """Use up `parts`; raises `NoClosedForm` if there are not enough left."""
+        """Use up `parts` of the budget. Raises `NoClosedForm` if not enough are left."""
         self.parts -= parts
         if self.parts < 0:
             raise NoClosedForm
 
 
 def sum_over(f: Any, v: Any, low: Any, high: Any, budget: Budget) -> Any:
-    """The sum of f over low <= v < high, where high >= low. Raises `NoClosedForm` if there is no formula."""
+    """Return the sum of f over low <= v < high, where high >= low. Raises `NoClosedForm` if there is no formula."""
     import sympy
 
     if f == 0 or low == high:
@@ -65,10 +65,10 @@ def sum_over(f: Any, v: Any, low: Any, high: Any, budget: Budget) -> Any:
 
 
 def _tiles(f: Any, v: Any, low: Any, high: Any) -> Any:
-    """The sum over ceil(c / t) tiles of t elements each, of a function that is linear in the number of elements of a
-    tile.
+    """Return the sum over ceil(c / t) tiles of a function that is linear in the number of elements of a tile.
 
-    All tiles together have c elements, even if the last tile is incomplete.
+    Each tile has t elements, and the last one may be incomplete; all tiles together have c elements. Returns None if
+    `f` has no such tile.
     """
     import sympy
 
@@ -88,7 +88,9 @@ def _tiles(f: Any, v: Any, low: Any, high: Any) -> Any:
 
 @lru_cache(maxsize=1024)
 def _powers(k: int, x: Any) -> Any:
-    """The sum of t**k over 0 <= t < x, as a polynomial in x. Differences of it are correct for negative x too."""
+    """Return the sum of t**k over 0 <= t < x as a polynomial in x. Differences of two such sums are correct even for
+    negative x.
+    """
     import sympy
 
     t = sympy.Dummy("t")
@@ -99,13 +101,13 @@ def _powers(k: int, x: Any) -> Any:
 
 
 def _innermost(f: Any, v: Any, kinds: tuple[type, ...]) -> Any:
-    """A node of one of the kinds that contains v but no other such node with v; None if there is none."""
+    """Return an innermost node of the given kinds that contains v, or None if no such node contains v."""
     nodes = sorted((n for n in f.atoms(*kinds) if n.has(v)), key=lambda n: n.sort_key())
     return next((n for n in nodes if not any(m is not n and n.has(m) for m in nodes)), None)
 
 
 def linear(f: Any, v: Any) -> tuple[Any, Any] | None:
-    """(c, r) with f == c*v + r, r and c without v; None if there are none."""
+    """Return (c, r) such that f == c*v + r and neither c nor r contains v, or None if f is not linear in v."""
     import sympy
 
     expanded = sympy.expand_mul(f)
@@ -115,7 +117,9 @@ def linear(f: Any, v: Any) -> tuple[Any, Any] | None:
 
 
 def _divided(f: Any, extreme: Any, v: Any, low: Any, high: Any, budget: Budget) -> Any:
-    """The sum, split where a minimum or maximum changes from one of two arguments to the other."""
+    """Return the sum, split at the point where the value of a minimum or maximum switches from one argument to the
+    other.
+    """
     import sympy
 
     kind = type(extreme)
@@ -137,7 +141,10 @@ def _divided(f: Any, extreme: Any, v: Any, low: Any, high: Any, budget: Budget) 
 
 
 def _by_residue(f: Any, division: Any, v: Any, low: Any, high: Any, budget: Budget) -> Any:
-    """The sum with v = low + s + p*q for each residue s below the period p, so that the quotient is linear in q."""
+    """Return the sum after substituting v = low + s + p*q for each residue s below the period p.
+
+    The quotient is then linear in q.
+    """
     import sympy
 
     x, d = division.args

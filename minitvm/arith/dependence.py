@@ -28,11 +28,11 @@ _COMPARISONS = {ex.LT: "<", ex.LE: "<=", ex.GT: ">", ex.GE: ">=", ex.EQ: "=", ex
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Access:
-    """One read or write of a program.
+    """A read or a write in a program.
 
-    `buffer` is any hashable name of the array. `domain` gives the loops around it, outermost first, each a `Range` (or
-    an extent), which may use outer loops and symbolic sizes; `condition` limits it further. Accesses are compared by
-    identity, because two equal ones are two places in the program.
+    `buffer` is any hashable name for the array. `domain` lists the enclosing loops, outermost first; each has a `Range`
+    (or an extent) that may use outer loops and symbolic sizes. `condition` limits the domain further. Accesses are
+    compared by identity, because two equal ones are two places in the program.
     """
 
     buffer: Any
@@ -49,10 +49,11 @@ class Access:
 
 @dataclass(frozen=True, slots=True)
 class Dependence:
-    """A witness that a new order is wrong: the iterations by loop variable, the cell, and the two accesses.
+    """A pair of accesses that shows that a new order is wrong: the two iterations, by loop variable, and the array
+    element.
 
-    In the old order `source` runs first, and in the new order it does not. `sizes` are the symbolic sizes of the
-    example.
+    `source` runs first in the old order but not in the new order. `sizes` holds the values of the symbolic sizes in
+    this example.
     """
 
     source: Access
@@ -82,7 +83,9 @@ class Dependence:
 
 @dataclass(frozen=True, slots=True)
 class Undecided:
-    """The question could not be decided; `reason` says why, for example that an index is not affine."""
+    """The answer when a question could not be decided. `reason` says why, for example because an index is not
+    affine.
+    """
 
     reason: str
 
@@ -133,8 +136,8 @@ def find_dependence(
 def carries(
     accesses: Sequence[Access], order: Order, level: int, commutes: Callable[[Access, Access], bool] | None = None
 ) -> Dependence | Undecided | None:
-    """Find a dependence between iterations that agree in the first `level` parts of the order and differ in the next
-    one.
+    """Find a dependence between two iterations that agree in the first `level` parts of the order and differ in the
+    next part.
 
     If the result is None, the loop at this position may run in parallel.
     """
@@ -146,7 +149,7 @@ class _NotAffine(Exception):
 
 
 class _Space:
-    """The names for one instance of an access's loops, and the constraints that describe it."""
+    """The isl names for one instance of an access's loops, and the constraints that describe this instance."""
 
     def __init__(self, tag: str, shared: dict[ex.Var, str]) -> None:
         self.tag = tag
@@ -160,7 +163,9 @@ class _Space:
         return name
 
     def text(self, e: Any) -> str:
-        """An affine expression in isl's syntax; `//` and `%` by constants are allowed."""
+        """Return an affine expression in isl's syntax. `//` and `%` by constants are allowed; anything else raises
+        `_NotAffine`.
+        """
         e = ex.as_expr(e)
         if isinstance(e, ex.IntImm):
             return str(e.value)
@@ -187,8 +192,9 @@ class _Space:
         raise _NotAffine(f"{e} is not affine in the loops")
 
     def extreme(self, e: ex.Min | ex.Max) -> str:
-        """A new name m for a minimum, with (m == a and a <= b) or (m == b and b <= a); correspondingly for a
-        maximum.
+        """Return a new name m for a minimum, constrained by (m == a and a <= b) or (m == b and b <= a).
+
+        A maximum is handled in the same way, with >= instead of <=.
         """
         name = f"{self.tag}m{len(self.extra)}"
         self.extra.append(name)
@@ -261,7 +267,10 @@ def _pairs(a: _Space, b: _Space, first: Sequence[Any], second: Sequence[Any]) ->
 
 
 def _earlier(pairs: list[tuple[str, str]], parallel: frozenset[int]) -> str:
-    """The lexicographic condition `first < second`: equal so far, then less. Parallel positions define no order."""
+    """Return the condition that `first` is lexicographically before `second`: equal so far, then less.
+
+    Positions in `parallel` do not order anything.
+    """
     cases = []
     for i, (x, y) in enumerate(pairs):
         if i in parallel:
@@ -273,10 +282,10 @@ def _earlier(pairs: list[tuple[str, str]], parallel: frozenset[int]) -> str:
 
 @lru_cache(maxsize=4096)
 def _point(text: str) -> tuple[int, ...] | None:
-    """A point of the set that `text` describes in isl's syntax; None if the set is empty.
+    """Return a point of the set that `text` describes in isl's syntax, or None if the set is empty.
 
-    Answers are cached, because the steps of a schedule repeat the same questions about a loop's body, and so do the
-    tiles of a search. The text renames the variables, so that it contains the whole question.
+    The results are cached, because the steps of a schedule ask the same questions about a loop body again and again,
+    and so do the tiles of a search. The text is a complete key, because it contains no variable names of the program.
     """
     import islpy as isl
 
@@ -289,8 +298,8 @@ _STEPS = 5_000
 
 
 def _example(violations: Any) -> tuple[int, ...]:
-    """A point of the set; the lexicographically smallest if it is found quickly, because small numbers explain
-    better.
+    """Return a point of the set: the lexicographically smallest one if it is found quickly, since small numbers make
+    better examples.
     """
     point = None
     context = violations.get_ctx()

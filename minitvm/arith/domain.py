@@ -21,21 +21,21 @@ _DEPTH = 12  # replacements tried in a row; an index has about as many terms
 
 
 def intersect(a: Interval, b: Interval) -> Interval:
-    """The interval of the values in both intervals."""
+    """Return the intersection of two intervals."""
     low = b[0] if a[0] is None else a[0] if b[0] is None else max(a[0], b[0])
     high = b[1] if a[1] is None else a[1] if b[1] is None else min(a[1], b[1])
     return low, high
 
 
 def hull(a: Interval, b: Interval) -> Interval:
-    """The smallest interval that contains both."""
+    """Return the smallest interval that contains both intervals."""
     low = None if a[0] is None or b[0] is None else min(a[0], b[0])
     high = None if a[1] is None or b[1] is None else max(a[1], b[1])
     return low, high
 
 
 def multiply_intervals(a: Interval, b: Interval) -> Interval:
-    """The interval of all products of a value in one interval and a value in the other."""
+    """Return the interval of all products of a value from one interval and a value from the other."""
     if a == (0, 0) or b == (0, 0):
         return 0, 0
     infinity = float("inf")
@@ -46,7 +46,7 @@ def multiply_intervals(a: Interval, b: Interval) -> Interval:
 
 
 class Domain:
-    """The ranges of terms and the facts about sums, on which all proofs are based."""
+    """The ranges of terms and the facts about sums. All proofs are based on these."""
 
     def __init__(self, ranges: Mapping[Any, Interval] | None = None) -> None:
         self.ranges: dict[Any, Interval] = dict(ranges or {})
@@ -58,7 +58,7 @@ class Domain:
         self._steps = 0
 
     def copy(self) -> Domain:
-        """An independent copy, to which a scope can add facts."""
+        """Return an independent copy to which a scope can add facts."""
         new = Domain(self.ranges)
         new.symbolic = dict(self.symbolic)
         new.order = dict(self.order)
@@ -66,11 +66,11 @@ class Domain:
         return new
 
     def forget_derived(self) -> None:
-        """Drop cached results that were computed from ranges that have changed."""
+        """Clear the cached results that depend on ranges that have changed."""
         self._intervals.clear()
 
     def narrow(self, term: aff.Term, interval: Interval) -> bool:
-        """Intersect the range of a term with an interval; returns whether the range changed."""
+        """Intersect the range of a term with an interval, and return whether the range changed."""
         old = self.ranges.get(term, UNKNOWN)
         new = intersect(old, interval)
         if new == old:
@@ -82,7 +82,7 @@ class Domain:
     # -- intervals --------------------------------------------------------------------------------------------------
 
     def term_interval(self, term: aff.Term) -> Interval:
-        """Bounds of one term."""
+        """Return the bounds on one term."""
         interval = self._intervals.get(term)
         if interval is None:
             interval = self._intervals[term] = self._term_interval(term)
@@ -137,7 +137,7 @@ class Domain:
         return result
 
     def interval(self, affine: aff.Affine) -> Interval:
-        """Constant bounds of a sum, computed term by term; an end is None if it is not known."""
+        """Return constant bounds on a sum, computed term by term. An end is None if it is not known."""
         low: int | None = affine.const
         high: int | None = affine.const
         for term, c in affine.terms.items():
@@ -151,8 +151,9 @@ class Domain:
         return low, high
 
     def bounds(self, affine: aff.Affine) -> Interval:
-        """Like `interval`, but tighter if terms are related, such as `min(n, i + 4) - i`, or a quotient and its
-        dividend.
+        """Like `interval`, but give tighter bounds if terms are related.
+
+        Examples are `min(n, i + 4) - i`, or a quotient and its dividend.
         """
         result = self.interval(affine)
         extremes = [(t, c) for t, c in affine.terms.items() if isinstance(t, aff.Atom) and t.kind in (aff.MIN, aff.MAX)]
@@ -171,7 +172,7 @@ class Domain:
     # -- proofs -----------------------------------------------------------------------------------------------------
 
     def nonnegative(self, affine: aff.Affine) -> bool:
-        """Return whether affine >= 0 provably holds."""
+        """Return whether `affine` >= 0 can be proved."""
         low, high = self.interval(affine)
         if low is not None and low >= 0:
             return True
@@ -199,7 +200,9 @@ class Domain:
         return facts > 0 and any(self._prove(g, depth - 1, facts - 1) for g in self._less_facts(f))
 
     def _lowered(self, f: aff.Affine) -> list[list[aff.Affine]]:
-        """Ways to replace a term by a bound. Each way is a list of sums, all of which must be >= 0."""
+        """Return ways to replace a term of f with a bound. Each way is a list of sums; f >= 0 holds if all of them
+        are >= 0.
+        """
         cancelled = self._cancelled(f)
         ways = self._without_innermost(f)
         return ways if cancelled is None else [[cancelled], *ways]
@@ -231,10 +234,11 @@ class Domain:
         return ways[:3]
 
     def _cancelled(self, f: aff.Affine) -> aff.Affine | None:
-        """f with a variable replaced by its bound, if a quotient, minimum or maximum in the bound cancels with one in
-        f.
+        """Replace a variable in f with its bound if that makes a quotient, minimum or maximum cancel, or return None
+        otherwise.
 
-        For example, the extent of a loop may be such a term: i < (n + 1) // 2 in a loop with (n + 1) // 2 iterations.
+        For example, the extent of a loop may contain a quotient: i < (n + 1) // 2 in a loop with (n + 1) // 2
+        iterations.
         """
         atoms = [t for t in f.terms if isinstance(t, aff.Atom) and t.kind != aff.PRODUCT]
         if not atoms:
@@ -247,7 +251,9 @@ class Domain:
         return None
 
     def _by_symbolic_quotient(self, f: aff.Affine) -> list[list[aff.Affine]]:
-        """f = c*(x // d) + r >= 0 is shown by c*b + r*d + d - 1 >= 0, where b is x for c < 0, x - d + 1 for c > 0.
+        """Return the sums from which f = c*(x // d) + r >= 0 follows, for a quotient by a symbolic d.
+
+        The sum is c*b + r*d + d - 1, where b is x for c < 0 and x - d + 1 for c > 0.
 
         Legal: d*(x // d) is between x - d + 1 and x, which gives d*f >= -(d - 1), and so f > -1.
         """
@@ -263,8 +269,9 @@ class Domain:
         return []
 
     def _inner_first(self, f: aff.Affine) -> list[Any]:
-        """The factors of f that a bound may replace: first those with symbolic bounds, and among them the innermost
-        first.
+        """Return the factors of f that can be replaced by a bound.
+
+        Factors with symbolic bounds come first, and among those the innermost ones.
         """
         seen: dict[Any, None] = {}
         products = any(isinstance(t, aff.Atom) and t.kind == aff.PRODUCT for t in f.terms)
@@ -279,8 +286,9 @@ class Domain:
         return sorted(candidates, key=rank)
 
     def _eliminate(self, f: aff.Affine, term: aff.Term) -> aff.Affine | None:
-        """f with `term` replaced by its lower or upper bound, according to the sign of its coefficient; None if
-        unknown.
+        """Return f with `term` replaced by its lower or upper bound, or None if that bound is unknown.
+
+        The sign of the coefficient decides which bound is needed.
         """
         coefficient: dict[Any, int] = {}
         constant = 0
@@ -323,7 +331,10 @@ class Domain:
         return None if constant is None else aff.Affine({}, constant)
 
     def _less_facts(self, f: aff.Affine) -> list[aff.Affine]:
-        """Differences of f and multiples of facts in which one term vanishes. f >= 0 if one of them is >= 0."""
+        """Return differences between multiples of f and multiples of facts in which one term cancels.
+
+        If one of the differences is >= 0, then f >= 0.
+        """
         results = []
         for fact in self.facts:
             for term, c in f.terms.items():

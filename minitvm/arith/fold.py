@@ -18,7 +18,7 @@ from .. import expr as ex
 
 
 def arithmetic(e: ex.Expr) -> ex.Expr:
-    """Fold one operation of any dtype whose operands are simplified already."""
+    """Fold one operation of any dtype. Its operands must already be simplified."""
     if e.dtype.lanes > 1:
         return e
     a, b = e.a, e.b  # type: ignore[attr-defined]
@@ -35,7 +35,7 @@ _BITS: dict[str, Callable[[int, int], int]] = {
 
 
 def bits(e: ex.Expr) -> ex.Expr:
-    """Fold a bitwise operation on two constants; any other expression is returned unchanged."""
+    """Fold a bitwise operation on two constants; return any other expression unchanged."""
     if not isinstance(e, ex.Call) or e.op not in _BITS or not all(isinstance(a, ex.IntImm) for a in e.args):
         return e
     a, b = (arg.value for arg in e.args)  # type: ignore[attr-defined]
@@ -87,7 +87,7 @@ def _fold_float(e: ex.Expr, a: ex.FloatImm, b: ex.FloatImm) -> ex.Expr:
 
 
 def _is(e: ex.Expr, value: float) -> bool:
-    """Return whether an expression is a constant of exactly this value, including the sign of zero."""
+    """Return whether an expression is exactly this constant; the sign of zero counts."""
     if not isinstance(e, ex.FloatImm) or isinstance(e.value, Fraction):
         return False
     return e.value == value and np.signbit(e.value) == np.signbit(value)
@@ -129,7 +129,7 @@ def _neutral_int(e: ex.Expr, a: ex.Expr, b: ex.Expr) -> ex.Expr:
 
 
 def compare(e: ex.Expr) -> ex.Expr:
-    """Fold a comparison of two constants to true or false; any other comparison is returned unchanged."""
+    """Fold a comparison of two constants to true or false; return any other comparison unchanged."""
     a, b = e.a, e.b  # type: ignore[attr-defined]
     if not isinstance(a, ex.IntImm | ex.FloatImm) or not isinstance(b, ex.IntImm | ex.FloatImm):
         return e
@@ -142,7 +142,7 @@ def compare(e: ex.Expr) -> ex.Expr:
 
 
 def cast(e: ex.Expr) -> ex.Expr:
-    """Fold a conversion of a constant, and remove a conversion to the dtype that the value has already."""
+    """Fold the conversion of a constant, and drop a conversion to the dtype that the value already has."""
     assert isinstance(e, ex.Cast)
     value = e.value
     if value.dtype == e.dtype:

@@ -19,9 +19,9 @@ from ..errors import InputError
 
 @dataclass(frozen=True, slots=True)
 class Formula:
-    """A formula `expr` over integer symbols named after the sizes; `exact` is False if it is an upper bound.
+    """A formula `expr` over integer symbols that are named after sizes. `exact` is False if it is only an upper bound.
 
-    Formulas can be added, and multiplied by numbers. The result is a bound if one of them is.
+    You can add formulas and multiply them by numbers. The result is a bound if any of the operands is one.
     """
 
     expr: Any
@@ -44,13 +44,13 @@ class Formula:
 
     @property
     def symbols(self) -> tuple[str, ...]:
-        """The names of the sizes that it depends on."""
+        """The names of the sizes that the formula depends on."""
         return tuple(sorted(s.name for s in self.expr.free_symbols))
 
     def at(self, sizes: Mapping[Any, Any]) -> Any:
-        """The value for given sizes, by name or variable: a number, or an array if some of the sizes are arrays.
+        """Return the value of the formula for the given sizes, which are keyed by name or variable.
 
-        Raises `InputError` if a size is missing.
+        The result is a number, or an array if some of the sizes are arrays. Raises `InputError` if a size is missing.
         """
         values = {getattr(key, "name", key): value for key, value in sizes.items()}
         names = self.symbols
@@ -60,39 +60,39 @@ class Formula:
         return self.compiled(names)(*(values[name] for name in names))
 
     def compiled(self, names: Sequence[str] | None = None) -> Callable[..., Any]:
-        """A NumPy function of the sizes, in the order of `names` (their own order by default).
+        """Return a NumPy function of the sizes, taken in the order of `names` (by default the order of `symbols`).
 
-        Arguments are integers or int64 arrays, which broadcast; the result is an array if an argument is.
+        Arguments are integers or int64 arrays, which broadcast. The result is an array if any argument is one.
         """
         return _compiled(self.expr, tuple(self.symbols if names is None else names))
 
 
 def formula(value: Formula | int) -> Formula:
-    """A number as a formula."""
+    """Convert a number to a formula; a formula is returned unchanged."""
     import sympy
 
     return value if isinstance(value, Formula) else Formula(sympy.Integer(value))
 
 
 def largest(*formulas: Formula) -> Formula:
-    """The maximum of several formulas. It is exact if all of them are exact."""
+    """Return the maximum of several formulas. It is exact if all of them are."""
     return Formula(maximum(*(f.expr for f in formulas)), all(f.exact for f in formulas))
 
 
 def capped(f: Formula, limit: Formula) -> Formula:
-    """An upper bound that is also limited by another quantity; an exact formula stays as it is."""
+    """Limit an upper bound by another quantity; an exact formula is returned unchanged."""
     return f if f.exact else Formula(minimum(f.expr, limit.expr), False)
 
 
 def rated(f: Formula, per_cycle: float) -> Formula:
-    """The number of cycles for f operations, `per_cycle` of which are done in one cycle."""
+    """Return the number of cycles that f operations take at a rate of `per_cycle` operations per cycle."""
     import sympy
 
     return Formula(sympy.expand(f.expr * sympy.Float(1 / per_cycle)), f.exact)
 
 
 def up_to(f: Formula, limit: int, below: Formula, above: Formula) -> Formula:
-    """`below` if f is at most the limit, otherwise `above`."""
+    """Return the formula that is `below` where f is at most `limit`, and `above` otherwise."""
     import sympy
 
     expr = sympy.Piecewise((below.expr, sympy.Le(f.expr, limit)), (above.expr, True))
@@ -100,7 +100,7 @@ def up_to(f: Formula, limit: int, below: Formula, above: Formula) -> Formula:
 
 
 def symbol(name: str, positive: bool = True) -> Any:
-    """The symbol for a size, or with positive=False for an integer of any sign."""
+    """Return the symbol for a size, or, with `positive=False`, for an integer of any sign."""
     import sympy
 
     return sympy.Symbol(name, integer=True, positive=True if positive else None)
@@ -108,9 +108,10 @@ def symbol(name: str, positive: bool = True) -> Any:
 
 @lru_cache(maxsize=1)
 def extremes() -> tuple[Any, Any]:
-    """(Min, Max) as sympy functions that only compare arguments whose difference has terms of one sign.
+    """Return (Min, Max) as sympy functions. They compare two arguments only if all terms of their difference have the
+    same sign.
 
-    sympy's own functions factor every difference to decide which argument is larger, and each takes milliseconds.
+    sympy's own functions factor every difference to find the larger argument, which takes milliseconds per comparison.
     """
     import sympy
 
@@ -135,7 +136,7 @@ def extremes() -> tuple[Any, Any]:
 
         @staticmethod
         def first(a: Any, b: Any) -> bool:
-            """Return whether a is never larger than b, so that a can be dropped."""
+            """Return whether a is never larger than b, which means that a can be dropped."""
             return _never_negative(b - a)
 
         def _eval_is_nonnegative(self) -> bool | None:
@@ -153,7 +154,7 @@ def extremes() -> tuple[Any, Any]:
 
         @staticmethod
         def first(a: Any, b: Any) -> bool:
-            """Return whether a is never smaller than b, so that a can be dropped."""
+            """Return whether a is never smaller than b, which means that a can be dropped."""
             return _never_negative(a - b)
 
         def _eval_is_nonnegative(self) -> bool | None:
@@ -166,17 +167,17 @@ def extremes() -> tuple[Any, Any]:
 
 
 def minimum(*args: Any) -> Any:
-    """The smallest of some sympy expressions."""
+    """Return the minimum of sympy expressions."""
     return extremes()[0](*args)
 
 
 def maximum(*args: Any) -> Any:
-    """The largest of some sympy expressions."""
+    """Return the maximum of sympy expressions."""
     return extremes()[1](*args)
 
 
 def _never_negative(difference: Any) -> bool:
-    """Return whether the smallest values of the terms (1 for a product of sizes) add up to 0 or more."""
+    """Return whether the terms add up to at least 0 when each takes its smallest value (1 for a product of sizes)."""
     import sympy
 
     lowest = sympy.Integer(0)
@@ -193,7 +194,7 @@ def _never_negative(difference: Any) -> bool:
 
 
 def quotient(a: Any, d: Any) -> Any:
-    """a // d, simplified by multiples of d: (16*n + 3) // 16 is n."""
+    """Return a // d after moving multiples of d out of the quotient. For example, (16*n + 3) // 16 becomes n."""
     import sympy
 
     from .sympy_bridge import functions
@@ -218,14 +219,14 @@ def quotient(a: Any, d: Any) -> Any:
 
 
 def clamped(value: Any) -> Any:
-    """max(0, value)."""
+    """Return max(0, value)."""
     import sympy
 
     return maximum(sympy.Integer(0), value)
 
 
 def holds(value: Any) -> Any:
-    """1 if value >= 0, else 0."""
+    """Return 1 if value >= 0, and 0 otherwise, as a sympy expression."""
     import sympy
 
     return minimum(sympy.Integer(1), maximum(sympy.Integer(0), value + 1))
@@ -257,7 +258,7 @@ def _printer() -> Any:
 
 
 def text(expr: Any) -> str:
-    """A formula in Python's syntax."""
+    """Return a formula as Python source text."""
     return str(_printer().doprint(expr))
 
 
@@ -280,7 +281,10 @@ def _number(value: Any) -> Any:
 
 
 def _source(e: Any, names: Mapping[str, str]) -> tuple[str, int]:
-    """(text, denominator): the value is text / denominator, so that polynomials like n*(n + 1)/2 stay integers."""
+    """Return (text, denominator); the value is text / denominator.
+
+    The denominator keeps polynomials such as n*(n + 1)/2 in integers.
+    """
     if e.is_Symbol:
         return names[e.name], 1
     if e.is_Rational:

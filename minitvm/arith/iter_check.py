@@ -17,8 +17,9 @@ _ONE = Affine({}, 1)
 
 
 def check(sums: tuple[IterSum, ...], detector: Detector, level: str) -> tuple[list[str], int | None]:
-    """The reasons why `sums` does not have the property `level` (empty if it does), and the sum whose values repeat, if
-    any.
+    """Return the reasons why `sums` lacks the property `level`, and the index of the sum whose values repeat.
+
+    The list is empty if the property holds; the index is None if no sum repeats its values.
     """
     if level in ("surjective", "bijective"):
         errors = _independence(sums, detector)
@@ -61,8 +62,8 @@ def _independence(sums: tuple[IterSum, ...], detector: Detector) -> list[str]:
 
 
 def _apart(split: IterSplit, steps: dict[Any, Affine], direct: set[Any], detector: Detector) -> bool:
-    """Return whether a split contains digits of an iterator in a bounded sum, but is not the part that is in this
-    sum.
+    """Return whether a split contains digits of an iterator in a bounded sum without being the part that belongs to
+    the sum.
     """
     key = detector.key(split)
     if key in steps:
@@ -172,9 +173,9 @@ def _steps_overlap(row: IterSum, detector: Detector) -> str | None:
 
 
 def _determines(mark: IterMark, splits: list[IterSplit], detector: Detector) -> bool:
-    """Return whether the splits determine the whole value.
+    """Return whether the splits determine the whole value of the iterator.
 
-    Given mark % reach, a split that begins at or below reach adds digits.
+    If mark % reach is known, a split that begins at or below reach adds further digits.
     """
     reach = _ONE
     rest = list(splits)
@@ -195,7 +196,9 @@ def _determines(mark: IterMark, splits: list[IterSplit], detector: Detector) -> 
 
 
 def values(row: IterSum) -> tuple[Affine, Affine] | None:
-    """(first, number of values) of a binding of a surjective map; None if the values are not consecutive integers."""
+    """Return (first value, number of values) of a binding in a surjective map, or None if the values are not
+    consecutive integers.
+    """
     if row.args and not any(split.scale == _ONE for split in row.args):
         return None
     last = Affine({})
@@ -208,7 +211,7 @@ def values(row: IterSum) -> tuple[Affine, Affine] | None:
 
 
 def to_expr(row: IterSum, analyzer: Analyzer, dtype: str = "int32") -> Expr:
-    """A sum of splits as an index expression."""
+    """Convert a sum of splits to an index expression."""
     result = analyzer.to_expr(row.base, dtype)
     for split in row.args:
         result = result + _split_expr(split, analyzer, dtype)
@@ -233,10 +236,10 @@ def _mark_expr(mark: IterMark, analyzer: Analyzer, dtype: str) -> Expr:
 
 
 def inverse(mapping: IterMap, outputs: Sequence[Any], analyzer: Analyzer | None = None) -> dict[Var, Expr]:
-    """The loops as expressions of the values of the bindings, for a map that was detected as injective or bijective.
+    """Return the loop variables as expressions in the values of the bindings (TVM's `inverse_affine_iter_map`).
 
-    The expressions are correct for values that the map reaches. Loops of extent 1 are left out. (TVM's
-    `inverse_affine_iter_map`.)
+    The map must have been detected as injective or bijective; otherwise a `ValueError` is raised. The expressions are
+    correct for values that the map reaches. Loops of extent 1 are left out.
     """
     if not mapping or mapping.level not in ("injective", "bijective"):
         raise ValueError("only a map detected at level injective or bijective has an inverse")
@@ -268,8 +271,9 @@ def inverse(mapping: IterMap, outputs: Sequence[Any], analyzer: Analyzer | None 
 def _take_apart(
     args: Sequence[IterSplit], value: Expr, values: dict[IterMark, list[tuple[IterSplit, Expr]]], analyzer: Analyzer
 ) -> None:
-    """Compute the value of each split of a sum, the largest step first: value // step, then continue with the
-    remainder.
+    """Compute the value of each split of a sum, and add it to `values`.
+
+    The split with the largest step comes first: its value is value // step, and the others share the remainder.
     """
     domain = analyzer.domain
     rest = list(args)
@@ -300,7 +304,7 @@ def _take_apart(
 
 
 def _below(one: IterSplit, other: IterSplit, domain: Any) -> bool:
-    """Return whether one step is at most another one, or covers all of it, as in `j * n + i` with i below n."""
+    """Return whether one step is at most another one, or covers it exactly, as in `j * n + i` with i below n."""
     size, next_size = _size(one, domain), _size(other, domain)
     return bool(domain.nonnegative(next_size - size)) or multiply(size, one.extent) == next_size
 
@@ -310,7 +314,9 @@ def _size(split: IterSplit, domain: Any) -> Affine:
 
 
 def _assemble(parts: list[tuple[IterSplit, Expr]], analyzer: Analyzer) -> Expr:
-    """The value of a mark from the values of its splits. A split that only repeats known digits is skipped."""
+    """Return the value of an iterator, given the values of its splits. A split that only repeats known digits is
+    skipped.
+    """
     result: Expr | None = None
     reach = _ONE
     rest = list(parts)

@@ -16,12 +16,12 @@ ONE, NOTHING = Affine({}, 1), Affine({})
 
 
 class NotAffine(Exception):
-    """An expression is not a quasi-affine map. The text, which says why, becomes an entry of `IterMap.errors`."""
+    """Raised when an expression is not a quasi-affine map. The message becomes an entry of `IterMap.errors`."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class IterMark:
-    """An iterator with values [0, extent): a loop variable minus its start, or a fused sum."""
+    """An iterator with values in [0, extent): a loop variable minus its start, or a fused sum."""
 
     source: ex.Var | IterSum
     extent: Affine
@@ -33,7 +33,7 @@ class IterMark:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class IterSplit:
-    """The split `(mark // lower_factor) % extent * scale`."""
+    """A part of an iterator: `(mark // lower_factor) % extent * scale`."""
 
     mark: IterMark
     lower_factor: Affine
@@ -51,7 +51,7 @@ class IterSplit:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class IterSum:
-    """The sum `base + args`; `base` does not change with the loops."""
+    """The sum of `base` and the splits in `args`. `base` does not depend on the loops."""
 
     args: tuple[IterSplit, ...]
     base: Affine = NOTHING
@@ -65,7 +65,7 @@ class IterSum:
 
 @dataclass(frozen=True, slots=True)
 class IterMap:
-    """The result of `detect`: one sum per binding (none if there are `errors`), and the requested level."""
+    """The result of `detect`: one sum per binding (or none if there are `errors`), and the requested level."""
 
     sums: tuple[IterSum, ...]
     errors: tuple[str, ...] = ()
@@ -83,7 +83,7 @@ def _text(x: Affine) -> str:
 
 
 class Detector:
-    """Converts expressions to sums of splits, with one analyzer."""
+    """Converts expressions to sums of splits, using a single analyzer."""
 
     def __init__(
         self, iters: Mapping[ex.Var, ex.Range], analyzer: Analyzer, keep_unit: bool, fuse_first: bool = False
@@ -121,7 +121,7 @@ class Detector:
         return result
 
     def divide(self, a: Affine, b: Affine) -> Affine | None:
-        """a / b if b divides a, else None."""
+        """Return a / b if b divides a, or None otherwise."""
         if a == b:
             return ONE
         if b.is_const:
@@ -172,7 +172,9 @@ class Detector:
         raise NotAffine(f"{e} is not a sum of iterators, their quotients and remainders")
 
     def keeps_value(self, e: Any) -> bool:
-        """Return whether a conversion between integer dtypes preserves every value that the iterators can give."""
+        """Return whether a conversion between integer dtypes preserves every value that the expression takes over
+        the iterators.
+        """
         source, target = e.value.dtype, e.dtype
         if not (source.is_int and target.is_int):
             return False
@@ -243,7 +245,7 @@ class Detector:
         return IterSum(tuple(high), base), IterSum(tuple(low)) if low else None
 
     def limited(self, x: IterSum) -> Affine | None:
-        """The extent that a predicate gives to a part of this sum; None if there is no such predicate."""
+        """Return the extent that a predicate sets for a part of this sum, or None if there is no such predicate."""
         for steps, extent in self.limits:
             mine = {self.key(a): a.scale for a in x.args}
             if set(steps) <= set(mine) and len(steps) > 1:
@@ -254,7 +256,9 @@ class Detector:
         return id(split.mark), split.lower_factor, split.extent
 
     def cut(self, e: ex.Expr, split: IterSplit, by: Affine) -> tuple[tuple[IterSplit, ...], tuple[IterSplit, ...]]:
-        """(remainder, quotient) of a single split by `by`."""
+        """Split a single split by `by`, and return (remainder, quotient). Raises `NotAffine` if the steps straddle
+        multiples of `by`.
+        """
         scale = split.scale
         if scale != ONE:
             rest = self.divide(by, scale)
@@ -289,7 +293,9 @@ class Detector:
     # -- fusing -----------------------------------------------------------------------------------------------------
 
     def fuse(self, x: IterSum) -> IterSplit:
-        """A sum without base as one split: the split of its only iterator, or of a new mark that fuses several."""
+        """Fuse a sum without a base into one split: the split of its only iterator, or of a new iterator that fuses
+        several.
+        """
         args = self.ordered(self.with_limits(x.args))
         if not args:
             raise NotAffine(f"{x} does not move with the loops")
@@ -315,7 +321,9 @@ class Detector:
         return IterSplit(self.fused[key], ONE, extent, unit)
 
     def ordered(self, args: Sequence[IterSplit]) -> list[IterSplit]:
-        """Sort splits by step, the smallest first."""
+        """Sort splits by step, smallest first. Raises `NotAffine` if a step may be negative or two steps cannot be
+        compared.
+        """
         rest, result = list(args), []
         for arg in rest:
             if not self.domain.nonnegative(arg.scale - 1) and not self.domain.nonnegative(arg.scale):
@@ -332,7 +340,7 @@ class Detector:
         return result
 
     def with_limits(self, args: tuple[IterSplit, ...]) -> tuple[IterSplit, ...]:
-        """The splits; those whose sum a predicate bounds are fused into one iterator with the smaller extent."""
+        """Fuse the splits whose sum a predicate bounds into one iterator with the smaller extent; return all splits."""
         for steps, extent in self.limits:
             parts = [a for a in args if self.key(a) in steps]
             if len(parts) != len(steps) or len(parts) < 1:
@@ -349,7 +357,7 @@ class Detector:
         return args
 
     def assume(self, condition: ex.Expr) -> bool:
-        """Use a predicate that bounds a fused sum; returns whether the predicate had a form that is understood."""
+        """Apply a predicate that bounds a fused sum. Returns False if the form of the predicate is not supported."""
         if isinstance(condition, ex.And):
             first, second = self.assume(condition.a), self.assume(condition.b)
             return first and second

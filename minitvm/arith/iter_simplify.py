@@ -18,9 +18,9 @@ from .iter_map import detect
 def simplify_bindings(
     bindings: Sequence[Expr], iters: Mapping[Var, Range], predicate: Expr, analyzer: Analyzer, keep_unit: bool = False
 ) -> tuple[Expr, ...]:
-    """Block bindings as functions of the loops `iters`, where `predicate` holds, in their simplest quasi-affine form.
+    """Return block bindings, as functions of the loops `iters`, in their simplest quasi-affine form under `predicate`.
 
-    With `keep_unit` a loop of one iteration stays in the expressions; `analyzer` knows the ranges of all loops.
+    With `keep_unit`, loops of one iteration stay in the expressions. `analyzer` knows the ranges of all loops.
     """
     moving = {v for binding in bindings for v in free_vars(binding)}
     domains = {v: r for v, r in iters.items() if v in moving}
@@ -38,7 +38,7 @@ def _shifted(mark: IterMark) -> bool:
 
 
 def _sum(row: IterSum, analyzer: Analyzer, dtype: str) -> Expr:
-    """The expression of a sum: the terms in descending order of their steps, and then the base."""
+    """Convert a sum of splits to an expression: the terms in descending order of their steps, and then the base."""
     total: Expr | None = None
     for split in _outermost_first(row.args, analyzer):
         value = _split(split, analyzer, dtype)
@@ -52,7 +52,7 @@ def _sum(row: IterSum, analyzer: Analyzer, dtype: str) -> Expr:
 
 
 def _outermost_first(args: Sequence[IterSplit], analyzer: Analyzer) -> list[IterSplit]:
-    """Sort splits by step, the largest first. Splits that cannot be compared keep their order."""
+    """Sort splits by step, largest first. Splits that cannot be compared keep their order."""
     ordered: list[IterSplit] = []
     for split in args:
         place = len(ordered)

@@ -25,7 +25,7 @@ _SMALL = 12  # the most values of one variable that get a formula each
 
 @dataclass(frozen=True, slots=True)
 class Points:
-    """The integer values of the variables for which all conditions (sums) are >= 0."""
+    """The integer points of `variables` at which every one of the `conditions` (sums) is >= 0."""
 
     variables: tuple[Var, ...]
     conditions: tuple[Affine, ...]
@@ -38,7 +38,9 @@ class Symbols:
         self.sizes = dict(sizes)
 
     def of(self, x: Affine) -> Any:
-        """A sum as a sympy expression. Raises `NoClosedForm` for terms that are not arithmetic on known variables."""
+        """Convert a sum to a sympy expression. Raises `NoClosedForm` for terms that are not arithmetic on known
+        variables.
+        """
         import sympy
 
         total: Any = sympy.Integer(x.const)
@@ -64,16 +66,16 @@ class Symbols:
         return minimum(a, b) if term.kind == MIN else maximum(a, b)
 
     def also(self, names: Iterable[Var]) -> Symbols:
-        """These symbols plus symbols for loop variables."""
+        """Return these symbols together with new symbols for loop variables."""
         import sympy
 
         return Symbols({**self.sizes, **{v: sympy.Dummy(v.name, integer=True) for v in names}})
 
 
 def replaced(x: Affine, values: Mapping[Var, Affine], domain: Domain | None = None) -> Affine:
-    """Replace variables in a sum by other sums; divisions are simplified in the domain.
+    """Replace variables in a sum with other sums; divisions are simplified in `domain`.
 
-    Raises `NoClosedForm` for products too large to expand.
+    Raises `NoClosedForm` for products that are too large to expand.
     """
     if not any(v in values for v in variables(x)):
         return x
@@ -109,7 +111,7 @@ def _replaced_term(term: Any, values: Mapping[Var, Affine], domain: Domain) -> A
 
 
 def coefficient(x: Affine, v: Var) -> tuple[Affine, Affine] | None:
-    """(c, r) with x == c*v + r, both without v; None if v occurs in another way."""
+    """Return (c, r) such that x == c*v + r and neither c nor r contains v, or None if x is not linear in v."""
     slope: dict[Any, int] = {}
     constant = 0
     rest: dict[Any, int] = {}
@@ -133,10 +135,10 @@ def occurs(x: Affine, v: Var) -> bool:
 
 
 def number_of(points: Points, symbols: Symbols) -> Any:
-    """The number of points, as a sympy expression in the sizes.
+    """Return the number of points as a sympy expression in the sizes.
 
-    The variables are divided into groups such that no condition connects two groups; the numbers of the groups are
-    multiplied. Raises `NoClosedForm` if there is no formula.
+    The variables are split into groups so that no condition connects two groups, and the numbers of points of the
+    groups are multiplied. Raises `NoClosedForm` if there is no formula.
     """
     import sympy
 
@@ -177,7 +179,7 @@ def _of_group(points: Points, symbols: Symbols) -> Any:
 
 
 def _by_values(points: Points, symbols: Symbols) -> Any:
-    """The sum of the numbers for each value of a variable that has few values."""
+    """Count the points separately for each value of a variable that has few values, and return the total."""
     import sympy
 
     for v in points.variables:
@@ -197,7 +199,7 @@ def _by_values(points: Points, symbols: Symbols) -> Any:
 
 
 def constant_range(points: Points, v: Var) -> tuple[int, int] | None:
-    """(low, high), inclusive, from the conditions that contain only v."""
+    """Return (low, high), inclusive, as implied by the conditions that contain only v, or None if an end is missing."""
     low: int | None = None
     high: int | None = None
     for condition in points.conditions:
@@ -212,7 +214,9 @@ def constant_range(points: Points, v: Var) -> tuple[int, int] | None:
 
 
 def listing(points: Points) -> dict[Var, Any] | None:
-    """All points as arrays, if the conditions contain no size and the points are not too many; else None."""
+    """Return the coordinates of all points as arrays, or None if a condition contains a size or there are too many
+    points.
+    """
     names = set(points.variables)
     if any(v not in names for c in points.conditions for v in variables(c)):
         return None
@@ -237,7 +241,7 @@ def listing(points: Points) -> dict[Var, Any] | None:
 
 
 def evaluate(x: Affine, env: Mapping[Var, Any]) -> Any:
-    """The value of a sum; values of variables may be arrays. Raises `KeyError` for terms without a value."""
+    """Return the value of a sum. Variables may have arrays as values. Raises `KeyError` for a term without a value."""
     total: Any = x.const
     for term, c in x.terms.items():
         value: Any = c
@@ -261,7 +265,7 @@ def _evaluate_factor(term: Any, env: Mapping[Var, Any]) -> Any:
 
 
 def _eliminated(points: Points, symbols: Symbols, weight: Any, budget: Budget) -> Any:
-    """Sum over one variable after the other; the variable with the simplest conditions comes first."""
+    """Sum `weight` over one variable after another, starting with the variable that has the simplest conditions."""
     import sympy
 
     if not points.variables:
@@ -284,8 +288,10 @@ _Bounds = tuple[Var, list[tuple[int, Affine]] | None, list[tuple[int, Affine]] |
 
 
 def _bounds(points: Points, v: Var) -> _Bounds:
-    """The lower bounds (c, r) of v from c*v + r >= 0, and its upper bounds from -c*v + r >= 0; None if v is not
-    linear.
+    """Return (v, lower bounds, upper bounds, other conditions).
+
+    A lower bound is a pair (c, r) from c*v + r >= 0, and an upper bound a pair (c, r) from -c*v + r >= 0. Each list of
+    bounds is None if it is empty.
     """
     below: list[tuple[int, Affine]] = []
     above: list[tuple[int, Affine]] = []
@@ -312,9 +318,10 @@ def _difficulty(points: Points, bounds: _Bounds) -> tuple[bool, int, int]:
 
 
 def projected(points: Points, away: Sequence[Var]) -> Points:
-    """The points' values of the other variables (Fourier-Motzkin elimination). Raises `NoClosedForm`.
+    """Project the points onto the other variables by Fourier-Motzkin elimination. Raises `NoClosedForm` if it is not
+    exact.
 
-    This is exact over the integers because one of each pair of bounds has the coefficient 1: then there is an integer
+    The result is exact over the integers because one bound of each pair has the coefficient 1: then there is an integer
     between the two bounds exactly if there is a real number.
     """
     variables_left, conditions = list(points.variables), list(points.conditions)
@@ -336,7 +343,7 @@ def projected(points: Points, away: Sequence[Var]) -> Points:
 
 
 def upper_bound(points: Points, symbols: Symbols, hulls: Mapping[Var, Affine]) -> Any:
-    """The number of points in the box around the points, as the product of the extents `hulls`."""
+    """Return the number of points in the bounding box, as the product of the extents in `hulls`."""
     import sympy
 
     total: Any = sympy.Integer(1)
@@ -346,7 +353,7 @@ def upper_bound(points: Points, symbols: Symbols, hulls: Mapping[Var, Affine]) -
 
 
 def exactly(points: Points, symbols: Symbols, hulls: Mapping[Var, Affine]) -> Formula:
-    """The number of points; if there is no closed form, the number of points in the box around them."""
+    """Return the number of points, or the number of points in their bounding box if there is no closed form."""
     try:
         return Formula(number_of(points, symbols))
     except NoClosedForm:

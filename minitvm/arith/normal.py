@@ -27,19 +27,17 @@ _MEMO_LIMIT = 20_000
 
 
 def is_index_dtype(dtype: ex.DType) -> bool:
-    """Return whether arithmetic of this dtype is index arithmetic: int32 or int64 with one lane."""
+    """Return whether arithmetic in this dtype is index arithmetic, which is true of int32 and int64 with one lane."""
     return dtype in _INDEX_DTYPES
 
 
 class TooWide(Exception):
-    """A sum cannot be written in its dtype: a constant does not fit, or the sum does not fit for some values of its
-    variables.
-    """
+    """Raised when a sum does not fit in its dtype, either because of a constant or for some values of its variables."""
 
 
 @lru_cache(maxsize=4096)
 def imm(value: int, dtype: ex.DType) -> ex.Expr:
-    """An integer constant, which is shared; raises `TooWide` if the dtype cannot hold it."""
+    """Return a shared integer constant. Raises `TooWide` if the dtype cannot hold it."""
     low, high = _LIMITS[dtype]
     if not low <= value <= high:
         raise TooWide
@@ -47,10 +45,10 @@ def imm(value: int, dtype: ex.DType) -> ex.Expr:
 
 
 class Normalizer:
-    """Converts expressions in one domain; the analyzer that it belongs to simplifies the parts of opaque terms.
+    """Converts expressions to normal form in one domain. Its analyzer simplifies the parts of opaque terms.
 
-    It has only a weak reference to the analyzer, because the memory of two objects that refer to each other is freed
-    only by the garbage collector.
+    The reference to the analyzer is weak, because objects that refer to each other are only freed by the garbage
+    collector.
     """
 
     def __init__(self, domain: Domain, analyzer: ref[Analyzer]) -> None:
@@ -61,7 +59,7 @@ class Normalizer:
     # -- to the normal form -----------------------------------------------------------------------------------------
 
     def affine(self, e: ex.Expr) -> aff.Affine:
-        """The normal form of an index expression.
+        """Return the normal form of an index expression.
 
         An expression of another integer dtype, whose sums wrap, becomes one term.
         """
@@ -85,7 +83,7 @@ class Normalizer:
         return result
 
     def _add(self, e: ex.Expr, scale: int, terms: dict[Any, int]) -> int:
-        """terms += scale * e; returns the number to add to the constant."""
+        """Add scale * e to `terms`, and return the number to add to the constant."""
         kind = type(e)
         if kind is ex.Var or kind is ex.SizeVar or kind is ex.DataVar:
             total = terms.get(e, 0) + scale
@@ -151,7 +149,7 @@ class Normalizer:
         return divided if quotient else divided.scaled(sign)
 
     def _truncated(self, e: ex.Div | ex.Mod) -> aff.Affine:
-        """The normal form of C's division or remainder.
+        """Return the normal form of C's division or remainder, which truncates.
 
         It agrees with floor division if neither operand is negative.
         """
@@ -197,7 +195,7 @@ class Normalizer:
         return self._opaque(e) if narrows and not self._fits(inner, _LIMITS[e.dtype]) else inner
 
     def _fits(self, x: aff.Affine, limits: Interval) -> bool:
-        """Return whether a sum, its terms, and their parts keep their values in a narrower dtype."""
+        """Return whether a sum, its terms and their parts keep their values in a narrower dtype."""
         if not _inside(self.domain.interval(x), limits):
             return False
         return all(self._term_fits(term, limits) for term in x.terms)
@@ -237,7 +235,7 @@ class Normalizer:
         return aff.Affine.of(atom)
 
     def simplify_parts(self, e: ex.Expr) -> ex.Expr:
-        """`e` with only its operands simplified; a decided Select becomes the chosen value."""
+        """Return `e` with its operands simplified. A Select whose condition is decided becomes the selected value."""
         if isinstance(e, ex.Select) or (isinstance(e, ex.Call) and e.op == "if_then_else"):
             return self.simplify(e)
         return ex.map_children(
@@ -245,7 +243,7 @@ class Normalizer:
         )
 
     def value_interval(self, e: ex.Expr) -> Interval:
-        """Bounds of a value according to its kind; at worst, the limits of its dtype."""
+        """Return bounds on a value that follow from its kind; in the worst case, the limits of its dtype."""
         limits: Interval = _LIMITS[e.dtype]
         if isinstance(e, ex.Cast):
             source = e.value.dtype
@@ -273,9 +271,9 @@ class Normalizer:
         return UNKNOWN if self.may_wrap(value, e.dtype) else self.domain.bounds(value)
 
     def exact(self, e: ex.Expr) -> aff.Affine:
-        """The normal form as a mathematical number.
+        """Return the normal form of the actual value, wrapping included.
 
-        A sum of data that may wrap becomes one term, which stands for the wrapped value.
+        A sum of data that may wrap becomes one term, which represents the wrapped value.
         """
         x = self.affine(e)
         if not self.may_wrap(x, e.dtype):
@@ -294,8 +292,9 @@ class Normalizer:
         return not _inside(self.domain.interval(x), _LIMITS[dtype])
 
     def _wraps_inside(self, term: aff.Term, dtype: ex.DType) -> bool:
-        """Return whether a rule made a dividend that may wrap: x % 7 * 2 % 7 is x * 2 % 7 only if x * 2 does not
-        wrap.
+        """Return whether a rule produced a dividend that may wrap.
+
+        For example, x % 7 * 2 % 7 equals x * 2 % 7 only if x * 2 does not wrap.
         """
         if isinstance(term, ex.Var) or term.kind == aff.OPAQUE:
             return False
@@ -309,9 +308,10 @@ class Normalizer:
     # -- and back ---------------------------------------------------------------------------------------------------
 
     def expr(self, x: aff.Affine, dtype: ex.DType) -> ex.Expr:
-        """The sum as people write it: outer (larger) terms first, the constant last, and no leading minus if possible.
+        """Return the sum as an expression, with outer (larger) terms first, the constant last, and no leading minus if
+        possible.
 
-        Raises `TooWide` if a sum of indices in it, or a constant, is known not to fit in the dtype.
+        Raises `TooWide` if a constant, or a sum of indices in it, is known not to fit in the dtype.
         """
         if not x.terms:
             return imm(x.const, dtype)
@@ -334,7 +334,7 @@ class Normalizer:
         return result
 
     def _leaves(self, x: aff.Affine, limits: Interval) -> bool:
-        """Return whether a sum of indices has values outside of the limits, as far as its bounds are known."""
+        """Return whether a sum of indices is known to leave the limits."""
         low, high = self.domain.interval(x)
         outside = (low is not None and low < limits[0]) or (high is not None and high > limits[1])  # type: ignore[operator]
         return outside and not any(map(_has_data, x.terms))
@@ -399,8 +399,8 @@ def _find_data(term: aff.Atom) -> bool:
 
 
 def holds_data(e: ex.Expr) -> bool:
-    """Return whether an index expression contains data (a load, a call, a `DataVar`, another dtype), so that it may
-    wrap.
+    """Return whether an index expression contains data (a load, a call, a `DataVar`, another dtype), and therefore
+    may wrap.
     """
     return is_index_dtype(e.dtype) and any(map(_is_data, ex.walk(e)))
 
@@ -410,7 +410,7 @@ def _is_data(part: Any) -> bool:
 
 
 def _is_index_arithmetic(e: ex.Expr) -> bool:
-    """Return whether a node computes with variables, and does not bring in a value from elsewhere."""
+    """Return whether a node is arithmetic on variables, as opposed to a value from elsewhere such as a load."""
     if isinstance(e, ex.Call):
         return e.op in ("if_then_else", "likely", "shift_left", "shift_right", "bitwise_and")
     if isinstance(e, ex.Cast):

@@ -26,7 +26,7 @@ Range = tuple[int | None, int | None]
 
 
 def is_polynomial(x: Affine) -> bool:
-    """Return whether a sum contains a product of terms. Linear sums are decided without this module."""
+    """Return whether a sum contains a product of terms. Linear sums are handled without this module."""
     return any(isinstance(term, Atom) and term.kind == PRODUCT for term in x.terms)
 
 
@@ -34,7 +34,7 @@ def is_polynomial(x: Affine) -> bool:
 
 
 def nonnegative(domain: Domain, f: Affine) -> bool:
-    """Return whether f >= 0 can be proved by its factors, or by inserting the ranges of its variables."""
+    """Return whether f >= 0 can be proved, either from its factors or by substituting the ranges of its variables."""
     if len(f.terms) > _TERMS or any(len(factors(t)) > _DEGREE for t in f.terms):
         return False
     shape = TermNumbers()
@@ -54,7 +54,9 @@ def nonnegative(domain: Domain, f: Affine) -> bool:
 
 
 def _relations(domain: Domain, shape: TermNumbers) -> list[Any]:
-    """Sums that are >= 0 and relate the variables of the question: from symbolic ends of ranges, and from facts."""
+    """Return sums that are >= 0 and relate the variables of the question: from symbolic ends of ranges, and from
+    facts.
+    """
     from_ranges: list[Affine] = []
     for term in list(shape.terms):
         low, high = domain.symbolic.get(term, (None, None))
@@ -72,7 +74,7 @@ def _relations(domain: Domain, shape: TermNumbers) -> list[Any]:
 
 @lru_cache(maxsize=4096)
 def _shown(f: Monomials, relations: tuple[Monomials, ...], ranges: tuple[Range, ...]) -> str | None:
-    """The reason why f >= 0: a polynomial whose terms are all >= 0, or factors; None if no proof is found."""
+    """Return the reason why f >= 0 (a polynomial with nonnegative terms, or factors), or None if no proof is found."""
     import sympy
 
     symbols = dummies(len(ranges))
@@ -102,7 +104,7 @@ def _shown(f: Monomials, relations: tuple[Monomials, ...], ranges: tuple[Range, 
 
 
 def _by_ranges(x: Any, relations: list[Any], symbols: tuple[Any, ...], ranges: tuple[Range, ...]) -> str | None:
-    """x with each variable replaced by an end of its range plus or minus a value >= 0, if then no term is < 0.
+    """Return x with each variable replaced by an end of its range plus or minus a value >= 0, if then no term is < 0.
 
     First, sizes are replaced by smaller values (m = i + 1 + s for i < m), and then variables by larger values. A
     polynomial whose coefficients are all >= 0, in variables that are all >= 0, is >= 0.
@@ -167,9 +169,9 @@ def _named(why: str, names: dict[str, str]) -> str:
 
 
 def common_factor(x: Affine, d: Affine) -> tuple[Affine, Affine, Affine] | None:
-    """(g, a, b) with x == g*a and d == g*b, where g is not a number; None if there is no such factor.
+    """Return (g, a, b) such that x == g*a and d == g*b, where g is not a number, or None if there is no such factor.
 
-    As d is not zero, g is not: then x // d is a // b, and x % d is g * (a % b), whatever their signs.
+    Since d is not zero, g is not zero either. So x // d is a // b, and x % d is g * (a % b), whatever the signs.
     """
     if not x.terms or not d.terms or len(x.terms) > _TERMS or len(d.terms) > _TERMS:
         return None
@@ -196,7 +198,7 @@ def _gcd(x: Monomials, d: Monomials, count: int) -> tuple[Monomials, Monomials, 
 
 
 def divisors(d: Affine) -> list[Affine]:
-    """The factors of a divisor with fewer terms or factors, the largest first: n*m for n*m*k, n + 1 for (n + 1)*m."""
+    """Return the divisors of d that have fewer terms or factors, largest first: n*m for n*m*k, n + 1 for (n + 1)*m."""
     if len(d.terms) > _TERMS or any(len(factors(t)) > _DEGREE for t in d.terms):
         return []
     shape = TermNumbers()

@@ -18,7 +18,7 @@ from .affine import FLOORDIV, FLOORMOD, OPAQUE, PRODUCT, Affine
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """One simplification: `before` became `after` by `rule`, because `fact` was proved."""
+    """A simplification step: `rule` turned `before` into `after`, and was allowed to because `fact` was proved."""
 
     rule: str
     before: str
@@ -31,7 +31,7 @@ _LOG: ContextVar[list[Reason] | None] = ContextVar("reasons", default=None)
 
 @contextmanager
 def recording() -> Iterator[list[Reason]]:
-    """Collect the reasons of all simplifications in the scope, in order; a reason is listed each time it is used."""
+    """Collect the reasons of all simplifications in this scope, in order. A reason appears once for each use."""
     log: list[Reason] = []
     token = _LOG.set(log)
     try:
@@ -41,7 +41,7 @@ def recording() -> Iterator[list[Reason]]:
 
 
 def summary(reasons: list[Reason]) -> str:
-    """A table for people: each reason once, with the number of its uses, the most frequent first."""
+    """Return a readable table: each reason once, with the number of times it was used, most frequent first."""
     if not reasons:
         return "Sums of terms were enough: no simplification needed a rule for symbolic sizes."
     counts = Counter(reasons)
@@ -52,14 +52,14 @@ def summary(reasons: list[Reason]) -> str:
 
 
 def note(make: Callable[[], Reason]) -> None:
-    """Record a reason if a `recording` scope is active."""
+    """Record a reason if a `recording` scope is active; otherwise do nothing."""
     log = _LOG.get()
     if log is not None:
         log.append(make())
 
 
 def text(x: Affine) -> str:
-    """A sum as people write it, with the constant last."""
+    """Return a sum as text, in its usual written form with the constant last."""
     parts = [(c, _term(term)) for term, c in sorted(x.terms.items(), key=lambda item: item[1] < 0)]
     written = ""
     for c, term in parts:

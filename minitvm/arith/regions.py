@@ -24,9 +24,9 @@ Ends = tuple[Affine, Affine]
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """The elements that an access touches: all are in `box`, and if `exact`, every element of the box is touched.
+    """The elements that an access touches. All of them are in `box`; if `exact`, every element of the box is touched.
 
-    If the ends of a dimension cannot be found (`A[B[i]]`), the dimension is taken from the fallback; without a fallback
+    If the ends of a dimension cannot be computed (`A[B[i]]`), the dimension comes from the fallback. Without a fallback
     it is listed in `unbounded`.
     """
 
@@ -41,12 +41,8 @@ def evaluate(
     analyzer: Analyzer | None = None,
     fallback: Box | None = None,
 ) -> Region:
-    """The box that `indices` cover while the variables of `domains` run through their ranges; `domains` is outermost
-    first.
-
-    The domain of an inner variable may use outer ones. Other variables are fixed; `analyzer` knows their ranges. If a
-    dimension cannot be bounded, its range is taken from `fallback` (the box of the whole buffer), or is [0, 1) if there
-    is no fallback, and the dimension is listed in `unbounded`.
+    """Return the box that `indices` cover while the variables in `domains`, outermost first, run through their
+    ranges.
     """
     if analyzer is None:
         return Moving(domains, Analyzer()).region(indices, fallback)
@@ -55,9 +51,10 @@ def evaluate(
 
 
 class Moving:
-    """Variables that run through their ranges, with the facts that the boxes of all indices over them share.
+    """Variables that run through their ranges, together with the facts that are shared by all boxes over them.
 
-    The ranges are bound in the analyzer, so it must not be used elsewhere, or must be inside of a `constraint`.
+    The ranges are bound in the analyzer, so you must not use it for anything else, unless you are inside a
+    `constraint`.
     """
 
     def __init__(self, domains: Mapping[Any, Range], analyzer: Analyzer) -> None:
@@ -69,7 +66,7 @@ class Moving:
         self._reach = _reach(self._moving)
 
     def region(self, indices: Sequence[Any], fallback: Box | None = None) -> Region:
-        """The box that indices cover, as described in `evaluate`."""
+        """Return the box that indices cover, as described in `evaluate`."""
         analyzer, moving, ends, reach = self.analyzer, self._moving, self._ends, self._reach
         box: list[Range] = []
         unbounded: list[int] = []
@@ -96,7 +93,9 @@ class Moving:
 
 
 def _reach(moving: Mapping[Any, Range]) -> dict[Any, set[Any]]:
-    """For each variable, the variables on which its range depends, and itself: `j` in [0, i + 1) moves with `i`."""
+    """Return, for each variable, itself and the variables on which its range depends: `j` in [0, i + 1) moves with
+    `i`.
+    """
     reach: dict[Any, set[Any]] = {}
     for var, values in moving.items():
         outer = {v for e in (values.start, values.extent) for v in free_vars(e) if v in reach}
@@ -105,9 +104,10 @@ def _reach(moving: Mapping[Any, Range]) -> dict[Any, set[Any]]:
 
 
 def _joins_on(ends: Ends | None, used: set[Var], moving: Mapping[Any, Range]) -> bool:
-    """Return whether the ranges of a variable, which depend on other variables, together form one range.
+    """Return whether the ranges of a variable, over all values of the variables they depend on, form one contiguous
+    range.
 
-    They do if the ranges share an end, and if the variables on which the other end depends are not in the same sum.
+    They do if they share an end, and if the variables on which the other end depends are not in the same sum.
     """
     if ends is None:
         return False
@@ -121,9 +121,8 @@ def _ends_of_range(analyzer: Analyzer, r: Range) -> Ends | None:
 
 
 def swept(box: Box, moving: Moving, whole: Box, outside: Analyzer) -> Box:
-    """The box that a box covers while variables run. If a dimension cannot be bounded, it is taken from `whole`.
-
-    `outside` knows the ranges of the fixed variables.
+    """Return the box that a box covers while variables run. A dimension that cannot be bounded is copied from
+    `whole`.
     """
     low = moving.region([r.start for r in box], whole)
     if all(is_const(r.extent, 1) for r in box):
@@ -140,7 +139,10 @@ def swept(box: Box, moving: Moving, whole: Box, outside: Analyzer) -> Box:
 
 
 def extremes(x: Affine, ends: Mapping[Var, Ends | None], domain: Domain) -> Ends | None:
-    """The (smallest, largest) value of a sum while the variables of `ends` run, as functions of the others; or None."""
+    """Return the (smallest, largest) value of a sum while the variables in `ends` run, or None if it is not known.
+
+    Both ends are expressions in the other variables.
+    """
     inner_first = list(ends)[::-1]
     low = high = x
     for var in inner_first:
@@ -157,7 +159,7 @@ def extremes(x: Affine, ends: Mapping[Var, Ends | None], domain: Domain) -> Ends
 
 
 def _replace(x: Affine, var: Var, bounds: Ends, domain: Domain, end: int) -> Affine | None:
-    """The smallest (end 0) or largest (end 1) value of a sum over the range of one variable."""
+    """Return the smallest (end 0) or the largest (end 1) value of a sum over the range of one variable."""
     slope: dict[Any, int] = {}
     slope_const = 0
     result = Affine({}, x.const)
@@ -217,7 +219,7 @@ def _atom_end(term: Any, var: Var, bounds: Ends, domain: Domain, end: int) -> Af
 
 
 def _dense(x: Affine, ends: Mapping[Var, Ends | None], moving: set[Var]) -> bool:
-    """Return whether the sum takes every value between its extremes: its steps, sorted by size, leave no gap."""
+    """Return whether a sum takes every value between its extremes, because its steps, sorted by size, leave no gaps."""
     steps: list[tuple[int, int | None]] = []
     for term, c in x.terms.items():
         if not any(v in moving for v in variables(Affine({term: 1}))):
@@ -240,7 +242,7 @@ def _dense(x: Affine, ends: Mapping[Var, Ends | None], moving: set[Var]) -> bool
 
 
 def hull(a: Box, b: Box, analyzer: Analyzer) -> Box:
-    """The smallest box around two boxes; an over-approximation of their union."""
+    """Return the smallest box that contains two boxes, which may be larger than their union."""
     return tuple(_hull(x, y, analyzer) for x, y in zip(a, b, strict=True))
 
 
@@ -252,7 +254,7 @@ def _hull(a: Range, b: Range, analyzer: Analyzer) -> Range:
 
 
 def hull_of(boxes: Sequence[Box], analyzer: Analyzer) -> Box:
-    """The smallest box around one or more boxes."""
+    """Return the smallest box that contains all the given boxes."""
     result = boxes[0]
     for box in boxes[1:]:
         result = hull(result, box, analyzer)
@@ -260,7 +262,7 @@ def hull_of(boxes: Sequence[Box], analyzer: Analyzer) -> Box:
 
 
 def intersect(a: Box, b: Box, analyzer: Analyzer) -> Box:
-    """The exact intersection of two boxes; an extent is 0 if they do not meet."""
+    """Return the exact intersection of two boxes. An extent is 0 if they do not overlap."""
     return tuple(_intersect(x, y, analyzer) for x, y in zip(a, b, strict=True))
 
 
@@ -273,7 +275,7 @@ def _intersect(a: Range, b: Range, analyzer: Analyzer) -> Range:
 
 
 def covers(outer: Box, inner: Box, analyzer: Analyzer) -> bool:
-    """Return whether `outer` provably contains all of `inner`."""
+    """Return whether `outer` is proved to contain all of `inner`."""
     return all(
         analyzer.can_prove(x.start <= y.start) and analyzer.can_prove(y.start + y.extent <= x.start + x.extent)
         for x, y in zip(outer, inner, strict=True)
@@ -281,7 +283,7 @@ def covers(outer: Box, inner: Box, analyzer: Analyzer) -> bool:
 
 
 def disjoint(a: Box, b: Box, analyzer: Analyzer) -> bool:
-    """Return whether two boxes provably have no element in common."""
+    """Return whether two boxes are proved to have no element in common."""
     return any(
         analyzer.can_prove(x.start + x.extent <= y.start) or analyzer.can_prove(y.start + y.extent <= x.start)
         for x, y in zip(a, b, strict=True)
@@ -289,7 +291,7 @@ def disjoint(a: Box, b: Box, analyzer: Analyzer) -> bool:
 
 
 def same(a: Box, b: Box, analyzer: Analyzer) -> bool:
-    """Return whether two boxes are provably the same."""
+    """Return whether two boxes are proved to be equal."""
     return len(a) == len(b) and all(
         analyzer.can_prove_equal(x.start, y.start) and analyzer.can_prove_equal(x.extent, y.extent)
         for x, y in zip(a, b, strict=True)
@@ -297,10 +299,9 @@ def same(a: Box, b: Box, analyzer: Analyzer) -> bool:
 
 
 class Boxes:
-    """A set of boxes in which you can look for a box that is provably the `same` for all values of the variables.
+    """A set of boxes with fast lookup: is one of them provably the `same` box for all values of the variables?
 
-    Linear ends are the same for all values only if their normal forms are; boxes with other ends are compared one by
-    one.
+    Boxes with linear ends are equal only if their normal forms are; boxes with other ends are compared one by one.
     """
 
     def __init__(self) -> None:
@@ -316,20 +317,20 @@ class Boxes:
             self._nonlinear += [] if linear else [box]
 
     def hold(self, box: Box) -> bool:
-        """Return whether a box is provably one of these boxes."""
+        """Return whether a box is provably equal to one of these boxes."""
         forms, linear = self._form(box)
         if forms in self._forms:
             return True
         return any(same(box, other, self._analyzer) for other in (self._nonlinear if linear else self._forms.values()))
 
     def _form(self, box: Box) -> tuple[Any, bool]:
-        """The normal forms of the ends with their dtypes, and whether all ends are linear."""
+        """Return the normal forms of the ends with their dtypes, and whether all ends are linear."""
         forms = [(e.dtype, self._analyzer.affine(e)) for r in box for e in (r.start, r.extent)]
         return tuple(forms), not any(isinstance(term, Atom) for _, form in forms for term in form.terms)
 
 
 def stride_of(index: Expr, var: Var, analyzer: Analyzer | None = None) -> int | None:
-    """The amount by which an index grows if a variable grows by one; None if it is not constant."""
+    """Return how much an index grows when a variable grows by one, or None if that is not constant."""
     x = (analyzer or Analyzer()).normal_form(index)
     if x is None:
         return None

@@ -27,7 +27,9 @@ Loops = Mapping[Var, Range]
 
 @dataclass(frozen=True, slots=True)
 class Division:
-    """`binding == outer * inner_extent + inner`, with inner in [0, inner_extent) and outer in `outer_range`."""
+    """A binding split into two: `binding == outer * inner_extent + inner`, with inner in [0, inner_extent) and outer
+    in `outer_range`.
+    """
 
     outer: Expr
     outer_range: Range
@@ -37,7 +39,7 @@ class Division:
 
 @dataclass(frozen=True, slots=True)
 class Divided:
-    """A division of every binding and of the predicate; empty if there are `errors`, which contain the reasons."""
+    """The split of every binding and of the predicate. It is empty if there are `errors`, which give the reasons."""
 
     parts: tuple[Division, ...] = ()
     outer_predicate: Expr = field(default_factory=lambda: const(True))
@@ -99,9 +101,7 @@ def _divided(bindings: list[Expr], predicate: Expr, within: Loops, around: Loops
 
 
 def _sides(e: Expr, within: Loops, around: Loops, analyzer: Analyzer) -> tuple[Affine, Expr]:
-    """Split a binding into the sum of the terms that depend on outer loops and the sum of those that depend on inner
-    loops.
-    """
+    """Split a binding into two sums: the terms that depend on outer loops, and the terms that depend on inner loops."""
     form = analyzer.normal_form(analyzer.simplify(e))
     if form is None:
         raise _Indivisible(f"{e} is not an index expression")
@@ -118,7 +118,9 @@ def _sides(e: Expr, within: Loops, around: Loops, analyzer: Analyzer) -> tuple[A
 
 
 def _quotient(e: Expr, outside: Affine, inside: Expr, row: IterSum, detector: Detector) -> tuple[Expr, Expr]:
-    """The outer part of a binding, in steps of its inner part, and the number of values of the inner part."""
+    """Return the outer part of a binding, counted in steps of its inner part, and the number of values of the inner
+    part.
+    """
     reached = values(row)
     if reached is None or reached[0] != Affine({}):
         raise _Indivisible(f"{inside} does not take all values from 0 up")
@@ -132,7 +134,7 @@ def _quotient(e: Expr, outside: Affine, inside: Expr, row: IterSum, detector: De
 
 
 def _counts(inner: list[Expr], condition: Expr, within: Loops, around: Loops, analyzer: Analyzer) -> list[Expr]:
-    """The numbers of values that the inner parts take under their condition: the first values, without a gap."""
+    """Return how many values each inner part takes under its condition. These are the first values, without a gap."""
     limited = detect(inner, within, condition, "bijective", analyzer=Analyzer(around))
     counts = []
     for e, row in zip(inner, limited.sums, strict=False):
@@ -145,7 +147,7 @@ def _counts(inner: list[Expr], condition: Expr, within: Loops, around: Loops, an
 
 
 def _ranges(outer: list[Expr], condition: Expr, around: Loops, analyzer: Analyzer) -> list[Range]:
-    """The ranges of values that the outer parts take."""
+    """Return the ranges of values that the outer parts take."""
     steps = detect(outer, around, condition, "surjective", Analyzer())
     if not steps and not isinstance(condition, IntImm):
         # Without the predicate the domains are larger; this is allowed for the domain of an iterator.
@@ -162,7 +164,10 @@ def _ranges(outer: list[Expr], condition: Expr, around: Loops, analyzer: Analyze
 
 
 def _domains(outer: list[Expr], around: Loops, errors: Sequence[str]) -> list[Range]:
-    """Intervals that contain the values of outer parts whose steps overlap, as with a halo."""
+    """Return intervals that contain the values of the outer parts when their steps overlap, as with a halo.
+
+    Raises `_Indivisible` if a value has no constant bounds.
+    """
     analyzer, ranges = Analyzer(around), []
     for e in outer:
         low, high = analyzer.bounds(e)
@@ -173,7 +178,10 @@ def _domains(outer: list[Expr], around: Loops, errors: Sequence[str]) -> list[Ra
 
 
 def _split_conditions(predicate: Expr, within: Loops, around: Loops) -> tuple[Expr, Expr]:
-    """Split a predicate into its conditions on the outer loops and its conditions on the inner loops."""
+    """Split a predicate into the conditions on the outer loops and the conditions on the inner loops.
+
+    Raises `_Indivisible` for a condition on both.
+    """
     sides: dict[bool, Expr] = {True: const(True), False: const(True)}
     for condition in conjuncts(predicate):
         used = set(find(condition, Var))

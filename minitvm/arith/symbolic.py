@@ -17,7 +17,7 @@ from .sympy_bridge import divide
 
 
 def _split(x: Affine, d: Affine) -> tuple[Affine, Affine] | None:
-    """(q, r) with x == q*d + r, where r is closer to [0, d) than x; None if no term is divisible."""
+    """Return (q, r) such that x == q*d + r and r is closer to [0, d) than x, or None if no term is divisible."""
     division = divide_monomial(x, d)
     if division is None:
         division = divide(x, d)
@@ -30,7 +30,7 @@ def _split(x: Affine, d: Affine) -> tuple[Affine, Affine] | None:
 
 
 def _in_range(domain: Domain, r: Affine, d: Affine) -> int | None:
-    """The q in {0, -1} for which q*d <= r < (q+1)*d is provable; None if there is none."""
+    """Return the q in {0, -1} for which q*d <= r < (q+1)*d can be proved, or None if neither can."""
     if domain.nonnegative(r) and domain.nonnegative(d - r - 1):
         return 0
     if domain.nonnegative(-r - 1) and domain.nonnegative(d + r):
@@ -39,7 +39,7 @@ def _in_range(domain: Domain, r: Affine, d: Affine) -> int | None:
 
 
 def floordiv(domain: Domain, x: Affine, d: Affine) -> Affine | None:
-    """x // d in a simpler form, or None if there is none."""
+    """Return x // d in a simpler form, or None if there is none."""
     split = _split(x, d)
     q, r = split if split is not None else (Affine({}), x)
     if r == Affine({}):
@@ -56,7 +56,7 @@ def floordiv(domain: Domain, x: Affine, d: Affine) -> Affine | None:
 
 
 def floormod(domain: Domain, x: Affine, d: Affine) -> Affine | None:
-    """x % d in a simpler form, or None if there is none."""
+    """Return x % d in a simpler form, or None if there is none."""
     split = _split(x, d)
     r = split[1] if split is not None else x
     if r == Affine({}):
@@ -71,7 +71,7 @@ def floormod(domain: Domain, x: Affine, d: Affine) -> Affine | None:
 
 
 def _smaller(domain: Domain, x: Affine, d: Affine, kind: str) -> Affine | None:
-    """x // d or x % d, simplified by one of the rules; None if no rule applies."""
+    """Return x // d or x % d, simplified by one of the rules, or None if no rule applies."""
     for rule in RULES:
         answer = rule(domain, x, d, kind)
         if answer is not None:
@@ -84,7 +84,7 @@ def _smaller(domain: Domain, x: Affine, d: Affine, kind: str) -> Affine | None:
 
 
 def _again(domain: Domain, x: Affine, d: Affine, kind: str) -> Affine:
-    """x // d or x % d for a divisor that may have become a number."""
+    """Return x // d or x % d for a divisor that may have become a number."""
     if d.is_const and d.const > 0:
         return (rules.floordiv if kind == FLOORDIV else rules.floormod)(domain, x, d.const)
     quotient = (floordiv if kind == FLOORDIV else floormod)(domain, x, d)

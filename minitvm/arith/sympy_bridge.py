@@ -17,13 +17,13 @@ Monomials = tuple[tuple[int, tuple[int, ...]], ...]  # (coefficient, exponent of
 
 
 class TermNumbers:
-    """Terms, numbered in the order in which they are first used."""
+    """A numbering of terms, in order of first use."""
 
     def __init__(self) -> None:
         self.terms: dict[Any, int] = {}
 
     def monomials(self, x: Affine) -> list[tuple[int, dict[int, int]]]:
-        """A sum as pairs (coefficient, exponents by number of a term); new terms get the next numbers."""
+        """Return a sum as pairs (coefficient, {number of term: exponent}). Terms without a number get the next ones."""
         rows: list[tuple[int, dict[int, int]]] = [(x.const, {})] if x.const else []
         for term, c in x.terms.items():
             powers: dict[int, int] = {}
@@ -34,7 +34,7 @@ class TermNumbers:
         return rows
 
     def affine(self, rows: Monomials) -> Affine:
-        """The sum that consists of these monomials."""
+        """Return the sum of the given monomials."""
         numbered = list(self.terms)
         terms: dict[Any, int] = {}
         constant = 0
@@ -48,7 +48,9 @@ class TermNumbers:
 
 
 def divide(x: Affine, d: Affine) -> tuple[Affine, Affine] | None:
-    """(q, r) with x == q*d + r, by polynomial division over the integers; None if there is no quotient."""
+    """Return (q, r) such that x == q*d + r, by polynomial division over the integers, or None if there is no
+    quotient.
+    """
     if not d.terms or len(x.terms) > 24 or len(d.terms) > 8:
         return None
     shape = TermNumbers()
@@ -62,13 +64,13 @@ def divide(x: Affine, d: Affine) -> tuple[Affine, Affine] | None:
 
 
 def dense(rows: list[tuple[int, dict[int, int]]], count: int) -> Monomials:
-    """Monomials with one exponent for each of `count` dummies."""
+    """Return the monomials with one exponent for each of `count` variables."""
     return tuple((c, tuple(powers.get(i, 0) for i in range(count))) for c, powers in rows)
 
 
 @cache
 def dummies(count: int) -> tuple[Any, ...]:
-    """The first `count` of the pooled integer symbols."""
+    """Return the first `count` symbols from a shared pool of integer symbols."""
     import sympy
 
     return (*dummies(count - 1), sympy.Dummy(f"t{count - 1}", integer=True)) if count else ()
@@ -89,13 +91,13 @@ def _divide(dividend: Monomials, divisor: Monomials, count: int) -> tuple[Monomi
 
 
 def monomials(poly: Any) -> Monomials:
-    """The monomials of a sympy polynomial."""
+    """Return the monomials of a sympy polynomial."""
     return tuple((int(c), tuple(map(int, e))) for e, c in poly.terms() if c)
 
 
 @cache
 def functions() -> tuple[Any, Any]:
-    """(FloorDiv, Mod) as sympy functions of two integers; they are evaluated only if both are numbers."""
+    """Return (FloorDiv, Mod) as sympy functions of two integers; they are evaluated only if both are numbers."""
     import sympy
 
     class FloorDiv(sympy.Function):
@@ -122,7 +124,7 @@ def functions() -> tuple[Any, Any]:
 
 
 def to_sympy(x: Affine, symbols: dict[Any, Any]) -> Any:
-    """A normal form as a sympy expression. `symbols` maps terms to their dummies; new terms are added to it."""
+    """Convert a normal form to a sympy expression. `symbols` maps terms to their dummies; new terms are added to it."""
     import sympy
 
     total: Any = sympy.Integer(x.const)
@@ -147,7 +149,7 @@ def _factor(term: Any, symbols: dict[Any, Any]) -> Any:
 
 
 def from_sympy(value: Any, symbols: dict[Any, Any]) -> Affine:
-    """Convert a sympy expression over `symbols`, as filled by `to_sympy`, to a normal form; it is expanded first."""
+    """Expand a sympy expression over the `symbols` that `to_sympy` filled in, and convert it to a normal form."""
     import sympy
 
     back = {symbol: term for term, symbol in symbols.items()}

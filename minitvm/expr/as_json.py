@@ -35,9 +35,9 @@ def to_json(root: Any) -> dict[str, Any]:
 
 
 def from_json(data: Mapping[str, Any]) -> Any:
-    """The inverse of `to_json`; the classes of the nodes must have been imported before.
+    """Rebuild the tree that `to_json` converted to JSON. The node classes must already have been imported.
 
-    Raises `ValueError`, `TypeError`, `LookupError` or a `MinitvmError` for data that `to_json` does not write.
+    Raises `ValueError`, `TypeError`, `LookupError` or a `MinitvmError` for data that `to_json` cannot have written.
     """
     nodes: list[Node] = []
     classes = _classes()
@@ -116,7 +116,9 @@ def _subclasses(of: type) -> list[type]:
 
 
 def _classes() -> dict[str, tuple[Any, tuple[str, ...]]]:
-    """All imported classes of nodes of this package: by name, the class and the fields that its constructor takes."""
+    """Return every imported node class of this package by name, with the names of the fields that its constructor
+    takes.
+    """
     return _named_classes(len(_subclasses(Node)))
 
 
@@ -130,7 +132,9 @@ def _named_classes(count: int) -> dict[str, tuple[Any, tuple[str, ...]]]:  # noq
 
 
 def _is_identity(field: dataclasses.Field[Any]) -> bool:
-    """Return whether a field only tells a node from its copies: its default is a new object, and it is not compared."""
+    """Return whether a field only distinguishes a node from its copies: its default is a new object, and it is not
+    compared.
+    """
     return field.default_factory is not dataclasses.MISSING and not field.compare
 
 

@@ -15,14 +15,14 @@ def is_const(e: Expr, value: int) -> bool:
 
 
 def both(a: Expr, b: Expr) -> Expr:
-    """Return `a and b`; a constant True is left out."""
+    """Return `a and b`, leaving out a constant True."""
     if is_const(a, 1):
         return b
     return a if is_const(b, 1) else And(a, b)
 
 
 def all_of(conditions: Iterable[Expr]) -> Expr:
-    """The conjunction of the conditions; True if there are none."""
+    """Return the conjunction of the conditions, or True if there are none."""
     result: Expr = const(True)
     for condition in conditions:
         result = both(result, condition)
@@ -30,7 +30,7 @@ def all_of(conditions: Iterable[Expr]) -> Expr:
 
 
 def conjuncts(e: Expr) -> list[Expr]:
-    """The conditions that an expression joins by `and`; an empty list for a constant True."""
+    """Return the conditions that an expression joins with `and`, or an empty list for a constant True."""
     if isinstance(e, And):
         return [*conjuncts(e.a), *conjuncts(e.b)]
     return [] if is_const(e, 1) else [e]

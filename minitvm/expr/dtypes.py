@@ -20,9 +20,10 @@ _NUMPY = {"bfloat16": np.dtype(ml_dtypes.bfloat16)}  # dtypes that another packa
 
 
 class DType(str):
-    """A dtype as TVM spells it; a `str`, so `x.dtype == "float32"` works.
+    """A dtype, spelled as in TVM. It is a `str`, so `x.dtype == "float32"` works.
 
-    `kind` is one of bool, int, uint, float, handle; `bits` of one lane (bool: 1); `lanes` is 1 for a scalar.
+    `kind` is one of bool, int, uint, float and handle. `bits` is the width of one lane (1 for bool), and `lanes` is the
+    number of lanes (1 for a scalar).
     """
 
     __slots__ = ("bits", "is_bool", "is_float", "is_int", "kind", "lanes")
@@ -45,7 +46,7 @@ class DType(str):
         return self if self.lanes == 1 else DType(str(self).rsplit("x", 1)[0])
 
     def with_lanes(self, lanes: int) -> DType:
-        """The vector dtype with `lanes` lanes, each of this dtype's scalar."""
+        """Return the vector dtype that has `lanes` lanes of this dtype's scalar type."""
         return self.scalar if lanes == 1 else _vector(self, lanes)
 
     @property
@@ -60,7 +61,7 @@ class DType(str):
 
     @property
     def bytes(self) -> int:
-        """The bytes of one element in memory, with all its lanes. A bool takes one byte."""
+        """The number of bytes that one element takes in memory, counting all its lanes. A bool takes one byte."""
         return max(1, self.bits // 8) * self.lanes
 
     @property
@@ -79,7 +80,7 @@ class DType(str):
 
 
 def limits(dtype: Any) -> Any:
-    """NumPy's `finfo` of a float dtype; it also accepts bfloat16."""
+    """Return NumPy's `finfo` for a float dtype; bfloat16 is accepted too."""
     return ml_dtypes.finfo(dtype) if np.dtype(dtype) == _NUMPY["bfloat16"] else np.finfo(dtype)
 
 
@@ -118,7 +119,10 @@ def _vector(dtype: DType, lanes: int) -> DType:
 
 
 def dtype_of_value(value: Any) -> DType:
-    """The dtype that a Python or NumPy scalar gets in an expression, such as int32, float32 or bool."""
+    """Return the dtype that a Python or NumPy scalar has in an expression. Raises `TypeError` if it is not a scalar.
+
+    For example, 1 is int32, 1.0 is float32 and True is bool.
+    """
     if isinstance(value, bool | np.bool_):
         return DType("bool")
     if isinstance(value, np.generic):
@@ -131,9 +135,11 @@ def dtype_of_value(value: Any) -> DType:
 
 
 def promote(a: DType, b: DType) -> DType:
-    """The common dtype of two operands, as in TVM: float beats int, wider beats narrower, a scalar becomes a vector.
+    """Return the common dtype of two operands, as in TVM: float beats int, wider beats narrower, and a scalar becomes a
+    vector.
 
-    int and uint of the same width become uint (TVM's rule); bool becomes the other operand's dtype.
+    An int and a uint of the same width become uint (TVM's rule), and a bool takes the dtype of the other operand.
+    Raises `TypeError` if both are vectors with different numbers of lanes.
     """
     if a.lanes != b.lanes and 1 not in (a.lanes, b.lanes):
         raise TypeError(f"lanes differ: {a} and {b}")

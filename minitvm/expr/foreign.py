@@ -29,7 +29,7 @@ GIVEN, FIRST, SECOND = "given", "first", "second"
 
 @dataclass(frozen=True, slots=True)
 class ForeignOp:
-    """One foreign operation: its name, the rule for the dtype of its result, and the reason why it cannot run."""
+    """A foreign operation: its name, the rule for its result dtype, and the reason why it cannot run."""
 
     name: str
     result: str
@@ -75,7 +75,7 @@ NAMED_CODE = ("call_extern", "call_pure_extern", "call_llvm_intrin", "call_llvm_
 
 
 def result_dtype(op: ForeignOp, args: Iterable[Node]) -> DType | None:
-    """The dtype of a call of `op` with these arguments; None if the call itself states its dtype."""
+    """Return the dtype of a call of `op` with these arguments, or None if the call itself states its dtype."""
     values = list(args)
     if op.result == GIVEN:
         return None
@@ -87,19 +87,21 @@ def result_dtype(op: ForeignOp, args: Iterable[Node]) -> DType | None:
 
 @functools.lru_cache(64)  # a program is run many times
 def first_foreign(program: Node) -> Call | None:
-    """The first call in a program to an operation that minitvm cannot run, or None."""
+    """Return the first call in a program to an operation that minitvm cannot run, or None."""
     return next((call for call in find(program, Call) if call.op in FOREIGN), None)
 
 
 def refusal(call: Call) -> str:
-    """The text that says why a call cannot run: the operation, the name of the foreign code, and the reason."""
+    """Return a message that explains why a call cannot run: it names the operation and the foreign code, and gives
+    the reason.
+    """
     called = call.args[0] if call.args and call.op in NAMED_CODE else None
     name = f'("{called.value}")' if isinstance(called, StringImm) else ""
     return f"T.{call.op}{name} cannot run here: {FOREIGN[call.op].reason}"
 
 
 def require_runnable(program: Node) -> None:
-    """Raise `Unsupported`, with the name of the operation, if a program contains a foreign call."""
+    """Raise `Unsupported`, naming the operation, if a program contains a foreign call."""
     call = first_foreign(program)
     if call is not None:
         raise Unsupported(f"{refusal(call)}\n  try:    loads, stores and loops that do the same")

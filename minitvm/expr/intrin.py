@@ -17,8 +17,9 @@ from .nodes import Broadcast, Call, Expr, FloatImm, as_expr
 class Intrinsic:
     """A scalar intrinsic.
 
-    `result` is "same" (the first argument's dtype), "value" (the second's), "bool", "mask" or "void". "mask" means
-    uint32. `operands` are the dtypes of the arguments if these are fixed; only the number of lanes may vary.
+    `result` is the rule for the result dtype: "same" (the dtype of the first argument), "value" (the dtype of the
+    second argument), "bool", "mask" (uint32) or "void". `operands` lists the dtypes of the arguments if they are fixed;
+    only the number of lanes may then vary.
     """
 
     name: str
@@ -78,7 +79,9 @@ INTRINSICS: dict[str, Intrinsic] = {row.name: row for row in _INTRINSICS}
 
 
 def call(name: str, *args: object) -> Expr:
-    """Make a `Call` of an intrinsic with its result dtype; raises `TypeMismatch` for arguments that do not fit."""
+    """Build a `Call` of an intrinsic and work out its result dtype. Raises `TypeMismatch` if the arguments do not
+    fit.
+    """
     if name not in INTRINSICS:
         raise TypeMismatch(f"{name} is not an intrinsic; {nearest(name, list(INTRINSICS))}")
     row = INTRINSICS[name]
@@ -112,10 +115,10 @@ def call(name: str, *args: object) -> Expr:
 
 
 def factors_of_words(e: Expr) -> tuple[Expr, Expr] | None:
-    """If an expression is a product of two words, return the words, otherwise None.
+    """Return the two words if an expression is a product of packed words, or None otherwise.
 
-    Such a product is `dot4_u8i8(a, b)`, or `dot2_bf16` added to 0. For example, `c + dot2_bf16(0, a, b)` may be
-    computed as `dot2_bf16(c, a, b)`, just as `c + a * b` may be computed as `fma(a, b, c)`.
+    A product of packed words is either `dot4_u8i8(a, b)`, or a `dot2_bf16` that is added to 0. For example, `c +
+    dot2_bf16(0, a, b)` may be computed as `dot2_bf16(c, a, b)`, just as `c + a * b` may be computed as `fma(a, b, c)`.
     """
     if not isinstance(e, Call) or e.op not in ("dot4_u8i8", "dot2_bf16"):
         return None

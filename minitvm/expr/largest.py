@@ -19,7 +19,8 @@ Interval = tuple[Dim, Dim]
 
 
 def largest(size: Dim, most: Mapping[e.Var, Dim]) -> Dim:
-    """The largest value that an expression can have if each variable in `most` is between 0 and its bound there.
+    """Return the largest value of an expression when each variable in `most` runs from 0 to the bound that `most` gives
+    it.
 
     The result may contain the other variables. Raises `Unsupported` for an operation without a rule for its bounds.
     """
@@ -32,7 +33,7 @@ def depends(size: Dim | float, variables: Mapping[e.Var, Dim]) -> bool:
 
 
 def _ends(x: Dim, most: Mapping[e.Var, Dim]) -> Interval:
-    """The smallest and the largest value of an expression."""
+    """Return the smallest and the largest value of an expression."""
     if not depends(x, most):
         known = _plain(x)
         return known, known
@@ -67,7 +68,7 @@ def _ends(x: Dim, most: Mapping[e.Var, Dim]) -> Interval:
 
 
 def _negative(ends: Interval) -> bool:
-    """Return whether an interval is a factor that is at most 0 and can be negative. Sizes never are."""
+    """Return whether an interval is never positive and can be negative. An interval of sizes never is."""
     return isinstance(ends[1], int) and ends[1] <= 0 and isinstance(ends[0], int) and ends[0] < 0
 
 
@@ -117,7 +118,9 @@ def _end(a: Dim, b: Dim, kind: type[e.Min | e.Max]) -> Dim:
 
 
 def multiple(dim: object) -> tuple[Var, int] | None:
-    """The variable and the positive factor of a dimension such as `n * 4` or `2 * (n * 4)`; otherwise None."""
+    """Return (variable, positive factor) of a dimension such as `n * 4` or `2 * (n * 4)`, or None for any other
+    dimension.
+    """
     factor = 1
     while isinstance(dim, Mul):
         if isinstance(dim.b, IntImm):
@@ -131,9 +134,8 @@ def multiple(dim: object) -> tuple[Var, int] | None:
 
 
 def divided(dim: int | Expr, size: int) -> tuple[Var, int] | None:
-    """The variable of a `multiple`, and the value, rounded down, at which the dimension is `size`.
-
-    None for no `multiple`.
+    """Solve a `multiple` for its variable: return the variable and the value, rounded down, at which the dimension
+    equals `size`.
     """
     found = multiple(dim)
     return None if found is None else (found[0], size // found[1])

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, TypeVar, dataclass_transform
 
 @dataclass_transform(frozen_default=True, eq_default=False, field_specifiers=(field,))
 def node(cls: type) -> Any:
-    """Class decorator for every IR node: makes a frozen, slotted dataclass that is compared and hashed by identity."""
+    """Turn a class into an IR node: a frozen dataclass with slots that is compared and hashed by identity."""
     frozen: Any = dataclass(frozen=True, slots=True, eq=False, repr=False, init=False)(cls)
     if "__init__" not in vars(frozen):
         through_slots(frozen)
@@ -22,13 +22,16 @@ def node(cls: type) -> Any:
 
 
 def through_slots(cls: Any) -> Any:
-    """Class decorator for a frozen, slotted dataclass with many instances: replaces the constructor by a faster one."""
+    """Give a frozen dataclass with slots a faster constructor. Use this decorator for classes with many instances."""
     cls.__init__ = _constructor(cls)
     return cls
 
 
 def _constructor(cls: Any) -> Callable[..., None]:
-    """A faster `__init__` for a frozen dataclass: it stores through the slots. Half of lowering is making nodes."""
+    """Return a faster `__init__` for a frozen dataclass: it stores each field directly into its slot.
+
+    Building nodes takes half of the time of lowering.
+    """
     names: dict[str, Any] = {}
     parameters, lines = ["self"], []
     for f in fields(cls):
@@ -57,10 +60,10 @@ def _constructor(cls: Any) -> Callable[..., None]:
 
 
 class _PrettyText:
-    """The `_repr_pretty_` of nodes and of their classes.
+    """The `_repr_pretty_` method of nodes and of their classes.
 
-    IPython finds it in the class and calls it with the node. Hypothesis gets it from the object that it prints, which
-    may be a class (`sampled_from([Add, Sub])`), and calls it without a node.
+    IPython looks the method up in the class and calls it with the node. Hypothesis looks it up in the object that it
+    prints. That may be a class (`sampled_from([Add, Sub])`), and then Hypothesis calls the method without a node.
     """
 
     def __get__(self, instance: Any, owner: type) -> Callable[..., None]:
@@ -103,9 +106,9 @@ R = TypeVar("R")
 
 
 def kept_with_node(compute: Callable[[N], R]) -> Callable[[N], R]:
-    """Decorator for a function of one node: the result is stored in the node, and lives as long as the node.
+    """Cache the result of a one-argument function in the node that it is called with, for as long as the node lives.
 
-    A dictionary with weak keys is not enough: a result that refers to its node would keep both alive for ever.
+    A dictionary with weak keys is not enough: a result that refers to its node would keep both alive forever.
     """
 
     @functools.wraps(compute)

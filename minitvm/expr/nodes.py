@@ -26,7 +26,7 @@ _set = object.__setattr__
 
 
 class Expr(Node):
-    """A scalar (or, at kernel level, vector) value. Every expression has a `dtype`."""
+    """A scalar value, or a vector value at the kernel level. Every expression has a `dtype`."""
 
     __slots__ = ()
     dtype: DType
@@ -121,7 +121,7 @@ class Expr(Node):
         return binary(NE, self, other) if _is_scalar(other) else NotImplemented
 
     def astype(self, dtype: str) -> Expr:
-        """This value converted to another dtype; the expression itself if it has that dtype already.
+        """Return this value converted to another dtype, or the expression itself if it has that dtype already.
 
         Raises `TypeMismatch` for an integer constant outside the range of the dtype, because the wrapped number is
         hardly ever intended. If you do want it, `Cast(dtype, value)` wraps.
@@ -129,7 +129,7 @@ class Expr(Node):
         return self if self.dtype == dtype else Cast(DType(dtype), self)
 
     def same_as(self, other: Any) -> bool:
-        """Return whether this is the very same node as `other` (TVM's name for identity)."""
+        """Return whether `other` is the very same node, not just an equal one (TVM's name for identity)."""
         return self is other
 
 
@@ -145,7 +145,7 @@ class Var(Expr):
             _set(self, "dtype", DType(self.dtype))
 
     def with_name(self, name: str) -> Var:
-        """A new variable of the same kind and dtype, with another name."""
+        """Return a new variable of the same kind and dtype, with another name."""
         return type(self)(name, self.dtype)
 
 
@@ -155,7 +155,7 @@ class SizeVar(Var):
 
 
 def _in_our_order(constant: Any) -> None:
-    """Swap value and dtype of a constant that was created with TVM's order of arguments, the dtype first."""
+    """Accept TVM's argument order for constants: if the dtype comes first, swap it with the value."""
     if isinstance(constant.value, str):
         dtype, value = constant.value, constant.dtype
         _set(constant, "value", value)
@@ -177,9 +177,9 @@ _LIMITS = {dtype: (int(dtype.min), int(dtype.max)) for dtype in _INTEGERS}
 
 @node
 class IntImm(Expr):
-    """An integer or bool constant; a value outside the dtype's range raises an error.
+    """An integer or bool constant. The constructor raises an error if the value is out of range for the dtype.
 
-    `IntImm("int32", 5)`, TVM's order of arguments, is the same as `IntImm(5, "int32")`.
+    `IntImm("int32", 5)`, TVM's argument order, is the same as `IntImm(5, "int32")`.
     """
 
     value: int
@@ -198,7 +198,9 @@ class IntImm(Expr):
             raise TypeMismatch(f"{self.value} is not a value of dtype {dtype}")
 
     def astype(self, dtype: str) -> Expr:
-        """This constant converted to another dtype; raises `TypeMismatch` if an integer dtype cannot hold the value."""
+        """Return this constant converted to another dtype; raises `TypeMismatch` if an integer dtype cannot hold the
+        value.
+        """
         kind = DType(dtype)
         if kind.is_int and not kind.min <= self.value <= kind.max:
             raise TypeMismatch(
@@ -219,9 +221,9 @@ class IntImm(Expr):
 
 @node
 class FloatImm(Expr):
-    """A float constant; a `Fraction` stays exact until code generation rounds it.
+    """A float constant. A `Fraction` stays exact until code generation rounds it.
 
-    `FloatImm("float32", 0.5)`, TVM's order of arguments, is the same as `FloatImm(0.5, "float32")`.
+    `FloatImm("float32", 0.5)`, TVM's argument order, is the same as `FloatImm(0.5, "float32")`.
     """
 
     value: float | Fraction
@@ -239,7 +241,7 @@ class FloatImm(Expr):
 
 @node
 class StringImm(Expr):
-    """A string, as an argument of an intrinsic."""
+    """A string that is passed to an intrinsic."""
 
     value: str
     dtype: DType = DType("handle")
@@ -262,7 +264,7 @@ class Cast(Expr):
 
 @node
 class BinaryOp(Expr):
-    """Base class of the operators with two operands of one dtype."""
+    """Base class of operators on two operands of the same dtype."""
 
     a: Expr
     b: Expr
@@ -301,12 +303,12 @@ class Mul(BinaryOp):
 
 @node
 class Div(BinaryOp):
-    """Float division; on integers, division that truncates toward zero (C's)."""
+    """`a / b`: exact division for floats; for integers, division that truncates toward zero, as in C."""
 
 
 @node
 class Mod(BinaryOp):
-    """Remainder with the sign of the dividend (C's)."""
+    """The remainder of `a / b`, with the sign of the dividend, as in C."""
 
 
 @node
@@ -334,7 +336,7 @@ _BOOL = DType("bool")
 
 @node
 class CompareOp(BinaryOp):
-    """Base class of the comparisons; the result is bool, with as many lanes as the operands."""
+    """Base class of comparisons. The result is a bool with as many lanes as the operands."""
 
     def __post_init__(self) -> None:
         BinaryOp.__post_init__(self)
@@ -380,7 +382,7 @@ class GE(CompareOp):
 
 @node
 class LogicalOp(BinaryOp):
-    """Base class of `and` and `or` on bools. The right operand is evaluated only if the left one does not decide."""
+    """Base class of `and` and `or`. The right operand is evaluated only if the left one does not decide the result."""
 
     def __post_init__(self) -> None:
         BinaryOp.__post_init__(self)
@@ -491,7 +493,8 @@ class Broadcast(Expr):
 
 @node
 class Shuffle(Expr):
-    """The lanes `indices` of the concatenation of `vectors`; a scalar if there is only one index.
+    """A vector of the lanes that `indices` selects from the concatenated `vectors`, or a scalar if there is only one
+    index.
 
     If one of the vectors is a load, all of its elements must be inside the buffer, but only the selected ones are read.
     """
@@ -515,7 +518,7 @@ class Range(Node):
 
     @staticmethod
     def of(start: Any, stop: Any | None = None) -> Range:
-        """`Range.of(n)` is [0, n); `Range.of(a, b)` is [a, b)."""
+        """Build a range: `Range.of(n)` is [0, n) and `Range.of(a, b)` is [a, b)."""
         if stop is None:
             extent = as_expr(start)
             return Range(const(0, extent.dtype), extent)
@@ -527,7 +530,7 @@ class Range(Node):
 
     @staticmethod
     def from_min_extent(start: Any, extent: Any) -> Range:
-        """[start, start + extent) (TVM's name)."""
+        """Return the range [start, start + extent) (TVM's name)."""
         return Range(*match(as_expr(start), as_expr(extent)))
 
     @property
@@ -583,7 +586,7 @@ class IterVar(Node):
         return other * self.var
 
     def astype(self, dtype: str) -> Expr:
-        """The variable converted to another dtype."""
+        """Return the variable converted to another dtype."""
         return self.var.astype(dtype)
 
     def __floordiv__(self, other: Any) -> Expr:
@@ -624,7 +627,8 @@ class CommReducer(Node):
 
 @node
 class Reduce(Expr):
-    """Value number `value_index` of `sources`, combined over the points of `axes` where `condition` holds; te only.
+    """The reduction of `sources[value_index]` over the points of `axes` at which `condition` holds. It appears only in
+    te.
 
     The reduction starts from `init` (one expression per value) or, if `init` is empty, from the combiner's identity.
     """
@@ -652,7 +656,7 @@ def _is_scalar(value: object) -> bool:
 
 
 def const(value: Any, dtype: str | None = None) -> Expr:
-    """Make a constant. Without a dtype, the value decides: bool, int32 (int64 for large numbers) or float32."""
+    """Build a constant. Without a `dtype`, the value decides: bool, int32 (int64 for large numbers) or float32."""
     kind = dtype_of_value(value) if dtype is None else DType(dtype)
     if value.__class__ is int and kind in _LIMITS:
         return IntImm(value, kind)
@@ -666,8 +670,9 @@ def const(value: Any, dtype: str | None = None) -> Expr:
 
 
 def as_expr(value: Any, dtype: str | None = None) -> Expr:
-    """Convert a value to an expression: an `Expr` stays the same, an `IterVar` gives its variable, a number a
-    constant.
+    """Convert a value to an expression.
+
+    An `Expr` is returned unchanged, an `IterVar` becomes its variable, and a number or string becomes a constant.
     """
     if isinstance(value, Expr):
         return value
@@ -682,7 +687,9 @@ def as_expr(value: Any, dtype: str | None = None) -> Expr:
 
 
 def match(a: Any, b: Any) -> tuple[Expr, Expr]:
-    """Convert two operands to one dtype and one number of lanes; a plain number takes the other operand's dtype."""
+    """Convert two operands to a common dtype and number of lanes. A plain number takes the dtype of the other
+    operand.
+    """
     if isinstance(a, Expr):  # the usual case
         if isinstance(b, Expr) and a.dtype is b.dtype:
             return a, b
@@ -712,7 +719,9 @@ def _is_number(value: Any) -> bool:
 
 
 def _beside(value: Expr, number: Any) -> Expr:
-    """Convert an operand to fit the Python number next to it: an integer next to a float becomes float32, as in TVM."""
+    """Convert an operand to suit the Python number that it is combined with: an integer combined with a float
+    becomes float32, as in TVM.
+    """
     own = dtype_of_value(number)
     return _convert(value, own.with_lanes(value.dtype.lanes)) if own.is_float and not value.dtype.is_float else value
 
@@ -732,7 +741,7 @@ def _convert(value: Expr, dtype: DType) -> Expr:
 
 
 def binary(kind: type[BinaryOp], a: Any, b: Any) -> Expr:
-    """Make `kind(a, b)` after converting the operands to one dtype (see `match`)."""
+    """Return `kind(a, b)` after converting both operands to a common dtype (see `match`)."""
     left, right = match(a, b)
     return kind(left, right)
 

@@ -13,13 +13,16 @@ from . import nodes as n
 
 
 def identifier(wish: str) -> str:
-    """A name similar to `wish` that is valid in Python and C unless it is a keyword: ASCII letters, digits, `_`."""
+    """Return a name similar to `wish` that uses only ASCII letters, digits and `_`, and does not start with a digit.
+
+    The name is valid in Python and C unless it is a keyword.
+    """
     stem = re.sub(r"\W", "_", wish, flags=re.ASCII) or "v"
     return f"v{stem}" if stem[0].isdigit() else stem
 
 
 def fresh(wish: str, used_names: set[str]) -> str:
-    """Return `wish`, with a number appended if the name is used already, and add it to `used_names`."""
+    """Return `wish`, or `wish` with a number appended if the name is taken, and add the result to `used_names`."""
     name, count = wish, 0
     while name in used_names:
         count += 1
@@ -41,9 +44,9 @@ _INFIX: dict[type, tuple[str, int]] = {
 
 
 class ExprPrinter:
-    """Prints one expression; subclasses add node kinds to `extra` and decide the names of variables.
+    """A printer for expressions. Subclasses can add node kinds to `extra` and choose the names of variables.
 
-    `prefix` is printed before names of the language: `T.` in TVMScript, nothing in messages.
+    `prefix` is printed before names that belong to the language: `T.` in TVMScript, nothing in messages.
     """
 
     prefix = ""
@@ -55,7 +58,7 @@ class ExprPrinter:
         return var.name
 
     def expr(self, e: n.Expr) -> str:
-        """The text of an expression; it needs no parentheses around it in any place."""
+        """Return the text of an expression. You can insert it anywhere without adding parentheses."""
         return self._print(e, 0)
 
     def _print(self, e: n.Expr, context: int) -> str:
@@ -97,7 +100,7 @@ class ExprPrinter:
         return f"{p}{args[0]}({', '.join(args[1:])})"
 
     def float(self, e: n.FloatImm) -> str:
-        """The text of a float constant. It is exact, also for NaN, infinities and rationals."""
+        """Return the text of a float constant. The text is exact, even for NaN, infinities and rationals."""
         p = self.prefix
         if isinstance(e.value, Fraction):
             return f'{p}rational({e.value.numerator}, {e.value.denominator}, "{e.dtype}")'
@@ -141,5 +144,7 @@ def _expressions(e: n.Expr) -> list[n.Expr]:
 
 
 def format_expr(e: n.Expr) -> str:
-    """The text of an expression for a message. Variables have their own names, and loads may be of any level."""
+    """Return the text of an expression for an error message. Variables keep their own names; loads may belong to any
+    level.
+    """
     return ExprPrinter().expr(e)

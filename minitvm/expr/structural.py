@@ -91,26 +91,28 @@ class _Comparison:
 
 @functools.cache
 def _compared(kind: Any) -> tuple[tuple[str, bool], ...]:
-    """The fields of a node class that are compared, and whether each defines something.
+    """Return (name, whether the field defines something) for each field of a node class that is compared.
 
-    Definitions come before their uses.
+    Fields with definitions come before the fields that use them.
     """
     names = [f.name for f in dataclasses.fields(kind) if f.compare]
     return tuple(sorted(((name, name in kind._defs) for name in names), key=lambda field: not field[1]))
 
 
 def _printed_alike(a: Var, b: Var) -> bool:
-    """Return whether printed text does not show the difference between two free variables: neither is a `SizeVar`."""
+    """Return whether two free variables look the same in printed text, which is the case if neither is a `SizeVar`."""
     return not isinstance(a, SizeVar) and not isinstance(b, SizeVar)
 
 
 def structural_equal(a: Any, b: Any, map_free_vars: bool = False) -> bool:
-    """Return whether two trees are the same program, except for the names of the things that they define."""
+    """Return whether two trees are the same program up to the names of the variables and buffers that they define."""
     return a is b or _Comparison(map_free_vars).equal(a, b, defining=map_free_vars)
 
 
 def first_difference(a: Any, b: Any, map_free_vars: bool = False) -> str | None:
-    """The path to the first place where two trees differ, such as `.body.seq[1].value`; None if they are equal."""
+    """Return the path to the first difference between two trees, such as `.body.seq[1].value`, or None if they are
+    equal.
+    """
     comparison = _Comparison(map_free_vars)
     if comparison.equal(a, b, defining=map_free_vars):
         return None
@@ -159,7 +161,9 @@ class _Hash:
             self.note(type(item).__name__, str(item))
 
     def named(self, item: Node, defining: bool) -> None:
-        """Hash a variable or buffer: the number of its definition, or only its type and dtype if it is free."""
+        """Add a variable or buffer to the hash: by the number of its definition or, if it is free, only by its type
+        and dtype.
+        """
         if item in self.numbers:
             self.note("use", self.numbers[item])
             return
@@ -183,7 +187,7 @@ class _Hash:
 
 
 def structural_digest(node: Any, map_free_vars: bool = False) -> bytes:
-    """A digest of 32 bytes, equal for structurally equal trees and the same in every process.
+    """Return a 32-byte digest that is equal for structurally equal trees and does not change between processes.
 
     With `map_free_vars`, trees that are not structurally equal have different digests.
     """
@@ -193,5 +197,5 @@ def structural_digest(node: Any, map_free_vars: bool = False) -> bytes:
 
 
 def structural_hash(node: Any, map_free_vars: bool = False) -> int:
-    """The first 64 bits of `structural_digest` as a number, as in TVM."""
+    """Return the first 64 bits of `structural_digest` as an integer, as in TVM."""
     return int.from_bytes(structural_digest(node, map_free_vars)[:8], "little", signed=True)

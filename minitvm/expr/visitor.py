@@ -24,12 +24,14 @@ sys.setrecursionlimit(max(sys.getrecursionlimit(), _DEEP))
 
 
 def children(node: Node) -> Iterator[Node]:
-    """The direct sub-nodes, in order."""
+    """Yield the direct sub-nodes, in order."""
     return reversed(_below(node))
 
 
 def _below(node: Node) -> tuple[Node, ...]:
-    """The direct sub-nodes, the last one first. The node keeps them, because most nodes are visited many times."""
+    """Return the direct sub-nodes, last one first. The result is cached in the node, because most nodes are visited
+    many times.
+    """
     try:
         return node._below
     except AttributeError:
@@ -48,7 +50,7 @@ _READERS: dict[type, _Reader] = {}
 
 
 def _reader(kind: Any) -> _Reader:
-    """Make the function with which `_below` reads the sub-nodes of one class of nodes."""
+    """Return the function that `_below` uses to read the sub-nodes of one node class."""
     if issubclass(kind, BinaryOp):
         return operator.attrgetter("b", "a")
     names = kind._children[::-1]
@@ -67,9 +69,9 @@ def _reader(kind: Any) -> _Reader:
 
 
 def walk(node: Node) -> Iterator[Node]:
-    """Yield the node and all nodes below it, parents first, in program order.
+    """Yield the node and every node below it in program order, parents first.
 
-    A shared sub-tree is yielded at each place.
+    A sub-tree that occurs several times is yielded each time.
     """
     stack = [node]
     pop, extend = stack.pop, stack.extend
@@ -83,9 +85,9 @@ def walk(node: Node) -> Iterator[Node]:
 
 
 def find(node: Node, kind: Any) -> Iterator[Any]:
-    """Yield the nodes of one class, or of one of several (`For | If`), in the order of `walk`.
+    """Yield the nodes of a class, or of several classes (`For | If`), in the order of `walk`.
 
-    A sub-tree without such nodes is skipped. For example, a search for loops does not walk through indices.
+    Sub-trees without such a node are skipped. For example, a search for loops does not descend into indices.
     """
     asked = _mask(kind, kinds(node))
     stack = [node]
@@ -100,13 +102,13 @@ def find(node: Node, kind: Any) -> Iterator[Any]:
 
 
 def contains(node: Node, kind: Any) -> bool:
-    """Return whether a tree contains a node of a class, or of one of several."""
+    """Return whether a tree contains a node of the given class or classes."""
     present = kinds(node)
     return bool(present & _mask(kind, present))
 
 
 def kinds(node: Node) -> int:
-    """The classes of the nodes in a tree, with one bit per class. Each node keeps its result, as in `_below`."""
+    """Return a bit mask of the node classes that occur in a tree. The result is cached in each node, as in `_below`."""
     try:
         return node._kinds
     except AttributeError:
@@ -130,7 +132,7 @@ def _new_bit(kind: type) -> int:
 
 
 def _mask(kind: Any, present: int) -> int:
-    """The bits of all classes that are subclasses of `kind`. Each class that is `present` has a bit already."""
+    """Return the bits of all subclasses of `kind`. Every class in the mask `present` already has a bit."""
     known = _MASKS.get(kind)
     if known is None or present >> known[0]:  # a class that had no bit at that time
         known = len(_BITS), sum(bit for one, bit in _BITS.items() if issubclass(one, kind))
@@ -143,12 +145,15 @@ _MASKS: dict[Any, tuple[int, int]] = {}
 
 @functools.cache
 def _init_fields(kind: Any) -> tuple[str, ...]:
-    """The fields that a node class's constructor takes, in order."""
+    """Return the names of the fields that the constructor of a node class takes, in order."""
     return tuple(f.name for f in dataclasses.fields(kind) if f.init)
 
 
 def replace(node: N, **changes: Any) -> N:
-    """A copy of a node with some fields changed. All other fields stay the same, including opaque ids."""
+    """Return a copy of a node with some fields changed. Raises `TypeError` if the node has no field of that name.
+
+    All other fields stay the same, including opaque ids.
+    """
     kind: Any = type(node)
     names = _init_fields(kind)
     take = changes.pop
@@ -159,7 +164,7 @@ def replace(node: N, **changes: Any) -> N:
 
 
 def map_children(node: N, function: Callable[[Any], Any]) -> N:
-    """Apply `function` to each direct sub-node and return the new node; the same object if nothing changed."""
+    """Apply `function` to each direct sub-node and return the new node, or the same node if nothing changed."""
     kind = node.__class__
     mapper = _MAPPERS.get(kind)
     if mapper is None:
@@ -173,7 +178,7 @@ _MAPPERS: dict[type, _Mapper] = {}
 
 
 def _mapper(kind: Any) -> _Mapper:
-    """Generate `map_children` for the fields of one class of nodes, because lowering spends much of its time there."""
+    """Generate a specialised `map_children` for one node class, because lowering spends much of its time there."""
     if not kind._children:
         return lambda node, function: node
     lines = ["def mapped(node, function):"]
@@ -196,7 +201,7 @@ def _mapper(kind: Any) -> _Mapper:
 
 
 def rewrite(node: N, function: Callable[[Node], Node | None], leave: type | tuple[type, ...] = ()) -> Any:
-    """Rebuild a tree bottom-up: `function(new_node)` returns a replacement, or None to keep it.
+    """Rebuild a tree bottom-up. `function(new_node)` returns a replacement for a node, or None to keep it.
 
     Nodes of the classes in `leave` are not visited.
     """
@@ -220,12 +225,12 @@ class _Rewrite:
 
 
 def rewrite_statements(node: N, function: Callable[[Node], Node | None]) -> Any:
-    """Like `rewrite`, but only for statements: expressions, which are far more numerous, are not visited."""
+    """Like `rewrite`, but visit only statements; this skips the far more numerous expressions."""
     return rewrite(node, function, leave=Expr)
 
 
 def substitute(node: N, values: Mapping[Var, Expr]) -> Any:
-    """Replace the free uses of variables. A `Let` that defines one of them again hides it in its body."""
+    """Replace the free occurrences of variables. A `Let` that redefines one of them hides it inside its body."""
     if not values:
         return node
     return _Substitution(values)(node)
@@ -288,22 +293,22 @@ def _names(node: Node) -> _Names:
 
 
 def variables(node: Node) -> frozenset[Var]:
-    """The variables that a tree uses, including those that it defines itself."""
+    """Return all variables that occur in a tree, including the ones that it defines itself."""
     return _names(node)[0]
 
 
 def accessed(node: Node) -> frozenset[Any]:
-    """The buffers that a tree loads from or stores to."""
+    """Return the buffers that a tree loads from or stores to."""
     return _names(node)[1]
 
 
 def handed_out(node: Node) -> frozenset[Any]:
-    """The buffers whose address a tree makes available, and the buffers that decide which address that is."""
+    """Return the buffers whose address a tree passes on, and the buffers that decide which address that is."""
     return _names(node)[2]
 
 
 def free_vars(node: Node) -> list[Var]:
-    """The variables that a tree uses but does not define, in order of first use."""
+    """Return the variables that a tree uses but does not define, in order of first use."""
     if not variables(node):
         return []
     used: dict[Var, None] = {}
