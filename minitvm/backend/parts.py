@@ -14,10 +14,11 @@ AnyPart = Callable[..., Any] | str | None
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One part: how it is called, its purpose, and what happens without it ("" if every back end must have it).
+    """A part of a back end: how it is called, its purpose, and what happens without it ("" if every back end must have
+    it).
 
-    `arguments` are the names of the positional arguments that it is called with; None if it is not called. If the part
-    is a class, it must have the `methods`.
+    `arguments` are the names of the positional arguments that it is called with, or None if it is not called. If the
+    part is a class, it must have the `methods`.
     """
 
     name: str
@@ -133,7 +134,7 @@ PARTS: tuple[Part, ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """The back end for one kind of target. `kind` is the target's name; `PARTS` describes the other fields."""
+    """The back end for one kind of target. `kind` is the name of the target, and `PARTS` describes the other fields."""
 
     kind: str
     machine: Kind | None = None
@@ -162,13 +163,13 @@ class Backend:
     machine_code: Any = None
 
     def part(self, name: str) -> Any:
-        """Return a part; it is imported if it is given by its name. None if the back end does not have it."""
+        """Return a part, importing it if it is given by name, or None if the back end does not have it."""
         value = getattr(self, name)
         return imported(value) if isinstance(value, str) and name != "language" else value
 
 
 def imported(name: str) -> Any:
-    """The object that `"module:attribute"` names; the module if there is no attribute."""
+    """Import and return the object that `"module:attribute"` names, or the module itself if there is no attribute."""
     path, _, attribute = name.partition(":")
     module = importlib.import_module(path)
     return getattr(module, attribute) if attribute else module

@@ -24,10 +24,10 @@ _DOTTED = re.compile(r"\w+(\.\w+)+|\w+(\.\w+)*:\w+")
 
 
 def register(backend: Backend) -> Backend:
-    """Add a back end, and its kind of target if the kind is new.
+    """Add a back end, along with its kind of target if that is new.
 
-    Raises `TargetError` if the back end lacks parts, with the purpose of each missing part; if a part cannot be called
-    with the arguments that it will get; or if the kind of target already has a back end, or has no description.
+    Raises `TargetError` if required parts are missing (the message gives the purpose of each), if a part cannot be
+    called with the arguments that it will get, or if the kind of target already has a back end or has no description.
     """
     own()
     return _register(backend, checked=_named_fault)
@@ -58,7 +58,9 @@ def _register(backend: Backend, checked: Check | None = None) -> Backend:
 
 
 def _fault(part: Part, value: Any, checked: Check | None = None) -> tuple[Part, str] | None:
-    """Return the part and its fault, or None if it has none. The check does not import a part that is given by name."""
+    """Return the part and its fault, or None if it has none. A part that is given by name is checked without
+    importing it.
+    """
     if value is None:
         return None if part.default else (part, f"no {part.name}")
     if part.name == "language":
@@ -86,7 +88,9 @@ def _fault(part: Part, value: Any, checked: Check | None = None) -> tuple[Part, 
 
 
 def _named_fault(name: str) -> str:
-    """The reason why `"module:attribute"` names nothing; "" if it names an object. Imports only packages."""
+    """Return the reason why `"module:attribute"` does not name an object, or "" if it does. This imports only
+    packages.
+    """
     path, _, attribute = name.partition(":")
     try:
         spec = importlib.util.find_spec(path)
@@ -126,25 +130,25 @@ def _name(value: Any) -> str:
 
 @functools.cache
 def own() -> tuple[Backend, ...]:
-    """The back ends of the folders in `machines/`; they are registered at the first call."""
+    """Return the back ends of the folders in `machines/`, registering them on the first call."""
     return tuple(_register(backend) for backend in machines_in_folders())
 
 
 def registered() -> dict[str, Backend]:
-    """All back ends by kind of target."""
+    """Return all back ends by kind of target."""
     own()
     return dict(_BACKENDS)
 
 
 def names() -> str:
-    """The kinds of target that have a back end, as text for messages."""
+    """Return the kinds of target that have a back end, as text for messages."""
     return ", ".join(sorted(registered()))
 
 
 def find(target: Target | str | None) -> Backend | None:
-    """The back end of a target, which may be given as text; None if there is no back end or no target.
+    """Return the back end of a target, or None if there is no back end or no target. The target may be given as text.
 
-    If a kind has no back end, the back end of the device that runs its code is returned.
+    If a kind has no back end of its own, the back end of the device that runs its code is returned.
     """
     if target is None:
         return None
@@ -154,13 +158,13 @@ def find(target: Target | str | None) -> Backend | None:
 
 
 def lookup(target: Target | str | None, part: str) -> Any:
-    """A part of a target's back end; None if there is no back end, or if the back end lacks the part."""
+    """Return a part of a target's back end, or None if there is no back end or it lacks the part."""
     backend = find(target)
     return None if backend is None else backend.part(part)
 
 
 def get(target: Target | str) -> Backend:
-    """Like `find`, but raises `TargetError` if there is no back end."""
+    """Like `find`, but raise `TargetError` if there is no back end."""
     backend = find(target)
     if backend is None:
         kind = target if isinstance(target, str) else target.kind

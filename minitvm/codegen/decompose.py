@@ -26,14 +26,14 @@ _ORDERS = (ex.EQ, ex.NE, ex.LT, ex.LE, ex.GT, ex.GE)
 
 @dataclass(frozen=True)
 class Decomposition:
-    """A rewrite for some operations, which are named by their node classes or by their intrinsics."""
+    """A rewrite for some operations, which are given by their node classes or intrinsic names."""
 
     operations: tuple[type | str, ...]
     rewrite: Rewrite
 
 
 def decomposed(x: ex.Expr, rules: Sequence[Decomposition], analyzer: Analyzer) -> ex.Expr:
-    """Apply the rules to the outermost operation of an expression. Its operands stay as they are."""
+    """Apply the rules to the outermost operation of an expression, leaving its operands as they are."""
     for rule in rules:
         if (x.op if isinstance(x, ex.Call) else type(x)) in rule.operations:
             other = rule.rewrite(x, analyzer)
@@ -42,11 +42,14 @@ def decomposed(x: ex.Expr, rules: Sequence[Decomposition], analyzer: Analyzer) -
 
 
 def _fixed_point(x: ex.Call, _: Analyzer) -> ex.Expr:
-    """Legal: by definition, `q_multiply_shift(x, y, q, s)` on int32 is x * 2**s * y / 2**q, rounded, ties up.
+    """Rewrite `q_multiply_shift` as integer multiplications and shifts.
+
+    Legal: by definition, `q_multiply_shift(x, y, q, s)` on int32 (TVM's `fixed_point_multiply`) is x * 2**s * y / 2**q,
+    with ties rounded up.
 
         ((int64(x) << max(s, 0)) * y + (1 << (q + max(-s, 0) - 1))) >> (q + max(-s, 0)), as int32
 
-    (TVM's `fixed_point_multiply`.) The last shift is by 1 to 63 places, and the first one by fewer than 64.
+    The last shift is by 1 to 63 places, and the first one by fewer than 64.
     """
     own, long = x.dtype, ex.DType("int64").with_lanes(x.dtype.lanes)
     value, factor, q, s = x.args
@@ -58,7 +61,9 @@ def _fixed_point(x: ex.Call, _: Analyzer) -> ex.Expr:
 
 
 def _rounded_to_tf32(x: ex.Call, _: Analyzer) -> ex.Expr:
-    """Legal: half a unit of the last kept digit is added to the magnitude, and the dropped bits become zero.
+    """Rewrite `round_tf32` as integer operations on the bits of the float.
+
+    Legal: half a unit of the last digit that stays is added to the magnitude, and the dropped bits become zero.
 
     The bits of a float are a sign and a magnitude. The magnitude, read as an integer, grows with the number, and
     infinity comes directly after the largest number. `round_tf32(x)` is a float32 as NVIDIA's tensor cores read it (PTX
@@ -73,17 +78,26 @@ def _rounded_to_tf32(x: ex.Call, _: Analyzer) -> ex.Expr:
 
 
 def _integer_tests(x: ex.Call, _: Analyzer) -> ex.Expr | None:
-    """Legal: an integer is always finite, and never NaN."""
+    """Replace `isfinite` and similar tests on integers with a constant; return None for floats.
+
+    Legal: an integer is always finite, and never NaN.
+    """
     return None if x.args[0].dtype.is_float else ex.const(x.op == "isfinite", x.dtype)
 
 
 def _unsigned_abs(x: ex.Call, _: Analyzer) -> ex.Expr | None:
-    """Legal: unsigned integers and bools are never negative, so `abs` returns them unchanged."""
+    """Drop `abs` of an unsigned integer or bool; return None for any other dtype.
+
+    Legal: these values are never negative, so `abs` returns them unchanged.
+    """
     return x.args[0] if x.dtype.is_bool or x.dtype.kind == "uint" else None
 
 
 def _shifted(x: ex.BinaryOp, _: Analyzer) -> ex.Expr | None:
-    """Legal: a shift to the right rounds down, and the low bits are the remainder, even for negative numbers."""
+    """Replace a division by a power of two with a shift, and a remainder with a mask; return None for other divisors.
+
+    Legal: a shift to the right rounds down, and the low bits are the remainder, even for negative numbers.
+    """
     divisor = _positive(x.b)
     if divisor & (divisor - 1) or not divisor:
         return None
@@ -93,7 +107,11 @@ def _shifted(x: ex.BinaryOp, _: Analyzer) -> ex.Expr | None:
 
 
 def _truncated(x: ex.BinaryOp, analyzer: Analyzer) -> ex.Expr | None:
-    """Legal: for a quotient that is not negative, truncation toward zero rounds down."""
+    """Replace floor division with truncating division if the dividend is known not to be negative; otherwise return
+    None.
+
+    Legal: for a quotient that is not negative, truncation toward zero rounds down.
+    """
     low, _ = analyzer.bounds(x.a)
     if not _positive(x.b) or low is None or low < 0:
         return None
@@ -101,12 +119,14 @@ def _truncated(x: ex.BinaryOp, analyzer: Analyzer) -> ex.Expr | None:
 
 
 def _positive(divisor: ex.Expr) -> int:
-    """The value of a constant above zero; 0 for any other divisor."""
+    """Return the value of a positive constant, or 0 for any other divisor."""
     return max(0, divisor.value) if isinstance(divisor, ex.IntImm) else 0
 
 
 def _floored(x: ex.BinaryOp, _: Analyzer) -> ex.Expr | None:
-    """Legal: a truncated quotient is one too large exactly if the remainder is not zero and differs in sign from the
+    """Express floor division or its remainder with truncating division; return None if the dtype is not an integer.
+
+    Legal: a truncated quotient is one too large exactly if the remainder is not zero and differs in sign from the
     divisor.
 
     The result contains the operands three times, so a language with functions should use a function instead.
@@ -123,7 +143,11 @@ def _floored(x: ex.BinaryOp, _: Analyzer) -> ex.Expr | None:
 
 
 def _near(x: ex.Call, _: Analyzer) -> ex.Expr | None:
-    """Legal: a shift by the width or more leaves zeros; a signed right shift leaves the sign, as for width - 1."""
+    """Limit the amount of a shift to the width of its dtype; return None if it is known to be below the width.
+
+    Legal: a shift by the width or more leaves zeros. A signed right shift leaves the sign, as a shift by width - 1
+    does.
+    """
     value, amount = x.args
     last = ex.const(x.dtype.bits - 1, x.dtype)
     if _is_below(amount, x.dtype.bits):
@@ -135,7 +159,7 @@ def _near(x: ex.Call, _: Analyzer) -> ex.Expr | None:
 
 
 def _is_below(amount: ex.Expr, bits: int) -> bool:
-    """Return whether the form of a shift amount (a constant, or a masked amount) shows that it is below `bits`."""
+    """Return whether the form of a shift amount (a constant or a masked amount) guarantees that it is below `bits`."""
     if isinstance(amount, ex.Broadcast):
         return _is_below(amount.value, bits)
     if isinstance(amount, ex.Min):
@@ -146,7 +170,10 @@ def _is_below(amount: ex.Expr, bits: int) -> bool:
 
 
 def _bytes_multiplied(x: ex.Call, _: Analyzer) -> ex.Expr:
-    """Legal: by definition of `dot4_u8i8`. The bytes of its first word are unsigned, those of the second are signed."""
+    """Rewrite `dot4_u8i8` as four multiplications of bytes and their sum.
+
+    Legal: this is its definition. The bytes of the first word are unsigned, and those of the second word are signed.
+    """
 
     def byte(word: ex.Expr, k: int, kind: str) -> ex.Expr:
         low = ex.call("shift_right", word, ex.const(8 * k, word.dtype))
@@ -159,10 +186,11 @@ def _bytes_multiplied(x: ex.Call, _: Analyzer) -> ex.Expr:
 
 
 def _in_float32(x: Any, _: Analyzer) -> ex.Expr | None:
-    """Legal: float32 has at least twice as many digits as a 16-bit float, plus two.
+    """Compute an operation on 16-bit floats in float32, and convert the result back; return None for other dtypes.
 
-    So a result that is rounded first to float32 and then to 16 bits equals the result that is rounded only once
-    (Figueroa, "When is double rounding innocuous?", 1995).
+    Legal: float32 has at least twice as many digits as a 16-bit float, plus two. So a result that is rounded first to
+    float32 and then to 16 bits equals the result that is rounded only once (Figueroa, "When is double rounding
+    innocuous?", 1995).
     """
     if not x.a.dtype.is_half:
         return None
@@ -172,7 +200,10 @@ def _in_float32(x: Any, _: Analyzer) -> ex.Expr | None:
 
 
 def _rounded_away(x: ex.Call, _: Analyzer) -> ex.Expr:
-    """Legal: x - trunc(x) is exact, and `copysign` keeps the sign of a zero. Infinities and NaN leave no fraction."""
+    """Rewrite rounding with ties away from zero as a truncation plus a correction.
+
+    Legal: x - trunc(x) is exact, and `copysign` keeps the sign of a zero. Infinities and NaN leave no fraction.
+    """
     (value,) = x.args
     whole = ex.call("trunc", value)
     up = ex.GE(ex.call("abs", value - whole), ex.const(0.5, x.dtype))

@@ -23,7 +23,7 @@ from .expressions import Expressions
 
 
 class Emitter(Expressions):
-    """Walks a kernel's statements and collects lines of source."""
+    """Walks the statements of a kernel and collects lines of source code."""
 
     indent_text = "    "
     dialect = ""  # the name under which an intrinsic has the text of its instruction
@@ -44,12 +44,14 @@ class Emitter(Expressions):
     # -- lines
 
     def line(self, text: str) -> None:
-        """Add one line at the current depth."""
+        """Add a line at the current indentation."""
         self.lines.append(self.indent_text * self.depth + text if text else "")
 
     @contextmanager
     def block(self, header: str) -> Any:
-        """Write a header line and indent the lines added inside; an empty body gets a statement that does nothing."""
+        """Write a header line, and indent the lines that are added in this scope. An empty body gets a no-op
+        statement.
+        """
         self.line(header)
         self.depth += 1
         before = len(self.lines)
@@ -63,7 +65,7 @@ class Emitter(Expressions):
     # -- the kernel
 
     def header(self) -> list[str]:
-        """Comment lines for the reader: the kernel's parameters, and the schedule that produced it."""
+        """Return comment lines for the reader that list the kernel's parameters and the schedule that produced it."""
         params = ", ".join(
             f"{p.name}: {p.dtype}[{', '.join(map(str, p.shape))}]"
             if isinstance(p, tir.Buffer)
@@ -79,7 +81,7 @@ class Emitter(Expressions):
     # -- statements
 
     def stmt(self, stmt: tir.Stmt) -> None:
-        """Emit one statement."""
+        """Emit a statement. Raises `Unsupported` for a kind of statement that lowering should have removed."""
         handler = self.handlers.get(type(stmt))
         if handler is None:
             raise Unsupported(f"{type(stmt).__name__} in a kernel: lowering should have removed it")
@@ -97,7 +99,7 @@ class Emitter(Expressions):
                 self.stmt(stmt.else_case)
 
     def loop(self, stmt: tir.For) -> None:
-        """Emit a loop. Its variable is an index, and the analyzer learns its range."""
+        """Emit a loop. Its variable counts as an index, and the analyzer learns its range."""
         self.wide.add(stmt.var)
         self.analyzer.bind(stmt)
         if stmt.kind is tir.ForKind.THREAD:
@@ -110,25 +112,25 @@ class Emitter(Expressions):
             self.stmt(stmt.body)
 
     def thread(self, stmt: tir.For) -> None:
-        """Emit a loop over an axis of the grid: its variable is the position of the thread that runs the body."""
+        """Emit a loop over a grid axis: its variable is the position of the thread that runs the body."""
         raise Unsupported(f"a loop over {stmt.thread} in {self.language}")
 
     def bounds(self, stmt: tir.For) -> tuple[str, str]:
-        """The first iteration of a loop, and the number after its last iteration."""
+        """Return the first iteration of a loop, and the end of its iterations (exclusive)."""
         first, extent = self.index(stmt.start), self.index(stmt.extent)
         if isinstance(stmt.start, ex.IntImm) and isinstance(stmt.extent, ex.IntImm):
             return first, str(stmt.start.value + stmt.extent.value)
         return first, f"{self.offset(stmt)}{extent}"
 
     def share(self, stmt: tir.For) -> tuple[str, str]:
-        """The bounds of the iterations of a parallel loop that one thread runs.
+        """Return the bounds of the iterations that one thread runs in a parallel loop.
 
-        Without threads, these are all iterations.
+        In a language without threads, these are all iterations.
         """
         return self.bounds(stmt)
 
     def offset(self, stmt: tir.For) -> str:
-        """The text `start + ` of a loop's start, or "" if the loop starts at 0."""
+        """Return the text `start + ` for a loop, or "" if the loop starts at 0."""
         return "" if is_const(stmt.start, 0) else f"{self.index(stmt.start)} + "
 
     def let(self, stmt: tir.LetStmt) -> None:
@@ -139,7 +141,7 @@ class Emitter(Expressions):
         self.define(stmt.var, self.definition(stmt.var, text, dtype), stmt.body)
 
     def define(self, var: ex.Var, line: str, body: tir.Stmt) -> None:  # noqa: ARG002
-        """Emit the line that defines a variable, and then the statements that use it."""
+        """Emit the line that defines a variable, followed by the statements that use it."""
         self.line(line)
         self.stmt(body)
 
@@ -151,7 +153,9 @@ class Emitter(Expressions):
             self.stmt(stmt.body)
 
     def store(self, stmt: tir.BufferStore) -> None:
-        """Emit the store of a register, of a scalar (under its condition), or of a vector (with its mask)."""
+        """Emit a store to a register, a scalar store (under its condition, if any), or a vector store (with its
+        mask, if any).
+        """
         buffer, index, value = stmt.buffer, stmt.indices[0], self.value(stmt.value)
         if buffer in self.registers:
             self.line(f"{self.register(buffer, index)} = {value}{self.syntax.end}")
@@ -169,11 +173,11 @@ class Emitter(Expressions):
             self.line(text)
 
     def store_neighbours(self, stmt: tir.BufferStore, base: str, value: str) -> str:  # noqa: ARG002
-        """The store of a vector, with or without a mask, to consecutive elements that start at `base`."""
+        """Return the text of a vector store to consecutive elements from `base` on, with or without a mask."""
         raise self.lacking(stmt.value)
 
     def scatter(self, stmt: tir.BufferStore, value: str) -> str:  # noqa: ARG002
-        """The store of a vector, with or without a mask, to elements at arbitrary indices."""
+        """Return the text of a vector store to elements at arbitrary indices, with or without a mask."""
         raise self.lacking(stmt.value)
 
     def check(self, stmt: tir.Assert) -> None:
@@ -183,7 +187,7 @@ class Emitter(Expressions):
     def prefetch(self, stmt: tir.Prefetch) -> None:
         """Emit a prefetch hint.
 
-        By default nothing: in most languages the compiler, or other threads, hide the latency.
+        By default, emit nothing: in most languages the compiler, or other threads, hide the latency.
         """
 
     def allocate(self, stmt: tir.Allocate) -> None:
@@ -200,11 +204,15 @@ class Emitter(Expressions):
         self.stmt(stmt.body)
 
     def begun(self, stmt: tir.Async) -> None:
-        """Emit an asynchronous copy. A language without such copies copies immediately, and then needs no wait."""
+        """Emit an asynchronous copy. A language without asynchronous copies copies immediately and then needs no
+        wait.
+        """
         self.store(stmt.body)
 
     def instruction(self, stmt: tir.Instruction) -> None:
-        """Emit one machine instruction as its intrinsic spells it; raises `Unsupported` if it has no spelling here."""
+        """Emit a machine instruction as its intrinsic spells it. Raises `Unsupported` if it has no spelling in this
+        language.
+        """
         intrin = TensorIntrin.get(stmt.name, allow_missing=True)
         spell = None if intrin is None else intrin.spelling(self.dialect)
         if spell is None:

@@ -29,7 +29,7 @@ _INDEX_CALLS = {**BITS, "shift_right": ">>"}  # the last one comes from `index_r
 
 
 class Expressions(ABC):
-    """Writes expressions. `Emitter` adds statements, and a dialect adds the spelling of a language."""
+    """Writes expressions as source text. `Emitter` adds statements, and a dialect adds the spelling of a language."""
 
     syntax: ClassVar[Syntax]
     language = ""  # for people, the kind of the result: "a CPU kernel"
@@ -56,7 +56,7 @@ class Expressions(ABC):
     # -- indices
 
     def index(self, x: ex.Expr) -> str:
-        """The text of a scalar index."""
+        """Return the text of a scalar index."""
         if isinstance(x, ex.IntImm):
             return self.index_constant(x.value)
         if isinstance(x, ex.Var) and x in self.wide:
@@ -76,22 +76,22 @@ class Expressions(ABC):
         return self.index_extreme(x) if isinstance(x, ex.Min | ex.Max) else self.index_division(x)
 
     def index_term(self, x: ex.Expr) -> str:
-        """The text of an index that follows a plus or a minus."""
+        """Return the text of an index that follows a plus or minus sign."""
         return f"({self.index(x)})" if isinstance(x, ex.Add | ex.Sub) else self.index(x)
 
     def index_constant(self, number: int) -> str:
         return str(number)
 
     def contiguous(self, x: ex.Expr) -> str | None:
-        """The start of a vector index with stride 1; None for any other index."""
+        """Return the start of a vector index with stride 1, or None for any other index."""
         return self.place(x.base) if isinstance(x, ex.Ramp) and is_const(x.stride, 1) else None
 
     def place(self, x: ex.Expr) -> str:
-        """The text of a complete index of an element in memory."""
+        """Return the text of the complete index of an element in memory."""
         return self.index(x)
 
     def notes_index(self, x: tir.LetStmt) -> bool:
-        """Return whether a let defines an index; if so, note its range and its value for later proofs."""
+        """Return whether a let defines an index; if so, record its range and value for later proofs."""
         if is_index(x.value):
             self.wide.add(x.var)
             self.analyzer.bind_value(x.var, x.value)
@@ -101,7 +101,7 @@ class Expressions(ABC):
     # -- values
 
     def value(self, x: ex.Expr) -> str:
-        """The text of an expression, computed in exactly its dtype."""
+        """Return the text of an expression, computed in exactly its dtype."""
         x = decompose.decomposed(x, self.lacks, self.analyzer)
         for kind in type(x).__mro__:
             if kind in self.spellers:
@@ -109,7 +109,7 @@ class Expressions(ABC):
         raise self.lacking(x)
 
     def lacking(self, x: ex.Expr) -> Unsupported:
-        """The error for an expression that the language cannot express."""
+        """Return the error for an expression that the language cannot express."""
         return Unsupported(f"{type(x).__name__} in {self.language}: {x}")
 
     def variable(self, x: ex.Var) -> str:
@@ -131,7 +131,11 @@ class Expressions(ABC):
         return self.prefix_mask(x) or self.comparison(x)
 
     def prefix_mask(self, x: ex.CompareOp) -> str | None:
-        """`ramp(base) < broadcast(n)` is the mask of the first `n - base` lanes."""
+        """Return the mask `ramp(base) < broadcast(n)`, which selects the first `n - base` lanes, in the form of the
+        language.
+
+        Returns None for any other comparison.
+        """
         ramp, limit = x.a, x.b
         if not (isinstance(x, ex.LT) and isinstance(ramp, ex.Ramp) and isinstance(limit, ex.Broadcast)):
             return None
@@ -150,8 +154,9 @@ class Expressions(ABC):
         return self.contracted(x) or self.arithmetic(x)
 
     def contracted(self, x: ex.BinaryOp) -> str | None:
-        """A sum and a product in one operation, or None: `c + a * b` of floats, rounded once, or `c` plus a product of
-        words.
+        """Return a sum and a product as one operation, or None if there is no such operation.
+
+        It is either `c + a * b` of floats, rounded once, or `c` plus a product of words.
         """
         if not isinstance(x, ex.Add):
             return None
@@ -168,7 +173,7 @@ class Expressions(ABC):
         return self.choice(x.condition, self.value(x.true_value), self.value(x.false_value), x.dtype)
 
     def choice(self, condition: ex.Expr, yes: str, no: str, dtype: ex.DType) -> str:
-        """The text that selects one of two values.
+        """Return the text that selects one of two values.
 
         If the condition is a scalar, only the selected value is computed.
         """
@@ -201,14 +206,14 @@ class Expressions(ABC):
         return self.gather(x) if base is None else self.neighbours(x, base)
 
     def register(self, buffer: tir.Buffer, index: ex.Expr) -> str:
-        """The variable that holds the element of a buffer at a constant index."""
+        """Return the variable that holds the element of a buffer at a constant index."""
         at = slot(index)
         if at is None:
             raise InternalError(f"{buffer.name}[{index}] is not a constant slot")
         return self.registers[buffer][at]
 
     def scalar(self, buffer: tir.Buffer) -> ex.DType:
-        """The dtype of a buffer's elements; raises `Unsupported` for vectors."""
+        """Return the dtype of a buffer's elements. Raises `Unsupported` for vectors."""
         if buffer.dtype.lanes > 1:
             raise Unsupported(f"buffer {buffer.name} of vector dtype {buffer.dtype} in {self.language}")
         return buffer.dtype
@@ -217,11 +222,11 @@ class Expressions(ABC):
 
     @abstractmethod
     def to_index(self, text: str) -> str:
-        """The text of an integer, converted to the type of indices."""
+        """Return the text of an integer, converted to the type of indices."""
 
     @abstractmethod
     def from_index(self, name: str, dtype: ex.DType) -> str:
-        """The text of a variable that has the type of indices, converted to `dtype`."""
+        """Return the text of a variable with the type of indices, converted to `dtype`."""
 
     @abstractmethod
     def index_extreme(self, x: ex.Min | ex.Max) -> str: ...
@@ -231,7 +236,7 @@ class Expressions(ABC):
     def constant(self, x: ex.IntImm | ex.FloatImm) -> str: ...
     @abstractmethod
     def zero(self, dtype: ex.DType) -> str:
-        """The text of zeros, for the lanes of a load that a mask leaves out."""
+        """Return the text of zeros, for the lanes of a load that a mask leaves out."""
 
     @abstractmethod
     def converted(self, text: str, source: ex.DType, to: ex.DType) -> str: ...
@@ -259,20 +264,24 @@ class Expressions(ABC):
         raise self.lacking(condition)
 
     def neighbours(self, x: tir.BufferLoad, base: str) -> str:  # noqa: ARG002
-        """The text of a load of consecutive elements that start at `base`."""
+        """Return the text of a load of consecutive elements from `base` on."""
         raise self.lacking(x)
 
     def gather(self, x: tir.BufferLoad) -> str:
-        """The text of a load of elements at arbitrary indices."""
+        """Return the text of a load of elements at arbitrary indices."""
         raise self.lacking(x)
 
     # -- single operations that only some languages have: None if several operations replace them
 
     def first_lanes(self, limit: ex.Expr, base: ex.Expr, lanes: int) -> str | None:  # noqa: B027
-        """The text of the mask of the first `limit - base` lanes, or None if the language has no form for it."""
+        """Return the text of the mask that selects the first `limit - base` lanes, or None if the language has none."""
 
     def multiply_add(self, a: ex.Expr, b: ex.Expr, c: ex.Expr) -> str | None:  # noqa: B027
-        """The text of `a * b + c` of floats with one rounding, or None if the language has no form for it."""
+        """Return the text of `a * b + c` on floats with a single rounding, or None if the language has no such
+        operation.
+        """
 
     def words_added(self, op: str, a: ex.Expr, b: ex.Expr, c: ex.Expr) -> str | None:  # noqa: B027
-        """The text of the sum of c and a product of words (`expr.factors_of_words`), or None."""
+        """Return the text of c plus a product of words (`expr.factors_of_words`), or None if the language has no
+        such operation.
+        """

@@ -29,9 +29,9 @@ _ATOM = re.compile(r"-?[\w.]+|[\w.]+\([^()]*\)|[\w.]+\[[^][]*\]")
 
 @dataclass(frozen=True)
 class Syntax:
-    """The forms of statements and operators in a family of languages.
+    """The spelling of statements and operators in a family of languages.
 
-    A pair is a form for scalars and one for vectors.
+    A pair holds the form for scalars and the form for vectors.
     """
 
     branch: str
@@ -58,14 +58,14 @@ C = Syntax(
 
 
 class Names:
-    """Unique, legal names for variables and buffers, close to those in the program."""
+    """Unique and legal names for variables and buffers that stay close to the names in the program."""
 
     def __init__(self, reserved: Iterable[str]) -> None:
         self.used_names = set(reserved) | set(keyword.kwlist)
         self.of: dict[ex.Node | str, str] = {}
 
     def fresh(self, wish: str) -> str:
-        """A name that is not used yet."""
+        """Return a name similar to `wish` that is not in use yet."""
         return fresh(identifier(wish), self.used_names)
 
     def __getitem__(self, item: ex.Var | tir.Buffer) -> str:
@@ -75,7 +75,9 @@ class Names:
 
 
 def rounded(x: ex.FloatImm) -> float:
-    """The constant rounded once to its dtype, as a Python float (exact: every dtype's values are float64 values)."""
+    """Return a constant, rounded once to its dtype, as a Python float. float64 represents the values of every dtype
+    exactly.
+    """
     value = x.value
     if isinstance(value, Fraction) and x.dtype != "float64":
         value = _rounded_fraction(value, 20 if x.dtype == "bfloat16" else 40)  # it is rounded to float32 first
@@ -84,7 +86,7 @@ def rounded(x: ex.FloatImm) -> float:
 
 
 def _rounded_fraction(value: Fraction, digits_kept: int) -> Fraction:
-    """Round to odd with more digits than the dtype has, so that a second rounding gives the correct result."""
+    """Round to odd, keeping more digits than the dtype has, so that a second rounding gives the correct result."""
     if value == 0:
         return value
     exponent = math.frexp(float(value))[1]
@@ -95,12 +97,12 @@ def _rounded_fraction(value: Fraction, digits_kept: int) -> Fraction:
 
 
 def atom(text: str) -> str:
-    """The text, in parentheses if an operator next to it could bind to a part of it."""
+    """Return the text, with parentheses if a neighbouring operator could bind to a part of it."""
     return text if _ATOM.fullmatch(text) or _enclosed(text) else f"({text})"
 
 
 def _enclosed(text: str) -> bool:
-    """Return whether one pair of brackets encloses the whole text; a name may come before it, as in a call."""
+    """Return whether one pair of brackets encloses the whole text. A name may precede it, as in a call."""
     start = text.find("(")
     if start < 0 or not text.endswith(")") or (start and not text[:start].isidentifier()):
         return False
@@ -113,7 +115,9 @@ def _enclosed(text: str) -> bool:
 
 
 def is_index(x: ex.Expr) -> bool:
-    """Return whether an expression is integer arithmetic over indices and constants only; it is computed in int64."""
+    """Return whether an expression is integer arithmetic on indices and constants only. It is then computed in
+    int64.
+    """
     if x.dtype not in ("int32", "int64"):
         return False
     if isinstance(x, ex.Var | ex.IntImm):
@@ -126,6 +130,6 @@ def is_index(x: ex.Expr) -> bool:
 
 
 def keeps_value(x: ex.Cast, analyzer: Analyzer) -> bool:
-    """Return whether the conversion of an index preserves every value that the index can have."""
+    """Return whether converting an index preserves every value that the index can have."""
     low, high = (0, 0) if x.dtype.bits >= x.value.dtype.bits else analyzer.bounds(x.value)
     return low is not None and high is not None and x.dtype.min <= low and high <= x.dtype.max

@@ -13,10 +13,10 @@ ALIGNMENT = 64
 
 
 def address(array: np.ndarray[Any, Any]) -> int:
-    """The address of an array's memory.
+    """Return the address of an array's memory.
 
-    `array.ctypes` is not used, as it leaves a reference cycle: the array would live until the garbage collector runs.
-    The array interface builds a dictionary with strings; for writeable memory there is a faster way.
+    `array.ctypes` would leave a reference cycle that keeps the array alive until the garbage collector runs, so it is
+    not used. The array interface builds a dictionary with strings; for writeable memory there is a faster way.
     """
     try:
         memory: Any = array
@@ -26,34 +26,37 @@ def address(array: np.ndarray[Any, Any]) -> int:
 
 
 def aligned_empty(nbytes: int, alignment: int = ALIGNMENT) -> np.ndarray[Any, Any]:
-    """Uninitialised bytes whose address is a multiple of `alignment`; they stay alive through the array's base."""
+    """Return `nbytes` uninitialised bytes at an address that is a multiple of `alignment`.
+
+    The memory lives as long as the array, which refers to it through its base.
+    """
     room = np.empty(max(1, nbytes) + alignment, np.uint8)
     skip = -address(room) % alignment
     return room[skip : skip + nbytes]
 
 
 def aligned_array(shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-    """An uninitialised array that begins at a multiple of a cache line."""
+    """Return an uninitialised array that begins at a multiple of the cache line size."""
     nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
     return aligned_empty(nbytes).view(dtype).reshape(shape)
 
 
 def aligned(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """The array itself if it is C-contiguous and aligned, else a copy that is."""
+    """Return the array itself if it is C-contiguous and aligned, or an aligned copy otherwise."""
     if array.flags.c_contiguous and address(array) % ALIGNMENT == 0:
         return array
     return aligned_copy(array)
 
 
 def aligned_copy(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """A C-contiguous, aligned copy."""
+    """Return a C-contiguous, aligned copy of an array."""
     copy = aligned_empty(array.nbytes).view(array.dtype).reshape(array.shape)
     copy[...] = array
     return copy
 
 
 def array_at(address: int, dtype: str, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
-    """View the memory at an address as an array. The array does not keep the memory alive."""
+    """Return a view of the memory at an address as an array. The array does not keep the memory alive."""
     np_dtype = DType(dtype).numpy
     count = int(np.prod(shape, dtype=np.int64))
     if count == 0:

@@ -50,10 +50,10 @@ _BITS: dict[str, Callable[[int, int], int]] = {
 
 
 def evaluate(x: int | float | ex.Expr, env: Environment) -> Number:
-    """The value of `x` if the variables have the values in `env`.
+    """Evaluate `x` with the variable values in `env`.
 
-    Raises `InputError` for a variable without a value and for a division by zero, `Unsupported` for an expression that
-    executables do not contain (a load, for example).
+    Raises `InputError` for a variable without a value and for a division by zero, and `Unsupported` for an expression
+    that executables do not contain (a load, for example).
     """
     return Evaluation(env)(x)
 
@@ -62,9 +62,11 @@ _MOST_FUNCTIONS = 200  # the most nodes of an expression, as a tree
 
 
 class Evaluation:
-    """Like `evaluate`, for many expressions in one environment: a node that several of them share is evaluated once.
+    """Like `evaluate`, for many expressions in one environment: a node that several expressions share is evaluated
+    once.
 
-    The offsets in an arena are sums that contain each other, so without this their cost is quadratic in their number.
+    The offsets in an arena are sums that contain each other. Without sharing, evaluating them would take quadratic
+    time.
     """
 
     def __init__(self, env: Environment) -> None:
@@ -125,7 +127,7 @@ class Evaluation:
 
 
 def function_of(x: int | float | ex.Expr) -> Callable[[Environment], Number]:
-    """Like `evaluate`, for one expression in many environments: returns a function that is built once."""
+    """Return a function that evaluates one expression in many environments. Each call does the same as `evaluate`."""
     if not isinstance(x, ex.Expr):
         return lambda _: x
     if sum(1 for _ in itertools.islice(ex.walk(x), _MOST_FUNCTIONS + 1)) > _MOST_FUNCTIONS:

@@ -17,18 +17,20 @@ from .nodes import BindSize, CallExternal, CallKernel, Copy, Dim, Executable, Lo
 
 
 def data_sizes(executable: Executable) -> dict[Var, Dim]:
-    """The variables that steps bind at run time, each with its upper bound."""
+    """Return the variables that steps bind at run time, each with its upper bound."""
     return {step.var: step.most for step in executable.steps if isinstance(step, BindSize)}
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryPlan:
-    """The memory of a program's intermediate values, in bytes; an expression if a symbolic dimension has no value.
+    """The memory that a program's intermediate values need, in bytes. It is an expression if a symbolic dimension has
+    no value.
 
-    `peak` is all the memory that a run needs besides inputs, outputs and weights: it is allocated before the first run,
-    and a run allocates nothing. `lower_bound` is the largest sum of constant sizes that are alive at one step: no plan
-    can need less. `unshared` is the memory without sharing. `constants` is the size of the weights, and `states` the
-    size of the values that a module keeps from run to run. `operators[step]` is the operator that a step belongs to.
+    `peak` is all the memory that a run needs besides inputs, outputs and weights; it is allocated before the first run,
+    and a run allocates nothing. `lower_bound` is the largest total of constant sizes in use at one step; no plan can
+    need less. `unshared` is the memory that would be needed without sharing. `constants` is the size of the weights,
+    and `states` the size of the values that a module keeps from run to run. `operators[step]` is the operator that a
+    step belongs to.
     """
 
     residents: tuple[Resident, ...]
@@ -61,7 +63,7 @@ class MemoryPlan:
 
 
 def memory_plan(executable: Executable, sizes: Mapping[Var, Number] | None = None) -> MemoryPlan:
-    """The memory plan of an executable; `sizes` gives values to symbolic dimensions."""
+    """Return the memory plan of an executable. `sizes` gives values to symbolic dimensions."""
 
     def at(n: Dim) -> Dim:
         can_evaluate = not isinstance(n, Expr) or sizes is not None
@@ -89,7 +91,7 @@ def _sum(sizes: Sequence[Dim]) -> Dim:
 
 
 def _most_alive(residents: Sequence[Resident]) -> int:
-    """The largest sum of constant sizes that are alive at one step."""
+    """Return the largest total of constant sizes that are in use at one step."""
     fixed = [(r.first, r.last, r.nbytes) for r in residents if isinstance(r.nbytes, int)]
     return max((sum(n for a, b, n in fixed if a <= step <= b) for step, _, _ in fixed), default=0)
 

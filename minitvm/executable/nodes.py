@@ -45,9 +45,9 @@ BUFFER, SCALAR = "buffer", "scalar"
 
 @dataclass(frozen=True, slots=True)
 class TensorSpec:
-    """An input, output or state of the program: row-major and dense.
+    """An input, output or state of the program. It is dense and row-major.
 
-    `inout` (outputs): the program also reads its old contents.
+    `inout` marks an output whose old contents the program also reads.
     """
 
     name: str
@@ -58,7 +58,7 @@ class TensorSpec:
 
 @dataclass(frozen=True, slots=True)
 class ScalarSpec:
-    """A scalar that the caller passes in; expressions of the executable use it as the variable `var`."""
+    """A scalar that the caller passes in. Expressions in the executable refer to it by the variable `var`."""
 
     name: str
     dtype: DType
@@ -67,7 +67,7 @@ class ScalarSpec:
 
 @dataclass(frozen=True, slots=True)
 class KernelParam:
-    """One parameter: a buffer (`access` is "r", "w" or "rw") or a scalar (access "r")."""
+    """A parameter of a kernel: a buffer (`access` is "r", "w" or "rw") or a scalar (`access` is "r")."""
 
     name: str
     dtype: DType
@@ -80,11 +80,12 @@ class Kernel:
     """A compiled kernel.
 
     `source` is text in `language`, which the back end of the executable's target writes and reads. `script` is the
-    kernel-level TVMScript. `func()` is the kernel-level PrimFunc for the interpreter: opaque here, and not serialised.
-    `shared_bytes` is the number of bytes that a launch gives each block for storage of scope "shared.dyn". `target` is
-    the target of the machine that runs the kernel, if it is not the executable's (see `runtime.hosted`). `refusal` is
-    the reason why the kernel does not run on the machine that the network was compiled for; "" if it does. `tasks` is
-    the number of iterations that threads share; 0 if it depends on a symbolic size.
+    kernel-level TVMScript. `func()` returns the kernel-level PrimFunc for the interpreter; it is opaque here and is not
+    serialised. `shared_bytes` is the number of bytes that a launch gives each block for storage of scope "shared.dyn".
+    `target` is the target of the machine that runs the kernel, if it differs from the executable's (see
+    `runtime.hosted`). `refusal` is the reason why the kernel does not run on the machine that the network was compiled
+    for, or "" if it does. `tasks` is the number of iterations that the threads share, or 0 if it depends on a symbolic
+    size.
     """
 
     name: str
@@ -102,7 +103,7 @@ class Kernel:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Constant:
-    """A weight: a C-contiguous array with the given dtype and shape, which is never written."""
+    """A weight: a C-contiguous array with the given dtype and shape. It is never written to."""
 
     name: str
     dtype: DType
@@ -112,7 +113,9 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class Resident:
-    """A value in an arena: `nbytes` bytes from byte `offset`, in use from step `first` to step `last`."""
+    """A value in an arena. It occupies `nbytes` bytes from `offset` on, and is in use from step `first` to step
+    `last`.
+    """
 
     name: str
     offset: Dim
@@ -123,11 +126,10 @@ class Resident:
 
 @dataclass(frozen=True, slots=True)
 class Arena:
-    """Scratch memory of `size` bytes at an address that is a multiple of `alignment`; uninitialised at the start of
-    each run.
+    """Scratch memory of `size` bytes at a multiple of `alignment`. It is uninitialised at the start of each run.
 
-    `residents` lists the values in the arena for people to read; steps refer to bytes. `target` is the target in whose
-    memory the arena is, if that is not the executable's.
+    `residents` lists the values in the arena for human readers; steps refer to byte ranges. `target` is the target
+    whose memory holds the arena, if it differs from the executable's.
     """
 
     name: str
@@ -139,35 +141,35 @@ class Arena:
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """The whole of input tensor `index`."""
+    """A location: all of input tensor `index`."""
 
     index: int
 
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """The whole of output tensor `index`."""
+    """A location: all of output tensor `index`."""
 
     index: int
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """The whole of state `index`."""
+    """A location: all of state `index`."""
 
     index: int
 
 
 @dataclass(frozen=True, slots=True)
 class ConstantRef:
-    """The whole of constant `index`."""
+    """A location: all of constant `index`."""
 
     index: int
 
 
 @dataclass(frozen=True, slots=True)
 class ArenaSlice:
-    """`nbytes` bytes from byte `offset` of arena `arena`."""
+    """A location: `nbytes` bytes of arena number `arena`, starting at byte `offset`."""
 
     arena: int
     offset: Dim
@@ -180,10 +182,11 @@ Argument: TypeAlias = Location | int | float | Expr
 
 @dataclass(frozen=True, slots=True)
 class CallKernel:
-    """Run kernel number `kernel` with one argument per parameter. `operator` is the operator it belongs to, for people.
+    """A step that runs kernel number `kernel` with one argument per parameter. `operator` names its operator for human
+    readers.
 
-    `grid` is for kernels of machines with a grid: the numbers of blocks along x, y and z, then the numbers of threads
-    of a block along x, y and z. For other kernels it is empty.
+    `grid` is for kernels of machines with a grid: the numbers of blocks along x, y and z, followed by the numbers of
+    threads in a block along x, y and z. It is empty for other kernels.
     """
 
     kernel: int
@@ -195,12 +198,14 @@ class CallKernel:
 
 @dataclass(frozen=True, slots=True)
 class Barrier:
-    """No thread continues until all threads have reached this step."""
+    """A step at which all threads wait until every one of them has arrived."""
 
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """Thread 0 copies `nbytes` bytes. The two places do not overlap, and may be in different memories."""
+    """A step in which thread 0 copies `nbytes` bytes. The two locations do not overlap, but may be in different
+    memories.
+    """
 
     dst: Location
     src: Location
@@ -210,7 +215,8 @@ class Copy:
 
 @dataclass(frozen=True, slots=True)
 class CallExternal:
-    """Call the registered engine `engine` with the arguments; `access` has "r", "w" or "rw" for each, like a kernel.
+    """A step that calls the registered engine `engine`. `access` says "r", "w" or "rw" for each argument, as for a
+    kernel.
 
     `specs` gives the dtype and shape of each location, so that the engine gets arrays. `attrs` are options of the
     engine.
@@ -225,10 +231,10 @@ class CallExternal:
 
 @dataclass(frozen=True, slots=True)
 class BindSize:
-    """Set `var` to the int64 at `place`. If it is not between 0 and `most`, the run ends with an error.
+    """A step that sets `var` to the int64 at `place`. If it is not between 0 and `most`, the run ends with an error.
 
-    The steps after this one may use `var`. `where` names the operator that needs it, for the error. If the step has a
-    `reason`, the error says this text instead, with the two numbers in place of {found} and {most}.
+    The following steps may use `var`. `where` names the operator that needs the size, for the error. If the step has a
+    `reason`, this text is the error message instead, with the two numbers filled in for {found} and {most}.
     """
 
     var: Var
@@ -267,8 +273,7 @@ Step: TypeAlias = CallKernel | Barrier | Copy | CallExternal | BindSize | Loop
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """A run is refused before its first step unless `left` and `right` are equal; `where` names the operator that needs
-    this.
+    """A condition that must hold before a run: `left` and `right` are equal. `where` names the operator that needs it.
 
     If the guard contains sizes that are bound during the run, it is checked as soon as all of them are bound. For a
     condition, `left` is a bool and `right` is 1 or 0: the condition must hold, or must not hold.
@@ -279,16 +284,16 @@ class Guard:
     where: str = field(default="", compare=False)
 
     def sizes(self) -> set[Var]:
-        """The variables in the guard."""
+        """Return the variables in the guard."""
         return {v for side in (self.left, self.right) if isinstance(side, Expr) for v in free_vars(side)}
 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """A run is refused before its first step unless every element of an input or state is from `low` to `high`.
+    """A condition that must hold before a run: every element of an input or state is between `low` and `high`,
+    inclusive.
 
-    Both ends are allowed values, and may be expressions over the sizes of inputs. `where` names the operator that needs
-    it.
+    The ends may be expressions over the sizes of inputs. `where` names the operator that needs the bound.
     """
 
     place: Input | State
@@ -302,9 +307,9 @@ class Executable:
     """A compiled program.
 
     `target` is text that `Target` can read; its first word is the kind. `calling` is the order of the arguments of a
-    tir function, including its outputs; if it is empty, the inputs come first and then the outputs. The shapes of
-    `states` are constant. `model_nodes` maps names of operators to the model's names of the nodes that they compute,
-    for people.
+    tir function, including its outputs; if it is empty, the inputs come first, followed by the outputs. The shapes of
+    `states` are constant. `model_nodes` maps the names of operators to the model's own names for the nodes that they
+    compute, for human readers.
     """
 
     name: str

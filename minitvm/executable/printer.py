@@ -11,7 +11,7 @@ __all__ = ["memory_of", "script", "step_text"]
 
 
 def script(executable: nodes.Executable, mark: int | None = None, note: str = "") -> str:
-    """The program as text. If `mark` is given, step number `mark` is underlined, with `note` after it."""
+    """Return the program as text. If `mark` is given, underline that step and print `note` below it."""
     x = executable
     parameters = ", ".join(f"{p.name}: {_spec(p)}" for p in x.inputs)
     results = ", ".join(f"{p.name}: {_spec(p)}{' (in and out)' if p.inout else ''}" for p in x.outputs)
@@ -47,7 +47,7 @@ def script(executable: nodes.Executable, mark: int | None = None, note: str = ""
 
 
 def step_text(x: nodes.Executable, step: nodes.Step) -> str:
-    """One step as a statement."""
+    """Return one step as a statement."""
     if isinstance(step, nodes.Barrier):
         return "barrier()"
     if isinstance(step, nodes.Copy):
@@ -73,9 +73,9 @@ def step_text(x: nodes.Executable, step: nodes.Step) -> str:
 
 
 def memory_of(x: nodes.Executable, place: nodes.Location) -> str:
-    """The target in whose memory a place is; "" for the executable's own memory.
+    """Return the target whose memory holds a location, or "" for the executable's own memory.
 
-    A constant is in the reader's memory.
+    A constant is in the memory of the step that reads it.
     """
     return (
         x.arenas[place.arena].target if isinstance(place, nodes.ArenaSlice) and 0 <= place.arena < len(x.arenas) else ""
@@ -87,8 +87,9 @@ def _machine(x: nodes.Executable, target: str) -> str:
 
 
 def _on(target: str, refusal: str = "", own: str = "") -> str:
-    """A comment with the machine of a kernel or an arena if it is not the executable's; for a refused kernel also the
-    reason.
+    """Return a comment that names the machine of a kernel or arena, with the reason if the kernel was refused.
+
+    Returns "" for the machine of the executable.
     """
     if refusal:
         return f"  # on {(target or own).split()[0]}: {refusal}"
@@ -96,8 +97,9 @@ def _on(target: str, refusal: str = "", own: str = "") -> str:
 
 
 def _name(table: Sequence, index: int, what: str, name: Callable) -> str:
-    """The name of item `index` of a table; also works for an index out of range, which the verifier's messages may
-    show.
+    """Return the name of entry `index` in a table.
+
+    The index may be out of range, because the verifier also prints invalid programs.
     """
     return str(name(table[index])) if 0 <= index < len(table) else f"{what}[{index}]"
 

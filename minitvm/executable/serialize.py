@@ -34,7 +34,7 @@ _LOCATIONS = {c.__name__: c for c in (n.Input, n.Output, n.State, n.ConstantRef)
 
 
 class _Writer:
-    """Converts nodes to JSON values; variables are numbered in the order in which they occur."""
+    """Converts nodes to JSON values. Variables are numbered in the order in which they occur."""
 
     def __init__(self) -> None:
         self.variables: dict[ex.Var, int] = {}
@@ -113,7 +113,7 @@ class _Writer:
 
 
 def to_json(executable: n.Executable) -> dict[str, Any]:
-    """The program as a JSON value. The bytes of its constants are not included: `blob` returns them."""
+    """Return the program as a JSON value, without the bytes of its constants, which `blob` returns."""
     w, x = _Writer(), executable
     body = {
         "name": x.name,
@@ -138,7 +138,7 @@ def to_json(executable: n.Executable) -> dict[str, Any]:
 
 
 def _offsets(executable: n.Executable) -> list[int]:
-    """The offset of each constant in the blob, followed by the length of the blob."""
+    """Return the offset of each constant in the blob, followed by the length of the blob."""
     offsets, end = [], 0
     for c in executable.constants:
         offsets.append(-(-end // ALIGNMENT) * ALIGNMENT)
@@ -147,9 +147,9 @@ def _offsets(executable: n.Executable) -> list[int]:
 
 
 def blob(executable: n.Executable) -> tuple[int, Iterator[bytes | memoryview]]:
-    """The total size and the bytes of all constants, each at a multiple of 64.
+    """Return the total size, and an iterator over the bytes of all constants, each aligned to a multiple of 64.
 
-    The bytes come in pieces, as weights are large.
+    The bytes come in pieces, because weights are large.
     """
     offsets = _offsets(executable)
 
@@ -230,7 +230,10 @@ class _Reader:
 
 
 def from_json(body: Mapping[str, Any], data: bytes | bytearray | memoryview) -> n.Executable:
-    """The inverse of `to_json` and `blob`. Constants are read-only views of `data`. `Kernel.func` is None."""
+    """Rebuild an executable from the results of `to_json` and `blob`.
+
+    Constants are read-only views of `data`, and `Kernel.func` is None.
+    """
     r = _Reader(body["variables"])
     constants = []
     for c in body["constants"]:
@@ -270,7 +273,7 @@ def _text(body: Mapping[str, Any]) -> str:
 
 
 def save(executable: n.Executable, path: str | os.PathLike[str]) -> tuple[Path, Path]:
-    """Write `<path>.json` and `<path>.bin`, and return the two paths. Each file is complete or not written at all."""
+    """Write `<path>.json` and `<path>.bin`, and return both paths. Each file is written completely or not at all."""
     body, data = to_json(executable), b"".join(blob(executable)[1])
     head = {
         "format": _FORMAT,
@@ -298,7 +301,7 @@ def _read_aligned(path: Path) -> memoryview:
 def load(path: str | os.PathLike[str]) -> n.Executable:
     """Read an executable that `save` wrote.
 
-    Raises `ArtifactError` if a file is missing, damaged or of another version.
+    Raises `ArtifactError` if a file is missing, damaged, or from another version.
     """
     json_path, blob_path = _paths(path)
     try:

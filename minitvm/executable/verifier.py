@@ -28,7 +28,7 @@ class Rule:
 
 
 def accesses(executable: nodes.Executable, step: nodes.Step) -> list[tuple[nodes.Location, str]]:
-    """The places that a step accesses, each with "r", "w" or "rw"."""
+    """Return the locations that a step accesses, each with "r", "w" or "rw"."""
     if isinstance(step, nodes.Barrier):
         return []
     if isinstance(step, nodes.Copy):
@@ -59,7 +59,7 @@ def _same(a: nodes.Dim, b: nodes.Dim) -> bool:
 
 
 def overlap(a: nodes.Location, b: nodes.Location, env: Env) -> bool:
-    """Return whether two places share a byte, as far as that can be decided."""
+    """Return whether two locations share a byte, as far as that can be decided."""
     if isinstance(a, nodes.ArenaSlice) and isinstance(b, nodes.ArenaSlice):
         if a.arena != b.arena:
             return False
@@ -165,15 +165,16 @@ def _loops(x: nodes.Executable, env: Env) -> Iterator[Breach]:
 
 
 def _behind(ends: list[int], i: int) -> int:
-    """Remove from `ends` the loops that end before step i, and return their number."""
+    """Remove the loops that end before step i from `ends`, and return how many there were."""
     over = sum(end <= i for end in ends)
     del ends[len(ends) - over :]
     return over
 
 
 def _holds(dtype: str | None, wanted: str) -> bool:
-    """Return whether a tensor may be an argument: it has the dtype, or has bytes or bfloat16 that the kernel reads as
-    words.
+    """Return whether a tensor of dtype `dtype` may be passed for a parameter of dtype `wanted`.
+
+    The dtypes must be equal, except that a kernel may read bytes or bfloat16 as int32 words.
     """
     return dtype == wanted or (dtype in ("int8", "uint8", "bfloat16") and wanted == "int32")
 
@@ -241,8 +242,8 @@ def _symbols(x: nodes.Executable, env: Env) -> Iterator[Breach]:
 
 
 def _expressions(x: nodes.Executable) -> Iterator[tuple[int | None, nodes.Dim | float]]:
-    """Yield the expressions of a program, each with the step at which its value is needed; None means before the first
-    step.
+    """Yield the expressions of a program, each with the step that needs its value, or None if it is needed before
+    step 0.
     """
     end = len(x.steps)
     for spec in x.inputs:
@@ -314,7 +315,7 @@ def _memories(x: nodes.Executable, env: Env) -> Iterator[Breach]:
 
 
 def _empty(x: nodes.Executable, place: nodes.Location, env: Env) -> bool:
-    """Return whether an output or a slice has no bytes."""
+    """Return whether an output or an arena slice has no bytes."""
     if isinstance(place, nodes.ArenaSlice):
         return _value(place.nbytes, env) == 0
     return isinstance(place, nodes.Output) and any(_value(d, env) == 0 for d in x.outputs[place.index].shape)
@@ -398,10 +399,10 @@ RULES: tuple[Rule, ...] = (
 
 
 def verify(executable: nodes.Executable, dims: Env | None = None) -> None:
-    """Check every rule; raises `VerificationError`, which names the first broken rule and marks the step.
+    """Check every rule. Raises `VerificationError`, which names the first broken rule and marks the step.
 
-    `dims` gives values to symbolic dimensions, for which symbolic offsets are compared as well. If an output would have
-    a negative extent with these values, `dims` is ignored, because such a run would be refused.
+    `dims` gives values to symbolic dimensions; symbolic offsets are then compared as well. If an output would have a
+    negative extent with these values, `dims` is ignored, because such a run would be refused.
     """
     env = dims or {}
     extents = [_value(extent, env) for spec in executable.outputs for extent in spec.shape]
@@ -420,7 +421,7 @@ def verify(executable: nodes.Executable, dims: Env | None = None) -> None:
 
 
 def rule(name: str) -> Rule:
-    """The rule with this name."""
+    """Return the rule with this name."""
     for row in RULES:
         if row.name == name:
             return row

@@ -25,9 +25,9 @@ _IDLE = ("reshape", "expand_dims", "squeeze", "copy", "match_cast")  # the same 
 
 @dataclass(frozen=True, slots=True)
 class InputBounds:
-    """Every element of the input `name` must be from `low` to `high`, both included.
+    """A condition on an input: every element of `name` must be between `low` and `high`, both included.
 
-    `where` is the operator that needs it.
+    `where` names the operator that needs it.
     """
 
     name: str
@@ -37,7 +37,7 @@ class InputBounds:
 
 
 def input_bounds(graph: Graph) -> list[InputBounds]:
-    """The bounds of a graph's inputs. Each input is listed once; if it has several bounds, the tightest is kept."""
+    """Return the bounds on a graph's inputs. Each input is listed once, with the tightest of its bounds."""
     tightest: dict[str, InputBounds] = {}
     for bound in _all(graph):
         other = tightest.get(bound.name)
@@ -77,7 +77,7 @@ def _all(graph: Graph) -> Iterator[InputBounds]:
 
 @dataclass(frozen=True, slots=True)
 class _GraphScope:
-    """The facts about the values of a graph or a loop's body, and about the values around it."""
+    """The facts about the values of a graph or loop body, including the values that surround it."""
 
     producers: Mapping[Any, Any]
     arrays: Mapping[Any, np.ndarray]
@@ -86,7 +86,9 @@ class _GraphScope:
     nodes: Sequence[Any] = ()
 
     def range(self, value: Any) -> tuple[Dim, Dim] | None:
-        """The smallest and the largest value that the elements of `value` can have; None if that is not known."""
+        """Return the smallest and the largest value that the elements of `value` can have, or None if they are not
+        known.
+        """
         value = self.same(value)
         if value in self.arrays:
             array = self.arrays[value]
@@ -100,7 +102,9 @@ class _GraphScope:
         return (0, self.numbers[value]) if value in self.numbers else None
 
     def same(self, value: Any) -> Any:
-        """The first value with the same elements as `value`, before operators that do not change elements."""
+        """Follow operators that do not change elements back to their source, and return the first value with these
+        elements.
+        """
         while True:
             node = self.producers.get(value)
             if value in self.outside:
@@ -111,7 +115,9 @@ class _GraphScope:
                 return value
 
     def source(self, value: Any) -> tuple[Any, Dim, Dim] | None:
-        """Return (input, least, most) if `value` is an input plus a number from `least` to `most`; otherwise None."""
+        """Return (input, least, most) if `value` is an input plus a number between `least` and `most`, or None
+        otherwise.
+        """
         least: Dim = 0
         most: Dim = 0
         while (value := self.same(value)) in self.producers:

@@ -29,7 +29,9 @@ from .steps import CallStep, CopyStep, LoopStep, Slot, Step, touched, used
 
 @dataclass(slots=True)
 class _Twin:
-    """A copy of `value` in another memory, in `slot`. `is_ahead`: the copy is newer than the value itself."""
+    """A copy of `value` in another memory, stored in `slot`. `is_ahead` means that it is newer than the value
+    itself.
+    """
 
     slot: Slot
     value: Slot
@@ -38,9 +40,9 @@ class _Twin:
 
 
 def with_copies(steps: Sequence[Step], kernels: Sequence[x.Kernel], memories: Sequence[str]) -> list[Step]:
-    """Return the steps with copies between memories.
+    """Return the steps with the copies between memories inserted.
 
-    `memories[k]` is the memory of kernel k, "" for the program's own.
+    `memories[k]` is the memory of kernel k, or "" for the program's own memory.
     """
     if not any(memories):
         return list(steps)
@@ -49,7 +51,7 @@ def with_copies(steps: Sequence[Step], kernels: Sequence[x.Kernel], memories: Se
 
 
 def _place(steps: Sequence[Step], memories: Sequence[str]) -> None:
-    """Place each value that only kernels of one other memory use in that memory."""
+    """If only the kernels of one other memory use a value, place it in that memory."""
     users: dict[Slot, set[str]] = {}
     for step in steps:
         if isinstance(step, CopyStep):
@@ -98,7 +100,7 @@ class _Copies:
                 self.written(slot)
 
     def call(self, call: CallStep, memory: str) -> None:
-        """Append the call of a kernel of another memory, on twins of the values that are not in that memory."""
+        """Append a call of a kernel in another memory, using twins for the values that are not in that memory."""
         args = [self.twin(call, number, memory) for number in range(len(call.args))]
         self.made.append(replace(call, args=args))
         for item, param in zip(call.args, self.kernels[call.kernel].params, strict=True):
@@ -109,7 +111,7 @@ class _Copies:
                     twin.is_ahead = True
 
     def twin(self, call: CallStep, number: int, memory: str) -> Slot | Expr:
-        """Return what the kernel gets as argument `number`: the value itself, or its twin in `memory`."""
+        """Return the value that the kernel gets as argument `number`: the original, or its twin in `memory`."""
         item = call.args[number]
         if not isinstance(item, Slot) or isinstance(item.location, x.ConstantRef):
             return item
@@ -126,13 +128,13 @@ class _Copies:
         return twin.slot
 
     def before(self, slot: Slot) -> None:
-        """Call this before a step that touches the value itself: copies back all twins newer than the value."""
+        """Copy back every twin that is newer than its value. Call this before a step that touches the value itself."""
         for twin in self.twins.values():
             if _overlap(twin.value, slot):
                 self.bring_back(twin)
 
     def written(self, slot: Slot, by: _Twin | None = None) -> None:
-        """Call this after a step that wrote a value, or its twin `by`: drops the other twins, which are now old."""
+        """Drop the outdated twins of a value. Call this after a step that wrote the value, or its twin `by`."""
         self.twins = {k: t for k, t in self.twins.items() if t is by or not _overlap(t.value, slot)}
 
     def bring_back(self, twin: _Twin) -> None:
@@ -147,12 +149,12 @@ class _Copies:
 
 
 def _key(slot: Slot) -> Slot | x.Location:
-    """A key that is equal for slots of the same value."""
+    """Return a key that is equal for all slots of the same value."""
     return slot if slot.location is None else slot.location
 
 
 def _overlap(a: Slot, b: Slot) -> bool:
-    """Whether two slots may share bytes."""
+    """Return whether two slots may share bytes."""
     (one, begin), (other, start) = a.storage(), b.storage()
     if one is not other and (one.location is None or one.location != other.location):
         return False

@@ -16,7 +16,9 @@ from .steps import Slot, buffer_bytes, tensor_bytes
 
 
 def link_function(lowered: LoweredFunc, target: str) -> x.Executable:
-    """The executable of one tir function. Buffers that it only reads are inputs; buffers that it writes are outputs."""
+    """Build the executable of one tir function. Buffers that it only reads are inputs; buffers that it writes are
+    outputs.
+    """
     linker = Linker(target)
     access = host_access(lowered)
     inputs: list[x.TensorSpec | x.ScalarSpec] = []
@@ -51,7 +53,9 @@ def link_function(lowered: LoweredFunc, target: str) -> x.Executable:
 
 
 def _calls(lowered: LoweredFunc) -> Iterator[tuple[Buffer, KernelParam, int | None]]:
-    """Yield the buffers that a host function passes to kernels: buffer, parameter, and the most elements stored."""
+    """Yield (buffer, parameter, maximum number of elements stored) for each buffer that a host function passes to a
+    kernel.
+    """
     for item in walk(lowered.host.body):
         if isinstance(item, KernelCall):
             kernel = lowered.kernels[item.kernel]
@@ -61,13 +65,15 @@ def _calls(lowered: LoweredFunc) -> Iterator[tuple[Buffer, KernelParam, int | No
 
 
 def _written(lowered: LoweredFunc) -> set[int]:
-    """The positions of the parameters that are outputs: a kernel writes them, or the function's text wrote them."""
+    """Return the positions of the parameters that are outputs: a kernel or the original function writes to them."""
     stored = {buffer for buffer, param, _ in _calls(lowered) if "w" in param.access}
     return {k for k, p in enumerate(lowered.host.params) if p in stored} | set(lowered.host.attrs.get(WRITES, ()))
 
 
 def _stored(lowered: LoweredFunc) -> dict[Buffer, int | None]:
-    """For each parameter, an upper bound of the number of elements that kernels store; None if there is none."""
+    """Return an upper bound on the number of elements that kernels store into each parameter, or None if there is no
+    bound.
+    """
     totals: dict[Buffer, int | None] = {}
     for buffer, _, count in _calls(lowered):
         before = totals.get(buffer, 0)
@@ -82,7 +88,7 @@ def _is_partial(buffer: Buffer, stored: int | None) -> bool:
 
 
 def host_access(lowered: LoweredFunc) -> dict[Buffer, str]:
-    """How a host function accesses each of its parameters through its kernels: "r", "w" or "rw"."""
+    """Return how a host function accesses each of its parameters through its kernels: "r", "w" or "rw"."""
     modes: dict[Buffer, str] = {}
     for buffer, param, _ in _calls(lowered):
         if modes.setdefault(buffer, param.access) == "r" and "w" in param.access:

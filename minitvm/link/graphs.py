@@ -34,11 +34,12 @@ def link_graph(
     bounds: Iterable[InputBounds] = (),
     before: Any = None,
 ) -> x.Executable:
-    """Return the executable of an optimized graph.
+    """Build the executable of an optimized graph.
 
-    `units` maps its nodes to their functions, `lowered` the keys to results. If the level lists an operator as an
-    update of a state, the operator works in place; other states are copied at the end of a run. `before` is the graph
-    before it was optimized: it has the names of the outputs, and the relations between sizes that the model needs.
+    `units` maps its nodes to their functions, and `lowered` maps the keys of functions to the lowered functions. An
+    operator that the level lists as an update of a state works in place; other states are copied at the end of a run.
+    `before` is the graph before it was optimized: it has the names of the outputs, and the relations between sizes that
+    the model needs.
     """
     linker, fused = Linker(kind), level.graph
     arrays: dict[int, Any] = {}  # by identity: graphs may share constants
@@ -72,10 +73,10 @@ def link_graph(
 
 
 def _model_nodes(before: Any, units: Iterable[Unit]) -> dict[str, tuple[str, ...]]:
-    """For each operator of an optimized graph, the names of the model's nodes whose values it computes.
+    """Return, for each operator of an optimized graph, the names of the model's nodes whose values it computes.
 
     Passes replace operators but keep the names of values, so the nodes are found by these names. Operators that only
-    change layouts are ignored: their results are named after the values that they move.
+    change layouts are ignored, because their results are named after the values that they move.
     """
     named = {value.name: item.model_node for item in _operators(before) for value in item.outputs if item.model_node}
     listed: dict[str, tuple[str, ...]] = {}
@@ -88,12 +89,12 @@ def _model_nodes(before: Any, units: Iterable[Unit]) -> dict[str, tuple[str, ...
 
 
 def guards(*graphs: Any) -> list[x.Guard]:
-    """The conditions on sizes that the operators of equivalent graphs need.
+    """Return the conditions on sizes that the operators of equivalent graphs need.
 
-    Each is listed once, for the first such operator.
+    Each condition is listed once, for the first operator that needs it.
 
     - Dimensions that a `match_cast` assumes to be equal are equal, and its conditions hold.
-    - The relations of every operator hold. They are computed anew from `Operator.relations`, so that no frontend, pass
+    - The relations of every operator hold. They are recomputed from `Operator.relations`, so that no frontend, pass
       or registration from outside can forget them.
     - No tensor has a negative extent. For example, the result of a convolution has one if the kernel is longer than the
       data. There is no memory for such a tensor, so its readers would read outside of it.
@@ -112,7 +113,7 @@ def guards(*graphs: Any) -> list[x.Guard]:
 
 
 def _relations(item: Any) -> Iterator[x.Guard]:
-    """The relations between symbolic sizes that an operator needs."""
+    """Yield a guard for each relation between symbolic sizes that an operator needs."""
     if item.op == MATCH_CAST:
         yield from (x.Guard(left, right, item.attrs["where"]) for left, right in item.attrs["dims"])
     elif item.op not in (LOOP, BIND_SIZE):
@@ -121,7 +122,7 @@ def _relations(item: Any) -> Iterator[x.Guard]:
 
 
 def _extents(item: Any, seen: list[Expr], analyzer: Analyzer) -> Iterator[x.Guard]:
-    """Guards that no extent of an operator's results is negative. Extents in `seen` already have a guard."""
+    """Yield guards against negative extents in an operator's results. Extents in `seen` already have a guard."""
     for dim in (d for value in item.outputs for d in value.shape):
         if isinstance(dim, Var | IntImm | int) or any(structural_equal(dim, other) for other in seen):
             continue
@@ -131,12 +132,14 @@ def _extents(item: Any, seen: list[Expr], analyzer: Analyzer) -> Iterator[x.Guar
 
 
 def _label(item: Any) -> str:
-    """The name of an operator in errors: the model's node that it comes from, or its own name and its result's name."""
+    """Return the name of an operator for errors: the model's node it comes from, or its own name and its result's
+    name.
+    """
     return item.where or f"{item.op} {item.outputs[0].name}"
 
 
 def _facts(relied_on: Iterable[x.Guard]) -> list[Expr]:
-    """The conditions that hold if the guards hold."""
+    """Return the conditions that hold if the guards hold."""
     facts: list[Expr] = []
     for guard in relied_on:
         left, right = as_expr(guard.left), as_expr(guard.right)
@@ -148,7 +151,7 @@ def _facts(relied_on: Iterable[x.Guard]) -> list[Expr]:
 
 
 def _operators(graph: Graph) -> Iterator[Any]:
-    """All operators of a graph, including those in fused groups and in the bodies of loops."""
+    """Yield all operators of a graph, including those in fused groups and loop bodies."""
     for item in graph.nodes:
         if item.op == FUSED:
             yield from _operators(item.graph)
@@ -167,7 +170,7 @@ def _slots(
 ) -> tuple[dict[Any, Slot], dict[Any, Slot], list[tuple[Slot, Any]]]:
     """Return the slots of values with fixed places, the slots of outputs that are written in place, and the copies.
 
-    Fixed are the places of inputs, constants and joined values. A copy is the slot of an output and the value that is
+    Inputs, constants and joined values have fixed places. A copy pairs the slot of an output with the value that is
     copied there at the end of a run.
     """
     fused, together, slots = level.graph, level.together, {}
@@ -199,7 +202,7 @@ def _slot(value: Any, location: x.Location | None = None) -> Slot:
 
 
 def constant_slots(graph: Graph, constants: Mapping[int, int]) -> dict[Any, Slot]:
-    """The slots of a graph's constants; `constants` maps the `id` of an array to its number."""
+    """Return the slots of a graph's constants. `constants` maps the `id` of an array to the index of the constant."""
     return {
         item.value: Slot(item.value.name, item.data.nbytes, x.ConstantRef(constants[id(item.data)]))
         for item in graph.constants
@@ -218,7 +221,7 @@ class _Linking:
     conditions: list[x.Guard] = field(default_factory=list)
 
     def nodes(self, level: GraphLevel, slots: dict[Any, Slot], outputs: Mapping[Any, Slot]) -> None:
-        """Add the steps of one graph, and the slots of its values to `slots`. The slots in `outputs` are fixed."""
+        """Add the steps of one graph, and add the slots of its values to `slots`. The slots in `outputs` are fixed."""
         together = level.together
         for value in [*reversed(together.wholes), *together.parts]:  # a result may be part of a later one
             if value not in slots:
@@ -239,7 +242,7 @@ class _Linking:
                 self.operator(self.units[node], slots, outputs)
 
     def operator(self, unit: Unit, slots: dict[Any, Slot], outputs: Mapping[Any, Slot]) -> None:
-        """Add the steps of one operator, and the slots of its results to `slots`."""
+        """Add the steps of one operator, and add the slots of its results to `slots`."""
         linker = self.linker
         binding = binding_of(unit.node)
         if binding is not None:
@@ -268,7 +271,7 @@ class _Linking:
         linker.call(func, args, dims, unit.name, results)
 
     def require(self, func: LoweredFunc, sizes: Mapping[Any, Any], unit: Unit) -> None:
-        """Add the conditions that a function needs on its sizes as guards, except those that can be proved."""
+        """Add a guard for each condition on sizes that a function needs, unless the condition can be proved."""
         if not func.conditions:
             return
         analyzer = Analyzer()
@@ -318,9 +321,9 @@ class _Linking:
 
 
 def leave(linker: Linker, moved: Iterable[tuple[Slot, Slot]], operator: str) -> None:
-    """Copy the second slot of each pair to the first, with the effect that all copies happen at the same time.
+    """Copy the second slot of each pair to the first, as if all copies happened at the same time.
 
-    Pairs in one place need no copy. A value that another copy would overwrite is first copied to a temporary slot.
+    Pairs in the same place need no copy. A value that another copy would overwrite is first copied to a temporary slot.
     """
     pairs = [(place, value) for place, value in moved if not _same_place(place, value)]
     sources = []
@@ -348,7 +351,7 @@ def _is_true(graph: Graph, value: Any) -> bool:
 
 
 def _symbolic(func: LoweredFunc, values: Iterable[Any]) -> dict[Var, Expr]:
-    """The function's symbolic dimensions, as expressions of the dimensions of the values that it is called with."""
+    """Return the function's symbolic dimensions, expressed by the dimensions of the values that it is called with."""
     dims: dict[Var, Expr] = {}
     buffers = [param for param in func.params if isinstance(param, Buffer)]
     for param, value in zip(buffers, values, strict=True):
@@ -362,12 +365,12 @@ def _symbolic(func: LoweredFunc, values: Iterable[Any]) -> dict[Var, Expr]:
 
 
 def _returned(fused: Any) -> list[tuple[int, Any]]:
-    """The outputs that a run returns, with their numbers. New values of states are not among them."""
+    """Return (index, value) for each output that a run returns. New values of states are not among them."""
     left = {number for _, number in fused.states}
     return [(number, value) for number, value in enumerate(fused.outputs) if number not in left]
 
 
 def _named_outputs(fused: Any, names: Sequence[str]) -> list[tuple[str, Any]]:
-    """The returned outputs with names that are unique, even if one value is returned twice."""
+    """Return the outputs of a run under unique names, even if one value is returned twice."""
     used: set[str] = set()
     return [(fresh(names[number] if names else value.name, used), value) for number, value in _returned(fused)]

@@ -27,11 +27,11 @@ from ..topi import registry
 
 @dataclass(frozen=True, slots=True)
 class InPlace:
-    """The operators that update in place, each with the number of the input that it updates, and the values they share.
+    """The operators that update an input in place, with the index of that input, and the values that share memory.
 
-    `states` maps values to the number of the state in whose memory they are: the state's input, and its updates. For
-    the states in `kept` this includes the last update, the output. Each of `groups` lists other values that share one
-    memory: the first is computed by a function, and the others are updates of it in the order of the program.
+    `states` maps each value in the memory of a state to the index of the state: the state's input, and its updates. For
+    the states in `kept` this includes the last update, the output. Each entry of `groups` lists other values that share
+    one memory: a function computes the first one, and the others are updates of it in program order.
     """
 
     nodes: Mapping[Any, int] = field(default_factory=dict)
@@ -41,15 +41,15 @@ class InPlace:
 
     @property
     def placed(self) -> list[Any]:
-        """The values whose places are decided."""
+        """The values that already have a place."""
         return [*self.states, *(value for group in self.groups for value in group)]
 
 
 def in_place(fused: Any, is_view: Callable[[Any], bool], computes: Callable[[Any], bool] = lambda _: False) -> InPlace:
     """Find the updates of an optimized graph that need no copy.
 
-    `is_view(node)` returns whether a node only gives its input another shape. `computes(node)` returns whether kernels
-    write the output of a node, which may then be at any place.
+    `is_view(node)` returns whether a node only reshapes its input. `computes(node)` returns whether kernels write the
+    output of a node, which may then be placed anywhere.
     """
     values = _Values(fused, is_view)
     nodes: dict[Any, int] = {}
@@ -81,7 +81,7 @@ def in_place(fused: Any, is_view: Callable[[Any], bool], computes: Callable[[Any
 
 
 class _Values:
-    """The operators that read the memory of each value, and their positions."""
+    """The operators that read the memory of each value, and the position of each operator in the program."""
 
     def __init__(self, fused: Any, is_view: Callable[[Any], bool]) -> None:
         self.views = {node.output: node.inputs[0] for node in fused.nodes if is_view(node)}
@@ -95,13 +95,13 @@ class _Values:
         self.returned = set(map(self.root, fused.outputs))
 
     def root(self, value: Any) -> Any:
-        """The value whose memory `value` uses: the source of a view, or `value` itself."""
+        """Return the value whose memory `value` uses: the source of a view, or `value` itself."""
         while value in self.views:
             value = self.views[value]
         return value
 
     def way(self, old: Any, new: Any) -> list[Any] | None:
-        """The operators that turn `old` into `new`, each in place; None if that is not possible."""
+        """Return the operators that turn `old` into `new`, all of them in place, or None if that is not possible."""
         nodes: list[Any] = []
         value = self.root(new)
         while value is not old:
@@ -114,7 +114,7 @@ class _Values:
         return nodes[::-1]
 
     def may_overwrite(self, node: Any, position: int) -> bool:
-        """Return whether the condition in the module's docstring holds: no operator after `node` reads v."""
+        """Return whether no operator after `node` reads the input at `position`, so that the node may overwrite it."""
         memory = self.root(node.inputs[position])
         through = sum(self.root(value) is memory for value in node.inputs)
         before = all(self.position[reader] <= self.position[node] for reader in self.readers[memory])
@@ -124,7 +124,7 @@ class _Values:
 def written_directly(
     body: Any, updates: InPlace, is_view: Callable[[Any], bool], is_function: Callable[[Any], bool]
 ) -> frozenset[int]:
-    """The numbers of the states whose new value may be written over the old value by the function that computes it.
+    """Return the indices of the states whose new value the function that computes it may write over the old value.
 
     That is legal if all readers of the old value, or of a view of it, run before that function, and if the new value is
     not another output too.
@@ -144,7 +144,9 @@ def written_directly(
 
 
 def _updated(node: Any) -> int | None:
-    """The number of the input that a group of one operator returns with some elements replaced; otherwise None."""
+    """Return the index of the input that a single-operator group returns with some elements replaced, or None
+    otherwise.
+    """
     if node.op != FUSED or len(node.graph.nodes) != 1:
         return None
     inner = node.graph.nodes[0]
@@ -162,7 +164,7 @@ def _updated(node: Any) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class PlaceInValue:
-    """A place that begins `offset` bytes after the start of the value `whole`."""
+    """A location that begins `offset` bytes after the start of the value `whole`."""
 
     whole: Any
     offset: int
@@ -170,9 +172,8 @@ class PlaceInValue:
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """Concatenations that need no copy: `parts` maps each input to its place in the result.
-
-    `nodes` are the concatenations.
+    """The concatenations that need no copy. `nodes` lists them, and `parts` maps each input to its location in the
+    result.
     """
 
     parts: Mapping[Any, PlaceInValue] = field(default_factory=dict)
@@ -180,7 +181,7 @@ class Joined:
 
     @property
     def wholes(self) -> dict[Any, None]:
-        """The results of the concatenations, in the order of the program."""
+        """The results of the concatenations, in program order."""
         return {place.whole: None for place in self.parts.values()}
 
 
@@ -208,7 +209,9 @@ def joined(fused: Any, made_in_place: Any, placed: Iterable[Any] = ()) -> Joined
 
 
 def _parts(item: Any) -> tuple[Any, ...]:
-    """The inputs of a concatenation in the order of their places in the result; () if these are not contiguous."""
+    """Return the inputs of a concatenation in the order of their places in the result, or () if they are not
+    contiguous there.
+    """
     node, inputs = item, item.inputs
     if item.op == "fused":
         if len(item.graph.nodes) != 1:

@@ -20,11 +20,11 @@ from .steps import binding_of, is_view, writes_its_output
 
 @dataclass(frozen=True, slots=True)
 class GraphLevel:
-    """One graph of a program, with the decisions about the places of its values.
+    """One graph of a program, with the decisions about where its values are stored.
 
     `updates` are the operators that update in place a state, a carried value, or a value that a function computes. Its
     `states` are numbered like the pairs of the graph's states, or like the carried values of the loop. `direct` holds
-    the numbers of the carried values whose new value is written directly over the old one, because the operator that
+    the indices of the carried values whose new value is written directly over the old one, because the operator that
     computes it runs after all readers of the old one. `taken` maps the initial value of a loop of this graph to the
     result of the loop: the initial value is computed directly in the memory of the carried value.
     """
@@ -37,7 +37,7 @@ class GraphLevel:
     taken: Mapping[Any, Any] | None = None
 
     def all(self) -> Iterator[GraphLevel]:
-        """This level and the levels nested in it, in the order of the program."""
+        """Yield this level and the levels nested in it, in program order."""
         yield self
         for body in self.bodies.values():
             yield from body.all()
@@ -48,7 +48,7 @@ class GraphLevel:
 
 
 def level_of(fused: Graph) -> GraphLevel:
-    """The level of an optimized graph."""
+    """Return the level of an optimized graph, with all decisions made."""
     return _level(fused, in_place(fused, is_view, writes_its_output), frozenset())
 
 
@@ -59,9 +59,9 @@ def _level(graph: Graph, updates: InPlace, direct: frozenset[int]) -> GraphLevel
 
 
 def _body(node: Any) -> GraphLevel:
-    """The level of a loop's body.
+    """Return the level of a loop's body.
 
-    A carried value is treated as a state: it begins as an input and ends as an output.
+    A carried value is treated as a state, because it begins as an input and ends as an output.
     """
     pairs = tuple((1 + k, 1 + k) for k in range(node.attrs["carried"]))
     carrying = replace(node.body, states=pairs)
@@ -71,14 +71,16 @@ def _body(node: Any) -> GraphLevel:
 
 
 def replace_direct(level: GraphLevel, direct: frozenset[int]) -> GraphLevel:
-    """The level with another `direct`: the numbers of the carried values that are written directly over old ones."""
+    """Return the level with `direct` replaced: the indices of the carried values that are written directly over old
+    ones.
+    """
     return GraphLevel(level.graph, level.updates, level.together, level.bodies, direct, level.taken)
 
 
 def _taken(graph: Graph, updates: InPlace, together: Joined) -> dict[Any, Any]:
-    """The initial values of loops that may be computed directly in the memory of the carried value.
+    """Return the initial values of loops that may be computed directly in the memory of the carried value.
 
-    A function of this graph computes such a value into its own memory, only the loop reads it, and only once.
+    A function of this graph computes such a value into its own memory, and only the loop reads it, once.
     """
     readers: dict[Any, int] = {}
     for node in graph.nodes:
@@ -100,6 +102,6 @@ def _taken(graph: Graph, updates: InPlace, together: Joined) -> dict[Any, Any]:
 
 
 def units_of(level: GraphLevel) -> dict[Any, Unit]:
-    """The units of a program, by node. Equal functions are shared by all levels."""
+    """Return the unit of each node of a program. Equal functions are shared across all levels."""
     updates = {node: number for inner in level.all() for node, number in inner.updates.nodes.items()}
     return {unit.node: unit for unit in to_units(level.graph, updates)}

@@ -29,7 +29,7 @@ from .plan_memory import Lifetime, plan_memory
 
 @dataclass(slots=True)
 class Linker:
-    """Collects calls and copies over slots; `finish` then places barriers, plans memory and makes the executable."""
+    """Collects calls and copies on slots. `finish` then inserts barriers, plans memory and builds the executable."""
 
     target: str
     kernels: list[x.Kernel] = field(default_factory=list)
@@ -47,13 +47,13 @@ class Linker:
         operator: str = "",
         results: Collection[link_steps.Slot] = (),
     ) -> None:
-        """Append a function's kernel calls.
+        """Append the kernel calls of a function.
 
-        `args` are in the order of its params, `dims` gives its symbolic dimensions. `operator` names the operator that
-        the calls belong to (default: the function). `results` are the arguments whose contents are undefined before the
-        call, as those of workspaces are. The function reads only elements of them that it has written before (the
-        interpreters check this). So the first kernel that gets such an argument counts as writing it, even if it also
-        reads it.
+        `args` are in the order of its parameters, and `dims` gives its symbolic dimensions. `operator` names the
+        operator that the calls belong to (default: the function). `results` are the arguments whose contents are
+        undefined before the call, as those of workspaces are. The function reads only elements of them that it has
+        written before (the interpreters check this). So the first kernel that gets such an argument counts as writing
+        it, even if it also reads it.
         """
         self._operator = operator or lowered.name
         self._undefined = set(results)
@@ -69,9 +69,9 @@ class Linker:
     def bind_size(
         self, var: Var, count: link_steps.Slot, most: x.Dim, where: str, operator: str, reason: str = ""
     ) -> None:
-        """Append the step that sets the size `var` to the number in `count`.
+        """Append a step that sets the size `var` to the number in `count`.
 
-        Memory is planned for the largest size, `most`.
+        Memory is planned for the largest possible size, `most`.
         """
         self.bounds[var] = most
         self.steps.append(link_steps.Bind(var, count, most, where, operator, reason))
@@ -114,9 +114,9 @@ class Linker:
     def _kernel(
         self, kernel: LoweredKernel, args: Sequence[link_steps.Slot | Expr], new: Sequence[bool], refusal: str
     ) -> int:
-        """The number of the kernel called with `args`, which are defined from now on.
+        """Return the index of the kernel to call with `args`, adding the kernel to the list if needed.
 
-        `new` says which were undefined before.
+        `new` says which arguments were undefined before; all of them count as defined from now on.
         """
         self._undefined.difference_update(arg for arg in args if isinstance(arg, link_steps.Slot))
         params = tuple(
@@ -155,7 +155,7 @@ class Linker:
         states: Sequence[x.TensorSpec] = (),
         bounds: Sequence[x.Bound] = (),
     ) -> x.Executable:
-        """Make the executable. Slots without a location are placed in one arena according to their lifetimes.
+        """Build the executable. Slots without a location are placed in one arena according to their lifetimes.
 
         Raises `InternalError` if the steps do not write an output, or read a slot before they write it.
         """
@@ -191,9 +191,9 @@ class Linker:
         )  # fmt: skip
 
     def _waits(self, edges: Sequence[int]) -> list[bool]:
-        """For each step, whether all threads must wait before it.
+        """Return, for each step, whether all threads must wait before it.
 
-        This is decided separately between every two `edges`.
+        This is decided separately for each stretch between two `edges`.
         """
         decide = lookup(self.target, "waits") or link_steps.team_waits
         parallel = [link_steps.is_parallel(step) for step in self.steps]
@@ -201,7 +201,7 @@ class Linker:
         return [wait for a, b in pairwise(edges) for wait in decide(parallel[a:b], touches[a:b])]
 
     def _check_written(self, outputs: Sequence[x.TensorSpec]) -> None:
-        """Raise `InternalError` for an output that no step writes: a run would return arbitrary bytes."""
+        """Raise `InternalError` if no step writes an output: a run would return arbitrary bytes."""
         written: dict[
             link_steps.Slot, int | None
         ] = {}  # an upper bound of the bytes written of each slot that has its own memory
@@ -239,7 +239,7 @@ class Linker:
                 raise InternalError(f"the steps write {total} of the {slot.nbytes} bytes of output {spec.name} at most")
 
     def _surely_read(self, step: link_steps.Step, slot: link_steps.Slot, lowered: Sequence[LoweredKernel]) -> int:
-        """A lower bound of the number of bytes of a slot that a step reads."""
+        """Return a lower bound on the number of bytes that a step reads from a slot."""
         if not isinstance(step, link_steps.CallStep):
             return slot.nbytes if isinstance(slot.nbytes, int) else 0
         kernel = lowered[step.kernel]
@@ -247,7 +247,9 @@ class Linker:
         return max((count * p.dtype.bytes for p, count, arg in rows if arg is slot), default=0)
 
     def _most_written(self, step: link_steps.Step, place: int, lowered: Sequence[LoweredKernel]) -> int | None:
-        """An upper bound of the bytes that a step writes through the slot at `place`; None if there is no bound."""
+        """Return an upper bound on the bytes that a step writes through the slot at `place`, or None if there is no
+        bound.
+        """
         if isinstance(step, link_steps.CallStep):
             count = lowered[step.kernel].written[place]
             return None if count is None else count * self.kernels[step.kernel].params[place].dtype.bytes
@@ -256,7 +258,7 @@ class Linker:
         return 8  # the size of a loop's counter
 
     def _plan(self, numbers: Sequence[int], together: Sequence[range]) -> tuple[x.Arena, ...]:
-        """Plan one arena for each memory, for the slots without location.
+        """Plan one arena per memory for the slots without a location.
 
         `numbers` are the step numbers in the executable. Each range in `together` is a phase: its steps can overlap in
         time if at least one of them runs on all threads.
@@ -306,14 +308,14 @@ class Linker:
         return tuple(arenas)
 
     def _memory(self, kernel: x.Kernel) -> str:
-        """The target in whose memory a kernel works, "" for the program's own memory."""
+        """Return the target whose memory a kernel works in, or "" for the program's own memory."""
         if not kernel.target or all(lookup(target, "hosted") for target in (kernel.target, self.target)):
             return ""
         return kernel.target
 
 
 def _is_nothing(dim: Expr | int) -> bool:
-    """Return whether an extent is 0 for all values of the sizes: no step writes a tensor without elements."""
+    """Return whether an extent is always 0. No step writes a tensor without elements."""
     bounds = Analyzer().bounds(dim) if isinstance(dim, Expr) else None
     return bounds is not None and bounds[1] == 0
 
@@ -323,7 +325,7 @@ def _less(count: int, size: x.Dim) -> bool:
 
 
 def _is_scratch(slot: link_steps.Slot, outputs: Sequence[x.TensorSpec]) -> bool:
-    """Return whether a slot is undefined when a run begins: memory of the arena, or an output that is no input."""
+    """Return whether a slot is undefined when a run begins: arena memory, or an output that is not an input too."""
     location = slot.location
     return location is None or (isinstance(location, x.Output) and not outputs[location.index].inout)
 

@@ -22,7 +22,7 @@ ALIGNMENT = 64
 
 @dataclass(frozen=True, slots=True)
 class Lifetime:
-    """A value of `nbytes` bytes that is first written at step `first` and last read at step `last`, both included."""
+    """A value of `nbytes` bytes that is in use from step `first` to step `last`, both included."""
 
     name: str
     nbytes: Dim
@@ -30,7 +30,7 @@ class Lifetime:
     last: int
 
     def meets(self, other: Lifetime) -> bool:
-        """Whether the lifetimes overlap."""
+        """Return whether the two lifetimes overlap."""
         return self.first <= other.last and other.first <= self.last
 
 
@@ -38,7 +38,8 @@ class Lifetime:
 class Plan:
     """The offset of each value in the arena, in the order of the values, and the size of the arena, all in bytes.
 
-    `lower_bound` is the largest number of bytes alive at one step, for values of constant size: no plan can be smaller.
+    `lower_bound` is the largest number of bytes in use at one step, counting values of constant size; no plan can be
+    smaller.
     """
 
     offsets: tuple[Dim, ...]
@@ -47,7 +48,7 @@ class Plan:
 
 
 def plan_memory(values: Sequence[Lifetime], alignment: int = ALIGNMENT) -> Plan:
-    """Return offsets, multiples of `alignment`, so that values with overlapping lifetimes do not overlap."""
+    """Return a plan in which values with overlapping lifetimes do not overlap. Offsets are multiples of `alignment`."""
     offsets: dict[int, Dim] = {}
     fixed = {i: _aligned(int(v.nbytes), alignment) for i, v in enumerate(values) if not isinstance(v.nbytes, Expr)}
     places, end = _packed(values, fixed)
@@ -63,7 +64,7 @@ def plan_memory(values: Sequence[Lifetime], alignment: int = ALIGNMENT) -> Plan:
 
 
 def _packed(values: Sequence[Lifetime], sizes: dict[int, int]) -> tuple[dict[int, int], int]:
-    """Place some of the values: returns the place of each by index, and the end. `sizes` are multiples of one unit."""
+    """Place some of the values. Returns the offset of each by index, and the end. `sizes` are multiples of one unit."""
     places: dict[int, int] = {}
     for index in sorted(sizes, key=lambda i: (-sizes[i], values[i].first, i)):
         busy = sorted((places[p], sizes[p]) for p in places if values[p].meets(values[index]))
@@ -72,11 +73,12 @@ def _packed(values: Sequence[Lifetime], sizes: dict[int, int]) -> tuple[dict[int
 
 
 def _multiples(values: Sequence[Lifetime], alignment: int) -> tuple[list[tuple[Expr, dict[int, int]]], list[int]]:
-    """Group values whose sizes are multiples of one unit: each unit with its multiples, rounded up to the alignment.
+    """Group values whose sizes are multiples of the same unit. Each unit comes with its multiples, rounded up to the
+    alignment.
 
     For example, 4096 n and 1024 n are 4096 and 1024 times the unit n. A multiple of the alignment times any unit is
-    again a multiple of the alignment, so places need no rounding that depends on the unit. Returned separately are the
-    values that rounding would make more than an eighth larger, and those that are alone in their unit.
+    again a multiple of the alignment, so places need no rounding that depends on the unit. The second list holds the
+    other values: those that rounding would make more than an eighth larger, and those that are alone in their unit.
     """
     groups: list[tuple[list[Expr], Expr, dict[int, int]]] = []
     for index, value in enumerate(values):
@@ -117,14 +119,16 @@ def _same_factors(a: Sequence[Expr], b: Sequence[Expr]) -> bool:
 
 
 def _sum(size: Dim, unit: Expr, number: int) -> Dim:
-    """`size + unit * number`."""
+    """Return `size + unit * number`, simplified if one of the terms is 0."""
     if not number:
         return size
     return size + unit * number if isinstance(size, Expr) or size else unit * number
 
 
 def _best_gap(busy: Sequence[tuple[int, int]], size: int) -> int:
-    """The offset of the smallest gap between busy stretches that holds `size` bytes; after all of them if none does."""
+    """Return the offset of the smallest gap between busy stretches that can hold `size` bytes, or the end if none
+    can.
+    """
     best: tuple[int, int] | None = None
     end = 0
     for offset, length in busy:
@@ -138,9 +142,9 @@ def _best_gap(busy: Sequence[tuple[int, int]], size: int) -> int:
 def _place_alone(
     values: Sequence[Lifetime], indices: Sequence[int], offsets: dict[int, Dim], size: Dim, alignment: int
 ) -> Dim:
-    """Place values after `size`; values of equal size share a place if their lifetimes do not overlap.
+    """Place values after `size` and return the new end.
 
-    Returns the new end.
+    Values of equal size share a place if their lifetimes do not overlap.
     """
     chunks: list[tuple[Expr, Dim, list[int]]] = []
     for index in indices:

@@ -23,10 +23,10 @@ from ..topi import registry
 
 @dataclass(eq=False, slots=True)
 class Slot:
-    """A value that a program uses: its `location` once that is decided, and the number of bytes that it needs.
+    """A value that a program uses: the number of bytes that it needs, and its `location` once that is decided.
 
-    If it has a `home`, it is the part of that slot that begins at byte `offset`. `memory` is for slots without home and
-    location: the target in whose memory the value will be, "" for the program's own memory.
+    If it has a `home`, it is the part of that slot that begins at byte `offset`. `memory` is only for slots without a
+    home and a location: it is the target in whose memory the value will be, or "" for the program's own memory.
     """
 
     name: str
@@ -37,7 +37,7 @@ class Slot:
     memory: str = ""
 
     def storage(self) -> tuple[Slot, int]:
-        """The slot that owns the memory of this slot, and the offset of this slot in it."""
+        """Return the slot that owns the memory of this slot, and the offset of this slot in it."""
         slot, offset = self, 0
         while slot.home is not None:
             slot, offset = slot.home, offset + slot.offset
@@ -45,12 +45,12 @@ class Slot:
 
 
 def buffer_bytes(buffer: Buffer, dims: Mapping[Var, Expr]) -> x.Dim:
-    """The number of bytes of a row-major buffer; an expression if its shape is symbolic."""
+    """Return the number of bytes of a row-major buffer, as an expression if its shape is symbolic."""
     return tensor_bytes([substitute(d, dims) for d in buffer.shape], buffer.dtype)
 
 
 def tensor_bytes(shape: Sequence[Any], dtype: DType) -> x.Dim:
-    """The number of bytes of a dense tensor; an expression if its shape is symbolic."""
+    """Return the number of bytes of a dense tensor, as an expression if its shape is symbolic."""
     nbytes, symbolic = dtype.bytes, []
     for dim in shape:
         size = dim.value if isinstance(dim, IntImm) else dim
@@ -76,7 +76,7 @@ def constant(name: str, data: np.ndarray) -> x.Constant:
 
 
 def binding_of(node: Any) -> Any:
-    """Return the `bind_size` node if this node is one, alone or as the only node of a fused operator; otherwise None.
+    """Return the `bind_size` node that this node is, or that it contains as its only operator, or None otherwise.
 
     A `bind_size` becomes a step of the executable and has no function.
     """
@@ -85,19 +85,19 @@ def binding_of(node: Any) -> Any:
 
 
 def is_view(node: Any) -> bool:
-    """Return whether a node only gives its one input another shape, so that no data moves."""
+    """Return whether a node only reshapes its single input, so that no data moves."""
     parts = node.graph.nodes if node.op == FUSED else (node,)
     return len(node.inputs) == 1 and len(node.outputs) == 1 and all(registry.get(part.op).view for part in parts)
 
 
 def writes_its_output(node: Any) -> bool:
-    """Return whether kernels of the node itself write its outputs."""
+    """Return whether the node's own kernels write its outputs."""
     return not is_view(node) and binding_of(node) is None
 
 
 @dataclass(slots=True)
 class CallStep:
-    """A call of kernel number `kernel`. `first[k]` says whether argument k is undefined before the call."""
+    """A call of a kernel, given by its index. `first[k]` says whether argument k is undefined before the call."""
 
     kernel: int
     args: list[Slot | Expr]
@@ -126,7 +126,7 @@ class Bind:
 
 @dataclass(slots=True)
 class LoopStep:
-    """A loop. Its body is the steps that follow, up to but not including the step number `end`."""
+    """A loop. Its body consists of the following steps, up to but not including step number `end`."""
 
     number: Slot
     limit: Slot
@@ -141,7 +141,7 @@ Step: TypeAlias = CallStep | CopyStep | Bind | LoopStep
 
 
 def used(step: Step) -> Sequence[Slot | Expr]:
-    """The slots and numbers that a step uses."""
+    """Return the slots and numbers that a step uses."""
     if isinstance(step, Bind):
         return [step.count]
     if isinstance(step, LoopStep):
@@ -150,7 +150,7 @@ def used(step: Step) -> Sequence[Slot | Expr]:
 
 
 def touched(step: Step, kernels: Sequence[x.Kernel]) -> Iterator[tuple[Slot, str, int]]:
-    """Yield the slots of a step, each with its access ("r", "w" or "rw") and its place in `used(step)`.
+    """Yield the slots of a step, each with its access ("r", "w" or "rw") and its position in `used(step)`.
 
     Copies and loops yield what they read before what they write: a loop reads its limit before it counts.
     """
@@ -174,7 +174,8 @@ def touched(step: Step, kernels: Sequence[x.Kernel]) -> Iterator[tuple[Slot, str
 
 @dataclass(frozen=True, slots=True)
 class StepTouch:
-    """The bytes `[first, last)` of `memory` that a step accesses; None for `last` is the end of the memory.
+    """The bytes `[first, last)` of `memory` that a step accesses. If `last` is None, they extend to the end of the
+    memory.
 
     `writes` says whether the step writes them.
     """
@@ -185,14 +186,14 @@ class StepTouch:
     writes: bool
 
     def meets(self, other: StepTouch) -> bool:
-        """Whether the two touches share at least one byte, and at least one of them writes."""
+        """Return whether the two accesses share at least one byte and at least one of them writes."""
         if self.memory != other.memory or not (self.writes or other.writes):
             return False
         return (other.last is None or self.first < other.last) and (self.last is None or other.first < self.last)
 
 
 def team_waits(parallel: Sequence[bool], touches: Sequence[Sequence[StepTouch]]) -> list[bool]:
-    """For each step, whether all threads must wait before it.
+    """Return, for each step, whether all threads must wait before it.
 
     `parallel` steps run on all threads, the others on thread 0. `touches` lists the accesses of each step. Threads do
     not wait between steps that are independent of each other.
@@ -209,7 +210,7 @@ def team_waits(parallel: Sequence[bool], touches: Sequence[Sequence[StepTouch]])
 
 
 def touches_of(step: Step, kernels: Sequence[x.Kernel]) -> list[StepTouch]:
-    """The accesses of a step, in bytes of memory."""
+    """Return the byte ranges that a step accesses."""
     return [_touch(slot, "w" in mode) for slot, mode, _ in touched(step, kernels)]
 
 
@@ -220,7 +221,8 @@ def _touch(slot: Slot, writes: bool) -> StepTouch:
 
 
 def edges_of(steps: Sequence[Step]) -> list[int]:
-    """The positions at which stretches of steps begin: the start and end of a loop, of its body, and of a `Bind`.
+    """Return the positions at which stretches of steps begin: the start and end of a loop, of its body, and of a
+    `Bind`.
 
     All threads always wait at these positions.
     """
@@ -230,7 +232,7 @@ def edges_of(steps: Sequence[Step]) -> list[int]:
 
 
 def phases(edges: Sequence[int], waits: Sequence[bool]) -> Iterator[range]:
-    """Yield the range of step positions of each phase.
+    """Yield each phase as a range of step positions.
 
     A phase begins at an edge, or at a step that threads wait before.
     """

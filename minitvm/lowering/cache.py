@@ -43,13 +43,15 @@ _LIBRARIES = ("numpy", "sympy", "islpy")
 def usable(target: Target) -> bool:
     """Return whether functions for a target may be cached.
 
-    With MINITVM_VERIFY=1 they may not: verification needs the levels.
+    They may not be if MINITVM_VERIFY=1, because verification needs all levels.
     """
     return not verification_asked() and decides_all(target)
 
 
 def decides_all(target: Target) -> bool:
-    """Return whether the key decides the result: no callback observes the passes, and all code is from this package."""
+    """Return whether the cache key determines the result: no callback watches the passes, and all rules are from
+    this package.
+    """
     return (
         not PassContext.current().instruments
         and backend.find(target) in backend.own()
@@ -68,7 +70,7 @@ def _is_ours(function: Any) -> bool:
 
 @functools.cache
 def code_version() -> bytes:
-    """A hash of the compiler's own code, of Python's version, and of the versions of the libraries it computes with."""
+    """Return a hash of the compiler's own code, of Python's version, and of the versions of the libraries it uses."""
     h = hashlib.sha256(sys.version.encode())
     for package in _LIBRARIES:
         h.update(f"{package} {importlib.metadata.version(package)}\0".encode())
@@ -80,9 +82,9 @@ def code_version() -> bytes:
 
 
 def key_of(function: SharedFunction, target: Target, decision: Decision | None = None) -> bytes:
-    """The 32-byte key for the result of lowering `function` for `target`.
+    """Return the 32-byte cache key for the result of lowering `function` for `target`.
 
-    `decision` is its schedule, if one was decided.
+    `decision` is the schedule of the function, if one was decided.
     """
     h = hashlib.sha256(code_version())
     decided = () if decision is None else (decision.to_json().encode(),)
@@ -92,21 +94,21 @@ def key_of(function: SharedFunction, target: Target, decision: Decision | None =
 
 
 def get(function: SharedFunction, target: Target, decision: Decision | None = None) -> LoweredFunc | None:
-    """The stored result for a function, or None."""
+    """Return the cached result of lowering a function, or None."""
     data = FUNCTIONS.get(key_of(function, target, decision), function.name)
     lowered = None if data is None else decode(data)
     return None if lowered is None else taken_for(lowered, target)
 
 
 def put(function: SharedFunction, target: Target, data: bytes, decision: Decision | None = None) -> None:
-    """Store the result for a function, as returned by `encode`."""
+    """Cache the result of lowering a function, as encoded by `encode`."""
     FUNCTIONS.put(key_of(function, target, decision), function.name, data)
 
 
 def encode(func: LoweredFunc) -> bytes:
-    """A lowered function as JSON.
+    """Return a lowered function as JSON.
 
-    It holds the source and text of its kernels, not their trees: a build needs no trees.
+    Kernels are stored as source and text, not as trees, because a build does not need the trees.
     """
     kernels = [
         {
@@ -127,7 +129,7 @@ def encode(func: LoweredFunc) -> bytes:
 
 
 def decode(data: bytes) -> LoweredFunc | None:
-    """The inverse of `encode`; None if the data is not a lowered function."""
+    """Decode a lowered function that `encode` wrote. Returns None if the data is anything else."""
     try:
         body = json.loads(data)
         params, host, conditions = from_json(body["signature"])

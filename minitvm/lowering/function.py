@@ -35,7 +35,7 @@ _SIZES = (1, 2, 3, 5, 8, 13)  # tried for sizes at which an access reaches outsi
 
 @kept_with_node
 def size_conditions(func: tir.PrimFunc) -> tuple[Expr, ...]:
-    """Return conditions on sizes; if they hold, all accesses of a function are inside their buffers.
+    """Return the conditions on sizes under which every access of a function stays inside its buffer.
 
     Raises `VerificationError` for an access that is outside, or that cannot be proved to be inside.
     """
@@ -62,7 +62,7 @@ def size_conditions(func: tir.PrimFunc) -> tuple[Expr, ...]:
 def _example(access: Unshown, sizes: list[Var]) -> tuple[bool, dict[Var, int] | None]:
     """Search for values of sizes and loop variables at which an access is outside its buffer.
 
-    Returns the same as `example_of`.
+    Returns (whether the search was conclusive, an example or None), as `example_of` does.
     """
     if not sizes:
         return example_of(access, {})
@@ -76,7 +76,9 @@ def _example(access: Unshown, sizes: list[Var]) -> tuple[bool, dict[Var, int] | 
 
 
 def _refused(func: tir.PrimFunc, access: Unshown, example: Mapping[Var, int] | None) -> VerificationError:
-    """The error for an access: where it is, the range that its index must stay in, and where the index comes from."""
+    """Return the error for an access: where it is, the range that its index must stay in, and where the index comes
+    from.
+    """
     buffer, axis = access.buffer, access.axis
     node = access.node
     index = node.indices[axis] if isinstance(node, tir.BufferLoad | tir.BufferStore) else access.index
@@ -134,7 +136,7 @@ def _text(e: Expr) -> str:
 
 
 def updating(func: tir.PrimFunc, number: int) -> tir.PrimFunc:
-    """Return `func` without its input `number`: its last parameter, the result, takes over the memory of this input.
+    """Return `func` without input `number`. The result, its last parameter, takes over the memory of this input.
 
     Raises `InternalError` if the function does not begin with a copy of that input, or reads it elsewhere.
     """
@@ -151,7 +153,7 @@ def updating(func: tir.PrimFunc, number: int) -> tir.PrimFunc:
 
 
 def _is_copy(stmt: tir.Stmt, source: object, result: object) -> bool:
-    """Return whether a statement is `result[i] = source[i]` for every i, and nothing else."""
+    """Return whether a statement does nothing but `result[i] = source[i]` for every i."""
     extents = []
     while isinstance(stmt, tir.For):
         extents.append((stmt.var, stmt.start, stmt.extent))

@@ -20,9 +20,9 @@ class LoweredKernel:
     """A kernel for a `target`, with the facts that linking needs.
 
     One run stores at most `written[k]` elements of parameter k (None: unknown), and reads at least `surely_read[k]`.
-    `tasks` is the number of iterations of its parallel loop; it is 0 if there is no such loop, or if the number depends
-    on a symbolic size. `func` is the kernel as a program. For a kernel from the cache `func` is None, and `script` is
-    its text.
+    `tasks` is the number of iterations of its parallel loop, or 0 if there is no such loop or the number depends on a
+    symbolic size. `func` is the kernel as a program. It is None for a kernel from the cache, which has its text in
+    `script` instead.
     """
 
     name: str
@@ -37,7 +37,7 @@ class LoweredKernel:
     tasks: int = 0
 
     def program(self) -> PrimFunc:
-        """The kernel as a program of the kernel level."""
+        """Return the kernel as a program at the kernel level, parsing its text if necessary."""
         if self.func is not None:
             return self.func
         return _parsed(self.script)
@@ -47,9 +47,9 @@ class LoweredKernel:
 class LoweredFunc:
     """A level-3 function and its lowered form.
 
-    `params` are the function's own; `host` calls the kernels, with flat buffers. If the function was lowered for the
-    host instead of its network's target, `refusal` is the reason; otherwise it is "". `conditions` are about its
-    symbolic dimensions and scalars: if all hold, its accesses are inside their buffers.
+    `params` are the parameters of the original function. `host` calls the kernels, with flat buffers. If the function
+    was lowered for the host instead of the target of its network, `refusal` is the reason; otherwise it is "".
+    `conditions` are about its symbolic dimensions and scalars: if all hold, its accesses are inside their buffers.
     """
 
     name: str
@@ -66,12 +66,14 @@ class LoweredFunc:
 
     @property
     def sources(self) -> dict[str, str]:
-        """The source of each kernel."""
+        """The source text of each kernel."""
         return {name: kernel.source for name, kernel in self.kernels.items()}
 
 
 def taken_for(func: LoweredFunc, target: Target) -> LoweredFunc:
-    """Adapt a function that was lowered for a target with the same `code_identity` to `target`."""
+    """Return the function with `target` as its target. It must have been lowered for a target with the same
+    `code_identity`.
+    """
     if all(kernel.target == target.brief for kernel in func.kernels.values()):
         return func
     return replace(func, kernels={name: replace(k, target=target.brief) for name, k in func.kernels.items()})
@@ -88,7 +90,7 @@ def _parsed(script: str) -> PrimFunc:
 def lowered(
     func: PrimFunc, module: IRModule, sources: Mapping[str, str], target: Target, conditions: tuple[Expr, ...] = ()
 ) -> LoweredFunc:
-    """Combine a function, the module that it was lowered to for a target, and the sources of its kernels."""
+    """Build a `LoweredFunc` from a function, the module that it was lowered to, and the sources of its kernels."""
     host = next(f for _, f in module.items() if f.attrs.get("host"))
     kernels = {name: _kernel(module[name], source, target) for name, source in sources.items()}
     return LoweredFunc(func.name, func.params, host, kernels, conditions=conditions)
@@ -118,7 +120,7 @@ def _tasks(body: Stmt) -> int:
 
 
 def kernel_params(kernel: PrimFunc) -> tuple[KernelParam, ...]:
-    """The parameters of a kernel, each with how the kernel accesses it ("r", "w" or "rw")."""
+    """Return the parameters of a kernel, each with the way in which the kernel accesses it ("r", "w" or "rw")."""
     access = buffer_access(kernel.body)
     return tuple(
         KernelParam(p.name, p.dtype, BUFFER, access.get(p, "r"))

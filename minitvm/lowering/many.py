@@ -32,10 +32,10 @@ def lower_functions(
     progress: Progress | None = None,
     decisions: Decisions | None = None,
 ) -> dict[bytes, LoweredFunc]:
-    """Schedule and lower functions; returns the results by key.
+    """Schedule and lower functions, and return the results by key.
 
-    If there is a `callback`, all passes run in this process. `decisions` maps the keys of some functions to their
-    schedules. A decision that no longer applies causes a warning.
+    With a `callback`, all passes run in this process. `decisions` maps the keys of some functions to their schedules. A
+    decision that no longer applies causes a warning.
     """
     decisions = decisions or {}
     lowered = _lowered(functions, target, callback, progress, decisions)
@@ -111,7 +111,7 @@ def _in_workers(
     before: int,
     total: int,
 ) -> dict[bytes, LoweredFunc]:
-    """Lower functions in the processes of `worker_pool.run`, including this process, and store the results."""
+    """Lower functions in the processes of `worker_pool.run`, including this one, and cache the results."""
     by = [decisions.get(f.key) for f in functions]
     requests = [
         json.dumps(
@@ -139,7 +139,7 @@ def _in_workers(
 
 
 def lower_request(request: bytes) -> bytes:
-    """Runs in a worker: schedule and lower one function."""
+    """Schedule and lower one function. This runs in a worker process."""
     body = json.loads(request)
     function = SharedFunction(body["name"], from_json(body["graph"]), body["updated"])
     target = Target.from_json(body["target"])

@@ -25,22 +25,27 @@ Decided = Callable[[Sequence[SharedFunction], Target], Decisions]
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """The target that a function runs on. `refusal` is the reason if this is not the requested target, otherwise ""."""
+    """The target that a function runs on. If it is not the requested target, `refusal` is the reason; otherwise it
+    is "".
+    """
 
     target: Target
     refusal: str = ""
 
 
 def host_of(target: Target) -> Target:
-    """The target whose program runs a network: the host if `target` works in its memory and can refuse operators."""
+    """Return the target whose program runs a network.
+
+    That is the host if `target` works in the host's memory and can refuse operators, and `target` itself otherwise.
+    """
     beside_it = lookup(target, "refusal") is not None and lookup(target, "hosted") is not None
     return target.own_host if beside_it else target
 
 
 def place(func: PrimFunc, target: Target, operators: Sequence[str] = ()) -> Placement:
-    """Decide where a function of a network for `target` runs; `operators` are the names of the function's operators.
+    """Decide which target a function of a network runs on. `operators` names the operators in the function.
 
-    Raises `InputError` if the target's option `on_host` names an operator that does not exist.
+    Raises `InputError` if the target option `on_host` names an operator that does not exist.
     """
     refusal = lookup(target, "refusal")
     if refusal is None:
@@ -51,7 +56,7 @@ def place(func: PrimFunc, target: Target, operators: Sequence[str] = ()) -> Plac
 
 
 def _on_host(target: Target) -> tuple[str, ...]:
-    """The operators that the user wants to run on the host."""
+    """Return the operators that the user wants to run on the host."""
     names: tuple[str, ...] = getattr(target.description, "on_host", ())
     for name in names:
         registry.get(name)  # the error lists the existing ones
@@ -65,7 +70,7 @@ def lower_placed(
     progress: Progress | None = None,
     decided: Decided = lambda functions, target: {},
 ) -> dict[bytes, LoweredFunc]:
-    """Schedule and lower each function for the target that it runs on; returns the results by key.
+    """Schedule and lower each function for the target that it runs on, and return the results by key.
 
     `decided(functions, target)` returns the `decisions` of `lower_functions` for the functions that run on a target.
     """

@@ -15,10 +15,9 @@ from .function import updating
 
 
 class SharedFunction:
-    """The computation that equal fused operators share, whatever their names; `key` identifies it in every process.
+    """The computation that equal fused operators share, whatever their names. `key` identifies it in every process.
 
-    `updated` is the number of an input or None. If it is a number, the last parameter is both this input and the
-    result.
+    `updated` is the index of an input or None. If it is an index, the last parameter is both this input and the result.
     """
 
     def __init__(self, name: str, graph: Graph, updated: int | None = None) -> None:
@@ -34,14 +33,14 @@ class SharedFunction:
 
     @cached_property
     def func(self) -> PrimFunc:
-        """The level-3 function."""
+        """The computation as a level-3 function."""
         func = to_prim_func(self.graph, name=self.name)
         return func if self.updated is None else updating(func, self.updated)
 
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """One fused operator of a graph that is being lowered. Equal fused operators differ only in their names."""
+    """A fused operator of a graph that is being lowered. Units with the same function differ only in their names."""
 
     name: str
     node: OpNode
@@ -49,19 +48,18 @@ class Unit:
 
     @property
     def func(self) -> PrimFunc:
-        """The level-3 function of the operator, which equal operators share."""
+        """The level-3 function of the operator, shared with equal operators."""
         return self.function.func
 
 
 def named(fused: Graph) -> list[tuple[str, OpNode]]:
-    """The functions of an optimized graph, each under a name made of its operators: `conv2d_add_relu_3`."""
+    """Return the functions of an optimized graph by name. A name lists the operators: `conv2d_add_relu_3`."""
     return functions(fused)
 
 
 def to_units(fused: Graph | Iterable[tuple[str, OpNode]], in_place: Mapping[OpNode, int] | None = None) -> list[Unit]:
-    """The fused operators of an optimized graph; or some of them, given as a part of the list that `named` returns.
-
-    `in_place` maps operators that update an input in place to the number of this input.
+    """Return a unit for each fused operator of an optimized graph, or only for `nodes`, a part of what `named`
+    returns.
     """
     shared: dict[bytes, SharedFunction] = {}
     units = []

@@ -25,12 +25,12 @@ _KNOWN: OrderedDict[bytes, LoweredFunc] = OrderedDict()
 
 
 def usable(target: Target) -> bool:
-    """Return whether the results in this module may be used for functions for a target."""
+    """Return whether the results in this module may be reused for functions for a target."""
     return verification_asked() and not listening_now() and cache.decides_all(target)
 
 
 def get(function: SharedFunction, target: Target, decision: Decision | None) -> LoweredFunc | None:
-    """The result of lowering the function earlier, or None."""
+    """Return the result of lowering the function earlier in this process, or None."""
     if not cache.keeps(function):
         return None
     key = cache.key_of(function, target, decision)
@@ -41,7 +41,7 @@ def get(function: SharedFunction, target: Target, decision: Decision | None) -> 
 
 
 def put(function: SharedFunction, target: Target, decision: Decision | None, lowered: LoweredFunc) -> None:
-    """Store a function that was lowered with MINITVM_VERIFY=1."""
+    """Store the result of lowering a function with MINITVM_VERIFY=1."""
     if cache.keeps(function):
         _KNOWN[cache.key_of(function, target, decision)] = lowered
         if len(_KNOWN) > _MOST:
@@ -50,7 +50,7 @@ def put(function: SharedFunction, target: Target, decision: Decision | None, low
 
 @contextmanager
 def anew() -> Iterator[None]:
-    """In this scope, every function is lowered anew. Tests use it when they change the compiler while it runs."""
+    """Within this scope, lower every function from scratch. Tests use it when they change the compiler at run time."""
     kept = OrderedDict(_KNOWN)
     _KNOWN.clear()
     try:

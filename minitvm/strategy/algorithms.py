@@ -25,12 +25,12 @@ from .candidate import Cost, Decision, Option, Weighed
 
 @dataclass(frozen=True, slots=True)
 class Convolution:
-    """The properties of a convolution, of any rank; `image` are the spatial extents of its result.
+    """The properties of a convolution of any rank. `image` holds the spatial extents of its result.
 
-    An extent that is unknown at compile time is None. The numbers of channels are for all `groups` together. `exact`
-    means that integers are summed, so that algorithms with fractions are excluded. If products of packed words are
-    computed in one step, `words` is the type of the words, "u8i8" or "bf16"; it is "" if elements are multiplied one by
-    one. `alone` means that the operators around the convolution use the plain layout.
+    An extent that is unknown at compile time is None. The numbers of channels count all `groups` together. `exact`
+    means that integers are summed, which rules out algorithms that use fractions. If the machine computes products of
+    packed words in one step, `words` is the type of the words ("u8i8" or "bf16"); it is "" if elements are multiplied
+    one by one. `alone` means that the operators around the convolution use the plain layout.
     """
 
     batch: int
@@ -46,7 +46,10 @@ class Convolution:
     alone: bool = False
 
     def key(self, block: int) -> str:
-        """The key of the records of its algorithms, for blocks of `block` channels of the result: a hash."""
+        """Return the key under which the algorithm of this convolution is recorded, for blocks of `block` channels.
+
+        The key is a hash.
+        """
         return hashlib.sha256(f"algorithm of {self!r} in blocks of {block}".encode()).hexdigest()
 
     def __str__(self) -> str:
@@ -57,12 +60,12 @@ class Convolution:
 
 @dataclass(frozen=True, slots=True)
 class ChannelUse:
-    """The uses of the values of a network that have `count` channels. All of these values get the same block.
+    """How a network uses its values with `count` channels. All of these values get the same block.
 
-    `made` are the convolutions that compute such values, `read` the convolutions that sum over them, and `depthwise`
-    the (pixels, taps) of depthwise convolutions. The last three are numbers of pixels. `passed` counts each pass over
-    such a value, which does not depend on the block. `turned` counts the values that change between blocks and the
-    plain layout. `parted` counts the values that would have to change if the last block were incomplete, because
+    `made` lists the convolutions that compute such values, `read` the convolutions that sum over them, and `depthwise`
+    the (pixels, taps) of depthwise convolutions. The last three fields are numbers of pixels. `passed` counts each pass
+    over such a value, which does not depend on the block. `turned` counts the values that switch between blocks and the
+    plain layout. `parted` counts the values that would have to switch if the last block were incomplete, because
     channels of other values follow in it.
     """
 
@@ -79,9 +82,9 @@ DIRECT, WINOGRAD = "direct", "winograd"
 
 
 def whole_block(channels: int, lanes: int) -> int | None:
-    """The block for a dimension: `lanes`, halved until it divides the dimension, but at least 4.
+    """Return the block size for a dimension: `lanes`, halved until it divides the dimension, but not below 4.
 
-    Up to 4 channels are one block.
+    Up to 4 channels form one block. Returns None if no block size divides the dimension.
     """
     block = lanes
     while block >= 4:
@@ -92,15 +95,15 @@ def whole_block(channels: int, lanes: int) -> int | None:
 
 
 def direct_alone(conv: Convolution, block: int, target: Target, accuracy: str = "fast") -> list[Option]:  # noqa: ARG001
-    """The algorithms of a back end without the part "algorithms": only the direct one, and none for grouped
-    convolutions.
+    """Return the algorithms for a back end that does not define any.
+
+    The list holds just the direct algorithm, or nothing for a grouped convolution.
     """
     return [Option(rule=DIRECT, knobs={}, price=lambda: Cost(0.0))] if conv.groups == 1 else []
 
 
 def groups_together(groups: int, channels: tuple[int, ...], blocks: tuple[int, ...]) -> int | None:
-    """The smallest number of groups that together fill whole blocks of the data and of the result; None if there is
-    none.
+    """Return the smallest number of groups that together fill whole blocks of both the data and the result, or None.
 
     `channels` are the channels of all groups. Weights between channels of different groups are zeros.
     """
@@ -113,9 +116,9 @@ def groups_together(groups: int, channels: tuple[int, ...], blocks: tuple[int, .
 
 @dataclass(slots=True)
 class Met:
-    """A convolution in a graph, and the algorithms that can compute it, with the formula's choice first.
+    """A convolution in a graph, with the algorithms that can compute it. The cost formula's choice comes first.
 
-    `values` are the names of its results: there are several, because equal convolutions are listed once.
+    `values` holds the names of its results. There may be several, because equal convolutions are listed once.
     """
 
     conv: Convolution
@@ -134,10 +137,10 @@ _DECIDED: ContextVar[_Decided | None] = ContextVar("decided_algorithms", default
 
 @contextmanager
 def decided_algorithms(decisions: Mapping[str, Decision]) -> Iterator[dict[str, Met]]:
-    """In this scope, convolutions of graphs that are optimised get the algorithms in `decisions`, by `Convolution.key`.
+    """Within this scope, use the algorithms in `decisions`, keyed by `Convolution.key`, for every graph that is
+    optimised.
 
-    Yields a dictionary that collects all convolutions in these graphs by their keys, including those without a
-    decision.
+    Yields a dictionary that collects all convolutions in these graphs by key, including those without a decision.
     """
     inside = _Decided(decisions, {})
     token = _DECIDED.set(inside)
@@ -148,10 +151,10 @@ def decided_algorithms(decisions: Mapping[str, Decision]) -> Iterator[dict[str, 
 
 
 def decided_first(conv: Convolution, block: int, options: list[Option], value: str) -> list[Option]:
-    """The algorithms of a convolution, with the decided one first; `value` is the name of its result.
+    """Return the algorithms of a convolution, starting with the decided one. `value` is the name of its result.
 
-    A decision for an algorithm that is not among the options (for example, because `accuracy` excludes it) is ignored.
-    A decision whose knobs are no longer knobs of that algorithm causes a warning.
+    A decision for an algorithm that is not among the options (for example, because `accuracy` rules it out) is ignored.
+    A decision whose knobs no longer exist for that algorithm causes a warning.
     """
     inside = _DECIDED.get()
     if inside is None:
@@ -170,6 +173,6 @@ def decided_first(conv: Convolution, block: int, options: list[Option], value: s
 
 
 def algorithm_name(option: Option | Weighed) -> str:
-    """The name of an algorithm for people: `direct`, `winograd F(4x4,3x3)`."""
+    """Return a readable name for an algorithm, such as `direct` or `winograd F(4x4,3x3)`."""
     tile = option.knobs.get("tile")
     return option.rule if tile is None else f"{option.rule} F({tile}x{tile},3x3)"

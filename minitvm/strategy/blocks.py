@@ -25,7 +25,7 @@ COSTLY = frozenset(
 
 
 def blocks_of(func: PrimFunc) -> Iterator[Block]:
-    """Yield the blocks below the root in program order, without blocks inside other blocks."""
+    """Yield the blocks directly below the root in program order, leaving out blocks inside other blocks."""
     stack: list[Node] = [root_block(func).body]
     while stack:
         node = stack.pop()
@@ -36,12 +36,14 @@ def blocks_of(func: PrimFunc) -> Iterator[Block]:
 
 
 def computes(*ops: str) -> Callable[[PrimFunc], bool]:
-    """A test for functions: a block must compute one of these operators, according to its annotation "op"."""
+    """Return a predicate for functions: does any block compute one of these operators, according to its annotation
+    "op"?
+    """
     return lambda func: any(block.annotations.get("op") in ops for block in blocks_of(func))
 
 
 def block_named(func: PrimFunc, name: str) -> Block:
-    """The block with this name; raises `ScheduleError` if there is none."""
+    """Return the block with this name. Raises `ScheduleError` if there is none."""
     for block in blocks_of(func):
         if block.name == name:
             return block
@@ -49,23 +51,23 @@ def block_named(func: PrimFunc, name: str) -> Block:
 
 
 def extents(shape: Iterable[Any]) -> list[int | None]:
-    """Extents as integers; None for a symbolic extent."""
+    """Return extents as integers, with None for each symbolic extent."""
     return [d if isinstance(d, int) else int(d.value) if isinstance(d, IntImm) else None for d in shape]
 
 
 def constant_extent(sch: Schedule, loop: Any) -> int | None:
-    """The number of iterations of a loop, or None if it is symbolic."""
+    """Return the number of iterations of a loop, or None if it is symbolic."""
     extent = getattr(sch.get(loop), "extent", None)
     return extent.value if isinstance(extent, IntImm) else None
 
 
 def volume(shape: Iterable[Any], symbolic: int = 1) -> int:
-    """The product of extents; each symbolic extent counts as `symbolic`."""
+    """Return the product of the extents, counting each symbolic extent as `symbolic`."""
     return prod(symbolic if extent is None else extent for extent in extents(shape))
 
 
 def reduced(block: Block) -> list[Any]:
-    """The extents of a block's reduction iterators."""
+    """Return the extents of a block's reduction iterators."""
     return [axis.dom.extent for axis in block.iter_vars if axis.kind == REDUCE]
 
 
@@ -75,21 +77,21 @@ def is_reduction(block: Block) -> bool:
 
 
 def only_reduction(func: PrimFunc) -> Block | None:
-    """The only block of a function that has reduction iterators; None if there is none or more than one."""
+    """Return the only block of a function with reduction iterators, or None if there is none or more than one."""
     reductions = [block for block in blocks_of(func) if is_reduction(block)]
     return reductions[0] if len(reductions) == 1 else None
 
 
 def contiguous_along_last(block: Block) -> bool:
-    """Return whether the last spatial iterator is the last index of the store, and of each load that uses it."""
+    """Return whether the last spatial iterator is the last index of the store and of every load that uses it."""
     last = [axis.var for axis in block.iter_vars if axis.kind != REDUCE][-1]
     return all(_last_index_only(n, last) for n in find(block.body, BufferLoad | BufferStore))
 
 
 def stays_in_rows(block: Block) -> bool:
-    """Return whether results are written in order along the last spatial iterator, and each is computed from one row.
+    """Return whether results are written in order along the last spatial iterator, each computed from a single row.
 
-    For example, nearest neighbours of a row: `x[.., i // 2]`.
+    For example, nearest-neighbour resizing along a row reads `x[.., i // 2]`.
     """
     last = [axis.var for axis in block.iter_vars if axis.kind != REDUCE][-1]
     stores, loads = list(find(block.body, BufferStore)), list(find(block.body, BufferLoad))
@@ -99,9 +101,7 @@ def stays_in_rows(block: Block) -> bool:
 
 
 def reads_where_data_say(block: Block) -> bool:
-    """Return whether a load has an index that is loaded, and results are written in order along the last spatial
-    iterator.
-    """
+    """Return whether results are written in order along the last spatial iterator, and some load has a loaded index."""
     last = [axis.var for axis in block.iter_vars if axis.kind != REDUCE][-1]
     stores = list(find(block.body, BufferStore))
     loads = list(find(block.body, BufferLoad))
@@ -126,9 +126,9 @@ def _last_index_only(access: BufferLoad | BufferStore, var: Any) -> bool:
 
 
 def steps_of(block: Block) -> int:
-    """The approximate number of steps of a block's loop program: of its longest nest.
+    """Return the approximate number of steps in the longest loop nest of a block.
 
-    An unknown extent counts as long.
+    An unknown extent counts as a large one.
     """
 
     def longest(node: Node) -> int:
@@ -139,12 +139,12 @@ def steps_of(block: Block) -> int:
 
 
 def is_cheap(block: Block) -> bool:
-    """Return whether a block's value costs only a few instructions."""
+    """Return whether a block computes its value with only a few instructions."""
     return not any(call.op in COSTLY for call in find(block.body, Call))
 
 
 def readers(func: PrimFunc, block: Block) -> list[Block]:
-    """The blocks that read the buffers that a block writes."""
+    """Return the blocks that read a buffer that this block writes."""
     written = set(buffers_written(block))
     return [
         b
@@ -156,7 +156,7 @@ def readers(func: PrimFunc, block: Block) -> list[Block]:
 
 
 def behind(func: PrimFunc, name: str) -> set[str]:
-    """The names of the blocks that read the results of the block with this name, directly or through other blocks."""
+    """Return the names of the blocks that use the results of the named block, directly or through other blocks."""
     found: set[str] = set()
     todo = [block for block in blocks_of(func) if block.name == name]
     while todo:
@@ -168,7 +168,7 @@ def behind(func: PrimFunc, name: str) -> set[str]:
 
 
 def beside(func: PrimFunc, name: str) -> set[str]:
-    """The names of the blocks that compute the other operands of the blocks after this block."""
+    """Return the names of the blocks that supply the other operands of the blocks after the named one."""
     after = behind(func, name)
     makers = {block.name: behind(func, block.name) for block in blocks_of(func) if block.name not in {name, *after}}
     return {maker for maker, readers in makers.items() if readers & after and name not in readers}
@@ -179,12 +179,12 @@ def _divides(block: Block) -> bool:
 
 
 def _axes(block: Block) -> int:
-    """The number of axes of a block's result that have more than one element."""
+    """Return how many axes of a block's result have more than one element."""
     return sum(not is_const(axis.dom.extent, 1) for axis in block.iter_vars if axis.kind != REDUCE)
 
 
 def inlinable(func: PrimFunc, block: Block) -> bool:
-    """Return whether a block is element-wise, and cheap enough to be computed again by each of its readers."""
+    """Return whether a block is element-wise and cheap enough for each of its readers to recompute it."""
     if is_reduction(block) or not isinstance(block.body, BufferStore):
         return False
     consumers = readers(func, block)
@@ -196,8 +196,8 @@ def inlinable(func: PrimFunc, block: Block) -> bool:
 def inline_injective(sch: Schedule, within: Container[str] | None = None) -> None:
     """Inline element-wise producers into their consumers, and element-wise consumers into element-wise producers.
 
-    A costly block is only inlined if it has one reader, which uses each element once. `within` limits inlining to some
-    blocks.
+    A costly block is inlined only if it has a single reader that uses each element once. `within` restricts inlining to
+    the blocks with these names.
     """
     for block in list(blocks_of(sch.func)):
         if within is not None and block.name not in within:
@@ -211,7 +211,7 @@ def inline_injective(sch: Schedule, within: Container[str] | None = None) -> Non
 
 
 def attempt(step: Callable[[], Any]) -> Any:
-    """Run a step and return its result; None if the schedule refuses it."""
+    """Run a step and return its result, or None if the schedule refuses it with a `ScheduleError`."""
     try:
         return step()
     except ScheduleError:
@@ -219,34 +219,34 @@ def attempt(step: Callable[[], Any]) -> Any:
 
 
 def widest(block: Block) -> int:
-    """The number of bytes of the widest element that a block accesses."""
+    """Return the size in bytes of the largest element that a block accesses."""
     return max((buffer.dtype.bytes for buffer in buffers_touched(block)), default=4)
 
 
 def shape_written(block: Block) -> list[int | None]:
-    """The shape of the buffer that a block writes; None for a symbolic dimension."""
+    """Return the shape of the buffer that a block writes, with None for each symbolic dimension."""
     return extents(buffers_written(block)[0].shape)
 
 
 def output_shape(sch: Schedule, block: Any) -> list[int | None]:
-    """The shape of the buffer that a block of a schedule writes; None for a symbolic dimension."""
+    """Return the shape of the buffer that a block of a schedule writes, with None for each symbolic dimension."""
     return shape_written(block_of(sch, block))
 
 
 def block_of(sch: Schedule, handle: Any) -> Block:
-    """The block that a handle refers to."""
+    """Return the block that a handle refers to."""
     found = sch.get(handle)
     assert isinstance(found, Block)
     return found
 
 
 def largest_divisor(extent: int | None, limit: int) -> int:
-    """The largest divisor of `extent` that is at most `limit`; 1 if the extent is symbolic."""
+    """Return the largest divisor of `extent` that is at most `limit`, or 1 if the extent is symbolic."""
     return divisors(extent, limit)[0]
 
 
 def divisors(extent: int | None, limit: int) -> list[int]:
-    """The divisors of `extent` that are at most `limit`, the largest first; only 1 if the extent is symbolic."""
+    """Return the divisors of `extent` that are at most `limit`, largest first; just 1 if the extent is symbolic."""
     whole = extent or 1
     most = min(whole, max(limit, 1))
     small = [d for d in range(1, min(most, isqrt(whole)) + 1) if whole % d == 0]

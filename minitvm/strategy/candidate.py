@@ -29,19 +29,21 @@ _STEP = re.compile(r"\s+\[step \d+ of the trace\]$")
 
 
 class Unfit(ScheduleError):
-    """A rule cannot schedule a function with any knobs: no other candidate of the rule is tried."""
+    """Raised when a rule cannot schedule a function with any choice of knobs. No other candidate of the rule is then
+    tried.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Predicted cycles of one core: cycles of arithmetic, and cycles in which it waits for memory."""
+    """The predicted cycles of one core: cycles spent on arithmetic, and cycles spent waiting for memory."""
 
     compute: float
     memory: float = 0.0
 
     @property
     def cycles(self) -> float:
-        """The sum of both kinds of cycles."""
+        """The sum of arithmetic and memory cycles."""
         return self.compute + self.memory
 
     def __add__(self, other: Cost) -> Cost:
@@ -53,7 +55,8 @@ class Cost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
-    """Named decisions (knobs) with a predicted cost, `price(**knobs)`; `rule` is the rule that they belong to.
+    """A set of named decisions (knobs) and their predicted cost, `price(**knobs)`. `rule` is the rule that they belong
+    to.
 
     The value of a knob is a bool, an integer of at least 1, or a name.
     """
@@ -68,7 +71,7 @@ class Option:
         object.__setattr__(self, "cost", self.price(**self.knobs))
 
     def with_knobs(self, **knobs: Knob) -> Self:
-        """The same option with other values for some knobs.
+        """Return a copy of this option with different values for some knobs.
 
         Raises `InputError` for an unknown knob, and for a value of the wrong type or below 1.
         """
@@ -77,7 +80,7 @@ class Option:
         return replace(self, knobs={**self.knobs, **knobs})
 
     def of_rule(self, rule: str) -> Self:
-        """The same option under the name of a rule; its cost is not computed again."""
+        """Return a copy of this option under the name of a rule, without computing its cost again."""
         named = copy(self)
         object.__setattr__(named, "rule", rule)
         return named
@@ -105,9 +108,9 @@ class Candidate(Option):
     formulas: Mapping[str, object] = field(default_factory=dict)
 
     def schedule(self, func: PrimFunc, steps: SharedSteps | None = None) -> Schedule:
-        """Schedule the function with these decisions; raises `ScheduleError` if they do not fit it.
+        """Schedule the function with these decisions. Raises `ScheduleError` if they do not fit it.
 
-        `steps` are steps that it can share with other schedules of the function.
+        `steps` are steps that can be shared with other schedules of the function.
         """
         sch = Schedule(func) if steps is None else steps.schedule()
         self.apply(sch, **self.knobs)
@@ -115,12 +118,12 @@ class Candidate(Option):
 
 
 def cheapest_first(options: Iterable[AnyOption]) -> list[AnyOption]:
-    """Sort options by predicted cycles; options with equal cycles keep their order."""
+    """Sort options by predicted cycles. Options with equal cycles keep their order."""
     return sorted(options, key=lambda option: option.cost.cycles)
 
 
 def reason(error: ScheduleError) -> str:
-    """The reason why a schedule was refused, on one line: the call, what was wanted, and what was found."""
+    """Return, on one line, why a schedule was refused: the call, what was wanted, and what was found."""
     first, *others = [line.strip() for line in str(error).splitlines()] or [""]
     parts = [_STEP.sub("", first), *(line for line in others if line.startswith(("wanted:", "found:")))]
     return "; ".join(" ".join(part.split()) for part in parts)
@@ -134,7 +137,7 @@ def reason(error: ScheduleError) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The name of a rule, and a value for each of its knobs. Equal decisions are equal in every process."""
+    """The name of a rule and a value for each of its knobs. A decision has the same text in every process."""
 
     rule: str
     knobs: Mapping[str, Knob]
@@ -147,16 +150,16 @@ class Decision:
 
     @staticmethod
     def of(option: Option) -> Decision:
-        """The decision that belongs to an option."""
+        """Return the decision that an option represents."""
         return Decision(option.rule, option.knobs)
 
     def to_json(self) -> str:
-        """The decision as one line of text, the same for equal decisions."""
+        """Return the decision as one line of JSON, which is the same for equal decisions."""
         return json.dumps({"rule": self.rule, "knobs": dict(self.knobs)}, sort_keys=True, separators=(",", ":"))
 
     @staticmethod
     def from_json(text: str) -> Decision:
-        """The inverse of `to_json`; raises `InputError` for any other text."""
+        """Read a decision that `to_json` wrote. Raises `InputError` for any other text."""
         try:
             data = json.loads(text)
         except ValueError:
@@ -170,7 +173,7 @@ class Decision:
 
 
 def checked_knobs(knobs: Any) -> dict[str, Knob]:
-    """Check knobs from outside; raises `InputError` if they cannot be knobs."""
+    """Check knobs that come from outside and return them. Raises `InputError` if they cannot be knobs."""
     if not isinstance(knobs, dict) or not all(isinstance(v, bool | int | str) for v in knobs.values()):
         raise InputError(f"not knobs: wanted names with truth values, integers or names, found {str(knobs)[:60]!r}")
     return {str(name): value for name, value in knobs.items()}
@@ -187,9 +190,9 @@ KEPT = 4  # the number of candidates that a record keeps, without the refused on
 
 @dataclass(frozen=True, slots=True)
 class Weighed:
-    """The record of one option.
+    """The record of one option that was considered.
 
-    `refused` is the reason why it is not possible; "" if it is possible, or was not tried.
+    `refused` is the reason why the option is impossible; it is "" if the option is possible or was not tried.
     """
 
     rule: str
@@ -199,18 +202,20 @@ class Weighed:
 
     @staticmethod
     def of(option: Option, refused: str = "") -> Weighed:
-        """The record of an option."""
+        """Return the record of an option."""
         return Weighed(option.rule, dict(option.knobs), option.cost, refused)
 
     @property
     def data(self) -> tuple[Any, ...]:
-        """The record as plain data: rule, (name, value) of each knob, cycles of arithmetic and of memory, refusal."""
+        """The record as a plain tuple: the rule, (name, value) of each knob, arithmetic cycles, memory cycles, and
+        the refusal.
+        """
         cycles = (float(f"{part:.6g}") for part in (self.cost.compute, self.cost.memory))
         return (self.rule, tuple(self.knobs.items()), *cycles, self.refused)
 
     @staticmethod
     def from_data(data: Sequence[Any]) -> Weighed:
-        """The inverse of `data`, except that costs keep only the six significant digits that `data` stores."""
+        """Rebuild a record from `data`. Costs have only the six significant digits that `data` stores."""
         rule, knobs, compute, memory, refused = data
         return Weighed(rule, dict(knobs), Cost(compute, memory), refused)
 
@@ -219,9 +224,9 @@ class Weighed:
 class Choice:
     """The record of a choice: the rule ("" if none scheduled the function), and the cheapest of its `count` candidates.
 
-    The first of `weighed` is the candidate that was taken. `refused` are the candidates that were tried before,
-    including candidates of rules that were abandoned. `algorithms` are the algorithms that the graph passes could
-    choose from; the first one was taken.
+    The first entry of `weighed` is the selected candidate. `refused` lists the candidates that were tried before it,
+    including those of abandoned rules. `algorithms` lists the algorithms that the graph passes could choose from; they
+    chose the first one.
     """
 
     rule: str = ""
@@ -232,20 +237,20 @@ class Choice:
 
     @property
     def taken(self) -> Weighed | None:
-        """The candidate that was taken."""
+        """The selected candidate, or None if no rule scheduled the function."""
         return self.weighed[0] if self.weighed else None
 
     @property
     def data(self) -> dict[str, Any]:
-        """The record as plain data."""
+        """The record as plain data, in a dictionary."""
         lists = {"weighed": self.weighed, "refused": self.refused, "algorithms": self.algorithms}
         plain = {name: tuple(one.data for one in weighed) for name, weighed in lists.items()}
         return {"rule": self.rule, "count": self.count, **plain}
 
 
 def choice_of(func: PrimFunc) -> Choice:
-    """The record of a scheduled function; for a function without schedule, only the algorithms that its blocks
-    mention.
+    """Return the record of a scheduled function. A function without a schedule has only the algorithms in its
+    annotations.
     """
     data = func.attrs.get(CHOICE)
     if data is None:
@@ -256,9 +261,7 @@ def choice_of(func: PrimFunc) -> Choice:
 
 
 def algorithms_of(func: PrimFunc) -> tuple[Weighed, ...]:
-    """The algorithms in the annotations of an unscheduled function's blocks: first the one that was taken, then the
-    others.
-    """
+    """Return the algorithms in the annotations of an unscheduled function's blocks, starting with the selected one."""
     weighed: list[Sequence[Any]] = []
     for block in find(func.body, Block):
         weighed += block.annotations.get(ALGORITHMS, ())
@@ -266,7 +269,7 @@ def algorithms_of(func: PrimFunc) -> tuple[Weighed, ...]:
 
 
 def records(options: Iterable[Option]) -> tuple[tuple[Any, ...], ...]:
-    """Options as plain data, in their order."""
+    """Return options as plain data, in their order."""
     return tuple(Weighed.of(option).data for option in options)
 
 

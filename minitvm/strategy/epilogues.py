@@ -17,10 +17,10 @@ from .blocks import behind, beside, block_of, blocks_of, contiguous_along_last, 
 
 
 def epilogue(sch: Schedule, block: Any, before: str = "") -> Any:
-    """Let `block` accumulate in registers; returns the block that writes what it computed, epilogue included.
+    """Let `block` accumulate in registers, and return the block that writes the result, with the epilogue merged in.
 
-    If `before` is the name of a block, the epilogue ends before this block. Other operands of the epilogue that are
-    computed along memory (for example, a residual that is dequantised) are computed at the place where they are read.
+    If `before` names a block, the epilogue ends before that block. Other operands of the epilogue that are computed
+    along memory (for example, a residual that is dequantised) are computed where they are read.
     """
     # The branches of an epilogue (hard-swish reads the result twice) become one block that reads the result once.
     name = block_of(sch, block).name
@@ -40,8 +40,8 @@ def epilogue(sch: Schedule, block: Any, before: str = "") -> Any:
 def epilogue_of_part(sch: Schedule, block: Any) -> Any:
     """Like `epilogue`, for a block of which only a part of the result is read, as after padding.
 
-    The block itself accumulates in registers. Raises `ScheduleError` unless exactly one block reads it after
-    element-wise blocks are inlined.
+    The block itself accumulates in registers. Raises `ScheduleError` unless exactly one block reads it once the
+    element-wise blocks have been inlined.
     """
     inline_injective(sch, within=behind(sch.func, block_of(sch, block).name))
     consumers = sch.get_consumers(block)
@@ -56,18 +56,19 @@ def _is_along_memory(maker: Block) -> bool:
 
 
 def rearranged(func: PrimFunc, block: Block) -> Rearrangement | None:
-    """The `Rearrangement` by the only reader of a block's result, in a function without a schedule; None if there is
-    none.
+    """Return the `Rearrangement` that the only reader of a block's result performs, or None if there is none.
+
+    The function must not be scheduled yet.
     """
     consumers = readers(func, block)
     return rearrangement(consumers[0], buffers_written(block)[0]) if len(consumers) == 1 else None
 
 
 def _in_place_of(sch: Schedule, writer: Any, before: str) -> Any:
-    """Merge the only reader of `writer` into it, in the reader's order, if it reads each element once; returns the last
+    """Merge `writer` into its only reader if that reads each element once, keeping the reader's order; return the last
     block.
 
-    C[i] = f(A[g(i)])  ->  C[inverse of g at j] = f(A[j]), where g is a bijection
+    C[i] = f(A[g(i)]) -> C[inverse of g at j] = f(A[j]), where g is a bijection
     """
     consumers = sch.get_consumers(writer)
     if len(consumers) != 1 or block_of(sch, consumers[0]).name == before:
@@ -87,10 +88,12 @@ def _in_place_of(sch: Schedule, writer: Any, before: str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Rearrangement:
-    """A rearrangement: a block reads each element of `source` once, in iteration i the element `places(i)`.
+    """A rearrangement of a tensor: in iteration i, a block reads the element `places(i)` of `source`, and each element
+    once.
 
-    Neighbours in the result are neighbours in the source if `step` is 1; otherwise only every `step`-th is, and the
-    elements in between differ along axes of the source that are not `kept`. The axes `kept` are the same in both.
+    If `step` is 1, neighbours in the result are neighbours in the source. Otherwise only every `step`-th element is,
+    and the elements in between differ along axes of the source that are not in `kept`. The axes in `kept` are the same
+    in both.
     """
 
     places: IndexMap
@@ -99,8 +102,9 @@ class Rearrangement:
 
 
 def rearrangement(reader: Block, source: Buffer) -> Rearrangement | None:
-    """The rearrangement by which a block reads each element of a buffer once; None if it does not, or not along
-    lines.
+    """Return the rearrangement with which a block reads each element of a buffer once.
+
+    Returns None if the block does not do that, or not along lines.
     """
     store = reader.body
     if any(axis.kind != SPATIAL for axis in reader.iter_vars) or not isinstance(store, BufferStore):
@@ -123,7 +127,7 @@ def rearrangement(reader: Block, source: Buffer) -> Rearrangement | None:
 
 
 def _step(read: Expr, written: Expr) -> int | None:
-    """The number s if `read` is the index `written` divided by s; 1 if both are the same variable; otherwise None."""
+    """Return s if `read` is `written // s`, 1 if both are the same variable, or None otherwise."""
     if not isinstance(written, Var):
         return None
     if read is written:
@@ -133,9 +137,7 @@ def _step(read: Expr, written: Expr) -> int | None:
 
 
 def inlined_forward(sch: Schedule, writer: Any) -> Any:
-    """Inline a block into its only reader, and again while the reader reads it element by element; returns the last
-    block.
-    """
+    """Inline a block into its only reader, repeatedly, while the reader is element-wise. Returns the last block."""
     while True:
         consumers = sch.get_consumers(writer)
         if len(consumers) != 1 or not _elementwise(sch, writer, consumers[0]):

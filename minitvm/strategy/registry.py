@@ -40,11 +40,11 @@ PATIENCE = 8
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A rule: `propose(func, target)` yields candidates for functions for which `matches(func)` holds.
+    """A scheduling rule. `propose(func, target)` yields candidates for each function for which `matches(func)` holds.
 
-    A rule that is `for_tuning` schedules a function only by a measured `Decision`. Its candidates with the same knobs
-    differ only in the knobs' values, so the first of them gives all others by `with_knobs`. A `local` rule exists only
-    in this process.
+    A rule that is `for_tuning` schedules a function only according to a measured `Decision`. Its candidates with the
+    same knobs differ only in the values of these knobs, so the first candidate gives all others through `with_knobs`. A
+    `local` rule exists only in this process.
     """
 
     name: str
@@ -57,14 +57,14 @@ class Rule:
     def fits(self, func: PrimFunc) -> bool:
         """Return whether the rule can be used for a function.
 
-        A function with a block that never runs is left to a `fallback`.
+        A function with a block that never runs is left to a `fallback` rule.
         """
         return self.matches(func) and (self.fallback or not any(map(_never_runs, blocks_of(func))))
 
     def candidates(
         self, func: PrimFunc, target: Target, knobs: Mapping[str, strategy_candidates.Knob] | None = None
     ) -> list[strategy_candidates.Candidate]:
-        """The candidates of the rule, the cheapest first; `knobs` fixes the values of some knobs.
+        """Return the candidates of the rule, cheapest first. `knobs` fixes the values of some knobs.
 
         Raises `InputError` for an unknown knob, and for a value that the knob cannot have.
         """
@@ -76,7 +76,7 @@ class Rule:
 
 
 def _never_runs(block: Block) -> bool:
-    """Return whether an axis of a block has no iterations."""
+    """Return whether some axis of a block has no iterations."""
     return any(is_const(axis.dom.extent, 0) for axis in block.iter_vars)
 
 
@@ -85,13 +85,13 @@ RULES: dict[str, list[Rule]] = {}
 
 @cache
 def _load_own_rules() -> None:
-    """Import the rules of the package's machines, so that they come before rules that are registered from outside."""
+    """Import the rules of the machines in this package, so that they come before rules registered from outside."""
     for backend in own():
         backend.part("rules")
 
 
 def rules_of(kind: str) -> list[Rule]:
-    """The rules that are registered for a kind of target, in the order in which they are tried."""
+    """Return the rules for a kind of target, in the order in which they are tried."""
     _load_own_rules()
     return RULES.setdefault(kind, [])
 
@@ -99,10 +99,11 @@ def rules_of(kind: str) -> list[Rule]:
 def rule(
     kind: str, matches: Matches, first: bool = False, fallback: bool = False, for_tuning: bool = False
 ) -> Callable[[Propose], Propose]:
-    """Register a rule for a kind of target: a function that yields candidates for a function and a target.
+    """Return a decorator that registers a rule for a kind of target.
 
-    Rules are tried in order of registration; `first` puts a rule before all others, and a `fallback` comes after all
-    rules that are not fallbacks. A rule `for_tuning` is not tried: a tuner measures its candidates.
+    The decorated function yields candidates for a function and a target. Rules are tried in order of registration;
+    `first` puts a rule before all others, and a `fallback` comes after all rules that are not fallbacks. A rule
+    `for_tuning` is not tried: a tuner measures its candidates.
     """
 
     def register(propose: Propose) -> Propose:
@@ -118,23 +119,23 @@ def rule(
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """A schedule and the record of its choice: the rule, and the candidates that were compared or refused."""
+    """A schedule and the record of how it was chosen: the rule, and the candidates that were compared or refused."""
 
     schedule: Schedule
     choice: strategy_candidates.Choice
 
     @property
     def rule(self) -> str:
-        """The name of the rule that made the schedule; "" if none fits."""
+        """The name of the rule that produced the schedule, or "" if no rule fits."""
         return self.choice.rule
 
 
 def schedule(func: PrimFunc, target: Target, knobs: Mapping[str, strategy_candidates.Knob] | None = None) -> Schedule:
-    """A schedule for a level-3 function: the cheapest legal candidate of the first rule that fits.
+    """Return a schedule for a level-3 function: the cheapest legal candidate of the first rule that fits.
 
-    If all candidates of a rule are refused, the next rule is tried. The result is always legal: at worst, it is the
-    loops as written. `knobs` fixes some decisions of the first rule that fits: then `InputError` is raised for a knob
-    that the rule does not have, and `ScheduleError` if no candidate with these values is legal.
+    If all candidates of a rule are refused, the next rule is tried. The result is always legal; in the worst case it is
+    the loops as written. `knobs` fixes some decisions of the first rule that fits. In that case `InputError` is raised
+    for a knob that the rule does not have, and `ScheduleError` if no candidate with these values is legal.
     """
     return chosen(func, target, knobs).schedule
 
@@ -145,18 +146,18 @@ def scheduled(
     knobs: Mapping[str, strategy_candidates.Knob] | None = None,
     decision: strategy_candidates.Decision | None = None,
 ) -> PrimFunc:
-    """The function that `schedule` makes. Its attributes hold the trace and the record of the choice.
+    """Return the function as scheduled by `schedule`. Its attributes hold the trace and the record of the choice.
 
-    If a `decision` can be carried out, the function is scheduled by it. Otherwise it is scheduled as without a
-    decision, and the record lists the decision as refused, with the reason.
+    If a `decision` is given and still applies, the function is scheduled accordingly. Otherwise it is scheduled as if
+    there were no decision, and the record lists the decision as refused, with the reason.
     """
     return with_record(chosen(func, target, knobs) if decision is None else decided_or_chosen(func, target, decision))
 
 
 def simpler(func: PrimFunc, target: Target, refused: Sequence[strategy_candidates.Weighed]) -> PrimFunc:
-    """The function with a simpler schedule than the schedules in `refused`, which generated too much code.
+    """Return the function with a simpler schedule than those in `refused`, which generated too much code.
 
-    It is the schedule of a fallback rule that has not been refused yet, or else the loops as written.
+    The schedule comes from a fallback rule that has not been refused yet, or else is the loops as written.
     """
     tried = {one.rule for one in refused}
     for row in rules(target):
@@ -176,32 +177,27 @@ def simpler(func: PrimFunc, target: Target, refused: Sequence[strategy_candidate
 
 
 def made_too_much_code(func: PrimFunc) -> str:
-    """A line that says which schedule of a function was abandoned because it generated too much code; "" if none
-    was.
-    """
+    """Return a line that says which schedule was abandoned because it generated too much code, or "" if none was."""
     return next((one.refused for one in strategy_candidates.choice_of(func).refused if TOO_MUCH in one.refused), "")
 
 
 def with_record(taken: Chosen) -> PrimFunc:
-    """A scheduled function whose attributes keep the trace and the record of the choice."""
+    """Return the scheduled function with the trace and the record of the choice in its attributes."""
     traced = taken.schedule.func.with_attr("schedule_trace", taken.schedule.trace.as_python())
     return traced.with_attr(strategy_candidates.CHOICE, taken.choice.data)
 
 
 def rules(target: Target) -> Sequence[Rule]:
-    """The rules for a target, in the order in which they are tried; without a target, the rules for this machine's
-    CPU.
-    """
+    """Return the rules for a target, in the order in which they are tried. Without a target, use this machine's CPU."""
     asked = Target("cpu") if target is None else target
     part = lookup(asked, "rules")
     return rules_of(asked.kind) if part is None else part(asked)
 
 
 def candidates(func: PrimFunc, target: Target, for_tuning: bool = False) -> list[strategy_candidates.Candidate]:
-    """All candidates for a function: those of the rules that fit, rule by rule, the cheapest of a rule first.
+    """Return all candidates of all rules that fit a function, rule by rule, each rule's cheapest first.
 
-    With `for_tuning`, the candidates of rules for tuning are included, and a rule that cannot handle the function
-    yields none.
+    With `for_tuning`, rules for tuning are included, and a rule that cannot handle the function adds nothing.
     """
     every: list[strategy_candidates.Candidate] = []
     for row in rules(target):
@@ -218,7 +214,7 @@ def candidates(func: PrimFunc, target: Target, for_tuning: bool = False) -> list
 def candidate_of(
     func: PrimFunc, target: Target, decision: strategy_candidates.Decision
 ) -> strategy_candidates.Candidate:
-    """The candidate of a rule with the knobs of a decision, even if the rule itself would not yield it.
+    """Return the candidate of a rule with the knobs of a decision, even if the rule itself would not yield it.
 
     Raises `ScheduleError` if the rule no longer exists, does not fit the function, or has other knobs.
     """
@@ -244,10 +240,10 @@ def candidate_of(
 def _proposed(
     row: Rule, func: PrimFunc, target: Target, names: frozenset[str] | None
 ) -> list[strategy_candidates.Candidate]:
-    """The candidates that a rule yields; for a rule for tuning, only one: the first with knobs of these `names`.
+    """Return the candidates that a rule yields, or, if `names` is given, only the first one with knobs of these names.
 
-    A tuner calls this often, and such a rule may have thousands of candidates. If none has these names, its first is
-    returned.
+    A tuner calls this often, and a rule for tuning may have thousands of candidates. If none has these names, the first
+    candidate is returned.
     """
     if names is None:
         return row.candidates(func, target)
@@ -262,7 +258,7 @@ def _proposed(
 def decided(
     func: PrimFunc, target: Target, decision: strategy_candidates.Decision, steps: SharedSteps | None = None
 ) -> Chosen:
-    """Schedule a function by a decision; raises `ScheduleError` if the decision cannot be carried out (any more).
+    """Schedule a function as recorded in `decision`. Raises `ScheduleError` if the decision no longer applies.
 
     `steps` are steps that can be shared with other schedules of the function.
     """
@@ -280,9 +276,9 @@ def decided(
 
 
 def decided_or_chosen(func: PrimFunc, target: Target, decision: strategy_candidates.Decision) -> Chosen:
-    """Schedule a function by a decision; if that fails, as without one.
+    """Schedule a function as recorded in `decision`; if that fails, schedule it as if there were no decision.
 
-    Then the first refusal in the record is the reason.
+    In the second case, the first refusal in the record gives the reason.
     """
     try:
         return decided(func, target, decision)
@@ -295,7 +291,7 @@ def decided_or_chosen(func: PrimFunc, target: Target, decision: strategy_candida
 
 
 def not_carried_out(func: PrimFunc, decision: strategy_candidates.Decision) -> str:
-    """A line that says why a function was not scheduled by a decision; "" if it was."""
+    """Return a line that explains why a function was not scheduled as recorded in `decision`, or "" if it was."""
     choice = strategy_candidates.choice_of(func)
     if choice.taken is not None and strategy_candidates.Decision(choice.rule, choice.taken.knobs) == decision:
         return ""
@@ -309,7 +305,9 @@ def chosen(
     knobs: Mapping[str, strategy_candidates.Knob] | None = None,
     listeners: Sequence[Listener] = (),
 ) -> Chosen:
-    """The schedule that `schedule` returns, and the record of the choice. Listeners are notified of each refusal."""
+    """Return the schedule that `schedule` returns, and the record of the choice. Listeners are notified of each
+    refusal.
+    """
     report = heard((*listeners, *listening_now()), "refused")
     refused: list[strategy_candidates.Weighed] = []
 
@@ -361,7 +359,7 @@ def chosen(
 
 
 def report_refusals(func: PrimFunc) -> None:
-    """Notify listeners of the refusals in the record of a function that was scheduled in another process or build."""
+    """Notify listeners of the refusals that are recorded in a function that another process or build scheduled."""
     report = heard(listening_now(), "refused")
     if report is not None:
         for one in strategy_candidates.choice_of(func).refused:
@@ -369,5 +367,5 @@ def report_refusals(func: PrimFunc) -> None:
 
 
 def with_values(knobs: Mapping[str, strategy_candidates.Knob]) -> str:
-    """Knobs with their values, as text for people."""
+    """Return knobs and their values as readable text."""
     return ", ".join(f"{name}={value}" for name, value in knobs.items())

@@ -11,14 +11,14 @@ _SHOWN_REFUSALS = 4
 
 
 def named_by_rule(option: Weighed) -> str:
-    """The name of an option's rule."""
+    """Return the name of the rule that an option belongs to."""
     return option.rule
 
 
 def lines(
     choice: Choice, ghz: float | None = None, algorithm_name: Callable[[Weighed], str] = named_by_rule
 ) -> list[str]:
-    """The lines of the text. If the machine's clock `ghz` is known, costs are also given as times."""
+    """Return the lines of the report. If the clock rate `ghz` is known, costs are also printed as times."""
     shown = [f"rule        {choice.rule or 'none: the loops as written'}"]
     for number, algorithm in enumerate(choice.algorithms):
         label = "algorithm" if number == 0 else "instead of"
@@ -39,11 +39,11 @@ def lines(
 
 
 def _other_values(option: Weighed, taken: Weighed) -> dict[str, Knob]:
-    """The knobs whose values differ from those of the option that was taken."""
+    """Return the knobs of an option whose values differ from those of the selected option."""
     return {name: value for name, value in option.knobs.items() if taken.knobs.get(name) != value}
 
 
 def cost_text(cost: Cost, ghz: float | None = None) -> str:
-    """A cost as text: `0.121 ms (0.482 million cycles, 0.035 of them for memory)`."""
+    """Return a cost as text: `0.121 ms (0.482 million cycles, 0.035 of them for memory)`."""
     cycles = f"{cost.cycles / 1e6:.3g} million cycles, {cost.memory / 1e6:.3g} of them for memory"
     return f"{cost.cycles / ghz / 1e6:.3g} ms ({cycles})" if ghz else cycles

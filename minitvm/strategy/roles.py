@@ -33,11 +33,12 @@ Access = BufferLoad | BufferStore
 
 @dataclass(frozen=True, slots=True)
 class Product:
-    """The extents that decide the cost of a contraction: `outside` products of matrices m x depth and depth x n.
+    """The extents that determine the cost of a contraction: `outside` products of an m x depth and a depth x n matrix.
 
-    `m_open` and `n_open` say that the extent is known only when the kernel runs; here it is replaced by a long one.
-    `contiguous` says that vectors of the operand are contiguous in memory, `packed` that its panels are. `pitch` is the
-    distance, in elements, between consecutive rows of this operand along the sum; 0 if it is not constant.
+    `m_open` and `n_open` say that the extent is known only when the kernel runs; m or n is then replaced by a large
+    number. `contiguous` says that the vectors of the vector operand are contiguous in memory, and `packed` that its
+    panels are. `pitch` is the distance, in elements, between consecutive rows of this operand along the sum, or 0 if it
+    is not constant.
     """
 
     m: int
@@ -53,12 +54,13 @@ class Product:
 
 @dataclass(frozen=True, slots=True)
 class Roles:
-    """One way to view a block as a contraction. `row` (None without rows) and `column` are positions in `axes`.
+    """A way to view a block as a contraction. `row` (None if there are no rows) and `column` are positions in `axes`.
 
     If the operand that is read in vectors depends on the row, it depends only on row // `group` (a grouped
-    convolution): each group of rows is a separate product. `read` is the position of this operand in the block's reads,
-    and `panel` the number of columns that are contiguous in it: 0 if neighbours are not contiguous, None if all columns
-    are. `step` is the distance between neighbours in elements of its last axis; 0 if neighbours differ in another axis.
+    convolution): each group of rows is a separate product. `read` is the position of this operand in the block's reads.
+    `panel` is the number of columns that are contiguous in it: 0 if neighbours are not contiguous, None if all columns
+    are. `step` is the distance between neighbours in elements of its last axis, or 0 if neighbours differ in another
+    axis.
     """
 
     block: Block
@@ -72,7 +74,7 @@ class Roles:
 
     @property
     def contiguous(self) -> bool:
-        """Return whether vectors are contiguous in their operand."""
+        """Return whether the vectors are contiguous in the operand that is read in vectors."""
         return self.panel != 0
 
     @property
@@ -83,24 +85,25 @@ class Roles:
 
     @property
     def shared(self) -> list[int]:
-        """The outside axes on which the vector operand does not depend: it is the same for all of their points."""
+        """The outside axes on which the vector operand does not depend, so that all their points share it."""
         others = [p for p in range(len(self.axes)) if p not in (self.row, self.column)]
         return [p for p in others if not self.needed(p)]
 
     def needed(self, position: int) -> bool:
-        """Return whether the vector operand depends on an axis with more than one element."""
+        """Return whether the vector operand depends on this axis and the axis has more than one element."""
         iterators = [self.block.iter_vars[p] for p in self.axes[position]]
         return any(depends(self.vectors, axis.var) and not is_const(axis.dom.extent, 1) for axis in iterators)
 
     def extent(self, position: int) -> int | None:
-        """The extent of an axis; None if it is not known at compile time."""
+        """Return the extent of an axis, or None if it is not known at compile time."""
         known = extents(self.block.iter_vars[p].dom.extent for p in self.axes[position])
         return None if None in known else prod(extent or 0 for extent in known)
 
     @property
     def pitch(self) -> int:
-        """The distance, in elements, between neighbours of the sum in the vector operand; 0 for a sum over several
-        axes.
+        """The distance, in elements of the vector operand, between consecutive steps of the sum.
+
+        It is 0 for a sum over several axes, or if the shape is symbolic.
         """
         summed = [axis for axis in self.block.iter_vars if axis.kind == ex.REDUCE and not is_const(axis.dom.extent, 1)]
         shape = extents(self.vectors.buffer.shape)
@@ -111,7 +114,7 @@ class Roles:
 
     @property
     def product(self) -> Product:
-        """The extents of the contraction."""
+        """The extents of the contraction, as a `Product`."""
         others = [self.extent(p) for p in range(len(self.axes)) if p not in (self.row, self.column)]
         outside = prod(LONG if extent is None else extent for extent in others)
         rows, columns = 1 if self.row is None else self.extent(self.row), self.extent(self.column)
@@ -124,7 +127,7 @@ class Roles:
 
 
 def operands(block: Block) -> tuple[BufferLoad, BufferLoad] | None:
-    """Return the two loads, from different buffers, whose products a block adds up; None for any other block.
+    """Return the two loads, from different buffers, whose products a block adds up, or None for any other block.
 
     Conversions and roundings around the loads are ignored. A product may also be a dot product of packed words:
     `dot4_u8i8` takes words of four bytes, `dot2_bf16` words of two bfloat16.
@@ -140,7 +143,7 @@ def operands(block: Block) -> tuple[BufferLoad, BufferLoad] | None:
 
 
 def roles(block: Block, kept: Collection[int] | None = None) -> list[Roles]:
-    """The ways to view a block as a contraction; none if it is not a sum of products of two buffers.
+    """Return the ways to view a block as a contraction. The list is empty unless it sums products of two buffers.
 
     If `kept` is given, axes at other positions are not joined with their neighbours, because another block rearranges
     them.
@@ -164,9 +167,9 @@ def roles(block: Block, kept: Collection[int] | None = None) -> list[Roles]:
 
 
 def _rows(block: Block, axes: Sequence[Axis]) -> list[int]:
-    """The axes in the order of preference as rows if they cost the same.
+    """Return the axes in order of preference as rows, for ways that cost the same.
 
-    Among axes of unknown extent the inner one comes first. The outer one is usually a batch, often with a single
+    Among axes of unknown extent, the inner one comes first. The outer one is usually a batch, often with a single
     element, so that tiles of rows along it would be mostly empty.
     """
     is_open = [None in extents(block.iter_vars[p].dom.extent for p in axis) for axis in axes]
@@ -175,7 +178,7 @@ def _rows(block: Block, axes: Sequence[Axis]) -> list[int]:
 
 
 def depends(access: Access, var: ex.Var) -> bool:
-    """Return whether an index of an access contains a variable."""
+    """Return whether some index of an access contains a variable."""
     return any(item is var for index in access.indices for item in ex.walk(index))
 
 
@@ -185,7 +188,10 @@ def contiguous_along(access: Access, var: ex.Var) -> bool:
 
 
 def step_along(access: Access, var: ex.Var) -> int:
-    """The distance in the last axis between elements for consecutive values of a variable; 0 if it is not constant."""
+    """Return the distance along the last axis between the elements for consecutive values of a variable.
+
+    The distance is 0 if it is not constant.
+    """
     indices = list(access.indices)
     while indices and is_const(access.buffer.shape[len(indices) - 1], 1):
         indices.pop()  # an axis of extent 1 does no harm
@@ -200,7 +206,7 @@ def step_along(access: Access, var: ex.Var) -> int:
 
 
 def axes_of(block: Block, accesses: Sequence[Access], kept: Collection[int] | None = None) -> tuple[Axis, ...]:
-    """The axes of the result. Neighbours that can be treated as one axis in all accesses are joined."""
+    """Return the axes of the result. Neighbours that can be treated as one axis in all accesses are joined."""
     spatial = [p for p, axis in enumerate(block.iter_vars) if axis.kind != ex.REDUCE]
     axes: list[Axis] = []
     for position in spatial:
@@ -238,7 +244,9 @@ def _is_iterator(index: ex.Expr, var: ex.Var, units: Collection[ex.Var]) -> bool
 
 
 def panel_along(access: BufferLoad, var: ex.Var) -> int:
-    """The width c if an access has the form `[var // c, .., var % c]`, so that c neighbours are contiguous; else 0."""
+    """Return c if an access has the form `[var // c, .., var % c]`, so that c neighbours are contiguous, or 0
+    otherwise.
+    """
     *others, last = access.indices
     if not isinstance(last, ex.FloorMod) or last.a is not var or not isinstance(last.b, ex.IntImm):
         return 0
@@ -247,9 +255,7 @@ def panel_along(access: BufferLoad, var: ex.Var) -> int:
 
 
 def quotients(nodes: Sequence[ex.Node], var: ex.Var) -> set[int] | None:
-    """The constants by which a variable is divided at all of its occurrences; None if it also occurs without a
-    division.
-    """
+    """Return the constants by which a variable is divided wherever it occurs, or None if it also occurs undivided."""
     constants: set[int] = set()
     todo = list(nodes)
     while todo:
@@ -264,7 +270,7 @@ def quotients(nodes: Sequence[ex.Node], var: ex.Var) -> set[int] | None:
 
 
 def _group(block: Block, axis: Axis, vectors: BufferLoad) -> int:
-    """The number of neighbours along an axis that read the same element of `vectors`: 0 means all, 1 unknown."""
+    """Return how many neighbours along an axis read the same element of `vectors` (0: all of them, 1: unknown)."""
     if not any(depends(vectors, block.iter_vars[p].var) for p in axis):
         return 0
     inner, extent = block.iter_vars[axis[-1]].var, block.iter_vars[axis[-1]].dom.extent
@@ -288,10 +294,10 @@ def _load(e: ex.Expr) -> BufferLoad | None:
 
 
 def loops_as_one(sch: Schedule, handle: Any, loops: Sequence[tuple[int, Any]]) -> list[Any]:
-    """Fuse loops of a block whose axes are neighbours in memory; `loops` are pairs (position of the iterator, loop).
+    """Fuse the loops of a block whose axes are neighbours in memory, and return the resulting loops.
 
-    At most two loops of unknown extent are fused, the innermost ones first, because the quotients of three could not be
-    simplified again.
+    `loops` are pairs (position of the iterator, loop). At most two loops of unknown extent are fused, innermost first,
+    because the quotients that three would need could not be simplified again.
     """
     block = block_of(sch, handle)
     accesses = list(ex.find(block.body, Access))
@@ -308,7 +314,7 @@ def loops_as_one(sch: Schedule, handle: Any, loops: Sequence[tuple[int, Any]]) -
 
 
 def names_of(way: Roles) -> tuple[str, str]:
-    """The names of the row and the column. Iterators with the same name are distinguished by their positions."""
+    """Return the names of the row and the column. Iterators of equal names are told apart by their positions."""
     names = [axis.var.name for axis in way.block.iter_vars]
     unique = [name if names.count(name) == 1 else f"{name}_{position}" for position, name in enumerate(names)]
     row, column = (way.axes[way.column if p is None else p] for p in (way.row, way.column))
@@ -316,7 +322,7 @@ def names_of(way: Roles) -> tuple[str, str]:
 
 
 def way_of(block: Block, row: str, column: str, kept: Collection[int] | None = None) -> Roles:
-    """The way with these names to view a changed block.
+    """Find the way with these row and column names to view a block that has been changed.
 
     If `row` is `column`, there are no rows: every other axis is outside. A change may add an axis on which only the
     scalar operand depends; `roles` treats it as a row and yields no way without rows. Raises `ScheduleError` if the
@@ -334,7 +340,8 @@ def way_of(block: Block, row: str, column: str, kept: Collection[int] | None = N
 
 
 def writer_of_sum(sch: Schedule, way: Roles, block: Any, written: Callable[[Schedule, Any], Any]) -> Any:
-    """The block that writes a sum; `written(sch, block)` keeps the sum in registers. Both blocks get the axes of `way`.
+    """Return the block that writes a sum. `written(sch, block)` keeps the sum in registers; both blocks get the axes of
+    `way`.
 
     Raises `Unfit` if the axes of the sum do not come last, or if the writer has other axes than the sum.
     """
@@ -351,7 +358,7 @@ def writer_of_sum(sch: Schedule, way: Roles, block: Any, written: Callable[[Sche
 
 
 def joined(places: Sequence[Any], iterators: Sequence[Any], axes: Sequence[Sequence[int]]) -> list[Any]:
-    """One index for each axis, computed from the places of the iterators."""
+    """Return one index per axis, computed from the positions along the iterators that form the axis."""
     indices = []
     for axis in axes:
         index = places[axis[0]]
@@ -362,7 +369,9 @@ def joined(places: Sequence[Any], iterators: Sequence[Any], axes: Sequence[Seque
 
 
 def join_axes(sch: Schedule, block: Any, main: Any, all_axes: Sequence[Axis]) -> None:
-    """Join the iterators of each axis in `all_axes` into one: in the sum, in its accumulators, and in the writer."""
+    """Join the iterators of each axis into one: in the sum, in its accumulators, and in the block that writes the
+    result.
+    """
     iterators = block_of(sch, block).iter_vars
     spatial = sum(map(len, all_axes))
 
@@ -370,7 +379,9 @@ def join_axes(sch: Schedule, block: Any, main: Any, all_axes: Sequence[Axis]) ->
 
 
 def split_axis(sch: Schedule, block: Any, main: Any, position: int, size: int) -> None:
-    """Split an axis into two, place // size and place % size: in the sum, in its accumulators, and in the writer."""
+    """Split an axis into place // size and place % size: in the sum, its accumulators, and the block that writes the
+    result.
+    """
 
     def split(*places: Any) -> list[Any]:
         place = places[position]
@@ -380,8 +391,8 @@ def split_axis(sch: Schedule, block: Any, main: Any, position: int, size: int) -
 
 
 def _change_axes(sch: Schedule, block: Any, main: Any, change: Callable[..., list[Any]]) -> None:
-    """Change the axes of a sum, its accumulators, and its writer to those that `change` computes from the old
-    places.
+    """Change the axes of a sum, its accumulators and its writer. `change` computes the new positions from the old
+    ones.
     """
     behind, own = (len(block_of(sch, one).iter_vars) for one in (main, block))
     sch.transform_layout(block, ("write", 0), IndexMap.from_func(change, ndim=behind))

@@ -15,10 +15,10 @@ _LONGEST = 1 << 17  # bytes of a row: several of them fit into an L2 cache
 
 
 def normalizes_rows(func: PrimFunc) -> bool:
-    """Return whether each row of the result, along its last axis, depends only on the same row and on sums over it.
+    """Return whether each row of the result (along its last axis) depends only on that row and on sums over it.
 
-    So the last block computes the result, and each earlier block computes either a sum of each row, or a row element by
-    element.
+    In that case the last block computes the result, and each earlier block computes either a sum of each row, or a row
+    element by element.
     """
     blocks = list(blocks_of(func))
     if not blocks:  # no block computes a result without elements
@@ -36,7 +36,7 @@ def normalizes_rows(func: PrimFunc) -> bool:
 
 
 def _of_a_row(block: Block, sizes: list[Affine]) -> bool:
-    """Return whether a block computes one element per row from all of the row, or a row element by element."""
+    """Return whether a block computes one element per row from the whole row, or a row element by element."""
     spatial = [linear(axis.dom.extent) for axis in block.iter_vars if axis.kind != REDUCE]
     summed = [linear(axis.dom.extent) for axis in block.iter_vars if axis.kind == REDUCE]
     an_element = spatial in (sizes[:-1], [*sizes[:-1], linear(const(1))])
@@ -47,7 +47,7 @@ def _of_a_row(block: Block, sizes: list[Affine]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Normalized:
-    """The axes of a result over which sums are taken: all axes after the first `outside`, possibly without the last.
+    """The axes of a result over which sums are taken: all axes after the first `outside`, possibly except the last.
 
     `lanes` means that there are separate sums for each element of the last axis. `together` is the number of neighbours
     along the last outside axis that share sums.
@@ -59,7 +59,8 @@ class Normalized:
 
 
 def normalized(func: PrimFunc) -> Normalized | None:
-    """Describe how the result depends on sums over some of its axes; None for any other function.
+    """Describe how the result depends on sums over some of its axes. Returns None if the function does not have this
+    form.
 
     A *sum* is a reduction that reads a tensor of the result's shape, in iteration (i, j, ..) the element (i, j, ..).
     All sums must keep the same axes: the first ones, and perhaps the last. All extents except the first must be known.
@@ -89,7 +90,7 @@ def normalized(func: PrimFunc) -> Normalized | None:
 
 
 def _kept(block: Block, sizes: list[int | None]) -> tuple[int, ...] | None:
-    """The axes that a sum over elements of this shape keeps; None for any other reduction."""
+    """Return the axes that remain in a sum over elements of a tensor of this shape, or None for any other reduction."""
     axes = {axis.var: axis for axis in block.iter_vars}
     own = [axis for axis in block.iter_vars if axis.kind != REDUCE and not is_const(axis.dom.extent, 1)]
     for load in (n for n in find(block.body, BufferLoad)):
@@ -105,9 +106,7 @@ def _kept(block: Block, sizes: list[int | None]) -> tuple[int, ...] | None:
 
 
 def _together(blocks: list[Block], position: int, sizes: list[int | None]) -> int:
-    """The smallest number of neighbours along an axis so that no quotient in a block is shared between two such
-    groups.
-    """
+    """Return the smallest group size along an axis such that two groups never share a quotient in a block."""
     together = 1
     for block in blocks:
         if len(block.iter_vars) <= position or extents([block.iter_vars[position].dom.extent]) != [sizes[position]]:

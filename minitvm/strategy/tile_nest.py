@@ -23,7 +23,8 @@ VIRTUAL, THREADS, REGISTERS, LANES = LEVELS = ("virtual", "threads", "registers"
 
 
 class TileNest:
-    """The sum `block`, and `main`, the block that writes its result. Each of the `loops` of `main` is an axis.
+    """The loops of a contraction: `block` computes the sum, and `main` writes its result. Each of the `loops` of `main`
+    is an axis.
 
     `loops` are the innermost loops of `main`, by default all of them. `grid` holds the loop over tiles for each axis,
     or None if the axis is one tile. `levels` holds the loops inside a tile, by level and axis.
@@ -39,26 +40,26 @@ class TileNest:
         self.init: Any = None
 
     def cut(self, axis: int, **sizes: int) -> None:
-        """Split an axis into tiles. `sizes` gives the extents of its levels, from the outermost one on."""
+        """Split an axis into tiles. `sizes` gives the extents of its levels, outermost first."""
         self.grid[axis], *parts = self.sch.split(self.grid[axis], [None, *sizes.values()])
         for level, loop in zip(sizes, parts, strict=True):
             self.levels[level][axis] = loop
 
     def cut_lanes(self, axis: int, lanes: int) -> None:
-        """Split the registers of an axis into vectors."""
+        """Split the registers of an axis into vectors of `lanes` elements."""
         registers = self.levels[REGISTERS]
         registers[axis], self.levels[LANES][axis] = self.sch.split(registers[axis], [None, lanes])
 
     def one_vector(self, axis: int) -> None:
-        """Make a whole axis the lanes of one vector."""
+        """Use a whole axis as the lanes of a single vector."""
         self.levels[LANES][axis], self.grid[axis] = self.grid[axis], None
 
     def outside_first(self, axes: Sequence[int]) -> list[int]:
-        """All axes, with `axes` last: the order of nesting if the other axes, which are not split, come first."""
+        """Return all axes with `axes` last. In this order, the axes that are not split are nested outside."""
         return [*(axis for axis in range(len(self.grid)) if axis not in axes), *axes]
 
     def order(self, axes: Sequence[int] | None = None, outside: Sequence[int] | None = None) -> None:
-        """Nest the loops level by level; within each level by axis, in the order `axes` if it is given.
+        """Nest the loops level by level, and within each level axis by axis, in the order `axes` if it is given.
 
         `outside` gives the order of the loops over tiles if it is different.
         """
@@ -67,44 +68,44 @@ class TileNest:
         self.sch.reorder(*self.tiles, *(loop for level in LEVELS for loop in self.at(level)))
 
     def at(self, level: str) -> list[Any]:
-        """The loops of a level, in the order of nesting."""
+        """Return the loops of a level, in nesting order."""
         loops = self.levels[level]
         return [loops[axis] for axis in self.axes if axis in loops]
 
     @property
     def tiles(self) -> list[Any]:
-        """The loops over tiles, in the order of nesting."""
+        """The loops over tiles, in nesting order."""
         return [self.grid[axis] for axis in self.outside if self.grid[axis] is not None]
 
     def sum_in_tile(self) -> list[Any]:
-        """Compute the sum in the innermost loop over tiles; returns the sum's loops inside, including loops with one
+        """Compute the sum in the innermost loop over tiles, and return its loops in there, including loops of one
         iteration.
         """
         self.sch.compute_at(self.block, self.tiles[-1], preserve_unit_loops=True)
         return list(self.sch.get_loops(self.block))[self.around + len(self.tiles) :]
 
     def sum_in_thread(self, thread: Any) -> list[Any]:
-        """Compute the sum in the loop over threads; returns the sum's loops inside."""
+        """Compute the sum in the loop over threads, and return its loops in there."""
         self.sch.compute_at(self.block, thread, preserve_unit_loops=True)
         depth = list(self.sch.get_loops(self.block)).index(thread) + 1
         return list(self.sch.get_loops(self.block))[depth:]
 
     def axes_and_steps(self, own: list[Any]) -> tuple[list[Any], list[Any]]:
-        """Split the sum's loops into two lists: loops over the axes of the result, and loops over the steps of the
-        sum.
+        """Split the loops of the sum into two lists: loops over the axes of the result, and loops over the steps of
+        the sum.
         """
         return own[: len(self.grid)], own[len(self.grid) :]
 
     def start(self, step: Any) -> Any:
-        """Initialise the accumulators before a loop of the sum; returns the block that does this."""
+        """Initialise the accumulators before a loop of the sum, and return the block that does this."""
         self.init = self.sch.decompose_reduction(self.block, step)
         return self.init
 
     def in_registers(self, own: Sequence[Any], vectors: bool = True) -> None:
-        """Unroll the work of a thread: the sum's loops `own`, the loops that initialise it, and the loops that follow
-        it.
+        """Unroll the work of a thread: the loops `own` of the sum, the loops that initialise it, and the loops that
+        follow it.
 
-        The innermost loop of each becomes a vector, or is unrolled too if `vectors` is False.
+        The innermost loop of each becomes a vector, or is unrolled as well if `vectors` is False.
         """
         starts = list(self.sch.get_loops(self.init))[-len(own) :]
         for nest in filter(None, (own, starts, [*self.at(REGISTERS), *self.at(LANES)])):
@@ -113,5 +114,5 @@ class TileNest:
             (self.sch.vectorize if vectors else self.sch.unroll)(nest[-1])
 
     def names(self, *others: Any) -> set[str]:
-        """The names of the blocks that are scheduled so far, and of the blocks `others`."""
+        """Return the names of the blocks that have been scheduled so far, plus the blocks in `others`."""
         return {block_of(self.sch, part).name for part in (self.init, self.block, self.main, *others)}

@@ -16,7 +16,7 @@ _CACHES = "/sys/devices/system/cpu/cpu0/cache"
 
 @lru_cache(maxsize=4)
 def detect_cpu(cpuinfo: str = "/proc/cpuinfo", caches: str = _CACHES) -> CPU:
-    """The description of the host's CPU; it is read once per process."""
+    """Return the description of the host's CPU."""
     text = _read(Path(cpuinfo))
     flags = set(_field(text, "flags", "Features").split())
     bits = vector_bits(flags)
@@ -43,8 +43,8 @@ def detect_cpu(cpuinfo: str = "/proc/cpuinfo", caches: str = _CACHES) -> CPU:
 def tiles_allowed() -> bool:
     """Return whether this process may use AMX's tile registers.
 
-    Linux requires that the process asks for permission first. The request is arch_prctl(ARCH_REQ_XCOMP_PERM,
-    XTILEDATA). A sandbox may refuse it even if the CPU has AMX.
+    Linux requires a process to ask for permission first, with arch_prctl(ARCH_REQ_XCOMP_PERM, XTILEDATA). A sandbox may
+    refuse it even if the CPU has AMX.
     """
     if platform.system() != "Linux" or platform.machine() != "x86_64":
         return False
@@ -76,7 +76,7 @@ _FEATURES = (
 
 
 def vector_bits(flags: set[str]) -> int:
-    """The width in bits of the widest float32 vectors that a set of CPU flags allows; x86-64 and NEON have at least
+    """Return the width in bits of the widest float32 vectors that CPU flags allow. x86-64 and NEON have at least
     128.
     """
     if {"avx512f", "avx512vl"} <= flags:
@@ -132,7 +132,7 @@ def _number(text: str, default: int) -> int:
 
 
 def _count(text: str) -> int:
-    """The number of CPUs in a list such as `0-3,8`."""
+    """Return the number of CPUs in a list such as `0-3,8`."""
     total = 0
     for part in filter(None, text.strip().split(",")):
         first, _, last = part.partition("-")

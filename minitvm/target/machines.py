@@ -18,7 +18,7 @@ from ..errors import TargetError, nearest
 
 @dataclass(frozen=True, slots=True)
 class Cache:
-    """One level of cache: its size in bytes, ways, line size in bytes, and the number of cores that share it."""
+    """A cache level: its size in bytes, its ways, its line size in bytes, and the number of cores that share it."""
 
     size: int
     ways: int = 8
@@ -36,7 +36,7 @@ class CPU:
     """The description of a CPU for schedules and cost models.
 
     Widths are in bits, sizes in bytes, and the latency in cycles. `fma_ports` is the number of fused multiply-adds that
-    start per cycle. `ghz` is 0 if unknown. The rates are bytes per cycle of one core: `l1_rate` for loads from the L1
+    start per cycle. `ghz` is 0 if unknown. The rates are in bytes per cycle and core: `l1_rate` for loads from the L1
     cache, and the others for streaming from the other caches and from memory (the defaults are those of Zen 3 and 5).
     """
 
@@ -64,27 +64,31 @@ class CPU:
 
     @property
     def loads(self) -> float:
-        """The vector loads or broadcasts that a core sustains per cycle: two, or fewer if the rate of the L1 cache
+        """The number of vector loads or broadcasts that a core sustains per cycle: two, or fewer if the L1 rate
         limits them.
         """
         return min(2.0, self.l1_rate / self.vector_bytes)
 
     @property
     def cycle_seconds(self) -> float:
-        """The seconds of one predicted cycle.
+        """The duration of one predicted cycle in seconds.
 
-        A `strategy` predicts the cycles of one core, and all cores share the work.
+        A `strategy` predicts the cycles of a single core, and all cores share the work.
         """
         return 1e-9 / (self.ghz or _GHZ) / max(1, self.cores)
 
     @property
     def near_bytes(self) -> int:
-        """The number of bytes that can be read without the last-level cache: twice the L2 caches of all cores."""
+        """The number of bytes that can be read without going to the last-level cache: twice the L2 caches of all
+        cores.
+        """
         return 2 * self.l2.size * self.cores
 
     @property
     def chains(self) -> int:
-        """The number of independent multiply-adds in flight that keep the ports busy: latency times ports."""
+        """The number of independent multiply-adds that must be in flight to keep the ports busy: latency times
+        ports.
+        """
         return self.fma_latency * self.fma_ports
 
 
@@ -147,7 +151,7 @@ class GPU:
 
     @property
     def processor(self) -> CPU | None:
-        """The device described as a CPU, for schedules and cost models; None for a GPU."""
+        """The device described as a CPU, for schedules and cost models. It is None for a GPU."""
         if not self.vector_registers:
             return None
         cores = max(1, self.multiprocessors)
@@ -155,9 +159,9 @@ class GPU:
 
     @property
     def cycle_seconds(self) -> float:
-        """The seconds of one predicted cycle.
+        """The duration of one predicted cycle in seconds.
 
-        A `strategy` predicts the cycles of one multiprocessor; all of them are busy.
+        A `strategy` predicts the cycles of one multiprocessor, and all multiprocessors are busy.
         """
         return 1e-9 / (self.ghz or _GPU_GHZ) if self.processor is None else self.processor.cycle_seconds
 
@@ -169,11 +173,11 @@ class GPU:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of target: its names (the first one is printed), its class of descriptions, and its presets by model name.
+    """A kind of target: its names (the first one is printed), its description class, and its presets by model name.
 
-    `default` returns the description for a bare name; `device` is the device that runs the code. If no model is named,
-    and the value of the option `model_of` is the name of a preset, this preset is used. A preset that depends on the
-    machine that minitvm runs on is a function that returns the description.
+    `default` returns the description for a bare name, and `device` is the device that runs the code. If no model is
+    named and the value of the option `model_of` is the name of a preset, that preset is used. A preset that depends on
+    the machine that minitvm runs on is a function that returns the description.
     """
 
     names: tuple[str, ...]
@@ -185,7 +189,7 @@ class Kind:
     model_of: str = ""
 
     def preset(self, name: str) -> Any:
-        """The description of the preset with this name."""
+        """Return the description that a preset stands for."""
         described = self.presets[name]
         return described() if callable(described) else described
 
@@ -196,7 +200,7 @@ IN_A_FOLDER = "minitvm.machines"  # in this package: each module there is a mach
 
 
 def register_kind(kind: Kind) -> Kind:
-    """Add a kind of target. Raises `TargetError` if one of its names is taken."""
+    """Add a kind of target and return it. Raises `TargetError` if one of its names is taken."""
     for name in kind.names:
         if name in KINDS:
             raise TargetError(f"target kind {name!r} is registered already")
@@ -206,9 +210,9 @@ def register_kind(kind: Kind) -> Kind:
 
 
 def find_kind(name: str) -> Kind:
-    """The kind with this name; raises `TargetError` with the known names if there is none.
+    """Return the kind with this name. If there is none, raise a `TargetError` that lists the known names.
 
-    If the name is unknown, the entry points of PLUG_INS of all installed distributions are imported first.
+    If the name is unknown at first, the entry points of PLUG_INS of all installed distributions are imported.
     """
     if name not in KINDS:
         for machine in machines_in_folders():
@@ -226,7 +230,7 @@ def find_kind(name: str) -> Kind:
 
 @functools.cache
 def machines_in_folders() -> tuple[Any, ...]:
-    """The back ends of the machines, each of which is one folder of IN_A_FOLDER. They are imported at the first call.
+    """Return the back ends of the machines in IN_A_FOLDER, importing them on the first call.
 
     A folder without a back end contains code that several machines share.
     """
@@ -250,8 +254,10 @@ HOST = "MINITVM_CPU"  # a CPU model that is used instead of the host
 
 
 def _host() -> CPU:
-    """The CPU of this machine; or the model that the environment variable HOST names, with this machine's number of
-    cores.
+    """Return the CPU of this machine.
+
+    If the environment variable HOST names a model, that model is returned with this machine's number of cores. Raises
+    `TargetError` for an unknown model.
     """
     from .host import detect_cpu
 
@@ -280,8 +286,10 @@ _MATRICES = ("float16", "bfloat16", "tfloat32")  # from sm_80 on, with instructi
 
 
 def _capability(arch: str, block_kb: int, shared_kb: int, lanes: int, threads: int) -> GPU:
-    """The GPU of a CUDA architecture: shared memory of a block and of a multiprocessor (KB), float32 lanes, and
-    threads.
+    """Return the GPU description of a CUDA architecture.
+
+    `block_kb` and `shared_kb` are the shared memory of a block and of a multiprocessor in KB, `lanes` is the number of
+    float32 lanes, and `threads` the largest number of threads of a multiprocessor.
     """
     return GPU(
         arch, arch, max_shared_memory_per_block=block_kb * _KB, lanes=lanes, threads_per_multiprocessor=threads,
@@ -314,9 +322,9 @@ _OPENCL = GPU("generic", "", 1, 256, (256, 256, 256), (), 32 * _KB, 0, 0, 0, 128
 
 
 def _pocl() -> GPU:
-    """This machine's CPU as a PoCL device. Vectors in a kernel are as wide as the vectors of the CPU.
+    """Describe this machine's CPU as a PoCL device. Vectors in a kernel are as wide as the vectors of the CPU.
 
-    The compiler of PoCL 3.0 treats AMD processors with AVX-512 as older ones without it, so their vectors have 256
+    The compiler of PoCL 3.0 treats AMD processors with AVX-512 like older ones without it, so their vectors have 256
     bits.
     """
     cpu = _host()

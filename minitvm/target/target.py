@@ -29,9 +29,9 @@ DEFAULT_CAPABILITY = 80  # for a CUDA target that names no architecture
 class Target:
     """The machine that a program is compiled for.
 
-    It is immutable and hashable; the fields of `description` are attributes too. `kind` is "cpu", "cuda", "opencl",
-    "accel" or a plug-in's. `host` is the target of the host code of a device program. Raises `TargetError` for an
-    unknown kind, model or option; the message lists the known ones.
+    A target is immutable and hashable, and the fields of its `description` are attributes too. `kind` is "cpu", "cuda",
+    "opencl", "accel", or the name of a plug-in's kind. `host` is the target of the host code of a device program.
+    Raises `TargetError` for an unknown kind, model or option; the message lists the known ones.
     """
 
     kind: str
@@ -62,14 +62,16 @@ class Target:
 
     @staticmethod
     def of(target: str | Mapping[str, Any] | Target | None) -> Target:
-        """Make a target from a target, a text or a dictionary; None gives the current target."""
+        """Return the target that a `Target`, text or dictionary describes. None means the current target."""
         if isinstance(target, Target):
             return target
         return Target.current() if target is None else Target(target)
 
     @staticmethod
     def current(allow_none: bool = False) -> Any:
-        """The target of the innermost `with target:`; otherwise the host's CPU (or None if `allow_none`, as in TVM)."""
+        """Return the target of the innermost `with target:`, or else the host's CPU (None if `allow_none`, as in
+        TVM).
+        """
         innermost = _CURRENT.get()
         return innermost if innermost is not None or allow_none else Target("cpu")
 
@@ -93,21 +95,23 @@ class Target:
 
     @property
     def device(self) -> str:
-        """The device that runs the target's code: "cpu", "cuda", ..."""
+        """The device that runs the target's code, such as "cpu" or "cuda"."""
         return find_kind(self.kind).device
 
     def vector_lanes(self, dtype: str) -> int:
-        """The number of values of a dtype in one vector register (GPU: in one wide load), at least 1."""
+        """Return how many values of a dtype fit in a vector register (on a GPU: in the widest load). It is at least
+        1.
+        """
         bits = getattr(self.description, "vector_bits", 0)
         return max(1, int(bits) // _element_bits(str(dtype)))
 
     def multiplies_matrices(self, dtype: str) -> bool:
-        """Return whether the machine has tensor cores that multiply matrices of a dtype, with sums in float32."""
+        """Return whether the machine has tensor cores that multiply matrices of a dtype and sum in float32."""
         return str(dtype) in getattr(self.description, "matrix_dtypes", ())
 
     @property
     def multiplies_pairs(self) -> bool:
-        """Return whether the CPU multiplies pairs of bfloat16 with sums in float32.
+        """Return whether the CPU can multiply pairs of bfloat16 and sum in float32.
 
         The instruction may flush denormal numbers.
         """
@@ -115,27 +119,29 @@ class Target:
 
     @property
     def capability(self) -> int:
-        """The number of a CUDA architecture: 90 for sm_90 and sm_90a, `DEFAULT_CAPABILITY` if none is named."""
+        """The number in the name of a CUDA architecture: 90 for sm_90 and sm_90a, or `DEFAULT_CAPABILITY` if none is
+        named.
+        """
         number = re.match(r"sm_(\d+)", getattr(self.description, "arch", ""))
         return int(number[1]) if number else DEFAULT_CAPABILITY
 
     @property
     def copies_asynchronously(self) -> bool:
-        """Return whether threads can start copies to shared storage and wait for them later: CUDA's `cp.async`, from
-        sm_80 on.
+        """Return whether threads can start copies to shared storage and wait for them later.
+
+        This is CUDA's `cp.async`, which exists from sm_80 on.
         """
         return self.kind == "cuda" and self.capability >= 80
 
     @property
     def rounds_to_tf32(self) -> bool:
-        """Return whether products of float32 round their operands to 10 bits of mantissa.
-
-        The user must allow it (`allow_tf32`).
+        """Return whether products of float32 round their operands to 10 bits of mantissa, which `allow_tf32` must
+        permit.
         """
         return getattr(self.description, "allow_tf32", False) and self.multiplies_matrices("tfloat32")
 
     def __str__(self) -> str:
-        """Text from which `Target` can make this target again."""
+        """Return text that `Target` can read back."""
         parts = [self.kind]
         for f in dataclasses.fields(self.description):
             value = getattr(self.description, f.name)
@@ -149,11 +155,13 @@ class Target:
 
     @property
     def own_host(self) -> Target:
-        """The target of the code around the kernels: `host`, or this machine's CPU if none is named."""
+        """The target of the code around the kernels: `host`, or this machine's CPU if there is none."""
         return self.host or Target("cpu")
 
     def on(self, machine: str) -> Target:
-        """The target with the text `machine`, plus the options of this target that differ from its kind's default."""
+        """Return the target that `machine` describes, with the options in which this target differs from its kind's
+        default.
+        """
         base = find_kind(self.kind).default()
         values = {f.name: getattr(self.description, f.name) for f in dataclasses.fields(base)}
         options = {name: value for name, value in values.items() if value != getattr(base, name)}
@@ -161,10 +169,10 @@ class Target:
 
     @property
     def brief(self) -> str:
-        """The shortest text from which `Target` makes this target: its model, and the options that differ from the
+        """The shortest text that `Target` reads as this target: its model, and the options that differ from the
         model's.
 
-        A bare name means the default of the kind. For "cpu" that is the machine on which the text is read.
+        A bare name means the default of the kind. For "cpu", that is the machine on which the text is read.
         """
         row, parts = find_kind(self.kind), [self.kind]
         name = getattr(self.description, "name", "")
@@ -183,23 +191,23 @@ class Target:
         return text if Target(text) == self else str(self)  # an option may name a model with its own figures
 
     def code_identity(self) -> str:
-        """A text that is equal for two targets if the same code is generated for them."""
+        """Return a text that is equal for two targets if the same code is generated for both."""
         fields = [f for f in dataclasses.fields(self.description) if not f.metadata.get("for people")]
         parts = [self.kind, *(f"{f.name}={getattr(self.description, f.name)!r}" for f in fields)]
         return " ".join(parts if self.host is None else [*parts, f"host=({self.host.code_identity()})"])
 
     def to_json(self) -> str:
-        """A JSON object with `kind`, the fields of the description, and `host` if there is one."""
+        """Return the target as a JSON object with `kind`, the fields of the description, and `host` if there is one."""
         return json.dumps(self.export(), sort_keys=True)
 
     def export(self) -> dict[str, Any]:
-        """The same as `to_json`, but as a dictionary (TVM's name)."""
+        """Return the target as a dictionary with the contents of `to_json` (TVM's name for this method)."""
         data = {"kind": self.kind, **dataclasses.asdict(self.description)}
         return data if self.host is None else {**data, "host": self.host.export()}
 
     @staticmethod
     def from_json(text: str) -> Target:
-        """Read a target from the text that `to_json` wrote."""
+        """Read a target that `to_json` wrote. Raises `TargetError` for any other text."""
         try:
             data = json.loads(text)
         except ValueError as error:

@@ -62,7 +62,7 @@ OPTIONS_REFUSED = {
 
 
 def as_ours(kind: str, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Convert TVM's kind and options to minitvm's; options of minitvm are not changed.
+    """Convert TVM's kind and options to minitvm's. Options that are minitvm's own are returned unchanged.
 
     Raises `TargetError` for a kind, tag or option of TVM without a counterpart.
     """
@@ -105,7 +105,7 @@ def _cpu(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def _of_features(text: str) -> dict[str, Any]:
-    """The options that LLVM's feature list, such as `+avx2,+fma`, corresponds to."""
+    """Return the options that correspond to an LLVM feature list such as `+avx2,+fma`."""
     there = [part[1:] for part in text.split(",") if part.startswith("+")]
     options: dict[str, Any] = {"features": ",".join(name.replace(".", "_") for name in there)}
     widths = [_WIDTHS[name] for name in there if name in _WIDTHS]
