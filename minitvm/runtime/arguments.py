@@ -27,9 +27,9 @@ def listing(specs: Sequence[TensorSpec | ScalarSpec]) -> str:
 
 
 def checked_array(what: str, spec: TensorSpec, value: Any) -> Array:
-    """`value` as an array of the declared dtype.
+    """Return `value` as an array, which must have the declared dtype.
 
-    Other dtypes raise an error: conversion would hide mistakes and cost time.
+    A different dtype raises `TypeMismatch`, because a conversion would hide mistakes and cost time.
     """
     if not isinstance(value, np.ndarray):
         value = _converted(what, spec, value)
@@ -48,8 +48,9 @@ def checked_array(what: str, spec: TensorSpec, value: Any) -> Array:
 
 
 def _converted(what: str, spec: TensorSpec, value: Any) -> Array:
-    """Make an array from an object that contains one, or from Python numbers; these get the wanted dtype if it can hold
-    them.
+    """Convert an object that contains an array, or Python numbers, to an array. Numbers get the declared dtype.
+
+    Raises `TypeMismatch` or `InputError` if that is not possible, for example if the dtype cannot hold a number.
     """
     if hasattr(value, "__array__") or hasattr(value, "__dlpack__"):
         try:
@@ -75,7 +76,9 @@ def _converted(what: str, spec: TensorSpec, value: Any) -> Array:
 
 
 def _same_memory(what: str, spec: TensorSpec, value: Any) -> Array:
-    """An array that shares the memory of another library's object."""
+    """Return an array that shares the memory of another library's object. Raises `TypeMismatch` if it cannot be
+    shared.
+    """
     try:
         return shared(value)
     except Exception as error:  # another library's object raises its own error: a tensor on a GPU, for example
@@ -84,12 +87,12 @@ def _same_memory(what: str, spec: TensorSpec, value: Any) -> Array:
 
 
 def _rank(dtype: np.dtype[Any]) -> int:
-    """The rank of a dtype: numbers are converted only to dtypes of the same rank or a higher one."""
+    """Return the rank of a dtype. Numbers are converted only to a dtype of the same or a higher rank."""
     return 2 if is_floating(dtype) else {"b": 0, "u": 1, "i": 1}.get(dtype.kind, 9)
 
 
 def checked_scalar(what: str, spec: ScalarSpec, value: Any) -> int | float:
-    """`value` as a Python number; raises an error if the scalar's dtype cannot hold it."""
+    """Return `value` as a Python number. Raises an error if the scalar's dtype cannot hold it."""
     if isinstance(value, np.ndarray) and value.ndim == 0:
         value = value[()]
     if isinstance(value, np.generic) and is_floating(value.dtype):
@@ -108,9 +111,10 @@ def checked_scalar(what: str, spec: ScalarSpec, value: Any) -> int | float:
 def destination(
     what: str, spec: TensorSpec, value: Any, shape: tuple[int, ...] | None = None, device: Device | None = None
 ) -> Any:
-    """Check an array that a kernel will write: right dtype (and shape, if given), contiguous and writeable.
+    """Check and return an array that a kernel will write to. It must have the right dtype (and shape, if given).
 
-    An object with `__dlpack__`, such as a PyTorch tensor on the CPU or on the program's `device`, is written in place.
+    It must also be contiguous and writeable. An object with `__dlpack__`, such as a PyTorch tensor on the CPU or on the
+    program's `device`, is written in place.
     """
     there = resident(what, spec, value, device)
     if there is not None:
@@ -132,19 +136,19 @@ def destination(
 
 
 def _span(array: Any) -> tuple[int, int]:
-    """The addresses at which an array begins and ends."""
+    """Return the first address of an array and the address after its end."""
     start: int
     start, nbytes = (address(array), array.nbytes) if isinstance(array, np.ndarray) else (array.address, array.room)
     return start, start + nbytes
 
 
 def contiguous(array: Array) -> Array:
-    """The array itself if it is contiguous and aligned, otherwise a copy."""
+    """Return the array itself if it is contiguous and aligned, or a copy otherwise."""
     return array if array.flags.c_contiguous and array.flags.aligned else np.array(array, order="C", copy=True)
 
 
 def named(what: str, specs: Sequence[TensorSpec | ScalarSpec], values: dict[str, Any]) -> list[Any]:
-    """The values in the order of the specs. Raises `InputError` for an unknown or a missing name."""
+    """Return the values in the order of the specs. Raises `InputError` for an unknown or missing name."""
     names = [s.name for s in specs]
     for name in values:
         if name not in names:
@@ -169,7 +173,7 @@ def named(what: str, specs: Sequence[TensorSpec | ScalarSpec], values: dict[str,
 
 
 def disjoint(what: str, written: Sequence[tuple[str, Any]], others: Sequence[tuple[str, Any]]) -> None:
-    """Raise `InputError` if a destination shares memory with another argument: kernels assume that it does not."""
+    """Raise `InputError` if a destination shares memory with another argument; kernels assume that it does not."""
     spans = [(name, *_span(array)) for name, array in (*written, *others)]
     for i, (name, low, high) in enumerate(spans[: len(written)]):
         for other, other_low, other_high in spans[i + 1 :]:

@@ -26,7 +26,7 @@ _TENSOR, _USED = b"dltensor", b"used_dltensor"
 
 
 class _Tensor(ctypes.Structure):
-    """The C struct DLTensor, with which the contents of a capsule named "dltensor" begin."""
+    """The C struct DLTensor, which is the first member of the struct in a capsule named "dltensor"."""
 
     _fields_ = (
         ("data", ctypes.c_void_p), ("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32),
@@ -49,7 +49,7 @@ class _Managed(ctypes.Structure):
 class Foreign:
     """An array of another library: its address, and the capsule that keeps it alive.
 
-    `dtype` is None if minitvm lacks it.
+    `dtype` is None if minitvm does not support it.
     """
 
     address: int
@@ -60,13 +60,13 @@ class Foreign:
 
 
 def place_name(device: tuple[int, int]) -> str:
-    """The name of a device, given in DLPack's numbering, for people."""
+    """Return a readable name for a device that is given in DLPack's numbering."""
     kind, number = device
     return "the CPU" if kind in ON_HOST else f"{_NAMES.get(kind, f'a device of kind {kind}, number')} {number}"
 
 
 def device_of(value: Any) -> tuple[int, int] | None:
-    """The device of an object's memory; None if the object does not say."""
+    """Return the device that holds an object's memory, or None if the object does not say."""
     if isinstance(value, np.ndarray) or not hasattr(value, "__dlpack_device__"):
         return None
     kind, number = value.__dlpack_device__()
@@ -74,9 +74,9 @@ def device_of(value: Any) -> tuple[int, int] | None:
 
 
 def described(value: Any, stream: int | None = None) -> Foreign:
-    """The memory of an object with `__dlpack__`. On CUDA devices, commands queued on `stream` may use it.
+    """Describe the memory of an object with `__dlpack__`. On CUDA devices, commands queued on `stream` may use it.
 
-    Raises the object's own exceptions, and BufferError if the capsule is not one of DLPack's.
+    Raises the object's own exceptions, and `BufferError` if the capsule is not a DLPack capsule.
     """
     capsule = value.__dlpack__() if stream is None else value.__dlpack__(stream=stream)
     tensor = _tensor(capsule)
@@ -135,7 +135,7 @@ def _delete(address: int) -> None:
 def _free_refused(phase: str = "start", _about: Any = None) -> None:
     """Free the tensors of capsules that only this module still references. Python calls this during garbage collection.
 
-    A capsule cannot do this itself: a consumer that refuses a tensor drops the capsule while its error is set. A
+    A capsule cannot do this itself: a consumer that refuses a tensor drops the capsule while an error is set. A
     destructor in Python would lose that error, and the consumer would fail with a SystemError.
     """
     if phase != "start" or not _offered:
@@ -160,7 +160,9 @@ _held = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
 def capsule_of(
     address: int, dtype: str, shape: Sequence[int], device: tuple[int, int], owner: Any, offset: int = 0
 ) -> Any:
-    """A capsule for dense memory that `owner` holds. The owner lives as long as the capsule's tensor is in use."""
+    """Return a capsule for dense memory that `owner` holds. The owner lives as long as the capsule's tensor is in
+    use.
+    """
     _free_refused()
     code, bits = _dtype_fields(dtype)
     sizes = (ctypes.c_int64 * max(1, len(shape)))(*shape)
@@ -178,7 +180,7 @@ def capsule_of(
 
 
 class _Shared:
-    """The object from which NumPy makes an array, and which the array keeps alive."""
+    """An object with the array interface. NumPy builds an array from it, and the array keeps it alive."""
 
     def __init__(self, foreign: Foreign, tensor: _Tensor) -> None:
         self.capsule = foreign.capsule
@@ -192,8 +194,9 @@ class _Shared:
 
 
 def shared(value: Any) -> np.ndarray[Any, Any]:
-    """An array that shares the memory of an object with `__dlpack__`; raises the exceptions of the object or of
-    NumPy.
+    """Return an array that shares the memory of an object with `__dlpack__`.
+
+    Raises the exceptions of the object or of NumPy.
     """
     try:
         return np.from_dlpack(value)
@@ -205,7 +208,9 @@ def shared(value: Any) -> np.ndarray[Any, Any]:
 
 
 def brain_floats(value: Any) -> np.ndarray[Any, Any] | None:
-    """An array over CPU memory that holds bfloat16, which NumPy does not accept; None for anything else."""
+    """Return an array over CPU memory that holds bfloat16, which NumPy itself does not accept, or None for other
+    objects.
+    """
     if not hasattr(value, "__dlpack__") or value.__dlpack_device__()[0] != CPU:
         return None
     foreign = described(value)

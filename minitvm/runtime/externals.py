@@ -13,13 +13,15 @@ _engines: dict[str, Engine] = {}
 
 
 def register_engine(name: str, engine: Engine) -> Engine:
-    """Make `engine` callable from programs as `name`. A second registration of a name replaces the first."""
+    """Make `engine` callable from programs under a name, and return it. Registering a name again replaces the
+    engine.
+    """
     _engines[name] = engine
     return engine
 
 
 def engine(name: str) -> Engine:
-    """The engine with this name; raises `InputError` if there is none."""
+    """Return the engine with this name. Raises `InputError` if there is none."""
     if name not in _engines:
         raise InputError(
             f"the program calls the engine {name}, which is not registered; {nearest(name, list(_engines))}"

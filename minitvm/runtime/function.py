@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Function(TvmMethods):
-    """`f(a, b, c)` runs the function on arrays in the order of its parameters, and writes `c` in place.
+    """A compiled function. `f(a, b, c)` runs it on arrays in the order of its parameters, and writes `c` in place.
 
     An array that is only read may be any array of the right dtype and shape; it is copied if it is not contiguous. An
     array that is written must be contiguous and writeable, and must not share memory with another argument. The call
@@ -70,13 +70,13 @@ class Function(TvmMethods):
 
     @property
     def signature(self) -> str:
-        """Name and parameters, for messages."""
+        """The function's name and parameters, for messages."""
         return f"{self.name}({', '.join(map(spec_text, self._specs))})"
 
     def export(
         self, path: str | os.PathLike[str], *, key: Key | None = None, architectures: Sequence[str] = ()
     ) -> None:
-        """Write this module to one file that `minitvm.runtime.load` runs; see `artifact.export`."""
+        """Write this function to a single file that `minitvm.runtime.load` can run; see `artifact.export`."""
         from .artifact.export import export
 
         export(self, path, key, architectures)
@@ -93,7 +93,7 @@ class Function(TvmMethods):
                 self._call_checked(args)
 
     def _call_again(self, args: Sequence[Any]) -> bool:
-        """The fast path for arrays of shapes seen before. If in doubt, it does nothing and returns False."""
+        """Try the fast path for arrays whose shapes were seen before. When in doubt, do nothing and return False."""
         try:
             bound = self._known.get(tuple([a.shape for a in args]))
         except AttributeError:
@@ -123,18 +123,16 @@ class Function(TvmMethods):
         return True
 
     def to_device(self, array: Any) -> Any:
-        """Copy an array of the host to the function's device, for use as an argument; on the CPU, return the array
-        itself.
-        """
+        """Copy a host array to the function's device, to use it as an argument. On the CPU, return the array itself."""
         if self._device is None:
             return array
         with self._lock:
             return self._program.pool.filled(self._device, np.asarray(array))  # type: ignore[attr-defined]
 
     def clock(self, calls: Sequence[Sequence[Any]]) -> Clock | None:
-        """A clock that times these calls, each a list of arguments, by the device's clock; None on the CPU.
+        """Return a clock that times these calls (each a list of arguments) by the device's clock, or None on the CPU.
 
-        The arguments should be on the device. All calls must have the shapes of the first call.
+        The arguments should be on the device. All calls must have the same shapes as the first call.
         """
         if self._device is None:
             return None
@@ -150,9 +148,9 @@ class Function(TvmMethods):
         bound.run(list(map(argument, inputs)), list(map(argument, outputs)), self.listeners)
 
     def _bound(self, args: Sequence[Any]) -> tuple[BoundSteps, list[Any], list[Any]]:
-        """The program for checked arguments, its inputs and its outputs.
+        """Check the arguments, and return the bound program, its inputs and its outputs.
 
-        The caller must keep them, since some are copies.
+        The caller must hold on to them, because some are copies.
         """
         if len(args) != len(self._order):
             raise InputError(f"{len(args)} arguments; wanted {self.signature}")
@@ -190,13 +188,13 @@ class Function(TvmMethods):
 
 
 class Functions(Mapping[str, Function]):
-    """The result of `build` for a module of several functions."""
+    """The functions of a compiled module, by name. `build` returns this for a module of several functions."""
 
     def __init__(self, functions: Mapping[str, Function]) -> None:
         self._functions = dict(functions)
 
     def __getitem__(self, name: str) -> Function:
-        """The function with this name; raises an `InputError` that suggests existing names."""
+        """Return the function with this name. If there is none, raise an `InputError` that suggests existing names."""
         if name not in self._functions:
             raise InputError(f"the module has no function {name!r}; {nearest(str(name), list(self._functions))}")
         return self._functions[name]

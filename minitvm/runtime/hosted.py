@@ -23,7 +23,7 @@ Run = Callable[[Sequence[Any], bool], None]  # called with the arguments, and wh
 
 
 def hosted(kernel: Kernel, own: str, threads: int | None = None, code: Any = None) -> Run:
-    """A function that runs a kernel on its arguments, in order: flat arrays of the parameters' dtypes, and numbers.
+    """Return a function that runs a kernel. It takes flat arrays of the parameters' dtypes, and numbers, in order.
 
     `threads` is the number of threads that a parallel kernel may use; None leaves it to the machine. `code` is the
     kernel's machine code, if an artifact contains it. Raises `TargetError` if the back end of the kernel's target
@@ -37,7 +37,7 @@ def hosted(kernel: Kernel, own: str, threads: int | None = None, code: Any = Non
 
 
 def room(executable: Executable, place: Location, env: Bindings) -> int:
-    """The number of bytes at a place, for the sizes in `env`."""
+    """Return the number of bytes that a location spans, for the sizes in `env`."""
     if isinstance(place, ArenaSlice):
         return int(evaluate(place.nbytes, env))
     if isinstance(place, ConstantRef):

@@ -105,7 +105,7 @@ class GraphModule(TvmMethods):
 
     @property
     def memory(self) -> MemoryPlan:
-        """The place and the lifetime, in steps, of each intermediate value; `memory.peak` is the memory that a run
+        """The place and lifetime (in steps) of each intermediate value. `memory.peak` is the memory that a run
         needs.
         """
         return memory_plan(self.executable)
@@ -120,7 +120,7 @@ class GraphModule(TvmMethods):
     def export(
         self, path: str | os.PathLike[str], *, key: Key | None = None, architectures: Sequence[str] = ()
     ) -> None:
-        """Write this module to one file that `minitvm.runtime.load` runs; see `artifact.export`."""
+        """Write this module to a single file that `minitvm.runtime.load` can run; see `artifact.export`."""
         from .artifact.export import export
 
         export(self, path, key, architectures)
@@ -134,7 +134,7 @@ class GraphModule(TvmMethods):
     # -- TVM's methods
 
     def set_input(self, name: str | int | None = None, value: Any = None, /, **inputs: Any) -> None:
-        """Store a copy of an input, by name or position, for the next `run`: `set_input("x", x)` or `set_input(x=x)`.
+        """Store a copy of an input for the next `run`, by name or position: `set_input("x", x)` or `set_input(x=x)`.
 
         An array on the module's device is stored without a copy.
         """
@@ -161,14 +161,16 @@ class GraphModule(TvmMethods):
             self._set.update(checked)
 
     def run(self, **inputs: Any) -> None:
-        """Run with the inputs that are set; inputs that you pass here are set first."""
+        """Run with the stored inputs. Inputs that you pass here are stored first."""
         with self._lock:
             if inputs:
                 self.set_input(**inputs)
             self._results = self._call(named(self._what, self._inputs, self._set), None)
 
     def get_output(self, index: int = 0) -> Array:
-        """Output number `index` of the last call of `run`."""
+        """Return output `index` of the last call of `run`. Raises `InputError` if there was no run, or no such
+        output.
+        """
         if not self._results and self.num_outputs:
             raise InputError(f"{self._what}: get_output before run")
         if not isinstance(index, int | np.integer) or not 0 <= index < self.num_outputs:
@@ -176,7 +178,9 @@ class GraphModule(TvmMethods):
         return self._results[index]
 
     def __getitem__(self, name: str) -> Any:
-        """The entry with this name: "main" takes inputs and returns outputs, "run" uses the inputs that are set."""
+        """Return the entry with this name: "main" takes inputs and returns outputs, and "run" uses the stored
+        inputs.
+        """
         return self.run if name == "run" else super().__getitem__(name)
 
     # -- the plain call
@@ -186,7 +190,7 @@ class GraphModule(TvmMethods):
         return results[0] if len(results) == 1 else tuple(results)
 
     def _in_order(self, args: tuple[Any, ...], inputs: dict[str, Any]) -> tuple[Any, ...]:
-        """The values of a call, in the order of the inputs."""
+        """Return the values of a call in the order of the inputs."""
         if not args and len(inputs) == len(self._names):
             try:
                 return tuple([inputs[name] for name in self._names])
@@ -238,7 +242,7 @@ class GraphModule(TvmMethods):
     # -- timing
 
     def profile(self, *args: Any, runs: int = 20, **inputs: Any) -> Any:
-        """Run repeatedly on these inputs and measure each operator: a `minitvm.tools.profile.Profile`.
+        """Run repeatedly on these inputs, measure each operator, and return a `minitvm.tools.profile.Profile`.
 
         The profile has one row per operator, with seconds, operations, bytes, and the share of the machine's peak. The
         program runs as in a plain call, with a time stamp between its steps.
@@ -247,7 +251,7 @@ class GraphModule(TvmMethods):
         return profile(self, *args, runs=runs, **inputs)
 
     def stamped(self, *args: Any, out: Any = None, **inputs: Any) -> StampedRun:
-        """Run once with time stamps; returns the outputs, and the times at which each thread reached each step."""
+        """Run once with time stamps. Returns the outputs, and the times at which each thread reached each step."""
         with self._lock:
             arrays, bound = self._prepare(self._in_order(args, inputs))
             if self.executable.bounds:
@@ -260,8 +264,8 @@ class GraphModule(TvmMethods):
     # -- steps of every call
 
     def _prepare(self, values: Sequence[Any]) -> tuple[list[Any], BoundSteps]:
-        """Check all inputs, find the values of the symbolic dimensions, and return the inputs and the program for these
-        values.
+        """Check all inputs, work out the symbolic dimensions, and return the inputs and the program for these
+        dimensions.
         """
         arrays: list[Any] = []
         tensors, scalars = [], []
@@ -283,13 +287,13 @@ class GraphModule(TvmMethods):
         return arrays, bound
 
     def _too_large(self, bound: BoundSteps) -> InputError:
-        """The error if this machine does not have enough memory for the outputs."""
+        """Return the error for outputs that do not fit in this machine's memory."""
         rooms = list(zip(self.executable.outputs, bound.output_shapes, strict=True))
         nbytes = sum(math.prod(shape) * spec.dtype.bytes for spec, shape in rooms)
         return out_of_memory(self._what, listing([spec for spec, _ in rooms]), nbytes)
 
     def _shaped(self, results: list[Array], bound: BoundSteps) -> list[Array]:
-        """The outputs of a run. Outputs whose shapes depend on data get their shapes here."""
+        """Return the outputs of a run, after giving outputs with data-dependent shapes their final shapes."""
         if not self._late_shapes:
             return results
         shaped = list(results)
@@ -302,7 +306,7 @@ class GraphModule(TvmMethods):
         return shaped
 
     def _on_device(self, values: Sequence[Any]) -> list[Any]:
-        """The values of a call; arrays of other libraries on the device become `DeviceArray`s."""
+        """Return the values of a call, with other libraries' arrays on the device wrapped as `DeviceArray`s."""
         return [
             value
             if type(value) is DeviceArray or type(value) is np.ndarray or isinstance(spec, ScalarSpec)
@@ -311,14 +315,12 @@ class GraphModule(TvmMethods):
         ]
 
     def _checked(self, spec: TensorSpec, value: Any) -> Any:
-        """A checked input: a NumPy array, or an array on the module's device."""
+        """Check an input and return it as a NumPy array, or as an array on the module's device."""
         array = resident(self._what, spec, value, self._device)
         return contiguous(checked_array(self._what, spec, value)) if array is None else array
 
     def to_device(self, array: Any) -> Any:
-        """Copy an array of the host to the module's device, for use as an input; on the CPU, return the array
-        itself.
-        """
+        """Copy a host array to the module's device, to use it as an input. On the CPU, return the array itself."""
         if self._device is None:
             return array
         array, pool = np.asarray(array), self._program.pool  # type: ignore[attr-defined]

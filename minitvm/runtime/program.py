@@ -29,14 +29,14 @@ BOUND_LIMIT = 16  # the most choices of dimensions that a program keeps; the lea
 
 
 class Program:
-    """An executable that is ready to run on a machine. A back end makes it: `program(executable, threads, ...)`.
+    """An executable that is ready to run on a machine. Back ends create it: `program(executable, threads, ...)`.
 
     Up to `workers` processes compile kernels, and `progress` is called after each kernel. `kernels[k]` is the machine
     code of kernel k that `MachineCode.unpack` loaded; None means that the kernel must be compiled. `threads` is the
     number of threads that a run uses; None means the default.
 
-    `hosted` are the executable's kernels for other machines, by their numbers. `states` are the memory of its states,
-    in order: dense arrays, or objects with the same methods `copy()`, `state[...] = array` and `fill(number)`.
+    `hosted` holds the executable's kernels for other machines, by index. `states` is the memory of its states, in
+    order: dense arrays, or objects with the same methods `copy()`, `state[...] = array` and `fill(number)`.
     """
 
     threads: int = 1
@@ -48,11 +48,11 @@ class Program:
         self._bound: OrderedDict[Any, Any] = OrderedDict()
 
     def bound_to(self, env: Bindings) -> Any:
-        """Make a new `BoundSteps` for the dimensions `env`."""
+        """Return a new `BoundSteps` for the dimensions `env`."""
         raise NotImplementedError
 
     def bind(self, key: Any, env: Bindings) -> Any:
-        """The program for the dimensions `env`, from a cache; equal keys mean equal dimensions."""
+        """Return the program for the dimensions `env`, from a cache if possible. Equal keys mean equal dimensions."""
         if key in self._bound:
             self._bound.move_to_end(key)
             return self._bound[key]
@@ -62,7 +62,9 @@ class Program:
         return bound
 
     def holds(self, bound: BoundSteps) -> bool:
-        """Return whether `bound`, made by `bind`, may still run, because its memory is still in place."""
+        """Return whether `bound`, a result of `bind`, may still run, which requires that its memory is still in
+        place.
+        """
         return any(b is bound for b in self._bound.values())
 
 
@@ -72,13 +74,14 @@ class MachineCode(Protocol):
     def pack(
         self, executable: Executable, architectures: Sequence[str] = (), progress: Progress | None = None
     ) -> tuple[dict[str, Any], bytes]:
-        """A description of the code as JSON, and the code, for these architectures of the target's devices.
+        """Return a description of the machine code as JSON, and the code itself, for these architectures.
 
-        Default: the architecture of the executable's target. Raises `InputError` if the machine has no architectures.
+        The default is the architecture of the executable's target. Raises `InputError` if the machine has no
+        architectures.
         """
 
     def unpack(self, about: dict[str, Any], data: memoryview, count: int) -> Sequence[Any] | None:
-        """The code of `count` kernels, ready to run; None if the code is for another machine."""
+        """Return the code of `count` kernels, ready to run, or None if the code is for another machine."""
 
 
 def open_program(
@@ -89,7 +92,8 @@ def open_program(
     kernels: Sequence[Any] | None = None,
     device: str | int | None = None,
 ) -> Program:
-    """Make the program of an executable with the back end of its target; raises `TargetError` if there is none.
+    """Create the program of an executable with the back end of its target. Raises `TargetError` if there is no back
+    end.
 
     `device` selects one of several devices of a kind, by its number or by a part of its name.
     """
@@ -110,8 +114,9 @@ def open_program(
 def stamped_times(
     bound: BoundSteps, target: str, inputs: Sequence[int], outputs: Sequence[int]
 ) -> np.ndarray[Any, Any]:
-    """Run once with a time stamp between the steps, and return the times; `Unsupported` if the back end has no time
-    stamps.
+    """Run once with a time stamp between the steps, and return the times.
+
+    Raises `Unsupported` if the back end does not record time stamps.
     """
     run = getattr(bound, "run_stamped", None)
     if run is None:

@@ -36,9 +36,10 @@ def bind_dims(
 ) -> Bindings:
     """Compute the symbolic dimensions from tensors and their actual shapes, and check every dimension.
 
-    A dimension that is a variable determines the variable's value; further dimensions with this variable must agree. A
-    dimension that is a multiple of a variable determines it too, if it has no value yet. Compound dimensions are
-    computed and compared. Raises an `InputError` with the tensor, the wanted and the actual dimension.
+    A dimension that is a variable determines the value of the variable; all other dimensions with this variable must
+    agree. A dimension that is a multiple of a variable determines the variable too, if it has no value yet. Compound
+    dimensions are computed and compared. Raises an `InputError` that names the tensor, the expected dimension and the
+    actual one.
     """
     env: Bindings = {spec.var: value for spec, value in scalars}
     for spec, shape in specs:
@@ -60,10 +61,10 @@ def bind_dims(
 
 
 class SizeChecks:
-    """The checks of an executable's sizes, sorted by the time at which their values are known.
+    """The checks on an executable's sizes, sorted by when the sizes are known.
 
-    Guards without sizes that a step binds are checked before a run. A guard with such sizes is checked after the step
-    that binds the last of them.
+    A guard on sizes that are known before a run is checked then. A guard on sizes that steps bind is checked after the
+    step that binds the last of them.
     """
 
     def __init__(self, executable: Executable) -> None:
@@ -82,14 +83,16 @@ class SizeChecks:
                 self._first.append(check)
 
     def before_run(self, env: Bindings) -> None:
-        """Raise `InputError` for the first guard that does not hold, with the operator, both dimensions and their
+        """Raise `InputError` for the first guard that does not hold, naming the operator, both dimensions and their
         values.
         """
         for check in self._first:
             self._require(check, env)
 
     def bind(self, step: BindSize, value: int, env: Bindings) -> None:
-        """Set the size of a step; raises `InputError` if the value is out of bounds, or if a guard does not hold."""
+        """Set the size that a step binds. Raises `InputError` if the value is out of bounds or a guard does not
+        hold.
+        """
         most = int(self._most[step.var](env))
         if not 0 <= value <= most and step.reason:
             reason = step.reason.format(found=value, most=most)
@@ -131,7 +134,7 @@ class SizeChecks:
 
 
 def beyond_bound(executable: Executable, number: int, most: int) -> InputError:
-    """The error for a loop, step `number`, that would continue beyond its bound."""
+    """Return the error for a loop (step `number`) that would continue beyond its bound."""
     step = executable.steps[number]
     assert isinstance(step, Loop)
     return InputError(
@@ -144,7 +147,10 @@ def beyond_bound(executable: Executable, number: int, most: int) -> InputError:
 
 
 def rooms(executable: Executable, env: Bindings) -> list[tuple[int, ...]]:
-    """The shape of the memory for each output; if its shape depends on data, one dimension with the most elements."""
+    """Return the shape of the memory for each output.
+
+    If the shape of an output depends on data, its memory has one dimension: the largest possible number of elements.
+    """
     sizes = data_sizes(executable)
     return [
         (max(int(evaluate(largest(product(spec.shape), sizes), env)), 0),)
@@ -155,10 +161,10 @@ def rooms(executable: Executable, env: Bindings) -> list[tuple[int, ...]]:
 
 
 def require_room(executable: Executable, env: Bindings, arenas: Sequence[int] = ()) -> None:
-    """Raise `InputError` if this machine has too little memory for the outputs and arenas of a run.
+    """Raise `InputError` if this machine does not have enough memory for the outputs and arenas of a run.
 
-    A program whose output sizes depend on data is not checked: it reserves memory for the largest outputs and may use
-    less.
+    A program whose output sizes depend on data is not checked, because it reserves memory for the largest outputs and
+    may use less.
     """
     if data_sizes(executable):
         return
@@ -176,12 +182,12 @@ def require_room(executable: Executable, env: Bindings, arenas: Sequence[int] = 
 
 
 def product(shape: Sequence[Dim]) -> Dim:
-    """The number of elements of a shape."""
+    """Return the number of elements of a shape."""
     return reduce(mul, shape, 1)
 
 
 def guard_text(guard: Guard) -> str:
-    """A text that says what a guard requires."""
+    """Return a message that says what a guard requires."""
     left, right = (format_expr(d) if isinstance(d, Expr) else str(d) for d in (guard.left, guard.right))
     if _is_condition(guard):
         return f"{left} must {'hold' if right in ('1', 'True') else 'not hold'}"
@@ -189,12 +195,12 @@ def guard_text(guard: Guard) -> str:
 
 
 def _is_condition(guard: Guard) -> bool:
-    """Return whether a guard says that a comparison of sizes holds, or that it does not hold."""
+    """Return whether a guard is about a condition on sizes, not about two equal dimensions."""
     return isinstance(guard.left, Expr) and guard.left.dtype.is_bool
 
 
 def check_fixed_dims(what: str, spec: TensorSpec, shape: tuple[int, ...]) -> None:
-    """Raise `InputError` if a shape cannot fit for any values of the symbolic dimensions."""
+    """Raise `InputError` if a shape cannot fit, whatever the values of the symbolic dimensions."""
     if len(spec.shape) != len(shape):
         _refuse(what, spec, shape, {}, f"{len(spec.shape)} dimensions, found {len(shape)}")
     for axis, (expected, actual) in enumerate(zip(spec.shape, shape, strict=False)):
@@ -203,7 +209,7 @@ def check_fixed_dims(what: str, spec: TensorSpec, shape: tuple[int, ...]) -> Non
 
 
 def shape_of(spec: TensorSpec, env: Bindings) -> tuple[int, ...]:
-    """The shape for the given values of dimensions. Raises `InputError` if a dimension is negative."""
+    """Return the shape of a tensor for the given dimensions. Raises `InputError` if a dimension is negative."""
     shape = tuple(int(evaluate(d, env)) for d in spec.shape)
     if any(d < 0 for d in shape):
         raise InputError(f"{spec.name} would have shape {shape}, from {shape_text(spec.shape)}")
@@ -211,7 +217,7 @@ def shape_of(spec: TensorSpec, env: Bindings) -> tuple[int, ...]:
 
 
 def shape_function(spec: TensorSpec) -> Callable[[Bindings], tuple[int, ...]]:
-    """A function that computes `shape_of` for one tensor, for many runs."""
+    """Return a function that does the same as `shape_of` for one tensor, but faster over many runs."""
     dims = [function_of(d) for d in spec.shape]
 
     def shape(env: Bindings) -> tuple[int, ...]:

@@ -18,7 +18,7 @@ from .shapes import check_fixed_dims
 
 
 def zeros_of(spec: TensorSpec) -> Array:
-    """New memory for a state: aligned, dense, filled with zeros."""
+    """Return new memory for a state: an aligned, dense array of zeros."""
     shape = tuple(int(d) for d in spec.shape)  # type: ignore[arg-type]
     data = aligned_empty(int(np.prod(shape, dtype=np.int64)) * spec.dtype.bytes)
     data[:] = 0
@@ -26,7 +26,7 @@ def zeros_of(spec: TensorSpec) -> Array:
 
 
 def memory_of(executable: Executable, program: Any) -> Sequence[Any]:
-    """The memory of a program's states; raises `Unsupported` if the back end has none."""
+    """Return the memory of a program's states. Raises `Unsupported` if the back end does not support states."""
     memory: Sequence[Any] = getattr(program, "states", ())
     if len(memory) != len(executable.states):
         raise Unsupported(f"the back end {executable.target} keeps no states: its programs have no memory for them")
@@ -34,10 +34,10 @@ def memory_of(executable: Executable, program: Any) -> Sequence[Any]:
 
 
 class States(Mapping[str, Array]):
-    """The states of one module by name.
+    """The states of a module, by name.
 
-    `module.state["k0"]` is a copy, which later runs do not change; `module.state["k0"] = array` copies the array into
-    the module. `update` sets several states, or none if one of the arrays does not fit.
+    `module.state["k0"]` is a copy, which later runs do not change. `module.state["k0"] = array` copies the array into
+    the module. `update` sets several states, or none of them if one of the arrays does not fit.
     """
 
     def __init__(self, what: str, specs: Sequence[TensorSpec], memory: Sequence[Any], lock: threading.RLock) -> None:
@@ -68,7 +68,7 @@ class States(Mapping[str, Array]):
         return f"States({', '.join(rows)})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle or copy the states as a dictionary of copies, because the originals are in the memory of one
+        """Pickle or copy the states as a dictionary of copies, because the originals live in the memory of one
         module.
         """
         return dict, (dict(self),)
@@ -76,7 +76,7 @@ class States(Mapping[str, Array]):
     def update(self, arrays: Mapping[str, Any]) -> None:
         """Copy arrays into the states with these names. `arrays` may be the `state` of another module.
 
-        Raises `InputError` for an unknown name, or for a wrong dtype or shape; then no state is changed.
+        Raises `InputError` for an unknown name, or for a wrong dtype or shape; in that case no state changes.
         """
         checked = {name: self._checked(name, array) for name, array in arrays.items()}
         with self._lock:
@@ -106,7 +106,7 @@ class States(Mapping[str, Array]):
 def check_bounds(
     executable: Executable, arrays: Sequence[Any], states: Sequence[Any], sizes: Mapping[Var, Number]
 ) -> None:
-    """Raise `InputError` if an element of an input or state is outside of the bounds that the program relies on."""
+    """Raise `InputError` if an element of an input or state is outside the bounds that the program relies on."""
     for bound in executable.bounds:
         array = (states if isinstance(bound.place, State) else arrays)[bound.place.index]
         if not isinstance(array, np.ndarray):  # it is on a device

@@ -32,7 +32,7 @@ Hook = Callable[[int], None]  # called with the number of a step
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Steps that the machine runs as one command; `keeps` must live as long as the command."""
+    """A group of steps that the machine runs as one command. `keeps` must live as long as the command."""
 
     run: Callable[[], None]
     keeps: Any = None
@@ -40,7 +40,7 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True)
 class Single:
-    """One step, by its number. For a loop, `inside` are the parts of its body."""
+    """A single step, given by its number. For a loop, `inside` holds the parts of its body."""
 
     number: int
     inside: tuple[Part, ...] = ()
@@ -50,7 +50,7 @@ Part: TypeAlias = "Stretch | Single"
 
 
 def singles(steps: Sequence[exe.Step], first: int = 0, last: int | None = None) -> list[Single]:
-    """The steps from `first` to before `last`, each as a part."""
+    """Return the steps from `first` up to but not including `last`, each as a separate part."""
     parts, at = list[Single](), first
     while at < (len(steps) if last is None else last):
         step, number = steps[at], at
@@ -60,16 +60,16 @@ def singles(steps: Sequence[exe.Step], first: int = 0, last: int | None = None) 
 
 
 class BoundSteps:
-    """A program for one choice of dimensions: `env` holds their values, and `output_shapes` the resulting shapes.
+    """A program for one set of dimensions. `env` holds their values, and `output_shapes` the resulting shapes.
 
-    If the shape of an output depends on data, its entry in `output_shapes` has one dimension, the most elements that it
-    can have. A run stores the sizes that it found in `env`.
+    If the shape of an output depends on data, its entry in `output_shapes` has one dimension: the largest number of
+    elements that it can have. A run stores the sizes that it found in `env`.
 
     A program with a `device` (`device.device.Device`) also accepts `device.arrays.DeviceArray`s instead of addresses;
-    its `pool` makes them. A program that also has `run_stamped(inputs, outputs)` can be profiled: this method runs like
-    `run` and returns `timing.StampedRun.times`.
+    its `pool` creates them. A program that also has `run_stamped(inputs, outputs)` can be profiled: this method runs
+    like `run` and returns `timing.StampedRun.times`.
 
-    A machine overrides the methods in the first part of the class. Only methods that the program's steps need are
+    A machine overrides the methods in the first part of the class. Only the methods that the program's steps need are
     called.
     """
 
@@ -82,11 +82,11 @@ class BoundSteps:
     # -- methods for a machine's kernels and memory
 
     def run(self, inputs: Sequence[int], outputs: Sequence[int], listeners: Sequence[Listener] = ()) -> None:
-        """Run all steps, by `run_parts` or `run_heard`; returns when the outputs are written.
+        """Run all steps, using `run_parts` or `run_heard`. Returns when the outputs have been written.
 
-        `inputs` and `outputs` are the addresses of dense arrays in the host's memory, in the order of the executable's;
-        for a scalar input the number is ignored, because its value is in `env`. `listeners` are notified of each step.
-        Only one run at a time is allowed: the caller holds a lock.
+        `inputs` and `outputs` are the addresses of dense arrays in host memory, in the executable's order. For a scalar
+        input the number is ignored, because its value is in `env`. `listeners` are notified of each step. Only one run
+        at a time is allowed, so the caller must hold a lock.
         """
         raise NotImplementedError
 
@@ -95,43 +95,43 @@ class BoundSteps:
         raise NotImplementedError
 
     def copy(self, number: int, step: exe.Copy) -> None:
-        """Copy bytes from one place to another."""
+        """Copy bytes from one location to another."""
         raise NotImplementedError
 
     def read(self, place: exe.Location, dtype: str) -> Any:
-        """The number at a place, of the given dtype, that earlier steps have written."""
+        """Return the number of the given dtype that earlier steps wrote to a location."""
         raise NotImplementedError
 
     def write(self, place: exe.Location, number: int) -> None:
-        """Write an int64 to a place."""
+        """Write an int64 to a location."""
         raise NotImplementedError
 
     def array(self, place: exe.Location, spec: exe.TensorSpec) -> Array:
-        """A tensor in the host's memory, for an engine."""
+        """Return a tensor as an array in host memory, for an engine."""
         raise NotImplementedError
 
     def put_back(self, place: exe.Location, array: Array) -> None:
-        """Copy the `array` that an engine has written to its place, unless it shares that memory."""
+        """Copy the `array` that an engine wrote back to its location, unless it shares that memory."""
 
     def flat(self, place: exe.Location, dtype: DType) -> Array:
-        """All elements at a place, in the host's memory, for a kernel of another machine."""
+        """Return a flat host array over the elements of a location, for a kernel of another machine."""
         raise NotImplementedError
 
     def size_bound(self, number: int) -> None:
-        """Called after step `number` has set its size in `env`."""
+        """Hook that is called after step `number` has set its size in `env`."""
 
     def finish(self) -> None:
-        """Wait for all steps that were started."""
+        """Wait for all steps that have been started."""
 
     # -- the run
 
     @cached_property
     def one_by_one(self) -> list[Single]:
-        """All steps, without stretches."""
+        """All steps as separate parts, without stretches."""
         return singles(self.executable.steps)
 
     def run_parts(self, parts: Sequence[Part], before: Hook | None = None, after: Hook | None = None) -> None:
-        """Run parts in order, with a call before and after each step that is not in a stretch.
+        """Run parts in order, calling `before` and `after` around each step that is not in a stretch.
 
         A loop counts as a step before its iterations. Raises `InputError` if a loop would continue beyond its bound.
         """
@@ -150,7 +150,9 @@ class BoundSteps:
                     self.run_parts(part.inside, before, after)
 
     def run_heard(self, listeners: Sequence[Listener]) -> bool:
-        """Run step by step if a listener listens to steps, and return True; otherwise run nothing and return False."""
+        """Run step by step and return True if a listener is interested in steps; otherwise run nothing and return
+        False.
+        """
         begin, end = heard(listeners, "step_begin"), heard(listeners, "step_end")
         if begin is None and end is None:
             return False
@@ -192,7 +194,7 @@ class BoundSteps:
             raise TargetError(f"a step {type(step).__name__}, which no machine takes")
 
     def hosted_arguments(self, number: int, step: exe.CallKernel) -> list[Any]:  # noqa: ARG002 (a machine may keep them)
-        """Flat arrays and numbers for a kernel of another machine."""
+        """Return the arguments for a kernel of another machine: flat arrays and numbers."""
         params = self.executable.kernels[step.kernel].params
         return [
             self.flat(a, param.dtype) if isinstance(a, exe.Location) else exe.evaluate(a, self.env)
@@ -200,7 +202,7 @@ class BoundSteps:
         ]
 
     def _iterations(self, number: int, step: exe.Loop) -> Iterator[None]:
-        """Yield once for each iteration of a loop."""
+        """Yield once for each iteration of a loop. Raises `InputError` if the loop would continue beyond its bound."""
         done = 0
         self.write(step.number, done)
         while done < self.read(step.limit, "int64") and (step.going is None or self.read(step.going, "bool")):
@@ -212,7 +214,7 @@ class BoundSteps:
             self.write(step.number, done)
 
     def _call_engine(self, step: exe.CallExternal) -> None:
-        """Call an engine on arrays in the host's memory."""
+        """Call an engine on arrays in host memory."""
         values: list[Any] = []
         written: list[tuple[exe.Location, Array]] = []
         for a, spec, access in zip(step.args, step.specs, step.access, strict=True):

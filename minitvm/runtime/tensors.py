@@ -18,7 +18,7 @@ from ..target import Target
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A device that holds arrays and runs programs: `tvm.cpu()`."""
+    """A device that holds arrays and runs programs, such as `tvm.cpu()`."""
 
     device_type: str = "cpu"
     index: int = 0
@@ -34,19 +34,21 @@ class Device:
         return self.index
 
     def sync(self, stream: Any = None) -> None:
-        """Does nothing, because calls are complete when they return."""
+        """Do nothing, because calls are complete when they return."""
 
     def __str__(self) -> str:
         return f"{self.device_type}:{self.index}"
 
 
 def cpu(index: int = 0) -> Device:
-    """The CPU."""
+    """Return the CPU device."""
     return Device("cpu", int(index))
 
 
 def device(name: str = "cpu", index: int = 0) -> Device:
-    """The device with this name, "cpu" or "llvm"; raises `InputError` for a device that cannot hold arrays."""
+    """Return the device with this name, such as "cpu" or "llvm". Raises `InputError` for a device that cannot hold
+    arrays.
+    """
     kind, _, number = str(name).partition(":")
     if kind not in ("cpu", "llvm", "c"):
         raise InputError(
@@ -57,23 +59,26 @@ def device(name: str = "cpu", index: int = 0) -> Device:
 
 
 class Tensor(np.ndarray[Any, Any]):
-    """A NumPy array with TVM's methods."""
+    """A NumPy array that also has TVM's methods."""
 
     def numpy(self) -> np.ndarray[Any, Any]:
-        """A copy as a plain NumPy array."""
+        """Return a copy as a plain NumPy array."""
         return np.array(self, copy=True, subok=False)
 
     asnumpy = numpy
 
     @property
     def device(self) -> Device:  # type: ignore[override]
-        """The device of the array, which is always the CPU."""
+        """The device that holds the array, which is always the CPU."""
         return cpu()
 
     ctx = device
 
     def copyfrom(self, source: Any) -> Tensor:
-        """Copy the elements from an array of the same shape, converted to this dtype."""
+        """Copy the elements of an array of the same shape into this one, converting them to its dtype.
+
+        Raises `InputError` if the shapes differ.
+        """
         values = np.asarray(source)
         if values.shape != self.shape:
             raise InputError(f"copyfrom: an array of shape {values.shape} into one of shape {self.shape}")
@@ -81,7 +86,7 @@ class Tensor(np.ndarray[Any, Any]):
         return self
 
     def copyto(self, target: Target, mem_scope: Any = None) -> Any:
-        """Copy the elements into an array, or to a device."""
+        """Copy the elements into another array, or to a device."""
         if isinstance(target, Device):
             return tensor(self, target)
         target[...] = self
@@ -89,7 +94,7 @@ class Tensor(np.ndarray[Any, Any]):
 
 
 def tensor(array: Any, device: Device | str | None = None, mem_scope: Any = None) -> Tensor:
-    """A copy of an array, or of numbers, as a `Tensor` on the CPU. Python floats become float32, as in TVM."""
+    """Return an array, or numbers, copied to a `Tensor` on the CPU. Python floats become float32, as in TVM."""
     _require_cpu(device)
     values = np.asarray(array)
     if not hasattr(array, "dtype") and values.dtype == np.float64:
@@ -100,7 +105,7 @@ def tensor(array: Any, device: Device | str | None = None, mem_scope: Any = None
 def empty(
     shape: int | Sequence[int], dtype: str = "float32", device: Device | str | None = None, mem_scope: Any = None
 ) -> Tensor:
-    """An uninitialised array."""
+    """Return an uninitialised `Tensor`."""
     _require_cpu(device)
     return np.empty(shape, str(dtype)).view(Tensor)
 

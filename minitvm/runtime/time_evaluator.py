@@ -25,9 +25,9 @@ CLOCK = time.CLOCK_MONOTONIC
 class StampedRun:
     """The outputs of a run, and the times of its steps.
 
-    `times`, int64 [threads, steps + 1], are nanoseconds of CLOCK: `times[thread, i]` is the time at which this thread
+    `times`, int64 [threads, steps + 1], holds nanoseconds of CLOCK: `times[thread, i]` is the time at which this thread
     reached step i of the executable (for a barrier: at which it had finished its work). The last column is the end; 0
-    means that the thread took no part in the step. `sizes` are the values of symbolic dimensions.
+    means that the thread took no part in the step. `sizes` holds the values of symbolic dimensions.
     """
 
     outputs: list[np.ndarray[Any, Any]]
@@ -36,7 +36,7 @@ class StampedRun:
 
 
 def fill_skipped(times: np.ndarray[Any, Any], executable: Executable) -> None:
-    """Give the steps of a loop without iterations no time: they begin when the step after the loop begins."""
+    """Give the skipped steps of a loop without iterations no time: they begin when the step after the loop begins."""
     for number in reversed(range(len(executable.steps))):
         step = executable.steps[number]
         if isinstance(step, Loop):
@@ -47,7 +47,7 @@ def fill_skipped(times: np.ndarray[Any, Any], executable: Executable) -> None:
 
 @dataclass(frozen=True, slots=True)
 class BenchmarkResult:
-    """Seconds per call: `results` has one mean per repeat."""
+    """The seconds per call. `results` has one mean per repeat."""
 
     results: tuple[float, ...]
 
@@ -69,7 +69,7 @@ class BenchmarkResult:
 
     @property
     def std(self) -> float:
-        """The standard deviation of the repeats."""
+        """The standard deviation over the repeats."""
         return statistics.pstdev(self.results)
 
     def __str__(self) -> str:
@@ -81,10 +81,8 @@ class BenchmarkResult:
 def evaluator(
     call: Callable[..., Any], number: int = 10, repeat: int = 1, min_repeat_ms: float = 0
 ) -> Callable[..., BenchmarkResult]:
-    """A function that times calls: one call to warm up, then `repeat` times the mean of `number` calls.
-
-    If a repeat is shorter than `min_repeat_ms`, `number` grows until it is long enough. Raises `InputError` for counts
-    below 1.
+    """Return a function that times calls: it makes one call to warm up, then `repeat` times the mean of `number`
+    calls.
     """
     if number < 1 or repeat < 1:
         raise InputError(f"number={number}, repeat={repeat}: wanted at least 1")

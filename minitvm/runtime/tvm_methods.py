@@ -12,7 +12,7 @@ from .time_evaluator import BenchmarkResult, evaluator
 
 
 class TvmMethods:
-    """TVM's methods for a compiled module that can be called. `entry_names` are the names of its one entry."""
+    """TVM's methods for a compiled module that can be called. `entry_names` lists the names of its single entry."""
 
     executable: Executable
     entry_names: tuple[str, ...] = ("main", "run", "default_function")
@@ -24,10 +24,7 @@ class TvmMethods:
         raise NotImplementedError
 
     def __getitem__(self, name: str) -> Any:
-        """The entry with this name: the function's own name, or "main".
-
-        Raises an `InputError` that suggests existing names.
-        """
+        """Return the entry with this name: the function's own name, or "main"."""
         names = list(dict.fromkeys((self.executable.name, *self.entry_names)))
         if name not in names:
             raise InputError(f"the module has no function {name!r}; {nearest(str(name), names)}")
@@ -46,10 +43,7 @@ class TvmMethods:
         self, func_name: str = "main", dev: Any = None, number: int = 10, repeat: int = 1, min_repeat_ms: float = 0,
         **others: Any,
     ) -> Callable[..., BenchmarkResult]:  # fmt: skip
-        """A function that times calls of an entry with its arguments; see `runtime.timing.evaluator`.
-
-        The last options are TVM's limits, and its flushing of the cache between calls, which is not supported.
-        """
+        """Return a function that times calls of an entry with its arguments; see `runtime.timing.evaluator`."""
         _require_known(others)
         return evaluator(self[func_name], number, repeat, min_repeat_ms)
 
@@ -57,11 +51,13 @@ class TvmMethods:
         self, dev: Any = None, *args: Any, func_name: str = "main", repeat: int = 5, number: int = 5,
         min_repeat_ms: float = 0, end_to_end: bool = False, **named: Any,
     ) -> BenchmarkResult:  # fmt: skip
-        """The time of calls: `f.benchmark(tvm.cpu(), a, b)`."""
+        """Time calls and return the result: `f.benchmark(tvm.cpu(), a, b)`."""
         return evaluator(self[func_name], number, repeat, min_repeat_ms)(*args, **named)
 
     def get_source(self, fmt: str = "") -> str:
-        """The source of the kernels in the language of the target's code generator; with "tir", their programs."""
+        """Return the source of the kernels in the language of the target's code generator, or their programs for
+        "tir".
+        """
         if fmt in ("tir", "script", "ir"):
             return "\n\n".join(kernel.script for kernel in self.executable.kernels)
         return "\n\n".join(kernel.source for kernel in self.executable.kernels)
@@ -69,14 +65,16 @@ class TvmMethods:
     inspect_source = get_source
 
     def export_library(self, file_name: str | os.PathLike[str], **options: Any) -> None:
-        """Write the module to one file that `minitvm.runtime.load` (or `load_module`) runs."""
+        """Write the module to a single file that `minitvm.runtime.load` (or `load_module`) can run."""
         if options:
             raise InputError(f"export_library has no option {next(iter(options))}: it calls no other compiler")
         self.export(file_name)
 
     @property
     def imported_modules(self) -> tuple[Any, ...]:
-        """The imported modules of device code: always empty, because kernels are not modules of their own here."""
+        """The imported modules of device code. The list is always empty, because kernels are not separate modules
+        here.
+        """
         return ()
 
 

@@ -10,7 +10,7 @@ from ..expr import DType
 
 
 def scalar_word(value: Any, dtype: str) -> int:
-    """A number as a signed 64-bit integer: an integer by its value, a float by its bits in the low end."""
+    """Return a number as a signed 64-bit word: an integer by its value, a float by its bits in the low end."""
     kind = DType(dtype)
     if kind.is_float:
         bits = np.array(value, kind.numpy).tobytes()
@@ -19,6 +19,6 @@ def scalar_word(value: Any, dtype: str) -> int:
 
 
 def signed_word(value: Any) -> int:
-    """An integer of any dtype as the signed 64-bit integer with the same bits."""
+    """Return an integer of any dtype as the signed 64-bit integer with the same bits."""
     word = int(value) & (2**64 - 1)
     return word - 2**64 if word >> 63 else word

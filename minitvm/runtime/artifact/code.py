@@ -20,9 +20,10 @@ Index = list[dict[str, Any]]
 
 
 def pack(executable: Executable, architectures: Sequence[str], progress: Progress | None) -> tuple[Index, bytes]:
-    """Return the index and the code. `architectures` are architectures of the executable's own target.
+    """Return the index and the machine code of an executable's kernels.
 
-    Raises `InputError` if you pass architectures and the target's back end cannot save code.
+    `architectures` are architectures for the executable's own target. Raises `InputError` if you pass architectures and
+    the target's back end cannot save code.
     """
     index, codes = list[dict[str, Any]](), []
     for target, numbers in _by_target(executable).items():
@@ -43,7 +44,7 @@ def pack(executable: Executable, architectures: Sequence[str], progress: Progres
 
 
 def unpack(executable: Executable, index: Sequence[Mapping[str, Any]], data: memoryview) -> list[Any]:
-    """The code of each kernel; None for a kernel for which the artifact has no code for this machine.
+    """Return the code of each kernel, with None where the artifact has no code for this machine.
 
     Raises `ValueError` if the sizes of the parts do not add up to the size of the code.
     """
@@ -62,7 +63,7 @@ def unpack(executable: Executable, index: Sequence[Mapping[str, Any]], data: mem
 
 
 def _by_target(executable: Executable) -> dict[str, list[int]]:
-    """The numbers of the kernels for each machine; the executable's own machine comes first."""
+    """Return the indices of the kernels for each target, starting with the executable's own target."""
     numbers: dict[str, list[int]] = {executable.target: []}
     for number, kernel in enumerate(executable.kernels):
         numbers.setdefault(kernel.target or executable.target, []).append(number)

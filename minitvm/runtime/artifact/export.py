@@ -30,10 +30,10 @@ def export(
     architectures: Sequence[str] = (),
     progress: Progress | None = None,
 ) -> None:
-    """Write the module to one file, signed with `key`: at least 16 bytes, or a file with them; default: this user's
-    key.
+    """Write the module to a single file, signed with `key`.
 
-    For a CUDA module, `architectures` are the architectures for which machine code is saved (default: the target's).
+    `key` is at least 16 bytes, or the path of a file that contains them; by default it is this user's key. For a CUDA
+    module, `architectures` are the architectures for which machine code is saved (default: the target's).
     `progress(done, total, name)` is called for each kernel that is compiled. Raises `InputError` if the path cannot be
     written, or if the target has no architectures; `ArtifactError` if there is no key; `Unsupported` if external calls
     of the program have attributes that JSON cannot express.
@@ -46,7 +46,7 @@ def export(
 def contents(
     module: GraphModule | Function | Executable, architectures: Sequence[str] = (), progress: Progress | None = None
 ) -> tuple[dict[str, Any], dict[str, tuple[int, format.Pieces]]]:
-    """The description of an artifact, and its sections."""
+    """Return the description of an artifact, and its sections."""
     from ... import __version__
 
     executable = module if isinstance(module, Executable) else module.executable

@@ -39,7 +39,9 @@ Pieces = Iterable[bytes | memoryview]
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """An artifact whose checksums are correct. Sections are read-only; `mapped` sections are views of the file."""
+    """The contents of an artifact whose checksums are correct. Sections are read-only; `mapped` sections are views
+    of the file.
+    """
 
     path: str
     about: Mapping[str, Any]
@@ -49,7 +51,7 @@ class Container:
 
 
 def digest(data: memoryview, threads: int = 1) -> bytes:
-    """The digest of a section; several threads compute it if the section is large."""
+    """Return the digest of a section. Several threads compute it if the section is large."""
     pieces = -(-len(data) // _PIECE)
     digests = [b""] * pieces
 
@@ -68,7 +70,7 @@ def digest(data: memoryview, threads: int = 1) -> bytes:
 
 
 class _Digest:
-    """Computes the same digest for bytes that arrive in pieces."""
+    """Computes the same digest as `digest`, for bytes that arrive in pieces."""
 
     def __init__(self) -> None:
         self._outer, self._inner, self._room = hashlib.sha256(), hashlib.sha256(), _PIECE
@@ -89,7 +91,7 @@ class _Digest:
 
 
 def refuse_no_file(path: str, what: str) -> None:
-    """Raise `InputError` if the path exists and is not a regular file: a folder, a device, a socket."""
+    """Raise `InputError` if the path exists but is not a regular file, for example a folder, a device or a socket."""
     if os.path.isdir(path):
         raise InputError(f"{what}: {path} is a folder, wanted the name of a file")
     if os.path.exists(path) and not os.path.isfile(path):
@@ -102,9 +104,11 @@ def write(
     sections: Mapping[str, tuple[int, Pieces]],
     sign: Callable[[bytes], bytes],
 ) -> None:
-    """Write an artifact. The file appears complete or not at all, even if it replaces one that a process has mapped.
+    """Write an artifact. The file is written completely or not at all, even if it replaces one that a process has
+    mapped.
 
-    A section is its size and its bytes in pieces. `sign(head)` returns the 32 bytes of the signature.
+    Each section is a pair of its size and an iterator over the pieces of its bytes. `sign(head)` returns the 32 bytes
+    of the signature.
     """
     target = os.fspath(path)
     refuse_no_file(target, "export")
@@ -133,7 +137,7 @@ def write_to(
     sections: Mapping[str, tuple[int, Pieces]],
     sign: Callable[[bytes], bytes],
 ) -> None:
-    """Write an artifact to an open, empty file, or to memory (`io.BytesIO`); sections and `sign` as in `write`."""
+    """Write an artifact to an open, empty file or to memory (`io.BytesIO`). `sections` and `sign` are as in `write`."""
     rows: list[dict[str, Any]] = [
         {"name": name, "offset": 0, "size": size, "digest": "0" * 64} for name, (size, _) in sections.items()
     ]
@@ -166,9 +170,9 @@ def _filled(size: int) -> int:
 
 
 def _table(about: Mapping[str, Any], rows: Iterable[Mapping[str, Any]]) -> bytes:
-    """The table of contents.
+    """Return the table of contents.
 
-    Its length depends only on the names: fields that are not known yet are padded to full width.
+    Its length depends only on the names, because fields that are not known yet are padded to full width.
     """
     listed = [{**row, "offset": f"{row['offset']:>20}", "size": f"{row['size']:>20}"} for row in rows]
     text = json.dumps({"about": dict(about), "sections": listed}, separators=(",", ":"), allow_nan=False).encode()
@@ -176,11 +180,11 @@ def _table(about: Mapping[str, Any], rows: Iterable[Mapping[str, Any]]) -> bytes
 
 
 def read(path: str | os.PathLike[str], mapped: Collection[str] = (), threads: int = 1) -> Container:
-    """Check every byte of an artifact. Raises `ArtifactError` if it is incomplete, damaged, or not an artifact.
+    """Read an artifact and check every byte. Raises `ArtifactError` if it is incomplete, damaged, or not an artifact.
 
-    Sections are first copied and then checked, so that no process can change the code in between by writing to the
+    Sections are copied before they are checked, so that no process can change the code in between by writing to the
     file. Sections in `mapped` are views of the file, which must not be changed while a view lives. (`write` does not
-    change the file: it replaces it by a new one.)
+    change the file: it replaces it with a new one.)
     """
     name = os.fspath(path)
     try:
@@ -193,7 +197,7 @@ def read(path: str | os.PathLike[str], mapped: Collection[str] = (), threads: in
 
 
 def parsed(data: memoryview, name: str, mapped: Collection[str] = (), threads: int = 1) -> Container:
-    """Like `read`, for the bytes of an artifact; errors refer to it as `name`.
+    """Like `read`, but take the bytes of an artifact. Error messages call it `name`.
 
     Views keep the memory of the bytes alive.
     """

@@ -34,14 +34,14 @@ def load(
     progress: Progress | None = None,
     device: str | int | None = None,
 ) -> GraphModule | Function:
-    """Load a module that `export` wrote: a `GraphModule`, or a `Function` if a tir function was exported.
+    """Load a module that `export` wrote. Returns a `GraphModule`, or a `Function` if a tir function was exported.
 
-    `threads` is the size of the thread team, as in `build`. The file must be signed with `key` (bytes, or a file with
-    them; default: this user's key), unless you pass `trust=True`, which allows its code to run without a signature.
-    Weights stay in the mapped file. `progress(done, total, name)` is called for each kernel that is compiled. `device`
-    is as in `build`.
+    `threads` is the size of the thread team, as in `build`. The file must be signed with `key` (bytes, or a file that
+    contains them; default: this user's key), unless you pass `trust=True`, which allows its code to run without a
+    signature. Weights stay in the mapped file. `progress(done, total, name)` is called for each kernel that is
+    compiled. `device` is as in `build`.
 
-    Raises `ArtifactError` for a file that is truncated, altered, of another version or not trusted.
+    Raises `ArtifactError` for a file that is truncated, altered, from another version, or not trusted.
     """
     if threads is not None and threads < 1:
         raise InputError(f"threads={threads}: wanted a number from 1")
@@ -53,7 +53,7 @@ def load(
 def module_of(
     container: Container, threads: int | None, progress: Progress | None = None, device: str | int | None = None
 ) -> GraphModule | Function:
-    """The module of an artifact, after `demand_trust` has accepted it."""
+    """Build the module of an artifact that `demand_trust` has accepted."""
     with _put_together(container):
         executable = from_json(_json(container, "program"), container.sections["weights"])
         with needed(f"because {container.path} has no machine code for exactly this machine", ONLY_RUN):
@@ -65,7 +65,7 @@ def module_of(
 
 
 def look_at(path: str | os.PathLike[str]) -> Executable:
-    """Read the program in an artifact, with its kernels' sources. No code runs, so no trust is needed."""
+    """Read the program in an artifact, including the sources of its kernels. This runs no code and needs no trust."""
     container = format.read(path, mapped=("weights",), threads=len(available_cores()))
     with _put_together(container):
         return from_json(_json(container, "program"), container.sections["weights"])
@@ -73,9 +73,9 @@ def look_at(path: str | os.PathLike[str]) -> Executable:
 
 @contextlib.contextmanager
 def _put_together(container: Container) -> Iterator[None]:
-    """In this scope, errors in the contents of sections become `ArtifactError`.
+    """Within this scope, turn errors in the contents of sections into `ArtifactError`.
 
-    The checksums are correct, so another program or version wrote these contents.
+    The checksums are correct, so the contents must come from another program or version.
     """
     try:
         yield

@@ -26,7 +26,7 @@ _UNSIGNED = bytes(32)
 
 
 def pickled(module: GraphModule | Function) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-    """The result of `__reduce__` for a module: its artifact, the size of its thread team, and the values of its states.
+    """Return the result of `__reduce__` for a module: its artifact, the size of its thread team, and its states.
 
     Raises `Unsupported` in the same cases as `export`.
     """
@@ -36,7 +36,9 @@ def pickled(module: GraphModule | Function) -> tuple[Callable[..., Any], tuple[A
 
 
 def unpickled(artifact: bytes, threads: int, states: Mapping[str, Any]) -> GraphModule | Function:
-    """The inverse of `pickled`. Like `load`, it needs no compiler if the machine code is for this CPU."""
+    """Rebuild a module that `pickled` reduced. Like `load`, it needs no compiler if the machine code is for this
+    CPU.
+    """
     data = aligned_empty(len(artifact))  # weights are at multiples of a cache line in the artifact
     data[:] = np.frombuffer(artifact, np.uint8)
     data.flags.writeable = False

@@ -24,9 +24,10 @@ _PURPOSE = b"minitvm artifact\0"
 
 
 def key_path() -> Path:
-    """The path of this user's key, in MINITVM_CONFIG_DIR, or ~/.config/minitvm (XDG_CONFIG_HOME is respected).
+    """Return the path of this user's key.
 
-    Raises `ArtifactError` for a user without a home folder, which is common in containers.
+    It is in MINITVM_CONFIG_DIR, or else in ~/.config/minitvm (XDG_CONFIG_HOME is respected). Raises `ArtifactError` for
+    a user without a home folder, which is common in containers.
     """
     folder = os.environ.get("MINITVM_CONFIG_DIR")
     if folder:
@@ -42,9 +43,10 @@ def key_path() -> Path:
 
 
 def user_key() -> bytes | None:
-    """This user's key; None if there is none yet.
+    """Return this user's key, or None if the user has no key yet.
 
-    Raises `ArtifactError` if other users may read or write the key: they could sign with it in this user's name.
+    Raises `ArtifactError` if other users may read or write the key, because they could sign with it in this user's
+    name.
     """
     path = key_path()
     try:
@@ -66,7 +68,7 @@ def user_key() -> bytes | None:
 
 
 def make_user_key() -> bytes:
-    """This user's key. It is created at first use, and only the user can read it.
+    """Return this user's key, creating it on first use. Only the user can read it.
 
     Concurrent processes get the same key.
     """
@@ -96,9 +98,9 @@ def make_user_key() -> bytes:
 
 
 def key_bytes(key: Key) -> bytes:
-    """The bytes of a key that was passed in as bytes or as the path of a file.
+    """Return the bytes of a key that was passed as bytes or as the path of a file.
 
-    Raises `InputError` if it is too short.
+    Raises `InputError` if the key is too short.
     """
     if isinstance(key, bytes | bytearray):
         secret, where = bytes(key), "key"
@@ -114,12 +116,12 @@ def key_bytes(key: Key) -> bytes:
 
 
 def signature(head: bytes, key: bytes) -> bytes:
-    """The signature: 32 bytes that only an owner of the key can compute."""
+    """Return the 32-byte signature of `head`, which only an owner of the key can compute."""
     return hmac.new(key, _PURPOSE + head, hashlib.sha256).digest()
 
 
 def demand_trust(container: Container, trust: bool, key: Key | None) -> None:
-    """Raise `ArtifactError` unless the artifact is signed with `key` (default: this user's), or `trust` is True."""
+    """Raise `ArtifactError` unless the artifact is signed with `key` (default: this user's key) or `trust` is True."""
     if trust:
         if key is not None:
             raise InputError("load: trust=True asks for no signature, key= asks for one: give one of the two")

@@ -28,7 +28,7 @@ KEPT = 8  # the most pieces of one size that are kept for later results
 class DeviceArray:
     """A dense array on a device.
 
-    `numpy()` copies it to the host; other libraries can use it without a copy by DLPack.
+    `numpy()` copies it to the host. Other libraries can use it without a copy through DLPack.
     """
 
     _free: list[Any] | None = None  # the list that gets its memory when the array is freed
@@ -64,11 +64,13 @@ class DeviceArray:
 
     @property
     def room(self) -> int:
-        """The length of its address range: its bytes, or one if addresses only distinguish pieces of memory."""
+        """The length of the array's address range: its bytes, or at most 1 if addresses only tell pieces of memory
+        apart.
+        """
         return self.nbytes if self.device.has_addresses else min(self.nbytes, 1)
 
     def numpy(self) -> np.ndarray[Any, Any]:
-        """A copy in the host's memory."""
+        """Return a copy of the array in host memory."""
         data = aligned_empty(self.nbytes)
         if self.nbytes:
             with reported(self.device, "a copy to the host"):
@@ -77,17 +79,20 @@ class DeviceArray:
         return data.view(self.dtype).reshape(self.shape)
 
     def copy(self) -> np.ndarray[Any, Any]:
-        """The same as `numpy()`."""
+        """Return a copy in host memory, like `numpy()`."""
         return self.numpy()
 
     def beginning(self, shape: Sequence[int]) -> DeviceArray:
-        """The first elements of the array, in the given shape."""
+        """Return a view of the first elements of the array, in the given shape."""
         return DeviceArray(self.device, self.buffer, self.type, shape, self)
 
     def __dlpack__(
         self, *, stream: Any = None, max_version: Any = None, dl_device: Any = None, copy: bool | None = None
     ) -> Any:  # fmt: skip
-        """A DLPack capsule. All commands that write the array have finished, so any stream may use it."""
+        """Return a DLPack capsule. All commands that write the array have finished, so any stream may use it.
+
+        Raises `BufferError` if the caller asks for a copy or for another device.
+        """
         if copy or (dl_device is not None and tuple(map(int, dl_device)) != self.device.dlpack):
             raise BufferError(f"an array on {self.device.name} is shared where it lies; numpy() copies it")
         del stream, max_version
@@ -101,14 +106,17 @@ class DeviceArray:
 
 
 class Pool:
-    """Reuses the memory of results that are no longer referenced. Places repeat, so that launches can be reused too."""
+    """A pool that reuses the memory of results that are no longer referenced.
+
+    Reused memory has the same addresses, so that launches can be reused as well.
+    """
 
     def __init__(self, allocate: Callable[[int, str], Any]) -> None:
         self._allocate = allocate
         self._free: dict[int, list[Any]] = {}
 
     def array(self, device: Device, dtype: DType, shape: Sequence[int], what: str) -> DeviceArray:
-        """A new array; its memory returns to the pool when its last user has gone."""
+        """Return a new array. Its memory returns to the pool when nothing uses the array any longer."""
         nbytes = prod(shape) * dtype.bytes
         free = self._free.setdefault(nbytes, [])
         made = DeviceArray(device, free.pop() if free else self._allocate(nbytes, what), dtype, shape)
@@ -116,7 +124,7 @@ class Pool:
         return made
 
     def filled(self, device: Device, data: np.ndarray[Any, Any]) -> DeviceArray:
-        """A new array with these values."""
+        """Return a new array with the given values."""
         array = self.array(device, DType(data.dtype.name), data.shape, "an array")
         if data.nbytes:
             with reported(device, "a copy to the device"):
@@ -126,7 +134,7 @@ class Pool:
 
 
 def place_of(value: Any) -> tuple[int, int] | None:
-    """The device of an array, in DLPack's numbering; None for the host's memory."""
+    """Return the device of an array in DLPack's numbering, or None if it is in host memory."""
     if isinstance(value, DeviceArray):
         return value.device.dlpack
     where = dlpack.device_of(value)
@@ -134,9 +142,10 @@ def place_of(value: Any) -> tuple[int, int] | None:
 
 
 def adopted(value: Any, device: Device) -> DeviceArray:
-    """An array on this device that shares the memory of another library's array.
+    """Return an array on this device that shares the memory of another library's array.
 
-    Raises `InputError` if the array is on another device or is not dense, `TypeMismatch` if minitvm lacks its dtype.
+    Raises `InputError` if the array is on another device or is not dense, and `TypeMismatch` if minitvm does not
+    support its dtype.
     """
     if isinstance(value, DeviceArray) and value.device.identity == device.identity:
         return value
@@ -153,17 +162,17 @@ def adopted(value: Any, device: Device) -> DeviceArray:
 
 
 def _name(value: Any) -> str:
-    """The name of the device of an array, for people."""
+    """Return a readable name for the device of an array."""
     return (
         value.device.name if isinstance(value, DeviceArray) else dlpack.place_name(place_of(value) or (dlpack.CPU, 0))
     )
 
 
 def from_dlpack(value: Any) -> Any:
-    """An array that shares the memory of an object with `__dlpack__`: a NumPy array on the CPU, else a `DeviceArray`.
+    """Return an array that shares the memory of an object with `__dlpack__`.
 
-    Raises `TypeMismatch` if the object does not share its memory, `InputError` if no program on this machine can run on
-    the object's device.
+    The result is a NumPy array on the CPU, and a `DeviceArray` otherwise. Raises `TypeMismatch` if the object does not
+    share its memory, and `InputError` if no program on this machine can run on the object's device.
     """
     if not hasattr(value, "__dlpack__"):
         raise TypeMismatch(f"from_dlpack: a {type(value).__name__} has no __dlpack__")
@@ -186,16 +195,18 @@ def from_dlpack(value: Any) -> Any:
 
 
 def argument(value: Any) -> Any:
-    """The form in which a program takes an argument: the address of a host array, or a device array itself."""
+    """Return an argument in the form that a program takes: the address of a host array, or a device array itself.
+
+    For anything else, return 0.
+    """
     return address(value) if isinstance(value, np.ndarray) else value if isinstance(value, DeviceArray) else 0
 
 
 def resident(what: str, spec: TensorSpec, value: Any, device: Device | None) -> DeviceArray | None:
-    """An argument that is on the program's device; None for an argument in the host's memory, which is checked as a
-    NumPy array.
+    """Return an argument as an array on the program's device, or None if it is in host memory.
 
-    `device` is None for a program on the CPU. Raises `InputError` if the argument is on another device, `TypeMismatch`
-    if its dtype is wrong.
+    An argument in host memory is checked as a NumPy array instead. `device` is None for a program on the CPU. Raises
+    `InputError` if the argument is on another device, and `TypeMismatch` if its dtype is wrong.
     """
     if place_of(value) is None:
         return None

@@ -40,9 +40,10 @@ _GROUPS = 4  # groups for each of the device's units, in that case
 
 
 class _Memory:
-    """The places of the inputs and outputs of some runs, and the launches that use these places.
+    """The places of the inputs and outputs of one or more runs, and the launches that use these places.
 
-    A run copies the arguments `fetched` to the device before it begins, and copies the outputs `returned` back.
+    Before a run begins, it copies the arguments in `fetched` to the device; at the end, it copies the outputs in
+    `returned` back.
     """
 
     def __init__(self, inputs: list[Place | None], outputs: list[Place]) -> None:
@@ -55,7 +56,7 @@ class _Memory:
 
 
 class BoundProgram(BoundSteps):
-    """The memory and the launches of a program for one choice of dimensions."""
+    """A program on a device with its memory and launches, for one set of dimensions."""
 
     program: DeviceProgram
 
@@ -82,10 +83,10 @@ class BoundProgram(BoundSteps):
         self._host_values: dict[int, list[Any]] = {}  # the arguments of its kernels, by their steps
 
     def _of_the_device(self) -> list[range]:
-        """The stretches of steps that a device may record as one command; none if the program has loops, which the host
-        repeats.
+        """Return the stretches of steps that a device may record as a single command.
 
-        Between two stretches, the host computes or copies. A single step is one command already.
+        Between two stretches, the host computes or copies. A single step is one command already. The list is empty if
+        the program has loops, which the host repeats.
         """
         steps = self.program.executable.steps
         if any(isinstance(step, exe.Loop) for step in steps):
@@ -98,7 +99,7 @@ class BoundProgram(BoundSteps):
         ]
 
     def _is_of_the_device(self, step: Any) -> bool:
-        """Return whether the device can do a step without the host."""
+        """Return whether the device can execute a step without the host."""
         if isinstance(step, exe.Copy):
             return not any(
                 isinstance(at, exe.ArenaSlice) and self.program.host.has(at.arena) for at in (step.dst, step.src)
@@ -108,7 +109,9 @@ class BoundProgram(BoundSteps):
     # -- memory
 
     def _chosen(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> _Memory:
-        """Choose the memory of a run: arguments that the device can use in place are used, the others get a copy."""
+        """Choose the memory for a run. Arguments that the device can access are used in place; the others get a
+        copy.
+        """
         key = (*map(self._address, inputs), *map(self._address, outputs))
         memory = self._memories.pop(key, None) or self._new_memory(key, inputs, outputs)
         self._memories[key] = self._memory = memory
@@ -117,9 +120,9 @@ class BoundProgram(BoundSteps):
         return memory
 
     def _address(self, array: Any) -> int:
-        """The address at which the device uses an argument in place; 0 if it needs a copy.
+        """Return the address at which the device uses an argument in place, or 0 if the argument must be copied.
 
-        An int is an address of the host.
+        If `array` is an int, it is an address in host memory.
         """
         if isinstance(array, DeviceArray):
             return array.address if self.device.is_aligned(array.buffer) else 0
@@ -168,14 +171,14 @@ class BoundProgram(BoundSteps):
         return Place(self._room[at], 0, nbytes)
 
     def place(self, at: exe.Location) -> Place:
-        """The place of a location on the device."""
+        """Return the place on the device that a location refers to. Raises `InternalError` if it is in host memory."""
         place = self._anywhere(at)
         if isinstance(place, HostPlace):
             raise InternalError(f"a step on {self.device.name} works on {at}, which is in the host's memory")
         return place
 
     def _anywhere(self, at: exe.Location) -> Place | HostPlace:
-        """The place of a location, on the device or on the host."""
+        """Return the place that a location refers to, on the device or on the host."""
         if isinstance(at, exe.Input):
             return self._memory.inputs[at.index] or Place(None)
         if isinstance(at, exe.Output):
@@ -202,7 +205,7 @@ class BoundProgram(BoundSteps):
         return self.device.launch(self.program.kernels[step.kernel], about, values, shape)
 
     def _shape(self, step: exe.CallKernel, name: str) -> Shape | None:
-        """The shape of the launch of a kernel; None if there are no blocks or threads to run."""
+        """Return the launch shape of a kernel, or None if there are no blocks or threads to run."""
         if step.grid:
             extents = [int(exe.evaluate(d, self.env)) for d in step.grid]
             return None if min(extents) <= 0 else checked_shape(self.device, name, extents)
@@ -214,10 +217,10 @@ class BoundProgram(BoundSteps):
     # -- a run
 
     def run(self, inputs: Sequence[Any], outputs: Sequence[Any], listeners: Sequence[Listener] = ()) -> None:
-        """Run all steps. An argument is an address of the host or a `DeviceArray`.
+        """Run all steps. Each argument is an address in host memory or a `DeviceArray`.
 
-        Raises `ExecutionError` if the device fails. Then results that would be copied to the host are unchanged, and
-        states are unknown until they are set.
+        Raises `ExecutionError` if the device fails. In that case, results that would be copied to the host are
+        unchanged, and states are unknown until you set them.
         """
         try:
             self._run(inputs, outputs, listeners)
@@ -227,7 +230,7 @@ class BoundProgram(BoundSteps):
             ) from None
 
     def _left(self, outputs: Sequence[Any]) -> str:
-        """A text for people about what a failed run has changed."""
+        """Return a message about what a failed run has changed."""
         self.program.memory.lose()
         in_place = [
             spec.name
@@ -242,7 +245,7 @@ class BoundProgram(BoundSteps):
     def run_stamped(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> np.ndarray[Any, Any]:
         """Run like `run`, and return the time at which each step began: `timing.StampedRun.times` for one thread.
 
-        The device finishes each step before the next one begins, so that the time of a launch counts for its step.
+        The device finishes each step before the next one begins, so that each step is charged for its own time.
         """
         steps = len(self.program.executable.steps)
         times = np.zeros((1, steps + 1), np.int64)
@@ -266,7 +269,7 @@ class BoundProgram(BoundSteps):
         self._copy_out(memory, outputs)
 
     def _entered(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> _Memory:
-        """Begin a run: choose its memory, and copy its inputs to the device."""
+        """Begin a run: choose its memory and copy its inputs to the device."""
         self.device.enter()
         self.program.memory.require_known()
         memory = self._chosen(inputs, outputs)
@@ -274,7 +277,9 @@ class BoundProgram(BoundSteps):
         return memory
 
     def _parts_in(self, memory: _Memory) -> Sequence[Part]:
-        """The parts of a run. From the second run in this memory on, each stretch of device steps is one command."""
+        """Return the parts of a run. From the second run in this memory on, each stretch of device steps is a single
+        command.
+        """
         memory.runs += 1
         if not self._stretches or memory.runs == 1:
             return self.one_by_one
@@ -297,7 +302,7 @@ class BoundProgram(BoundSteps):
         (self._memory.launches[number] or self._launch(step))()
 
     def copy(self, number: int, step: exe.Copy) -> None:  # noqa: ARG002
-        """Queue a copy, or copy immediately if both places are in the host's memory."""
+        """Queue a copy, or copy immediately if both places are in host memory."""
         nbytes = int(exe.evaluate(step.nbytes, self.env))
         if not nbytes:
             return
@@ -315,7 +320,7 @@ class BoundProgram(BoundSteps):
             to.data[:nbytes] = source.data[:nbytes]
 
     def _finish_copies(self) -> None:
-        """Wait until all queued copies from and to the host's memory are finished."""
+        """Wait for all queued copies from and to host memory."""
         if self._copies_under_way:
             self.finish()
             self._copies_under_way = False
@@ -333,7 +338,7 @@ class BoundProgram(BoundSteps):
         self.put_back(place, np.array([number], np.int64))
 
     def array(self, place: exe.Location, spec: exe.TensorSpec) -> Array:
-        """A copy of a tensor in the host's memory. It is complete only when all steps have finished."""
+        """Return a tensor as an array in host memory. It is complete only when all steps have finished."""
         array = np.empty(shape_of(spec, self.env), spec.dtype.numpy)
         if array.size:
             self.device.read(as_bytes(array), self.place(place))
@@ -348,9 +353,9 @@ class BoundProgram(BoundSteps):
         return self.program.host.flat(place, dtype, self.env, self._arenas)
 
     def hosted_arguments(self, number: int, step: exe.CallKernel) -> list[Any]:
-        """The arguments of a kernel of the host.
+        """Return the arguments of a kernel that runs on the host.
 
-        They are made once, unless they depend on sizes found during the run.
+        They are built once, unless they depend on sizes that are found during the run.
         """
         values = self._host_values.get(number)
         if values is None:
@@ -361,10 +366,10 @@ class BoundProgram(BoundSteps):
         return values
 
     def commands(self, calls: Sequence[tuple[Sequence[Any], Sequence[Any]]]) -> Launch:
-        """A function that queues all steps for each choice of inputs and outputs, as one command if the device can
+        """Return a function that queues all steps for each set of inputs and outputs, as one command if the device can
         record.
 
-        Inputs are copied from the host only here, and the function copies nothing to the host.
+        Inputs are copied from the host only now, and the function copies nothing to the host.
         """
         self.device.enter()
         memories = []
@@ -389,9 +394,9 @@ class BoundProgram(BoundSteps):
     def _fetch(
         self, at: exe.Input | exe.Output, memory: _Memory, inputs: Sequence[Any], outputs: Sequence[Any]
     ) -> None:
-        """Copy an argument that is not used in place.
+        """Copy an argument that is not used in place to the device.
 
-        If possible the host copies it, which is faster than any command.
+        If possible, the host does the copy, which is faster than any command.
         """
         spec: exe.TensorSpec
         if isinstance(at, exe.Input):
@@ -409,7 +414,7 @@ class BoundProgram(BoundSteps):
             self.device.write(place, as_bytes(array_at(array, spec.dtype, shape)))
 
     def _copy_out(self, memory: _Memory, outputs: Sequence[Any]) -> None:
-        """Copy all results of a run to the host at once, after every step has succeeded."""
+        """Copy all results of a run to the host in one go, after every step has succeeded."""
         self.device.finish()
         queued = False
         for k in memory.returned:
@@ -428,12 +433,12 @@ class BoundProgram(BoundSteps):
 
 
 def _each(numbers: range) -> list[Part]:
-    """Each step of a range without loops as a part of its own."""
+    """Return each step of a range without loops as a separate part."""
     return [Single(number) for number in numbers]
 
 
 def _nothing() -> None:
-    """The launch of a kernel that has no threads to run: it does nothing."""
+    """Do nothing. This is the launch of a kernel that has no threads to run."""
 
 
 def _is_own(step: Any) -> bool:

@@ -17,7 +17,8 @@ Call = tuple[Sequence[Any], Sequence[Any]]  # inputs and outputs
 
 
 class Clock:
-    """Times `calls` of a program, in groups of neighbouring calls. Short calls are repeated often in a group.
+    """A clock that times `calls` of a program, in groups of consecutive calls. Short calls are repeated many times in a
+    group.
 
     `kept` holds objects that must live as long as the calls, such as copies of arguments.
     """
@@ -38,7 +39,7 @@ class Clock:
             self._groups = [(bound.commands(group), len(group)) for group in groups]
 
     def __call__(self, number: int) -> float:
-        """Seconds per call, as the mean over group `number`; larger numbers start again with the first group."""
+        """Return the mean seconds per call of group `number`. Numbers beyond the last group wrap around."""
         commands, count = self._groups[number % len(self._groups)]
         before, _ = self._groups[(number - 1) % len(self._groups)]
         if self._is_long:

@@ -24,7 +24,7 @@ Launch = Callable[[], None]
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A place in the memory of the device: a buffer, a byte offset, and the number of bytes `nbytes` if it is known."""
+    """A place in device memory: a buffer, a byte offset, and the number of bytes `nbytes` if it is known."""
 
     buffer: Any
     offset: int = 0
@@ -33,10 +33,10 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The limits of a device: threads in a block (in total and along each axis), bytes in one piece of memory, and its
+    """The limits of a device: threads per block (in total and along each axis), bytes per piece of memory, compute
     units.
 
-    `blocks` is the largest number of blocks of a grid along each axis; () allows any number.
+    `blocks` is the largest number of blocks in a grid along each axis; () allows any number.
     """
 
     threads: int
@@ -48,14 +48,14 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The shape of a launch: blocks along three axes, and threads of a block."""
+    """The shape of a launch: the numbers of blocks along three axes, and of the threads in a block."""
 
     blocks: tuple[int, ...]
     threads: tuple[int, ...]
 
 
 class Device(Protocol):
-    """A device. Commands run in the order in which they are queued; `finish` waits for all of them."""
+    """A device. Commands run in the order in which they are queued, and `finish` waits for all of them."""
 
     @property
     def name(self) -> str: ...
@@ -63,19 +63,20 @@ class Device(Protocol):
     def limits(self) -> Limits: ...
     @property
     def arch(self) -> str:
-        """The architecture of the device, if compilers have names for it; otherwise ""."""
+        """The architecture of the device, or "" if compilers have no name for it."""
 
     @property
     def errors(self) -> tuple[type[Exception], ...]:
-        """The exceptions that a command raises if it fails on the device."""
+        """The exceptions that are raised when a command fails on the device."""
 
     def enter(self) -> None:
-        """Allow the current Python thread to give commands to the device."""
+        """Allow the current Python thread to issue commands to the device."""
 
     def compiled(self, executable: Executable, progress: Progress | None, codes: Sequence[Any] | None) -> list[Any]:
-        """Compile the executable's kernels, ready to launch; raises `TargetError` if the device's compiler rejects one.
+        """Compile the executable's kernels so that they are ready to launch. Raises `TargetError` if the compiler
+        rejects one.
 
-        `codes` is the machine code from an artifact, as `program.MachineCode.unpack` returns it.
+        `codes` is the machine code from an artifact, as returned by `program.MachineCode.unpack`.
         """
 
     @property
@@ -84,68 +85,73 @@ class Device(Protocol):
 
     @property
     def identity(self) -> Any:
-        """A value that is equal for two objects if each can use the other's memory."""
+        """A value that is equal for two device objects if each can use the other's memory."""
 
     @property
     def stream(self) -> int | None:
-        """The queue of commands, as a number for DLPack; None if the queue has no such number."""
+        """The command queue as a number for DLPack, or None if the queue has no such number."""
 
     @property
     def shares_host(self) -> bool:
-        """Return whether kernels can use the host's memory in place, by `over_host`."""
+        """Return whether kernels can use host memory in place, through `over_host`."""
 
     def over_host(self, address: int, nbytes: int) -> Any:
-        """The host's memory as a buffer of the device."""
+        """Return host memory as a buffer of the device."""
 
     def adopted(self, address: int, nbytes: int) -> Any:
-        """A buffer for device memory that another library owns; raises `TargetError` if the device has no addresses."""
+        """Return a buffer over device memory that another library owns. Raises `TargetError` if the device has no
+        addresses.
+        """
 
     @property
     def has_addresses(self) -> bool:
-        """Return whether `address` is the real address of the first byte, so that the other bytes follow it."""
+        """Return whether `address` is the real address of a buffer's first byte, so that the other bytes follow it."""
 
     def address(self, buffer: Any) -> int:
-        """The address of a buffer. Different buffers have different addresses."""
+        """Return the address of a buffer. Different buffers have different addresses."""
 
     def is_aligned(self, buffer: Any) -> bool:
-        """Return whether a buffer has the alignment that kernels assume: 64 bytes."""
+        """Return whether a buffer has the alignment that kernels assume, which is 64 bytes."""
 
     def allocated(self, nbytes: int) -> Any:
-        """Allocate memory, which is freed with its last reference; raises one of `errors` or MemoryError if there is
-        none.
+        """Allocate memory that is freed with the last reference to it.
+
+        Raises one of `errors`, or `MemoryError`, if there is not enough memory.
         """
 
     def write(self, place: Place, data: Bytes) -> None:
-        """Queue a copy of host memory to the device."""
+        """Queue a copy from host memory to the device."""
 
     def read(self, data: Bytes, place: Place) -> None:
         """Queue a copy from the device to host memory."""
 
     def copy(self, to: Place, source: Place, nbytes: int) -> None:
-        """Queue a copy inside of the device's memory."""
+        """Queue a copy within the device's memory."""
 
     def launch(self, kernel: Any, about: Kernel, values: Sequence[Any], shape: Shape) -> Launch:
-        """A function that queues a kernel with these arguments (places and numbers) each time it is called."""
+        """Return a function that queues a kernel with these arguments (places and numbers) each time you call it."""
 
     def finish(self) -> None:
         """Wait for all queued commands."""
 
     def recorded(self, queue: Callable[[], None]) -> Launch | None:
-        """Record all commands that `queue` queues as one command (a graph); None if the device cannot record."""
+        """Record all commands that `queue` queues as one command (a graph), or return None if the device cannot
+        record.
+        """
 
     def timed(self, before: Callable[[], None], queue: Callable[[], None]) -> float:
-        """The seconds that the device needs for the commands that `queue` queues, by its own clock.
+        """Return the seconds, by the device's own clock, that the commands queued by `queue` take.
 
-        `before` queues commands that keep the device busy meanwhile, so that the time in which the host queues commands
-        does not count.
+        `before` queues commands that keep the device busy in the meantime, so that the time that the host spends on
+        queuing does not count.
         """
 
 
 @contextmanager
 def reported(device: Device, what: str) -> Iterator[None]:
-    """Within the scope, turn an error of the driver into an `ExecutionError` that quotes it.
+    """Within this scope, turn a driver error into an `ExecutionError` that quotes it.
 
-    `what` names the operation, for the message.
+    `what` names the operation in the message.
     """
     try:
         yield
@@ -154,12 +160,12 @@ def reported(device: Device, what: str) -> Iterator[None]:
 
 
 def as_bytes(array: np.ndarray[Any, Any]) -> Bytes:
-    """The bytes of a dense array."""
+    """Return the bytes of a dense array as a flat view."""
     return array.reshape(-1).view(np.uint8)
 
 
 def words_of(values: Sequence[Any], about: Kernel, address: Callable[[Place], int]) -> list[int]:
-    """The arguments of a kernel as words, one for each; `address` returns the word for a place."""
+    """Return the arguments of a kernel as words, one per argument. `address` returns the word for a place."""
     return [
         address(value) if isinstance(value, Place) else scalar_word(value, param.dtype)
         for value, param in zip(values, about.params, strict=True)
@@ -167,8 +173,9 @@ def words_of(values: Sequence[Any], about: Kernel, address: Callable[[Place], in
 
 
 def checked_shape(device: Device, name: str, extents: Sequence[int]) -> Shape:
-    """The shape of a launch for a grid of (blocks, threads) with three axes each; raises `TargetError` beyond the
-    limits.
+    """Return the launch shape for a grid, given as three numbers of blocks and three numbers of threads.
+
+    Raises `TargetError` if it exceeds the limits of the device.
     """
     blocks, threads = tuple(extents[:3]), tuple(extents[3:])
     limits = device.limits

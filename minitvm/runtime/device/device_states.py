@@ -27,7 +27,7 @@ class DeviceState:
         self.is_known = True  # a run that failed may have left anything
 
     def copy(self) -> np.ndarray[Any, Any]:
-        """A copy of the state in the host's memory."""
+        """Return a copy of the state in host memory."""
         self._owner.require_known()
         array = zeros_of(self.spec)
         if array.size:
@@ -61,12 +61,12 @@ class States:
         self.arrays = [DeviceState(self, program, spec) for spec in specs]
 
     def lose(self) -> None:
-        """Note that a run failed, so that the values of all states are unknown."""
+        """Mark the values of all states as unknown, because a run failed."""
         for state in self.arrays:
             state.is_known = False
 
     def require_known(self) -> None:
-        """Raise `ExecutionError` if a failed run may have changed a state that has not been set since."""
+        """Raise `ExecutionError` if a failed run may have changed a state that has not been set since then."""
         lost = [state.spec.name for state in self.arrays if not state.is_known]
         if lost:
             raise ExecutionError(

@@ -19,18 +19,19 @@ from .device import Bytes, as_bytes
 
 @dataclass(frozen=True, slots=True)
 class HostPlace:
-    """A place in the memory of the host."""
+    """A place in host memory."""
 
     data: Bytes
 
 
 class HostSide:
-    """The parts of a program that are on the host. There are none if all kernels run on the device."""
+    """The parts of a program that stay on the host. There are none if all kernels run on the device."""
 
     def __init__(self, executable: Executable, threads: int | None = None, codes: Sequence[Any] | None = None) -> None:
-        """`threads` is the number of threads that the host's kernels may use; None leaves it to them.
+        """Prepare the kernels and constants of the host.
 
-        `codes[k]` is the machine code of kernel k from an artifact, or None if the artifact has none.
+        `threads` is the number of threads that the host's kernels may use; None leaves it to them. `codes[k]` is the
+        machine code of kernel k from an artifact, or None if the artifact has none.
         """
         self.executable = executable
         self.kernels: dict[int, Run] = {
@@ -42,25 +43,27 @@ class HostSide:
         self.device_constants = self._constants_read(by_host=False)
 
     def _constants_read(self, by_host: bool) -> set[int]:
-        """The numbers of the constants that steps on the host read (`by_host`), or that all other steps read."""
+        """Return the indices of the constants that host steps read (with `by_host`), or that all other steps read."""
         steps = [step for step in self.executable.steps if self.runs(step) == by_host]
         places = [(step.src,) if isinstance(step, Copy) else getattr(step, "args", ()) for step in steps]
         return {a.index for args in places for a in args if isinstance(a, ConstantRef)}
 
     def runs(self, step: Any) -> bool:
-        """Return whether a step is a kernel of the host."""
+        """Return whether a step calls a kernel that runs on the host."""
         return isinstance(step, CallKernel) and step.kernel in self.kernels
 
     def has(self, arena: int) -> bool:
-        """Return whether an arena is in the host's memory."""
+        """Return whether an arena is in host memory."""
         return bool(self.executable.arenas[arena].target)
 
     def arena(self, index: int, size: int) -> Bytes:
-        """Allocate memory for an arena."""
+        """Allocate host memory for an arena."""
         return aligned_empty(size, self.executable.arenas[index].alignment)
 
     def flat(self, at: Location, dtype: DType, env: Bindings, arenas: Sequence[Any]) -> np.ndarray[Any, Any]:
-        """All elements at a place in the host's memory, as a flat array; `arenas` is the memory of the arenas."""
+        """Return a flat array over the elements of a location in host memory. `arenas` holds the memory of the
+        arenas.
+        """
         data = self._bytes(at, env, arenas)
         return data[: data.size // dtype.bytes * dtype.bytes].view(dtype.numpy)
 
@@ -73,6 +76,6 @@ class HostSide:
 
 
 def slice_of(arena: Bytes, at: ArenaSlice, env: Bindings) -> HostPlace:
-    """The bytes of a slice of an arena in the host's memory."""
+    """Return the place of an arena slice in host memory."""
     begin, nbytes = (int(evaluate(n, env)) for n in (at.offset, at.nbytes))
     return HostPlace(arena[begin : begin + nbytes])

@@ -28,7 +28,9 @@ class Owner:
         return len(self._ends)
 
     def take(self, thing: Any, handle: Any, free: Callable[[Any], Any]) -> Callable[[], Any]:
-        """Free a handle when `thing` is gone. Returns a function that frees it immediately. It is freed only once."""
+        """Free a handle when `thing` is gone. Returns a function that frees it at once; the handle is never freed
+        twice.
+        """
         self._count += 1
         end = weakref.finalize(thing, self._free, self._count, handle, free)
         self._ends[self._count] = end
@@ -41,18 +43,18 @@ class Owner:
                 free(handle)
 
     def close(self) -> None:
-        """Free all live objects, the newest first: a kernel before its module, and the module before the stream."""
+        """Free all live objects, newest first: a kernel before its module, and the module before the stream."""
         for end in reversed(list(self._ends.values())):
             end()
 
     def lose(self) -> None:
-        """Note that the driver has destroyed all objects, so that none of them is freed again."""
+        """Forget all objects without freeing them, because the driver has already destroyed them."""
         self.is_lost = True
         self.close()
 
 
 class Owned:
-    """An object of a driver, represented by the handle that the driver's functions take."""
+    """A driver object, represented by the handle that the driver's functions take."""
 
     __slots__ = ("__weakref__", "free", "handle")
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 class DeviceProgram(Program):
     """An executable whose kernels are compiled for a device.
 
-    Only one run at a time is allowed: the owner holds a lock.
+    Only one run at a time is allowed, so the owner must hold a lock.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class DeviceProgram(Program):
         self._arenas: list[tuple[Any, int]] = [(None, -1)] * len(executable.arenas)
 
     def _compiled(self, progress: Progress | None, codes: Sequence[Any] | None) -> dict[int, Any]:
-        """Compile the kernels that run on the device; returns them by number."""
+        """Compile the kernels that run on the device, and return them by index."""
         numbers = [k for k in range(len(self.executable.kernels)) if k not in self.host.kernels]
         own = replace(self.executable, kernels=tuple(self.executable.kernels[k] for k in numbers))
         ready = None if codes is None else [codes[k] for k in numbers]
@@ -64,14 +64,14 @@ class DeviceProgram(Program):
         return dict(zip(numbers, loaded, strict=True))
 
     def open_device(self, wanted: str) -> Device:
-        """Open the device with this number or name; "" means the default device for programs of this kind.
+        """Open the device with this number or name. "" means the default device for programs of this kind.
 
         Raises `TargetError` if there is no such device.
         """
         raise NotImplementedError
 
     def allocated(self, nbytes: int, what: str) -> Any:
-        """Allocate memory on the device; raises `TargetError` if it has too little."""
+        """Allocate memory on the device. Raises `TargetError` if the device does not have enough."""
         limit = self.device.limits.piece
         if nbytes > limit:
             raise _refused(what, nbytes, f"{self.device.name} allocates at most {limit} bytes at a time")
@@ -81,7 +81,7 @@ class DeviceProgram(Program):
             raise _refused(what, nbytes, f"{self.device.name} has no room for them: {error}") from None
 
     def filled(self, data: np.ndarray[Any, Any]) -> Any:
-        """Copy an array to new memory of the device."""
+        """Copy an array to newly allocated memory on the device, and return the buffer."""
         buffer = self.allocated(data.nbytes, "a constant")
         if data.nbytes:
             with reported(self.device, "a copy to the device"):
@@ -90,9 +90,9 @@ class DeviceProgram(Program):
         return buffer
 
     def arena(self, index: int, size: int) -> Any:
-        """Memory of at least `size` bytes for arena `index`.
+        """Return memory of at least `size` bytes for arena `index`.
 
-        A smaller one is dropped, with the programs bound to it.
+        If the current memory is too small, it is dropped together with the programs that are bound to it.
         """
         buffer, room = self._arenas[index]
         if room < size:
@@ -103,12 +103,12 @@ class DeviceProgram(Program):
         return buffer
 
     def bound_to(self, env: Bindings) -> BoundProgram:
-        """A new bound program for the dimensions `env`; called by `bind`."""
+        """Return a new bound program for the dimensions `env`. `bind` calls this."""
         return BoundProgram(self, env)
 
 
 def _refused(what: str, nbytes: int, found: str) -> TargetError:
-    """The error for memory that a device cannot allocate."""
+    """Return the error for memory that a device cannot allocate."""
     return TargetError(
         f"{what} needs {nbytes} bytes of the device's memory\n  found:  {found}\n"
         "  try:    a smaller batch, shorter dimensions, or weights of fewer bits; or --target cpu"
