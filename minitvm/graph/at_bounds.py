@@ -13,14 +13,14 @@ from .nodes import BIND_SIZE, FUSED, LOOP, Constant, Graph, OpNode, Value
 
 
 def at_bounds(graph: Graph) -> Graph:
-    """Replace each size that depends on data (`bind_size`) by its upper bound; the `bind_size` nodes become copies."""
+    """Replace each data-dependent size (`bind_size`) with its upper bound. The `bind_size` nodes become copies."""
     sizes: dict[Var, Expr] = {}
     _bind(graph, sizes)
     return _rewritten(graph, sizes) if sizes else graph
 
 
 def _bind(graph: Graph, sizes: dict[Var, Expr]) -> None:
-    """Add the sizes that a graph binds, also in its groups and loops, to `sizes`, each with its upper bound."""
+    """Add every size that a graph binds, even inside groups and loops, to `sizes`, with its upper bound."""
     for item in graph.nodes:
         if item.op == FUSED:
             _bind(item.graph, sizes)
@@ -51,7 +51,7 @@ def _rewritten(graph: Graph, sizes: Mapping[Var, Expr]) -> Graph:
 
 
 def _at(value: Any, sizes: Mapping[Var, Expr]) -> Any:
-    """Replace the sizes in a dimension, or in an attribute that may contain dimensions, by their bounds."""
+    """Replace the sizes in a dimension, or in an attribute that may contain dimensions, with their bounds."""
     from ..topi.shapes import simple
 
     if isinstance(value, Expr):

@@ -20,14 +20,14 @@ _MOST_BYTES = 1 << 47  # the most bytes that a process can address
 
 
 class GraphBuilder:
-    """Collects inputs, constants and nodes; `build` makes the graph.
+    """Collects inputs, constants and nodes, from which `build` makes a graph.
 
         b = GraphBuilder()
         x = b.input("x", (1, 8), "float32")
         y = b.op("nn.relu", b.op("add", x, 1.0))
         graph = b.build(y)
 
-    A name that is used already gets a number.
+    If a name is already taken, a number is appended to it.
     """
 
     def __init__(self, name: str = "main") -> None:
@@ -40,7 +40,10 @@ class GraphBuilder:
         self._known: set[Value] = set()
 
     def input(self, name: str, shape: Sequence[Dim], dtype: str = "float32") -> Value:
-        """Add an input to the graph; raises `InputError` if the name is taken, because callers pass inputs by name."""
+        """Add an input to the graph and return it.
+
+        Raises `InputError` if the name is taken, because callers pass inputs by name.
+        """
         if name in self._names:
             raise InputError(f"the graph has a value {name} already")
         value = self._value(name, tuple(shape), DType(dtype))
@@ -48,7 +51,7 @@ class GraphBuilder:
         return value
 
     def constant(self, array: Any, name: str | None = None) -> Value:
-        """Add a constant to the graph."""
+        """Add a constant to the graph and return its value."""
         data = np.ascontiguousarray(array).reshape(np.shape(array))
         value = self._value(name or "const", data.shape, DType(data.dtype.name))
         self._constants.append(Constant(value, data))
@@ -121,7 +124,10 @@ class GraphBuilder:
         return (*values[:kept], *(self.op("reshape", v, newshape=v.shape[1:], allowzero=True) for v in values[kept:]))
 
     def _room(self, row: Value, most: Dim | None, first: int) -> tuple[Dim, ...]:
-        """The shape of the memory for the rows of all iterations, in the form that `nn.cache_update` needs."""
+        """Return the shape of the memory for the rows of all iterations, in the form that `nn.cache_update` needs.
+
+        Raises `InputError` if there is no bound on the number of rows, or if their shape depends on data.
+        """
         if most is None:
             raise InputError(f"the loop has rows {row.type}, and no bound of how many\n  try:    most=...")
         bound = {size for item in self._nodes[first:] for size in item.bound_sizes()}
@@ -141,11 +147,11 @@ class GraphBuilder:
 
     @property
     def length(self) -> int:
-        """The number of operators that have been added so far, for `undo`."""
+        """The number of operators that have been added so far. You can pass it to `undo`."""
         return len(self._nodes)
 
     def undo(self, length: int) -> list[OpNode]:
-        """Remove all operators except the first `length`, and return the removed ones."""
+        """Remove all operators but the first `length`, and return the removed ones."""
         nodes = self._nodes[length:]
         del self._nodes[length:]
         self._known.difference_update(v for item in nodes for v in item.outputs)
@@ -177,7 +183,9 @@ class GraphBuilder:
         )  # fmt: skip
 
     def _position(self, old: Value, new: Value) -> int:
-        """The number of the input that holds a state."""
+        """Return the index of the input that holds a state. Raises `InputError` if the types of the state do not
+        match.
+        """
         if old not in self._inputs or new not in self._known:
             raise InputError(f"a state is an input and a value of this builder, found {old} and {new}")
         if old.dtype != new.dtype or old.shape != new.shape or not old.is_static:
@@ -187,7 +195,7 @@ class GraphBuilder:
         return self._inputs.index(old)
 
     def data(self, value: Value) -> np.ndarray | None:
-        """The array of a constant; None for any other value."""
+        """Return the array of a constant, or None for any other value."""
         return next((c.data for c in self._constants if c.value is value), None)
 
     def _values(self, op: str, inputs: Sequence[Any]) -> tuple[Value, ...]:

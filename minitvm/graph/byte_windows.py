@@ -15,7 +15,7 @@ from ..topi.shapes import paddings, per_axis
 
 
 def sums_of_rows(op: Callable[..., Any], data: Any, zero_point: int, depth: int) -> Any:
-    """The sums of `data` - `zero_point` along rows [.., depth], in int32, as [.., 1].
+    """Return the int32 sums of `data` - `zero_point` along rows [.., depth], with shape [.., 1].
 
     `op(name, *inputs, **attrs)` adds an operator, as `GraphBuilder.op` does.
     """
@@ -25,10 +25,10 @@ def sums_of_rows(op: Callable[..., Any], data: Any, zero_point: int, depth: int)
 def sums_of_windows(
     op: Callable[..., Any], data: Any, zero_point: int, depth: int, kernel: Sequence[int], attrs: Mapping[str, Any]
 ) -> Any:
-    """The sums of `data` - `zero_point` over the window of each output pixel of a convolution, in int32, as [N, 1, OH,
-    OW].
+    """Return the int32 sums of `data` - `zero_point` over the window of each output pixel of a convolution.
 
-    `attrs` are the convolution's strides, padding and dilation; padding counts as the zero point.
+    The result is [N, 1, OH, OW]. `attrs` are the convolution's strides, padding and dilation; padding counts as the
+    zero point.
     """
     pixels = _sums(op, data, zero_point, depth, 1)
     before, after = paddings(attrs["padding"], 2)

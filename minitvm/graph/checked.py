@@ -25,7 +25,7 @@ _FAR = 2**62  # larger than any axis, and -_FAR is an int64 too
 
 
 def checked_indices(graph: Graph) -> Graph:
-    """Add a check of the indices before each operator that reads or writes at indices from data."""
+    """Add a check before each operator that reads or writes at data-dependent indices."""
     rules = [RewriteRule(op(tuple(_AXES), ...), _with_check)]
     return everywhere(lambda part: rewrite(part, rules))(graph)
 
@@ -39,7 +39,7 @@ def _with_check(b: Rewriter, match: Match) -> Value:
 
 
 def _check(b: GraphBuilder, item: OpNode, indices: Value, axis: int, extent: Dim) -> None:
-    """Add two checks: the largest index is below the extent, and the smallest one is not below minus the extent."""
+    """Add two checks: the largest index must be less than the extent, and the smallest at least minus the extent."""
     flat = b.op("reshape", b.op("cast", indices, dtype="int64"), newshape=(-1,))
     every = b.op("concatenate", flat, np.zeros(1, np.int64), axis=0)  # the list may be empty; 0 is in range
     lowest = b.op("maximum", b.op("min", every), np.array(-_FAR, np.int64))
@@ -62,9 +62,9 @@ def _along_axis(_: GraphBuilder, item: OpNode, inputs: list[Value]) -> Iterator[
 
 
 def _at_points(b: GraphBuilder, item: OpNode, inputs: list[Value]) -> Iterator[tuple[Value, int, Dim]]:
-    """Yield the indices along each indexed axis, with the axis and its extent.
+    """Yield (indices, axis, extent) for each indexed axis.
 
-    The points are along the last axis of the indices.
+    The last axis of the indices holds the coordinates of a point.
     """
     indices, first = inputs[1], item.attrs.get("batch_dims", 0)
     size = indices.shape[-1]

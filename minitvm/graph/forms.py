@@ -15,8 +15,8 @@ from .rewrite import with_output_names
 
 
 class Forms(GraphFacts):
-    """Base class of layout passes: `plain` holds the plain form of each value so far, in the new graph that `b`
-    builds.
+    """Base class of passes that change layouts. `plain` holds the plain form of each value so far, in the new graph
+    `b`.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -40,21 +40,21 @@ class Forms(GraphFacts):
                 self.keep(item)
 
     def rewrite(self, item: OpNode) -> bool:  # noqa: ARG002
-        """Add an operator in another form and return True; return False to leave it to `keep`."""
+        """Add an operator in another form and return True, or return False to leave it to `keep`."""
         return False
 
     def keep(self, item: OpNode) -> None:
-        """Add an operator as it was, on plain values."""
+        """Add an operator unchanged, reading plain values."""
         inputs = [self.as_plain(v) for v in item.inputs]
         results: Any = self.b.op(item.op, *inputs, name=item.outputs[0].name, **item.attrs)
         self.plain.update(zip(item.outputs, results if isinstance(results, tuple) else (results,), strict=True))
 
     def as_plain(self, value: Value) -> Value:
-        """The plain form of a value; it is added now if there is none yet."""
+        """Return the plain form of a value, adding it if there is none yet."""
         if value not in self.plain:
             self.plain[value] = self.made_plain(value)
         return self.plain[value]
 
     def made_plain(self, value: Value) -> Value:
-        """Add the plain form of a value that exists only in another form."""
+        """Add the plain form of a value that so far exists only in another form, and return it."""
         raise NotImplementedError

@@ -30,22 +30,22 @@ UNLIMITED = 2**63 - 1  # the limit of a loop that a condition ends
 
 
 def carried_inputs(item: OpNode) -> tuple[Value, ...]:
-    """The initial values of the carried values."""
+    """Return the initial values of a loop's carried values."""
     return item.inputs[2 : 2 + item.attrs["carried"]]
 
 
 def outside_inputs(item: OpNode) -> tuple[Value, ...]:
-    """The values that the body only reads, in the order of its last inputs."""
+    """Return the values from outside the loop that the body only reads, in the order of its last inputs."""
     return item.inputs[2 + item.attrs["carried"] :]
 
 
 def own_carried(item: OpNode) -> tuple[Value, ...]:
-    """The body's names for the carried values."""
+    """Return the inputs of the body that stand for the carried values."""
     return item.body.inputs[1 : 1 + item.attrs["carried"]]
 
 
 def own_outside(item: OpNode) -> tuple[Value, ...]:
-    """The body's names for the values that it only reads."""
+    """Return the inputs of the body that stand for values from outside the loop."""
     return item.body.inputs[1 + item.attrs["carried"] :]
 
 
@@ -56,7 +56,7 @@ def with_body(item: OpNode, body: Graph, inputs: Sequence[Value] | None = None) 
 
 
 def with_bodies(graph: Graph, change: Callable[[Graph], Graph]) -> Graph:
-    """Apply `change` to the body of each loop of a graph; returns the graph itself if no body changed."""
+    """Apply `change` to the body of each loop in a graph, and return the graph (unchanged if no body changed)."""
     nodes = []
     changed = False
     for item in graph.nodes:
@@ -67,7 +67,7 @@ def with_bodies(graph: Graph, change: Callable[[Graph], Graph]) -> Graph:
 
 
 def everywhere(change: Callable[[Graph], Graph]) -> Callable[[Graph], Graph]:
-    """Turn a pass into one that also changes the bodies of loops, and of the loops in these bodies."""
+    """Turn a pass into one that also runs on the bodies of loops, including nested loops."""
 
     def run(graph: Graph) -> Graph:
         return with_bodies(change(graph), run)
@@ -78,9 +78,10 @@ def everywhere(change: Callable[[Graph], Graph]) -> Callable[[Graph], Graph]:
 def body_of(
     nodes: Sequence[OpNode], inputs: Sequence[Value], outputs: Sequence[Value], constants: Sequence[Constant], name: str
 ) -> tuple[Graph, tuple[Value, ...]]:
-    """Make the body that computes `outputs` from `inputs` by `nodes`; returns it and the outside values that it reads.
+    """Build a loop body that computes `outputs` from `inputs` with `nodes`; return it and the outside values that it
+    reads.
 
-    A value that is one of `constants` outside becomes a constant of the body.
+    An outside value that is one of `constants` becomes a constant of the body.
     """
     defined = {*inputs, *(v for item in nodes for v in item.outputs)}
     read = dict.fromkeys(v for item in nodes for v in item.inputs if v not in defined)
@@ -95,7 +96,7 @@ def body_of(
 
 
 def misfits(item: OpNode, same_type: Callable[[Value, Value], bool]) -> list[str]:
-    """The errors in the types of a loop, as sentences."""
+    """Return the type errors of a loop, as sentences."""
     count, body = item.attrs["carried"], item.body
     if len(item.inputs) < 2 + count:
         return [f"a loop with {count} carried values has {len(item.inputs)} inputs"]

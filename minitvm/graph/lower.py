@@ -23,9 +23,10 @@ from .nodes import BIND_SIZE, FUSED, MATCH_CAST, Constant, Dim, Graph, OpNode, V
 
 
 def to_prim_func(node: OpNode | Graph, name: str = "main") -> PrimFunc:
-    """The level-3 function of a fused group or of a single node.
+    """Return the level-3 function of a fused group or of a single node.
 
-    Its parameters are inputs, outputs, then `own_scalars`. Instead of the node, you may pass its `own_graph`.
+    Its parameters are the inputs, the outputs, and then `own_scalars`. Instead of the node, you may pass its
+    `own_graph`.
     """
     graph = node if isinstance(node, Graph) else own_graph(node)
     func = te.create_prim_func([*to_te(graph), *own_scalars(graph)], name=name)
@@ -36,22 +37,24 @@ def to_prim_func(node: OpNode | Graph, name: str = "main") -> PrimFunc:
 
 
 def to_te(node: OpNode | Graph) -> list[te.Tensor]:
-    """The node's inputs as placeholders, then its outputs as tensor expressions over them."""
+    """Return the node's inputs as placeholders, followed by its outputs as tensor expressions over them."""
     return _to_te(node)[0]
 
 
 def relations(node: OpNode | Graph) -> tuple[ex.Expr, ...]:
-    """Conditions of type bool on the function's own sizes, on which the function of a node relies.
+    """Return bool conditions on the function's own sizes that the function of a node relies on.
 
-    They hold in each run of each network that calls the function. The operators of the network need the same conditions
-    on the network's sizes: there they are either proved, or become guards of the executable (`link.graphs.guards`).
+    They hold in every run of every network that calls the function. The operators of the network need the same
+    conditions on the network's sizes: there they are either proved, or become guards of the executable
+    (`link.graphs.guards`).
     """
     return tuple(condition_of(a, b) for a, b in _to_te(node)[1])
 
 
 def _to_te(node: OpNode | Graph) -> tuple[list[te.Tensor], list[tuple[Dim, Dim]]]:
-    """The tensors, and the relations between sizes that their operators assumed: pairs as listed by
-    `topi.shapes.assuming`.
+    """Return the tensors of a node, and the relations between sizes that their operators assumed.
+
+    The relations are pairs, as listed by `topi.shapes.assuming`.
     """
     graph = node if isinstance(node, Graph) else own_graph(node)
     relations: list[tuple[Dim, Dim]] = []
@@ -79,8 +82,9 @@ def _to_te(node: OpNode | Graph) -> tuple[list[te.Tensor], list[tuple[Dim, Dim]]
 
 
 def _of_their_own(outputs: list[te.Tensor], taken: list[te.Tensor]) -> list[te.Tensor]:
-    """The outputs; a copy of an output that is an input or another output, because each parameter has its own
-    memory.
+    """Return the outputs, replacing an output that is an input or another output with a copy.
+
+    Each parameter of the function has its own memory.
     """
     own: list[te.Tensor] = []
     for tensor in outputs:
@@ -89,9 +93,9 @@ def _of_their_own(outputs: list[te.Tensor], taken: list[te.Tensor]) -> list[te.T
 
 
 class _Forms:
-    """One form for each dimension of a function, so that equal dimensions are written in the same way.
+    """Keeps one form for each dimension of a function, so that equal dimensions are written the same way.
 
-    It is the form in the graph if the arguments determine its value; otherwise the form of the first operator that
+    This is the form in the graph if the arguments determine its value, or else the form of the first operator that
     computes it.
     """
 
@@ -113,7 +117,7 @@ class _Forms:
 
 
 def _with_shape(tensor: te.Tensor, extents: tuple[ex.Expr, ...]) -> te.Tensor:
-    """The tensor with its dimensions written as `extents`, which are equal to them."""
+    """Return the tensor with its dimensions written as `extents`, which are equal to them."""
     if all(ex.structural_equal(a, b) for a, b in zip(tensor.shape, extents, strict=True)):
         return tensor
     op = tensor.op
@@ -125,16 +129,17 @@ def _with_shape(tensor: te.Tensor, extents: tuple[ex.Expr, ...]) -> te.Tensor:
 
 
 def function_key(graph: OpNode | Graph) -> bytes:
-    """A key of 32 bytes, equal for nodes that compute the same function of their inputs, whatever their names.
+    """Return a 32-byte key that is equal for nodes that compute the same function of their inputs, whatever their
+    names.
 
-    It is the same in every process. Instead of the node, you may pass its `own_graph`.
+    The key is the same in every process. Instead of the node, you may pass its `own_graph`.
     """
     own = graph if isinstance(graph, Graph) else own_graph(graph)
     return structural_digest(own, map_free_vars=True)
 
 
 def own_graph(node: OpNode) -> Graph:
-    """Return a graph that computes the same as the node, and that does not depend on the network around the node.
+    """Return a graph that computes the same as the node but does not depend on the network around it.
 
     The inputs are named `p0`, `p1`, .... The symbolic dimensions are variables whose values follow from the shapes of
     the inputs, except `own_scalars`. Dimensions that a `match_cast` assumes to be equal become one dimension.
@@ -153,9 +158,10 @@ def own_graph(node: OpNode) -> Graph:
 
 
 def own_scalars(graph: Graph) -> tuple[ex.Var, ...]:
-    """The variables in attributes of an `own_graph` that are not dimensions of a parameter.
+    """Return the variables in the attributes of an `own_graph` that are not dimensions of a parameter.
 
-    They become scalar parameters. They are variables of the network, in an order that follows from the structure.
+    They become scalar parameters. They are variables of the network, in an order that follows from the structure of the
+    graph.
     """
     named = {d for value in (*graph.inputs, *graph.outputs) for d in value.shape if isinstance(d, ex.Var)}
     used: dict[ex.Var, None] = {}
@@ -170,7 +176,9 @@ _ANY_SIZE = ex.SizeVar("size")
 
 
 def _impersonal(item: OpNode) -> Mapping[str, Any]:
-    """The attributes of a node without those that its function does not use: guards on conditions, and their texts."""
+    """Return the attributes of a node that matter to its function, which leaves out guards on conditions and their
+    texts.
+    """
     if item.op == BIND_SIZE:
         return {**item.attrs, "size": _ANY_SIZE, "most": 0, "where": "", "reason": ""}
     if item.op != MATCH_CAST:
@@ -180,7 +188,7 @@ def _impersonal(item: OpNode) -> Mapping[str, Any]:
 
 
 def _without_idle_casts(graph: Graph) -> Graph:
-    """Remove casts between dimensions that have become the same dimension."""
+    """Remove casts between dimensions that have become the same."""
     instead: dict[Value, Value] = {}
     nodes = []
     for item in graph.nodes:
@@ -213,7 +221,7 @@ def _scalar(constant: Constant) -> ex.Expr:
 
 
 def _taken_for_equal(graph: Graph) -> list[tuple[ex.Expr, ex.Expr]]:
-    """Pairs of dimensions: everywhere in the graph, the first may be replaced by the second.
+    """Return pairs of dimensions. Everywhere in the graph, the first one may be replaced by the second.
 
     If the second dimension of a cast cannot be expressed by the function's variables, the cast stays an operator.
     """
@@ -232,8 +240,8 @@ def _taken_for_equal(graph: Graph) -> list[tuple[ex.Expr, ex.Expr]]:
 class _Dimensions:
     """The symbolic dimensions of one function.
 
-    A variable that alone is a dimension of an input or an output stays, since inputs and outputs are arguments. A
-    dimension such as n // 4 becomes a new variable of the function if n is not such a dimension, because no argument
+    A variable that is itself a dimension of an input or output stays, because inputs and outputs are arguments. A
+    dimension such as n // 4 becomes a new variable of the function if n is not itself a dimension, because no argument
     would determine the value of n.
     """
 
@@ -260,11 +268,10 @@ class _Dimensions:
             self.named = self._name(symbolic, named | scalars)
 
     def _name(self, symbolic: list[ex.Expr], named: set[ex.Var]) -> set[ex.Var]:
-        """Give new variables to dimensions that the variables in `named` do not determine; returns `named` and the new
-        variables.
+        """Give new variables to dimensions that the variables in `named` do not determine.
 
-        Small dimensions come first. For example, if n // 4 gets a variable, then n // 4 * 8 is written as 8 times this
-        variable.
+        Returns `named` together with the new variables. Small dimensions come first. For example, once n // 4 has a
+        variable, n // 4 * 8 is written as 8 times that variable.
         """
         named = set(named)
         for dim in sorted(symbolic, key=lambda d: sum(1 for _ in ex.walk(d))):
@@ -282,7 +289,7 @@ class _Dimensions:
         return dim if isinstance(dim, int) else as_dim(self._rewrite(self._unified(dim)))
 
     def attrs(self, attrs: Mapping[str, Any]) -> dict[str, Any]:
-        """The attributes, with their dimensions written in the function's own variables."""
+        """Return the attributes with their dimensions written in the function's own variables."""
         if not self.renamed and not self.equal:
             return dict(attrs)
         own = {key: self._attribute(value) for key, value in attrs.items()}
@@ -291,7 +298,9 @@ class _Dimensions:
         return own
 
     def _inferred(self, shape: tuple[Dim, ...]) -> tuple[Dim, ...]:
-        """The target shape of a reshape; if the function cannot name one dimension, that one is inferred (-1)."""
+        """Return the target shape of a reshape. If the function cannot express one dimension, that one is inferred
+        (-1).
+        """
         unknown = [a for a, d in enumerate(shape) if isinstance(d, ex.Expr) and set(ex.free_vars(d)) - self.named]
         return tuple(-1 if a in unknown else d for a, d in enumerate(shape)) if len(unknown) == 1 else shape
 
@@ -301,7 +310,7 @@ class _Dimensions:
         return tuple(map(self._attribute, value)) if isinstance(value, tuple) else value
 
     def _unified(self, dim: Any) -> Any:
-        """Replace each dimension that a cast assumes to be equal to another by this other dimension."""
+        """Replace each dimension that a cast assumes to be equal to another with that other dimension."""
         for old, new in self.equal:
             if ex.structural_equal(old, dim):
                 return new
@@ -313,7 +322,7 @@ class _Dimensions:
 
 
 def _with_scalars(outputs: list[te.Tensor], scalars: Mapping[te.Tensor, ex.Expr]) -> list[te.Tensor]:
-    """Replace every load of a scalar constant in the outputs by its value."""
+    """Replace every load of a scalar constant in the outputs with its value."""
     if not scalars:
         return outputs
     operations: dict[te.Operation, te.Operation] = {}
@@ -348,6 +357,8 @@ def _with_scalars(outputs: list[te.Tensor], scalars: Mapping[te.Tensor, ex.Expr]
 
 
 def _of_one_value(tensor: te.Tensor, value: ex.Expr) -> te.Tensor:
-    """A tensor whose elements all have one value, for loop programs, which take tensors and not scalars."""
+    """Return a tensor whose elements all have one value. Loop programs need it because they take tensors, not
+    scalars.
+    """
     filled: te.Tensor = te.compute(tensor.shape, lambda *_: value, name=tensor.name)
     return filled

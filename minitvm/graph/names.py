@@ -9,7 +9,7 @@ MOST_PARTS = 4  # operators that a name lists; more become "etc"
 
 
 def operator_names(graph: Graph, within: str = "") -> list[str]:
-    """A unique name for each node of the graph, in order.
+    """Return a unique name for each node of the graph, in order.
 
     `minitvm show` prints these names, and its option --op accepts them. If the graph is the body of a loop, `within` is
     the name of the loop, and the names begin with it.
@@ -24,10 +24,11 @@ def operator_names(graph: Graph, within: str = "") -> list[str]:
 
 
 def _word(item: OpNode) -> str:
-    """The operator's name without its namespace.
+    """Return the operator's name without its namespace.
 
-    For a pool, the number in the name is the number of axes that windows span. For example, a pool of an image with
-    blocked channels is a `pool3d` whose windows have one element along the axis inside of a block; its name says `2d`.
+    For a pool, the number in the name is the number of axes that its windows span. For example, a pool over an image
+    with blocked channels is a `pool3d` whose windows have one element along the axis inside a block; its name says
+    `2d`.
     """
     name = item.op.split(".")[-1].removeprefix("contrib_")
     if name.endswith("_pool3d") and item.attrs["pool_size"][-1] == 1:
@@ -36,9 +37,7 @@ def _word(item: OpNode) -> str:
 
 
 def functions(graph: Graph, within: str = "") -> list[tuple[str, OpNode]]:
-    """The nodes of an optimized graph that become functions, with their names; includes those in the bodies of
-    loops.
-    """
+    """Return the names and nodes of an optimized graph that become functions, including those in loop bodies."""
     listed: list[tuple[str, OpNode]] = []
     for name, item in zip(operator_names(graph, within), graph.nodes, strict=True):
         listed += functions(item.body, name) if item.op == LOOP else [(name, item)]

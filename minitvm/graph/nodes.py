@@ -42,7 +42,9 @@ LOOP = "loop"
 
 @node
 class Value(Node):
-    """A tensor of a graph. Two values are the same only if they are one object; `name` is for people and for inputs."""
+    """A tensor in a graph. Two values are the same only if they are the same object. `name` is for messages and
+    inputs.
+    """
 
     name: str
     shape: tuple[Dim, ...]
@@ -62,7 +64,7 @@ class Value(Node):
 
     @property
     def type(self) -> str:
-        """The type as text: `float32[1, 3, n]`."""
+        """The type as text, such as `float32[1, 3, n]`."""
         return f"{self.dtype}[{', '.join(map(str, self.shape))}]"
 
     @property
@@ -76,7 +78,7 @@ class Value(Node):
 
 @node
 class Constant(Node):
-    """`value` is the array `data`, which is never changed."""
+    """A constant: the array `data` is the value of `value`. It is never changed."""
 
     value: Value
     data: np.ndarray
@@ -92,7 +94,7 @@ _NAMED = re.compile(r"\(node (.*?)\)(?=: |$)")
 
 @node
 class OpNode(Node):
-    """A node `outputs = op(*inputs, **attrs)`. `where` names the node of the model that it comes from, for errors."""
+    """A node `outputs = op(*inputs, **attrs)`. For errors, `where` names the node of the model that it comes from."""
 
     op: str
     inputs: tuple[Value, ...]
@@ -104,20 +106,20 @@ class OpNode(Node):
 
     @property
     def model_node(self) -> str:
-        """The outermost name of a node of the model in `where`; "" if there is none."""
+        """The outermost model node that `where` names, or "" if it names none."""
         named = _NAMED.search(self.where)
         return named[1] if named else ""
 
     @property
     def output(self) -> Value:
-        """The output of a node with one output."""
+        """The only output of the node. Raises `InputError` if it does not have exactly one."""
         if len(self.outputs) != 1:
             raise InputError(f"{self.op} has {len(self.outputs)} outputs, not one")
         return self.outputs[0]
 
     @property
     def graph(self) -> Graph:
-        """The inner graph of a fused group."""
+        """The inner graph of a fused group. Raises `InputError` for any other node."""
         if self.op != FUSED:
             raise InputError(f"{self.op} is no fused group")
         inner: Graph = self.attrs["graph"]
@@ -125,21 +127,21 @@ class OpNode(Node):
 
     @property
     def operators(self) -> tuple[OpNode, ...]:
-        """The operators of a fused group; for any other node, the node itself."""
+        """The operators of a fused group, or just the node itself if it is not fused."""
         return self.graph.nodes if self.op == FUSED else (self,)
 
     @property
     def body(self) -> Graph:
-        """The body of a loop."""
+        """The body of a loop. Raises `InputError` for any other node."""
         if self.op != LOOP:
             raise InputError(f"{self.op} is no loop")
         inner: Graph = self.attrs["body"]
         return inner
 
     def bound_sizes(self) -> tuple[SizeVar, ...]:
-        """The sizes that the node, or a node of its group, binds to data.
+        """Return the data-dependent sizes that the node, or a node of its group, binds.
 
-        Sizes bound in a loop's body are not included.
+        Sizes bound in the body of a loop are not included.
         """
         if self.op == FUSED:
             return tuple(size for item in self.graph.nodes for size in item.bound_sizes())
@@ -148,14 +150,14 @@ class OpNode(Node):
     def stops_runs(self) -> bool:
         """Return whether the node, or a node of its group, is a check that may end a run.
 
-        No output needs such a node.
+        No output depends on such a node, so it looks unused.
         """
         if self.op == FUSED:
             return any(item.stops_runs() for item in self.graph.nodes)
         return self.op == BIND_SIZE and bool(self.attrs.get("reason"))
 
     def mentioned(self) -> Iterator[Var]:
-        """The variables in the shapes of the outputs and in the attributes."""
+        """Yield the variables that occur in the shapes of the outputs and in the attributes."""
         for value in self.outputs:
             yield from (v for dim in value.shape if isinstance(dim, Expr) for v in walk(dim) if isinstance(v, Var))
         for item in self.graph.nodes if self.op == FUSED else self.body.nodes if self.op == LOOP else ():
@@ -164,7 +166,7 @@ class OpNode(Node):
             yield from (v for v in walk(dim) if isinstance(v, Var))
 
     def symbols(self) -> Iterator[Expr]:
-        """The symbolic expressions among the attributes."""
+        """Yield the symbolic expressions among the attributes."""
         todo = list(self.attrs.values())[::-1]
         while todo:
             value = todo.pop()
@@ -183,10 +185,10 @@ class OpNode(Node):
 class Graph(Node):
     """A function from `inputs` to `outputs`. Structural equality ignores `name` and the names of values.
 
-    `states` are pairs (number of an input, number of an output) of one type and of constant shape. In a module, this
-    input is the output of the previous run, and zeros in the first run; the caller passes only the other inputs and
-    gets only the other outputs. As a function, the graph treats them like any other input and output, so interpreters
-    and passes need no special case for states.
+    `states` holds pairs (index of an input, index of an output) with the same type and a constant shape. In a module,
+    this input is the output of the previous run, and zeros in the first run; the caller passes only the other inputs
+    and gets only the other outputs. As a function, the graph treats them like any other input and output, so
+    interpreters and passes need no special case for states.
     """
 
     inputs: tuple[Value, ...]
@@ -199,19 +201,21 @@ class Graph(Node):
     _defs = ("inputs",)
 
     def arrays(self) -> dict[Value, np.ndarray]:
-        """The arrays of the constants, by value."""
+        """Return the arrays of the constants, by value."""
         return {c.value: c.data for c in self.constants}
 
     def state_pairs(self) -> tuple[tuple[Value, Value], ...]:
-        """The states as pairs (input, output)."""
+        """Return the states as pairs of values (input, output)."""
         return tuple((self.inputs[i], self.outputs[o]) for i, o in self.states)
 
     def producers(self) -> dict[Value, OpNode]:
-        """For each value that is the output of a node, this node."""
+        """Return the node that computes each value. Inputs and constants have none."""
         return {value: item for item in self.nodes for value in item.outputs}
 
     def consumers(self) -> dict[Value, list[OpNode]]:
-        """The nodes that read each value, in order, each node once. Outputs of the graph do not count as readers."""
+        """Return the nodes that read each value, in order and without repetition. Outputs of the graph do not count
+        as readers.
+        """
         users: dict[Value, list[OpNode]] = {}
         for item in self.nodes:
             for value in dict.fromkeys(item.inputs):
@@ -219,7 +223,7 @@ class Graph(Node):
         return users
 
     def values(self) -> Iterator[Value]:
-        """All values, in the order of their definition."""
+        """Yield all values in the order in which they are defined."""
         yield from self.inputs
         for constant in self.constants:
             yield constant.value
@@ -227,7 +231,7 @@ class Graph(Node):
             yield from item.outputs
 
     def symbolic_dims(self) -> tuple[Var, ...]:
-        """The variables in the shapes of the inputs, in order of first use."""
+        """Return the variables in the shapes of the inputs, in order of first use."""
         variables: dict[Var, None] = {}
         for value in self.inputs:
             for dim in value.shape:
@@ -236,7 +240,7 @@ class Graph(Node):
         return tuple(variables)
 
     def script(self) -> str:
-        """The graph as Python-like text."""
+        """Return the graph as Python-like text."""
         from .printer import script
 
         return script(self)
@@ -246,7 +250,7 @@ class Graph(Node):
         print(self.script())
 
     def _repr_html_(self) -> str:
-        """The HTML that a notebook shows."""
+        """Return the HTML that a notebook displays."""
         from ..notebook import program_html
 
         return program_html(self.script())
@@ -256,7 +260,10 @@ class Graph(Node):
 
 
 def as_dim(value: Any) -> Dim:
-    """Return a dimension in its normal form: a Python int if it is constant, otherwise an expression."""
+    """Return a dimension in normal form: a Python int if it is constant, or an expression otherwise.
+
+    Raises `InputError` if it is neither an integer nor an expression.
+    """
     if isinstance(value, IntImm):
         return value.value
     if isinstance(value, Expr):

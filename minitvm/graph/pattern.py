@@ -26,7 +26,7 @@ from .nodes import Graph, OpNode, Value
 
 
 class GraphFacts:
-    """The node that makes each value of a graph, the nodes that read it, and the arrays of its constants."""
+    """The node that computes each value of a graph, the nodes that read it, and the arrays of the constants."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
@@ -34,22 +34,23 @@ class GraphFacts:
 
     @cached_property
     def arrays(self) -> dict[Value, np.ndarray]:
-        """The arrays of the constants."""
+        """The arrays of the constants, by value."""
         return self.graph.arrays()
 
     @cached_property
     def producers(self) -> dict[Value, OpNode]:
-        """The node that makes each value; inputs and constants have none."""
+        """The node that computes each value. Inputs and constants have none."""
         return self.graph.producers()
 
     @cached_property
     def consumers(self) -> dict[Value, list[OpNode]]:
-        """The nodes that read each value, each node once."""
+        """The nodes that read each value, without repetition."""
         return self.graph.consumers()
 
     def only_reader(self, value: Value) -> OpNode | None:
-        """The node that reads a value, if it is the only one and reads it once, and the graph does not return the
-        value.
+        """Return the single node that reads a value, or None.
+
+        The result is None if there are several readers, if the node reads the value twice, or if the graph returns it.
         """
         readers = self.consumers.get(value, [])
         alone = len(readers) == 1 and value not in self.returned and readers[0].inputs.count(value) == 1
@@ -71,17 +72,17 @@ class Match:
         return name in self.values
 
     def node(self, name: str) -> OpNode:
-        """The node that makes the value with this name."""
+        """Return the node that computes the value with this name."""
         return self.facts.producers[self.values[name]]
 
     def array(self, name: str) -> np.ndarray:
-        """The array of the constant with this name."""
+        """Return the array of the constant with this name."""
         return self.facts.arrays[self.values[name]]
 
 
 @dataclass(frozen=True, slots=True)
 class ValuePattern:
-    """A pattern for values; it matches any value for which `when(value, facts)` holds."""
+    """A pattern for a value. It matches any value for which `when(value, facts)` holds."""
 
     name: str = ""
     when: Callable[[Value, GraphFacts], bool] | None = None
@@ -90,7 +91,7 @@ class ValuePattern:
         return _Either(first=self, second=other)
 
     def matches(self, value: Value, match: Match) -> Iterator[Match]:
-        """The ways to match a value. Each is `match` plus the names that this pattern adds."""
+        """Yield the ways to match a value. Each is `match` plus the names that this pattern adds."""
         if self.when is None or self.when(value, match.facts):
             yield from self._named(value, match)
 
@@ -113,7 +114,7 @@ class _Either(ValuePattern):
 
 @dataclass(frozen=True, slots=True)
 class OpPattern(ValuePattern):
-    """A pattern for the output of one of the operators `ops` (any operator if `ops` is empty); see `op`."""
+    """A pattern for the output of one of the operators `ops`, or of any operator if `ops` is empty; see `op`."""
 
     ops: frozenset[str] = frozenset()
     operands: tuple[ValuePattern, ...] = ()
@@ -139,7 +140,7 @@ class OpPattern(ValuePattern):
 
 
 def _all_match(patterns: tuple[ValuePattern, ...], values: tuple[Value, ...], match: Match) -> Iterator[Match]:
-    """The ways to match each value with its pattern."""
+    """Yield the ways to match each value with its pattern."""
     if not patterns:
         yield match
         return
@@ -148,12 +149,12 @@ def _all_match(patterns: tuple[ValuePattern, ...], values: tuple[Value, ...], ma
 
 
 def value(name: str = "", when: Callable[[Value], bool] | None = None) -> ValuePattern:
-    """A pattern for any value for which `when(value)` holds."""
+    """Return a pattern for any value for which `when(value)` holds."""
     return ValuePattern(name, None if when is None else lambda v, facts: when(v))
 
 
 def constant(name: str = "", when: Callable[[np.ndarray], bool] | None = None) -> ValuePattern:
-    """A pattern for a constant whose array satisfies `when(array)`."""
+    """Return a pattern for a constant whose array satisfies `when(array)`."""
     return ValuePattern(name, lambda v, facts: v in facts.arrays and (when is None or when(facts.arrays[v])))
 
 
@@ -166,7 +167,7 @@ def op(
     alone: bool = False,
     any_order: bool = False,
 ) -> OpPattern:
-    """A pattern for the output of the operator with this name, or of one of several; `()` means all operators.
+    """Return a pattern for the output of the named operator, or of one of several; `()` stands for all operators.
 
     The operands are patterns for its first inputs. Each further input must match `others`; without `others` there must
     be none. A last operand `...` allows any further inputs. `when(node)` is a condition on the node, its attributes and
@@ -181,6 +182,6 @@ def op(
 
 
 def matches(pattern: OpPattern, item: OpNode, facts: GraphFacts) -> Iterator[Match]:
-    """The ways in which the pattern matches with `item`, an operator with one output, at its root."""
+    """Yield the ways in which the pattern matches with `item` at its root. `item` must have one output to match."""
     if len(item.outputs) == 1:
         yield from pattern.matches(item.outputs[0], Match(item, facts, {}))

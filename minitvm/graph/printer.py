@@ -13,21 +13,21 @@ from .nodes import FUSED, LOOP, Graph, Node, OpNode, Value
 
 
 def script(graph: Graph, mark: Mapping[Node, str] | None = None) -> str:
-    """The text of a graph.
+    """Return the text of a graph.
 
-    `mark` maps nodes (or values) to notes; each note is printed below its line, after carets.
+    `mark` maps nodes (or values) to notes. Each note is printed below its line, after carets.
     """
     names = _ValueNames()
     return "\n".join(_function(graph, graph.name, names, dict(mark or {})))
 
 
 def node_script(item: OpNode) -> str:
-    """The text of one node, on one line."""
+    """Return the text of a single node, on one line."""
     return _line(item, _ValueNames(), item.op)
 
 
 class _ValueNames:
-    """A valid, unique Python name for each value."""
+    """The names of values in the text: each value gets a valid and unique Python name."""
 
     def __init__(self) -> None:
         self.names: dict[Value, str] = {}

@@ -27,10 +27,10 @@ from .pattern import GraphFacts, Match, OpPattern, matches
 
 
 class Rewriter(GraphBuilder):
-    """A builder of the graph that replaces another graph; operands may be values of the old graph.
+    """A builder for a graph that replaces another graph. You may pass values of the old graph as operands.
 
-    `op` replaces each old value by its new value. Nodes and values that do not change stay the same objects, with their
-    names.
+    `op` replaces each old value with its new value. Nodes and values that do not change stay the same objects, with
+    their names.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -41,13 +41,13 @@ class Rewriter(GraphBuilder):
         self._adopt((*graph.inputs, *(c.value for c in graph.constants)))
 
     def now(self, value: Value) -> Value:
-        """The value of the new graph that replaces a value of the old graph."""
+        """Return the new value that replaces a value of the old graph."""
         while value in self.instead:
             value = self.instead[value]
         return value
 
     def keep(self, item: OpNode) -> None:
-        """Add an operator of the old graph unchanged; its types are inferred again if the types of its inputs
+        """Add an operator of the old graph unchanged. Its types are inferred again if the types of its inputs have
         changed.
         """
         inputs = tuple(map(self.now, item.inputs))
@@ -60,14 +60,16 @@ class Rewriter(GraphBuilder):
         self.instead.update(zip(item.outputs, results if isinstance(results, tuple) else (results,), strict=True))
 
     def remove(self, item: OpNode) -> None:
-        """Remove an operator that was kept and that no node reads any more. Its name can be used again."""
+        """Remove an operator that was added with `keep` but is no longer read by any node. Its name becomes free
+        again.
+        """
         outputs = tuple(map(self.now, item.outputs))
         self._nodes = [n for n in self._nodes if n.outputs != outputs]
         self._known.difference_update(outputs)
         self._names.difference_update(v.name for v in outputs)
 
     def _adopt(self, values: Sequence[Value]) -> None:
-        """Add values of the old graph to the new one."""
+        """Record values of the old graph as values of the new one."""
         self._known.update(values)
         self._names.update(v.name for v in values)
 
@@ -75,7 +77,7 @@ class Rewriter(GraphBuilder):
         return super()._values(op, [self.now(v) if isinstance(v, Value) else v for v in inputs])
 
     def result(self) -> Graph:
-        """The new graph."""
+        """Return the new graph, with the states and the output names of the old one."""
         outputs = [self.now(v) for v in self.graph.outputs]
         return with_output_names(self.build(outputs), self.graph)
 
@@ -85,17 +87,17 @@ Make = Callable[[Rewriter, Match], Value | None]
 
 @dataclass(frozen=True, slots=True)
 class RewriteRule:
-    """A pattern, and the replacement for the output of its root: a value that the pattern names, or one that `make`
-    returns.
+    """A pattern, and the replacement for the output of its root: a value that the pattern names, or a result of `make`.
 
-    `make(b, match)` adds operators to the builder and returns the new value, or None before it has added any.
+    `make(b, match)` adds operators to the builder and returns the new value. If it returns None, it must not have added
+    any.
     """
 
     pattern: OpPattern
     make: str | Make
 
     def applied(self, b: Rewriter, item: OpNode, facts: GraphFacts) -> Value | None:
-        """The value that replaces the output of `item`; None if the rule does not apply."""
+        """Return the value that replaces the output of `item`, or None if the rule does not apply."""
         for match in matches(self.pattern, item, facts):
             if isinstance(self.make, str):
                 # An output of the graph keeps its own value, and with it its name.
@@ -107,7 +109,7 @@ class RewriteRule:
 
 
 def rewrite(graph: Graph, rules: Sequence[RewriteRule], *, repeat: bool = False) -> Graph:
-    """Apply the rules to each node, in order, and return the new graph; with `repeat`, again until no rule applies."""
+    """Apply the rules to each node, in order, and return the new graph. With `repeat`, do so until no rule applies."""
     while True:
         rewritten = _visited(graph, rules)
         if rewritten is graph or not repeat:
@@ -116,7 +118,7 @@ def rewrite(graph: Graph, rules: Sequence[RewriteRule], *, repeat: bool = False)
 
 
 def _visited(graph: Graph, rules: Sequence[RewriteRule]) -> Graph:
-    """The graph after one visit of each node; the graph itself if no rule applied."""
+    """Return the graph after visiting each node once, or the graph itself if no rule applied."""
     facts, b = GraphFacts(graph), Rewriter(graph)
     of_operator: dict[str, list[RewriteRule]] = {}
     changed = False
@@ -140,7 +142,9 @@ def rebuild(
     constants: Iterable[Constant] = (),
     instead: Mapping[Value, Value] | None = None,
 ) -> Graph:
-    """`graph` with other nodes and additional constants; every use of a key of `instead` is replaced by its value."""
+    """Return `graph` with other nodes and additional constants, replacing each key of `instead` with its value
+    everywhere.
+    """
     stand_in = dict(instead or {})
 
     def resolved(value: Value) -> Value:
@@ -159,7 +163,7 @@ def rebuild(
 
 
 def with_output_names(graph: Graph, like: Graph) -> Graph:
-    """Give `graph` the states and the output names of `like`, because callers get outputs by name."""
+    """Return `graph` with the states and output names of `like`. Callers look up outputs by name."""
     renamed: dict[Value, Value] = {}
     fixed = {*graph.inputs, *(c.value for c in graph.constants)}
     for own, other in zip(graph.outputs, like.outputs, strict=True):
@@ -176,7 +180,7 @@ def with_output_names(graph: Graph, like: Graph) -> Graph:
 
 
 def same_shape(a: Iterable[int | Expr], b: Iterable[int | Expr]) -> bool:
-    """Return whether two shapes are written in the same way.
+    """Return whether two shapes are written the same way.
 
     Equal shapes that are written differently count as different.
     """

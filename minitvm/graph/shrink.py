@@ -25,8 +25,9 @@ _SIZE_ATTRIBUTES = frozenset({"newshape", "shape", "size", "extent"})
 
 
 def elements(node: OpNode) -> int:
-    """The number of elements that a node reads and writes, as an estimate of an interpreter's work; 0 for symbolic
-    sizes.
+    """Return the number of elements that a node reads and writes, as an estimate of the work of an interpreter.
+
+    Symbolic sizes count as 0.
     """
     total = 0
     for value in (*node.inputs, *node.outputs):
@@ -38,7 +39,9 @@ def elements(node: OpNode) -> int:
 
 
 def shrink(node: OpNode) -> OpNode:
-    """The fused operator at sizes that can be interpreted quickly; unchanged if it accepts no smaller sizes."""
+    """Return the fused operator with sizes small enough to interpret quickly, or unchanged if it accepts no smaller
+    sizes.
+    """
     best = node
     for smaller in _candidates():
         shrunk = _at(node, smaller)
@@ -54,7 +57,7 @@ Shape = tuple[Any, ...]
 
 
 def _candidates() -> Iterator[Callable[[Shape], Shape]]:
-    """Ways to shrink shapes; the one that changes them least comes first."""
+    """Yield functions that shrink shapes, starting with the one that changes them least."""
     for long, middle in ((16, 7), (8, 7)):
         yield lambda shape, long=long, middle=middle: _blocked(shape, long, middle)  # type: ignore[misc]
     for long, middle in ((16, 7), (8, 7), (8, 3), (8, 2)):
@@ -66,7 +69,8 @@ def _candidates() -> Iterator[Callable[[Shape], Shape]]:
 def _blocked(shape: Shape, long: int, middle: int) -> Shape:
     """Shrink a shape with blocked channels: keep few blocks of channels, and as many pixels as possible.
 
-    Data is [n, c / x, h, w, x], weights are [o / y, i / x, kh, kw, x, y], or [c / x, kh, kw, x] where depthwise.
+    Data is [n, c / x, h, w, x]. Weights are [o / y, i / x, kh, kw, x, y], or [c / x, kh, kw, x] for a depthwise
+    convolution.
     """
     depthwise = len(shape) == 4 and shape[-1] in BLOCKS and shape[1] == shape[2] and shape[1] in range(KEPT + 1)
     blocks = 1 if depthwise else 2 if len(shape) in (5, 6) else 0
@@ -76,7 +80,7 @@ def _blocked(shape: Shape, long: int, middle: int) -> Shape:
 
 
 def _input_shape(graph: Graph, value: Value, smaller: Callable[[Shape], Shape]) -> Shape:
-    """The smaller shape of an input. Transformed weights of Winograd's algorithm keep the size of their tile."""
+    """Return the smaller shape of an input. Transformed weights of Winograd's algorithm keep their tile size."""
     product = next((n for n in graph.nodes if n.op == _OF_PANELS and n.inputs[1] is value), None)
     if product is not None:
         return _panels(product, smaller)
@@ -90,7 +94,7 @@ def _input_shape(graph: Graph, value: Value, smaller: Callable[[Shape], Shape]) 
 
 
 def _panels(product: OpNode, smaller: Callable[[Shape], Shape]) -> Shape:
-    """The smaller shape of panels [.., n / x, k, x], for the product's new number of columns: blocks of vectors."""
+    """Return the smaller shape of panels [.., n / x, k, x], given the product's new number of columns."""
     *batch, _, depth, width = product.inputs[1].shape
     (columns,) = smaller(product.output.shape[-1:])
     width = next((block for block in BLOCKS[::-1] if width % block == 0), width)
@@ -98,7 +102,7 @@ def _panels(product: OpNode, smaller: Callable[[Shape], Shape]) -> Shape:
 
 
 def _unblocked(item: OpNode, blocks: Value, axis: int, extent: int) -> Any:
-    """The extent of an axis with fewer blocks, whose last block is as full as before."""
+    """Return the extent of an axis with fewer blocks, whose last block is filled as far as before."""
     before: tuple[Any, ...] = item.inputs[0].shape
     now: tuple[Any, ...] = blocks.shape
     return now[axis] * now[-1] - min(before[axis] * before[-1] - extent, now[-1] - 1)

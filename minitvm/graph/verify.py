@@ -175,7 +175,7 @@ def _findings(graph: Graph) -> Iterator[tuple[str, str]]:
 
 
 def verify_graph(graph: Graph) -> None:
-    """Raise `VerificationError` with the rule's name and the graph, the spot marked, at the first rule broken."""
+    """Raise `VerificationError` for the first broken rule, with the rule's name and the graph with the spot marked."""
     for rule in RULES:
         for spot, text in rule(graph):
             meaning = (rule.__doc__ or "").split("\n")[0]

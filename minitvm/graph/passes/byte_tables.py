@@ -28,7 +28,7 @@ _BYTES = 256  # the number of values of a byte
 
 
 def byte_tables(graph: Graph) -> Graph:
-    """Replace each costly function of a byte by a lookup in a table."""
+    """Replace each costly function of a single byte with a table lookup."""
     if not any(item.op == "qnn.quantize" for item in graph.nodes):
         return graph
     chains = _Chains(graph).worthwhile()
@@ -63,7 +63,7 @@ class _Chain:
 
     @property
     def is_costly(self) -> bool:
-        """Return whether the chain calls a function of many instructions, or quantises before its end."""
+        """Return whether the chain uses a function of many instructions, or quantises before its end."""
         if sum(item.op == "qnn.quantize" for item in self.operators) > 1:
             return True
         b = GraphBuilder("chain")
@@ -72,16 +72,16 @@ class _Chain:
 
 
 class _Chains(GraphFacts):
-    """The chain of each value that is a function of one byte."""
+    """The chain of every value that is a function of a single byte."""
 
     def __init__(self, graph: Graph) -> None:
         super().__init__(graph)
         self.of: dict[Value, _Chain] = {}
 
     def worthwhile(self) -> dict[OpNode, _Chain]:
-        """The chains that a lookup should replace, by their last quantisation.
+        """Return the chains that are worth replacing with a lookup, keyed by their last quantisation.
 
-        They are costly, and no other node reads their values.
+        These chains are costly, and no other node reads their intermediate values.
         """
         arrays = {value: array for value, array in self.arrays.items() if array.size == 1}
         ending: dict[OpNode, _Chain] = {}
@@ -104,7 +104,7 @@ class _Chains(GraphFacts):
         return value not in self.returned and readers.issuperset(self.consumers[value])
 
     def _chain(self, item: OpNode, arrays: Mapping[Value, np.ndarray]) -> _Chain | None:
-        """The chain that ends with an operator; None if its result is not a function of one byte."""
+        """Return the chain that ends with an operator, or None if its result is not a function of a single byte."""
         read = [v for v in item.inputs if v not in arrays]
         if not read or len(item.outputs) != 1 or any(v.shape != item.output.shape for v in read):
             return None

@@ -17,7 +17,7 @@ _LARGEST_CONSTANT = 4096
 
 
 def common_subexpressions(graph: Graph) -> Graph:
-    """Merge equal computations into the first of them."""
+    """Merge equal computations into the first one."""
     instead: dict[Value, Value] = {}
     first_of: dict[Any, tuple[Value, ...]] = {}
     for constant in graph.constants:
@@ -40,7 +40,7 @@ def common_subexpressions(graph: Graph) -> Graph:
 
 
 def _key(value: Any) -> Any:
-    """A hashable key for an attribute or array. Keys are equal exactly if the values have the same meaning."""
+    """Return a hashable key for an attribute or array. Two keys are equal exactly if the values mean the same."""
     if isinstance(value, Var | Graph):
         return (type(value).__name__, id(value))
     if isinstance(value, Node):

@@ -26,7 +26,7 @@ _GROWTH = 2
 
 
 def constant_folding(graph: Graph, evaluate: Evaluate | None = None) -> Graph:
-    """Replace each node whose inputs are constants by constants, if its operator can be folded."""
+    """Replace each node whose inputs are all constants with constants, if its operator can be folded."""
     arrays: dict[Value, np.ndarray] = graph.arrays()
     constants: list[Constant] = []
     nodes: list[OpNode] = []

@@ -37,10 +37,10 @@ _ONE = {"multiply": (0, 1)}
 
 @dataclass(frozen=True, slots=True)
 class _Division:
-    """The changes that divide a value: operators, and the places (operator, input) at which they read a leaf.
+    """The changes that divide a value by a scale: the operators involved, and where (operator, input) they read a leaf.
 
-    A leaf is a constant, or a value that is dequantised with a constant scale. Its other readers still read the old
-    leaf.
+    A leaf is a constant, or a value that is dequantised with a constant scale. Other readers of the leaf still read the
+    old one.
     """
 
     operators: frozenset[OpNode] = frozenset()
@@ -51,7 +51,9 @@ class _Division:
 
 
 def divided_scales(graph: Graph, accuracy: str = "fast") -> Graph:
-    """Remove divisions by a scale if linear operators before the quantisation can be divided by it instead."""
+    """Remove divisions by a scale where linear operators before the quantisation can be divided by the scale
+    instead.
+    """
     if accuracy == "strict":
         return graph
     facts = _Divisions(graph)
@@ -83,10 +85,10 @@ def divided_scales(graph: Graph, accuracy: str = "fast") -> Graph:
 
 
 class _Divisions(GraphFacts):
-    """Finds the values out of which a scale can be divided."""
+    """Finds the values that can be divided by a scale in advance."""
 
     def division(self, reader: OpNode, place: int) -> _Division | None:
-        """The changes that divide an input of an operator; None if that is not possible."""
+        """Return the changes that divide an input of an operator, or None if that is not possible."""
         value = reader.inputs[place]
         if value.dtype != "float32":
             return None
@@ -99,7 +101,7 @@ class _Divisions(GraphFacts):
         return None if parts is None else parts | _Division(frozenset([item]))
 
     def _parts(self, item: OpNode) -> _Division | None:
-        """The divisions of an operator's inputs that together divide its result; None if there are none."""
+        """Return the changes to an operator's inputs that together divide its result, or None if there are none."""
         if item.op in _ONE:
             found = (self.division(item, place) for place in reversed(_ONE[item.op]))
             return next((division for division in found if division is not None), None)
@@ -115,7 +117,7 @@ class _Divisions(GraphFacts):
         return total
 
     def leaf(self, b: Rewriter, old: Value, scale: np.float64) -> Value:
-        """A leaf divided by the scale."""
+        """Return a leaf divided by the scale."""
         if old in self.arrays:
             quotient: Value = b.constant((self.arrays[old] / scale).astype(self.arrays[old].dtype), old.name)
             return quotient

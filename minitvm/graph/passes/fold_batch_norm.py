@@ -25,7 +25,7 @@ def fold_batch_norm(graph: Graph) -> Graph:
 
 
 def _folded(b: Rewriter, match: Match) -> Value | None:
-    """The product with scaled weights, plus one bias."""
+    """Return the product with scaled weights plus a single bias, or None if the weights cannot be scaled."""
     item, product, dtype = match.root, match.node("product"), match.root.output.dtype.numpy
     axis = item.attrs["axis"] % item.inputs[0].ndim
     if not _foldable(product, axis):
@@ -51,7 +51,7 @@ def _folded(b: Rewriter, match: Match) -> Value | None:
 
 
 def _scaled(b: Rewriter, match: Match) -> Value:
-    """The batch normalisation as a multiplication and an addition."""
+    """Return the batch normalisation as a multiplication and an addition."""
     item, data, dtype = match.root, match["data"], match.root.output.dtype.numpy
     scale, beta, mean = _statistics(match)
     factor, offset = scale, beta - mean * scale
@@ -64,7 +64,7 @@ def _scaled(b: Rewriter, match: Match) -> Value:
 
 
 def _statistics(match: Match) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The scale of a batch normalisation, its beta and its mean."""
+    """Return the scale, beta and mean of a batch normalisation."""
     item = match.root
     gamma, beta, mean, var = (match.facts.arrays[v].astype(np.float64) for v in item.inputs[1:])
     return gamma / np.sqrt(var + item.attrs["epsilon"]), beta, mean

@@ -60,7 +60,7 @@ class _Group:
         return self.pattern in (Pattern.COMPLEX_OUT_FUSABLE, Pattern.OPAQUE, Pattern.TUPLE)
 
     def join(self, producer: _Group, readers: int) -> None:
-        """Join another group, whose output has `readers` readers in this group."""
+        """Merge another group into this one. `readers` is how many operators of this group read its output."""
         self.nodes = [*producer.nodes, *self.nodes]
         self.members |= producer.members
         self.pattern = max(self.pattern, producer.pattern)
@@ -83,7 +83,7 @@ class _Fusion:
             self.own(group)
 
     def add(self, item: OpNode) -> None:
-        """Make a group for `item`, and join the producers that it may take."""
+        """Create a group for `item`, and merge in the producers that it may take."""
         group = _Group(item, Pattern.OPAQUE if item.op == FUSED else registry.get(item.op).pattern)
         if not self.waits(item):
             self.take_producers(group)
@@ -91,14 +91,14 @@ class _Fusion:
         self.own(group)
 
     def own(self, group: _Group) -> None:
-        """Note that this group produces the outputs of its members."""
+        """Record that this group produces the outputs of its members."""
         for member in group.nodes:
             for value in member.outputs:
                 self.group_of[value] = group
 
     def waits(self, item: OpNode) -> bool:
-        """Return whether an operator widens its elements and its readers take it, so that they read the narrow
-        value.
+        """Return whether an operator only widens its elements and should be left to its readers, which then read the
+        narrow value.
         """
         if item.op not in _WIDENING or item.inputs[0].dtype.bytes >= item.output.dtype.bytes:
             return False
@@ -106,7 +106,7 @@ class _Fusion:
         return item.output not in self.returned and bool(readers) and all(_takes(r, item.output) for r in readers)
 
     def take_producers(self, group: _Group) -> None:
-        """Join the producers that the pattern classes of the operators allow."""
+        """Merge in the producers that the pattern classes of the operators allow."""
         item = group.nodes[-1]
         if group.pattern == Pattern.COMPLEX_OUT_FUSABLE:
             self.take_anchor(group, absorbing=item.op)
@@ -120,7 +120,7 @@ class _Fusion:
                 self.take_all(group, _INJECTIVE)
 
     def take_all(self, group: _Group, patterns: tuple[Pattern, ...]) -> None:
-        """Join producers of the given pattern classes until there are no more."""
+        """Merge in producers of the given pattern classes until there are none left."""
         while True:
             value = next((v for v, producer in self.candidates(group) if producer.pattern in patterns), None)
             if value is None:
@@ -128,7 +128,7 @@ class _Fusion:
             self.take(group, value)
 
     def take_anchor(self, group: _Group, absorbing: str = "") -> None:
-        """Join one complex-out-fusable producer, and the element-wise producers of its readers' other inputs.
+        """Merge in one complex-out-fusable producer, and the element-wise producers of the other inputs of its readers.
 
         If `absorbing` names an operator, the producer must contain an operator that absorbs it, and the group then
         takes no other producers.
@@ -152,7 +152,7 @@ class _Fusion:
         del self.groups[producer]
 
     def candidates(self, group: _Group) -> list[tuple[Value, _Group]]:
-        """The values that only this group reads, each with the group that produces it."""
+        """Return the values that only this group reads, each with the group that produces it."""
         candidates: dict[Value, _Group] = {}
         for item in reversed(group.nodes):
             for value in item.inputs:
@@ -179,11 +179,11 @@ class _Fusion:
 
 
 def fuse(graph: Graph) -> Graph:
-    """Return the graph with its operators in fused groups.
+    """Return the graph with its operators combined into fused groups.
 
-    Each group is a node "fused" at the place of its last operator. Constants with one element are moved into the groups
-    that read them. All other constants stay inputs, so that groups that differ only in weights can share one function.
-    A `bind_size` is not a function: it reads its count from memory.
+    Each group is a node "fused" at the position of its last operator. Constants with one element are moved into the
+    groups that read them. All other constants stay inputs, so that groups that differ only in weights can share one
+    function. A `bind_size` is not a function, because it reads its count from memory.
     """
     fusion = _Fusion(graph)
     for group in fusion.groups:
@@ -211,8 +211,8 @@ def _turns(item: OpNode) -> bool:
 
 
 def _stays_apart(maker: OpNode, reader: OpNode) -> bool:
-    """Return whether two operators must not be fused, because one changes the contiguous axis and the other would make
-    it slow.
+    """Return whether two operators must not be fused, because one changes the contiguous axis and would slow down the
+    other.
 
     Alone, a transpose copies square by square from one tensor to another (`machines.simd.strategy.turned`). Fused with
     a concatenation, it would have to choose among the inputs at each element, while the concatenation alone is a few
@@ -236,7 +236,7 @@ def _absorbs(item: OpNode, op: str) -> bool:
 
 
 def _takes(item: OpNode, value: Value) -> bool:
-    """Return whether `item` may take producers, and reads each element of `value` about once."""
+    """Return whether `item` may absorb producers and reads each element of `value` about once."""
     pattern = registry.get(item.op).pattern
     if pattern not in (*_INJECTIVE, Pattern.COMM_REDUCE):
         return False
@@ -248,7 +248,9 @@ def _takes(item: OpNode, value: Value) -> bool:
 
 
 def fused_node(operators: Sequence[OpNode], arrays: Mapping[Value, np.ndarray]) -> OpNode:
-    """Make the fused node of some operators; the last one computes the result. Its inner graph has its own values."""
+    """Return a fused node of some operators, the last of which computes the result. Its inner graph has its own
+    values.
+    """
     inner: dict[Value, Value] = {}
     inputs: list[Value] = []
     constants: list[Constant] = []

@@ -19,12 +19,12 @@ from ..rewrite import Rewriter, RewriteRule, rewrite, same_shape
 
 
 def group_norms(graph: Graph) -> Graph:
-    """Replace each such chain by one operator; nodes that are no longer read are removed later."""
+    """Replace each chain that computes a group norm with one operator. Nodes that become unused are removed later."""
     return rewrite(graph, RULES, repeat=True)
 
 
 def _of_rows(b: Rewriter, match: Match) -> Value | None:
-    """The group norm that is equal to a reshape of normalised rows."""
+    """Return the group norm that equals a reshape of normalised rows, or None if the shapes do not fit."""
     x, rows = match["x"], match.node("rows")
     batch, groups, *_ = match["split"].shape
     if not same_shape(x.shape, match.root.output.shape):
@@ -38,7 +38,9 @@ def _of_rows(b: Rewriter, match: Match) -> Value | None:
 
 
 def _of_scale(b: Rewriter, match: Match) -> Value | None:
-    """The group norm with a multiplication or an addition moved into its constants."""
+    """Return the group norm with a multiplication or an addition moved into its constants, or None if they do not
+    fit.
+    """
     item, norm = match.root, match.node("norm")
     values = _of_channels(match, item.output)
     if values is None or not same_shape(norm.output.shape, item.output.shape):
@@ -49,7 +51,10 @@ def _of_scale(b: Rewriter, match: Match) -> Value | None:
 
 
 def _of_channels(match: Match, output: Value) -> np.ndarray | None:
-    """A constant with one element for each channel (axis 1) of an output; a constant with one element is repeated."""
+    """Return a constant as one element per channel (axis 1) of an output, repeating a single element.
+
+    Returns None if the constant varies along another axis.
+    """
     if output.ndim < 2 or match["values"].dtype != output.dtype or not isinstance(output.shape[1], int):
         return None
     array = match.array("values").astype(np.float64)
@@ -60,7 +65,7 @@ def _of_channels(match: Match, output: Value) -> np.ndarray | None:
 
 
 def _norm(b: Rewriter, match: Match, gamma: np.ndarray, beta: np.ndarray, groups: int | None, epsilon: float) -> Value:
-    """The normalisation of `x` that replaces the operator at the root."""
+    """Return the normalisation of `x` that replaces the operator at the root."""
     x = match["x"]
     weights = [b.constant(a.astype(x.dtype.numpy), name) for a, name in ((gamma, "gamma"), (beta, "beta"))]
     ending = {} if groups is None else {"num_groups": groups}

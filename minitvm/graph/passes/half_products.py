@@ -30,7 +30,7 @@ _PRODUCTS = _MATRICES | {"nn.conv1d", "nn.conv2d", "nn.conv3d"}
 
 
 def half_products(graph: Graph, target: Target, accuracy: str = "fast") -> Graph:
-    """Sum products of 16-bit floats in float32, in the form that is best for the target."""
+    """Make products of 16-bit floats sum in float32, in the form that suits the target best."""
     direct = {half for half in _HALVES if _multiplies(target, accuracy, half)}
     half = value("half", when=lambda v: v.dtype.is_half)
     return rewrite(graph, [
@@ -42,7 +42,7 @@ def half_products(graph: Graph, target: Target, accuracy: str = "fast") -> Graph
 
 
 def _of_halves(b: Rewriter, match: Match, direct: Collection[str]) -> Value | None:
-    """Rewrite a product of two 16-bit operands.
+    """Rewrite a product of two 16-bit operands, or return None if it already has the best form.
 
     The machine multiplies operands of the dtypes in `direct` without widening.
     """
@@ -61,7 +61,10 @@ def _of_halves(b: Rewriter, match: Match, direct: Collection[str]) -> Value | No
 
 
 def _of_widened(b: Rewriter, match: Match, direct: Collection[str]) -> Value | None:
-    """Rewrite a product of two operands that were widened from the same dtype, so that it reads the narrow operands."""
+    """Rewrite a product of two operands that were widened from the same dtype, so that it reads the narrow operands.
+
+    Returns None if an operand was not widened.
+    """
     item, half = match.root, match["half"].dtype
     if any(v.dtype != "float32" for v in (*item.inputs, item.output)) or not _reads_halves(item, half, direct):
         return None
@@ -83,12 +86,12 @@ def _reads_halves(item: OpNode, half: DType, direct: Collection[str]) -> bool:
 
 
 def _multiplies(target: Target, accuracy: str, half: str) -> bool:
-    """Return whether the machine multiplies two elements, or matrices, of a 16-bit dtype without widening them."""
+    """Return whether the machine multiplies elements, or matrices, of a 16-bit dtype without widening them."""
     return target.multiplies_matrices(half) or (half == "bfloat16" and target.multiplies_pairs and accuracy != "strict")
 
 
 def _narrow(wide_value: Value, facts: GraphFacts, half: DType) -> Value | np.ndarray | None:
-    """The 16-bit value or constant that a float32 value was widened from; None if there is none."""
+    """Return the 16-bit value or constant that a float32 value was widened from, or None if there is none."""
     maker = facts.producers.get(wide_value)
     if maker is not None:
         return maker.inputs[0] if maker.op == "cast" and maker.inputs[0].dtype == half else None

@@ -29,9 +29,7 @@ _LARGEST = 2**31 - 1  # the largest sum in int32
 
 
 def integer_products(graph: Graph) -> Graph:
-    """Use `qnn.conv2d` and `qnn.dense` for products whose factors are both dequantised bytes, the second one
-    constant.
-    """
+    """Use `qnn.conv2d` and `qnn.dense` for products of two dequantised bytes, the second of which is constant."""
     return rewrite(graph, RULES)
 
 
@@ -67,7 +65,8 @@ _NO_OFFSET = np.zeros((), np.int32)
 
 @dataclass(frozen=True, slots=True)
 class BytesProduct:
-    """The operator `op` on `data` and constant bytes. Its result times `scale` is the result of the product of floats.
+    """A product `op` of the bytes `data` and constant bytes. Multiplying its result by `scale` gives the product of the
+    floats.
 
     The weights are these bytes plus `offset`, which broadcasts to the result.
     """
@@ -82,7 +81,7 @@ class BytesProduct:
 
 
 def bytes_product(match: Match, *, grouped: bool = False, offsets: bool = False) -> BytesProduct | None:
-    """The product that a match of `PRODUCT` computes; None if it is not a product of bytes.
+    """Return the product that a match of `PRODUCT` computes, or None if it is not a product of bytes.
 
     A convolution must have one group, or one for each channel; with `grouped` it may have any number. With `offsets`
     the weights may have any zero points, one for each column; the weights of a depthwise convolution are then int16.
@@ -128,7 +127,7 @@ def bytes_product(match: Match, *, grouped: bool = False, offsets: bool = False)
 
 
 def _largest_sum(weight: np.ndarray, dtype: str, zero: int) -> int:
-    """The largest magnitude that a sum of products with the filters or columns `weight` can have."""
+    """Return the largest magnitude of any sum of products with the filters or columns `weight`."""
     limits = np.iinfo(dtype)
     weights = np.abs(weight.astype(np.int64)).reshape(len(weight), -1).sum(axis=1)
     return int(weights.max(initial=0)) * max(int(limits.max) - zero, zero - int(limits.min))
@@ -142,7 +141,7 @@ def _parameters(item: OpNode, arrays: Mapping[Value, np.ndarray]) -> tuple[np.nd
 def _weight(
     item: OpNode, arrays: Mapping[Value, np.ndarray], offsets: bool = False
 ) -> tuple[np.ndarray | None, np.ndarray, np.ndarray]:
-    """Return the weights minus their zero points as int8 (None if that is not possible), their scales, and an offset.
+    """Return the weights minus their zero points as int8 (None if they do not fit), their scales, and an offset.
 
     With `offsets`, the weights are these int8 plus the offset, which is a scalar or has one element for each index
     along the axis.
@@ -169,9 +168,9 @@ def _weight(
 def columns_of_bytes(
     item: OpNode, arrays: Mapping[Value, np.ndarray], *, turned: bool
 ) -> tuple[np.ndarray, np.ndarray] | None:
-    """A dequantised constant matrix as int8 [columns, depth], and its scales: one for each column, or one for all.
+    """Return a dequantised constant matrix as int8 [columns, depth], and its scales: one per column, or one for all.
 
-    `turned` says that it is stored as [columns, depth]. The result is None if the elements minus their zero points do
+    `turned` says that the matrix is stored as [columns, depth]. Returns None if the elements minus their zero points do
     not fit in int8, or if a scale does not belong to one column or to all.
     """
     found = _columns(item, arrays, turned)
@@ -191,7 +190,7 @@ def _columns(
 
 
 def _along(step: np.ndarray, weight: OpNode, axis: int) -> np.ndarray | None:
-    """The scale of each column, or one for all; None if the scales are along another axis."""
+    """Return one scale per column, or one for all, or None if the scales are along another axis."""
     if step.size == 1:
         return step.reshape(-1)
     return step if weight.attrs["axis"] % weight.inputs[0].ndim == axis else None

@@ -20,7 +20,7 @@ from ..rewrite import rebuild
 
 
 def loop_bodies(graph: Graph) -> Graph:
-    """Move values that are known, or the same in all iterations, to a place where they are computed once."""
+    """Compute values in loops that are constant, or the same in every iteration, once instead of in each iteration."""
     if not any(item.op == LOOP for item in graph.nodes):
         return graph
     constants = graph.arrays()
@@ -39,7 +39,9 @@ def loop_bodies(graph: Graph) -> Graph:
 
 
 def _read_only(item: OpNode, instead: dict[Value, Value]) -> OpNode:
-    """Make carried values that no iteration changes values from outside; their results become their initial values."""
+    """Turn carried values that no iteration changes into values from outside. Their results become their initial
+    values.
+    """
     body = item.body
     same = [old is new for old, new in zip(own_carried(item), body.outputs[1:], strict=True)]
     if not any(same):
@@ -60,7 +62,7 @@ def _read_only(item: OpNode, instead: dict[Value, Value]) -> OpNode:
 
 
 def _with_constants(item: OpNode, arrays: dict[Value, object]) -> OpNode:
-    """Make constants from outside constants of the loop's body."""
+    """Turn constants from outside the loop into constants of the loop's body."""
     pairs = list(zip(outside_inputs(item), own_outside(item), strict=True))
     known = [(outer, own) for outer, own in pairs if outer in arrays]
     if not known:
@@ -76,8 +78,8 @@ def _with_constants(item: OpNode, arrays: dict[Value, object]) -> OpNode:
 
 
 def _without_invariants(item: OpNode, added: list[Constant]) -> tuple[OpNode, list[OpNode]]:
-    """Return the loop without the operators that do the same in each iteration, and these operators, for the place
-    before it.
+    """Return the loop without the operators that do the same in each iteration, and these operators, to be put before
+    it.
 
     The constants that the moved operators read are added to `added`.
     """
@@ -112,7 +114,7 @@ def _stays(inner: OpNode) -> bool:
 
 
 def _without_idle_inputs(item: OpNode) -> OpNode:
-    """The loop without outside values that its body does not read; outside values that are equal are listed once."""
+    """Return the loop with unused outside inputs removed and duplicates merged."""
     body = item.body
     read = {*body.outputs, *(v for inner in body.nodes for v in inner.inputs)}
     first: dict[Value, Value] = {}

@@ -27,7 +27,7 @@ _LEAST, _MOST = 1e-30, 1e30
 
 
 def moved_bytes(graph: Graph) -> Graph:
-    """Rewrite moves of floats to moves of bytes if the data were dequantised before, or are quantised afterwards."""
+    """Move bytes instead of floats where the data were dequantised before the move or are quantised after it."""
     if not any(item.op in ("qnn.quantize", "qnn.dequantize") for item in graph.nodes):
         return graph
     return _Moving(graph).result()
@@ -35,7 +35,7 @@ def moved_bytes(graph: Graph) -> Graph:
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """A quantisation with bytes of a `dtype`: they represent the floats (byte - zero) * scale, with one scale for all
+    """The parameters of a quantisation. A byte of `dtype` represents the float (byte - zero) * scale, for all
     elements.
     """
 
@@ -46,10 +46,7 @@ class _Step:
 
 
 class _Moving(Forms):
-    """The pass at work.
-
-    A value may exist as floats, as the bytes that represent it, or as a move that has been put off.
-    """
+    """State of the pass: which values exist as floats, as the bytes that represent them, or as a postponed move."""
 
     def __init__(self, graph: Graph) -> None:
         super().__init__(graph)
@@ -70,7 +67,7 @@ class _Moving(Forms):
         return floats
 
     def step(self, item: OpNode, dtype: str, floats: str) -> _Step | None:
-        """The scale and zero point of an operator; None if they are computed at run time, or differ between
+        """Return the scale and zero point of an operator, or None if they are not constant or differ between
         elements.
         """
         parameters = [self.arrays.get(v) for v in item.inputs[1:]]
@@ -98,7 +95,7 @@ class _Moving(Forms):
         return True
 
     def quantized(self, value: Value, item: OpNode, step: _Step) -> Value:
-        """The bytes of a value: the bytes that it was dequantised from, or the result of `item`, a quantisation."""
+        """Return the bytes of a value: those that it was dequantised from, or the result of the quantisation `item`."""
         if value in self.stored and self.stored[value][1] == step:
             return self.stored[value][0]
         move = self.waiting.get(value)
@@ -112,14 +109,14 @@ class _Moving(Forms):
         return made
 
     def move(self, item: OpNode) -> bool:
-        """Handle a move of the first input; the other inputs say which elements are moved."""
+        """Handle an operator that moves elements of its first input. The other inputs say which elements."""
         return self.moved(item, item.inputs[:1]) or self.waits(item)
 
     def concatenate(self, item: OpNode) -> bool:
         return self.moved(item, item.inputs) or self.waits(item)
 
     def max_pool(self, item: OpNode) -> bool:
-        """Handle a maximum pool. Each window must contain at least one element of the data."""
+        """Handle a maximum pool. Return False if a window might contain only padding, or if the bytes do not fit."""
         rank = item.output.ndim - 2
         before, after = paddings(item.attrs["padding"], rank)
         window = per_axis(item.attrs["pool_size"], rank, "pool_size")
@@ -128,7 +125,9 @@ class _Moving(Forms):
         return self.moved(item, item.inputs)
 
     def moved(self, item: OpNode, data: tuple[Value, ...]) -> bool:
-        """Move bytes, if all of the data were dequantised with the same scale and zero point."""
+        """Move the bytes if all of the data were dequantised with the same scale and zero point; return whether they
+        were.
+        """
         steps = {self.stored[v][1] if v in self.stored else None for v in data}
         if len(steps) != 1 or None in steps:
             return False
@@ -141,8 +140,9 @@ class _Moving(Forms):
         return True
 
     def waits(self, item: OpNode) -> bool:
-        """Put off a move of floats that only one operator reads: if this reader is a quantisation, bytes will be moved
-        instead.
+        """Postpone a move of floats that only one operator reads, and return whether it was postponed.
+
+        If this reader is a quantisation, bytes are moved instead.
         """
         if item.op not in _REVERSIBLE or item.output.dtype != "float32" or self.only_reader(item.output) is None:
             return False

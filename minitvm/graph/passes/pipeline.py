@@ -40,7 +40,7 @@ Callback = Callable[[str, Any, Any], None]
 
 
 def passes(target: Target, evaluate: Evaluate | None = None, accuracy: str = "fast") -> list[Pass]:
-    """The passes for a target, in order, as pairs (name, pass)."""
+    """Return the passes for a target, in order, as pairs (name, pass)."""
     return [
         ("dead_code", dead_code),
         ("loop_bodies", loop_bodies),
@@ -69,14 +69,15 @@ def passes(target: Target, evaluate: Evaluate | None = None, accuracy: str = "fa
 
 
 def product_passes(target: Target, accuracy: str = "fast") -> list[Pass]:
-    """The passes that choose the dtypes in which products are computed."""
+    """Return the passes that choose the dtypes in which products are computed."""
     products = lookup(target, "products") or products_of_bytes_and_halves
     return list(products(target, accuracy))
 
 
 def products_of_bytes_and_halves(target: Target, accuracy: str) -> list[Pass]:
-    """Passes for products: integers for bytes, weights stored as bytes, and the target's best form for 16-bit
-    floats.
+    """Return the default passes for products.
+
+    They use integers for bytes, store weights as bytes, and choose the target's best form for 16-bit floats.
     """
     return [
         ("integer_products", integer_products),
@@ -86,7 +87,7 @@ def products_of_bytes_and_halves(target: Target, accuracy: str) -> list[Pass]:
 
 
 def layout_passes(target: Target, accuracy: str = "fast") -> list[Pass]:
-    """The passes that put values into the layouts of the target's back end."""
+    """Return the passes that put values into the layouts that the target's back end prefers."""
     layouts = lookup(target, "layouts")
     return list(layouts(target, accuracy)) if layouts is not None else []
 
@@ -99,7 +100,7 @@ def optimize(
     callback: Callback | None = None,
     accuracy: str = "fast",
 ) -> Graph:
-    """Run all passes over a graph.
+    """Run all passes over a graph and return the optimized graph.
 
     In the result, each node is a fused group, or a loop whose body contains only fused groups. `evaluate(node, arrays)
     -> arrays` computes constant nodes that have no NumPy `fold`. `callback(name, before, after)` is called after each

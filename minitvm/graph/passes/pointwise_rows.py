@@ -22,12 +22,14 @@ _SWAPPED = (0, 2, 1)
 
 
 def pointwise_rows(graph: Graph) -> Graph:
-    """Replace such convolutions by products; `simplify` then removes pairs of transposes that cancel."""
+    """Replace pointwise convolutions next to a transpose with matrix products. `simplify` then removes transposes
+    that cancel.
+    """
     return rewrite(graph, _Rows().rules)
 
 
 class _Rows:
-    """The rules, and the values that exist in rows so far: values of the new graph, by the values of the old one."""
+    """The rules of the pass, and the new values that are stored as rows, keyed by the old values."""
 
     def __init__(self) -> None:
         self.rows: dict[Value, Value] = {}
@@ -42,7 +44,9 @@ class _Rows:
         ]
 
     def product(self, b: Rewriter, match: Match) -> Value | None:
-        """Rewrite the convolution, and its bias if it has one, as a product of rows."""
+        """Rewrite a convolution, and its bias if it has one, as a product of rows. Returns None if that saves no
+        transpose.
+        """
         facts, conv, last = match.facts, match.node("conv"), match.root
         reader = facts.only_reader(last.output)
         if last is conv and reader is not None and reader.op == "nn.bias_add" and _is_bias(reader):
@@ -56,7 +60,10 @@ class _Rows:
         return self.swapped(b, last, result)
 
     def follower(self, b: Rewriter, match: Match) -> Value | None:
-        """Compute an element-wise operator after a product, or a slice of its channels, in rows."""
+        """Compute an element-wise operator after a product, or a slice of its channels, in rows.
+
+        Returns None if the operator is neither.
+        """
         item, rows = match.root, self.rows
         if item.op in (FUSED, LOOP) or not any(v in rows for v in item.inputs):
             return None
@@ -70,7 +77,7 @@ class _Rows:
         return self.swapped(b, item, b.op(item.op, *operands, name=item.output.name, **attrs))
 
     def swapped(self, b: Rewriter, item: OpNode, result: Value) -> Value:
-        """The output of an operator, transposed back from its rows."""
+        """Record the result of an operator in rows, and return it transposed back."""
         self.rows[item.output] = result
         plain: Value = b.op("transpose", result, name=item.output.name, axes=_SWAPPED)
         return plain

@@ -35,7 +35,8 @@ Emit = Callable[[GraphBuilder], Value]
 
 @dataclass(frozen=True, slots=True)
 class _Sum:
-    """A sum in int32: `emit` adds its elements, and `offset` is added to them; both are in units of 2^-exponent.
+    """A sum in int32. `emit` adds its elements to the graph, and `offset` is added to them, both in units of
+    2^-exponent.
 
     No element is larger than `bound`.
     """
@@ -46,7 +47,7 @@ class _Sum:
     offset: np.ndarray
 
     def shifted(self, places: int) -> _Sum:
-        """The same sum in units that are smaller by the factor 2^places."""
+        """Return the same sum in units that are smaller by a factor of 2^places."""
         if not places:
             return self
 
@@ -57,7 +58,7 @@ class _Sum:
         return _Sum(emit, self.exponent + places, self.bound << places, self.offset << places)
 
     def total(self, b: GraphBuilder, more: int = 0) -> Value:
-        """The elements plus the offset and `more`, as a value of int32."""
+        """Return the elements plus the offset and `more`, as an int32 value."""
         result, offset = self.emit(b), self.offset + more
         if offset.any():
             result = b.op("add", result, b.constant(offset.astype(np.int32), "offset"))
@@ -65,7 +66,7 @@ class _Sum:
 
 
 def shifted_scales(graph: Graph) -> Graph:
-    """Compute in integers between a `qnn.dequantize` and a `qnn.quantize` if their scales are powers of two.
+    """Use integer arithmetic between a `qnn.dequantize` and a `qnn.quantize` whose scales are powers of two.
 
     A product whose result is not quantised again is computed in integers and converted to floats.
     """
@@ -79,7 +80,7 @@ def shifted_scales(graph: Graph) -> Graph:
 
 
 def exponent_of(scale: np.ndarray) -> int | None:
-    """The number e if the scale is 2^-e; None for any other scale, and for one scale per channel."""
+    """Return e if the scale is 2^-e, or None for any other scale, or if there is one scale per channel."""
     if scale.size != 1:
         return None
     mantissa, exponent = math.frexp(float(scale.reshape(())))
@@ -87,14 +88,14 @@ def exponent_of(scale: np.ndarray) -> int | None:
 
 
 class _Integers(GraphFacts):
-    """Plans the computations that can be done in integers."""
+    """Plans which computations can be done in integers."""
 
     def __init__(self, graph: Graph) -> None:
         super().__init__(graph)
         self.sums: dict[Value, _Sum | None] = {}
 
     def plan(self, item: OpNode) -> Emit | None:
-        """The plan to compute the result of an operator in integers; None if the operator stays as it is."""
+        """Return a plan for computing the result of an operator in integers, or None if the operator stays as it is."""
         if item.op == "qnn.quantize":
             exponent = self._scale(item)
             return None if exponent is None else self._quantized(item.inputs[0], exponent)
@@ -104,7 +105,9 @@ class _Integers(GraphFacts):
         return None if product is None else lambda b: _as_floats(b, product.total(b), product.exponent)
 
     def _quantized(self, value: Value, exponent: int) -> Emit | None:
-        """Plan the int8 elements of a value of floats, in units of 2^-exponent."""
+        """Plan how to compute the int8 elements of a float value, in units of 2^-exponent. Returns None if that is
+        not possible.
+        """
         low, high = -_BYTE, _BYTE - 1
         item = self.producers.get(value)
         while item is not None and item.op in ("nn.relu", "clip"):
@@ -120,7 +123,9 @@ class _Integers(GraphFacts):
         return None if clamped or item is None or item.op not in _MOVES else self._moved(item, exponent)
 
     def _moved(self, item: OpNode, exponent: int) -> Emit | None:
-        """The same move of int8 elements. All moved data get the same scale."""
+        """Plan the same move for int8 elements. All moved data get the same scale. Returns None if some input has no
+        plan.
+        """
         parts = [self._quantized(value, exponent) for value in item.inputs]
         emits = [part for part in parts if part is not None]
         if len(emits) < len(parts):
@@ -181,7 +186,9 @@ class _Integers(GraphFacts):
         return _Sum(total.emit, total.exponent, total.bound + largest, total.offset + units.astype(np.int64))
 
     def _both(self, item: OpNode) -> _Sum | None:
-        """The sum of two tensors, in the smaller of their two units."""
+        """Return the sum of two tensors in the smaller of their two units, or None if it cannot be computed in
+        integers.
+        """
         first, second = (self._sum(value) for value in item.inputs)
         if item.op != "add" or first is None or second is None or abs(first.exponent - second.exponent) > _BITS:
             return None
@@ -197,8 +204,9 @@ class _Integers(GraphFacts):
         return _Sum(emit, finest, a.bound + b_.bound, a.offset)
 
     def _scale(self, item: OpNode) -> int | None:
-        """The exponent of the scale, if the bytes are int8 with one scale that is a power of two, and the zero point is
-        0.
+        """Return the exponent of the scale, or None if the quantisation is not of the supported form.
+
+        The bytes must be int8 with one power-of-two scale, and the zero point must be 0.
         """
         parameters = [self.arrays.get(value) for value in item.inputs[1:]]
         stored = item.output if item.op == "qnn.quantize" else item.inputs[0]
@@ -224,7 +232,10 @@ def _product_sum(product: BytesProduct) -> _Sum | None:
 
 
 def _narrowed(total: _Sum, exponent: int, low: int, high: int) -> Emit | None:
-    """Plan to shift elements to units of 2^-exponent, clip them to [low, high], and convert them to int8."""
+    """Plan how to shift elements to units of 2^-exponent, clip them to [low, high], and convert them to int8.
+
+    Returns None if an intermediate result might overflow.
+    """
     places = total.exponent - exponent
     half = 1 << (places - 1) if places > 0 else 0
     if places > _BITS or places < -_BITS or (total.bound + half) << max(-places, 0) >= 1 << _BITS:
@@ -249,6 +260,6 @@ def _as_floats(b: GraphBuilder, total: Value, exponent: int) -> Value:
 
 
 def _units(limit: float, exponent: int) -> int:
-    """A limit of floats in units of 2^-exponent, clipped to a range beyond that of int8."""
+    """Convert a float limit to units of 2^-exponent, clipped to a range that is wider than int8."""
     scaled = math.ldexp(float(limit), exponent)
     return round(min(max(scaled, -4.0 * _BYTE), 4.0 * _BYTE))

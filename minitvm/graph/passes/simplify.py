@@ -11,12 +11,12 @@ from ..rewrite import Rewriter, RewriteRule, rewrite, same_shape
 
 
 def simplify(graph: Graph) -> Graph:
-    """Apply the rules to the nodes, in order, until no rule applies."""
+    """Apply the rules to the nodes, in order, until no rule applies any longer."""
     return rewrite(graph, RULES, repeat=True)
 
 
 def third_power(b: Rewriter, match: Match) -> Value:
-    """Rewrite x to the power of 3 as x * x * x, which is also within 2 ulp. The tanh form of gelu contains it."""
+    """Rewrite x ** 3 as x * x * x, which is also within 2 ulp. The tanh form of gelu contains such a power."""
     x, name = match["x"], match.root.output.name
     square = b.op("multiply", x, x, name=f"{name}_square")
     cube: Value = b.op("multiply", square, x, name=name)
@@ -24,18 +24,18 @@ def third_power(b: Rewriter, match: Match) -> Value:
 
 
 def one_transpose(b: Rewriter, match: Match) -> Value:
-    """Replace two transposes by one."""
+    """Replace two consecutive transposes with one."""
     first = _order(match.node("inner"))
     return _instead(b, match, "transpose", match["x"], axes=tuple(first[a] for a in _order(match.root)))
 
 
 def one_reshape(b: Rewriter, match: Match) -> Value:
-    """Replace two reshapes by one to the last shape."""
+    """Replace two consecutive reshapes with one to the final shape."""
     return _instead(b, match, "reshape", match["x"], newshape=match.root.output.shape, allowzero=True)
 
 
 def part_of_joined(b: Rewriter, match: Match) -> Value | None:
-    """If a slice takes elements of only one part of a concatenation, take the slice of this part."""
+    """If a slice reads only one part of a concatenation, slice that part instead. Returns None if it does not."""
     item, joined = match.root, match.node("joined")
     rank = joined.output.ndim
     axes = [a % rank for a in item.attrs["axes"] or range(len(item.attrs["begin"]))]
@@ -62,7 +62,7 @@ def part_of_joined(b: Rewriter, match: Match) -> Value | None:
 
 
 def _instead(b: Rewriter, match: Match, kind: str, x: Value, **attrs: object) -> Value:
-    """Add an operator that replaces the one at the root, under its name."""
+    """Add an operator that replaces the one at the root and takes over its name."""
     result: Value = b.op(kind, x, name=match.root.output.name, **attrs)
     return result
 
@@ -72,7 +72,7 @@ def _keeps_shape(item: OpNode) -> bool:
 
 
 def _keeps_form(item: OpNode) -> bool:
-    """Return whether a copy, dropout, reshape, broadcast, slice from the start, or pad keeps the shape."""
+    """Return whether a copy, dropout, reshape, broadcast, slice from the start, or pad leaves the shape unchanged."""
     if not _is_view(item) and item.op not in ("broadcast_to", "tile", "nn.pad", "strided_slice", "repeat"):
         return False
     if item.op == "strided_slice" and any(step != 1 for step in item.attrs["strides"] or ()):
@@ -88,16 +88,16 @@ def is_zero(amount: object) -> bool:
 
 
 def _is_view(item: OpNode) -> bool:
-    """Return whether an operator's output has the bytes of its input, in the same order."""
+    """Return whether an operator's output has the same bytes as its input, in the same order."""
     if item.op in (FUSED, MATCH_CAST) or not registry.get(item.op).view:
         return False
     return item.inputs[0].dtype == item.output.dtype
 
 
 def _is_shortened(item: OpNode) -> bool:
-    """Return whether a view may be shortened: it is not known to be empty.
+    """Return whether a chain of views may be shortened, which requires that the value is not known to be empty.
 
-    A reshape of an empty tensor may infer no extent.
+    A reshape of an empty tensor cannot infer an extent.
     """
     return _is_view(item) and 0 not in [d for d in item.output.shape if isinstance(d, int)]
 
@@ -109,7 +109,7 @@ def _order(item: OpNode) -> list[int]:
 
 
 def _all(number: float) -> ValuePattern:
-    """A pattern for a constant whose elements are all equal to `number`."""
+    """Return a pattern for a constant whose elements all equal `number`."""
     return constant(when=lambda array: bool(np.all(array == number)))
 
 

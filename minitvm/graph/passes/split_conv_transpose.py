@@ -32,7 +32,7 @@ _MOST_PHASES = 256
 
 @dataclass(frozen=True, slots=True)
 class AxisPhase:
-    """The taps of one phase along one axis: `first`, `first + step`, ..., in total `taps` taps.
+    """The taps of one phase along one axis: `taps` of them, at `first`, `first + step`, and so on.
 
     The data are padded with `before` zeros at the start; a negative number removes data. `dilation` is the distance
     between the inputs of two neighbouring taps.
@@ -46,12 +46,12 @@ class AxisPhase:
 
     @property
     def window(self) -> tuple[int, int]:
-        """The key that phases must share so that one convolution can compute them."""
+        """The key that phases must share so that a single convolution can compute them."""
         return self.taps, self.before
 
 
 def axis_phases(kernel: int, stride: int, padding: int, dilation: int) -> list[AxisPhase]:
-    """The phases of an axis, in the order of the outputs. A phase may have no taps."""
+    """Return the phases of an axis, in the order of the outputs. A phase may have no taps."""
     common = math.gcd(stride, dilation)
     step, apart = stride // common, dilation // common
     phases = []
@@ -66,7 +66,7 @@ def axis_phases(kernel: int, stride: int, padding: int, dilation: int) -> list[A
 
 
 def split_conv_transpose(graph: Graph) -> Graph:
-    """Replace transposed convolutions by plain ones."""
+    """Replace transposed convolutions with plain ones."""
     return rewrite(graph, RULES)
 
 
@@ -101,12 +101,12 @@ class _Axis:
     count: Dim
 
     def after(self, phase: AxisPhase) -> Dim:
-        """The number of zeros after the data for a phase; a negative number removes data there."""
+        """Return the number of zeros to add after the data for a phase. A negative number removes data there."""
         return simple(self.count - self.extent + (phase.taps - 1) * phase.dilation - phase.before)
 
 
 def _axes(item: OpNode) -> list[_Axis]:
-    """The spatial axes. Every phase has the length of the longest one; the surplus is removed at the end."""
+    """Return the spatial axes. Every phase has the length of the longest one; the surplus is removed at the end."""
     data, weight = item.inputs
     rank = data.ndim - 2
     strides = per_axis(item.attrs["strides"], rank, "strides")
@@ -119,7 +119,7 @@ def _axes(item: OpNode) -> list[_Axis]:
 
 
 class _Split:
-    """The conversion of one transposed convolution."""
+    """The conversion of one transposed convolution to plain convolutions."""
 
     def __init__(self, b: GraphBuilder, item: OpNode, data: Value, weight: Value) -> None:
         self.b, self.item, self.data, self.weight = b, item, data, weight
@@ -137,7 +137,7 @@ class _Split:
         return self.b.op("nn.interleave", joined, strides=self.strides, size=self.item.output.shape[2:], name=name)
 
     def runs(self) -> Iterator[list[tuple[AxisPhase, ...]]]:
-        """The phases in order, in groups that one convolution computes."""
+        """Yield the phases in order, in groups that a single convolution can compute."""
         phases = list(itertools.product(*(axis.phases for axis in self.axes)))
         if self.groups != 1:  # the filters of a phase would be spread over the groups
             yield from ([phase] for phase in phases)
@@ -146,7 +146,7 @@ class _Split:
             yield list(run)
 
     def convolution(self, run: list[tuple[AxisPhase, ...]]) -> Value:
-        """Add the convolution that computes a group of phases; its channels are phase after phase."""
+        """Add the convolution that computes a group of phases. Its channels are ordered by phase."""
         first = run[0]
         if any(axis.taps == 0 for axis in first):
             return self.zeros(len(run))
@@ -168,7 +168,10 @@ class _Split:
         )
 
     def filters(self, phase: tuple[AxisPhase, ...]) -> Value:
-        """The taps of a phase, [i, o / groups, taps...], in reverse order, as filters [o, i / groups, taps...]."""
+        """Return the taps of a phase, in reverse order, as the filters of a plain convolution.
+
+        Taps are [i, o / groups, taps...], and filters are [o, i / groups, taps...].
+        """
         spatial = tuple(range(2, 2 + self.rank))
         taps_of_phase = self.b.op(
             "strided_slice",
@@ -186,7 +189,7 @@ class _Split:
         return self.b.op("reshape", turned, newshape=(self.groups * filters, channels // self.groups, *taps))
 
     def cut(self, before: list[int], after: list[int]) -> Value:
-        """The data without the rows that no tap reads."""
+        """Return the data without the rows that no tap reads."""
         if min(*before, *after) >= 0:
             return self.data
         begin = [max(-p, 0) for p in before]

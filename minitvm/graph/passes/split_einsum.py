@@ -28,7 +28,7 @@ Tree = int | tuple["Tree", ...]  # an operand, or the parts of a product
 
 
 def split_einsum(graph: Graph) -> Graph:
-    """Replace Einstein summations by products of pairs if these multiply less."""
+    """Replace Einstein summations with products of pairs where these need fewer multiplications."""
     return rewrite(graph, RULES)
 
 
@@ -40,7 +40,9 @@ def _in_pairs(b: Rewriter, match: Match) -> Value | None:
         return None
 
     def made(tree: Tree, needed: str, name: str | None = None) -> tuple[Value, str]:
-        """The value of a part and its labels; `needed` are the labels of the result and of all other operands."""
+        """Return the value of a subtree and its labels. `needed` holds the labels of the result and of all other
+        operands.
+        """
         if isinstance(tree, int):
             return item.inputs[tree], terms[tree]
         parts = []
@@ -55,7 +57,7 @@ def _in_pairs(b: Rewriter, match: Match) -> Value | None:
 
 
 def _order(item: OpNode) -> Tree | None:
-    """The products of pairs that take the least work; None if one sum over everything takes no more work."""
+    """Return the cheapest order of products of pairs, or None if a single sum over everything is no more work."""
     if item.output.dtype not in _EXACT or not 1 < len(item.inputs) <= _MOST:
         return None
     terms, output = _labels(item)
@@ -75,7 +77,7 @@ def _order(item: OpNode) -> Tree | None:
 
     @cache
     def best(part: frozenset[int]) -> tuple[int, Tree]:
-        """Return (work, how): the least work to multiply some operands and keep only the labels that are needed."""
+        """Return (work, tree): the least work to multiply some operands and keep only the labels that are needed."""
         kept = _kept(all_labels(part), needed(part))
         if len(part) == 1:
             (number,) = part
@@ -99,7 +101,7 @@ def _order(item: OpNode) -> Tree | None:
 
 
 def _labels(item: OpNode) -> tuple[list[str], str]:
-    """The labels of the operands and of the result."""
+    """Return the labels of the operands, and the labels of the result."""
     left, arrow, output = item.attrs["equation"].replace(" ", "").partition("->")
     if not arrow:
         labels = left.replace(",", "")
@@ -108,7 +110,7 @@ def _labels(item: OpNode) -> tuple[list[str], str]:
 
 
 def _kept(labels: str, needed: str) -> str:
-    """The labels that are needed, each once, in their order in `labels`."""
+    """Return the labels that are needed, without repetition, in the order of `labels`."""
     return "".join(label for label in dict.fromkeys(labels) if label in needed)
 
 

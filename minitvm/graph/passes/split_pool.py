@@ -26,7 +26,7 @@ _SUMMED = ("float32", "float64")  # narrower floats would be rounded between the
 
 
 def split_pool(graph: Graph) -> Graph:
-    """Replace a maximum or mean pool of large windows by one pool for each axis."""
+    """Replace a maximum or mean pool with large windows by one pool per axis."""
     return rewrite(graph, RULES)
 
 
@@ -40,7 +40,9 @@ def _splits(item: OpNode) -> bool:
 
 
 def _axes(item: OpNode) -> list[int]:
-    """The axes along which windows have several elements or steps or padding, in the order in which they are pooled."""
+    """Return the axes along which windows have several elements, steps or padding, in the order in which to pool
+    them.
+    """
     rank, fewer = _RANKS[item.op], _fewer(item)
     shape = [per_axis(item.attrs[name], rank, name) for name in ("pool_size", "strides")]
     before, after = paddings(item.attrs["padding"], rank)
@@ -49,7 +51,7 @@ def _axes(item: OpNode) -> list[int]:
 
 
 def _fewer(item: OpNode) -> list[float]:
-    """For each axis, the number of input elements per window: the step, or less if there are few windows."""
+    """Return the number of input elements per window along each axis: the step, or less if there are few windows."""
     rank = _RANKS[item.op]
     strides = per_axis(item.attrs["strides"], rank, "strides")
     layout = item.attrs.get("layout", "NCHW" if rank == 2 else "NCDHW")

@@ -15,14 +15,12 @@ from ..rewrite import Rewriter, RewriteRule, rewrite
 
 
 def split_resize(graph: Graph) -> Graph:
-    """Replace resizes of known sizes by an interpolation, or a `take`, for each axis."""
+    """Replace resizes of known sizes with an interpolation or a `take` along each axis."""
     return rewrite(graph, RULES)
 
 
 def _is_open(item: OpNode) -> bool:
-    """Return whether a resize has symbolic extents and sums over several axes, each of which can get its own
-    operator.
-    """
+    """Return whether a resize has symbolic extents and sums over several axes that can each get their own operator."""
     if item.attrs["coordinate_transformation_mode"] == "tf_crop_and_resize":
         return False
     sums = item.attrs["method"] != "nearest_neighbor" and item.output.dtype.is_float
@@ -30,7 +28,7 @@ def _is_open(item: OpNode) -> bool:
 
 
 def _open_axes(item: OpNode) -> list[int]:
-    """The axes along which a resize of symbolic extents may change its input."""
+    """Return the axes along which a resize of symbolic extents may change its input."""
     pairs, scales = zip(item.output.shape, item.inputs[0].shape, strict=True), item.attrs.get("scales")
     return [
         axis
@@ -40,7 +38,7 @@ def _open_axes(item: OpNode) -> list[int]:
 
 
 def _one_axis_a_time(b: Rewriter, match: Match) -> Value:
-    """Add a resize for each axis, the last axis first, as if all of them grow; indices and weights are computed at run
+    """Add one resize per axis, last axis first, as if all of them grew. Indices and weights are computed at run
     time.
     """
     item, data = match.root, match["data"]
@@ -57,7 +55,7 @@ def _one_axis_a_time(b: Rewriter, match: Match) -> Value:
 
 
 def _splits(item: OpNode) -> bool:
-    """Return whether tables can be computed for a resize and are useful: an index that is just halved needs no
+    """Return whether tables can be computed for a resize and are worthwhile; an index that is just halved needs no
     table.
     """
     if not item.inputs[0].is_static or not item.output.is_static:
@@ -72,7 +70,7 @@ def _splits(item: OpNode) -> bool:
 
 
 def _extents(item: OpNode) -> list[tuple[int, int]]:
-    """The pair (size, extent) for each axis."""
+    """Return the pair (output size, input extent) of each axis."""
     return list(zip(item.output.shape, item.inputs[0].shape, strict=True))  # type: ignore[arg-type]
 
 

@@ -24,7 +24,7 @@ from .integer_products import columns_of_bytes
 
 
 def stored_weights(graph: Graph, accuracy: str = "fast") -> Graph:
-    """Let products of float32 with constant dequantised weights read the stored bytes."""
+    """Make products of float32 with constant dequantised weights read the stored bytes."""
     if accuracy == "strict":
         return graph
     return rewrite(graph, RULES)
