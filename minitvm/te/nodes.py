@@ -36,9 +36,9 @@ class PlaceholderOp(Operation):
 
 @node
 class ComputeOp(Operation):
-    """One or more tensors of one shape: `body[k]` is the element of output `k` at the point `axis`.
+    """One or more tensors of the same shape. `body[k]` is the element of output `k` at the point `axis`.
 
-    A body either contains no `Reduce`, or is one `Reduce`. If there are several bodies, they share one reducer.
+    A body either contains no `Reduce`, or is itself a `Reduce`. If there are several bodies, they share one reducer.
     """
 
     axis: tuple[IterVar, ...]
@@ -49,7 +49,7 @@ class ComputeOp(Operation):
 
     @property
     def reduce_axis(self) -> tuple[IterVar, ...]:
-        """The axes that the body reduces over."""
+        """The axes that the body reduces over, or () if it is not a reduction."""
         first = self.body[0]
         return first.axes if isinstance(first, Reduce) else ()
 
@@ -66,25 +66,25 @@ class ComputeOp(Operation):
 
 @node
 class ExternOp(Operation):
-    """Tensors that a level-3 function computes; its parameters are first the inputs and then the results."""
+    """Tensors that a level-3 function computes. Its parameters are the inputs, followed by the results."""
 
     inputs: tuple[Tensor, ...]
     func: PrimFunc
 
     @property
     def input_tensors(self) -> tuple[Tensor, ...]:
-        """The tensors that the function reads, each once."""
+        """The tensors that the function reads, without repetition."""
         return tuple(dict.fromkeys(self.inputs))
 
     @property
     def results(self) -> tuple[Buffer, ...]:
-        """The parameters that stand for the results."""
+        """The parameters of the function that hold the results."""
         return self.func.buffers[len(self.inputs) :]
 
 
 @node
 class Tensor(Node):
-    """Output number `value_index` of an operation. Indexing one builds a `TensorLoad`."""
+    """One output of an operation, the one with index `value_index`. Indexing a tensor builds a `TensorLoad`."""
 
     op: Operation
     shape: tuple[Expr, ...]
@@ -120,13 +120,15 @@ class Tensor(Node):
         return f"Tensor({self.name}: {self})"
 
     def __str__(self) -> str:
-        """The type of the tensor, for errors: its name is not shown, because the user's model has other names."""
+        """Return the type of the tensor, for errors. The name is left out, because the user's model uses other
+        names.
+        """
         return f"{self.dtype}[{', '.join(map(str, self.shape))}]"
 
 
 @node
 class TensorLoad(Expr):
-    """`tensor[indices]`."""
+    """An element of a tensor: `tensor[indices]`."""
 
     tensor: Tensor
     indices: tuple[Expr, ...]

@@ -21,14 +21,14 @@ def create_prim_func(
     index_dtype_override: str | None = None,
     name: str = "main",
 ) -> tir.PrimFunc:
-    """Return a function that computes tensors from placeholders; both are in `ops`, in the order of the parameters.
+    """Return a function that computes tensors from placeholders. `ops` lists both, in the order of the parameters.
 
-    Each compute becomes a block with its signature, spatial iterators first; the root
-    block allocates all tensors that are not parameters. The attrs of a compute become annotations of its block.
-    Variables in `ops` become scalar parameters; other free variables must be dimensions of some parameter. A reduction
-    over a constant extent of 0 stores its initial value; over a symbolic extent it has TVM's form, which stores nothing
-    if the extent is 0 at run time. With `index_dtype_override` loops and indices have that dtype. Raises `InputError`
-    when a needed placeholder or variable is missing from `ops`.
+    Each compute becomes a block with its signature, spatial iterators first; the root block allocates all tensors that
+    are not parameters. The attrs of a compute become annotations of its block. Variables in `ops` become scalar
+    parameters; other free variables must be dimensions of some parameter. A reduction over a constant extent of 0
+    stores its initial value; over a symbolic extent it has TVM's form, which stores nothing if the extent is 0 at run
+    time. With `index_dtype_override`, loops and indices have that dtype. Raises `InputError` when a needed placeholder
+    or variable is missing from `ops`.
     """
     args: list[Tensor | ex.Var] = [ops] if isinstance(ops, Tensor) else list(ops)
     _check_args(args)
@@ -104,7 +104,7 @@ def _check_variables(func: tir.PrimFunc, allocated: list[tir.Buffer]) -> None:
 
 
 def _outputs(op: ComputeOp | ExternOp, first: Tensor, tensors: list[Tensor]) -> list[Tensor]:
-    """The tensors of all outputs of `op`: those that the program uses, and new tensors for its unused outputs."""
+    """Return a tensor for every output of `op`: those that the program uses, and new tensors for unused outputs."""
     outputs = {first.value_index: first}
     for tensor in tensors:
         if tensor.op is op:
@@ -115,7 +115,7 @@ def _outputs(op: ComputeOp | ExternOp, first: Tensor, tensors: list[Tensor]) -> 
 
 
 class _FunctionBuilder:
-    """The buffers and names of one function under construction."""
+    """The buffers and names of a function under construction."""
 
     def __init__(self, index_dtype: str | None) -> None:
         self.index_dtype = None if index_dtype is None else ex.DType(index_dtype)
@@ -133,7 +133,7 @@ class _FunctionBuilder:
         return value if self.index_dtype is None else _as_index(value, self.index_dtype)
 
     def blocks(self, op: ComputeOp, outputs: list[Tensor]) -> list[tir.Stmt]:
-        """One block for a reduction, even with several outputs; otherwise one block for each output."""
+        """Return the blocks of a compute: one for a reduction, even with several outputs, or else one per output."""
         if isinstance(op.body[0], ex.Reduce):
             if any(is_const(a.dom.extent, 0) for a in op.reduce_axis):
                 # There is nothing to reduce: the init is part of the first iteration, which never runs.
@@ -142,7 +142,9 @@ class _FunctionBuilder:
         return [self.nest(op, [output], op.axis) for output in outputs]
 
     def extern(self, op: ExternOp, outputs: list[Tensor]) -> tuple[tir.Stmt, list[tir.Buffer]]:
-        """Return a function's loops, rewritten to the buffers of its tensors, and the buffers that it allocates."""
+        """Return the loops of a level-3 function, rewritten to use the tensors' buffers, and the buffers that it
+        allocates.
+        """
         root = tir.root_block(op.func)
         paired = zip(op.func.buffers, (*op.inputs, *outputs), strict=True)
         moved = {buffer: self.buffers[tensor] for buffer, tensor in paired}
@@ -238,7 +240,9 @@ class _FunctionBuilder:
 
 
 def _retyped(old: ex.Node, go: Any) -> Any:
-    """Like `map_children`, but for iterators whose dtype changed: the operands of a node get one dtype again."""
+    """Like `map_children`, for iterators whose dtype changed: convert the operands of a node to a common dtype
+    again.
+    """
     if isinstance(old, ex.BinaryOp):
         return type(old)(*ex.match(go(old.a), go(old.b)))
     if isinstance(old, ex.Select):

@@ -29,20 +29,20 @@ _BUILT_IN = frozenset({"sum", "prod", "min", "max"})
 
 
 def script(outputs: Tensor | Iterable[Tensor]) -> str:
-    """Return the statements that build the outputs, one per line; a tensor comes after the tensors that it reads."""
+    """Return the statements that build the outputs, one per line. Each tensor comes after the tensors that it reads."""
     tensors = post_order([outputs] if isinstance(outputs, Tensor) else list(outputs))
     return "\n".join(_Script(tensors).lines)
 
 
 def statements(tensors: Iterable[Tensor]) -> tuple[list[str], dict[Tensor, str]]:
-    """Return the statements that build `tensors`, and the name of each tensor in these statements."""
+    """Return the statements that build `tensors`, and the name of each of these tensors in the statements."""
     results = list(tensors)
     script = _Script(post_order(results))
     return script.lines, {one: script.names[_key(one.op, one.value_index)] for one in results}
 
 
 class _Script(ex.ExprPrinter):
-    """Collects the lines.
+    """Collects the lines of a te program.
 
     Tensors, sizes and reduction axes share one namespace, and the parameters of lambdas avoid its names.
     """

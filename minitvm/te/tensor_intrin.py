@@ -22,7 +22,7 @@ def decl_tensor_intrin(
     scalar_params: Sequence[Var] | None = None,
     default_buffer_params: Mapping[str, Any] | None = None,
 ) -> TensorIntrin:
-    """Register a tensor intrinsic under `name`, for `sch.tensorize`. It computes one tensor from placeholders.
+    """Register a tensor intrinsic under `name`, for use with `sch.tensorize`. It computes one tensor from placeholders.
 
     `fcompute(ins, outs)` takes buffers, and `scalar_params` as a third argument if there are any. It returns statements
     (or an expression to evaluate) for the whole computation. For a reduction it may return a tuple (body, reset,
@@ -74,7 +74,10 @@ def _stmt(value: Any) -> tir.Stmt:
 
 
 def _description(func: tir.PrimFunc, name: str) -> tir.PrimFunc:
-    """The description of an intrinsic: a compute's nest as root block, its init and update split as in `blockize`."""
+    """Return the description of an intrinsic: the compute's loop nest as the root block, with init and update split.
+
+    The split is the same as in `blockize`.
+    """
     from ..tir.nodes import IRModule
     from ..tir.schedule import PRIMITIVES
     from ..tir.schedule.registry import Refused

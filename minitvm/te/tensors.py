@@ -16,29 +16,32 @@ __all__ = ["compute", "const", "placeholder", "post_order", "rational", "reduce_
 
 
 def var(name: str = "tindex", dtype: str = "int32") -> ex.Var:
-    """A free scalar variable."""
+    """Return a free scalar variable."""
     return ex.Var(name, ex.DType(dtype))
 
 
 def size_var(name: str = "size", dtype: str = "int32") -> ex.SizeVar:
-    """A variable that is never negative, for a symbolic dimension."""
+    """Return a variable that is never negative, for use as a symbolic dimension."""
     return ex.SizeVar(name, ex.DType(dtype))
 
 
 def rational(numerator: int, denominator: int, dtype: str = "float32") -> ex.FloatImm:
-    """The exact constant numerator/denominator; it is rounded only when code is generated."""
+    """Return the constant numerator/denominator. It stays exact until code generation rounds it."""
     return ex.FloatImm(Fraction(numerator, denominator), ex.DType(dtype))
 
 
 def placeholder(shape: Any, dtype: str | None = None, name: str = "placeholder") -> Tensor:
-    """An input tensor of the given shape (integers or expressions) and dtype (default float32)."""
+    """Return an input tensor of the given shape (integers or expressions) and dtype (by default float32)."""
     dims = as_shape(shape, name)
     kind = ex.DType(dtype or "float32")
     return Tensor(PlaceholderOp(name, dims, kind), dims, kind)
 
 
 def reduce_axis(dom: Any, name: str = "rv") -> ex.IterVar:
-    """An axis to reduce over: `dom` is a `Range` or the half-open pair (begin, end)."""
+    """Return an axis to reduce over. `dom` is a `Range` or a half-open pair (begin, end).
+
+    Raises `InputError` for any other `dom`.
+    """
     if not isinstance(dom, ex.Range):
         if not isinstance(dom, Sequence) or len(dom) != 2:
             raise InputError(f"reduce_axis {name}: wanted a Range or a pair (begin, end), found {dom!r}")
@@ -54,12 +57,12 @@ def compute(
     attrs: Mapping[str, Any] | None = None,
     varargs_names: Sequence[str] | None = None,
 ) -> Any:
-    """Return the tensor whose element at a point is `fcompute(*point)`; a list if `fcompute` returns a tuple.
+    """Return the tensor whose element at each point is `fcompute(*point)`, or a list if `fcompute` returns a tuple.
 
-    The axes take the names of the function's parameters; those of
-    `*indices` are `i0`, `i1`, ... or `varargs_names`. A reduction must be the whole body, not a part of one. Raises
-    `TypeMismatch` if body, shape and reducer do not fit, and `InputError` if the number of the function's parameters
-    differs from the number of dimensions. (TVM's `te.compute`.)
+    The axes take the names of the function's parameters; those of `*indices` are `i0`, `i1`, ... or `varargs_names`. A
+    reduction must be the whole body, not just a part of one. Raises `TypeMismatch` if body, shape and reducer do not
+    fit, and `InputError` if the number of the function's parameters differs from the number of dimensions. (TVM's
+    `te.compute`.)
     """
     dims = as_shape(shape, name)
     axis = tuple(
@@ -79,9 +82,9 @@ def compute(
 
 
 def post_order(outputs: Iterable[Tensor]) -> list[Tensor]:
-    """The outputs and all tensors that they need, each after the tensors that it reads.
+    """Return the outputs and all tensors that they need. Each tensor comes after the tensors that it reads.
 
-    If several outputs of one operation are read, each is listed.
+    If several outputs of an operation are read, each of them is listed.
     """
     done: dict[Tensor, None] = {}
     stack: list[tuple[Tensor, bool]] = [(t, False) for t in reversed(list(outputs))]
@@ -99,7 +102,10 @@ def post_order(outputs: Iterable[Tensor]) -> list[Tensor]:
 
 
 def as_shape(shape: Any, name: str) -> tuple[ex.Expr, ...]:
-    """Return a shape as integer expressions; a single `Expr` or int is a shape of one dimension."""
+    """Return a shape as integer expressions. A single `Expr` or int stands for a shape of one dimension.
+
+    Raises `TypeMismatch` for a dimension that is not an integer, and `InputError` for a negative one.
+    """
     extents = tuple(shape) if isinstance(shape, Sequence | Iterable) and not isinstance(shape, ex.Expr) else (shape,)
     dims = tuple(ex.as_expr(dim) for dim in extents)
     for dim in dims:

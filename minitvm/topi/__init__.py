@@ -44,7 +44,7 @@ globals().update({operator.compute.__name__: operator.compute for operator in re
 
 
 def __getattr__(name: str) -> Any:
-    """Return the function of an operator that was declared later."""
+    """Return the function of an operator that was declared after this package was imported."""
     for operator in registry.OPERATORS.values():
         if operator.compute.__name__ == name:
             return operator.compute

@@ -30,8 +30,8 @@ def all_class_non_max_suppression(
     Other rows are 0. `boxes` is [images, boxes, 4], `scores` [images, classes, boxes]; the other three tensors have one
     element, the first of them int64. For each image and class, boxes with a score above the threshold are considered in
     descending order of their scores; boxes with equal scores keep their order. A box is dropped if its intersection
-    over union with a box that was kept is above the threshold. `most` is an upper bound of the number of boxes kept per
-    class. A box is given by any two opposite corners, or in the format "center" as (x, y, width, height).
+    over union with a box that was kept is above the threshold. `most` is an upper bound on the number of boxes kept per
+    class. A box is given by any two opposite corners, or, in the format "center", as (x, y, width, height).
     """
     if boxes.ndim != 3 or scores.ndim != 3 or not agree(dims(boxes)[0], dims(scores)[0]):
         raise TypeMismatch(f"non_max_suppression: {boxes} and {scores} do not fit")
@@ -51,7 +51,7 @@ def all_class_non_max_suppression(
 
 
 def _corners(box: Any, at: Any, form: str) -> list[tuple[Expr, Expr]]:
-    """(low, high) of a box along both axes. `box(at, k)` returns number k of the four numbers of a box."""
+    """Return (low, high) of a box along both axes. `box(at, k)` returns the k-th of the four numbers of a box."""
     if form == CENTER:
         half = const(2.0, "float32")
         return [(box(at, a) - box(at, a + 2) / half, box(at, a) + box(at, a + 2) / half) for a in (0, 1)]
@@ -59,7 +59,7 @@ def _corners(box: Any, at: Any, form: str) -> list[tuple[Expr, Expr]]:
 
 
 def _suppress(operands: list[Tensor], most: Dim, form: str) -> PrimFunc:
-    """Select the boxes of one class from a heap with the best box on top, until enough boxes are kept."""
+    """Return a function that selects the boxes of a class, best first from a heap, until enough boxes are kept."""
     from ..tir.script import builtins as T
 
     shapes = [t.shape for t in operands]
@@ -76,7 +76,7 @@ def _suppress(operands: list[Tensor], most: Dim, form: str) -> PrimFunc:
         return te.any(x > y, te.all(~(y > x), i < j))
 
     def overlap(boxes: Any, b: Var, i: Expr, j: Expr, threshold: Expr) -> Expr:
-        """Return whether the intersection of two boxes divided by their union is above a threshold."""
+        """Return whether the intersection over union of two boxes is above a threshold."""
         first, second = (_corners(lambda at, k: boxes[b, at, k], at, form) for at in (i, j))
         zero = const(0.0, "float32")
         sides = [te.minimum(p[1], q[1]) - te.maximum(p[0], q[0]) for p, q in zip(first, second, strict=True)]
@@ -147,7 +147,7 @@ def _suppress(operands: list[Tensor], most: Dim, form: str) -> PrimFunc:
 
 
 def _gather(images: Expr, classes: Expr, most: Expr, total: Expr) -> PrimFunc:
-    """Copy the boxes of all classes into one list, class after class."""
+    """Return a function that copies the boxes of all classes into one list, class after class."""
     from ..tir.script import builtins as T
 
     @T.prim_func

@@ -21,7 +21,7 @@ Binary = Callable[..., Tensor]
 
 
 def broadcast(name: str, function: Callable[..., Any], *operands: Tensor | Expr) -> Tensor:
-    """Apply `function` to the operands' elements at each point of the common shape.
+    """Apply `function` to the operands' elements at each point of the common shape, and return the result.
 
     Operands that are expressions are scalars.
     """
@@ -34,7 +34,7 @@ def broadcast(name: str, function: Callable[..., Any], *operands: Tensor | Expr)
 
 
 def _binary(name: str, function: Callable[[Expr, Expr], Any], doc: str, **declared: Any) -> Binary:
-    """Declare the operator of a function of two elements; `declared` is what `register` takes."""
+    """Declare the operator of a function of two elements. `declared` holds the arguments of `register`."""
 
     def apply(a: Tensor | Expr | float, b: Tensor | Expr | float) -> Tensor:
         a, b = _with_scalars(name, a, b)
@@ -48,18 +48,18 @@ def _binary(name: str, function: Callable[[Expr, Expr], Any], doc: str, **declar
 
 
 def _comparison(name: str, function: Callable[[Expr, Expr], Any], symbol: str, onnx: str | None, aten: str) -> Binary:
-    """Declare a comparison, whose result is bool."""
+    """Declare a comparison operator. Its result is bool."""
     spelled = Aten(f"{aten}.Tensor {aten}.Scalar", operands="common")
     return _binary(name, function, f"bool: a {symbol} b.", onnx=onnx, aten=spelled, fold=getattr(np, name))
 
 
 def _of_numbers(*names: str, of_bools: str = "", overloads: str = "Tensor Scalar") -> Aten:
-    """How ATen writes an operator whose second operand may be a number."""
+    """Return ATen's names for an operator whose second operand may be a number."""
     return Aten(" ".join(f"{name}.{kind}" for name in names for kind in overloads.split()), of_bools=of_bools)
 
 
 def _with_scalars(name: str, *operands: Tensor | Expr | float) -> list[Tensor | Expr]:
-    """Convert Python numbers among the operands to the tensors' dtype; raises `InputError` if there is no tensor."""
+    """Convert Python numbers among the operands to the tensors' dtype. Raises `InputError` if there is no tensor."""
     dtypes = [x.dtype for x in operands if isinstance(x, Tensor)]
     if not dtypes:
         raise InputError(f"{name}: wanted a tensor, found {' and '.join(type(x).__name__ for x in operands)}")
@@ -73,7 +73,7 @@ def _power(a: Expr, b: Expr) -> Expr:
 
 
 def _fold_power(a: Any, b: Any) -> Any:
-    """The power; for integers, the nearest integer to the power of floats, as `_power` computes it."""
+    """Return a to the power b. For integers, this is the float power rounded to the nearest integer, as in `_power`."""
     if a.dtype.kind not in "iu":
         return np.power(a, b)
     return np.rint(np.power(a.astype(np.float64), b.astype(np.float64))).astype(a.dtype)
@@ -178,7 +178,7 @@ logical_xor = _binary(
 
 
 def _bitwise(name: str, doc: str, onnx: str, of_bools: str) -> Binary:
-    """Declare an operator on bits; `name` is NumPy's and ATen's too, and `__and__` ATen's for Python's operator."""
+    """Declare a bitwise operator. NumPy and ATen also call it `name`; ATen has `__and__` etc. for Python's operator."""
     scalars = _of_numbers(name, overloads="Tensor Scalar Scalar_Tensor").names
     pythons = _of_numbers(f"__{name.removeprefix('bitwise_')}__").names
     aten = Aten(f"{scalars} {pythons}", of_bools=of_bools)
@@ -191,7 +191,7 @@ bitwise_xor = _bitwise("bitwise_xor", "Bits set in one of the two.", "BitwiseXor
 
 
 def _shift(name: str, function: Callable[[Expr, Expr], Any], doc: str, pythons: str) -> Binary:
-    """Declare a shift; `pythons` is ATen's name for Python's operator."""
+    """Declare a shift operator. `pythons` is ATen's name for Python's operator."""
     scalars = _of_numbers(f"bitwise_{name}", overloads="Tensor Tensor_Scalar Scalar_Tensor").names
     return _binary(name, function, doc, aten=Aten(f"{scalars} {_of_numbers(pythons).names}"))
 
@@ -203,7 +203,7 @@ atan2 = _binary("atan2", te.atan2, "The angle of the point (b, a), in radians.",
 
 @register("where", pattern=Pattern.BROADCAST, onnx="Where", fold=np.where)
 def where(condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
-    """x if the condition holds, else y, for each element."""
+    """Return, for each element, x where the condition holds and y elsewhere."""
     if x.dtype != y.dtype:
         raise TypeMismatch(f"where: the values differ in dtype: {x.dtype} and {y.dtype}")
     return broadcast("where", lambda c, a, b: te.select(c.astype("bool"), a, b), condition, x, y)
@@ -211,7 +211,7 @@ def where(condition: Tensor, x: Tensor, y: Tensor) -> Tensor:
 
 @register("nn.bias_add", pattern=Pattern.BROADCAST)
 def bias_add(data: Tensor, bias: Tensor, *, axis: int = 1) -> Tensor:
-    """data + bias, with one bias per channel along `axis`."""
+    """Return data + bias, with one bias per channel along `axis`."""
     at = shapes.axis_of(axis, data.ndim)
     if bias.ndim != 1 or not (
         shapes.is_one(shapes.dims(bias)[0]) or shapes.agree(shapes.dims(bias)[0], shapes.dims(data)[at])
@@ -228,7 +228,7 @@ def bias_add(data: Tensor, bias: Tensor, *, axis: int = 1) -> Tensor:
 
 @register("broadcast_to", pattern=Pattern.BROADCAST, fold=lambda x, shape: np.broadcast_to(x, shape).copy())
 def broadcast_to(x: Tensor, *, shape: Sequence[shapes.Dim]) -> Tensor:
-    """x repeated along axes of extent 1 and along missing axes, to exactly `shape`."""
+    """Return x repeated along axes of extent 1 and along missing axes, so that its shape is exactly `shape`."""
     target = tuple(shape)
     behind = target[len(target) - x.ndim :] if x.ndim <= len(target) else ()
     if len(behind) != x.ndim or not all(map(_becomes, shapes.dims(x), behind)):
@@ -237,7 +237,7 @@ def broadcast_to(x: Tensor, *, shape: Sequence[shapes.Dim]) -> Tensor:
 
 
 def _becomes(own: shapes.Dim, extent: shapes.Dim) -> bool:
-    """Return whether an axis can be repeated to an extent."""
+    """Return whether repeating an axis can give it an extent."""
     if shapes.is_one(own) or shapes.same(own, extent):
         return True
     if shapes.differ(own, 1) or not isinstance(own, Var) or not isinstance(extent, int | Var):
@@ -251,7 +251,7 @@ def _becomes(own: shapes.Dim, extent: shapes.Dim) -> bool:
     fold=lambda shape, fill_value, dtype: np.full(shape, fill_value, DType(dtype).numpy),
 )  # fmt: skip
 def full(*, shape: Sequence[shapes.Dim], fill_value: float, dtype: str = "float32") -> Tensor:
-    """A tensor whose elements all have one value."""
+    """Return a tensor whose elements all have one value."""
     return te.compute(tuple(shape), lambda *i: const(fill_value, dtype), name="T_full")
 
 
@@ -261,9 +261,9 @@ def _fold_arange(start: Any, stop: Any, step: Any, dtype: str) -> Any:
 
 @register("arange", pattern=Pattern.INJECTIVE, fold=_fold_arange)
 def arange(*, start: shapes.Dim = 0, stop: shapes.Dim, step: float = 1, dtype: str = "int64") -> Tensor:
-    """start, start + step, ... before `stop`.
+    """Return start, start + step, and so on, up to but not including `stop`.
 
-    If an end is symbolic, the step must be an integer, and `stop` not before `start`.
+    If an end is symbolic, the step must be an integer, and `stop` must not come before `start`.
     """
     symbolic = isinstance(start, Expr) or isinstance(stop, Expr)
     if symbolic and (int(step) != step or step == 0):
@@ -279,7 +279,7 @@ def arange(*, start: shapes.Dim = 0, stop: shapes.Dim, step: float = 1, dtype: s
 
 
 def _steps(start: shapes.Dim, stop: shapes.Dim, step: int) -> shapes.Dim:
-    """The number of steps from start to stop, rounded up."""
+    """Return the number of steps from start to stop, rounded up."""
     distance = stop - start if step > 0 else start - stop
     size = abs(step)
     return shapes.simple(distance if size == 1 else (distance + (size - 1)) // size)
@@ -287,7 +287,7 @@ def _steps(start: shapes.Dim, stop: shapes.Dim, step: int) -> shapes.Dim:
 
 @register("elementwise_sum", pattern=Pattern.BROADCAST)
 def elementwise_sum(*data: Tensor) -> Tensor:
-    """The sum of any number of tensors."""
+    """Return the element-wise sum of any number of tensors."""
     if not data:
         raise InputError("elementwise_sum: no operands")
     if len({t.dtype for t in data}) != 1:

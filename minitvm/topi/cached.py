@@ -35,10 +35,10 @@ _REGISTERS = 16  # vectors of results that are in registers at a time
 def cache_update(data: Tensor, update: Tensor, position: Tensor, *, axis: int = -2, mode: str = "linear") -> Tensor:
     """Return `data` with the rows of `update` written into it.
 
-    For each index b of the first axis, they go to the places position[b], position[b] + 1, ... of `axis`. With the mode
-    "circular", places beyond the last one continue at the first. With "linear", the result is undefined if the update
-    does not fit; compiled code skips the rows that do not fit. The operator is TensorScatter in ONNX, and a batched
-    dynamic_update_slice of JAX.
+    For each index b of the first axis, the rows go to positions position[b], position[b] + 1, ... along `axis`. In the
+    mode "circular", positions beyond the end wrap around to the beginning. In the mode "linear", the result is
+    undefined if the update does not fit; compiled code skips the rows that do not fit. The operator corresponds to
+    TensorScatter in ONNX, and to a batched dynamic_update_slice in JAX.
     """
     check_index("cache_update", position)
     at = axis_of(axis, data.ndim)
@@ -68,11 +68,12 @@ def cache_update(data: Tensor, update: Tensor, position: Tensor, *, axis: int = 
 
 @register("nn.cached_attention")
 def cached_attention(query: Tensor, key: Tensor, value: Tensor, position: Tensor, *, scale: float) -> Tensor:
-    """softmax(scale * query key') value, where query i of row b sees the places 0 to position[b] + i of the cache.
+    """Return softmax(scale * query key') value, where query i of row b sees positions 0 to position[b] + i of the
+    cache.
 
     `query` is [batch, heads, queries, width], `key` and `value` are [batch, groups, places, width]; heads / groups
-    heads in a row share a group. The result is [batch, heads, queries, width of value]. Places that no query sees are
-    not read. Vaswani et al. 2017; grouped heads: Ainslie et al. 2023.
+    consecutive heads share a group. The result is [batch, heads, queries, width of value]. Positions that no query sees
+    are not read. Vaswani et al. 2017; grouped heads: Ainslie et al. 2023.
     """
     check_index("cached_attention", position)
     for tensor in (query, key, value):
@@ -93,7 +94,7 @@ def cached_attention(query: Tensor, key: Tensor, value: Tensor, position: Tensor
 
 
 def _attention(query: Tensor, index: str, numbers: list[int], scale: float) -> Any:
-    """The loops: one block for each row of the batch, group and query."""
+    """Return a loop program with one block for each row of the batch, group and query."""
     from ..tir.script import builtins as T
 
     heads, W, G, N, V = numbers

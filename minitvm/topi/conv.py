@@ -25,7 +25,8 @@ _ABSORBED = ("nn.interleave",)  # the phases of a convolution are interleaved wh
 
 def _conv(rank: int, data: Tensor, weight: Tensor, strides: Ints, padding: Ints, dilation: Ints, groups: int,
           out_dtype: str, data_layout: str = "", kernel_layout: str = "") -> Tensor:  # fmt: skip
-    """The convolution over `rank` spatial axes: out[n, f, y..] = sum of data[n, c, y*s + r*d ..] * weight[f, c, r..].
+    """Return the convolution over `rank` spatial axes: out[n, f, y..] = sum of data[n, c, y*s + r*d ..] * weight[f, c,
+    r..].
 
     Products and sums have `out_dtype` (the data's dtype if empty); both operands are converted to it when they are
     read. For example, with int8 data and weights, int32 sums are exact. The attributes by which a strategy selects a
@@ -108,18 +109,18 @@ def _conv(rank: int, data: Tensor, weight: Tensor, strides: Ints, padding: Ints,
 @register("nn.conv1d", pattern=Pattern.COMPLEX_OUT_FUSABLE, absorbs=_ABSORBED)
 def conv1d(data: Tensor, weight: Tensor, *, strides: Ints = 1, padding: Ints = 0, dilation: Ints = 1, groups: int = 1,
            out_dtype: str = "") -> Tensor:  # fmt: skip
-    """Convolution of data [n, c, w] with weight [o, c / groups, kw]."""
+    """Return the convolution of data [n, c, w] with weight [o, c / groups, kw]."""
     return _conv(1, data, weight, strides, padding, dilation, groups, out_dtype)
 
 
 @register("nn.conv2d", pattern=Pattern.COMPLEX_OUT_FUSABLE, absorbs=_ABSORBED)
 def conv2d(data: Tensor, weight: Tensor, *, strides: Ints = 1, padding: Ints = 0, dilation: Ints = 1, groups: int = 1,
            out_dtype: str = "", data_layout: str = "NCHW", kernel_layout: str = "OIHW") -> Tensor:  # fmt: skip
-    """Convolution of data [n, c, h, w] with weight [o, c / groups, kh, kw].
+    """Return the convolution of data [n, c, h, w] with weight [o, c / groups, kh, kw].
 
     `padding` is one number, (h, w), or (top, left, bottom, right). With one channel per group the convolution is
-    depthwise. `data_layout` is the order of the axes of data and result, `kernel_layout` that of the weight, for
-    example NHWC and HWIO.
+    depthwise. `data_layout` is the order of the axes of data and result, and `kernel_layout` the order of the axes of
+    the weight, for example NHWC and HWIO.
     """
     return _conv(2, data, weight, strides, padding, dilation, groups, out_dtype, data_layout, kernel_layout)
 
@@ -127,5 +128,5 @@ def conv2d(data: Tensor, weight: Tensor, *, strides: Ints = 1, padding: Ints = 0
 @register("nn.conv3d", pattern=Pattern.COMPLEX_OUT_FUSABLE, absorbs=_ABSORBED)
 def conv3d(data: Tensor, weight: Tensor, *, strides: Ints = 1, padding: Ints = 0, dilation: Ints = 1, groups: int = 1,
            out_dtype: str = "") -> Tensor:  # fmt: skip
-    """Convolution of data [n, c, d, h, w] with weight [o, c / groups, kd, kh, kw]."""
+    """Return the convolution of data [n, c, d, h, w] with weight [o, c / groups, kd, kh, kw]."""
     return _conv(3, data, weight, strides, padding, dilation, groups, out_dtype)

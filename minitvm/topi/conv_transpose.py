@@ -19,8 +19,9 @@ _SPATIAL = {1: ("x",), 2: ("y", "x"), 3: ("z", "y", "x")}
 
 def _conv_transpose(rank: int, data: Tensor, weight: Tensor, strides: Ints, padding: Ints, output_padding: Ints,
                     dilation: Ints, groups: int) -> Tensor:  # fmt: skip
-    """A plain convolution with the reversed kernel, of the input with stride - 1 zeros inserted between its
-    elements.
+    """Return the transposed convolution, as a plain convolution with the reversed kernel.
+
+    The plain convolution reads the input with stride - 1 zeros inserted between neighbouring elements.
     """
     op = f"nn.conv{rank}d_transpose"
     if data.ndim != rank + 2 or weight.ndim != rank + 2:
@@ -75,19 +76,19 @@ def _conv_transpose(rank: int, data: Tensor, weight: Tensor, strides: Ints, padd
 @register("nn.conv1d_transpose", pattern=Pattern.COMPLEX_OUT_FUSABLE)
 def conv1d_transpose(data: Tensor, weight: Tensor, *, strides: Ints = 1, padding: Ints = 0, output_padding: Ints = 0,
                      dilation: Ints = 1, groups: int = 1) -> Tensor:  # fmt: skip
-    """Transposed convolution of data [n, i, w] with weight [i, o / groups, kw]."""
+    """Return the transposed convolution of data [n, i, w] with weight [i, o / groups, kw]."""
     return _conv_transpose(1, data, weight, strides, padding, output_padding, dilation, groups)
 
 
 @register("nn.conv2d_transpose", pattern=Pattern.COMPLEX_OUT_FUSABLE)
 def conv2d_transpose(data: Tensor, weight: Tensor, *, strides: Ints = 1, padding: Ints = 0, output_padding: Ints = 0,
                      dilation: Ints = 1, groups: int = 1) -> Tensor:  # fmt: skip
-    """Transposed convolution of data [n, i, h, w] with weight [i, o / groups, kh, kw]."""
+    """Return the transposed convolution of data [n, i, h, w] with weight [i, o / groups, kh, kw]."""
     return _conv_transpose(2, data, weight, strides, padding, output_padding, dilation, groups)
 
 
 @register("nn.conv3d_transpose", pattern=Pattern.COMPLEX_OUT_FUSABLE)
 def conv3d_transpose(data: Tensor, weight: Tensor, *, strides: Ints = 1, padding: Ints = 0, output_padding: Ints = 0,
                      dilation: Ints = 1, groups: int = 1) -> Tensor:  # fmt: skip
-    """Transposed convolution of data [n, i, d, h, w] with weight [i, o / groups, kd, kh, kw]."""
+    """Return the transposed convolution of data [n, i, d, h, w] with weight [i, o / groups, kd, kh, kw]."""
     return _conv_transpose(3, data, weight, strides, padding, output_padding, dilation, groups)

@@ -25,12 +25,11 @@ from .transform import reshape
 
 @register("bind_size")
 def bind_size(count: Tensor, *, size: SizeVar, most: Dim, where: str = "", reason: str = "") -> Tensor:  # noqa: ARG001
-    """Return `count`, an integer that becomes the value of `size`; a run stops with an error if it is not from 0 to
-    `most`.
+    """Return `count`, and make it the value of `size`. A run ends with an error if it is not between 0 and `most`.
 
     `most` also bounds the memory of each tensor whose shape contains the size. `where` names the operator that needs
-    the size. If there is a `reason`, the number is not a size but a check: the error of the run is this text, with the
-    numbers in place of {found} and {most}.
+    the size. If there is a `reason`, the number is a check rather than a size: this text is then the error message of
+    the run, with the numbers filled in for {found} and {most}.
     """
     if not isinstance(size, SizeVar):
         raise InputError(f"bind_size: the size is a variable, found {size!r}")
@@ -41,7 +40,7 @@ def bind_size(count: Tensor, *, size: SizeVar, most: Dim, where: str = "", reaso
 
 @register("leading", pattern=Pattern.INJECTIVE)
 def leading(x: Tensor, *, size: Dim, axis: int = 0) -> Tensor:
-    """The first `size` entries of an axis, which has at least that many."""
+    """Return the first `size` entries along an axis, which must have at least that many."""
     at = axis_of(axis, x.ndim)
     extent = dims(x)[at]
     if isinstance(size, int) and (size < 0 or (isinstance(extent, int) and size > extent)):
@@ -51,8 +50,9 @@ def leading(x: Tensor, *, size: Dim, axis: int = 0) -> Tensor:
 
 @register("argwhere")
 def argwhere(x: Tensor) -> list[Tensor]:
-    """Return [places, count]: the indices of the elements that are not 0, in row-major order, one row [rank] for each,
-    and their number.
+    """Return [places, count]: the indices of all nonzero elements in row-major order, and their number.
+
+    Each element has one row of `places`, with one index per axis.
     """
     if x.ndim == 0:
         raise InputError("argwhere: a tensor without dimensions has no indices")
@@ -64,13 +64,12 @@ def argwhere(x: Tensor) -> list[Tensor]:
 
 @register("unique")
 def unique(rows: Tensor, *, sorted: bool = True) -> list[Tensor]:
-    """Return [first, inverse, counts, number] for the different rows of a matrix, or the different elements of a
-    vector.
+    """Return [first, inverse, counts, number] for the distinct rows of a matrix or the distinct elements of a vector.
 
-    `number` is the number of different rows. For each of them, `first` holds the index of its first occurrence, and
-    `counts` the number of its occurrences. `inverse` holds, for each row of the input, the number of its different row.
-    The different rows are in ascending order, or with `sorted=False` in the order of their first occurrences. NaN is
-    equal to NaN and comes last.
+    `number` is the number of distinct rows. For each of them, `first` holds the index of its first occurrence, and
+    `counts` the number of its occurrences. `inverse` maps each row of the input to the index of its distinct row. The
+    distinct rows are in ascending order, or with `sorted=False` in the order of their first occurrences. NaN is equal
+    to NaN and comes last.
     """
     if rows.ndim not in (1, 2):
         raise TypeMismatch(f"unique: wanted a vector or a matrix, found {rows}")
@@ -107,7 +106,7 @@ def _find(total: Any, shape: Sequence[Dim], dtype: str) -> PrimFunc:
         return value if value.dtype.is_bool else value != const(0, value.dtype)
 
     def coordinate(place: Expr, axis: Any) -> Expr:
-        """The coordinate of a place along `axis`.
+        """Return the coordinate along `axis` of an element that is given by its row-major position.
 
         Loops over axes are unrolled, so that only one of the selects remains.
         """
@@ -135,7 +134,7 @@ def _find(total: Any, shape: Sequence[Dim], dtype: str) -> PrimFunc:
 
 
 def _groups(total: Any, extent: Any, columns: int, dtype: str) -> PrimFunc:
-    """Group equal neighbours of the sorted rows.
+    """Return a function that groups equal neighbours among the sorted rows.
 
     A later row never comes before an earlier one, so one comparison is enough.
     """
@@ -178,7 +177,7 @@ def _groups(total: Any, extent: Any, columns: int, dtype: str) -> PrimFunc:
 
 
 def _renumbered(extent: Any) -> PrimFunc:
-    """Number the groups in the order in which the rows first reach them."""
+    """Return a function that numbers the groups in the order in which the rows first reach them."""
     from ..tir.script import builtins as T
 
     @T.prim_func

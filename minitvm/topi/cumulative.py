@@ -29,30 +29,34 @@ _TOGETHER, _OPEN = 512, 64  # elements of a row, so that a few rows stay in the 
 
 @register("cumsum")
 def cumsum(x: Tensor, *, axis: int = 0, exclusive: bool = False, reverse: bool = False) -> Tensor:
-    """Running sums along an axis; `exclusive` excludes the element itself, `reverse` starts at the end."""
+    """Return the running sums along an axis. `exclusive` leaves out the element itself, and `reverse` starts at the
+    end.
+    """
     return _cumulative(x, _SUM, axis, exclusive, reverse)
 
 
 @register("cumprod")
 def cumprod(x: Tensor, *, axis: int = 0, exclusive: bool = False, reverse: bool = False) -> Tensor:
-    """Running products along an axis; `exclusive` excludes the element itself, `reverse` starts at the end."""
+    """Return the running products along an axis. `exclusive` leaves out the element itself, and `reverse` starts at
+    the end.
+    """
     return _cumulative(x, _PRODUCT, axis, exclusive, reverse)
 
 
 @register("cummax")
 def cummax(x: Tensor, *, axis: int = 0) -> Tensor:
-    """The largest element so far along an axis; NaN from the first NaN on."""
+    """Return the largest element so far along an axis. From the first NaN on, the result is NaN."""
     return _cumulative(x, _LARGEST, axis, exclusive=False, reverse=False)
 
 
 @register("cummin")
 def cummin(x: Tensor, *, axis: int = 0) -> Tensor:
-    """The smallest element so far along an axis; NaN from the first NaN on."""
+    """Return the smallest element so far along an axis. From the first NaN on, the result is NaN."""
     return _cumulative(x, _LEAST, axis, exclusive=False, reverse=False)
 
 
 def _neutral(kind: str, dtype: Any) -> Any:
-    """The neutral element: combining it with an element changes nothing."""
+    """Return the neutral element. Combining it with an element leaves the element unchanged."""
     if kind == _LARGEST:
         return lowest(dtype)
     return highest(dtype) if kind == _LEAST else const(int(kind == _PRODUCT), dtype)
@@ -66,9 +70,9 @@ def _cumulative(x: Tensor, kind: str, axis: int, exclusive: bool, reverse: bool)
 
 
 def _together(x: Tensor, kind: str, at: int, exclusive: bool, reverse: bool) -> Tensor:
-    """The same along an axis that is not the last, for several elements of the last axis at a time.
+    """Return the running totals along an axis other than the last, for several elements of the last axis at a time.
 
-    The totals of these elements are kept in a row in the L1 cache.
+    The totals of these elements stay in a row in the L1 cache.
     """
     source, result = (Buffer(name, x.shape, x.dtype) for name in ("x", "y"))
     last, steps = dims(x)[-1], x.shape[at]
@@ -81,7 +85,9 @@ def _together(x: Tensor, kind: str, at: int, exclusive: bool, reverse: bool) -> 
     totals = Buffer("totals", (as_expr(width),), x.dtype, scope="local")
 
     def row(write: Callable[[Var], Stmt], guarded: bool) -> Stmt:
-        """A loop over the elements that are computed together, without elements beyond the end of the last axis."""
+        """Return a loop over the elements that are computed together. It skips elements beyond the end of the last
+        axis.
+        """
         lane = Var("lane", chunk.dtype)
         body = write(lane)
         inside = If(chunk * width + lane < as_expr(last), body) if guarded else body
@@ -113,9 +119,7 @@ def _together(x: Tensor, kind: str, at: int, exclusive: bool, reverse: bool) -> 
 
 
 def _width(last: Dim) -> tuple[int, bool]:
-    """The number of elements of the last axis that are computed together, and whether it divides the extent of the
-    axis.
-    """
+    """Return how many elements of the last axis are computed together, and whether this number divides the extent."""
     if not isinstance(last, int) or not last:
         return (_TOGETHER, True) if isinstance(last, int) else (_OPEN, False)
     dividing = next(width for width in range(min(last, _TOGETHER), 0, -1) if last % width == 0)

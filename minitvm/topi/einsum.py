@@ -14,9 +14,9 @@ from .shapes import Dim, agree, dims, is_one
 
 @register("einsum", pattern=Pattern.COMPLEX_OUT_FUSABLE)
 def einsum(*data: Tensor, equation: str) -> Tensor:
-    """Products summed over the labels that are not in the output, as in `numpy.einsum`, but without ellipsis.
+    """Return products summed over the labels that are missing in the output, as in `numpy.einsum` but without ellipsis.
 
-    Without `->` the output has the labels that occur once, in alphabetic order.
+    Without `->`, the output has the labels that occur once, in alphabetical order.
     """
     text = equation.replace(" ", "")
     left, arrow, right = text.partition("->")

@@ -22,12 +22,12 @@ Unary = Callable[[Tensor], Tensor]
 
 
 def elementwise(x: Tensor, function: Callable[[Expr], Any], name: str) -> Tensor:
-    """Apply `function` to each element."""
+    """Apply `function` to each element, and return the result."""
     return te.compute(x.shape, lambda *i: function(x[i]), name=f"T_{name}")
 
 
 def _unary(name: str, function: Callable[[Expr], Any], doc: str, **declared: Any) -> Unary:
-    """Declare the operator of a function of one element; `declared` is what `register` takes."""
+    """Declare the operator of a function of one element. `declared` holds the arguments of `register`."""
     own_name = name.rpartition(".")[2]
 
     def apply(x: Tensor) -> Tensor:
@@ -137,7 +137,7 @@ hard_swish = _unary(
 
 @register("copy", pattern=Pattern.ELEMENTWISE, fold=lambda x: x, view=True, onnx="Identity")
 def identity(x: Tensor) -> Tensor:
-    """x itself."""
+    """Return x unchanged."""
     return elementwise(x, lambda v: v, "identity")
 
 
@@ -147,14 +147,14 @@ def _fold_cast(x: Any, dtype: str) -> Any:
 
 @register("cast", pattern=Pattern.ELEMENTWISE, fold=_fold_cast)
 def cast(x: Tensor, *, dtype: str) -> Tensor:
-    """x converted as C does, except that a float becomes a bool by `!= 0`."""
+    """Return x converted as in C, except that a float becomes a bool by `!= 0`."""
     kind = DType(dtype)
     return elementwise(x, lambda v: v.astype(kind), "cast")
 
 
 @register("reinterpret", pattern=Pattern.ELEMENTWISE, fold=lambda x, dtype: x.view(DType(dtype).numpy))
 def reinterpret(x: Tensor, *, dtype: str) -> Tensor:
-    """The bits of x read as another dtype of the same width."""
+    """Return the bits of x, read as another dtype of the same width."""
     kind = DType(dtype)
     if kind.bits != x.dtype.bits:
         raise TypeMismatch(f"reinterpret: {x.dtype} and {kind} differ in width")
@@ -163,7 +163,7 @@ def reinterpret(x: Tensor, *, dtype: str) -> Tensor:
 
 @register("nn.dropout", pattern=Pattern.ELEMENTWISE, fold=lambda x, rate: x, view=True)
 def dropout(x: Tensor, *, rate: float = 0.5) -> Tensor:  # noqa: ARG001 (an attribute of the operator)
-    """x itself: at inference nothing is dropped."""
+    """Return x unchanged, because nothing is dropped at inference."""
     return elementwise(x, lambda v: v, "dropout")
 
 
@@ -178,7 +178,7 @@ def _fold_clip(x: Any, a_min: Any, a_max: Any) -> Any:
     aten=Aten("relu6", {"a_min": 0, "a_max": 6}),
 )  # fmt: skip
 def clip(x: Tensor, *, a_min: float | None = None, a_max: float | None = None) -> Tensor:
-    """min(max(x, a_min), a_max). None means no limit."""
+    """Return min(max(x, a_min), a_max). None means no limit."""
 
     def limit(v: Expr) -> Expr:
         low = v if a_min is None else te.maximum(v, const(a_min, v.dtype))
@@ -192,13 +192,13 @@ def clip(x: Tensor, *, a_min: float | None = None, a_max: float | None = None) -
     aten=Aten("leaky_relu", {"alpha": "negative_slope"}),
 )  # fmt: skip
 def leaky_relu(x: Tensor, *, alpha: float = 0.01) -> Tensor:
-    """x if it is positive, else alpha * x."""
+    """Return x where it is positive, and alpha * x elsewhere."""
     return elementwise(x, lambda v: te.select(v > const(0, v.dtype), v, v * const(alpha, v.dtype)), "leaky_relu")
 
 
 @register("nn.prelu", pattern=Pattern.BROADCAST)
 def prelu(x: Tensor, alpha: Tensor, *, axis: int = 1) -> Tensor:
-    """x if it is positive, else alpha * x, with one alpha per channel along `axis`."""
+    """Return x where it is positive, and alpha * x elsewhere, with one alpha per channel along `axis`."""
     if alpha.ndim != 1:
         raise InputError(f"prelu: alpha has one dimension, found {alpha.ndim}")
     at = axis_of(axis, x.ndim)
@@ -210,14 +210,14 @@ def prelu(x: Tensor, alpha: Tensor, *, axis: int = 1) -> Tensor:
 
 @register("nn.thresholded_relu", pattern=Pattern.ELEMENTWISE, onnx=Onnx("ThresholdedRelu", {"alpha": "alpha"}))
 def thresholded_relu(x: Tensor, *, alpha: float = 1.0) -> Tensor:
-    """x if it is above alpha, else 0."""
+    """Return x where it is above alpha, and 0 elsewhere."""
     zero = const(0, x.dtype)
     return elementwise(x, lambda v: te.select(v > const(alpha, v.dtype), v, zero), "thresholded_relu")
 
 
 @register("nn.elu", pattern=Pattern.ELEMENTWISE, onnx=Onnx("Elu", {"alpha": "alpha"}))
 def elu(x: Tensor, *, alpha: float = 1.0) -> Tensor:
-    """x if it is positive, else alpha * (exp(x) - 1)."""
+    """Return x where it is positive, and alpha * (exp(x) - 1) elsewhere."""
 
     def function(v: Expr) -> Expr:
         return te.select(v > const(0, v.dtype), v, (te.exp(v) - 1.0) * const(alpha, v.dtype))
@@ -227,7 +227,7 @@ def elu(x: Tensor, *, alpha: float = 1.0) -> Tensor:
 
 @register("nn.selu", pattern=Pattern.ELEMENTWISE, onnx=Onnx("Selu", {"alpha": "alpha", "gamma": "gamma"}))
 def selu(x: Tensor, *, alpha: float = 1.67326319217681884765625, gamma: float = 1.05070102214813232421875) -> Tensor:
-    """gamma * (x if it is positive, else alpha * (exp(x) - 1))."""
+    """Return gamma times x where it is positive, and gamma * alpha * (exp(x) - 1) elsewhere."""
 
     def function(v: Expr) -> Expr:
         scaled = te.exp(v) * const(alpha, v.dtype) - const(alpha, v.dtype)
@@ -238,7 +238,7 @@ def selu(x: Tensor, *, alpha: float = 1.67326319217681884765625, gamma: float = 
 
 @register("nn.celu", pattern=Pattern.ELEMENTWISE, onnx=Onnx("Celu", {"alpha": "alpha"}))
 def celu(x: Tensor, *, alpha: float = 1.0) -> Tensor:
-    """max(x, 0) + min(0, alpha * (exp(x / alpha) - 1))."""
+    """Return max(x, 0) + min(0, alpha * (exp(x / alpha) - 1))."""
 
     def function(v: Expr) -> Expr:
         zero, a = const(0, v.dtype), const(alpha, v.dtype)
@@ -252,7 +252,7 @@ def celu(x: Tensor, *, alpha: float = 1.0) -> Tensor:
     aten=Aten("hardsigmoid", {"alpha": 1 / 6, "beta": 0.5}),
 )  # fmt: skip
 def hard_sigmoid(x: Tensor, *, alpha: float = 0.2, beta: float = 0.5) -> Tensor:
-    """clip(alpha * x + beta, 0, 1)."""
+    """Return clip(alpha * x + beta, 0, 1)."""
 
     def function(v: Expr) -> Expr:
         line = v * const(alpha, v.dtype) + const(beta, v.dtype)
@@ -263,7 +263,7 @@ def hard_sigmoid(x: Tensor, *, alpha: float = 0.2, beta: float = 0.5) -> Tensor:
 
 @register("nn.shrink", pattern=Pattern.ELEMENTWISE, onnx=Onnx("Shrink", {"lambd": "lambd", "bias": "bias"}))
 def shrink(x: Tensor, *, lambd: float = 0.5, bias: float = 0.0) -> Tensor:
-    """x + bias if x is below -lambd, x - bias if it is above lambd, else 0."""
+    """Return x + bias where x is below -lambd, x - bias where it is above lambd, and 0 elsewhere."""
 
     def function(v: Expr) -> Expr:
         b, limit, zero = const(bias, v.dtype), const(lambd, v.dtype), const(0, v.dtype)
@@ -277,7 +277,9 @@ def shrink(x: Tensor, *, lambd: float = 0.5, bias: float = 0.0) -> Tensor:
     aten=Aten("gelu", {"approximate": "approximate"}),
 )  # fmt: skip
 def gelu(x: Tensor, *, approximate: str = "none") -> Tensor:
-    """x times the cumulative normal distribution function of x; `approximate="tanh"` is the usual approximation."""
+    """Return x times the cumulative normal distribution function of x. `approximate="tanh"` is the usual
+    approximation.
+    """
     if approximate not in ("none", "tanh"):
         raise InputError(f'gelu: approximate is "none" or "tanh", found {approximate!r}')
 

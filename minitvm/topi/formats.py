@@ -22,11 +22,11 @@ _INFINITY = {"float32": 0x7F800000, "float64": 0x7FF0000000000000}  # bits of in
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """The number of bits of the fraction, the smallest exponent of a normal number, and the largest number.
+    """A float format: the number of fraction bits, the smallest exponent of a normal number, and the largest number.
 
-    `beyond` is the result for numbers above the largest one if the conversion does not saturate; None if it always
-    saturates. Only some formats have a `negative_zero`. A format that always saturates has no NaN either: NaN becomes
-    -0.0.
+    `beyond` is the result for numbers above the largest one if the conversion does not saturate; it is None if the
+    conversion always saturates. Only some formats have a `negative_zero`. A format that always saturates has no NaN
+    either: NaN becomes -0.0.
     """
 
     fraction: int
@@ -47,9 +47,9 @@ FORMATS = {
 
 @register("round_to_format", pattern=Pattern.ELEMENTWISE)
 def round_to_format(x: Tensor, *, format: str, saturate: bool = True) -> Tensor:
-    """The nearest number of a format as float16, ties to even.
+    """Return x rounded to the nearest number of a format, as float16. Ties go to even.
 
-    With `saturate`, larger numbers become the largest one.
+    With `saturate`, larger numbers become the largest number of the format.
     """
     if format not in FORMATS:
         raise InputError(f"round_to_format: {nearest(format, list(FORMATS))}")

@@ -26,9 +26,9 @@ def _fold_take(data: Any, indices: Any, axis: int | None) -> Any:
 
 @register("take", pattern=Pattern.INJECTIVE, fold=_fold_take)
 def take(data: Tensor, indices: Tensor, *, axis: int | None = None) -> Tensor:
-    """The slices of `data` at `indices` along an axis.
+    """Return the slices of `data` at `indices` along an axis.
 
-    The axes of `indices` replace this axis; None flattens data first.
+    The axes of `indices` replace this axis. If `axis` is None, data is flattened first.
     """
     check_index("take", indices)
     if axis is None:
@@ -47,7 +47,7 @@ def take(data: Tensor, indices: Tensor, *, axis: int | None = None) -> Tensor:
 
 @register("gather", pattern=Pattern.INJECTIVE)
 def gather(data: Tensor, indices: Tensor, *, axis: int = 0) -> Tensor:
-    """out[i, j, k] = data[indices[i, j, k], j, k] for axis 0, and so on (ONNX's GatherElements)."""
+    """Return out[i, j, k] = data[indices[i, j, k], j, k] for axis 0, and so on (ONNX's GatherElements)."""
     check_index("gather", indices)
     at = axis_of(axis, data.ndim)
     if indices.ndim != data.ndim:
@@ -63,9 +63,9 @@ def gather(data: Tensor, indices: Tensor, *, axis: int = 0) -> Tensor:
 
 @register("gather_nd", pattern=Pattern.INJECTIVE)
 def gather_nd(data: Tensor, indices: Tensor, *, batch_dims: int = 0) -> Tensor:
-    """The elements or slices of `data` at the points along the last axis of `indices` (ONNX's GatherND).
+    """Return the elements or slices of `data` at the points that the last axis of `indices` gives (ONNX's GatherND).
 
-    In Relay, the points are along the first axis instead. The first `batch_dims` axes are shared by both tensors.
+    In Relay, the points are along the first axis instead. Both tensors share the first `batch_dims` axes.
     """
     check_index("gather_nd", indices)
     size = constant(dims(indices)[-1], "gather_nd: the last axis of the indices")

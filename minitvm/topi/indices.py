@@ -20,7 +20,7 @@ def check_index(op: str, indices: Tensor) -> None:
 
 
 def widened(index: Expr, extent: Dim) -> Expr:
-    """The index in a dtype that also holds the extent, int32 or int64. Larger indices become the largest int64."""
+    """Return the index in int32 or int64, whichever also holds the extent. Indices that are too large are clamped."""
     if index.dtype == "uint64":  # every extent fits into int64
         return te.minimum(index, const((1 << 63) - 1, "uint64")).astype("int64")
     needed = max(index.dtype.bits * (2 if index.dtype.kind == "uint" else 1), as_expr(extent).dtype.bits)
@@ -28,7 +28,7 @@ def widened(index: Expr, extent: Dim) -> Expr:
 
 
 def from_front(index: Expr, extent: Dim) -> Expr:
-    """An index, counted from the front, in a dtype that holds the extent; a negative index counts from the end."""
+    """Return a nonnegative index in a dtype that holds the extent. A negative index counts from the end."""
     wide = widened(index, extent)
     if index.dtype.kind == "uint":
         return wide
@@ -36,7 +36,7 @@ def from_front(index: Expr, extent: Dim) -> Expr:
 
 
 def clamped(index: Expr, extent: Dim) -> Expr:
-    """An index moved to the nearest element of the axis; a negative index counts from the end."""
+    """Return the index clamped to the axis. A negative index counts from the end."""
     return nearest(from_front(index, extent), extent)
 
 
@@ -48,7 +48,9 @@ def nearest(place: Expr, extent: Dim) -> Expr:
 
 
 def check_counts(op: str, dtype: str, extent: Dim) -> None:
-    """Raise `InputError` unless a dtype holds every index of an axis; if the axis is symbolic, every int32 index."""
+    """Raise `InputError` unless a dtype can hold every index of an axis, or every int32 index if the axis is
+    symbolic.
+    """
     kind = DType(dtype)
     size = as_expr(extent)
     last = size.value - 1 if isinstance(size, IntImm) else 2**31 - 1

@@ -28,9 +28,9 @@ _PARTS = re.compile(r"([A-Z])|([1-9]\d*)([a-z])")
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """The axes in their order in memory, outermost first.
+    """The axes of a tensor in memory order, outermost first.
 
-    Each is a letter and the length of the block (0: the axis itself). `parse` reads a layout from text. Capital letters
+    Each axis is a letter and a block length (0 for the axis itself). `parse` reads a layout from text. Capital letters
     are axes; each may also appear once as a small letter further to the right, for its block.
     """
 
@@ -38,7 +38,7 @@ class Layout:
 
     @staticmethod
     def parse(text: str) -> Layout:
-        """Read a layout from text; raises `InputError` if it is not a layout."""
+        """Read a layout from text. Raises `InputError` if the text is not a layout."""
         axes: list[tuple[str, int]] = []
         end = 0
         for match in _PARTS.finditer(text):
@@ -57,7 +57,7 @@ class Layout:
 
     @property
     def plain(self) -> str:
-        """The letters of all axes in order, without the blocks: "NCHW" for NCHW8c."""
+        """The letters of all axes in order, leaving out the blocks: "NCHW" for NCHW8c."""
         return "".join(letter for letter, block in self.axes if not block)
 
     @property
@@ -66,7 +66,7 @@ class Layout:
         return all(not block for _, block in self.axes)
 
     def block(self, letter: str) -> int:
-        """The length of the blocks of an axis; 1 if it is not split."""
+        """Return the block length of an axis, or 1 if the axis is not split."""
         return next((block for name, block in self.axes if block and name == letter), 1)
 
     def __str__(self) -> str:
@@ -75,14 +75,14 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class AxisOrder:
-    """Converts tuples between the order of the axes in memory and the order in which an operator is defined."""
+    """Converts tuples between the order of axes in memory and the order in which an operator is defined."""
 
     stored: str
     defined: str
 
     @staticmethod
     def of(layout: str, defined: str, what: str) -> AxisOrder:
-        """The order of a plain layout; raises `InputError` unless it has exactly the axes of `defined`."""
+        """Return the order of a plain layout. Raises `InputError` unless it has exactly the axes of `defined`."""
         if sorted(layout) != sorted(defined):
             example = defined[0] + defined[2:] + defined[1]
             raise InputError(
@@ -97,17 +97,18 @@ class AxisOrder:
         return self.stored == self.defined
 
     def as_defined(self, values: Sequence[T]) -> tuple[T, ...]:
-        """Reorder values from the order in memory to the order of the definition."""
+        """Reorder values from memory order to the order of the definition."""
         return tuple(values[self.stored.index(letter)] for letter in self.defined)
 
     def as_stored(self, values: Sequence[T]) -> tuple[T, ...]:
-        """Reorder values from the order of the definition to the order in memory."""
+        """Reorder values from the order of the definition to memory order."""
         return tuple(values[self.defined.index(letter)] for letter in self.stored)
 
 
 def transformed_shape(shape: Sequence[Any], source: Layout, target: Layout) -> tuple[Any, ...]:
-    """The shape that data of `shape` in the layout `source` has in `target`; raises `InputError` if blocks do not
-    fit.
+    """Return the shape in the layout `target` of data that has `shape` in the layout `source`.
+
+    Raises `InputError` if the axes of the layouts differ or the blocks do not fit.
     """
     if sorted(source.plain) != sorted(target.plain):
         raise InputError(f"layout_transform: {source} and {target} have different axes")
@@ -129,7 +130,7 @@ def transformed_shape(shape: Sequence[Any], source: Layout, target: Layout) -> t
 
 
 def transformed(x: np.ndarray, src_layout: str, dst_layout: str) -> np.ndarray:
-    """Convert an array to another layout, by way of the layout without blocks."""
+    """Convert an array to another layout, going through the layout without blocks."""
     source, target = Layout.parse(src_layout), Layout.parse(dst_layout)
     shape = transformed_shape(x.shape, source, target)
     # Each block of the source moves to the place right after its axis, and is joined with it.
@@ -155,7 +156,7 @@ def _pieces(layout: Layout, letter: str, extent: int) -> tuple[int, ...]:
 
 @register("layout_transform", pattern=Pattern.INJECTIVE, fold=transformed)
 def layout_transform(data: Tensor, *, src_layout: str, dst_layout: str) -> Tensor:
-    """Reorder the axes as in `dst_layout`; its blocks are split off, and the blocks of `src_layout` are joined."""
+    """Reorder the axes as in `dst_layout`, splitting off its blocks and joining those of `src_layout`."""
     source, target = Layout.parse(src_layout), Layout.parse(dst_layout)
     shape = transformed_shape(dims(data), source, target)
 

@@ -43,15 +43,15 @@ def along(
     whole: Tensor | None = None,
     in_step: bool = False,
 ) -> list[Tensor]:
-    """Apply a function of one line to all lines of tensors along an axis, and return its results.
+    """Apply a function to every line of tensors along an axis, and return its results.
 
-    The parameters of the function are one line of each tensor, and then one line of each result. Along the other axes,
-    all tensors have the same extents. `starts` are the initial values of the first results before the function runs; a
-    result that is read at indices given by data needs one. If the further input `whole` is given, there is one result,
-    which has the shape of `whole`. `whole` may be longer along the other axes: lines that the tensors do not have keep
-    their initial values.
+    The parameters of the function are one line of each tensor, followed by one line of each result. Along the other
+    axes, all tensors have the same extents. `starts` are the initial values of the first results before the function
+    runs; a result that is read at data-dependent indices needs one. If the further input `whole` is given, there is one
+    result, which has the shape of `whole`. `whole` may be longer along the other axes: lines that the tensors do not
+    have keep their initial values.
 
-    Lines run in parallel if there is enough work; with `in_step`, which says that the function does the same steps for
+    Lines run in parallel if there is enough work. With `in_step`, which says that the function does the same steps for
     all data, the schedule decides which lines are lanes of vectors, and which run in parallel.
     """
     count, operands = len(tensors), [*tensors, *([] if whole is None else [whole])]
@@ -82,7 +82,7 @@ def along(
 
 
 def _of(shape: Sequence[Expr], line: tir.PrimFunc, tensors: Sequence[Tensor], axis: int) -> tuple[Expr, ...]:
-    """Extents of the line's function, expressed by extents of the tensors."""
+    """Return extents of the line's function, expressed by the extents of the tensors."""
     extents = {
         b.shape[0]: t.shape[axis] for b, t in zip(line.buffers, tensors, strict=False) if isinstance(b.shape[0], Var)
     }
@@ -92,7 +92,7 @@ def _of(shape: Sequence[Expr], line: tir.PrimFunc, tensors: Sequence[Tensor], ax
 def _for_a_line(
     line: tir.PrimFunc, buffers: Sequence[tir.Buffer], axis: int, iterators: Sequence[IterVar]
 ) -> tir.Block:
-    """The block that computes one line: the function's body, with its accesses moved into the whole tensors."""
+    """Return the block that computes one line: the function's body, with its accesses moved to the whole tensors."""
     places = dict(zip(line.buffers, buffers, strict=True))
     at = [it.var for it in iterators]
     root = tir.root_block(line)
@@ -121,7 +121,7 @@ def _for_a_line(
 
 
 def started(result: tir.Buffer, value: Callable[..., Expr]) -> tir.Stmt:
-    """A loop nest whose block writes every element of a buffer; schedules can vectorize it."""
+    """Return a loop nest whose block writes every element of a buffer. Schedules can vectorize it."""
     iterators = [IterVar(Var(f"v{a}", d.dtype), Range(const(0, d.dtype), d)) for a, d in enumerate(result.shape)]
     at = tuple(it.var for it in iterators)
     block = tir.Block(tuple(iterators), (), (), "start", tir.BufferStore(result, value(*at), at))
@@ -132,9 +132,9 @@ def started(result: tir.Buffer, value: Callable[..., Expr]) -> tir.Stmt:
 def updated(
     op: str, tensors: Sequence[Tensor], buffers: Sequence[tir.Buffer], axes: Sequence[tuple[Var, Expr]], body: tir.Stmt
 ) -> Tensor:
-    """The last of the tensors, changed by `body`, which writes for each point of the axes (variable, extent).
+    """Return the last tensor, changed by `body`, which writes at each point of the axes (variable, extent).
 
-    `buffers` are the buffers of the tensors, and then the buffer of the result.
+    `buffers` are the buffers of the tensors, followed by the buffer of the result.
     """
     old, result = buffers[-2:]
     iterators = tuple(IterVar(v, Range(const(0, v.dtype), d)) for v, d in axes)
@@ -150,8 +150,8 @@ def updated(
 
 
 def zeroed(func: tir.PrimFunc, results: Sequence[int]) -> tir.PrimFunc:
-    """The function, but it first fills the buffers with numbers `results` with zeros, because data decide where it
-    writes them.
+    """Return the function with the buffers of index `results` set to zero first, because it writes them at places
+    from data.
     """
     buffers = [func.buffers[k] for k in results]
     zeros = [started(b, lambda *_, b=b: const(0, b.dtype)) for b in buffers]
@@ -160,7 +160,7 @@ def zeroed(func: tir.PrimFunc, results: Sequence[int]) -> tir.PrimFunc:
 
 
 def nest(variables: Sequence[Var], extents: Sequence[Expr], block: tir.Block, amount: int) -> tir.Stmt:
-    """A block in one loop per iterator; the outermost is parallel if there is enough work."""
+    """Return a block inside one loop per iterator. The outermost loop is parallel if there is enough work."""
     stmt: tir.Stmt = tir.BlockRealize(tuple(variables), const(True), block)
     for number, (var, extent) in reversed(list(enumerate(zip(variables, extents, strict=True)))):
         parallel = number == 0 and amount >= _PARALLEL
@@ -169,7 +169,7 @@ def nest(variables: Sequence[Var], extents: Sequence[Expr], block: tir.Block, am
 
 
 def work(tensors: Sequence[Tensor | tir.Buffer]) -> int:
-    """The approximate number of elements of the tensors."""
+    """Return the approximate number of elements of the tensors."""
     total = 0
     for tensor in tensors:
         sizes = (dim.value if isinstance(dim, IntImm) else _SYMBOLIC for dim in tensor.shape)
@@ -178,5 +178,5 @@ def work(tensors: Sequence[Tensor | tir.Buffer]) -> int:
 
 
 def extent_of(dim: Dim, name: str) -> Any:
-    """An extent for the text of a line's function: a number, or a variable that `along` replaces."""
+    """Return an extent for the source of a line's function: a number, or a variable that `along` replaces."""
     return dim if isinstance(dim, int) else te.size_var(name, as_expr(dim).dtype)

@@ -23,7 +23,9 @@ _PRODUCTS = Aten("matmul mm bmm mv dot", operands="own")
 
 @register("nn.dense", pattern=Pattern.COMPLEX_OUT_FUSABLE)
 def dense(data: Tensor, weight: Tensor, *, out_dtype: str = "") -> Tensor:
-    """data [..., k] times the transpose of weight [n, k]: out[..., j] = sum over k of data[..., k] * weight[j, k]."""
+    """Return data [..., k] times the transpose of weight [n, k]: out[..., j] = sum over k of data[..., k] *
+    weight[j, k].
+    """
     if data.ndim < 1 or weight.ndim != 2 or not agree(dims(data)[-1], dims(weight)[1]):
         raise TypeMismatch(f"nn.dense: wanted data [..., k] and weight [n, k], found {data} and {weight}")
     _check_dtypes("nn.dense", data, weight, out_dtype)
@@ -48,9 +50,9 @@ def dense(data: Tensor, weight: Tensor, *, out_dtype: str = "") -> Tensor:
 def matmul(
     a: Tensor, b: Tensor, *, transpose_a: bool = False, transpose_b: bool = False, out_dtype: str = ""
 ) -> Tensor:
-    """a [..., m, k] times b [..., k, n]; the leading axes broadcast.
+    """Return the product of a [..., m, k] and b [..., k, n]. The leading axes broadcast.
 
-    A vector on the left is a row, a vector on the right is a column. With `transpose_a`, a is [..., k, m]; with
+    A vector on the left is a row, and a vector on the right is a column. With `transpose_a`, a is [..., k, m]; with
     `transpose_b`, b is [..., n, k].
     """
     return _matmul("nn.matmul", a, b, transpose_a and a.ndim > 1, transpose_b and b.ndim > 1, out_dtype)
@@ -60,7 +62,9 @@ def matmul(
 def batch_matmul(
     a: Tensor, b: Tensor, *, transpose_a: bool = False, transpose_b: bool = True, out_dtype: str = ""
 ) -> Tensor:
-    """a [batch, m, k] times b [batch, n, k] transposed (Relay's default); a batch of 1 broadcasts."""
+    """Return the product of a [batch, m, k] and the transpose of b [batch, n, k] (Relay's default). A batch of 1
+    broadcasts.
+    """
     if a.ndim != 3 or b.ndim != 3:
         raise TypeMismatch(f"nn.batch_matmul: wanted three dimensions, found {a} and {b}")
     return _matmul("nn.batch_matmul", a, b, transpose_a, transpose_b, out_dtype)
@@ -76,7 +80,7 @@ def product_of_matrices(
     op: str, a: Tensor, b: Tensor, multiply: Callable[[Expr, Expr], Expr], transpose_a: bool = False,
     transpose_b: bool = False,
 ) -> Tensor:  # fmt: skip
-    """A matrix product with the function `multiply` as multiplication; see `matmul`.
+    """Return a matrix product that uses the function `multiply` as multiplication; see `matmul`.
 
     `op` is the operator's name, for errors.
     """

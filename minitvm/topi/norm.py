@@ -26,9 +26,10 @@ def batch_norm(
     data: Tensor, gamma: Tensor, beta: Tensor, moving_mean: Tensor, moving_var: Tensor, *, axis: int = 1,
     epsilon: float = 1e-5,
 ) -> Tensor:  # fmt: skip
-    """(data - mean) / sqrt(var + epsilon) * gamma + beta, with given statistics, one value per channel along `axis`.
+    """Return (data - mean) / sqrt(var + epsilon) * gamma + beta, with one given mean and variance per channel along
+    `axis`.
 
-    It has one output; Relay's operator also returns the statistics.
+    There is a single output; Relay's operator also returns the statistics.
     """
     at = axis_of(axis, data.ndim)
     _check_channels("nn.batch_norm", data, at, gamma, beta, moving_mean, moving_var)
@@ -45,7 +46,7 @@ def batch_norm(
 def layer_norm(
     data: Tensor, gamma: Tensor, beta: Tensor | None = None, *, axis: int | Sequence[int] = -1, epsilon: float = 1e-5
 ) -> Tensor:
-    """Normalise over the axes; gamma and beta have the shape of these axes."""
+    """Normalise over the axes. gamma and beta have the shape of these axes."""
     axes = axes_of(axis, data.ndim)
     for weight in (gamma, beta):
         if weight is not None:
@@ -67,10 +68,10 @@ def layer_norm(
 def instance_norm(
     data: Tensor, gamma: Tensor, beta: Tensor, *, axis: int | Sequence[int] = 1, epsilon: float = 1e-5
 ) -> Tensor:
-    """Normalise each channel of each sample over all other axes; gamma and beta have one element per channel.
+    """Normalise each channel of each sample over all other axes. gamma and beta have one element per channel.
 
-    If channels are stored in blocks, they have several axes, for example (1, -1) for [n, c/x, h, w, x]; gamma and beta
-    then have the shape of these axes.
+    If channels are stored in blocks, several axes number them, for example (1, -1) for [n, c/x, h, w, x]; gamma and
+    beta then have the shape of these axes.
     """
     at = axes_of(axis, data.ndim)
     for weight in (gamma, beta):
@@ -88,9 +89,9 @@ def group_norm(
     axis: int | Sequence[int] = 1,
     epsilon: float = 1e-5,
 ) -> Tensor:
-    """Normalise groups of neighbouring channels of each sample; gamma and beta have one element per channel.
+    """Normalise groups of neighbouring channels in each sample. gamma and beta have one element per channel.
 
-    If channels are stored in blocks, they have several axes, as in `instance_norm`.
+    If channels are stored in blocks, several axes number them, as in `instance_norm`.
     """
     at = axes_of(axis, data.ndim)
     for weight in (gamma, beta):
@@ -104,7 +105,8 @@ def group_norm(
 def _by_channel(
     data: Tensor, gamma: Tensor, beta: Tensor, at: tuple[int, ...], groups: int | None, epsilon: float, name: str
 ) -> Tensor:
-    """(data - mean) / sqrt(variance + epsilon) * gamma + beta; `at` are the axes that number the channels of a sample.
+    """Return (data - mean) / sqrt(variance + epsilon) * gamma + beta. `at` are the axes that number a sample's
+    channels.
 
     Mean and variance are computed for each channel, over all axes except these and the first, or for each group of
     channels. They are summed channel by channel, and then over the channels of a group. So the computation on tensors
@@ -123,7 +125,7 @@ def _by_channel(
     eps = const(epsilon, data.dtype)
 
     def of_group(sums: Tensor, what: str) -> Callable[..., Expr]:
-        """A function that returns the sum of the group of a sample's channel."""
+        """Return a function that gives the sum over the group that a sample's channel belongs to."""
         if groups is None:
             return lambda n, *c: sums[(n, *c)]
         member = te.reduce_axis((0, size), name="k")
@@ -155,7 +157,7 @@ def _by_channel(
 
 
 def _number(places: Sequence[Any], extents: Sequence[Any]) -> Any:
-    """The number of a channel, from its indices along the axes that number channels."""
+    """Return the number of a channel, given its indices along the axes that number channels."""
     number = places[0]
     for place, extent in zip(places[1:], extents[1:], strict=True):
         number = number * extent + place
@@ -163,7 +165,7 @@ def _number(places: Sequence[Any], extents: Sequence[Any]) -> Any:
 
 
 def _places(number: Any, extents: Sequence[Any]) -> list[Any]:
-    """The inverse of `_number`."""
+    """Return the indices of a channel, given its number: the inverse of `_number`."""
     places: list[Any] = []
     for extent in reversed(extents[1:]):
         places.append(number % extent)
@@ -173,7 +175,7 @@ def _places(number: Any, extents: Sequence[Any]) -> list[Any]:
 
 @register("nn.rms_norm")
 def rms_norm(data: Tensor, weight: Tensor, *, axis: int | Sequence[int] = -1, epsilon: float = 1e-5) -> Tensor:
-    """data / sqrt(mean(data^2) + epsilon) * weight over the axes; weight has the shape of these axes."""
+    """Return data / sqrt(mean(data^2) + epsilon) * weight over the axes. weight has the shape of these axes."""
     axes = axes_of(axis, data.ndim)
     _check_shape("nn.rms_norm", weight, [dims(data)[a] for a in axes])
     square = mean(elementwise(data, lambda v: v * v, "square"), axis=axes, keepdims=True)
@@ -188,7 +190,7 @@ def rms_norm(data: Tensor, weight: Tensor, *, axis: int | Sequence[int] = -1, ep
 
 @register("nn.l2_normalize")
 def l2_normalize(data: Tensor, *, axis: int | Sequence[int] = 1, eps: float = 1e-10, ord: int = 2) -> Tensor:
-    """data divided by its norm over the axes, or by sqrt(eps) if that is larger; `ord` 1 uses the sum of |x|."""
+    """Return data divided by its norm over the axes, or by sqrt(eps) if that is larger. `ord` 1 uses the sum of |x|."""
     axes = axes_of(axis, data.ndim)
     if ord not in (1, 2):
         raise InputError(f"nn.l2_normalize: ord is 1 or 2, found {ord}")
@@ -208,7 +210,7 @@ def l2_normalize(data: Tensor, *, axis: int | Sequence[int] = 1, eps: float = 1e
 def lrn(
     data: Tensor, *, size: int = 5, axis: int = 1, bias: float = 2.0, alpha: float = 1e-5, beta: float = 0.75
 ) -> Tensor:
-    """data / (bias + alpha / size * sum of squares over `size` neighbours along the axis) ^ beta (AlexNet)."""
+    """Return data / (bias + alpha / size * sum of squares over `size` neighbours along the axis) ^ beta (AlexNet)."""
     at = axis_of(axis, data.ndim)
     require_positive(size, "nn.lrn size")
     extent = dims(data)[at]
@@ -235,9 +237,9 @@ def lrn(
 
 
 def _raised(base: Expr, exponent: float) -> Expr:
-    """base ^ exponent.
+    """Return base ^ exponent.
 
-    Multiples of 0.25 are computed with square roots, which are vectors, and are also within 2 ulp.
+    Exponents 0.25, 0.5 and 0.75 are computed with square roots, which can be vectorized and are also within 2 ulp.
     """
     if base.dtype not in ("float32", "float64") or exponent not in (0.25, 0.5, 0.75):
         return te.power(base, const(exponent, base.dtype))
@@ -246,7 +248,7 @@ def _raised(base: Expr, exponent: float) -> Expr:
 
 
 def _standardized(data: Tensor, axes: Sequence[int], epsilon: float) -> Tensor:
-    """(data - mean) / sqrt(variance + epsilon) over the axes."""
+    """Return (data - mean) / sqrt(variance + epsilon), with mean and variance over the axes."""
     average, spread = moments(data, axes)
     eps = const(epsilon, data.dtype)
     inverse = elementwise(spread, lambda v: const(1.0, v.dtype) / te.sqrt(v + eps), "inverse")

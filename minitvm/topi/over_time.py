@@ -37,10 +37,10 @@ _ROWS = (4, 2, 1)
 class LayerInputs:
     """The inputs of a recurrent layer.
 
-    `x` [steps, batch, directions, gates * hidden] is the input's part of the gates, `r` [directions, hidden, gates *
-    hidden] the weights of the state. `states` are the initial states, each [directions, batch, hidden]. `weights` are
-    the other weights of the cell, [directions, n * hidden] for each n in `sizes`. `lengths` [batch] is the number of
-    steps of each row.
+    `x` [steps, batch, directions, gates * hidden] is the contribution of the input to the gates, and `r` [directions,
+    hidden, gates * hidden] holds the weights of the state. `states` are the initial states, each [directions, batch,
+    hidden]. `weights` are the other weights of the cell, [directions, n * hidden] for each n in `sizes`. `lengths`
+    [batch] is the number of steps of each row.
     """
 
     op: str
@@ -55,7 +55,7 @@ class LayerInputs:
 
     @property
     def inputs(self) -> list[Tensor]:
-        """All inputs, in the order of the operator."""
+        """All inputs, in the order in which the operator takes them."""
         return [self.x, self.r, *self.states, *self.weights, *([] if self.lengths is None else [self.lengths])]
 
     @property
@@ -67,13 +67,13 @@ class LayerInputs:
 
     @property
     def results(self) -> list[tuple[tuple[Dim, ...], DType]]:
-        """The types of y and of the last states."""
+        """The types of y and of the final states."""
         steps, batch, directions, _ = dims(self.x)
         y = ((steps, directions, batch, self.hidden), self.x.dtype)
         return [y, *((dims(state), state.dtype) for state in self.states)]
 
     def check(self) -> None:
-        """Raise `TypeMismatch` for shapes and dtypes that do not fit, `InputError` for an unknown direction."""
+        """Raise `TypeMismatch` for shapes and dtypes that do not fit, and `InputError` for an unknown direction."""
         if self.direction not in DIRECTIONS:
             raise InputError(f"{self.op}: direction is one of {', '.join(DIRECTIONS)}, found {self.direction!r}")
         count, hidden = 2 if self.direction == BIDIRECTIONAL else 1, self.hidden
@@ -101,10 +101,10 @@ Cell = Callable[["TimeStep"], Sequence[Buffer]]
 
 
 def over_time(layer: LayerInputs, cell: Cell) -> list[Tensor]:
-    """Return y [steps, directions, batch, hidden], and the last value of each state, [directions, batch, hidden].
+    """Return y [steps, directions, batch, hidden], and the final value of each state, [directions, batch, hidden].
 
     `cell(step)` emits the stages of one step, and returns the buffers of the next states. After the last step of a row,
-    y is zero and the states of the row do not change. If a row has no steps, its last states are zero, as in ONNX
+    y is zero and the states of the row do not change. If a row has no steps, its final states are zero, as in ONNX
     Runtime.
     """
     inputs = [Buffer(f"p{k}", t.shape, t.dtype) for k, t in enumerate(layer.inputs)]
@@ -122,7 +122,7 @@ def over_time(layer: LayerInputs, cell: Cell) -> list[Tensor]:
 
 
 def _groups(batch: Dim) -> Iterator[tuple[Dim, Dim, int]]:
-    """Yield (first row, number of groups, rows of each group)."""
+    """Yield (first row, number of groups, rows per group) so that the groups cover the batch."""
     if isinstance(batch, int):
         whole, rest = divmod(batch, _ROWS[0])
         if whole:
@@ -152,7 +152,7 @@ class _RowGroup:
         self.index = layer.x.shape[0].dtype
 
     def nest(self, first: Dim, count: Dim, cell: Cell) -> Stmt:
-        """The loops over groups and directions, around the loop over time."""
+        """Return the loops over groups and directions, with the loop over time inside."""
         directions = self.results[1].shape[0]
         way = IterVar(Var("direction", directions.dtype), Range.of(directions))
         group = IterVar(Var("group", as_expr(count).dtype), Range.of(as_expr(count)))
@@ -197,16 +197,16 @@ class _RowGroup:
         return _nest([t], [steps], BlockRealize((t,), const(True), block))
 
     def length(self, b: Expr) -> Expr | None:
-        """The length of a row; None if the layer has no `lengths`."""
+        """Return the length of a row, or None if the layer has no `lengths`."""
         return None if self.lengths is None else self.lengths[self.first + b].astype("int64")
 
     def unless_empty(self, b: Expr, last: Expr) -> Expr:
-        """The last state of a row; zero if the row has no steps."""
+        """Return the final state `last` of a row, or zero if the row has no steps."""
         length = self.length(b)
         return last if length is None else te.select(length > const(0, "int64"), last, const(0, last.dtype))
 
     def name(self, name: str) -> str:
-        """A name that no other block or buffer of the function has."""
+        """Return a name that no other block or buffer of the function has."""
         base = f"{name}_{self.number}" if self.number else name
         numbered = (f"{base}_{k}" if k else base for k in itertools.count())
         unique = next(new for new in numbered if new not in self.names)
@@ -214,7 +214,7 @@ class _RowGroup:
         return unique
 
     def buffer(self, name: str, columns: int) -> Buffer:
-        """A new buffer [rows, columns] of the group."""
+        """Return a new buffer [rows, columns] that belongs to the group."""
         new = Buffer(self.name(name), (as_expr(self.rows), as_expr(columns)), self.x.dtype)
         self.local.append(new)
         return new
@@ -222,9 +222,10 @@ class _RowGroup:
     def stage(
         self, name: str, result: Buffer, value: Callable[..., Expr], lead: tuple[Expr, ...] = ()
     ) -> Stmt:  # fmt: skip
-        """A block that writes value(row, j) for each row of the group and each j; if `lead` is given, into a parameter.
+        """Return a block that writes value(row, j) for each row of the group and each j. With `lead`, it writes to a
+        parameter.
 
-        The values of j are independent of each other, so they form vectors; lowering splits them into vectors of the
+        The values for different j are independent, so they form vectors; lowering splits them into vectors of the
         machine's width.
         """
         extents = (as_expr(self.rows), as_expr(self.hidden))
@@ -238,7 +239,7 @@ class _RowGroup:
 
 
 class TimeStep:
-    """One time step for a group of rows, with the operations from which the equations of a cell are built."""
+    """A time step for a group of rows, with the operations that the equations of a cell are built from."""
 
     def __init__(self, group: _RowGroup, place: Expr, states: tuple[Buffer, ...]) -> None:
         self._group, self._place = group, place
@@ -246,12 +247,12 @@ class TimeStep:
         self.statements: list[Stmt] = []
 
     def x(self, gate: int, b: Expr, j: Expr) -> Expr:
-        """The contribution of the input to a gate."""
+        """Return the contribution of the input to a gate."""
         g = self._group
         return g.x[self._place, g.first + b, g.way, plus(j, gate * self.hidden)]
 
     def weight(self, number: int, place: Expr) -> Expr:
-        """An element of one of the cell's other weights, for this direction."""
+        """Return an element of one of the cell's other weights, for the current direction."""
         return self._group.weights[number][self._group.way, place]
 
     def unless_over(self, b: Expr, new: Expr, old: Expr) -> Expr:
@@ -263,7 +264,7 @@ class TimeStep:
         return new if length is None else te.select(self._place.astype("int64") < length, new, old)
 
     def product(self, state: Buffer, first: int, gates: int) -> Buffer:
-        """The product of the state and the weights of some gates: [rows, gates * hidden]."""
+        """Return the product of the state and the weights of some gates, as [rows, gates * hidden]."""
         g, columns = self._group, gates * self.hidden
         sums = g.buffer("sums", columns)
         extents = [as_expr(n) for n in (g.rows, columns, self.hidden)]
@@ -285,13 +286,13 @@ class TimeStep:
         return sums
 
     def stage(self, name: str, value: Callable[[Expr, Expr], Expr]) -> Buffer:
-        """A new buffer [rows, hidden] with the elements value(row, j)."""
+        """Return a new buffer [rows, hidden] with the elements value(row, j)."""
         result = self._group.buffer(name, self.hidden)
         self.statements.append(self._group.stage(name, result, value))
         return result
 
     def next_state(self, number: int, name: str, value: Callable[[Expr, Expr], Expr]) -> Buffer:
-        """Like `stage`, for the next value of a state: after the last step of a row the state does not change."""
+        """Like `stage`, for the next value of a state. After the last step of a row, the state no longer changes."""
         old = self.states[number]
         return self.stage(name, lambda b, j: self.unless_over(b, value(b, j), old[b, j]))
 

@@ -16,7 +16,8 @@ from .shapes import Dim, dims, plus, require_some, simple
 def constant_pad(
     data: Tensor, before: Sequence[Dim], after: Sequence[Dim], value: Expr | float = 0, name: str = "pad_temp"
 ) -> Tensor:
-    """`data` with `before` and `after` elements of `value` around each axis; `data` itself if all amounts are 0.
+    """Pad `data` with `before` and `after` elements of `value` along each axis; return it unchanged if all amounts are
+    0.
 
     Negative amounts crop. The guard is an `if_then_else`, so no element outside of `data` is read.
     """
@@ -50,8 +51,8 @@ def pad(
 ) -> Tensor:
     """Pad each axis by its pair (before, after) in `pad_width`.
 
-    `pad_mode` is "constant" (`pad_value`, or the tensor `value` of no dimensions), "edge", "reflect" (without the edge
-    itself) or "wrap". Negative amounts crop.
+    `pad_mode` is "constant" (`pad_value`, or the scalar tensor `value`), "edge", "reflect" (without the edge itself) or
+    "wrap". Negative amounts crop.
     """
     if len(pad_width) != data.ndim:
         raise InputError(f"pad: wanted {data.ndim} pairs, found {pad_width}")

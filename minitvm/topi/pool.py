@@ -23,7 +23,7 @@ _SPATIAL = {1: ("x",), 2: ("y", "x"), 3: ("z", "y", "x")}
 
 
 class Windows:
-    """The windows of one pooling: the output shape, and the padding that the last window extends into."""
+    """The windows of a pooling operator: the output shape, and the padding that the last window extends into."""
 
     def __init__(self, op: str, data: Tensor, pool_size: Ints, strides: Ints, padding: Ints, dilation: Ints,
                  ceil_mode: bool, layout: str = "") -> None:  # fmt: skip
@@ -67,7 +67,7 @@ class Windows:
         return constant_pad(data, self.order.as_stored(before), self.order.as_stored(after), value)
 
     def compute(self, element: Callable[..., Any], name: str, attrs: Mapping[str, Any] | None = None) -> Tensor:
-        """The tensor with the elements `element(n, c, *spatial indices)`, in the layout of the data."""
+        """Return the tensor with the elements `element(n, c, *spatial indices)`, in the layout of the data."""
         names = ("n", "c", *(2 * a for a in _SPATIAL[self.rank]))
         return te.compute(
             self.order.as_stored((*self.outer, *self.out)),
@@ -78,7 +78,7 @@ class Windows:
         )
 
     def seen(self, data: Tensor, n: Any, c: Any, *indices: Any) -> Expr:
-        """The element of padded data that the current tap of the window at `indices` reads."""
+        """Return the element of padded data that the current tap reads in the window at `indices`."""
         at = tuple(
             plus(times(i, s), times(t.var, l))
             for i, s, t, l in zip(indices, self.stride, self.taps, self.dilate, strict=True)
@@ -94,7 +94,7 @@ class Windows:
         }  # fmt: skip
 
     def counted(self, indices: Sequence[Any], include_pad: bool) -> Expr | int:
-        """The number of elements of the window at `indices` that count for the average."""
+        """Return how many elements of the window at `indices` count towards the average."""
         total: Any = 1
         for axis, i in enumerate(indices):
             total = times(self._counted(axis, i, include_pad), total)
@@ -155,14 +155,15 @@ def _check_rank(op: str, data: Tensor, rank: int) -> None:
 def max_pool1d(
     data: Tensor, *, pool_size: Ints, strides: Ints = 1, padding: Ints = 0, dilation: Ints = 1, ceil_mode: bool = False
 ) -> Tensor:
-    """The largest element of each window; padding is never the largest."""
+    """Return the largest element of each window. Padding is never the largest."""
     return _max_pool(1, data, pool_size, strides, padding, dilation, ceil_mode)
 
 
 @register("nn.max_pool2d", pattern=Pattern.COMPLEX_OUT_FUSABLE)
 def max_pool2d(data: Tensor, *, pool_size: Ints, strides: Ints = 1, padding: Ints = 0, dilation: Ints = 1,
                ceil_mode: bool = False, layout: str = "NCHW") -> Tensor:  # fmt: skip
-    """The largest element of each window; padding is never the largest. `ceil_mode` rounds the number of windows up.
+    """Return the largest element of each window. Padding is never the largest. `ceil_mode` rounds the number of windows
+    up.
 
     `layout` is the order of the axes of data and result.
     """
@@ -173,14 +174,14 @@ def max_pool2d(data: Tensor, *, pool_size: Ints, strides: Ints = 1, padding: Int
 def max_pool3d(
     data: Tensor, *, pool_size: Ints, strides: Ints = 1, padding: Ints = 0, dilation: Ints = 1, ceil_mode: bool = False
 ) -> Tensor:
-    """The largest element of each window; padding is never the largest."""
+    """Return the largest element of each window. Padding is never the largest."""
     return _max_pool(3, data, pool_size, strides, padding, dilation, ceil_mode)
 
 
 @register("nn.avg_pool1d", pattern=Pattern.COMPLEX_OUT_FUSABLE)
 def avg_pool1d(data: Tensor, *, pool_size: Ints, strides: Ints = 1, padding: Ints = 0, dilation: Ints = 1,
                ceil_mode: bool = False, count_include_pad: bool = False) -> Tensor:  # fmt: skip
-    """The mean of each window."""
+    """Return the mean of each window."""
     return _avg_pool(1, data, pool_size, strides, padding, dilation, ceil_mode, count_include_pad)
 
 
@@ -188,7 +189,8 @@ def avg_pool1d(data: Tensor, *, pool_size: Ints, strides: Ints = 1, padding: Int
 def avg_pool2d(data: Tensor, *, pool_size: Ints, strides: Ints = 1, padding: Ints = 0, dilation: Ints = 1,
                ceil_mode: bool = False, count_include_pad: bool = False,
                layout: str = "NCHW") -> Tensor:  # fmt: skip
-    """The mean of each window. `count_include_pad` counts the given padding as zeros; otherwise padding is left out.
+    """Return the mean of each window. With `count_include_pad`, the given padding counts as zeros; otherwise it is left
+    out.
 
     `layout` is the order of the axes of data and result.
     """
@@ -198,17 +200,17 @@ def avg_pool2d(data: Tensor, *, pool_size: Ints, strides: Ints = 1, padding: Int
 @register("nn.avg_pool3d", pattern=Pattern.COMPLEX_OUT_FUSABLE)
 def avg_pool3d(data: Tensor, *, pool_size: Ints, strides: Ints = 1, padding: Ints = 0, dilation: Ints = 1,
                ceil_mode: bool = False, count_include_pad: bool = False) -> Tensor:  # fmt: skip
-    """The mean of each window."""
+    """Return the mean of each window."""
     return _avg_pool(3, data, pool_size, strides, padding, dilation, ceil_mode, count_include_pad)
 
 
 @register("nn.global_max_pool", pattern=Pattern.COMM_REDUCE, onnx="GlobalMaxPool")
 def global_max_pool(data: Tensor) -> Tensor:
-    """The largest element over all axes after batch and channel, which remain with extent 1."""
+    """Return the largest element over all axes after batch and channel. These axes stay, with extent 1."""
     return reduce_max(data, axis=tuple(range(2, data.ndim)), keepdims=True)
 
 
 @register("nn.global_avg_pool", pattern=Pattern.COMM_REDUCE, onnx="GlobalAveragePool")
 def global_avg_pool(data: Tensor) -> Tensor:
-    """The mean over all axes after batch and channel, which remain with extent 1."""
+    """Return the mean over all axes after batch and channel. These axes stay, with extent 1."""
     return mean(data, axis=tuple(range(2, data.ndim)), keepdims=True)

@@ -16,7 +16,7 @@ from .shapes import agree, axis_of, broadcast_index, differ, dims, is_one, requi
 
 
 def _parameter(data: Tensor, tensor: Tensor, axis: int, block_size: int) -> Callable[..., Expr]:
-    """A function that returns the element of a scale or zero point that belongs to a point of the data."""
+    """Return a function from a point of the data to the element of a scale or zero point that applies there."""
     if tensor.ndim == 0:
         return lambda *_: tensor[()]
     place = axis_of(axis, data.ndim)
@@ -54,11 +54,11 @@ def quantize(
     data: Tensor, scale: Tensor, zero_point: Tensor | None = None, *, axis: int = 1, block_size: int = 0,
     out_dtype: str = "uint8"
 ) -> Tensor:  # fmt: skip
-    """saturate(round(data / scale) + zero_point), ties to even; a scale with one dimension has one element per index of
-    `axis`.
+    """Return saturate(round(data / scale) + zero_point), with ties to even.
 
-    With a `block_size`, that many indices along `axis` share one element of the scale, which has the data's rank.
-    Infinities saturate too. NaN becomes the smallest integer, as in ONNX Runtime's vector code.
+    A scale with one dimension has one element per index of `axis`. With a `block_size`, that many indices along `axis`
+    share one element of the scale, which has the data's rank. Infinities saturate too. NaN becomes the smallest
+    integer, as in ONNX Runtime's vector code.
     """
     # Half floats cannot represent the limits of 16-bit integers.
     wide = "float32" if data.dtype.is_half else data.dtype
@@ -94,7 +94,9 @@ def dequantize(
     data: Tensor, scale: Tensor, zero_point: Tensor | None = None, *, axis: int = 1, block_size: int = 0,
     out_dtype: str = "float32"
 ) -> Tensor:  # fmt: skip
-    """(data - zero_point) * scale, with parameters as in `quantize`. The product is computed in float32 or wider."""
+    """Return (data - zero_point) * scale, with parameters as in `quantize`. The product is computed in float32 or
+    wider.
+    """
     wide = out_dtype if DType(out_dtype).bytes > 4 else "float32"
     scale_of, zero_of = _parameters(data, scale, zero_point, axis, block_size)
 
@@ -109,7 +111,7 @@ def dequantize(
 
 @register("qnn.lookup", pattern=Pattern.ELEMENTWISE)
 def lookup(data: Tensor, table: Tensor) -> Tensor:
-    """table[data] for bytes: a function of a byte, given by its 256 values.
+    """Return table[data] for bytes: a function of a byte, given by its 256 values.
 
     `data` is uint8 or int8, of any shape; `table` has the shape (256,), and the result has the table's dtype. An int8
     is used as the uint8 with the same bits.

@@ -53,7 +53,7 @@ ACTIVATIONS: dict[str, tuple[Callable[..., Tensor], tuple[str, ...]]] = {
 
 
 def _types_of(op: str) -> Callable[..., Any]:
-    """The types of the results, without writing the loops."""
+    """Return a function that infers the types of the results without building the loops."""
 
     def infer(*types: Any, **attrs: Any) -> Any:
         return layer_of(op, [te.placeholder(shape, dtype) for shape, dtype in types], **attrs).results
@@ -67,7 +67,7 @@ def rnn(
     activations: Sequence[str] = ("tanh",), alpha: Sequence[float] = (), beta: Sequence[float] = (),
     clip: float = 0.0, lengths: bool = False,
 ) -> list[Tensor]:  # fmt: skip
-    """The plain recurrence h' = f(x + h r). Returns y [steps, directions, batch, hidden] and the last h."""
+    """Run a plain recurrent layer, h' = f(x + h r). Returns y [steps, directions, batch, hidden] and the last h."""
     layer = layer_of("nn.rnn", (x, r, h, *others), direction=direction, lengths=lengths)
     (f,) = _functions("nn.rnn", activations, alpha, beta, clip)
 
@@ -84,7 +84,7 @@ def gru(
     activations: Sequence[str] = ("sigmoid", "tanh"), alpha: Sequence[float] = (), beta: Sequence[float] = (),
     clip: float = 0.0, linear_before_reset: bool = False, lengths: bool = False,
 ) -> list[Tensor]:  # fmt: skip
-    """The gated recurrent unit, gates z, r, h: h' = (1 - z) * g(x + (r * h) r_h) + z * h.
+    """Run a gated recurrent unit with gates z, r, h: h' = (1 - z) * g(x + (r * h) r_h) + z * h.
 
     With `linear_before_reset` the reset gate multiplies the product: g(x + r * (h r_h + b)), and the fourth input is
     the bias b [directions, hidden]. Returns y [steps, directions, batch, hidden] and the last h. Source: Cho et al.,
@@ -125,7 +125,7 @@ def lstm(
     beta: Sequence[float] = (), clip: float = 0.0, input_forget: bool = False, peepholes: bool = False,
     lengths: bool = False,
 ) -> list[Tensor]:  # fmt: skip
-    """The long short-term memory, gates i, o, f, c: c' = f * c + i * g(x + h r_c), h' = o * act(c').
+    """Run a long short-term memory with gates i, o, f, c: c' = f * c + i * g(x + h r_c), h' = o * act(c').
 
     With `input_forget` the gate f is 1 - i. With `peepholes` the gates also read the memory: the fifth input is p
     [directions, 3 * hidden]; p_i * c and p_f * c are added to the sums of i and f, and p_o * c' to the sum of o.
@@ -161,7 +161,7 @@ def layer_of(
     op: str, inputs: Sequence[Tensor], *, direction: str, lengths: bool, linear_before_reset: bool = False,
     peepholes: bool = False, **_: Any,
 ) -> LayerInputs:  # fmt: skip
-    """Sort the inputs of an operator by their roles; raises an error if they do not fit its attributes."""
+    """Sort the inputs of an operator by role. Raises an error if they do not fit its attributes."""
     gates, states = _CELLS[op][:2]
     sizes = (1,) * linear_before_reset + (3,) * peepholes
     count = 2 + states + len(sizes) + lengths
@@ -177,7 +177,7 @@ def layer_of(
 def _functions(
     op: str, names: Sequence[str], alpha: Sequence[float], beta: Sequence[float], clip: float
 ) -> list[Function]:
-    """The cell's functions of one element; only those of gates use `clip`."""
+    """Return the cell's activation functions of one element. Only those of the gates use `clip`."""
     *_, gates, others = _CELLS[op]
     count = gates + others
     if len(names) != count or any(len(given) not in (0, count) for given in (alpha, beta)):
@@ -192,7 +192,7 @@ def _functions(
 
 
 def _function(op: str, name: str, parameters: dict[str, Any], clip: float) -> Function:
-    """Turn an operator of one tensor into a function of one element."""
+    """Turn an operator on one tensor into a function of one element. Raises `InputError` for an unknown activation."""
     if name not in ACTIVATIONS:
         raise InputError(f"{op}: activations are {', '.join(sorted(ACTIVATIONS))}, found {name!r}")
     operator, takes = ACTIVATIONS[name]

@@ -24,7 +24,7 @@ _any = te.comm_reducer(lambda x, y: binary(Or, x, y), lambda t: const(False), "a
 
 
 def reduce_over(x: Tensor, axis: Axes, keepdims: bool, body: Callable[[Expr, list[IterVar]], Any], name: str) -> Any:
-    """A compute over the kept axes whose element is `body(element of x, reduce axes)`."""
+    """Return a compute over the remaining axes whose element is `body(element of x, reduce axes)`."""
     axes = axes_of(axis, x.ndim)
     taps = [te.reduce_axis((0, x.shape[a]), name=f"k{n}" if len(axes) > 1 else "k") for n, a in enumerate(axes)]
     kept = [a for a in range(x.ndim) if a not in axes]
@@ -46,7 +46,7 @@ def reduce_over(x: Tensor, axis: Axes, keepdims: bool, body: Callable[[Expr, lis
 def _reduce(
     name: str, reducer: Any, x: Tensor, axis: Axes, keepdims: bool, one: Callable[[Expr], Expr] = lambda v: v
 ) -> Tensor:
-    """A reduction. Over no axes, it applies `one` to each element, which is the reduction of a single element."""
+    """Return a reduction of x. Over no axes, it applies `one` to each element, which reduces that single element."""
     if not axes_of(axis, x.ndim):
         return elementwise(x, one, name)
     reduced: Tensor = reduce_over(x, axis, keepdims, lambda value, taps: reducer(value, axis=taps), f"T_{name}")
@@ -54,12 +54,12 @@ def _reduce(
 
 
 def count_of(x: Tensor, axis: Axes) -> Expr:
-    """The number of elements that are reduced into one, as an integer expression."""
+    """Return how many elements are reduced into one, as an integer expression."""
     return as_expr(product([dims(x)[a] for a in axes_of(axis, x.ndim)]))
 
 
 def _keeping_dtype(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A NumPy reduction that keeps the dtype, as the operator does."""
+    """Return a NumPy reduction that keeps the dtype of its input, as the operator does."""
 
     def fold(x: Any, axis: Any, keepdims: bool) -> Any:
         reduced = function(x, axis=axis, keepdims=keepdims)
@@ -76,7 +76,7 @@ def _keeping_dtype(function: Callable[..., Any]) -> Callable[..., Any]:
     aten="sum.default sum.dim_IntList",
 )
 def sum(x: Tensor, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """The sum over the axes."""
+    """Return the sum over the axes."""
     return _reduce("sum", te.sum, x, axis, keepdims)
 
 
@@ -88,31 +88,31 @@ def sum(x: Tensor, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
     aten="prod.default prod.dim_int",
 )
 def prod(x: Tensor, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """The product over the axes."""
+    """Return the product over the axes."""
     return _reduce("prod", te.prod, x, axis, keepdims)
 
 
 @register("max", pattern=Pattern.COMM_REDUCE, fold=_keeping_dtype(np.max), onnx="ReduceMax", aten="amax")
 def max(x: Tensor, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """The largest element over the axes; NaN if any element is NaN."""
+    """Return the largest element over the axes, or NaN if any element is NaN."""
     return _reduce("max", _any if x.dtype.is_bool else te.max, x, axis, keepdims)
 
 
 @register("min", pattern=Pattern.COMM_REDUCE, fold=_keeping_dtype(np.min), onnx="ReduceMin", aten="amin")
 def min(x: Tensor, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """The smallest element over the axes; NaN if any element is NaN."""
+    """Return the smallest element over the axes, or NaN if any element is NaN."""
     return _reduce("min", _all if x.dtype.is_bool else te.min, x, axis, keepdims)
 
 
 @register("all", pattern=Pattern.COMM_REDUCE, fold=np.all)
 def all(x: Tensor, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """A bool: true if all elements over the axes are true."""
+    """Return whether all elements over the axes are true, as a bool."""
     return _reduce("all", lambda v, axis: _all(_truth(v), axis=axis), x, axis, keepdims, _truth)
 
 
 @register("any", pattern=Pattern.COMM_REDUCE, fold=np.any)
 def any(x: Tensor, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """A bool: true if any element over the axes is true."""
+    """Return whether any element over the axes is true, as a bool."""
     return _reduce("any", lambda v, axis: _any(_truth(v), axis=axis), x, axis, keepdims, _truth)
 
 
@@ -122,10 +122,10 @@ def _truth(v: Expr) -> Expr:
 
 @register("mean", pattern=Pattern.COMM_REDUCE, onnx="ReduceMean", aten="mean.default mean.dim")
 def mean(x: Tensor, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """The mean over the axes, rounded toward zero for integers.
+    """Return the mean over the axes, rounded toward zero for integers.
 
-    16-bit floats are summed in float32, integers of fewer than 32 bits in int32, because neither the sum nor the count
-    fits in their own dtype.
+    16-bit floats are summed in float32, and integers of fewer than 32 bits in int32, because neither the sum nor the
+    count fits in their own dtype.
     """
     if x.dtype.is_bool:
         raise TypeMismatch("mean: wanted numbers, found bool\n  try:    cast to float32 first")
@@ -139,14 +139,12 @@ def mean(x: Tensor, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
 
 @register("variance")
 def variance(x: Tensor, *, axis: Axes = None, keepdims: bool = False, unbiased: bool = False) -> Tensor:
-    """The mean square distance from the mean, computed in two passes; `unbiased` divides by count - 1 (by 0 if there is
-    none).
-    """
+    """Return the mean squared distance from the mean, computed in two passes. `unbiased` divides by count - 1."""
     return _variance(x, mean(x, axis=axis, keepdims=True), axis, keepdims, unbiased)
 
 
 def moments(x: Tensor, axis: Axes) -> tuple[Tensor, Tensor]:
-    """(mean, variance) over the axes, which stay with extent 1. The mean is computed once and used for both."""
+    """Return (mean, variance) over the axes, which stay with extent 1. The mean is computed once and used for both."""
     average = mean(x, axis=axis, keepdims=True)
     return average, _variance(x, average, axis, True, False)
 
@@ -171,7 +169,7 @@ def _square(v: Expr) -> Expr:
 
 @register("l1", pattern=Pattern.COMM_REDUCE, onnx="ReduceL1")
 def l1(x: Tensor, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """The sum of absolute values."""
+    """Return the sum of absolute values over the axes."""
 
     def magnitude(v: Expr) -> Expr:
         return v if v.dtype.kind == "uint" else te.abs(v)
@@ -181,7 +179,7 @@ def l1(x: Tensor, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
 
 @register("sum_square", pattern=Pattern.COMM_REDUCE, onnx="ReduceSumSquare")
 def sum_square(x: Tensor, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """The sum of squares."""
+    """Return the sum of squares over the axes."""
     if not axes_of(axis, x.ndim):
         return elementwise(x, _square, "square")
     return _reduce("sum_square", lambda v, axis: te.sum(_square(v), axis=axis), x, axis, keepdims)
@@ -189,7 +187,7 @@ def sum_square(x: Tensor, *, axis: Axes = None, keepdims: bool = False) -> Tenso
 
 @register("l2", pattern=Pattern.COMM_REDUCE, onnx="ReduceL2")
 def l2(x: Tensor, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """The square root of the sum of squares; for integers, computed in float64 and rounded toward zero."""
+    """Return the square root of the sum of squares. For integers, it is computed in float64 and rounded toward zero."""
 
     def root(v: Expr) -> Expr:
         return te.sqrt(v) if v.dtype.is_float else te.sqrt(v.astype("float64")).astype(v.dtype)
@@ -199,13 +197,13 @@ def l2(x: Tensor, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
 
 @register("log_sum", pattern=Pattern.COMM_REDUCE, onnx="ReduceLogSum")
 def log_sum(x: Tensor, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """The logarithm of the sum."""
+    """Return the logarithm of the sum over the axes."""
     return elementwise(sum(x, axis=axis, keepdims=keepdims), te.log, "log")
 
 
 @register("logsumexp", pattern=Pattern.COMM_REDUCE, onnx="ReduceLogSumExp", aten="logsumexp")
 def logsumexp(x: Tensor, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
-    """log(sum(exp(x))), without overflow."""
+    """Return log(sum(exp(x))) over the axes, without overflow."""
     if not axes_of(axis, x.ndim):
         return elementwise(x, lambda v: v, "logsumexp")
     largest = max(x, axis=axis, keepdims=True)
@@ -233,8 +231,9 @@ def logsumexp(x: Tensor, *, axis: Axes = None, keepdims: bool = False) -> Tensor
 def argmax(
     x: Tensor, *, axis: Axes = None, keepdims: bool = False, select_last_index: bool = False, dtype: str = "int64"
 ) -> Tensor:
-    """The index of the largest element over one axis, or over all in row-major order; by default the first of equal
-    elements.
+    """Return the index of the largest element over one axis, or over all axes in row-major order.
+
+    Of equal elements, the first one counts, or the last one with `select_last_index`.
     """
     return _arg("argmax", x, axis, keepdims, select_last_index, dtype)
 
@@ -243,8 +242,9 @@ def argmax(
 def argmin(
     x: Tensor, *, axis: Axes = None, keepdims: bool = False, select_last_index: bool = False, dtype: str = "int64"
 ) -> Tensor:
-    """The index of the smallest element over one axis, or over all in row-major order; by default the first of equal
-    elements.
+    """Return the index of the smallest element over one axis, or over all axes in row-major order.
+
+    Of equal elements, the first one counts, or the last one with `select_last_index`.
     """
     return _arg("argmin", x, axis, keepdims, select_last_index, dtype)
 

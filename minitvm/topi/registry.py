@@ -68,7 +68,7 @@ REQUIRED = _Required()
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """One operator. `arity` is the pair (least, most) of numbers of inputs; `most` is None if any number is allowed."""
+    """An operator. `arity` is the pair (least, most) of input counts; `most` is None if there is no upper limit."""
 
     name: str
     compute: Compute
@@ -100,12 +100,13 @@ class Operator:
 
     @property
     def is_reduction(self) -> bool:
-        """Whether it reduces the axes that its attributes `axis` and `keepdims` name, and has no other attributes."""
+        """Return whether the operator only reduces axes, with no attributes but `axis` and `keepdims`."""
         return self.pattern is Pattern.COMM_REDUCE and self.attrs.keys() == {"axis", "keepdims"}
 
     def normalize(self, attrs: Mapping[str, Any]) -> dict[str, Any]:
-        """All attributes in declared order, with defaults filled in; raises `InputError` for unknown or missing
-        attributes.
+        """Return all attributes in declared order, with defaults filled in.
+
+        Raises `InputError` for an unknown or missing attribute.
         """
         for key in attrs:
             if key not in self.attrs:
@@ -124,12 +125,12 @@ class Operator:
             raise InputError(f"{self.name}: wanted {counts} inputs, found {count}")
 
     def to_te(self, inputs: Sequence[Tensor], attrs: Mapping[str, Any]) -> list[Tensor]:
-        """The outputs as tensor expressions over `inputs`; `attrs` must be normalized."""
+        """Return the outputs as tensor expressions over `inputs`. `attrs` must be normalized."""
         outputs = self.compute(*inputs, **attrs)
         return list(outputs) if isinstance(outputs, list | tuple) else [outputs]
 
     def output_types(self, inputs: Sequence[TensorType], attrs: Mapping[str, Any]) -> list[TensorType]:
-        """The shape and dtype of each output for inputs of these types. Errors name the operator.
+        """Return the shape and dtype of each output for inputs of these types. Errors name the operator.
 
         Results for static shapes are cached, because a network contains the same operators many times, and each pass
         needs the types.
@@ -146,10 +147,10 @@ class Operator:
         return list(_TYPES[key])
 
     def relations(self, inputs: Sequence[TensorType], attrs: Mapping[str, Any]) -> list[tuple[Dim, Dim]]:
-        """The relations that must hold between symbolic sizes of inputs and attributes, as `topi.shapes.assuming` lists
-        them.
+        """Return the relations that must hold between symbolic sizes of inputs and attributes.
 
-        Relations between known sizes are not listed: `output_types` checks them.
+        They are pairs, as listed by `topi.shapes.assuming`. Relations between known sizes are left out, because
+        `output_types` checks them.
         """
         if self._question(inputs, attrs) is not None:
             return []
@@ -158,7 +159,7 @@ class Operator:
         return assumed
 
     def _question(self, inputs: Sequence[TensorType], attrs: Mapping[str, Any]) -> Hashable | None:
-        """The key under which the result of `output_types` is cached; None for arguments with variables or arrays."""
+        """Return the cache key for the result of `output_types`, or None for arguments with variables or arrays."""
         try:
             shapes = tuple((_remembered(shape), str(dtype)) for shape, dtype in inputs)
             return self.compute, self.infer, shapes, _remembered(dict(attrs))
@@ -190,7 +191,7 @@ _REMEMBERED = 4096
 
 
 def _require_arrays(name: str, types: Sequence[TensorType]) -> None:
-    """Raise `InputError` for a known shape that is too large for any array. As in NumPy, extents of 0 count as 1."""
+    """Raise `InputError` for a known shape that is too large for any array. Extents of 0 count as 1, as in NumPy."""
     for shape, dtype in types:
         extents = [max(dim, 1) for dim in shape if isinstance(dim, int)]
         if math.prod(extents) * dtype.bytes >= 1 << 63:
@@ -198,7 +199,9 @@ def _require_arrays(name: str, types: Sequence[TensorType]) -> None:
 
 
 def _remembered(value: Any) -> Hashable:
-    """A hashable key for a plain value that distinguishes types (1 and 1.0); raises `TypeError` for other values."""
+    """Return a hashable key for a plain value that tells types apart (1 and 1.0). Raises `TypeError` for other
+    values.
+    """
     if isinstance(value, dict):
         return tuple((name, _remembered(item)) for name, item in value.items())
     if isinstance(value, tuple | list):
@@ -227,7 +230,7 @@ def register(
     aten: Aten | str | None = None,
     override: bool = False,
 ) -> Callable[[Function], Function]:
-    """Register the decorated te function as the operator `name`. See the docstring of this module.
+    """Return a decorator that registers a te function as the operator `name`. See the docstring of this module.
 
     `fold(*arrays, **attrs)` returns the output array (or a tuple of them). `infer(*types, **attrs)` returns a list of
     (shape, dtype). `fold_types(*types, **attrs)` returns the output of an operator that depends on types alone
@@ -274,12 +277,12 @@ def register(
 
 
 def refuse(name: str, reason: str) -> None:
-    """Register `name` as an operator that is known but not supported."""
+    """Register `name` as a known but unsupported operator."""
     REFUSED[name] = reason
 
 
 def get(name: str) -> Operator:
-    """The operator with this name; raises `UnsupportedOperator` if there is none."""
+    """Return the operator with this name. Raises `UnsupportedOperator` if there is none."""
     if name not in OPERATORS:
         _of_machines()
     if name in OPERATORS:
@@ -290,7 +293,7 @@ def get(name: str) -> Operator:
 
 
 def named(language: Language, name: str) -> Operator | None:
-    """The operator that has a name in ONNX, or in ATen ("hardswish.default"); None if there is none."""
+    """Return the operator with this name in ONNX or ATen ("hardswish.default"), or None if there is none."""
     for ours in reversed(_NAMED.get((language, name), [])):
         if ours in OPERATORS and (language, name) in _names_elsewhere(OPERATORS[ours]):
             return OPERATORS[ours]
@@ -298,7 +301,7 @@ def named(language: Language, name: str) -> Operator | None:
 
 
 def all_named(language: Language) -> dict[str, Operator]:
-    """The operators that have a name in ONNX or ATen, by that name."""
+    """Return the operators that have a name in ONNX or ATen, keyed by that name."""
     pairs = [(pair, operator) for operator in OPERATORS.values() for pair in _names_elsewhere(operator)]
     return {name: operator for (of, name), operator in pairs if of == language}
 
@@ -309,14 +312,14 @@ def _names_elsewhere(operator: Operator) -> list[tuple[Language, str]]:
 
 
 def names() -> list[str]:
-    """The names of all operators, sorted."""
+    """Return the names of all operators, sorted."""
     _of_machines()
     return sorted(OPERATORS)
 
 
 @functools.cache
 def _of_machines() -> None:
-    """Register the operators of machines."""
+    """Register the operators that machines define."""
     for backend in own():
         backend.part("operators")
 
@@ -340,9 +343,7 @@ def _signature(compute: Compute) -> tuple[tuple[int, int | None], tuple[str, ...
 
 
 def _plain(value: Any) -> Any:
-    """Return an attribute in its normal form: tuples for lists and arrays, Python scalars for NumPy's, ints for
-    IntImms.
-    """
+    """Return an attribute in normal form: tuples for lists and arrays, Python scalars for NumPy's, ints for IntImms."""
     if isinstance(value, np.ndarray):
         return _plain(value.tolist())
     if isinstance(value, list | tuple):

@@ -40,10 +40,10 @@ def resize(
     cubic_exclude: bool = False,
     extrapolation_value: float = 0.0,
 ) -> Tensor:
-    """`data` resized to the shape `size` (one extent per axis).
+    """Return `data` resized to the shape `size` (one extent per axis).
 
-    `method` is nearest_neighbor, linear or cubic. `scales` are output extent / input extent, one per axis; by default
-    the quotient of the extents, which may be symbolic. `roi` (starts, then ends, relative to the extents) and
+    `method` is nearest_neighbor, linear or cubic. `scales` holds output extent / input extent for each axis; by default
+    it is the quotient of the extents, which may be symbolic. `roi` (starts, then ends, relative to the extents) and
     `extrapolation_value` are for tf_crop_and_resize. Coordinates are computed in float64. Sums of integers are rounded
     toward zero; between equal integers the result is this integer.
     """
@@ -83,14 +83,14 @@ SHORT_OF_ONE = 2.0**-10  # how far below an integer rounding may leave a sum of 
 def _toward_zero(value: Expr) -> Expr:
     """Round a weighted sum of integers toward zero.
 
-    A sum just below an integer, because of rounding errors, becomes this integer.
+    If rounding errors put a sum just below an integer, it becomes that integer.
     """
     short = const(SHORT_OF_ONE, value.dtype)
     return te.trunc(te.select(value < 0, value - short, value + short))
 
 
 def _scale(extent: Dim, size: Dim, fixed: float | None) -> float | None:
-    """Output extent / input extent; None if it is known only at run time."""
+    """Return output extent / input extent, or None if it is known only at run time."""
     if fixed is not None:
         return float(fixed)
     if isinstance(extent, int) and isinstance(size, int):
@@ -106,9 +106,9 @@ def _f64(value: Dim) -> Any:
 def coordinates(
     mode: str, extent: Dim, size: Dim, scale: float | None, roi: tuple[float, float]
 ) -> Callable[[Any], Any]:
-    """A function that maps an output index to a position in the input, as float64. The index may be a NumPy array.
+    """Return a function that maps an output index to a position in the input, as float64.
 
-    It may be an array only if the sizes are known. `scale` None means the quotient of symbolic extents.
+    The index may be a NumPy array if the sizes are known. If `scale` is None, it is the quotient of symbolic extents.
     """
 
     def unscaled(place: Any) -> Any:
@@ -212,9 +212,9 @@ def _cubic(
     data: Tensor, axis: int, size: Dim, source: Callable[[Expr], Expr], alpha: float, exclude: bool,
     outside: float | None,
 ) -> Tensor:  # fmt: skip
-    """Keys' cubic convolution; `exclude` omits taps outside the input and scales up the others.
+    """Interpolate with Keys' cubic convolution. `exclude` leaves out taps outside the input and scales up the others.
 
-    The weights are a separate stage, so they are computed once per output index, not once per element.
+    The weights are a separate stage, so that they are computed once per output index and not once per element.
     """
     extent = dims(data)[axis]
 
@@ -248,7 +248,7 @@ def _cubic(
 
 
 def cubic_weight(d: Expr, a: float = -0.75) -> Expr:
-    """Keys' cubic kernel for a distance from 0 to 2."""
+    """Return Keys' cubic kernel at a distance between 0 and 2."""
     near = ((d * (a + 2.0)) - (a + 3.0)) * d * d + 1.0
     far = ((d - 5.0) * d + 8.0) * d * a - 4.0 * a
     return te.select(d <= const(1, d.dtype), near, far)
@@ -256,10 +256,10 @@ def cubic_weight(d: Expr, a: float = -0.75) -> Expr:
 
 @register("image.interpolate", pattern=Pattern.COMPLEX_OUT_FUSABLE)
 def interpolate(data: Tensor, places: Tensor, weights: Tensor, *, axis: int) -> Tensor:
-    """Weighted sums of elements along an axis: out[i] = sum over t of data[places[t, i]] * weights[t, i].
+    """Return weighted sums of elements along an axis: out[i] = sum over t of data[places[t, i]] * weights[t, i].
 
-    `places` and `weights` are [taps, size of the result]. Sums have the dtype of the data. This is `resize` along one
-    axis, with tables as inputs.
+    `places` and `weights` are [taps, size of the result]. The sums have the dtype of the data. This is `resize` along
+    one axis, with tables as inputs.
     """
     check_index("image.interpolate", places)
     if (
@@ -290,7 +290,7 @@ def resize2d(
     data: Tensor, *, size: Sequence[Dim], method: str = "linear", coordinate_transformation_mode: str = "half_pixel",
     rounding_method: str = "round_prefer_floor", cubic_alpha: float = -0.75, cubic_exclude: bool = False,
 ) -> Tensor:  # fmt: skip
-    """`resize` of the last two axes of NCHW data to `size` = (height, width)."""
+    """Resize the last two axes of NCHW data to `size` = (height, width)."""
     if data.ndim != 4 or len(size) != 2:
         raise InputError(f"image.resize2d: wanted four dimensions and (height, width), found {data} and {size}")
     return resize(

@@ -23,22 +23,22 @@ _REACH = {"linear": 1, "cubic": 2}
 
 
 def positions(mode: str, extent: int, size: int, scale: float) -> np.ndarray:
-    """The position in the input of each output, [size]."""
+    """Return the input position of each output, as an array [size]."""
     at: np.ndarray = coordinates(mode, extent, size, scale, (0.0, 1.0))(np.arange(size))
     return at
 
 
 def nearest_places(at: np.ndarray, extent: int, rounding: str) -> np.ndarray:
-    """The index of the input nearest to each position, [size]."""
+    """Return the index of the input nearest to each position, as an array [size]."""
     return _inside(_ROUNDING[rounding](at), extent)
 
 
 def tables(
     at: np.ndarray, extent: int, method: str, alpha: float = -0.75, exclude: bool = False
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The indices and the weights, both [taps, size], of a linear or cubic filter (Keys, 1981) around positions.
+    """Return the indices and weights, both [taps, size], of a linear or cubic filter (Keys, 1981) around positions.
 
-    An index outside of the input becomes the nearest index inside; with `exclude` its weight is 0, and the other
+    An index outside the input is replaced by the nearest index inside. With `exclude` its weight is 0, and the other
     weights are scaled up.
     """
     reach = _REACH[method]
@@ -56,7 +56,7 @@ def _inside(places: np.ndarray, extent: int) -> np.ndarray:
 
 
 def _cubic(distance: np.ndarray, alpha: float) -> np.ndarray:
-    """Keys' cubic kernel."""
+    """Return Keys' cubic kernel at the given distances."""
     near = ((alpha + 2) * distance - (alpha + 3)) * distance**2 + 1
     far = ((distance - 5) * distance + 8) * distance * alpha - 4 * alpha
     return np.where(distance <= 1, near, np.where(distance < 2, far, 0.0))

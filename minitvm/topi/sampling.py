@@ -28,12 +28,11 @@ def grid_sample(
     align_corners: bool = False,
     in_elements: bool = False,
 ) -> Tensor:
-    """data [n, c, (d,) h, w] at the points of grid [n, outs..., 2 or 3].
+    """Return data [n, c, (d,) h, w] sampled at the points in grid [n, outs..., 2 or 3].
 
     A point is (x, y(, z)), with values from -1 to 1. With `align_corners`, -1 and 1 are the centres of the outermost
-    elements; otherwise they are their outer edges. With `in_elements` coordinates are counted in elements: 0 is the
-    centre of the first element. `padding_mode` determines the values outside: zeros, the border, or the reflection at
-    it.
+    elements; otherwise they are their outer edges. With `in_elements`, coordinates are counted in elements: 0 is the
+    centre of the first element. `padding_mode` determines the values outside: zeros, the border, or a reflection.
     """
     rank = data.ndim - 2
     if rank not in (2, 3) or grid.ndim != data.ndim or not agree(dims(grid)[-1], rank) or data.dtype != grid.dtype:
@@ -62,7 +61,7 @@ def grid_sample(
     taps = {"nearest": 1, "linear": 2, "cubic": 4}[method]
 
     def whole(i: Sequence[Any]) -> Expr:
-        """The index of a tap as a float; it may be outside of the axis."""
+        """Return the index of a tap as a float. It may be outside the axis."""
         p: Expr = at[tuple(i[:-1])]
         if method == "nearest":
             return te.nearbyint(p)
@@ -103,7 +102,7 @@ def grid_sample(
 
 
 def _of_axis(extents: Sequence[Dim], axis: Expr, dtype: str) -> Expr:
-    """The extent of the axis whose number is the expression `axis`."""
+    """Return the extent of the axis whose number is the expression `axis`."""
     size = _float(extents[-1], dtype)
     for k in reversed(range(len(extents) - 1)):
         here: Expr = axis == k
@@ -127,7 +126,7 @@ def _coordinate(value: Expr, size: Expr, align_corners: bool) -> Expr:
 
 
 def _reflected(p: Expr, size: Expr, align_corners: bool) -> Expr:
-    """A position reflected at both ends of the axis, as often as necessary."""
+    """Return a position reflected at both ends of the axis, as often as necessary."""
     low = const(0.0 if align_corners else -0.5, p.dtype)
     # An axis of one element has length 0 between its corners; all points are reflected onto this element.
     span = te.maximum(size - 1.0, const(1e-4, p.dtype)) if align_corners else size

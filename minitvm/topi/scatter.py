@@ -32,11 +32,11 @@ _COMBINE: dict[str, Any] = {
 def scatter_elements(
     data: Tensor, indices: Tensor, updates: Tensor, *, axis: int = 0, reduction: str = "none"
 ) -> Tensor:
-    """`data` with updates[i, j, k] at [indices[i, j, k], j, k] for axis 0, and so on.
+    """Return `data` with updates[i, j, k] stored at [indices[i, j, k], j, k] for axis 0, and so on.
 
-    `reduction` (add, mul, max, min) combines an update with the element; with "none" the last update of an element
-    wins. Updates may be smaller than data along the other axes. The updates of one line along the axis are written in
-    order.
+    `reduction` (add, mul, max, min) combines an update with the existing element; with "none", the last update of an
+    element wins. Updates may be smaller than data along the other axes. The updates of one line along the axis are
+    written in order.
     """
     check_index("scatter_elements", indices)
     at = axis_of(axis, data.ndim)
@@ -57,7 +57,7 @@ def scatter_elements(
 
 
 def _by_rows(data: Tensor, indices: Tensor, updates: Tensor, at: int, combined: Any) -> Tensor:
-    """The same along an axis that is not the last: each step writes a row of neighbours along the last axis."""
+    """Scatter elements along an axis other than the last: each step writes a row of neighbours along the last axis."""
     places, news, old = (Buffer(f"p{k}", t.shape, t.dtype) for k, t in enumerate((indices, updates, data)))
     y = Buffer("y", data.shape, data.dtype)
     last = dims(indices)[-1]
@@ -111,10 +111,10 @@ def _line(extent: Any, count: Any, dtype: str, index: str, combined: Any) -> Pri
 
 @register("scatter_nd", updates=True)
 def scatter_nd(data: Tensor, indices: Tensor, updates: Tensor, *, reduction: str = "none") -> Tensor:
-    """`data` with updates written at the points along the last axis of `indices` (ONNX's ScatterND).
+    """Return `data` with updates written at the points that the last axis of `indices` gives (ONNX's ScatterND).
 
-    The last axis of `indices` holds the coordinates of a point; each update is the slice at a point. With the reduction
-    "none" the last update of a point wins.
+    The last axis of `indices` holds the coordinates of a point, and each update is the slice at a point. With the
+    reduction "none", the last update of a point wins.
     """
     check_index("scatter_nd", indices)
     size = constant(dims(indices)[-1], "scatter_nd: the last axis of the indices")

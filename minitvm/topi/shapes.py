@@ -16,7 +16,7 @@ Dim = Any  # int | Expr, for arithmetic that both support
 
 
 def simple(value: Any) -> Dim:
-    """A dimension in its simplest form: an int if it is constant."""
+    """Return a dimension in its simplest form, which is an int if it is constant."""
     if isinstance(value, ex.IntImm):
         return value.value
     if not isinstance(value, ex.Expr):
@@ -28,7 +28,7 @@ def simple(value: Any) -> Dim:
 
 
 def dims(tensor: Tensor, layout: str = "") -> tuple[Dim, ...]:
-    """The shape of a tensor, with constant dimensions as ints.
+    """Return the shape of a tensor, with constant dimensions as ints.
 
     `layout` names the expected dimensions, for example "N, C/x, H, W, x". Raises `InputError` if their number differs.
     """
@@ -39,7 +39,7 @@ def dims(tensor: Tensor, layout: str = "") -> tuple[Dim, ...]:
 
 
 def constant(value: Dim, what: str) -> int:
-    """A dimension that must be a constant; raises an `InputError` that names it if it is symbolic."""
+    """Return a dimension as an int. Raises `InputError` with the name `what` if it is symbolic."""
     reduced = simple(value)
     if isinstance(reduced, int):
         return reduced
@@ -60,7 +60,7 @@ _ASSUMED: ContextVar[list[tuple[Dim, Dim]] | None] = ContextVar("assumed", defau
 
 @contextmanager
 def assuming() -> Iterator[list[tuple[Dim, Dim]]]:
-    """In this scope, relations between sizes are assumed unless they can be disproved; the assumptions are listed as
+    """Within this scope, assume relations between sizes unless they can be disproved, and list the assumptions as
     pairs.
 
     A pair from `agree` holds two dimensions that must be equal. A pair from `require` holds a condition of type bool,
@@ -76,19 +76,21 @@ def assuming() -> Iterator[list[tuple[Dim, Dim]]]:
 
 
 def is_condition(dim: Dim) -> bool:
-    """Return whether the first element of a pair listed by `assuming` is a condition."""
+    """Return whether the first element of a pair from `assuming` is a condition."""
     return isinstance(dim, ex.Expr) and dim.dtype.is_bool
 
 
 def condition_of(a: Dim, b: Dim) -> ex.Expr:
-    """The condition that a pair means: two dimensions are equal, or a condition holds (1) or does not hold (0)."""
+    """Return the condition that a pair means: two dimensions are equal, or a condition holds (1) or does not hold
+    (0).
+    """
     if is_condition(a):
         return a if isinstance(b, int) and b else ex.Not(a)
     return ex.EQ(*ex.match(ex.as_expr(a), ex.as_expr(b)))
 
 
 def agree(a: Dim, b: Dim) -> bool:
-    """Return whether two dimensions that must be equal are equal, as in `same`; in `assuming`, whether they can be
+    """Return whether two dimensions that must be equal are equal. Inside `assuming`, return whether they can be
     equal.
     """
     if same(a, b):
@@ -101,9 +103,9 @@ def agree(a: Dim, b: Dim) -> bool:
 
 
 def require(condition: Dim, message: str) -> None:
-    """State a condition on sizes, of type bool; raises `InputError` if no sizes satisfy it.
+    """State a bool condition on sizes. Raises `InputError` if no sizes satisfy it.
 
-    In `assuming`, a condition that only some sizes satisfy is listed, so that a run can check it.
+    Inside `assuming`, a condition that only some sizes satisfy is listed, so that a run can check it.
     """
     decided = simple(condition)
     if isinstance(decided, int):
@@ -116,13 +118,13 @@ def require(condition: Dim, message: str) -> None:
 
 
 def require_at_least(size: Dim, least: Dim, what: str) -> None:
-    """State that a size is at least `least`. `what` describes what the size counts, for the error."""
+    """State that a size is at least `least`. For the error, `what` describes what the size counts."""
     if not (isinstance(size, int) and isinstance(least, int) and size >= least):
         require(ex.GE(*ex.match(ex.as_expr(size), ex.as_expr(least))), f"wanted at least {least} {what}, found {size}")
 
 
 def require_divides(divisor: Dim, size: Dim, what: str) -> None:
-    """State that a size, the number of `what`, is a multiple of a divisor, which is at least 1."""
+    """State that a size, the number of `what`, is a multiple of a divisor, which must be at least 1."""
     if isinstance(divisor, int) and divisor < 1:
         raise InputError(f"{what} are divided by {divisor}: wanted a number from 1")
     if not isinstance(divisor, int):
@@ -133,7 +135,7 @@ def require_divides(divisor: Dim, size: Dim, what: str) -> None:
 
 
 def require_some(size: Dim, what: str, read_by: Sequence[Dim]) -> None:
-    """State that a size, the number of `what`, is not 0 if the result (whose shape is `read_by`) has any element."""
+    """State that a size, the number of `what`, is not 0 if the result (with shape `read_by`) has any elements."""
     if isinstance(size, int) and size > 0:
         return
     empty = [ex.EQ(*ex.match(ex.as_expr(d), ex.as_expr(0))) for d in read_by if not (isinstance(d, int) and d > 0)]
@@ -152,7 +154,7 @@ def differ(a: Dim, b: Dim) -> bool:
 
 
 def may_exceed(a: Dim, b: Dim) -> bool:
-    """Return whether a dimension can be larger than another for some values of their variables; True if undecided."""
+    """Return whether a dimension can exceed another one for some values of their variables. Undecided means True."""
     if isinstance(a, int) and isinstance(b, int):
         return a > b
     more = simple(ex.GT(ex.as_expr(a), ex.as_expr(b)))
@@ -160,7 +162,7 @@ def may_exceed(a: Dim, b: Dim) -> bool:
 
 
 def at_least_one(dim: Dim) -> Dim:
-    """A dimension in its simplest form, under the assumption that no size of the network is 0."""
+    """Simplify a dimension, assuming that no size of the network is 0."""
     from .. import arith
 
     if not isinstance(dim, ex.Expr):
@@ -170,7 +172,9 @@ def at_least_one(dim: Dim) -> Dim:
 
 
 def _broadcasts(dim: Dim) -> bool:
-    """Return whether a dimension is 1; in `assuming`, also whether it is 1 if no size of the network is 0."""
+    """Return whether a dimension is 1. Inside `assuming`, it counts as 1 if it is 1 whenever no size of the network
+    is 0.
+    """
     if is_one(dim):
         return True
     assumed = _ASSUMED.get()
@@ -181,7 +185,7 @@ def _broadcasts(dim: Dim) -> bool:
 
 
 def product(values: Sequence[Dim]) -> Dim:
-    """The product of dimensions; 1 if there are none."""
+    """Return the product of dimensions, or 1 if there are none."""
     result: Dim = 1
     for value in values:
         result = value if isinstance(result, int) and result == 1 else result * value
@@ -189,17 +193,17 @@ def product(values: Sequence[Dim]) -> Dim:
 
 
 def smaller(a: Dim, b: Dim) -> Dim:
-    """The smaller of two dimensions."""
+    """Return the smaller of two dimensions."""
     return simple(te.minimum(*ex.match(ex.as_expr(a), ex.as_expr(b))))
 
 
 def larger(a: Dim, b: Dim) -> Dim:
-    """The larger of two dimensions."""
+    """Return the larger of two dimensions."""
     return simple(te.maximum(*ex.match(ex.as_expr(a), ex.as_expr(b))))
 
 
 def plus(index: Any, offset: Dim) -> Any:
-    """`index + offset`, or `index` if the offset is 0."""
+    """Return `index + offset`, or just `index` if the offset is 0."""
     if isinstance(offset, int) and offset == 0:
         return index
     if isinstance(offset, int) and offset < 0:
@@ -208,12 +212,12 @@ def plus(index: Any, offset: Dim) -> Any:
 
 
 def times(index: Any, factor: Dim) -> Any:
-    """`index * factor`, or `index` if the factor is 1."""
+    """Return `index * factor`, or just `index` if the factor is 1."""
     return index if isinstance(factor, int) and factor == 1 else index * factor
 
 
 def broadcast_shapes(*shapes: Sequence[Dim], repeated: bool = True) -> tuple[Dim, ...]:
-    """The common shape of several shapes by NumPy's broadcasting.
+    """Return the common shape of several shapes under NumPy's broadcasting rules.
 
     Two unrelated sizes, such as the lengths of two inputs, must be equal, or one of them must be 1 and is repeated;
     this is decided at run time. Without `repeated`, or if a size is computed from others, two sizes that are not known
@@ -241,14 +245,14 @@ def broadcast_shapes(*shapes: Sequence[Dim], repeated: bool = True) -> tuple[Dim
 
 
 def _is_free(dim: Dim) -> bool:
-    """Return whether a size is a number, a variable, or a choice between two such sizes made by `_one_of_two`."""
+    """Return whether a size is a number, a variable, or a choice between two of these made by `_one_of_two`."""
     if isinstance(dim, ex.Select):
         return _is_free(dim.true_value) and _is_free(dim.false_value)
     return isinstance(dim, int | ex.IntImm | ex.Var)
 
 
 def require_repeats(size: Dim, extent: Dim, what: str = "entries to repeat") -> None:
-    """State that a size, the number of `what`, is either `extent`, or 1 so that its one entry is repeated."""
+    """State that a size, the number of `what`, is either `extent`, or 1, in which case its only entry is repeated."""
     left, right = ex.match(ex.as_expr(size), ex.as_expr(extent))
     one = ex.EQ(left, ex.const(1, left.dtype))
     require(ex.Or(one, ex.EQ(left, right)), f"wanted 1 or {extent} {what}, found {size}")
@@ -256,7 +260,7 @@ def require_repeats(size: Dim, extent: Dim, what: str = "entries to repeat") -> 
 
 
 def _one_of_two(a: Dim, b: Dim) -> Dim:
-    """The common size of two sizes, one of which may be 1."""
+    """Return the common size of two sizes, one of which may be 1."""
     left, right = ex.match(ex.as_expr(a), ex.as_expr(b))
     is_left, is_right = (ex.EQ(x, ex.const(1, x.dtype)) for x in (left, right))
     require(ex.Or(ex.Or(is_left, is_right), ex.EQ(left, right)), f"sizes {a} and {b} do not broadcast")
@@ -272,18 +276,18 @@ def is_one(dim: Dim) -> bool:
 
 
 def broadcast_index(tensor: Tensor, indices: Sequence[Any], shape: Sequence[Dim]) -> tuple[Any, ...]:
-    """The index in `tensor` of the element that is broadcast to the index `indices` of `shape`."""
+    """Return the index in `tensor` of the element that is broadcast to index `indices` of `shape`."""
     return broadcast_point(dims(tensor), indices, shape)
 
 
 def broadcast_point(own: Sequence[Dim], indices: Sequence[Any], shape: Sequence[Dim]) -> tuple[Any, ...]:
-    """Like `broadcast_index`, for a tensor of shape `own`, or for the leading part of its shape."""
+    """Like `broadcast_index`, but for a tensor of shape `own`, or for the leading part of its shape."""
     skipped = len(indices) - len(own)
     return tuple(map(_repeated, list(indices)[skipped:], own, list(shape)[skipped:]))
 
 
 def _repeated(index: Any, own: Dim, extent: Dim) -> Any:
-    """The index along an axis of the operand for the element at `index` along the axis of the result."""
+    """Return the operand's index along an axis, given `index` along that axis of the result."""
     if is_one(own):
         return index if is_one(extent) else ex.as_expr(0, str(index.dtype))
     if same(own, extent) or not (_is_free(own) and _is_free(extent)):
@@ -298,14 +302,17 @@ def _repeated(index: Any, own: Dim, extent: Dim) -> Any:
 
 
 def axis_of(axis: int, rank: int) -> int:
-    """An axis counted from the front; raises `InputError` if it does not exist."""
+    """Return an axis counted from the front. Raises `InputError` if it does not exist."""
     if not -rank <= axis < rank:
         raise InputError(f"axis {axis} is out of range for {rank} dimensions")
     return axis % rank
 
 
 def axes_of(axis: int | Sequence[int] | None, rank: int) -> tuple[int, ...]:
-    """Several axes, counted from the front and sorted; a repeated axis is an error, None means all."""
+    """Return several axes, counted from the front and sorted. None means all axes.
+
+    Raises `InputError` if an axis is repeated or does not exist.
+    """
     if axis is None:
         return tuple(range(rank))
     listed = (axis,) if isinstance(axis, int) else tuple(axis)
@@ -316,7 +323,7 @@ def axes_of(axis: int | Sequence[int] | None, rank: int) -> tuple[int, ...]:
 
 
 def per_axis(value: int | Sequence[int], count: int, what: str, least: int = 1) -> tuple[int, ...]:
-    """One value per axis, such as a stride or an extent; an int is used for all axes.
+    """Return one value per axis, such as a stride or an extent. A single int applies to all axes.
 
     Raises `InputError` if the number of values is wrong, or if a value is less than `least`.
     """
@@ -340,8 +347,9 @@ def require_from(least: int, value: Any, what: str) -> None:
 
 
 def paddings(padding: int | Sequence[int], count: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The amounts (before, after) for the spatial axes: from one value, one value per axis, or all befores then all
-    afters.
+    """Return the padding before and after each spatial axis.
+
+    `padding` is one value, one value per axis, or all values before and then all values after the axes.
     """
     if isinstance(padding, int):
         return (padding,) * count, (padding,) * count

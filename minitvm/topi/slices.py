@@ -38,7 +38,9 @@ def strided_slice(
     strides: Sequence[int] | None = None,
     axes: Sequence[int] | None = None,
 ) -> Tensor:
-    """`x[begin:end:strides]` along the axes (by default the first ones), with Python's rules for negative numbers."""
+    """Return `x[begin:end:strides]` along the axes (by default the first ones). Negative numbers follow Python's
+    rules.
+    """
     where = [shapes.axis_of(a, x.ndim) for a in axes] if axes is not None else list(range(len(begin)))
     steps = tuple(strides) if strides is not None else (1,) * len(where)
     if len(steps) == 1 and len(where) > 1:
@@ -59,7 +61,7 @@ def strided_slice(
 
 
 def _slice(extent: shapes.Dim, begin: shapes.Dim, end: shapes.Dim, step: int) -> tuple[shapes.Dim, shapes.Dim]:
-    """(start, count) of a slice of an axis."""
+    """Return (start, count) of a slice of an axis."""
     if step == 0:
         raise InputError("strided_slice: a stride is not 0")
     if isinstance(extent, int) and isinstance(begin, int) and isinstance(end, int):
@@ -96,7 +98,10 @@ def _clamped(extent: shapes.Dim, bound: shapes.Dim) -> shapes.Dim:
 
 
 def _backwards(extent: shapes.Dim, begin: shapes.Dim, end: shapes.Dim, step: int) -> tuple[shapes.Dim, shapes.Dim]:
-    """The same for a negative step: both ends are clamped to the last element and to -1, before the first element."""
+    """Return (start, count) of a slice with a negative step.
+
+    Both ends are clamped to the last element and to -1, which is before the first element.
+    """
     first, stop = _clamped_behind(extent, begin), _clamped_behind(extent, end)
     length = shapes.simple(te.maximum(as_expr(first) - stop, 0))
     return first, length if step == -1 else shapes.simple((length + (-step - 1)) // -step)
@@ -117,7 +122,7 @@ def _clamped_behind(extent: shapes.Dim, bound: shapes.Dim) -> shapes.Dim:
 
 @register("reverse", pattern=Pattern.INJECTIVE, fold=np.flip)
 def reverse(x: Tensor, *, axis: int | Sequence[int] = 0) -> Tensor:
-    """x reversed along the axes."""
+    """Return x reversed along the axes."""
     axes = shapes.axes_of(axis, x.ndim)
 
     def element(*i: Any) -> Expr:

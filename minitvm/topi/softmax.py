@@ -26,11 +26,11 @@ def _without(indices: tuple[Any, ...], axis: int) -> tuple[Any, ...]:
 
 @register("nn.softmax", onnx=Onnx("Softmax", {"axis": "axis"}, since=13))
 def softmax(x: Tensor, *, axis: int = -1) -> Tensor:
-    """exp(x) / sum(exp(x)) along an axis.
+    """Return exp(x) / sum(exp(x)) along an axis.
 
-    In float32 and float64 it multiplies by the inverse of the sum, so that each row has only one division: a division
-    takes a processor as long as the exponential. In 16 bits, the inverse of a large sum would lose precision. So there
-    each step is rounded, as ONNX specifies, and only the sum is computed in float32.
+    In float32 and float64 the exponentials are multiplied by the inverse of the sum, so that each row has only one
+    division: a division takes a processor as long as the exponential. In 16 bits, the inverse of a large sum would lose
+    precision. So there each step is rounded, as ONNX specifies, and only the sum is computed in float32.
     """
     is_half = x.dtype.is_half
     at, kept, largest = _shifted(x, axis)
@@ -53,7 +53,7 @@ def softmax(x: Tensor, *, axis: int = -1) -> Tensor:
 
 @register("nn.log_softmax", onnx=Onnx("LogSoftmax", {"axis": "axis"}, since=13))
 def log_softmax(x: Tensor, *, axis: int = -1) -> Tensor:
-    """log(softmax(x)) along an axis, computed without a division."""
+    """Return log(softmax(x)) along an axis, computed without a division."""
     at, kept, largest = _shifted(x, axis)
     k = te.reduce_axis((0, x.shape[at]), name="k")
 

@@ -40,7 +40,7 @@ _LONG = 4096  # elements from which digits of more bits, and so fewer of them, a
 
 @register("argsort")
 def argsort(data: Tensor, *, axis: int = -1, is_ascend: bool = True, dtype: str = "int64") -> Tensor:
-    """The indices that sort along an axis; equal elements keep their order."""
+    """Return the indices that sort a tensor along an axis. Equal elements keep their order."""
     at = axis_of(axis, data.ndim)
     extent = dims(data)[at]
     check_counts("argsort", dtype, extent)
@@ -53,9 +53,7 @@ def argsort(data: Tensor, *, axis: int = -1, is_ascend: bool = True, dtype: str 
 
 
 def order_of_rows(flat: Tensor, rows: Dim, columns: int) -> Tensor:
-    """The indices that sort rows, stored one after the other, by their first elements; equal ones by the next
-    elements.
-    """
+    """Return the indices that sort rows, which are stored one after the other, in lexicographic order."""
     if columns == 1:
         return argsort(flat)
     total = extent_of(dims(flat)[0], "n")
@@ -68,10 +66,9 @@ def order_of_rows(flat: Tensor, rows: Dim, columns: int) -> Tensor:
 def topk(
     data: Tensor, *, k: Dim = 1, axis: int = -1, is_ascend: bool = False, dtype: str = "int64"
 ) -> list[Tensor]:  # fmt: skip
-    """[values, indices] of the first k in descending (or ascending) order along an axis; equal elements keep their
-    order.
+    """Return [values, indices] of the first k elements along an axis in descending (or ascending) order.
 
-    k may be symbolic, from 0 to the extent; then all elements are sorted.
+    Equal elements keep their order. k may be symbolic, from 0 to the extent; then all elements are sorted.
     """
     at = axis_of(axis, data.ndim)
     extent = dims(data)[at]
@@ -100,9 +97,10 @@ def topk(
 
 
 def _in_lanes(data: Tensor, at: int) -> bool:
-    """Return whether a network sorts the lines along an axis: they must be short, and many enough to fill vector lanes.
+    """Return whether to sort the lines along an axis with a network.
 
-    A few lines are sorted in this way too if they are so short that there are fewer exchanges than counters of digits.
+    The lines must be short, and there must be enough of them to fill vector lanes. A few lines also qualify if they are
+    so short that there are fewer exchanges than counters of digits.
     """
     extent = dims(data)[at]
     if not isinstance(extent, int) or extent > LONGEST or data.dtype.bits > 32:
@@ -117,7 +115,7 @@ def _fills_lanes(data: Tensor, at: int) -> bool:
 
 
 def _quickest(data: Tensor, at: int, k: int) -> str:
-    """The sort that finds the first k elements of a line in the least time, if the elements are in random order."""
+    """Return the name of the sort that finds the first k elements of a line fastest, for elements in random order."""
     extent = dims(data)[at]
     few, n = (k * _FEW <= extent, extent) if isinstance(extent, int) else (True, _LONG)
     if not _fills_lanes(data, at):
@@ -133,7 +131,7 @@ def _quickest(data: Tensor, at: int, k: int) -> str:
 
 
 def _along_last(data: Tensor, at: int, apply: Callable[[Tensor], list[Tensor]]) -> list[Tensor]:
-    """Apply `apply` to a tensor along its last axis; for another axis, the tensor and the results are transposed."""
+    """Apply `apply` to a tensor along its last axis. For another axis, the tensor and the results are transposed."""
     if at == data.ndim - 1:
         return apply(data)
     turned = [*(a for a in range(data.ndim) if a != at), at]
@@ -142,7 +140,7 @@ def _along_last(data: Tensor, at: int, apply: Callable[[Tensor], list[Tensor]]) 
 
 
 def strictly_before(ascending: bool) -> Any:
-    """A function that returns whether an element comes before another one, without regard to their positions."""
+    """Return a function that says whether one element comes before another, regardless of their positions."""
 
     def greater(a: Expr, b: Expr) -> Expr:
         if not a.dtype.is_float:
@@ -154,16 +152,15 @@ def strictly_before(ascending: bool) -> Any:
 
 
 def _digits(extent: Any, dtype: str) -> tuple[int, int]:
-    """The number of digits of the keys, and the number of bits of a digit."""
+    """Return the number of digits of a key, and the number of bits of a digit."""
     width = 11 if isinstance(extent, int) and extent >= _LONG and key_bits(dtype) > 16 else 8
     return -(-key_bits(dtype) // width), width
 
 
 def _by_digits(extent: Any, dtype: str, ascending: bool, index: str) -> PrimFunc:
-    """Radix sort: distribute indices by the last digit of their keys, then by the digit before, ... (Knuth, TAOCP 3,
-    5.2.5).
+    """Return a radix sort. It distributes indices by the last digit of their keys, then by the digit before, and so on.
 
-    A digit that is the same in all keys is skipped.
+    A digit that is the same in all keys is skipped. (Knuth, TAOCP 3, 5.2.5.)
     """
     from ..tir.script import builtins as T
 
@@ -171,7 +168,7 @@ def _by_digits(extent: Any, dtype: str, ascending: bool, index: str) -> PrimFunc
     buckets = 1 << width
 
     def counter(value: Expr, digit: Expr) -> Expr:
-        """The number of the counter for the digit of this key."""
+        """Return the index of the counter for one digit of the key."""
         key = unsigned_key(value, ascending)
         shifted = key >> (as_expr(digit) * width).astype(key.dtype)
         return digit * buckets + (shifted & (buckets - 1)).astype("int32")
@@ -212,11 +209,11 @@ def _by_digits(extent: Any, dtype: str, ascending: bool, index: str) -> PrimFunc
 
 
 def _merge_sort(total: Any, extent: Any, columns: int, dtype: str) -> PrimFunc:
-    """Merge sort: merge runs of 1, 2, 4, ... elements in pairs, from `order`, which begins as 0, 1, ..., to another
-    row.
+    """Return a merge sort. It merges runs of 1, 2, 4, ... elements in pairs, from one row of indices to another.
 
-    Elements are rows of `columns` columns. They are sorted by the last column first (Knuth, TAOCP 3, 5.2.4). Equal
-    elements keep their order, so that each column takes precedence over the columns after it.
+    The first row, `order`, begins as 0, 1, .... Elements are rows of `columns` columns. They are sorted by the last
+    column first (Knuth, TAOCP 3, 5.2.4). Equal elements keep their order, so that each column takes precedence over the
+    columns after it.
     """
     from ..tir.script import builtins as T
 
@@ -269,11 +266,11 @@ def _merge_sort(total: Any, extent: Any, columns: int, dtype: str) -> PrimFunc:
 
 
 def _heap(extent: Any, k: int, dtype: str, ascending: bool, index: str) -> PrimFunc:
-    """Keep the first k elements so far as a heap in the results, the last of them on top; then remove the tops one by
-    one.
+    """Return a function that keeps the first k elements so far in a heap in the results, with the last of them on top.
 
-    The tops fill the results from the last place on. Most elements do not come before the top, so there are usually n
-    comparisons and k log k steps, and at worst n log k. The results begin as the first k elements and their indices.
+    In the end, the tops are removed one by one and fill the results from the back. Most elements do not come before the
+    top, so there are usually n comparisons and k log k steps, and n log k in the worst case. The results begin as the
+    first k elements and their indices.
     """
     from ..tir.script import builtins as T
 

@@ -15,12 +15,14 @@ _INFINITY = {"float32": 0x7F800000, "float64": 0x7FF0000000000000}  # bits of in
 
 
 def key_dtype(dtype: str) -> str:
-    """The dtype of the keys: int64 for elements of 64 bits, otherwise int32."""
+    """Return the dtype of sort keys: int64 for elements of 64 bits, and int32 for all others."""
     return "int64" if DType(dtype).bits == 64 else "int32"
 
 
 def key_of(value: Expr, ascending: bool) -> Expr:
-    """The key as a signed integer: smaller for elements that come earlier, and equal for equal elements."""
+    """Return a sort key as a signed integer. Elements that come earlier have smaller keys, and equal elements equal
+    keys.
+    """
     kind = key_dtype(value.dtype)
     if value.dtype.is_float:
         key = _key_of_float(value if kind == "int64" else value.astype("float32"), kind)
@@ -32,9 +34,10 @@ def key_of(value: Expr, ascending: bool) -> Expr:
 
 
 def _key_of_float(value: Expr, kind: str) -> Expr:
-    """The key of a float.
+    """Return the sort key of a float.
 
-    The bits of positive floats have the order of the floats; those of negative floats the reverse order.
+    The bits of positive floats are in the same order as the floats, and the bits of negative floats are in reverse
+    order.
     """
     bits = tir.reinterpret(kind, value)
     magnitude = bits & const(DType(kind).max, kind)
@@ -43,13 +46,15 @@ def _key_of_float(value: Expr, kind: str) -> Expr:
 
 
 def key_bits(dtype: str) -> int:
-    """The number of low bits of `unsigned_key` that decide the order."""
+    """Return how many of the low bits of `unsigned_key` decide the order."""
     kind = DType(dtype)
     return kind.bits if kind.is_int and kind.bits <= 16 else DType(key_dtype(dtype)).bits
 
 
 def unsigned_key(value: Expr, ascending: bool) -> Expr:
-    """Return a sort key: its lowest `key_bits` bits, read as an unsigned number, have the order of the elements."""
+    """Return a sort key. Its lowest `key_bits` bits, read as an unsigned number, are in the same order as the
+    elements.
+    """
     kind = key_dtype(value.dtype)
     if key_bits(value.dtype) < DType(kind).bits:
         key = value.astype(kind) - const(value.dtype.min, kind)
@@ -58,13 +63,13 @@ def unsigned_key(value: Expr, ascending: bool) -> Expr:
 
 
 def placed_key(value: Expr, place: Expr, ascending: bool) -> Expr:
-    """Key and position in one int64, for elements of up to 32 bits.
+    """Pack a sort key and a position into one int64, for elements of up to 32 bits.
 
-    All are different, and equal elements keep their order.
+    All packed keys differ, and equal elements keep their order.
     """
     return (key_of(value, ascending).astype("int64") << 32) | as_expr(place).astype("int64")
 
 
 def place_in(placed: Expr, extent: Dim) -> Expr:
-    """The position in a `placed_key`: an index of one of `extent` elements."""
+    """Return the position in a `placed_key`, as an index of one of `extent` elements."""
     return nearest(placed & const(0xFFFFFFFF, "int64"), extent)

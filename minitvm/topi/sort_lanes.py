@@ -19,7 +19,7 @@ MOST = 40  # elements that are inserted into, one statement each: in registers, 
 
 
 def exchanges(extent: int) -> int:
-    """The number of pairs that `merge_exchange` compares."""
+    """Return how many pairs `merge_exchange` compares."""
     rounds, pairs = max(extent - 1, 0).bit_length(), 0
     for a in range(rounds):
         step = 1 << rounds - 1 - a
@@ -31,9 +31,9 @@ def exchanges(extent: int) -> int:
 
 
 def insertion(extent: Any, k: int, dtype: str, ascending: bool, index: str) -> PrimFunc:
-    """The values and indices of the first k elements.
+    """Return a function that finds the values and indices of the first k elements by insertion.
 
-    Those so far are kept in order; a new one moves those after it.
+    The elements found so far are kept in order, and a new element moves those after it.
     """
     from ..tir.script import builtins as T
 
@@ -59,9 +59,10 @@ def insertion(extent: Any, k: int, dtype: str, ascending: bool, index: str) -> P
 
 
 def merge_exchange(extent: int, k: int, dtype: str, ascending: bool, index: str) -> PrimFunc:
-    """The indices of the first k elements in order, by Batcher's sorting network (Knuth, TAOCP 3, 5.2.2, algorithm M).
+    """Return a function that finds the indices of the first k elements, in order, with Batcher's sorting network.
 
-    Each round compares and exchanges elements at a fixed distance: 2^r, then 2^q - 2^r for decreasing q.
+    Each round compares and exchanges elements at a fixed distance: 2^r, then 2^q - 2^r for decreasing q. (Knuth, TAOCP
+    3, 5.2.2, algorithm M.)
     """
     from ..tir.script import builtins as T
 

@@ -12,8 +12,8 @@ _NO_ATTRS: Mapping[str, Any] = MappingProxyType({})
 class Onnx(NamedTuple):
     """The ONNX operator with the same meaning, for the same inputs in the same order.
 
-    `attrs` maps each attribute that ONNX has too to its name in ONNX. All other attributes have their default value in
-    ONNX. `since` is the first opset in which ONNX's operator means this.
+    `attrs` maps each attribute that ONNX also has to its name in ONNX. All other attributes have their default value in
+    ONNX. `since` is the first opset in which ONNX's operator has this meaning.
     """
 
     name: str
@@ -24,12 +24,12 @@ class Onnx(NamedTuple):
 class Aten(NamedTuple):
     """The operators of ATen, PyTorch's library, with the same meaning, for the same inputs in the same order.
 
-    `names` are separated by blanks. They may have an overload, "mul.Scalar"; a name without one is "name.default".
+    `names` are separated by blanks. They may have an overload, "mul.Scalar"; a name without one means "name.default".
     `attrs` maps an attribute to its name in ATen, or to its value if ATen has no such argument.
 
-    PyTorch converts the `operands` to one dtype: the dtype of the result ("result"), the dtype that it promotes them to
-    ("common"), or bool; or it does not convert them ("own"). `of_bools` is the operator with the same meaning for
-    bools. If a binary operator has none, PyTorch has the operator only for numbers.
+    PyTorch converts the `operands` to a common dtype: the dtype of the result ("result"), the dtype that it promotes
+    them to ("common"), or bool; or it does not convert them ("own"). `of_bools` is the operator with the same meaning
+    for bools. If a binary operator has none, PyTorch has the operator only for numbers.
     """
 
     names: str
@@ -39,5 +39,5 @@ class Aten(NamedTuple):
 
     @property
     def full_names(self) -> list[str]:
-        """The names, each with its overload."""
+        """The names, each with an overload."""
         return [name if "." in name else f"{name}.default" for name in self.names.split()]

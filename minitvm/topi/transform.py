@@ -27,8 +27,9 @@ def _fold_reshape(x: Any, newshape: Sequence[int], allowzero: bool) -> Any:
 
 @register("reshape", pattern=Pattern.INJECTIVE, fold=_fold_reshape, view=True)
 def reshape(x: Tensor, *, newshape: Sequence[shapes.Dim], allowzero: bool = False) -> Tensor:
-    """The same elements in row-major order in another shape. -1 is the remaining extent; 0 copies the input's
-    extent.
+    """Return the same elements, in row-major order, in another shape.
+
+    An extent of -1 is inferred from the others, and 0 copies the input's extent.
     """
     shape = _new_shape(x, tuple(newshape), allowzero)
     extents = dims(x)
@@ -73,7 +74,7 @@ def _new_shape(x: Tensor, requested: tuple[shapes.Dim, ...], allowzero: bool) ->
 
 
 def _quotient(numerator: Sequence[shapes.Dim], denominator: Sequence[shapes.Dim]) -> shapes.Dim:
-    """The product of some dimensions divided by that of others.
+    """Return the product of some dimensions divided by the product of others.
 
     Equal factors cancel first: n*3*4 / (n*4) is 3 for every n.
     """
@@ -108,7 +109,10 @@ def _matching_groups(old: Sequence[shapes.Dim], new: Sequence[shapes.Dim]) -> li
 
 
 def _shortest_match(old: Sequence[shapes.Dim], new: Sequence[shapes.Dim]) -> tuple[int, int] | None:
-    """The fewest leading axes of both shapes with equal products: for (h, w, 64) and (h * w, 64) two and one."""
+    """Return the smallest numbers of leading axes of both shapes with equal products, or None if there are none.
+
+    For example, the result for (h, w, 64) and (h * w, 64) is (2, 1).
+    """
     if all(isinstance(d, int) for d in (*old, *new)):
         return _shortest_match_of_numbers(old, new)
     left, right = ([shapes.product(shape[: k + 1]) for k in range(len(shape))] for shape in (old, new))
@@ -136,7 +140,7 @@ def _shortest_match_of_numbers(old: Sequence[shapes.Dim], new: Sequence[shapes.D
 
 
 def _refold(indices: list[Any], shape: list[shapes.Dim], extents: list[shapes.Dim]) -> list[Any]:
-    """The point in `extents` with the same row-major offset as `indices` in `shape`."""
+    """Return the point in `extents` with the same row-major offset as `indices` in `shape`."""
     if len(indices) == 1 and len(extents) == 1:
         return indices
     offset: Any = None
@@ -157,13 +161,13 @@ def _refold(indices: list[Any], shape: list[shapes.Dim], extents: list[shapes.Di
 
 @register("nn.batch_flatten", pattern=Pattern.INJECTIVE, fold=lambda x: x.reshape(x.shape[0], -1), view=True)
 def batch_flatten(x: Tensor) -> Tensor:
-    """x with all axes after the first joined into one."""
+    """Return x with all axes after the first joined into one."""
     return reshape(x, newshape=(dims(x)[0], shapes.product(dims(x)[1:])), allowzero=True)
 
 
 @register("transpose", pattern=Pattern.INJECTIVE, fold=np.transpose, onnx=Onnx("Transpose", {"axes": "perm"}))
 def transpose(x: Tensor, *, axes: Sequence[int] | None = None) -> Tensor:
-    """Axis k of the output is axis axes[k] of the input; None reverses the order."""
+    """Return x with its axes permuted: axis k of the output is axis axes[k] of the input. None reverses the order."""
     order = [shapes.axis_of(a, x.ndim) for a in axes] if axes is not None else list(reversed(range(x.ndim)))
     if sorted(order) != list(range(x.ndim)):
         raise InputError(f"transpose: {tuple(axes or ())} is no order of {x.ndim} axes")
@@ -180,7 +184,7 @@ def _fold_expand_dims(x: Any, axis: int | Sequence[int], num_newaxis: int) -> An
 
 @register("expand_dims", pattern=Pattern.INJECTIVE, fold=_fold_expand_dims, view=True)
 def expand_dims(x: Tensor, *, axis: int | Sequence[int], num_newaxis: int = 1) -> Tensor:
-    """Add axes of extent 1: `num_newaxis` axes at `axis`, or one at each of several (positions in the output)."""
+    """Insert axes of extent 1: `num_newaxis` axes at `axis`, or one at each of several positions in the output."""
     if isinstance(axis, int):
         first = axis if axis >= 0 else axis + x.ndim + 1
         added = list(range(first, first + num_newaxis))
@@ -200,7 +204,7 @@ def _fold_squeeze(x: Any, axis: int | Sequence[int] | None) -> Any:
 
 @register("squeeze", pattern=Pattern.INJECTIVE, fold=_fold_squeeze, view=True)
 def squeeze(x: Tensor, *, axis: int | Sequence[int] | None = None) -> Tensor:
-    """x without the given axes, whose extents must be 1; None removes all axes of extent 1."""
+    """Return x without the given axes, whose extents must be 1. None removes all axes of extent 1."""
     if axis is None:
         gone: tuple[int, ...] = tuple(a for a, d in enumerate(dims(x)) if shapes.is_one(d))
     else:
@@ -221,7 +225,7 @@ def squeeze(x: Tensor, *, axis: int | Sequence[int] | None = None) -> Tensor:
     onnx=Onnx("Concat", {"axis": "axis"}),
 )  # fmt: skip
 def concatenate(*data: Tensor, axis: int = 0) -> Tensor:
-    """The tensors one after the other along an axis."""
+    """Return the tensors joined along an axis."""
     if not data:
         raise InputError("concatenate: nothing to put together")
     first = data[0]
@@ -251,7 +255,7 @@ def concatenate(*data: Tensor, axis: int = 0) -> Tensor:
 
 @register("stack", pattern=Pattern.INJECTIVE, fold=lambda *data, axis: np.stack(data, axis))
 def stack(*data: Tensor, axis: int = 0) -> Tensor:
-    """The tensors, all of one shape, along a new axis."""
+    """Return tensors of one shape, stacked along a new axis."""
     if not data:
         raise InputError("stack: nothing to put together")
     at = shapes.axis_of(axis, data[0].ndim + 1)
@@ -265,7 +269,7 @@ def _fold_split(x: Any, indices_or_sections: int | Sequence[int], axis: int) -> 
 
 @register("split", pattern=Pattern.INJECTIVE, fold=_fold_split)
 def split(x: Tensor, *, indices_or_sections: int | Sequence[int], axis: int = 0) -> list[Tensor]:
-    """Parts along an axis: the given number of equal parts, or parts cut at the given indices."""
+    """Split a tensor along an axis into a number of equal parts, or at the given indices. Returns the parts."""
     at = shapes.axis_of(axis, x.ndim)
     extent = dims(x)[at]
     if isinstance(indices_or_sections, int):
@@ -287,7 +291,7 @@ def split(x: Tensor, *, indices_or_sections: int | Sequence[int], axis: int = 0)
 
 @register("tile", pattern=Pattern.INJECTIVE, fold=np.tile, aten=Aten("repeat", {"reps": "repeats"}))
 def tile(x: Tensor, *, reps: Sequence[shapes.Dim]) -> Tensor:
-    """x repeated as a whole along each axis. Missing leading axes of x or of `reps` count as 1."""
+    """Return x repeated as a whole along each axis. Missing leading axes of x or of `reps` count as 1."""
     rank = max(x.ndim, len(reps))
     extents = [1] * (rank - x.ndim) + list(dims(x))
     counts = [1] * (rank - len(reps)) + list(reps)
@@ -306,7 +310,7 @@ def tile(x: Tensor, *, reps: Sequence[shapes.Dim]) -> Tensor:
 
 @register("repeat", pattern=Pattern.INJECTIVE, fold=np.repeat)
 def repeat(x: Tensor, *, repeats: int, axis: int = 0) -> Tensor:
-    """x with each element along an axis repeated `repeats` times."""
+    """Return x with each element along an axis repeated `repeats` times."""
     at = shapes.axis_of(axis, x.ndim)
     shape = [shapes.simple(shapes.times(d, repeats)) if a == at else d for a, d in enumerate(dims(x))]
     return te.compute(shape, lambda *i: x[(*i[:at], i[at] // repeats, *i[at + 1 :])], name="T_repeat")
@@ -317,9 +321,9 @@ def repeat(x: Tensor, *, repeats: int, axis: int = 0) -> Tensor:
     onnx=Onnx("DepthToSpace", {"block_size": "blocksize", "mode": "mode"}),
 )  # fmt: skip
 def depth_to_space(x: Tensor, *, block_size: int, mode: str = "DCR") -> Tensor:
-    """Move blocks of channels to blocks of pixels, NCHW.
+    """Move blocks of channels to blocks of pixels, in NCHW.
 
-    The block is the outer part of the channel in DCR, the inner in CRD.
+    The block is the outer part of the channel in DCR mode, and the inner part in CRD mode.
     """
     if x.ndim != 4 or mode not in ("DCR", "CRD"):
         raise InputError(f"nn.depth_to_space: wanted four dimensions and the mode DCR or CRD, found {x}, {mode!r}")
@@ -343,7 +347,7 @@ def depth_to_space(x: Tensor, *, block_size: int, mode: str = "DCR") -> Tensor:
 
 @register("nn.space_to_depth", pattern=Pattern.INJECTIVE, onnx=Onnx("SpaceToDepth", {"block_size": "blocksize"}))
 def space_to_depth(x: Tensor, *, block_size: int) -> Tensor:
-    """Move blocks of pixels to channels, NCHW. In the new channel, the position in the block is the outer part."""
+    """Move blocks of pixels to channels, in NCHW. The position in the block is the outer part of the new channel."""
     if x.ndim != 4:
         raise InputError(f"nn.space_to_depth: wanted four dimensions, found {x}")
     n, c, h, w = dims(x, "N, C, H, W")
@@ -371,7 +375,7 @@ def interleave(x: Tensor, *, strides: Sequence[int], size: Sequence[shapes.Dim],
     are stored together, phase after phase; with `phases_last`, the phases of a channel are stored together, channel
     after channel. The result is [n, c, *size]: its point o is the point o // strides of the phase o % strides, with
     phases in row-major order. `size` may be smaller than the whole result. For two equal strides this is
-    `depth_to_space`, with mode CRD for `phases_last`, otherwise DCR.
+    `depth_to_space`, in mode CRD for `phases_last`, and in mode DCR otherwise.
     """
     phases = math.prod(strides)
     if (
@@ -394,7 +398,9 @@ def interleave(x: Tensor, *, strides: Sequence[int], size: Sequence[shapes.Dim],
 
 @register("trilu", pattern=Pattern.INJECTIVE)
 def trilu(x: Tensor, *, k: shapes.Dim = 0, upper: bool = True) -> Tensor:
-    """The upper (or lower) triangle of the last two axes, from the k-th diagonal on; zeros elsewhere."""
+    """Return the upper (or lower) triangle of the last two axes, starting at the k-th diagonal, with zeros
+    elsewhere.
+    """
     if x.ndim < 2:
         raise InputError(f"trilu: wanted two dimensions or more, found {x}")
     zero = const(0, x.dtype)
@@ -418,7 +424,7 @@ def _fold_shape_of(kind: TensorType, dtype: str) -> Any:
 
 @register("shape_of", pattern=Pattern.INJECTIVE, fold_types=_fold_shape_of)
 def shape_of(x: Tensor, *, dtype: str = "int64") -> Tensor:
-    """The shape of x as a tensor."""
+    """Return the shape of x as a tensor."""
     for extent in dims(x):
         check_counts("shape_of", dtype, extent + 1)
 
@@ -437,7 +443,7 @@ def _fold_shape_to_tensor(values: Sequence[int], shape: Sequence[int], dtype: st
 
 @register("shape_to_tensor", pattern=Pattern.INJECTIVE, fold=_fold_shape_to_tensor)
 def shape_to_tensor(*, values: Sequence[shapes.Dim], shape: Sequence[int], dtype: str = "int64") -> Tensor:
-    """Dimensions, and numbers computed from them, as a tensor: `values` in the row-major order of `shape`.
+    """Return dimensions, and numbers computed from them, as a tensor: `values` in the row-major order of `shape`.
 
     This follows Relax's `shape_to_tensor`.
     """
@@ -459,8 +465,8 @@ def shape_to_tensor(*, values: Sequence[shapes.Dim], shape: Sequence[int], dtype
 
 @register("match_cast", pattern=Pattern.ELEMENTWISE, view=True)
 def match_cast(x: Tensor, *, dims: Sequence[tuple[shapes.Dim, shapes.Dim]], where: str = "") -> Tensor:  # noqa: ARG001
-    """x with equal dimensions renamed: for each pair in `dims`, a dimension of x that equals the first is written as
-    the second.
+    """Return x with equal dimensions renamed: for each pair in `dims`, the first dimension is written as the second
+    one.
 
     `where` names the operator that needs this, for the error of a run in which they are not equal. This follows Relax's
     `match_cast`.
@@ -473,7 +479,7 @@ def match_cast(x: Tensor, *, dims: Sequence[tuple[shapes.Dim, shapes.Dim]], wher
 
 
 def binary_equal(a: Any, b: Any) -> Expr:
-    """The comparison a == b as an expression."""
+    """Return the comparison a == b as an expression."""
     equal: Expr = a == b
     return equal
 
@@ -483,8 +489,9 @@ def one_hot(
     indices: Tensor, *, depth: int, on_value: float = 1.0, off_value: float = 0.0, axis: int = -1,
     dtype: str = "float32",
 ) -> Tensor:  # fmt: skip
-    """`on_value` where the new axis, of extent `depth`, equals the index (a negative one counts from the end); else
-    `off_value`.
+    """Return `on_value` where the new axis, of extent `depth`, equals the index, and `off_value` elsewhere.
+
+    A negative index counts from the end.
     """
     at = shapes.axis_of(axis, indices.ndim + 1)
     on, off = const(on_value, dtype), const(off_value, dtype)
