@@ -251,10 +251,10 @@ def _descend(
 
 
 def optimize_graph(graph: Any, target: Target, options: BuildOptions = BuildOptions()) -> Any:
-    """Run all passes over a graph and return the result, in which every node is a fused operator.
+    """Run all passes over a graph and return the result, in which every node is a fused operator or a loop.
 
     Each convolution gets the algorithm that was fastest in the records `options.tuned`. Without records, it gets the
-    one that the innermost `decided_algorithms` names, or the one that the cost formula prefers.
+    one that the innermost `decided_algorithms` names, or else the one that the cost formula prefers.
     """
     from .graph.passes.pipeline import optimize
 

@@ -212,7 +212,7 @@ class Analyzer:
 
     @property
     def domain(self) -> Domain:
-        """The current ranges and facts, for the other modules of arith."""
+        """The current ranges and facts, for other modules in arith."""
         return self._domain
 
     def normal_form(self, e: ex.Expr) -> Affine | None:
@@ -227,7 +227,7 @@ class Analyzer:
     def affine(self, e: ex.Expr) -> Affine:
         """Return an integer expression as a sum of terms, even if it contains data that may wrap.
 
-        The sum may be used to rearrange the expression, but not to bound its value.
+        You may use the sum to rearrange the expression, but not to bound its value.
         """
         if not is_index_dtype(e.dtype):
             return Affine({}, e.value) if isinstance(e, ex.IntImm) else Affine.of(Atom(OPAQUE, (e,)))
@@ -555,7 +555,7 @@ def _alike(a: Any, b: Any) -> bool:
 
 @kept_with_node
 def plain_affine(e: ex.Expr) -> Affine:
-    """Return the normal form of an expression, without any knowledge about its variables."""
+    """Return the normal form of an expression without knowing anything about its variables."""
     return Analyzer().affine(e)
 
 

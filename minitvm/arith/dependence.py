@@ -103,13 +103,13 @@ def find_dependence(
     parallel: Sequence[int] = (),
     commutes: Callable[[Access, Access], bool] | None = None,
 ) -> Dependence | Undecided | None:
-    """Find a pair of iterations whose order `after` reverses; returns None if there is none, or `Undecided`.
+    """Find two iterations whose order `after` reverses. Returns None if there are none, or `Undecided`.
 
     `before` and `after` give each access its schedule: expressions over its loops (variables, sums, `//`, `%`) and
-    numbers for textual positions, compared lexicographically; a shorter schedule is filled with zeros. Positions of
-    `after` listed in `parallel` are unordered: iterations whose first difference is there have no order at all
-    (parallel, vectorized, thread loops), so any conflict between them is a dependence. `commutes(source, sink)` returns
-    whether a pair may be exchanged, for example two updates of one reduction.
+    numbers for textual positions, compared lexicographically; a shorter schedule is padded with zeros. Positions of
+    `after` that are listed in `parallel` are unordered: iterations that first differ at such a position have no order
+    at all (parallel, vectorized, thread loops), so any conflict between them is a dependence. `commutes(source, sink)`
+    returns whether a pair may be exchanged, for example two updates of one reduction.
     """
     unordered = frozenset(parallel)
     undecided: Undecided | None = None
@@ -285,7 +285,8 @@ def _point(text: str) -> tuple[int, ...] | None:
     """Return a point of the set that `text` describes in isl's syntax, or None if the set is empty.
 
     The results are cached, because the steps of a schedule ask the same questions about a loop body again and again,
-    and so do the tiles of a search. The text is a complete key, because it contains no variable names of the program.
+    and so do the tiles of a search. The text is a complete key, because it does not use the program's own variable
+    names.
     """
     import islpy as isl
 

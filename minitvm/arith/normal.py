@@ -61,7 +61,7 @@ class Normalizer:
     def affine(self, e: ex.Expr) -> aff.Affine:
         """Return the normal form of an index expression.
 
-        An expression of another integer dtype, whose sums wrap, becomes one term.
+        An expression of another integer dtype becomes a single term, because its sums wrap.
         """
         kept = self.memo.get(e)
         if kept is not None:
@@ -221,7 +221,7 @@ class Normalizer:
         return self._opaque(e)
 
     def simplify(self, e: ex.Expr) -> ex.Expr:
-        """Simplify a part of an opaque term with the analyzer."""
+        """Simplify a part of an opaque term, using the analyzer."""
         analyzer = self._analyzer()
         assert analyzer is not None  # the analyzer itself calls this
         return analyzer.simplify(e)

@@ -104,10 +104,11 @@ def _shown(f: Monomials, relations: tuple[Monomials, ...], ranges: tuple[Range, 
 
 
 def _by_ranges(x: Any, relations: list[Any], symbols: tuple[Any, ...], ranges: tuple[Range, ...]) -> str | None:
-    """Return x with each variable replaced by an end of its range plus or minus a value >= 0, if then no term is < 0.
+    """Replace each variable in x by an end of its range plus or minus a value >= 0, and return the result as text.
 
-    First, sizes are replaced by smaller values (m = i + 1 + s for i < m), and then variables by larger values. A
-    polynomial whose coefficients are all >= 0, in variables that are all >= 0, is >= 0.
+    Returns None unless all terms of the result are >= 0. First, sizes are replaced by smaller values (m = i + 1 + s for
+    i < m), and then variables by larger values. A polynomial is >= 0 if all of its coefficients and all of its
+    variables are >= 0.
     """
     for largest_first in (True, False):
         reason = _put_in(x, relations, symbols, ranges, largest_first)

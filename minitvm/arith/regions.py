@@ -41,8 +41,11 @@ def evaluate(
     analyzer: Analyzer | None = None,
     fallback: Box | None = None,
 ) -> Region:
-    """Return the box that `indices` cover while the variables in `domains`, outermost first, run through their
-    ranges.
+    """Return the box that `indices` cover while the variables in `domains`, outermost first, run through their ranges.
+
+    The domain of an inner variable may use outer ones. Other variables are fixed; `analyzer` knows their ranges. If a
+    dimension cannot be bounded, its range is taken from `fallback` (the box of the whole buffer), or is [0, 1) if there
+    is no fallback, and the dimension is listed in `unbounded`.
     """
     if analyzer is None:
         return Moving(domains, Analyzer()).region(indices, fallback)
@@ -66,7 +69,7 @@ class Moving:
         self._reach = _reach(self._moving)
 
     def region(self, indices: Sequence[Any], fallback: Box | None = None) -> Region:
-        """Return the box that indices cover, as described in `evaluate`."""
+        """Return the box that indices cover; see `evaluate`."""
         analyzer, moving, ends, reach = self.analyzer, self._moving, self._ends, self._reach
         box: list[Range] = []
         unbounded: list[int] = []
@@ -121,8 +124,9 @@ def _ends_of_range(analyzer: Analyzer, r: Range) -> Ends | None:
 
 
 def swept(box: Box, moving: Moving, whole: Box, outside: Analyzer) -> Box:
-    """Return the box that a box covers while variables run. A dimension that cannot be bounded is copied from
-    `whole`.
+    """Return the box that a box covers while variables run. A dimension that cannot be bounded is copied from `whole`.
+
+    `outside` knows the ranges of the fixed variables.
     """
     low = moving.region([r.start for r in box], whole)
     if all(is_const(r.extent, 1) for r in box):
@@ -310,7 +314,7 @@ class Boxes:
         self._nonlinear: list[Box] = []
 
     def add(self, box: Box) -> None:
-        """Add a box."""
+        """Add a box to the set."""
         forms, linear = self._form(box)
         if forms not in self._forms:
             self._forms[forms] = box

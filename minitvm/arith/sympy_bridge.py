@@ -97,7 +97,9 @@ def monomials(poly: Any) -> Monomials:
 
 @cache
 def functions() -> tuple[Any, Any]:
-    """Return (FloorDiv, Mod) as sympy functions of two integers; they are evaluated only if both are numbers."""
+    """Return FloorDiv and Mod as sympy functions of two integers. They are evaluated only if both arguments are
+    numbers.
+    """
     import sympy
 
     class FloorDiv(sympy.Function):

@@ -134,8 +134,10 @@ def multiple(dim: object) -> tuple[Var, int] | None:
 
 
 def divided(dim: int | Expr, size: int) -> tuple[Var, int] | None:
-    """Solve a `multiple` for its variable: return the variable and the value, rounded down, at which the dimension
-    equals `size`.
+    """Solve a `multiple` for its variable. Returns the variable and the value, rounded down, at which the dimension is
+    `size`.
+
+    Returns None if the dimension is not a `multiple`.
     """
     found = multiple(dim)
     return None if found is None else (found[0], size // found[1])

@@ -151,7 +151,7 @@ class Var(Expr):
 
 @node
 class SizeVar(Var):
-    """A variable that is never negative, for symbolic dimensions."""
+    """A variable that is never negative. Use it for symbolic dimensions."""
 
 
 def _in_our_order(constant: Any) -> None:
@@ -198,7 +198,7 @@ class IntImm(Expr):
             raise TypeMismatch(f"{self.value} is not a value of dtype {dtype}")
 
     def astype(self, dtype: str) -> Expr:
-        """Return this constant converted to another dtype; raises `TypeMismatch` if an integer dtype cannot hold the
+        """Return this constant converted to another dtype. Raises `TypeMismatch` if an integer dtype cannot hold the
         value.
         """
         kind = DType(dtype)
@@ -249,7 +249,7 @@ class StringImm(Expr):
 
 @node
 class Cast(Expr):
-    """`value` converted as C does: float to int truncates, int to narrower int wraps, anything to bool is `!= 0`."""
+    """`value`, converted as in C: float to int truncates, int to narrower int wraps, and anything to bool is `!= 0`."""
 
     dtype: DType
     value: Expr
@@ -288,17 +288,17 @@ class BinaryOp(Expr):
 
 @node
 class Add(BinaryOp):
-    """`a + b`; integers wrap."""
+    """`a + b`. Integers wrap on overflow."""
 
 
 @node
 class Sub(BinaryOp):
-    """`a - b`; integers wrap."""
+    """`a - b`. Integers wrap on overflow."""
 
 
 @node
 class Mul(BinaryOp):
-    """`a * b`; integers wrap."""
+    """`a * b`. Integers wrap on overflow."""
 
 
 @node
@@ -313,22 +313,22 @@ class Mod(BinaryOp):
 
 @node
 class FloorDiv(BinaryOp):
-    """`a // b`, rounded toward minus infinity."""
+    """`a // b`: division rounded toward minus infinity."""
 
 
 @node
 class FloorMod(BinaryOp):
-    """`a % b`, with the sign of the divisor."""
+    """The remainder `a % b`, with the sign of the divisor."""
 
 
 @node
 class Min(BinaryOp):
-    """The smaller of two values; NaN if either is NaN."""
+    """The smaller of two values, or NaN if either is NaN."""
 
 
 @node
 class Max(BinaryOp):
-    """The larger of two values; NaN if either is NaN."""
+    """The larger of two values, or NaN if either is NaN."""
 
 
 _BOOL = DType("bool")
@@ -416,7 +416,7 @@ class Not(Expr):
 
 @node
 class Select(Expr):
-    """`true_value if condition else false_value`; both values are evaluated. Use `if_then_else` to guard an access."""
+    """`true_value if condition else false_value`. Both values are evaluated; use `if_then_else` to guard an access."""
 
     condition: Expr
     true_value: Expr
@@ -434,7 +434,7 @@ class Select(Expr):
 
 @node
 class Let(Expr):
-    """`body` with `var` bound to `value`."""
+    """`body`, evaluated with `var` bound to `value`."""
 
     var: Var
     value: Expr
@@ -449,9 +449,9 @@ class Let(Expr):
 
 @node
 class Call(Expr):
-    """A call of an intrinsic by name (`exp`, `if_then_else`, `shift_left`, ...); `expr.intrin` lists them.
+    """A call of the intrinsic `op`, such as `exp`, `if_then_else` or `shift_left`. `expr.intrin` lists all intrinsics.
 
-    `if_then_else(cond, a, b)` evaluates only the chosen value, so it can guard an access.
+    `if_then_else(cond, a, b)` evaluates only the selected value, so it can guard an access.
     """
 
     dtype: DType
@@ -480,7 +480,7 @@ class Ramp(Expr):
 
 @node
 class Broadcast(Expr):
-    """The vector of `lanes` copies of a scalar."""
+    """A vector of `lanes` copies of a scalar."""
 
     value: Expr
     lanes: int

@@ -58,10 +58,10 @@ class GraphBuilder:
         return value
 
     def op(self, op: str, *inputs: Any, name: str | None = None, **attrs: Any) -> Any:
-        """Add an operator and return its output, or a tuple of its outputs if there are several.
+        """Add an operator and return its output, or a tuple if it has several outputs.
 
         An array or number among the inputs becomes a constant; a number gets the dtype of the first value. Raises
-        `UnsupportedOperator` for an unknown name, `InputError` for inputs or attributes that do not fit.
+        `UnsupportedOperator` for an unknown name, and `InputError` for inputs or attributes that do not fit.
         """
         operator = registry.get(op)
         values = self._values(op, inputs)

@@ -59,7 +59,7 @@ class GraphFacts:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """A match of a pattern: the node at its root, and values by name."""
+    """A match of a pattern: the node at the root of the match, and the matched values by name."""
 
     root: OpNode
     facts: GraphFacts

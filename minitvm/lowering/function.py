@@ -236,8 +236,8 @@ def with_a_schedule(
 ) -> T:
     """Call `lower(scheduled)` with the schedule of `schedule_function`, and return its result.
 
-    If this schedule generates too much code, a simpler one is lowered: first the schedule of the rule that fits all
-    functions, then the loops as written. The record of the choice contains the reason.
+    If this schedule generates too much code, a simpler one is lowered: first the schedule of the fallback rule, and
+    then the loops as written. The record of the choice contains the reason.
     """
     from .. import strategy
 

@@ -58,8 +58,10 @@ def named(fused: Graph) -> list[tuple[str, OpNode]]:
 
 
 def to_units(fused: Graph | Iterable[tuple[str, OpNode]], in_place: Mapping[OpNode, int] | None = None) -> list[Unit]:
-    """Return a unit for each fused operator of an optimized graph, or only for `nodes`, a part of what `named`
-    returns.
+    """Return a unit for each fused operator of an optimized graph.
+
+    Instead of the graph, you may pass a part of the list that `named` returns. `in_place` maps each operator that
+    updates an input in place to the index of this input.
     """
     shared: dict[bytes, SharedFunction] = {}
     units = []

@@ -33,19 +33,19 @@ if TYPE_CHECKING:
 
 
 class GraphModule(TvmMethods):
-    """A compiled model on this machine.
+    """A compiled model, ready to run on this machine.
 
     `module(x, y)` or `module(name=x)` returns the output array, or a tuple of them if there are several. Outputs are
-    new arrays, which later calls do not change; with `out=` it writes into your arrays. Inputs must have the dtype that
-    the model declares; an input that is not contiguous is copied. Calls from several Python threads run one after the
-    other.
+    new arrays, which later calls do not change; with `out=`, the call writes into your arrays. Inputs must have the
+    dtype that the model declares; an input that is not contiguous is copied. Calls from several Python threads run one
+    after the other.
 
-    Arrays on the module's device, from any library, are used there without a copy (by DLPack). `out="device"` leaves
-    the outputs on the device, as `DeviceArray`s. An array on another device raises an error.
+    Arrays on the module's device, from any library, are used there without a copy (through DLPack). `out="device"`
+    leaves the outputs on the device, as `DeviceArray`s. An array on another device raises an error.
 
     `state` holds the values that a run leaves for the next run, by name: `module.state["k0"]` reads a state, an
-    assignment sets it, and `module.reset()` fills all states with zeros. Modules never share states, even if they are
-    made from one executable.
+    assignment sets it, and `module.reset()` fills all states with zeros. Modules never share states, even if they come
+    from the same executable.
 
     `listeners` (see `events`) are notified of each step; the program then runs step by step.
     """

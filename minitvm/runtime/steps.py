@@ -67,7 +67,7 @@ class BoundSteps:
 
     A program with a `device` (`device.device.Device`) also accepts `device.arrays.DeviceArray`s instead of addresses;
     its `pool` creates them. A program that also has `run_stamped(inputs, outputs)` can be profiled: this method runs
-    like `run` and returns `timing.StampedRun.times`.
+    like `run` and returns `time_evaluator.StampedRun.times`.
 
     A machine overrides the methods in the first part of the class. Only the methods that the program's steps need are
     called.
@@ -91,7 +91,7 @@ class BoundSteps:
         raise NotImplementedError
 
     def launch(self, number: int, step: exe.CallKernel) -> None:
-        """Run a kernel of this machine."""
+        """Run a kernel on this machine."""
         raise NotImplementedError
 
     def copy(self, number: int, step: exe.Copy) -> None:

@@ -81,8 +81,11 @@ class BenchmarkResult:
 def evaluator(
     call: Callable[..., Any], number: int = 10, repeat: int = 1, min_repeat_ms: float = 0
 ) -> Callable[..., BenchmarkResult]:
-    """Return a function that times calls: it makes one call to warm up, then `repeat` times the mean of `number`
-    calls.
+    """Return a function that times calls: after one call to warm up, it measures the mean of `number` calls, `repeat`
+    times.
+
+    If a repeat is shorter than `min_repeat_ms`, `number` grows until it is long enough. Raises `InputError` for counts
+    below 1.
     """
     if number < 1 or repeat < 1:
         raise InputError(f"number={number}, repeat={repeat}: wanted at least 1")

@@ -24,7 +24,10 @@ class TvmMethods:
         raise NotImplementedError
 
     def __getitem__(self, name: str) -> Any:
-        """Return the entry with this name: the function's own name, or "main"."""
+        """Return the entry with this name: the function's own name, or "main".
+
+        If there is no such entry, raise an `InputError` that suggests existing names.
+        """
         names = list(dict.fromkeys((self.executable.name, *self.entry_names)))
         if name not in names:
             raise InputError(f"the module has no function {name!r}; {nearest(str(name), names)}")
@@ -34,7 +37,7 @@ class TvmMethods:
 
     @property
     def entry_func(self) -> Any:
-        """The one function of the module."""
+        """The only function of the module."""
         return self
 
     entry_name = "main"
@@ -43,7 +46,11 @@ class TvmMethods:
         self, func_name: str = "main", dev: Any = None, number: int = 10, repeat: int = 1, min_repeat_ms: float = 0,
         **others: Any,
     ) -> Callable[..., BenchmarkResult]:  # fmt: skip
-        """Return a function that times calls of an entry with its arguments; see `runtime.timing.evaluator`."""
+        """Return a function that times calls of an entry with its arguments; see `runtime.time_evaluator.evaluator`.
+
+        `others` are options that only TVM has: its limits, and flushing the cache between calls. They are not
+        supported.
+        """
         _require_known(others)
         return evaluator(self[func_name], number, repeat, min_repeat_ms)
 

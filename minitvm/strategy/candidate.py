@@ -97,7 +97,7 @@ class Option:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate(Option):
-    """One way to schedule a function: `apply(sch, **knobs)` changes the schedule in place.
+    """A way to schedule a function. `apply(sch, **knobs)` changes the schedule in place.
 
     `apply` raises `ScheduleError` if these knobs do not fit the function, and `Unfit` if no other knobs would fit
     either. `formulas` maps the name of each part of the cost to its closed formula, which can be printed. It is empty

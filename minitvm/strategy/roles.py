@@ -74,7 +74,7 @@ class Roles:
 
     @property
     def contiguous(self) -> bool:
-        """Return whether the vectors are contiguous in the operand that is read in vectors."""
+        """Return whether the vectors that are read are contiguous in memory."""
         return self.panel != 0
 
     @property

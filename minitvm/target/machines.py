@@ -94,14 +94,15 @@ class CPU:
 
 @dataclass(frozen=True, slots=True)
 class GPU:
-    """Limits of a GPU's thread blocks (OpenCL: work-groups).
+    """The description of a GPU for schedules and cost models, including the limits of its thread blocks (OpenCL:
+    work-groups).
 
-    Memory is in bytes, `vector_bits` is one thread's widest load. `max_block_dim` is the largest number of threads of a
-    block along each axis, `max_grid_dim` the largest number of blocks; () allows any number.
+    Memory is in bytes. `vector_bits` is the width of the widest load of one thread. `max_block_dim` is the largest
+    number of threads in a block along each axis, and `max_grid_dim` the largest number of blocks; () allows any number.
 
-    `vector_widths` are the numbers of lanes that a vector may have; () allows any number. `local_memory_helps` says
-    whether the storage that a block shares is faster than memory, `has_shuffles` whether the threads of a warp can read
-    each other's registers.
+    `vector_widths` lists the numbers of lanes that a vector may have; () allows any number. `local_memory_helps` says
+    whether the storage that a block shares is faster than memory, and `has_shuffles` whether the threads of a warp can
+    read each other's registers.
 
     `vector_registers` is for a processor, whose cores run the threads of a block one after the other, and load
     `l1_rate` bytes per cycle from the L1 cache; it is 0 for GPUs.
@@ -115,7 +116,7 @@ class GPU:
 
     `ghz` is 0 if unknown. `l2_bytes` is the size of the cache that all multiprocessors share.
 
-    `on_host` lists operators, by their names in a graph, that must run on the host: `lowering.placement`.
+    `on_host` lists operators, by their names in a graph, that must run on the host; see `lowering.placement`.
 
     Tensor cores multiply matrices of `matrix_dtypes` with sums in float32. "tfloat32" means float32 rounded to 10 bits
     of mantissa, which is used only if `allow_tf32` is set. `half_arithmetic` says that an OpenCL device adds and

@@ -22,9 +22,9 @@ def extern_primfunc(
     """Return the tensor that a level-3 function computes from `input_tensors`, or a list if it computes several.
 
     The function's first parameters are the inputs, and the others are the results. It must write all of a result before
-    it reads from it. Shapes are constants or are made of the inputs' dimensions. If `primfunc` is a string, it is the
-    source of the function, which may use `extra_vars` by name. Raises `InputError` for parameters that do not fit the
-    inputs.
+    it reads from it. Shapes are constants or expressions in the dimensions of the inputs. If `primfunc` is a string, it
+    is the source of the function, which may refer to `extra_vars` by name. Raises `InputError` for parameters that do
+    not fit the inputs.
     """
     func = _parsed(primfunc, extra_vars) if isinstance(primfunc, str) else primfunc
     inputs = tuple(input_tensors)

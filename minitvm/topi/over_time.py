@@ -60,7 +60,7 @@ class LayerInputs:
 
     @property
     def hidden(self) -> int:
-        """The number of elements of a state."""
+        """The number of elements in a state."""
         if self.r.ndim != 3:
             raise TypeMismatch(f"{self.op}: wanted weights (directions, hidden, gates * hidden), found {self.r}")
         return constant(dims(self.r)[1], f"{self.op}: the size of a state")

@@ -93,9 +93,7 @@ class Operator:
 
     @property
     def is_map(self) -> bool:
-        """Return whether the operator works element by element, independent of the element's position, in any
-        layout.
-        """
+        """Return whether the operator works element by element, independent of positions, in any layout."""
         return self.pattern in MAPS and not _AXES & self.attrs.keys()
 
     @property

@@ -123,8 +123,9 @@ class _Integers(GraphFacts):
         return None if clamped or item is None or item.op not in _MOVES else self._moved(item, exponent)
 
     def _moved(self, item: OpNode, exponent: int) -> Emit | None:
-        """Plan the same move for int8 elements. All moved data get the same scale. Returns None if some input has no
-        plan.
+        """Plan how to move int8 elements instead of floats. All moved data get the same scale.
+
+        Returns None if some input has no plan.
         """
         parts = [self._quantized(value, exponent) for value in item.inputs]
         emits = [part for part in parts if part is not None]

@@ -243,7 +243,8 @@ class BoundProgram(BoundSteps):
         return f"  found:  {', '.join(changed)} may be partly changed, all else is as before the run"
 
     def run_stamped(self, inputs: Sequence[Any], outputs: Sequence[Any]) -> np.ndarray[Any, Any]:
-        """Run like `run`, and return the time at which each step began: `timing.StampedRun.times` for one thread.
+        """Run like `run`, and return the time at which each step began, as in `time_evaluator.StampedRun.times` for one
+        thread.
 
         The device finishes each step before the next one begins, so that each step is charged for its own time.
         """

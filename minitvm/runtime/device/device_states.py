@@ -54,7 +54,7 @@ class DeviceState:
 
 
 class States:
-    """All states of a program."""
+    """The memory of all states of a program."""
 
     def __init__(self, program: DeviceProgram, specs: Sequence[TensorSpec]) -> None:
         self._program = program
