@@ -154,7 +154,7 @@ __all__ = [
 def decl_buffer(
     shape: tuple[Any, ...], dtype: str = "float32", name: str = "buffer", scope: str = "global", **more: Any
 ) -> Buffer:
-    """Make a buffer from its shape and dtype; `more` are the other fields of `Buffer`."""
+    """Create a buffer with a shape and dtype; `more` sets the other fields of `Buffer`."""
     return Buffer(name, tuple(shape), DType(dtype), scope, **more)
 
 

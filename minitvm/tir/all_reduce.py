@@ -29,7 +29,7 @@ class AllReducer(Node):
     _defs = ("left", "right")
 
     def apply(self, left: tuple[Expr, ...], right: tuple[Expr, ...]) -> tuple[Expr, ...]:
-        """The combination of two tuples of values."""
+        """Return the combination of two tuples of values."""
         values = dict(zip((*self.left, *self.right), (*left, *right), strict=True))
         return tuple(substitute(e, values) for e in self.combined)
 

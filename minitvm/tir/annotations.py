@@ -1,4 +1,4 @@
-"""The annotations of loops and blocks that lowering uses; those of pipelines are in `analysis.software_pipelines`."""
+"""The annotations of loops and blocks that lowering uses. Pipeline annotations are in `analysis.software_pipelines`."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _WANTED = "a list of [position of a written buffer, axis, factor above 0, offset
 
 
 def alignments_of(block: Block) -> list[tuple[int, int, int, int]]:
-    """The entries of a block's alignment annotation: (index of the write, axis, factor, offset).
+    """Return the entries of a block's alignment annotation, each as (index of the write, axis, factor, offset).
 
-    Raises `InputError` if the annotation is not a list of such entries, or if they do not fit the buffers that the
-    block writes.
+    Raises `InputError` if the annotation is not a list of such entries, or if an entry does not fit the buffers that
+    the block writes.
     """
     entries = block.annotations.get(ALIGNMENTS, ())
     if not isinstance(entries, list | tuple):
@@ -78,24 +78,25 @@ COMMON_SCOPES = "global, shared, local, warp, or a scope of an accelerator"
 
 
 def is_scope(name: object) -> bool:
-    """Return whether a name is a scope of storage."""
+    """Return whether a name is a valid storage scope."""
     return isinstance(name, str) and _SCOPE.match(name) is not None
 
 
 def is_within(scope: str, described: str) -> bool:
-    """Return whether a scope is the described scope or a part of it ("shared.dyn" is a part of "shared").
+    """Return whether a scope equals the scope that an instruction describes or is a part of it. For example,
+    "shared.dyn" is a part of "shared".
 
-    Instructions distinguish memories, but not the ways in which pieces of them are allocated.
+    Instructions distinguish between memories, but not between the ways in which memory is allocated.
     """
     return scope == described or (scope.startswith(f"{described}.") and scope != SWIZZLED)
 
 
 def is_thread_axis(name: object) -> bool:
-    """Return whether a loop can be bound to this axis."""
+    """Return whether this is the name of an axis that a loop can be bound to."""
     return name in THREAD_AXES
 
 
 def suggestion(name: str, names: Sequence[str]) -> tuple[str, ...]:
-    """A suggestion for a wrong name: the nearest of `names`, if one is similar."""
+    """Return a "did you mean" suggestion for a misspelled name, or () if none of `names` is similar."""
     hint = nearest(name, names)
     return (hint,) if hint.startswith("did you mean") else ()

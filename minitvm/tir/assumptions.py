@@ -1,6 +1,6 @@
 """`T.assume(condition)` is a promise by the author of a program. It is removed from compiled code.
 
-Interpreters check it: an assumption that does not hold is an error of the run (`reference.meaning.assumptions`).
+Interpreters check it: if the assumption does not hold, the run fails with an error (`reference.meaning.assumptions`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def is_assumption(node: Any) -> bool:
 
 
 def left_out(func: PrimFunc) -> PrimFunc:
-    """Remove the assumptions from a function, and the loops and blocks that contain nothing else.
+    """Remove the assumptions from a function, together with loops and blocks that contain nothing else.
 
     A function without assumptions is returned unchanged.
     """

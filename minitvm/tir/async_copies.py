@@ -1,4 +1,4 @@
-"""TVM's asynchronous copies of bytes, converted to statements of minitvm, and the calls that belong to them."""
+"""Convert TVM's asynchronous byte copies, and the calls that commit and wait for them, to statements of minitvm."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ COMMIT, WAIT = "ptx_commit_group", "ptx_wait_group"
 
 
 def commit_group() -> Stmt:
-    """A statement that puts all copies that the thread began since its last group into a group."""
+    """Return a statement that groups all copies that the thread has started since its last group."""
     return Evaluate(Call(DType("int32"), COMMIT, ()))
 
 
 def wait_group(pending: int) -> Stmt:
-    """A statement that waits until at most `pending` of the thread's newest groups are under way."""
+    """Return a statement that waits until at most the `pending` newest groups of the thread are still in progress."""
     return Evaluate(Call(DType("int32"), WAIT, (const(pending),)))
 
 
@@ -29,7 +29,7 @@ def is_wait(node: Node) -> bool:
 
 
 def copy_of_bytes(dtype: DType, to: Any, to_offset: Expr, source: Any, source_offset: Expr, nbytes: int) -> Stmt:
-    """The statement for `T.ptx_cp_async`: a vectorised loop over the elements of `nbytes` bytes.
+    """Return the statement for `T.ptx_cp_async`: a vectorised loop that copies `nbytes` bytes element by element.
 
     Raises `InputError` for other sizes and dtypes, and for buffers whose storage is not dense.
     """
@@ -59,7 +59,7 @@ def _dense(address: Any, dtype: DType) -> Buffer:
 
 
 def _unravelled(buffer: Buffer, offset: Expr) -> tuple[Expr, ...]:
-    """The indices of an element, from its number in dense storage."""
+    """Convert an element's offset in dense storage to its indices."""
     if buffer.ndim == 1:
         return (offset,)
     indices, rest = [], offset

@@ -1,4 +1,4 @@
-"""Questions about conditions and small expressions that schedules, lowering and printing share."""
+"""Small helpers for conditions and expressions that schedules, lowering and printing share."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["all_of", "always_defined", "both", "conjuncts", "is_const", "iterati
 
 
 def uses(node: Node, variables: Collection[Var]) -> bool:
-    """Return whether any of the variables occurs in a tree."""
+    """Return whether any of the variables occurs in a node."""
     return bool(variables) and not occurring(node).isdisjoint(variables)
 
 
@@ -25,18 +25,17 @@ def reads_memory(e: Expr) -> bool:
 
 
 def always_defined(e: Expr) -> bool:
-    """Return whether an expression has a value for all values of its variables: it has no division by a possible
-    zero.
+    """Return whether an expression is defined for all values of its variables, that is, whether every integer division
+    is by a nonzero constant.
     """
     divisions = (node for node in find(e, Div | Mod | FloorDiv | FloorMod))
     return all(isinstance(node.b, IntImm) and node.b.value != 0 for node in divisions if node.dtype.is_int)
 
 
 def iterations(extent: Expr, *around: For) -> Expr:
-    """The number of iterations of a loop inside other loops: Max(extent, 0) if its extent may be negative.
+    """Return the number of iterations of a loop inside other loops: Max(extent, 0) if its extent may be negative.
 
-    A loop with a negative extent does not run. So an extent that is multiplied or divided must be replaced by this
-    number.
+    A loop with a negative extent does not run. Use this number when you multiply or divide an extent.
     """
     if isinstance(extent, IntImm):
         return const(max(extent.value, 0), extent.dtype)
@@ -45,7 +44,9 @@ def iterations(extent: Expr, *around: For) -> Expr:
 
 
 def rising(condition: Expr) -> Expr:
-    """A comparison with its smaller side first, `4 <= i` for `i >= 4`, as TVM writes the predicates of moved blocks."""
+    """Write a comparison with its smaller side first (`4 <= i` instead of `i >= 4`), as TVM does in the predicates of
+    moved blocks.
+    """
     if isinstance(condition, GE | GT):
         return (LE if isinstance(condition, GE) else LT)(condition.b, condition.a)
     return condition

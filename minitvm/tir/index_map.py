@@ -1,9 +1,9 @@
-"""`IndexMap`: the new index of each element in another layout, such as `lambda i, j: (j // 4, i, j % 4)`.
+"""`IndexMap`: a map from indices to indices in another layout, such as `lambda i, j: (j // 4, i, j % 4)`.
 
-This follows TVM's class of the same name. A map is injective on a shape if no two elements go to the same place; places
-of the new shape that stay empty are *padding*. Both are decided from the quasi-affine form of the map
-(`arith.iter_map`). If the map does not have this form (for example, because of an exclusive or), they are decided by
-enumerating the elements of a constant shape.
+It follows TVM's class of the same name. A map is injective on a shape if no two elements are mapped to the same
+location. Locations of the new shape that stay empty are *padding*. Both properties are decided from the quasi-affine
+form of the map (`arith.iter_map`). If the map does not have this form (for example, because it contains an exclusive
+or), we enumerate the elements, provided that the shape is constant.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ LARGEST = 1 << 20  # the most elements of a shape that are checked one by one
 
 
 def _inside(dims: Sequence[ex.Expr], extents: Mapping[ex.Var, ex.Expr]) -> Analyzer:
-    """An analyzer for variables in [0, extent), and for the sizes of a shape, which are not negative."""
+    """Return an analyzer that knows that each variable is in [0, extent), and that sizes are not negative."""
     analyzer = Analyzer()
     for dim in dims:
         if isinstance(dim, ex.Var):
@@ -40,15 +40,15 @@ def _inside(dims: Sequence[ex.Expr], extents: Mapping[ex.Var, ex.Expr]) -> Analy
 
 
 class NotInjective(InputError):
-    """Two elements go to the same place, or it could not be proved that none do."""
+    """Raised if two elements are mapped to the same location, or if the map could not be proved injective."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class IndexMap:
     """A function from indices to indices: `final_indices` are expressions over the variables `initial_indices`.
 
-    You may pass the inverse as `inverse_index_map` if it cannot be computed. Indices are integers of any one dtype.
-    Other variables are sizes, as in `lambda i, j: (j * n + i,)`.
+    If the inverse cannot be computed, you can pass it as `inverse_index_map`. Indices may have any integer dtype, as
+    long as it is the same for all. Other variables are sizes, such as n in `lambda i, j: (j * n + i,)`.
     """
 
     initial_indices: tuple[ex.Var, ...]
@@ -66,10 +66,10 @@ class IndexMap:
         *,
         index_dtype: str | Sequence[str] = "int32",
     ) -> IndexMap:
-        """Make a map from a Python function of variables that returns an expression or a list; `ndim` is needed for
-        `*args`.
+        """Build a map from a Python function of index variables that returns an expression or a list. `ndim` is
+        required if the function has `*args`.
 
-        Raises `InputError` if the function returns axis separators: these need `from_func_with_separators`.
+        Raises `InputError` if the function returns axis separators; use `from_func_with_separators` for these.
         """
         index_map, separators = IndexMap.from_func_with_separators(
             mapping_function, ndim, inverse_index_map, index_dtype=index_dtype
@@ -86,7 +86,7 @@ class IndexMap:
         *,
         index_dtype: str | Sequence[str] = "int32",
     ) -> tuple[IndexMap, list[int]]:
-        """Return the map, and the positions at which the function returned `IndexMap.AXIS_SEPARATOR`."""
+        """Return the map and the list of positions at which the function returned `IndexMap.AXIS_SEPARATOR`."""
         variables = index_variables(mapping_function, ndim, index_dtype)
         returned = checked_indices(mapping_function(*variables))
         results = list(returned) if isinstance(returned, list | tuple) else [returned]
@@ -108,16 +108,18 @@ class IndexMap:
         return IndexMap(variables, tuple(finals), inverse), separators
 
     def simplified(self) -> IndexMap:
-        """The simplified map, as traces store it. An index without influence, such as i in `i % 1`, is removed."""
+        """Return the map with simplified expressions, as traces store it. An index that has no influence, such as i in
+        `i % 1`, disappears.
+        """
         finals = tuple(map(simplify, self.final_indices))
         return IndexMap(self.initial_indices, finals, self.inverse_index_map, self.shapes)
 
     # ------------------------------------------------------------------ applying it
 
     def map_indices(self, indices: Sequence[Any]) -> list[ex.Expr]:
-        """The new index of the element at `indices`.
+        """Return the new indices of the element at `indices`.
 
-        An index of a narrow dtype is widened to the dtype of the map's variables.
+        An index of a narrower dtype is widened to the dtype of the map's variables.
         """
         if len(indices) != len(self.initial_indices):
             raise InputError(f"{self}: wanted {len(self.initial_indices)} indices, found {len(indices)}")
@@ -132,10 +134,11 @@ class IndexMap:
         return self.map_indices(indices)
 
     def map_shape(self, shape: Sequence[Any], analyzer: Analyzer | None = None) -> list[ex.Expr]:
-        """A shape that can hold all elements of a shape after the map, possibly with padding. Constants stay `IntImm`s.
+        """Return the shape of the new layout: it holds all elements of `shape` after the map, possibly with padding.
+        Constants stay `IntImm`s.
 
-        It is the smallest such shape, except that a remainder of a division by a constant always has all of its places.
-        So 3 elements in tiles of 4 have 4 places, as in TVM.
+        It is the smallest such shape, except that the remainder of a division by a constant always gets its full range.
+        For example, 3 elements in tiles of 4 need 4 locations, as in TVM.
 
         Raises `InputError` if an index may become negative, or if its largest value is not known.
         """
@@ -162,7 +165,9 @@ class IndexMap:
         return [ex.const(int(top), self._dtype(dims)) for top in tops]
 
     def map_ndarray(self, array: Any) -> Any:
-        """A NumPy array in the new layout; padding is zero. Raises `InputError` if the map depends on a size."""
+        """Rearrange a NumPy array into the new layout, with zeros as padding. Raises `InputError` if the map depends on
+        a size.
+        """
         others = self._others()
         if others:
             raise InputError(f"{self}: it depends on {', '.join(v.name for v in others)}, which has no value here")
@@ -175,8 +180,8 @@ class IndexMap:
     # ------------------------------------------------------------------ the way back
 
     def why_not_injective(self, shape: Sequence[Any]) -> str | None:
-        """Return None if no two elements of a shape go to the same place; otherwise two that do, or why this is not
-        decided.
+        """Return None if no two elements of a shape are mapped to the same location. Otherwise return an example of two
+        that are, or why this could not be decided.
         """
         dims = tuple(map(ex.as_expr, shape))
         form = self._form(dims)
@@ -195,10 +200,10 @@ class IndexMap:
         return f"{_point(one)} and {_point(other)} both go to {_point([int(x) for x in table[:, pair[0]]])}"
 
     def non_surjective_inverse(self, shape: Sequence[Any]) -> tuple[IndexMap, ex.Expr]:
-        """(the inverse map, the condition under which a new index is padding), both over the new indices.
+        """Return (the inverse map, the condition under which a location is padding), both in terms of the new indices.
 
-        The inverse is correct at every place that is not padding. Raises `NotInjective` if two elements go to the same
-        place, or if no inverse can be found.
+        The inverse is correct at every location that is not padding. Raises `NotInjective` if two elements are mapped
+        to the same location, or if no inverse can be found.
         """
         dims = tuple(map(ex.as_expr, shape))
         reason = self.why_not_injective(dims)
@@ -212,12 +217,14 @@ class IndexMap:
         return IndexMap(places, back), self._padding(dims, places, back)
 
     def image(self, shape: Sequence[Any], places: IndexMap) -> list[ex.Expr]:
-        """The conditions, over the indices of the inverse map, under which a place of the new shape is not padding."""
+        """Return the conditions under which a location of the new shape is not padding, in terms of the indices of the
+        inverse map.
+        """
         dims = tuple(map(ex.as_expr, shape))
         return self._filled(dims, places.initial_indices, places.final_indices)
 
     def inverse(self, shape: Sequence[Any]) -> IndexMap:
-        """The inverse of a map that fills its new shape; raises `NotInjective` if there is padding."""
+        """Return the inverse map; raise `NotInjective` if the new shape has padding."""
         back, padding = self.non_surjective_inverse(shape)
         if not is_const(padding, 0):
             raise NotInjective(f"{self} leaves padding where {padding}\n  try:    non_surjective_inverse")
@@ -252,7 +259,9 @@ class IndexMap:
         return conditions
 
     def fills(self, shape: Sequence[Any]) -> bool:
-        """Return whether an injective map certainly leaves no padding: both shapes have the same number of elements."""
+        """Return whether an injective map certainly leaves no padding, that is, whether both shapes have the same
+        number of elements.
+        """
         dims = tuple(map(ex.as_expr, shape))
         before, after = (
             math.prod(d.value for d in s if isinstance(d, ex.IntImm)) for s in (dims, self.map_shape(dims))
@@ -286,7 +295,7 @@ class IndexMap:
         return with_unit_places(back, self.initial_indices, self.final_indices, places, self.map_shape(dims))
 
     def _given_back(self, dims: tuple[ex.Expr, ...], places: tuple[ex.Var, ...]) -> tuple[ex.Expr, ...] | None:
-        """The inverse that the caller passed, if it really is an inverse; otherwise None."""
+        """Return the inverse that the caller passed if it really is an inverse, otherwise None."""
         assert self.inverse_index_map is not None
         domains = {v: ex.Range(ex.const(0, d.dtype), d) for v, d in zip(self.initial_indices, dims, strict=False)}
         analyzer = _inside(dims, {v: r.extent for v, r in domains.items()})
@@ -310,7 +319,8 @@ class IndexMap:
     def _form(
         self, dims: tuple[ex.Expr, ...], level: str = "injective"
     ) -> tuple[iter_map.IterMap, dict[ex.Var, tuple[ex.Var, int]]] | None:
-        """The quasi-affine form over shifted variables: for each index a variable s = index + c with a constant c.
+        """Return the quasi-affine form of the map over shifted variables: each index is replaced by a variable s =
+        index + c with a constant c.
 
         For example, `(i + 5) // 4` is a quotient of s = i + 5, so its form needs a variable that starts at 5.
         """
@@ -342,7 +352,9 @@ class IndexMap:
         return shifts
 
     def _extent(self, row: int, dims: tuple[ex.Expr, ...], analyzer: Analyzer) -> ex.Expr | None:
-        """The largest value of a final index plus one; None if it is not known, or if the index may be negative."""
+        """Return the largest value of a final index plus one; None if it is unknown, or if the index may be
+        negative.
+        """
         domains = {v: ex.Range(ex.const(0, d.dtype), d) for v, d in zip(self.initial_indices, dims, strict=True)}
         (value,) = (self.map_indices(list(self.initial_indices))[row],)
         dtype = self._dtype(dims)
@@ -370,9 +382,10 @@ class IndexMap:
         return ex.const(int(high) + 1, dtype)
 
     def _table(self, dims: tuple[ex.Expr, ...]) -> np.ndarray[Any, Any] | None:
-        """The new place of each element of a constant shape, row by row.
+        """Return the new location of each element of a constant shape, with one row per final index.
 
-        None if the shape is too large or not constant, or if the places depend on variables other than the indices.
+        Returns None if the shape is too large or not constant, or if the map depends on other variables than the
+        indices.
         """
         sizes = [d.value for d in dims if isinstance(d, ex.IntImm)]
         if len(sizes) < len(dims) or math.prod(sizes) > LARGEST or self._others():
@@ -380,7 +393,7 @@ class IndexMap:
         return self._places(np.indices(sizes).reshape(len(sizes), -1))
 
     def _others(self) -> list[ex.Var]:
-        """The variables of the map other than its indices."""
+        """Return the variables of the map that are not among its indices."""
         used = dict.fromkeys(v for e in self.final_indices for v in ex.free_vars(e))
         return [v for v in used if v not in self.initial_indices]
 
@@ -399,7 +412,7 @@ class IndexMap:
         return np.stack(rows) if rows else np.zeros((0, count), np.int64)
 
     def is_equivalent_to(self, other: IndexMap) -> bool:
-        """Return whether two maps are equal after simplification, up to the names of their indices."""
+        """Return whether two maps are equal after simplification, apart from the names of their indices."""
         if len(self.initial_indices) != len(other.initial_indices):
             return False
         mine = [Analyzer().simplify(e) for e in self.final_indices]
@@ -412,8 +425,8 @@ class IndexMap:
 
 
 def checked_indices(result: Any) -> Any:
-    """Check the result of a caller's function of indices; raises `InputError` unless it is an expression or lists of
-    them.
+    """Check the result of a caller's index function; raise `InputError` unless it is an expression, or nested lists of
+    expressions.
     """
     if isinstance(result, list | tuple):
         return type(result)(map(checked_indices, result))
@@ -423,7 +436,7 @@ def checked_indices(result: Any) -> Any:
 
 
 def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
-    """The parameters of a function of indices; raises `InputError` if Python cannot tell them, as for `type`."""
+    """Return the parameters of an index function; raise `InputError` if Python cannot determine them, as for `type`."""
     try:
         return list(inspect.signature(function).parameters.values())
     except (TypeError, ValueError):
@@ -433,9 +446,10 @@ def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
 def index_variables(
     function: Callable[..., Any], ndim: int | None, dtype: str | Sequence[str] = "int32"
 ) -> tuple[ex.Var, ...]:
-    """Variables to call a function of indices with; `ndim` is their number if it takes `*indices`. Raises `InputError`.
+    """Create the variables for calling an index function. If it has `*indices`, `ndim` is their number. Raises
+    `InputError` if the function cannot be called this way.
 
-    `dtype` is one dtype for all variables, or one for each.
+    `dtype` is a common dtype for all variables, or a list with one for each.
     """
     names: list[str] = []
     parameters = getattr(function, "parameters", None)  # of a function from a trace
@@ -458,7 +472,7 @@ def index_variables(
 
 
 def _divisor(e: ex.Expr) -> int | None:
-    """The constant c of an index `x % c`; None for any other index."""
+    """Return the constant c if an index has the form `x % c`; None otherwise."""
     return e.b.value if isinstance(e, ex.FloorMod) and isinstance(e.b, ex.IntImm) and e.b.value > 0 else None
 
 
@@ -473,13 +487,13 @@ def _matched(a: ex.Expr, b: ex.Expr) -> tuple[ex.Expr, ex.Expr]:
 
 
 def _widened(index: ex.Expr, var: ex.Var) -> ex.Expr:
-    """Widen an index to the dtype of a variable; for example, `129 - i0` does not fit in an int8 index."""
+    """Widen an index to the dtype of a variable. For example, `129 - i0` does not fit into an int8 index."""
     narrow = index.dtype.is_int and index.dtype.bits < var.dtype.bits
     return index.astype(var.dtype) if narrow else index
 
 
 def _retyped(e: ex.Expr, values: dict[ex.Var, ex.Expr]) -> ex.Expr:
-    """Rebuild an expression with variables of another dtype, so that its constants get this dtype too."""
+    """Rebuild an expression with variables of another dtype, so that its constants take on this dtype too."""
     if isinstance(e, ex.Var):
         return values.get(e, e)
     if isinstance(e, ex.BinaryOp):

@@ -1,7 +1,7 @@
-"""Write sums of indices as people do: with `%` for remainders, and with ordered terms.
+"""Write index sums the way people do: use `%` for remainders and put the terms in a sensible order.
 
-A simplified sum has neither: for example, it contains `x * 16 - x // 4 * 64` for `x % 4 * 16`, and its terms are in an
-arbitrary order.
+Simplified sums have neither. For example, they contain `x * 16 - x // 4 * 64` instead of `x % 4 * 16`, and the order of
+their terms is arbitrary.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Term = tuple[int, ex.Expr | None]  # a factor and the expression that it multipl
 
 
 def with_remainders(e: ex.Expr) -> ex.Expr:
-    """Write `k * x - k * c * (x // c)` in the sums of an expression as `x % c * k`."""
+    """Rewrite `k * x - k * c * (x // c)` as `x % c * k` in the sums of an expression."""
 
     def change(node: ex.Node) -> ex.Node | None:
         return _folded(node) if isinstance(node, ex.Add | ex.Sub) else None
@@ -27,7 +27,7 @@ def with_remainders(e: ex.Expr) -> ex.Expr:
 
 
 def with_remainders_inside(e: ex.Expr) -> ex.Expr:
-    """Write a digit `x // a % b` in an expression as TVM does: `x % (a * b) // a`."""
+    """Rewrite each digit `x // a % b` in an expression as TVM does: `x % (a * b) // a`."""
 
     def change(node: ex.Node) -> ex.Node | None:
         if (
@@ -44,9 +44,9 @@ def with_remainders_inside(e: ex.Expr) -> ex.Expr:
 
 
 def last_first(e: ex.Expr, order: Sequence[ex.Var]) -> ex.Expr:
-    """Sort the terms of a sum by the last variable of `order` that each uses, in descending order.
+    """Sort the terms of a sum by the last variable in `order` that they use, in descending order.
 
-    Constants come last, or first if all other terms are subtracted.
+    Constants come last, unless all other terms are subtracted; then they come first.
     """
     addends = terms(e)
     if len(addends) < 2:
@@ -69,9 +69,9 @@ def with_unit_places(
     places: Sequence[ex.Var],
     shape: Sequence[ex.Expr],
 ) -> tuple[ex.Expr, ...]:
-    """Write the inverse of a layout with the indices that are always 0, as TVM does.
+    """Write the inverse of a layout so that it includes the indices that are always 0, as TVM does.
 
-    For example, `axis0 * 4 + axis1` if all elements are in the first tile of 4.
+    For example, write `axis0 * 4 + axis1` even if all elements are in the first tile of 4.
     """
     by_variable = dict(zip(variables, back, strict=True))
     for final, place, dim in zip(finals, places, shape, strict=True):
@@ -95,12 +95,12 @@ def padded_edges(
     back: Sequence[ex.Expr],
     conditions: int,
 ) -> ex.Expr | None:
-    """The padding of a layout with digits as TVM writes it: the tile, and the position in the tile where padding
-    begins.
+    """Write the padding of a tiled layout as TVM does: compare the tile index, and the position in the tile where
+    padding begins.
 
-    For example, `axis0 == 3 and 2 <= axis1` for 14 elements in tiles of 4. `back` are the elements as sums over the
-    `places` of the new shape. `conditions` is the number of conditions that select the existing elements; the result is
-    None if there are other conditions.
+    For example, `axis0 == 3 and 2 <= axis1` for 14 elements in tiles of 4. `back` are the elements as sums over
+    `places`, the indices of the new shape. `conditions` is the number of conditions that select the existing elements.
+    Returns None if there are other conditions.
     """
     ranges = {p: ex.Range(ex.const(0, d.dtype), d) for p, d in zip(places, shape, strict=True)}
     inside = Analyzer(ranges)
@@ -153,7 +153,7 @@ def _edge(inside: Analyzer, tile: ex.Var, at: int, condition: ex.Expr) -> ex.Exp
 
 
 def terms(e: ex.Expr) -> list[Term]:
-    """The terms of a sum, each as a constant factor and an expression."""
+    """Return the terms of a sum, each as a constant factor and an expression (None for a constant term)."""
     if isinstance(e, ex.Add):
         return [*terms(e.a), *terms(e.b)]
     if isinstance(e, ex.Sub):

@@ -28,11 +28,11 @@ MEANINGS: dict[str, Meaning] = {}
 
 
 def register_meaning(name: str, meaning: Meaning, override: bool = False) -> None:
-    """Define what calls of a foreign name (or of a foreign operation, such as "tvm_fill_fragment") do.
+    """Define what calls of a foreign function (or of a foreign operation such as "tvm_fill_fragment") do.
 
     The meaning of a statement is a function of loops and stores over its buffers and scalars, without blocks and
-    without its own buffers. The meaning of a value is a Python function from expressions to an expression. Raises
-    `InputError` for a name that has a meaning already (unless `override`), and for a function with other contents.
+    without allocations. The meaning of a value is a Python function that maps expressions to an expression. Raises
+    `InputError` if the name already has a meaning (unless `override` is set), and for a function with other contents.
     """
     if name in MEANINGS and not override:
         raise InputError(f"{name} has a meaning already\n  try:    override=True")
@@ -53,7 +53,9 @@ def register_meaning(name: str, meaning: Meaning, override: bool = False) -> Non
 
 
 def written_out(func: tir.PrimFunc) -> tir.PrimFunc:
-    """The function with each foreign call replaced by its meaning, if it has one; the same function if none has."""
+    """Replace each foreign call that has a registered meaning by this meaning. Returns the same function if there is
+    none.
+    """
     return _expanded(func) if MEANINGS else func
 
 
@@ -115,7 +117,9 @@ def _statement(call: ex.Call, meaning: tir.PrimFunc) -> tir.Stmt:
 
 
 def _place(name: str, argument: ex.Expr) -> tuple[tir.Buffer, ex.Expr]:
-    """The buffer of an address, and the number of elements before the address, counted from the start of the buffer."""
+    """Return the buffer that an address points into, and the offset of the address in elements from the start of the
+    buffer.
+    """
     if (
         isinstance(argument, ex.Call)
         and argument.op == "tvm_access_ptr"
@@ -160,7 +164,7 @@ def _flat(strides: Sequence[ex.Expr], indices: Sequence[ex.Expr]) -> ex.Expr:
 
 
 def _indices(buffer: tir.Buffer, flat: ex.Expr) -> tuple[ex.Expr, ...]:
-    """The indices of an element, from its number in the storage. Outer strides must be multiples of inner ones."""
+    """Convert an element's offset in storage to its indices. Outer strides must be multiples of inner strides."""
     indices = []
     strides = _strides(buffer)
     for number, stride in enumerate(strides):
@@ -170,7 +174,7 @@ def _indices(buffer: tir.Buffer, flat: ex.Expr) -> tuple[ex.Expr, ...]:
 
 
 def _moved(node: Any, places: Mapping[tir.Buffer, tuple[tir.Buffer, ex.Expr]]) -> Any:
-    """Replace accesses to the meaning's buffers by accesses to the storage that they represent."""
+    """Replace accesses to the buffers of a meaning by accesses to the storage that they stand for."""
     rebuilt = ex.map_children(node, lambda child: _moved(child, places))
     if not isinstance(rebuilt, tir.BufferLoad | tir.BufferStore) or rebuilt.buffer not in places:
         return rebuilt
@@ -186,7 +190,7 @@ def _moved(node: Any, places: Mapping[tir.Buffer, tuple[tir.Buffer, ex.Expr]]) -
 
 
 def _with_own_variables(stmt: Any) -> Any:
-    """A copy whose loops and lets have new variables, because a meaning may be used at several places."""
+    """Return a copy with new loop and let variables, because the same meaning may be inserted several times."""
     rebuilt = ex.map_children(stmt, _with_own_variables)
     if isinstance(rebuilt, tir.For | tir.LetStmt):
         fresh = rebuilt.var.with_name(rebuilt.var.name)

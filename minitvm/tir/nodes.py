@@ -14,8 +14,9 @@
     address   ::= BufferData buffer                            an argument of a foreign call
 
 At kernel level there are no blocks and no match_buffers, buffers are flat (one dimension), indices may be `Ramp`s, and
-`Allocate` opens the scope of a buffer. Meaning: loops run as they are written; a block runs once for every point of its
-loops at which its predicate holds, and first runs its `init` if all its reduction iterators are at their start.
+`Allocate` opens the scope of a buffer. The meaning of a program is this: loops run as they are written. A block runs
+once for every point of its loops at which its predicate holds, and runs its `init` first if all its reduction iterators
+are at their start.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ from ..expr import node
 
 
 class ForKind(StrEnum):
-    """The order in which the iterations of a loop run.
+    """How the iterations of a loop run.
 
-    All kinds except SERIAL and UNROLLED claim that any order is right.
+    All kinds except SERIAL and UNROLLED promise that the iterations may run in any order.
     """
 
     SERIAL = "serial"
@@ -49,11 +50,11 @@ CONCURRENT = (ForKind.PARALLEL, ForKind.VECTORIZED, ForKind.THREAD)
 
 @node
 class Buffer(ex.Node):
-    """A multi-dimensional array. Two buffers are the same only if they are one object; `name` is only for people.
+    """A multi-dimensional array. Two buffers are the same only if they are the same object; `name` is only for readers.
 
-    `strides` empty means row-major. `elem_offset` counts elements from the start of `data`. `scope` is its kind of
-    memory: "global", "shared", "local" (registers or stack of one thread), or a scope of an accelerator. `align` is the
-    alignment of its first element in bytes.
+    An empty `strides` means row-major order. `elem_offset` counts elements from the start of `data`. `scope` is the
+    kind of memory: "global", "shared", "local" (the registers or stack of one thread), or a scope of an accelerator.
+    `align` is the alignment of the first element in bytes.
     """
 
     name: str
@@ -90,22 +91,22 @@ class Buffer(ex.Node):
 
     @property
     def data(self) -> BufferData:
-        """The address of the buffer's storage, as an argument of foreign calls."""
+        """The address of the buffer's storage, to be passed to foreign calls."""
         return BufferData(self)
 
     def access_ptr(self, access_mask: str | int, ptr_type: str = "handle", content_lanes: int = 1, offset: Any = 0,
                    extent: Any = None) -> ex.Expr:  # fmt: skip
-        """TVM's `tvm_access_ptr`: the address of the buffer, and whether it is read ("r"), written ("w") or both.
+        """Return TVM's `tvm_access_ptr`: the address of the buffer, marked as read ("r"), written ("w") or both ("rw").
 
-        `offset` counts elements from the start of the buffer; `extent` is their number, by default all that follow.
-        Raises `InputError` for another mask.
+        `offset` counts elements from the start of the buffer. `extent` is the number of elements accessed, by default
+        all after the offset. Raises `InputError` for any other mask.
         """
         from .pointers import access_ptr
 
         return access_ptr(self, access_mask, ex.DType(ptr_type), content_lanes, ex.as_expr(offset), extent)
 
     def full_region(self) -> BufferRegion:
-        """The region that contains all elements."""
+        """Return the region that covers the whole buffer."""
         return BufferRegion(self, tuple(ex.Range(ex.const(0, d.dtype), d) for d in self.shape))
 
     def __repr__(self) -> str:
@@ -114,7 +115,9 @@ class Buffer(ex.Node):
 
 @node
 class BufferLoad(ex.Expr):
-    """`buffer[indices]`; with a `Ramp` (or vector) as last index, a vector load. `predicate` masks lanes."""
+    """`buffer[indices]`. If the last index is a `Ramp` (or another vector), this is a vector load, and `predicate`
+    masks its lanes.
+    """
 
     buffer: Buffer
     indices: tuple[ex.Expr, ...]
@@ -134,9 +137,9 @@ class BufferLoad(ex.Expr):
 
 @node
 class BufferData(ex.Expr):
-    """`A.data`: the address of a buffer's storage, which is passed to code that the program does not describe.
+    """`A.data`: the address of a buffer's storage, passed to code that the program does not describe.
 
-    The block around it declares the regions that this code reads and writes.
+    The enclosing block declares the regions that this code reads and writes.
     """
 
     buffer: Buffer
@@ -149,7 +152,7 @@ class BufferData(ex.Expr):
 
 @node
 class BufferRegion(ex.Node):
-    """A box of a buffer, with one range for each dimension."""
+    """A box of elements in a buffer, with one range for each dimension."""
 
     buffer: Buffer
     region: tuple[ex.Range, ...]
@@ -157,7 +160,7 @@ class BufferRegion(ex.Node):
 
 
 class Stmt(ex.Node):
-    """A statement."""
+    """The base class of statements."""
 
     __slots__ = ()
 
@@ -169,7 +172,9 @@ class Stmt(ex.Node):
 
 @node
 class BufferStore(Stmt):
-    """`buffer[indices] = value`; with a vector index, a vector store. `predicate` masks lanes."""
+    """`buffer[indices] = value`. If the last index is a vector, this is a vector store, and `predicate` masks its
+    lanes.
+    """
 
     buffer: Buffer
     value: ex.Expr
@@ -191,7 +196,9 @@ class BufferStore(Stmt):
 
 @node
 class For(Stmt):
-    """`for var in kind(start, start + extent): body`. `thread` names the axis of a THREAD loop ("blockIdx.x")."""
+    """`for var in kind(start, start + extent): body`. For a THREAD loop, `thread` is the name of the axis
+    ("blockIdx.x").
+    """
 
     var: ex.Var
     start: ex.Expr
@@ -216,7 +223,7 @@ class For(Stmt):
 
 @node
 class While(Stmt):
-    """`while condition: body`."""
+    """The statement `while condition: body`."""
 
     condition: ex.Expr
     body: Stmt
@@ -225,7 +232,7 @@ class While(Stmt):
 
 @node
 class If(Stmt):
-    """`if condition: then_case else: else_case`."""
+    """The statement `if condition: then_case else: else_case`."""
 
     condition: ex.Expr
     then_case: Stmt
@@ -235,7 +242,7 @@ class If(Stmt):
 
 @node
 class Seq(Stmt):
-    """Statements one after the other."""
+    """A sequence of statements."""
 
     stmts: tuple[Stmt, ...]
     _children = ("stmts",)
@@ -245,9 +252,7 @@ class Seq(Stmt):
 
     @staticmethod
     def of(*stmts: Stmt | None) -> Stmt:
-        """The statements in order as one statement: nested sequences are flattened, and a single statement stays as it
-        is.
-        """
+        """Combine statements into one: nested sequences are flattened, and a single statement is returned as it is."""
         flat: list[Stmt] = []
         for stmt in stmts:
             if isinstance(stmt, Seq):
@@ -259,7 +264,7 @@ class Seq(Stmt):
 
 @node
 class LetStmt(Stmt):
-    """Define `var = value` for the statements in `body`."""
+    """Defines `var = value` for the statements in `body`."""
 
     var: ex.Var
     value: ex.Expr
@@ -270,7 +275,7 @@ class LetStmt(Stmt):
 
 @node
 class Assert(Stmt):
-    """Stop the run with `message` unless `condition` holds."""
+    """Stops the run with `message` unless `condition` holds."""
 
     condition: ex.Expr
     message: str
@@ -279,7 +284,7 @@ class Assert(Stmt):
 
 @node
 class Evaluate(Stmt):
-    """Evaluate an expression for its side effect (an intrinsic call)."""
+    """Evaluates an expression for its side effects, such as an intrinsic call."""
 
     value: ex.Expr
     _children = ("value",)
@@ -291,9 +296,9 @@ class Evaluate(Stmt):
 
 @node
 class Prefetch(Stmt):
-    """A hint that the cache line of `buffer[index]` will be read; kernel level.
+    """A hint that the cache line of `buffer[index]` will be read soon (kernel level only).
 
-    It has no meaning, and any index is allowed.
+    It has no effect on results, so any index is allowed.
     """
 
     buffer: Buffer
@@ -303,11 +308,11 @@ class Prefetch(Stmt):
 
 @node
 class Tile(ex.Node):
-    """The location of an operand of an instruction: `places[0]` is its first element.
+    """The location of an operand of an instruction. `places[0]` is its first element.
 
-    `places[1 + d]` is the next element along its dimension d, or the first one again if there is only one. The loads
-    only name places; they read nothing. A pass that moves the elements of a buffer moves these places too, so that the
-    distance between two of them is the stride on every level.
+    `places[1 + d]` is the next element along dimension d of the operand, or the first element again if there is only
+    one. These loads only name locations and read nothing. A pass that moves the elements of a buffer also moves these
+    locations, so the distance between two of them is the stride at every level.
     """
 
     places: tuple[BufferLoad, ...]
@@ -326,11 +331,11 @@ class Tile(ex.Node):
 
 @node
 class Instruction(Stmt):
-    """One instruction of a machine, by the name of its `TensorIntrin`, on tiles and scalars.
+    """One instruction of a machine, applied to tiles and scalars; `name` is the name of its `TensorIntrin`.
 
     `body` is its meaning, written as loops over the same buffers. Interpreters and analyses use the body; code
-    generators use the name and the operands. `together` neighbouring threads of a block run it as one, and the body is
-    executed once for all of them.
+    generators use the name and the operands. If `together` is greater than 1, that many neighbouring threads of a block
+    execute the instruction jointly, and the body runs once for all of them.
     """
 
     name: str
@@ -344,12 +349,14 @@ class Instruction(Stmt):
 
     @property
     def tiles(self) -> tuple[Tile, ...]:
-        """The operands that are parts of buffers."""
+        """The operands that are tiles of buffers."""
         return tuple(o for o in self.operands if isinstance(o, Tile))
 
 
 def copied_load(value: ex.Expr) -> BufferLoad | None:
-    """The load of a copy: A[j] for the values `A[j]` and `if_then_else(c, A[j], 0)`; None for other values."""
+    """Return the load in a copied value: A[j] for `A[j]` and for `if_then_else(c, A[j], 0)`. Return None for any other
+    value.
+    """
     if isinstance(value, ex.Call) and value.op == "if_then_else":
         condition, read, other = value.args
         plain = is_zero(other) and not ex.contains(condition, BufferLoad)
@@ -358,12 +365,12 @@ def copied_load(value: ex.Expr) -> BufferLoad | None:
 
 
 def is_copied(value: ex.Expr) -> bool:
-    """Return whether a store of this value is a copy: of a load, of a load or zeros by a condition, or of zeros."""
+    """Return whether storing this value is a copy: of a load, of zeros, or of either one depending on a condition."""
     return copied_load(value) is not None or is_zero(value)
 
 
 def is_zero(value: ex.Expr) -> bool:
-    """Return whether a value is the constant 0, or a vector of zeros."""
+    """Return whether a value is the constant 0 or a vector of zeros."""
     while isinstance(value, ex.Broadcast | ex.Cast):
         value = value.value
     return isinstance(value, ex.IntImm | ex.FloatImm) and value.value == 0
@@ -371,13 +378,13 @@ def is_zero(value: ex.Expr) -> bool:
 
 @node
 class Async(Stmt):
-    """A copy, `body`, that is only started: it may read its source and write its destination at any time from here on.
+    """A copy, `body`, that is started here but may read its source and write its destination at any later time.
 
-    The thread's next `ptx_commit_group` puts it into a group. It is complete after a `ptx_wait_group(n)` of the thread
-    for which the group is not among the n newest. Until then no statement may access the destination or write the
-    source. A machine without such copies executes the body immediately.
+    The thread's next `ptx_commit_group` puts it into a group. The copy is complete after the thread executes a
+    `ptx_wait_group(n)` at which its group is not among the n newest. Until then, no statement may access the
+    destination or write the source. A machine without such copies executes the body immediately.
 
-    The stored value is a load, or `if_then_else(c, A[j], 0)`, whose condition is evaluated when the copy is started
+    The stored value is a load, or `if_then_else(c, A[j], 0)`. The condition is evaluated when the copy starts
     (`source`).
     """
 
@@ -394,7 +401,9 @@ class Async(Stmt):
 
 @node
 class Allocate(Stmt):
-    """Uninitialised storage for `buffer` during `body`; kernel level (at level 3, blocks have `alloc_buffers`)."""
+    """Provides uninitialised storage for `buffer` during `body`. It is used at kernel level; at level 3, blocks have
+    `alloc_buffers`.
+    """
 
     buffer: Buffer
     body: Stmt
@@ -405,12 +414,13 @@ class Allocate(Stmt):
 
 @node
 class KernelCall(Stmt):
-    """Run the module's function `kernel` on buffers and scalars; a host function is a sequence of these.
+    """Calls the module's function `kernel` with buffers and scalars. A host function is a sequence of such calls.
 
-    `parallel` says that all threads of the team run the kernel (its outermost loop is PARALLEL); otherwise one thread
-    does. Calls run one after the other, with a barrier between them. For a kernel whose loops are bound to a grid,
-    `grid` has the numbers of blocks along x, y and z, and then the numbers of threads in a block; otherwise it is
-    empty. It repeats the extents of the kernel's loops, so that the launching code need not read the kernel.
+    If `parallel` is set, all threads of the team run the kernel (its outermost loop is PARALLEL); otherwise a single
+    thread does. Calls run one after the other, with a barrier in between. For a kernel whose loops are bound to a grid,
+    `grid` has the number of blocks along x, y and z, followed by the number of threads in a block along x, y and z;
+    otherwise it is empty. It repeats the extents of the kernel's loops, so that the launching code need not look into
+    the kernel.
     """
 
     kernel: str
@@ -421,7 +431,7 @@ class KernelCall(Stmt):
 
 
 class BlockId:
-    """The opaque identity of a block, which survives rewrites; a `BlockRV` refers to it."""
+    """The opaque identity of a block, which stays the same when the block is rewritten. A `BlockRV` refers to it."""
 
     __slots__ = ("__weakref__",)
 
@@ -431,7 +441,7 @@ class BlockId:
 
 @node
 class MatchBufferRegion(ex.Node):
-    """A view: `buffer` is another name, shape and layout for the region `source`."""
+    """A view: `buffer` gives the region `source` another name, shape and layout."""
 
     buffer: Buffer
     source: BufferRegion
@@ -441,11 +451,12 @@ class MatchBufferRegion(ex.Node):
 
 @node
 class Block(Stmt):
-    """A unit of computation with its signature: iterators, regions read and written, local buffers.
+    """A unit of computation with a signature: its iterators, the regions that it reads and writes, and its local
+    buffers.
 
-    `init` runs in the iterations in which all reduction iterators have their first value. `name` is for people and for
-    `get_block`; as in TVM, structural equality ignores it. `id` survives `expr.replace`; a duplicate of a block must
-    get a new `BlockId()`.
+    `init` runs in the iterations in which all reduction iterators have their first value. `name` is for readers and for
+    `get_block`; as in TVM, structural equality ignores it. `id` survives `expr.replace`; if you duplicate a block, give
+    the copy a new `BlockId()`.
     """
 
     iter_vars: tuple[ex.IterVar, ...]
@@ -469,7 +480,7 @@ class Block(Stmt):
 
 @node
 class BlockRealize(Stmt):
-    """One execution of a block, with a value for each of its iterators, if `predicate` holds."""
+    """One execution of a block: its iterators get the given values, and it runs only if `predicate` holds."""
 
     iter_values: tuple[ex.Expr, ...]
     predicate: ex.Expr
@@ -487,8 +498,9 @@ class PrimFunc(ex.Node):
     """A function over buffers and scalars.
 
     `params` are in calling order. Free variables in the shapes of the buffers are symbolic dimensions, whose values
-    come from the arguments. `attrs` are TVM's ("global_symbol", "tir.noalias", "target", ...). The body of a level-3
-    function is a `BlockRealize` of the root block, named "root", which holds the buffers that the function allocates.
+    come from the arguments. `attrs` are those of TVM ("global_symbol", "tir.noalias", "target", ...). The body of a
+    level-3 function is a `BlockRealize` of the root block, which is named "root" and contains the buffers that the
+    function allocates.
     """
 
     params: tuple[Buffer | ex.Var, ...]
@@ -508,15 +520,15 @@ class PrimFunc(ex.Node):
         return tuple(p for p in self.params if isinstance(p, Buffer))
 
     def with_attr(self, key: str, value: Any) -> PrimFunc:
-        """A copy with one attribute set."""
+        """Return a copy with one attribute set."""
         return PrimFunc(self.params, self.body, {**self.attrs, key: value})
 
     def with_body(self, body: Stmt) -> PrimFunc:
-        """A copy with another body."""
+        """Return a copy with a different body."""
         return PrimFunc(self.params, body, self.attrs)
 
     def script(self, **options: Any) -> str:
-        """The function as TVMScript text."""
+        """Return the function as TVMScript text."""
         from .script.printer import script
 
         return script(self, **options)
@@ -528,7 +540,7 @@ class PrimFunc(ex.Node):
         show(self, **options)
 
     def _repr_html_(self) -> str:
-        """The HTML that a notebook shows."""
+        """Return the HTML that a notebook displays."""
         from ..notebook import program_html
 
         return program_html(self.script(with_header=False))
@@ -539,26 +551,27 @@ class PrimFunc(ex.Node):
 
 @node
 class IRModule(ex.Node):
-    """Functions by name, in order. `@I.ir_module` makes a module, and a `Schedule` works on one.
+    """An ordered collection of named functions. `@I.ir_module` creates a module, and a `Schedule` works on one.
 
-    If there is only one function, "main" refers to it too, whatever its name is: TVM gives it this name in a module
-    that it makes itself.
+    If there is only one function, "main" also refers to it, whatever its name is. TVM uses the name "main" for the
+    function in a module that it creates itself.
     """
 
     functions: Mapping[str, PrimFunc] = field(default_factory=dict)
     attrs: Mapping[str, Any] = field(default_factory=dict)
 
     def __getitem__(self, name: str) -> PrimFunc:
-        """The function with this name; raises an `InputError` that names similar functions."""
+        """Return the function with this name; raise an `InputError` that suggests similar names if there is none."""
         return self.functions[self.name_of(name)]
 
     def __contains__(self, name: object) -> bool:
         return name in self.functions or (name == "main" and len(self.functions) == 1)
 
     def name_of(self, name: str) -> str:
-        """The name under which a function is stored. "main" also refers to the only function of a module.
+        """Return the name under which a function is stored. If the module has only one function, "main" also refers to
+        it.
 
-        Raises an `InputError` that names similar functions.
+        Raises an `InputError` that suggests similar names if there is no such function.
         """
         asked = str(name)
         if asked not in self:
@@ -570,16 +583,16 @@ class IRModule(ex.Node):
         return iter(self.functions.items())
 
     def with_function(self, name: str, function: PrimFunc) -> IRModule:
-        """A copy with one function added or replaced."""
+        """Return a copy with one function added or replaced."""
         return IRModule({**self.functions, name: function}, self.attrs)
 
     @staticmethod
     def from_expr(function: PrimFunc) -> IRModule:
-        """A module with one function, under the function's own name (TVM's constructor)."""
+        """Return a module with a single function, stored under the function's own name (TVM's constructor)."""
         return IRModule({function.name: function})
 
     def script(self, **options: Any) -> str:
-        """The module as TVMScript text."""
+        """Return the module as TVMScript text."""
         from .script.printer import script
 
         return script(self, **options)
@@ -591,7 +604,7 @@ class IRModule(ex.Node):
         show(self, **options)
 
     def _repr_html_(self) -> str:
-        """The HTML that a notebook shows."""
+        """Return the HTML that a notebook displays."""
         from ..notebook import program_html
 
         return program_html(self.script(with_header=False))
@@ -601,7 +614,7 @@ class IRModule(ex.Node):
 
 
 def root_block(func: PrimFunc) -> Block:
-    """The root block of a level-3 function."""
+    """Return the root block of a level-3 function; raise `TypeMismatch` if it has none."""
     if isinstance(func.body, BlockRealize):
         return func.body.block
     raise TypeMismatch(f"{func.name} has no root block: it is lowered already, or was built by hand without one")
@@ -610,7 +623,7 @@ def root_block(func: PrimFunc) -> Block:
 def with_root(
     params: tuple[Buffer | ex.Var, ...], body: Stmt, attrs: Mapping[str, Any], alloc_buffers: tuple[Buffer, ...] = ()
 ) -> PrimFunc:
-    """A level-3 function with `body` inside the root block that every such function has."""
+    """Return a level-3 function with `body` inside the root block that every such function has."""
     root = Block((), (), (), "root", body, alloc_buffers=alloc_buffers)
     return PrimFunc(params, BlockRealize((), ex.const(True), root), attrs)
 

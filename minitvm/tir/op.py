@@ -11,9 +11,11 @@ from ..errors import TypeMismatch
 
 
 def if_then_else(condition: Any, true_value: Any, false_value: Any, dtype: str | None = None) -> ex.Expr:
-    """`true_value` if `condition` holds, else `false_value`. Only the chosen value is evaluated, so it can guard loads.
+    """Return `true_value` if `condition` holds, otherwise `false_value`. Only the selected value is evaluated, so you
+    can use it to guard loads.
 
-    `dtype` is the dtype of the result, which texts by older printers of TVM state; raises `TypeMismatch` if it differs.
+    `dtype` is the dtype of the result, which text printed by older versions of TVM includes; raises `TypeMismatch` if
+    it differs.
     """
     choice = ex.call("if_then_else", condition, true_value, false_value)
     if dtype is not None and choice.dtype != dtype:
@@ -22,17 +24,21 @@ def if_then_else(condition: Any, true_value: Any, false_value: Any, dtype: str |
 
 
 def select(condition: Any, true_value: Any, false_value: Any) -> ex.Expr:
-    """Like `if_then_else`, but both values are evaluated. It can be vectorised, but it cannot guard an access."""
+    """Like `if_then_else`, but both values are evaluated. It can be vectorised, but it cannot guard a load."""
     return ex.Select(ex.as_expr(condition), *ex.match(true_value, false_value))
 
 
 def all(*conditions: Any) -> ex.Expr:
-    """True if every condition holds; evaluated from left to right, as far as needed."""
+    """Return true if every condition holds. Conditions are evaluated from left to right, stopping at the first that
+    does not.
+    """
     return _chain(ex.And, "all", conditions)
 
 
 def any(*conditions: Any) -> ex.Expr:
-    """True if at least one condition holds; evaluated from left to right, as far as needed."""
+    """Return true if at least one condition holds. Conditions are evaluated from left to right, stopping at the first
+    that does.
+    """
     return _chain(ex.Or, "any", conditions)
 
 
@@ -46,7 +52,7 @@ def _chain(kind: type[ex.BinaryOp], name: str, conditions: tuple[Any, ...]) -> e
 
 
 def binary_of(kind: type[ex.BinaryOp], name: str = "", meaning: str = "") -> Callable[[Any, Any], ex.Expr]:
-    """Make the function that builds a node of this kind from two values, after converting them to one dtype."""
+    """Return a function that builds a node of this kind from two values, after converting them to a common dtype."""
 
     def apply(a: Any, b: Any) -> ex.Expr:
         return ex.binary(kind, a, b)
@@ -66,61 +72,61 @@ indexdiv, indexmod = floordiv, floormod
 
 
 def div(a: Any, b: Any) -> ex.Expr:
-    """Division as in C: exact on floats, truncated toward zero on integers."""
+    """Divide as in C: floats are divided as usual, integer quotients are truncated toward zero."""
     return ex.binary(ex.Div, a, b)
 
 
 def ceildiv(a: Any, b: Any) -> ex.Expr:
-    """Integer division rounded up: `(a + b - 1) // b`."""
+    """Divide integers and round up: `(a + b - 1) // b`."""
     return (ex.as_expr(a) + b - 1) // b
 
 
 def min_value(dtype: str) -> ex.Expr:
-    """The smallest finite value of a dtype."""
+    """Return the smallest finite value of a dtype."""
     return ex.const(ex.DType(dtype).min, dtype)
 
 
 def max_value(dtype: str) -> ex.Expr:
-    """The largest finite value of a dtype."""
+    """Return the largest finite value of a dtype."""
     return ex.const(ex.DType(dtype).max, dtype)
 
 
 def infinity(dtype: str, negative: bool = False) -> ex.Expr:
-    """Plus (or minus) infinity of a float dtype."""
+    """Return positive (or negative) infinity of a float dtype."""
     return ex.const(-math.inf if negative else math.inf, dtype)
 
 
 def lowest(dtype: str) -> ex.Expr:
-    """A value that is not larger than any value of a dtype; maxima start from it.
+    """Return a value that is at most as large as any value of a dtype; a maximum starts from it.
 
-    TVM starts a float maximum from the lowest finite number. That is not an identity: the maximum of only -inf would
-    not be -inf.
+    TVM starts a float maximum from the lowest finite number. That is not a neutral element: the maximum of nothing but
+    -inf would not be -inf.
     """
     return infinity(dtype, negative=True) if ex.DType(dtype).is_float else min_value(dtype)
 
 
 def highest(dtype: str) -> ex.Expr:
-    """A value that is not smaller than any value of a dtype; minima start from it."""
+    """Return a value that is at least as large as any value of a dtype; a minimum starts from it."""
     return infinity(dtype) if ex.DType(dtype).is_float else max_value(dtype)
 
 
 def reinterpret(dtype: str, value: Any) -> ex.Expr:
-    """The bits of a value read as another dtype of the same width."""
+    """Reinterpret the bits of a value as another dtype of the same width."""
     return ex.Call(ex.DType(dtype), "reinterpret", (ex.as_expr(value),))
 
 
 def cast(value: Any, dtype: str) -> ex.Expr:
-    """A value converted to a dtype as C does; the value itself if it has this dtype already."""
+    """Convert a value to a dtype as C does. A value that already has this dtype is returned unchanged."""
     return ex.as_expr(value).astype(dtype)
 
 
 def abs(value: Any) -> ex.Expr:
-    """The absolute value."""
+    """Return the absolute value."""
     return ex.call("abs", value)
 
 
 def call_intrin(dtype: str, op: str, *args: Any) -> ex.Expr:
-    """A call of an intrinsic by name, with an explicit dtype; `op` may begin with TVM's "tir." or "tirx."."""
+    """Call an intrinsic by name, with an explicit dtype. `op` may begin with TVM's "tir." or "tirx."."""
     return ex.Call(
         ex.DType(dtype), str(op).removeprefix("tir.").removeprefix("tirx."), tuple(ex.as_expr(a) for a in args)
     )

@@ -27,9 +27,9 @@ _CURRENT: ContextVar[tuple[PassContext, ...]] = ContextVar("pass_context", defau
 
 @dataclass(frozen=True, slots=True)
 class PassInfo:
-    """The name of a running pass, for instruments.
+    """Describes a running pass to instruments.
 
-    `required` lists passes that the pass needs. It is TVM's field, and is empty here.
+    `required` lists the passes that the pass depends on. It is a field of TVM's class and is always empty here.
     """
 
     name: str
@@ -38,10 +38,10 @@ class PassInfo:
 
 
 class PassContext:
-    """The settings of the passes that run inside a `with`.
+    """The settings of the passes that run inside a `with` block.
 
-    `opt_level` is TVM's number and has no effect here. `disabled_pass` names passes that do nothing if they are called
-    directly. Raises `InputError` for options of passes (`config`), because there are none.
+    `opt_level` is TVM's number and has no effect here. The passes named in `disabled_pass` do nothing if they are
+    called directly. Raises `InputError` if pass options (`config`) are given, because there are none.
     """
 
     def __init__(self, opt_level: int = 2, required_pass: Iterable[str] | None = None,
@@ -56,7 +56,7 @@ class PassContext:
 
     @staticmethod
     def current() -> PassContext:
-        """The context of the innermost `with`; outside of any `with`, a context without instruments."""
+        """Return the context of the innermost `with` block, or a context without instruments outside of any."""
         stack = _CURRENT.get()
         return stack[-1] if stack else PassContext()
 
@@ -71,8 +71,8 @@ class PassContext:
 
     def run(self, name: str, apply: Callable[[M], M], program: M, shown: Callable[[M], Any] = lambda program: program,
             optional: bool = False) -> M:  # fmt: skip
-        """Run `apply(program)`, and call every instrument before and after it; `shown` makes a module for the
-        instruments.
+        """Run `apply(program)` and call every instrument before and after it. `shown` converts the program to a module
+        for the instruments.
         """
         if not self.instruments and not self.disabled_pass:
             return apply(program)
@@ -118,7 +118,7 @@ _NAMES = {
 
 @dataclass(frozen=True, slots=True)
 class ModulePass:
-    """A named function from module to module."""
+    """A named function that maps a module to a module."""
 
     name: str
     run: Callable[[IRModule], IRModule]
@@ -132,7 +132,7 @@ class ModulePass:
 
 
 def module_pass(function: Any = None, *, opt_level: int = 0, name: str | None = None) -> Any:
-    """Decorator: make a pass from `function(module, context) -> module` (or `function(module)`)."""
+    """Decorator: turn `function(module, context) -> module` (or `function(module)`) into a pass."""
     if function is None:
         return lambda decorated: module_pass(decorated, opt_level=opt_level, name=name)
     several = len(inspect.signature(function).parameters) > 1
@@ -145,7 +145,9 @@ def module_pass(function: Any = None, *, opt_level: int = 0, name: str | None = 
 
 
 def prim_func_pass(function: Any = None, *, opt_level: int = 0, name: str | None = None) -> Any:
-    """Decorator: make a pass that applies `function(func, module) -> func` (or `function(func)`) to all functions."""
+    """Decorator: turn `function(func, module) -> func` (or `function(func)`) into a pass that is applied to all
+    functions.
+    """
     if function is None:
         return lambda decorated: prim_func_pass(decorated, opt_level=opt_level, name=name)
     several = len(inspect.signature(function).parameters) > 1
@@ -159,13 +161,13 @@ def prim_func_pass(function: Any = None, *, opt_level: int = 0, name: str | None
 
 
 def names() -> list[str]:
-    """The TVM names of the available passes."""
+    """Return the TVM names of the available passes."""
     return sorted(_NAMES)
 
 
 def named(name: str) -> Callable[[], ModulePass]:
-    """The constructor of the pass with this TVM name; raises `AttributeError`, because modules use it for their
-    attributes.
+    """Return the constructor of the pass with this TVM name. Raises `AttributeError` for other names, because modules
+    use it for their attributes.
     """
     if name not in _NAMES:
         raise AttributeError(f"there is no pass {name}: {nearest(name, names())}")

@@ -1,4 +1,4 @@
-"""Addresses of buffers, as TVM's programs pass them to foreign code."""
+"""The addresses of buffers, in the form in which TVM programs pass them to foreign code."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ACCESS_MASKS = {"r": 1, "w": 2, "rw": 3, "wr": 3}  # TVM's numbers
 def access_ptr(
     buffer: Buffer, access_mask: str | int, ptr_type: DType, content_lanes: int, offset: Expr, extent: Any
 ) -> Expr:
-    """The call `tvm_access_ptr(type_annotation(dtype), data, start, extent, mask)`; see `Buffer.access_ptr`."""
+    """Return the call `tvm_access_ptr(type_annotation(dtype), data, start, extent, mask)`; see `Buffer.access_ptr`."""
     mask = _ACCESS_MASKS.get(access_mask, access_mask) if isinstance(access_mask, str) else access_mask
     if mask not in (1, 2, 3):
         raise InputError(f'access_ptr({access_mask!r}): wanted "r", "w" or "rw"')

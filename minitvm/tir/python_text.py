@@ -1,7 +1,7 @@
 """Convert expressions over named variables to Python text and back. Traces store expressions as such text.
 
-The text gives the same expression if it is run after `from minitvm import tir`. It is read by a special parser, never
-by `eval`.
+Running the text after `from minitvm import tir` gives the same expression. It is read by a special parser, never by
+`eval`.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _CHAINS: dict[type, str] = {ex.And: "all", ex.Or: "any"}
 
 
 class _PythonText(ex.ExprPrinter):
-    """Prints expressions as Python code that builds them: int32 and float32 constants without a dtype, bit operations
-    as operators.
+    """Prints expressions as Python code that builds them. int32 and float32 constants are printed without a dtype, and
+    bit operations as operators.
     """
 
     prefix = "tir."
@@ -73,10 +73,10 @@ class _PythonText(ex.ExprPrinter):
 
 
 def python(e: ex.Expr, named: Collection[ex.Var] | None = None) -> str:
-    """An expression as Python text over the names of its variables; variables that are not in `named` are written as
-    new ones.
+    """Return an expression as Python text. Variables are printed by name; those that are not in `named` are printed as
+    newly created variables.
 
-    Raises `InputError` for expressions without such a text: loads, vectors, calls other than scalar intrinsics.
+    Raises `InputError` for expressions that have no such text: loads, vectors, and calls other than scalar intrinsics.
     """
     return _PythonText(named).expr(e)
 
@@ -99,7 +99,7 @@ _FUNCTIONS: dict[str, Callable[..., Any]] = {
 
 
 def parse_expression(text: str, names: Mapping[str, ex.Expr]) -> ex.Expr:
-    """Parse an expression over known names; raises `ValueError` for any other text."""
+    """Parse an expression over known names; raise `ValueError` for any other text."""
     value = evaluated(parsed(text), names)
     if isinstance(value, list | tuple):
         raise ValueError(f"{text!r} is no single expression")
@@ -107,7 +107,7 @@ def parse_expression(text: str, names: Mapping[str, ex.Expr]) -> ex.Expr:
 
 
 def parsed(text: str) -> ast.expr:
-    """Parse a text to Python's syntax tree; raises `ValueError` if it is not Python."""
+    """Parse text into Python's syntax tree; raise `ValueError` if it is not Python."""
     try:
         return ast.parse(text, mode="eval").body
     except (SyntaxError, RecursionError, MemoryError, UnicodeError) as error:
@@ -115,7 +115,7 @@ def parsed(text: str) -> ast.expr:
 
 
 def evaluated(tree: ast.expr, names: Mapping[str, ex.Expr]) -> Any:
-    """The value of a syntax tree: an expression, or lists and tuples of them; raises `ValueError` if it has no
+    """Evaluate a syntax tree to an expression, or to lists and tuples of expressions; raise `ValueError` if it has no
     value.
     """
     if isinstance(tree, ast.List | ast.Tuple):

@@ -1,4 +1,4 @@
-"""Analyses of programs by their text, which schedules, passes, linking and checks share.
+"""Analyses of programs that are shared by schedules, passes, linking and checks.
 
 TVM's names for such analyses (`compat/tvm/analysis.py`) are attributes of this package.
 """

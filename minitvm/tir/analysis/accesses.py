@@ -20,7 +20,7 @@ class HandedAddress:
 
 
 def addresses(node: ex.Node) -> Iterator[HandedAddress]:
-    """The addresses passed to foreign calls below a node.
+    """Yield the addresses that a node passes to foreign calls.
 
     Blocks inside are skipped, because they declare what their calls access.
     """
@@ -39,7 +39,7 @@ def addresses(node: ex.Node) -> Iterator[HandedAddress]:
 
 
 def handed_out(node: ex.Node) -> tir.Buffer | None:
-    """The buffer whose address a node is; None for any other node."""
+    """Return the buffer whose address a node represents, or None if it is not an address."""
     if isinstance(node, tir.BufferData):
         return node.buffer
     if isinstance(node, ex.Call) and node.op == "address_of" and isinstance(node.args[0], tir.BufferLoad):
@@ -48,7 +48,7 @@ def handed_out(node: ex.Node) -> tir.Buffer | None:
 
 
 def reads_buffer(node: ex.Expr | tir.Stmt, buffer: tir.Buffer) -> bool:
-    """Return whether a node loads from a buffer anywhere inside, or passes on its address."""
+    """Return whether a node loads from a buffer or passes its address to a call."""
     return any(part.buffer is buffer for part in ex.find(node, tir.BufferLoad | tir.BufferData))
 
 
@@ -57,7 +57,9 @@ _COMMUTATIVE = (ex.Add, ex.Mul, ex.Min, ex.Max)
 
 
 def update_operand(store: tir.BufferStore) -> ex.Expr | None:
-    """`e` of `X[i] = X[i] op e` with an associative, commutative `op` and no X in `e`; None for any other store."""
+    """Return `e` if a store has the form `X[i] = X[i] op e`, where `op` is associative and commutative and `e` does not
+    read X. Return None for any other store.
+    """
     value = store.value
     if not isinstance(value, _COMMUTATIVE):
         return None

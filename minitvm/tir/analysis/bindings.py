@@ -1,6 +1,6 @@
-"""Is the map from a block's loops to its iterators injective and quasi-affine, and does it reach the whole domain?
+"""Check whether the map from a block's loops to its iterators is injective, quasi-affine, and onto the whole domain.
 
-The functions apply `arith.iter_map` to the bindings of a block, and answer in the terms that schedules use.
+The functions apply `arith.iter_map` to the bindings of a block and report the result in terms that schedules use.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ..nodes import BlockRealize, For
 
 
 def loops_binding(realize: BlockRealize, kinds: Iterable[str]) -> set[Var]:
-    """The variables in the values of the block's iterators of these kinds."""
+    """Return the variables used in the bindings of a block's iterators of the given kinds."""
     accepted = tuple(kinds)
     return {
         part
@@ -31,22 +31,22 @@ def loops_binding(realize: BlockRealize, kinds: Iterable[str]) -> set[Var]:
 
 
 def loop_ranges(loops: Sequence[For]) -> dict[Var, Range]:
-    """The range of each loop's variable."""
+    """Return the range of each loop variable."""
     return {loop.var: Range(loop.start, loop.extent) for loop in loops}
 
 
 def iteration_map(realize: BlockRealize, loops: Sequence[For], analyzer: Analyzer, level: str) -> IterMap:
-    """The iterators of a block as a quasi-affine map of `loops`; other variables are fixed, and the predicate is
+    """Return a block's iterators as a quasi-affine map of `loops`. Other variables are fixed, and the predicate is
     ignored.
     """
     return _mapped(realize.iter_values, loop_ranges(loops), analyzer, level)
 
 
 def _mapped(values: Sequence[Expr], ranges: Mapping[Var, Range], analyzer: Analyzer, level: str) -> IterMap:
-    """The map of values in their simplest form, or if there is none, of the values as they are written.
+    """Detect the map of the simplified values, or of the values as written if that fails.
 
-    Both are tried, because of the equal expressions `(16*a + b) // 9` and `a + (7*a + b) // 9` only the first is a part
-    of one iterator.
+    Both are tried because simplification can hide the structure. For example, `(16*a + b) // 9` and `a + (7*a + b) //
+    9` are equal, but only the first is a part of one iterator.
     """
     simple = iter_map.detect([analyzer.simplify(v) for v in values], ranges, level=level, analyzer=analyzer)
     return simple or iter_map.detect(values, ranges, level=level, analyzer=analyzer) or simple
@@ -55,7 +55,8 @@ def _mapped(values: Sequence[Expr], ranges: Mapping[Var, Range], analyzer: Analy
 def why_not_injective(
     realize: BlockRealize, loops: Sequence[For], analyzer: Analyzer, together: bool = False
 ) -> str | None:
-    """Return None if `loops` map injectively to the iterators of a block (other variables are fixed), else the reason.
+    """Return None if `loops` map injectively to the iterators of a block, otherwise the reason. Other variables are
+    fixed.
 
     Loops of extent 1 are ignored. Each iterator alone must determine the loops that it depends on, as in TVM.
     `together` also accepts spatial iterators such as `i, w - i`, which determine i and w only together.
@@ -74,8 +75,8 @@ def why_not_injective(
 
 
 def why_not_started_first(block: BlockRealize, loops: Sequence[For], analyzer: Analyzer) -> str | None:
-    """Return None if each reduction iterator is at the start of its domain when its loops are at theirs, else the
-    reason.
+    """Return None if each reduction iterator is at the start of its domain when its loops are at their start, otherwise
+    the reason.
 
     Otherwise the init, which runs at the start of the domain, would run later than the first iteration, or never.
     """
@@ -93,10 +94,11 @@ def why_not_started_first(block: BlockRealize, loops: Sequence[For], analyzer: A
 
 
 def why_not_initialised(realize: BlockRealize, loops: Sequence[For], analyzer: Analyzer) -> str | None:
-    """Return None if the block has no init, or if its init runs for each element before every other step of the sum.
+    """Return None if the block has no init, or if its init runs before the first update of each element; otherwise
+    return the reason.
 
-    Otherwise return the reason. Without such an init the reduction continues from old values, so a new buffer in its
-    place would have to be filled first.
+    Without such an init, the reduction continues from old values, so a new buffer that replaces the old one would have
+    to be filled first.
     """
     if realize.block.init is None:
         return None
@@ -116,7 +118,9 @@ def why_not_initialised(realize: BlockRealize, loops: Sequence[For], analyzer: A
 
 
 def _reduces_alone(realize: BlockRealize, loops: Sequence[For], analyzer: Analyzer) -> bool:
-    """Return whether reduction iterators have their own loops, and each determines its loops."""
+    """Return whether the reduction iterators have their own loops, and each iterator determines the values of its
+    loops.
+    """
     # In `for i, j: B[i + j] += A[i + j, i]` the order of loops decides whether an element starts before its first step.
     reduced, spatial = loops_binding(realize, (REDUCE,)), loops_binding(realize, (SPATIAL, OPAQUE))
     values = [v for v, it in zip(realize.iter_values, realize.block.iter_vars, strict=False) if it.kind == REDUCE]
@@ -125,8 +129,8 @@ def _reduces_alone(realize: BlockRealize, loops: Sequence[For], analyzer: Analyz
 
 
 def _shown_injective(realize: BlockRealize, loops: Sequence[For]) -> bool:
-    """Return whether provably no two iterations of `loops` in which the predicate holds have the same iterator
-    values.
+    """Return whether it is proved that any two iterations of `loops` give the iterators different values. Only
+    iterations in which the predicate holds count.
     """
     domain = loop_ranges([l for l in loops if not is_const(l.extent, 1)])
     point = Access("iterators", tuple(realize.iter_values), domain, True, realize.predicate)
@@ -136,8 +140,8 @@ def _shown_injective(realize: BlockRealize, loops: Sequence[For]) -> bool:
 
 
 def not_quasi_affine(realize: BlockRealize, loops: Sequence[For], analyzer: Analyzer) -> tuple[IterVar, Expr] | None:
-    """The first iterator of a block whose value is not a sum of parts of `loops`, with that value; None if there is
-    none.
+    """Return the first iterator whose value is not a quasi-affine function of `loops`, together with that value; None
+    if all are.
     """
     if iteration_map(realize, loops, analyzer, "none"):
         return None
@@ -150,13 +154,13 @@ def not_quasi_affine(realize: BlockRealize, loops: Sequence[For], analyzer: Anal
 
 
 def box_of_iterations(loops: Sequence[For]) -> bool:
-    """Return whether loops run through all combinations of their values, so that no range depends on another loop."""
+    """Return whether the loops iterate over a full box: no range depends on the variable of another loop."""
     variables = [l.var for l in loops]
     return not any(uses(e, variables) for l in loops for e in (l.start, l.extent))
 
 
 def reaches_every_point(indices: Sequence[Expr], domains: Mapping[Var, Range], analyzer: Analyzer) -> bool:
-    """Return whether the indices take every combination of values in the box around them while the variables run."""
+    """Return whether the indices reach every point of their bounding box while the variables run over `domains`."""
     around = regions.evaluate(indices, domains, analyzer)
     if around.exact:
         return True
@@ -174,7 +178,7 @@ def reaches_every_point(indices: Sequence[Expr], domains: Mapping[Var, Range], a
 # A surjective map reaches every combination of its bindings' values, so it covers a domain that is no larger in any
 # dimension.
 def covers_domain(realize: BlockRealize, loops: Sequence[For], analyzer: Analyzer) -> bool:
-    """Return whether every point of the block's iteration domain is reached; the predicate is ignored."""
+    """Return whether the block's iterators reach every point of its domain. The predicate is ignored."""
     mapping = iteration_map(realize, loops, analyzer, "surjective")
     return (
         bool(mapping)
@@ -184,8 +188,8 @@ def covers_domain(realize: BlockRealize, loops: Sequence[For], analyzer: Analyze
 
 
 def runs_everywhere(realize: BlockRealize, loops: Sequence[For], analyzer: Analyzer) -> bool:
-    """Return whether a block runs at every point of its iteration domain, counting only iterations where its predicate
-    holds.
+    """Return whether the block runs at every point of its domain. Iterations in which the predicate is false do not
+    count.
     """
     ranges = loop_ranges(loops)
     mapping = iter_map.detect(realize.iter_values, ranges, realize.predicate, "surjective", analyzer)

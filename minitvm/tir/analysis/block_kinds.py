@@ -1,5 +1,5 @@
-"""Classify blocks as complete or reduction blocks, and find their readers and writers: the terms of TensorIR's
-conditions.
+"""Classify blocks as complete blocks or reduction blocks, and find their readers and writers. TensorIR states its
+conditions in these terms.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .tree import Tree, statements
 
 
 class Scope:
-    """The blocks directly inside one block, in program order, and the buffers between them."""
+    """The blocks directly inside one block, in program order, and the buffers allocated there."""
 
     __slots__ = ("_read", "allocated", "blocks", "realize", "tree")
 
@@ -28,7 +28,7 @@ class Scope:
 
     @staticmethod
     def around(tree: Tree, stmt: Stmt) -> Scope:
-        """The scope that contains a loop or block."""
+        """Return the scope that contains a loop or block."""
         realize = tree.scope(stmt)
         if (Scope, realize) not in tree.kept:
             tree.kept[Scope, realize] = Scope(tree, realize)
@@ -36,14 +36,16 @@ class Scope:
         return scope
 
     def writers(self, buffer: Buffer) -> list[BlockRealize]:
-        """The blocks that write a buffer."""
+        """Return the blocks in this scope that write a buffer."""
         return [b for b in self.blocks if buffer in buffers_written(b.block)]
 
     def read(self, block: BlockRealize) -> set[Buffer]:
-        """The buffers that influence a block: buffers that it reads, and buffers that control it.
+        """Return the buffers that a block depends on: those that it reads and those that control whether and where it
+        runs.
 
-        The latter are read by its predicate, by its bindings, and by the statements around it in the scope. A buffer
-        that the block writes does not count if it finds there only values of the same run.
+        A controlling buffer is read by the block's predicate, by its bindings, or by a statement around it in the
+        scope. A buffer that the block writes is left out if the block reads from it only values that it wrote in the
+        same run.
         """
         if block not in self._read:
             read = set(buffers_read(block.block))
@@ -53,16 +55,16 @@ class Scope:
         return self._read[block]
 
     def readers(self, buffer: Buffer) -> list[BlockRealize]:
-        """The blocks that read a buffer. A reduction is not a reader of the buffer in which it accumulates."""
+        """Return the blocks that read a buffer. A reduction does not count as a reader of its accumulator."""
         return [b for b in self.blocks if buffer in self.read(b)]
 
     def consumers(self, block: BlockRealize) -> list[BlockRealize]:
-        """The other blocks that read a buffer that this block writes."""
+        """Return the other blocks that read a buffer written by this block."""
         written = set(buffers_written(block.block))
         return [b for b in self.blocks if b is not block and written & self.read(b)]
 
     def producers(self, block: BlockRealize) -> list[BlockRealize]:
-        """The other blocks that write a buffer that this block reads."""
+        """Return the other blocks that write a buffer read by this block."""
         read = self.read(block)
         return [b for b in self.blocks if b is not block and not read.isdisjoint(buffers_written(b.block))]
 
@@ -71,17 +73,17 @@ class Scope:
         return any(region.buffer not in self.allocated for region in regions_written(block.block))
 
     def before(self, a: Stmt, b: Stmt) -> bool:
-        """Return whether `a` comes before `b` in the text."""
+        """Return whether `a` comes before `b` in program order."""
         return self.tree.order[a] < self.tree.order[b]
 
 
 def has_only(block: Block, kinds: Iterable[str]) -> bool:
-    """Return whether all iterators of a block have one of these kinds."""
+    """Return whether every iterator of a block is of one of the given kinds."""
     return all(it.kind in kinds for it in block.iter_vars)
 
 
 def why_not_complete(scope: Scope, realize: BlockRealize) -> str | None:
-    """Return None for a complete block; otherwise the condition that it violates.
+    """Return None for a complete block, otherwise the condition that it violates.
 
     A block is complete if all of its iterators are spatial, it is the only writer of its buffers, it comes before all
     of their readers, it does not read them itself, and it has no init.
@@ -98,12 +100,12 @@ def why_not_complete(scope: Scope, realize: BlockRealize) -> str | None:
 
 
 def why_not_reduction(scope: Scope, realize: BlockRealize) -> str | None:
-    """Return None for a reduction block; otherwise the condition that it violates.
+    """Return None for a reduction block, otherwise the condition that it violates.
 
-    A block is a reduction block if it has an init, the buffers that it writes do not control it, its iterators are
-    spatial or reduction iterators, it is the only writer of its buffers and comes before their readers, and its
-    reduction iterators do not index the output and run inside of the scope. If one is fixed in the scope, the reduction
-    continues from an earlier run of the scope.
+    A reduction block has an init, and no buffer that it writes controls it. Its iterators are spatial or reduction
+    iterators. It is the only writer of its buffers and comes before their readers. Its reduction iterators do not index
+    the output, and they run inside the scope: if one is fixed there, the reduction continues from an earlier run of the
+    scope.
     """
     block = realize.block
     if block.init is None:
@@ -129,9 +131,10 @@ def why_not_reduction(scope: Scope, realize: BlockRealize) -> str | None:
 
 
 def why_goes_on(scope: Scope, realize: BlockRealize) -> str | None:
-    """Return None if a reduction runs inside one run of its scope; otherwise the iterator that is fixed there.
+    """Return None if a reduction starts and finishes within one run of its scope; otherwise name the iterator that is
+    fixed in the scope.
 
-    In that case the reduction continues from an earlier run of the scope.
+    If an iterator is fixed, the reduction continues from an earlier run of the scope.
     """
     outside = scope.tree.moving - {l.var for l in scope.tree.loops_above(realize)}
     for it, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
@@ -143,7 +146,7 @@ def why_goes_on(scope: Scope, realize: BlockRealize) -> str | None:
 
 
 def why_not_dominant(scope: Scope, realize: BlockRealize) -> str | None:
-    """Return None if a block is the only writer of its buffers and comes before their readers, else the reason."""
+    """Return None if a block is the only writer of its buffers and comes before their readers, otherwise the reason."""
     for region in regions_written(realize.block):
         others = [b.block.name for b in scope.writers(region.buffer) if b is not realize]
         if others:
@@ -156,8 +159,8 @@ def why_not_dominant(scope: Scope, realize: BlockRealize) -> str | None:
 
 
 def why_neither(scope: Scope, realize: BlockRealize) -> str | None:
-    """Return None for a complete or a reduction block; otherwise the condition that is missing for the more similar
-    kind.
+    """Return None for a complete or reduction block; otherwise return the condition that it violates for the kind that
+    it resembles more.
     """
     if why_not_complete(scope, realize) is None:
         return None
@@ -167,7 +170,7 @@ def why_neither(scope: Scope, realize: BlockRealize) -> str | None:
 
 
 def why_unstructured(block: Block) -> str | None:
-    """Return None if the iterations of a block are independent or accumulate, according to its own text, else the
+    """Return None if the block's own text shows that its iterations are independent or only accumulate, otherwise the
     reason.
     """
     for it in block.iter_vars:
@@ -184,8 +187,8 @@ def _kind_name(it: IterVar) -> str:
 
 
 def is_update(block: Block) -> bool:
-    """Return whether the body of a block only accumulates: it reads the buffers it writes only in `update_operand`
-    stores.
+    """Return whether the body of a block only accumulates, that is, whether it reads the buffers that it writes only in
+    stores of the form `X[i] = X[i] op e` (see `update_operand`).
     """
     stores = [s for s in statements(block.body) if isinstance(s, BufferStore)]
     written = {s.buffer for s in stores}

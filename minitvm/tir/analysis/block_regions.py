@@ -1,4 +1,4 @@
-"""The regions that a block touches: one box per buffer around everything that its body touches, found from its effects.
+"""Compute the regions that a block touches: for each buffer, one box around everything that the block's body touches.
 
 The form is TVM's. An index that does not depend on a loop inside the block is kept as it was written. An index that
 depends only on data becomes the whole dimension. A block with an init does not list the buffer into which it
@@ -24,11 +24,13 @@ Regions = tuple[BufferRegion, ...]
 
 @kept_with_node
 def regions_touched(block: Block) -> tuple[Regions, Regions]:
-    """(reads, writes) of a block by its init, its body and the blocks inside; the result is stored with the block.
+    """Return the (reads, writes) of a block, computed from its init, its body and the blocks inside; the result is
+    cached with the block.
 
-    Buffers are in the order in which the block declares them, then in the order of first access: steps refer to them by
-    their numbers. A region that the block declares counts only for foreign calls, and if the block notes that the
-    region is larger than its text shows ("explicit_read_region").
+    Buffers are listed in the order in which the block declares them, followed by the others in order of first access.
+    The order matters because schedule steps refer to buffers by position. A declared region is used in two cases only:
+    for foreign calls, and if the block has an annotation that the region is larger than its text shows
+    ("explicit_read_region").
     """
     touched = effects(block)
     return _regions(block, touched.reads, block.reads, "read"), _regions(block, touched.writes, block.writes, "write")
@@ -47,10 +49,11 @@ def _regions(block: Block, touches: Iterable[Touch], declared: Regions, side: st
 
 
 def _box(block: Block, touch: Touch, declared: Regions, analyzer: Analyzer) -> Box:
-    """The box of a touch.
+    """Return the box of a touch.
 
-    If an index depends only on data, it is that index itself if the block declares the same index. Legal: the block
-    does not write the memory that the index reads, so the index is the same wherever the block computes it.
+    If an index depends on data, but the block declares that same index, the index itself is kept. This is legal because
+    the block does not write the memory that the index reads, so the index has the same value wherever the block
+    computes it.
     """
     box = touch.box(analyzer)
     said = next((r.region for r in declared if r.buffer is touch.buffer), None)
@@ -70,52 +73,56 @@ def _box(block: Block, touch: Touch, declared: Regions, analyzer: Analyzer) -> B
 
 
 def regions_read(block: Block) -> Regions:
-    """The regions that a block's iteration reads, one box per buffer; without the accumulator of a block with an
-    init.
+    """Return the regions that one iteration of a block reads, one box per buffer. The accumulator of a block with an
+    init is left out.
     """
     return regions_touched(block)[0]
 
 
 def regions_written(block: Block) -> Regions:
-    """The regions that an iteration of a block writes: one box per buffer."""
+    """Return the regions that one iteration of a block writes, one box per buffer."""
     return regions_touched(block)[1]
 
 
 def buffers_read(block: Block) -> tuple[Buffer, ...]:
-    """The buffers of `regions_read`, in that order."""
+    """Return the buffers of `regions_read`, in the same order."""
     return tuple(region.buffer for region in regions_read(block))
 
 
 def buffers_written(block: Block) -> tuple[Buffer, ...]:
-    """The buffers of `regions_written`, in that order."""
+    """Return the buffers of `regions_written`, in the same order."""
     return tuple(region.buffer for region in regions_written(block))
 
 
 def buffers_touched(block: Block) -> set[Buffer]:
-    """The buffers that a block reads or writes."""
+    """Return the buffers that a block reads or writes."""
     return {*buffers_read(block), *buffers_written(block)}
 
 
 def changed_buffers(func: PrimFunc) -> set[Buffer]:
-    """The buffers that the blocks of a function write."""
+    """Return the buffers that are written by the blocks of a function."""
     return {b for stmt in statements(func.body) if isinstance(stmt, Block) for b in buffers_written(stmt)}
 
 
 def with_declared_regions(block: Block) -> Block:
-    """The block with the regions that its body touches as its declared regions."""
+    """Return the block with its declared regions replaced by the regions that its body touches."""
     reads, writes = regions_touched(block)
     return replace(block, reads=reads, writes=writes)
 
 
 def without_init(block: Block) -> Block:
-    """The block without its init: it goes on from what it accumulates into, and so declares first to read that."""
+    """Return the block without its init. It then continues from the old values of its accumulator, so the accumulator
+    comes first among its declared reads.
+    """
     block = replace(block, init=None)
     written = buffers_written(block)
     return replace(block, reads=tuple(sorted(regions_read(block), key=lambda r: r.buffer not in written)))
 
 
 def union_regions(touched: Iterable[BufferRegion], analyzer: Analyzer | None = None) -> Regions:
-    """One region for each buffer, the hull of its regions; buffers in order of first appearance."""
+    """Merge regions of the same buffer: return one region per buffer that contains all of its regions, in order of
+    first appearance.
+    """
     analyzer = analyzer or Analyzer()
     boxes: dict[Buffer, list[Box]] = {}
     for region in touched:
@@ -128,7 +135,9 @@ def union_regions(touched: Iterable[BufferRegion], analyzer: Analyzer | None = N
 
 
 def _hull(ranges: Sequence[Range], whole: Range, analyzer: Analyzer) -> Range:
-    """The hull of ranges, whose start is the start of one of them; the whole dimension if it would not be constant."""
+    """Return a range that covers all given ranges and starts where one of them starts; the full dimension if the extent
+    would not be constant.
+    """
     hull = ranges[0]
     for r in ranges[1:]:
         if structural_equal(r, hull):

@@ -1,4 +1,4 @@
-"""Boxes of buffers for schedules: the elements that a block touches while some of its loops run and the outer ones are
+"""Compute boxes for schedules: the elements that a block touches while some of its loops run and the outer ones stay
 fixed.
 """
 
@@ -17,18 +17,21 @@ Box = tuple[ex.Range, ...]
 
 
 def relax(box: Box, loops: Sequence[tir.For], analyzer: Analyzer, buffer: tir.Buffer) -> Box:
-    """The box that a box covers while `loops` (outermost first) run. Dimensions without a bound are taken whole."""
+    """Return the box that `box` covers while `loops` (outermost first) run. A dimension without known bounds becomes
+    the full dimension.
+    """
     return swept(box, loop_ranges(loops), analyzer, buffer)
 
 
 def swept(box: Box, domains: Mapping[ex.Var, ex.Range], analyzer: Analyzer, buffer: tir.Buffer) -> Box:
-    """Like `relax`, for variables that run through `domains`."""
+    """Like `relax`, but for variables that run over `domains`."""
     with analyzer.constraint():
         return regions.swept(box, regions.Moving(domains, analyzer), buffer.full_region().region, analyzer)
 
 
 def clip(box: Box, buffer: tir.Buffer, analyzer: Analyzer) -> Box:
-    """The part of a box inside the buffer, cut where the box provably reaches outside; it may be empty.
+    """Return the part of a box that is inside the buffer. The box is only cut where it provably reaches outside; the
+    result may be empty.
 
     A whole axis is a range with the extent of the axis, even if the extent is not provably nonnegative (for example,
     `(n - 3) // 2 + 1` results of a convolution). Legal: an axis with a negative extent has no element, and a loop over
@@ -53,7 +56,7 @@ def clip(box: Box, buffer: tir.Buffer, analyzer: Analyzer) -> Box:
 
 
 def bound_box(realize: tir.BlockRealize, region: tir.BufferRegion) -> Box:
-    """A region of a block's signature, as a function of the loops around it."""
+    """Return a region from a block's signature as a function of the loops around the block."""
     bindings = dict(zip((it.var for it in realize.block.iter_vars), realize.iter_values, strict=True))
     return tuple(ex.substitute(r, bindings) for r in region.region)
 
@@ -61,8 +64,8 @@ def bound_box(realize: tir.BlockRealize, region: tir.BufferRegion) -> Box:
 def touched(
     tree: Tree, realize: tir.BlockRealize, region: tir.BufferRegion, within: tir.Stmt | None, analyzer: Analyzer
 ) -> Box:
-    """The box of a region's buffer that a block touches in one iteration of the loop `within` (None: in one run of its
-    scope).
+    """Return the box that a block touches in one iteration of the loop `within`; if `within` is None, in one run of its
+    scope.
     """
     loops = tree.loops_above(realize)
     if isinstance(within, tir.For) and within in loops:
@@ -71,12 +74,12 @@ def touched(
 
 
 def hull(boxes: Sequence[Box], analyzer: Analyzer) -> Box:
-    """The smallest box around all boxes."""
+    """Return the smallest box that contains all given boxes."""
     return regions.hull_of(list(boxes), analyzer)
 
 
 def with_buffer(node: ex.Node, old: tir.Buffer, new: tir.Buffer) -> ex.Node:
-    """Replace a buffer in all loads, stores, regions and addresses by another buffer of the same shape."""
+    """Replace `old` by `new`, a buffer of the same shape, in all loads, stores, regions and addresses."""
 
     def change(at: ex.Node) -> ex.Node | None:
         if isinstance(at, tir.BufferLoad | tir.BufferStore | tir.BufferRegion | tir.BufferData) and at.buffer is old:
@@ -88,7 +91,8 @@ def with_buffer(node: ex.Node, old: tir.Buffer, new: tir.Buffer) -> ex.Node:
 
 
 def in_iterators(tree: Tree, realize: tir.BlockRealize) -> ex.Expr | None:
-    """A block's predicate as a condition on its iterators, without parts that their domains imply; None if that fails.
+    """Express a block's predicate as a condition on its iterators, leaving out parts that follow from their domains.
+    Return None if this is not possible.
 
     For example, a split makes predicates such as `i_0 * 32 + i_1 < 100`. With `v_i = i_0 * 32 + i_1` this is `v_i <
     100`.

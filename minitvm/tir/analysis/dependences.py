@@ -1,8 +1,8 @@
-"""Find the loops that carry a dependence: needed to reorder loops, and to run their iterations at the same time.
+"""Find the loops that carry a dependence. Schedules need them to reorder loops and to run iterations in parallel.
 
 Two accesses to one buffer, at least one of them a write, *conflict between iterations of loop l* if they touch the same
-element in iterations that differ in l. The quick test here either proves that they do not, or gives no answer. In the
-second case, `arith.dependence` decides exactly and gives a counterexample.
+element in two iterations that differ in l. The quick test here either proves that there is no conflict or is
+inconclusive. If it is inconclusive, `arith.dependence` decides exactly and gives a counterexample.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ _LARGEST_TABLE = 1 << 20  # the most iterations of one loop that are enumerated 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """A box of a buffer, as a function of loop variables, that one statement reads or writes; `spot` is the node for
-    messages.
+    """A box of a buffer that one statement reads or writes, as a function of loop variables. Messages point at the node
+    `spot`.
     """
 
     stmt: Stmt
@@ -47,7 +47,9 @@ class Access:
 
 
 def accesses(tree: Tree, stmt: Stmt) -> list[Access]:
-    """The accesses of the blocks (by their signatures) and of the bare statements inside a statement."""
+    """Return the accesses inside a statement: of blocks as declared in their signatures, and of statements outside
+    blocks.
+    """
     return list(_accesses(stmt, tuple(tree.all_loops_above(stmt))))
 
 
@@ -78,10 +80,11 @@ def exact(
     parallel: bool,
     accumulating: bool = False,
 ) -> Dependence | Undecided | None:
-    """A pair of iterations that a new order of loops (all of them, outermost first) reverses; None if there is none.
+    """Return a pair of iterations whose order is reversed by a new order of loops, or None if there is none.
 
-    `pairs` are the pairs of accesses that the quick test leaves open. With `parallel`, the iterations of the last loop
-    of `after` have no order; with `accumulating`, they may still accumulate in one element.
+    `before` and `after` list all loops, outermost first. `pairs` are the pairs of accesses that the quick test could
+    not decide. With `parallel`, the iterations of the last loop of `after` are unordered; with `accumulating`, they may
+    still accumulate into the same element.
     """
     both = [pair for a, b in pairs for pair in ((a, b), (b, a))]
     asked = {(id(a), id(b)) for a, b in both}
@@ -100,7 +103,7 @@ def reordered(
     accumulating: bool = False,
     settled: Callable[[Access, Access], bool] = lambda a, b: False,
 ) -> Dependence | Undecided | None:
-    """Like `exact`, for orders that are expressions over the loops.
+    """Like `exact`, but each order is a list of expressions over the loop variables.
 
     All pairs are tested except those that are `settled`.
     """
@@ -118,27 +121,28 @@ def reordered(
 
 
 def exchanging(loops: Sequence[For], buffer: Buffer) -> list[For]:
-    """The loops over threads that share a buffer.
+    """Return the loops over threads that share a buffer.
 
-    These threads run in step: an element that one of them writes is visible to the others at the next statement. So the
-    statements of all threads are ordered together, not for each thread alone.
+    These threads run in lockstep: an element that one of them writes is visible to the others at the next statement.
+    Statements are therefore ordered across all of these threads, not for each thread alone.
     """
     return [l for l in loops if is_thread(l) and not owns(l, buffer.scope)]
 
 
 def in_step(access: Access, order: Sequence[Any], free: ex.Expr | None = None) -> tuple[Any, ...]:
-    """An order of loops for one access: threads that share its buffer have the same place in it.
+    """Return an order of loops for one access in which all threads that share its buffer have the same position.
 
-    The loop of the variable `free` is not changed.
+    The loop of the variable `free` keeps its place.
     """
     hidden = {l.var for l in exchanging(access.loops, access.buffer)} - {free}
     return tuple(0 if isinstance(e, ex.Var) and e in hidden else e for e in order)
 
 
 def overwritten(reads: Sequence[Access], writes: Sequence[Access], shared: Sequence[For]) -> bool:
-    """Return whether one of `writes` may overwrite an element that one of `reads` read in an earlier iteration.
+    """Return whether one of `writes` may overwrite an element that one of `reads` read in an earlier iteration of the
+    `shared` loops.
 
-    The iterations are those of the `shared` loops. Within one iteration, the writes run before the reads.
+    Within one iteration, the writes run before the reads.
     """
     if not shared or not any(a.buffer is b.buffer for a in reads for b in writes):
         return False
@@ -153,7 +157,9 @@ def overwritten(reads: Sequence[Access], writes: Sequence[Access], shared: Seque
 
 
 def point_of(access: Access, more: tuple[ex.Expr, ...] = ()) -> Point:
-    """An access in the form of `arith.dependence`: at an element of its box, with the indices `more` appended."""
+    """Convert an access to a `Point` for `arith.dependence`: one element of its box, with the indices
+    `more` appended.
+    """
     condition = access.stmt.predicate if isinstance(access.stmt, BlockRealize) else True
     domain = {l.var: ex.Range(l.start, l.extent) for l in access.loops}
     return point_at(access.buffer, access.box, domain, access.is_write, condition, more)
@@ -167,7 +173,7 @@ def point_at(
     condition: Any,
     more: tuple[ex.Expr, ...] = (),
 ) -> Point:
-    """An element of a box in the form of `arith.dependence`, with the indices `more` appended."""
+    """Build a `Point` for `arith.dependence` from one element of a box, with the indices `more` appended."""
     within = dict(domain)
     indices: list[ex.Expr] = []
     for d, r in enumerate(box):
@@ -181,7 +187,9 @@ def point_at(
 
 
 def touched_point(touch: Touch, write: bool, around: Mapping[ex.Var, ex.Range] | None = None) -> Point:
-    """A touch in the form of `arith.dependence`, in the iterations of its own loops and of the loops `around`."""
+    """Convert a touch to a `Point` for `arith.dependence`; it runs over the touch's own loops and the loops
+    `around`.
+    """
     domain = {**(around or {}), **loop_ranges(touch.loops)}
     return point_at(touch.buffer, touch.sides(), domain, write, all_of(touch.conditions))
 
@@ -194,7 +202,9 @@ def _loads(stmt: Stmt, expressions: Iterable[ex.Expr], loops: tuple[For, ...]) -
 
 
 def conflicting_pairs(accesses: Sequence[Access]) -> Iterator[tuple[Access, Access]]:
-    """Pairs of accesses to one buffer, at least one of which writes. An access is also paired with itself."""
+    """Yield the pairs of accesses to the same buffer of which at least one is a write. Each write is also paired with
+    itself.
+    """
     for i, a in enumerate(accesses):
         for b in accesses[i:]:
             if a.buffer is b.buffer and (a.is_write or b.is_write):
@@ -202,8 +212,8 @@ def conflicting_pairs(accesses: Sequence[Access]) -> Iterator[tuple[Access, Acce
 
 
 def commute(a: Access, b: Access) -> bool:
-    """Return whether two accesses belong to one block that only accumulates there, so that its iterations may be
-    permuted.
+    """Return whether two accesses belong to a block that only accumulates into them, so that its iterations may run in
+    any order.
 
     The init of a block runs at the first values of its reductions. For each element, this is the first iteration in any
     order of the loops, unless a loop drives both a reduction and a spatial iterator (`k = f % 3, i = f // 3`).
@@ -217,7 +227,7 @@ def commute(a: Access, b: Access) -> bool:
 
 
 def _is_mixed(realize: BlockRealize) -> bool:
-    """Return whether a loop drives both a reduction and a spatial iterator of a block."""
+    """Return whether some loop drives both a reduction iterator and a spatial iterator of a block."""
     reducing: set[ex.Var] = set()
     others: set[ex.Var] = set()
     for it, value in zip(realize.block.iter_vars, realize.iter_values, strict=True):
@@ -226,7 +236,7 @@ def _is_mixed(realize: BlockRealize) -> bool:
 
 
 def shown_apart(outer: Sequence[For], loop: For, a: Access, b: Access) -> bool:
-    """Return whether two accesses provably never touch the same element in iterations that differ in `loop`.
+    """Return whether it is proved that two accesses never touch the same element in iterations that differ in `loop`.
 
     `outer` are the loops around `loop`: both iterations agree in them, except in threads that share the buffer.
     """
@@ -254,7 +264,8 @@ def shown_apart(outer: Sequence[For], loop: For, a: Access, b: Access) -> bool:
 
 
 def touched_once(outer: Sequence[For], access: Access) -> bool:
-    """Return whether an access touches no element twice while the loops inside `outer`, and threads that share it, run.
+    """Return whether an access touches each element at most once while the loops inside `outer` run, as well as any
+    outer threads that share the buffer.
 
     Different iterations give the block's iterators different values if the iterators are an injective map of the loops.
     Different iterator values in their domains give different elements if the indices are an injective map of the
@@ -286,8 +297,8 @@ def touched_once(outer: Sequence[For], access: Access) -> bool:
 
 
 def _iterates_once(realize: BlockRealize, loops: Sequence[For], inner: Sequence[For]) -> bool:
-    """Return whether the loops `inner` give the block's iterators, in their domains, different values in each
-    iteration.
+    """Return whether any two iterations of the loops `inner` give the block's iterators different values, all within
+    their domains.
 
     `loops` are all loops around the block.
     """
@@ -303,15 +314,15 @@ def _iterates_once(realize: BlockRealize, loops: Sequence[For], inner: Sequence[
 
 @kept_with_node
 def _known_loops(realize: BlockRealize) -> dict[Any, tuple[set[frozenset[ex.Var]], set[frozenset[ex.Var]]]]:  # noqa: ARG001
-    """A cache for `_iterates_once`, by the domains of the loops around a block.
+    """A cache of the results of `_iterates_once`, keyed by the domains of the loops around a block.
 
-    An entry has the sets of loops for which it holds, and those for which it is not shown.
+    Each entry has two sets: the loop sets for which the property is proved, and those for which it is not.
     """
     return {}
 
 
 def _indices_tell(block: Block, region: BufferRegion) -> bool:
-    """Return whether a region is one element, and a different one for different iterator values in their domains."""
+    """Return whether a region is a single element that differs for different values of the block's iterators."""
     known = _known_indices(block)
     if region not in known:
         domain = {it.var: it.dom for it in block.iter_vars if not is_const(it.dom.extent, 1)}
@@ -330,7 +341,9 @@ def _known_indices(block: Block) -> dict[BufferRegion, bool]:  # noqa: ARG001 (t
 
 
 def _differ(indices: Sequence[ex.Expr], domain: Mapping[ex.Var, ex.Range]) -> bool:
-    """The same test as `detect`, with integer sets."""
+    """Return whether the indices differ between any two points of the domain; this is decided with integer sets instead
+    of `detect`.
+    """
     point = Point("elements", tuple(indices), domain, True)
     order: tuple[Any, ...] = tuple(domain)
     return find_dependence([point], {point: order}, {point: order}, tuple(range(len(order)))) is None
@@ -375,7 +388,7 @@ def _step(loop: For, base: ex.Expr) -> int:
 
 
 def injective(loop: For, keys: Sequence[ex.Expr]) -> bool:
-    """Return whether the keys, expressions of only the loop's variable, differ between any two of its iterations."""
+    """Return whether the keys, which use only the loop's variable, have different values in any two iterations."""
     if isinstance(loop.extent, ex.IntImm) and loop.extent.value <= 1:
         return True
     if not keys:

@@ -1,4 +1,4 @@
-"""Place storage of scope "shared.dyn": one piece of memory for each block, whose size is an argument of the launch."""
+"""Lay out buffers of scope "shared.dyn" in the block's dynamic shared memory, whose size is a launch argument."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ ALIGNMENT = 1024  # bytes after which the layout of swizzled tiles repeats; the 
 
 
 def dynamic_storage(kernel: PrimFunc) -> tuple[dict[Buffer, int], int]:
-    """The offset in bytes of each such buffer of a kernel, and the size of all of them.
+    """Return the offset in bytes of each "shared.dyn" buffer of a kernel, and their total size.
 
     The buffers do not overlap, because shared bytes would need barriers between their users.
     """

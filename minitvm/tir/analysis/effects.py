@@ -1,4 +1,4 @@
-"""The elements that a statement may touch, certainly touches, and reads before it writes them.
+"""Compute the elements that a statement may touch, certainly touches, and reads before it writes them.
 
 `effects(stmt)` is computed from the body, including predicates and indices, as a function of the variables that are
 free in the statement. The declared regions of a block are used only where the text shows nothing: for foreign calls and
@@ -34,7 +34,7 @@ _IN_ORDER = (tir.ForKind.SERIAL, tir.ForKind.UNROLLED)
 
 @dataclass(frozen=True)
 class Effects:
-    """The reads and writes of one run of a statement, in program order.
+    """The reads and writes in one run of a statement, in program order.
 
     `expose` computes which reads are exposed. It runs on demand, because it is rarely needed and compares each read
     with all stores before it.
@@ -46,11 +46,11 @@ class Effects:
 
     @cached_property
     def exposed(self) -> tuple[Touch, ...]:
-        """The reads that may see values that were in memory before the run."""
+        """The reads that may see values from before the run."""
         return tuple(self.expose())
 
     def each(self, change: Callable[[Touch], Touch]) -> Effects:
-        """Apply `change` to every touch. Exposed touches stay among the reads."""
+        """Apply `change` to every touch. Exposed touches remain exposed."""
         if self is _NOTHING:
             return self
         reads = {id(t): change(t) for t in self.reads}
@@ -61,7 +61,7 @@ class Effects:
         )
 
     def without(self, buffers: Iterable[tir.Buffer]) -> Effects:
-        """The effects on all buffers except these."""
+        """Return the effects on all buffers except the given ones."""
         hidden = set(buffers)
         if not hidden:
             return self
@@ -77,11 +77,11 @@ _AROUND: ContextVar[tuple[tir.For, ...]] = ContextVar("around", default=())  # t
 
 
 def effects(node: ex.Node, of: Some = None) -> Effects:
-    """The reads and writes of one run of a statement, or one evaluation of an expression; `of` limits them to some
-    buffers.
+    """Return the reads and writes in one run of a statement or one evaluation of an expression. If `of` is given, only
+    those buffers are considered.
 
-    They are functions of the variables that are free in it: loops around it are fixed. The effects of a statement are
-    cached in it.
+    The result is a function of the free variables: loops around the statement are fixed. The effects of a statement are
+    cached with it.
     """
     if not isinstance(node, tir.Stmt):
         named = accessed(node) | handed_out(node)
@@ -100,10 +100,11 @@ def _cache(stmt: tir.Stmt) -> dict[Some, Effects]:  # noqa: ARG001 (the key of t
 
 
 def exposes(stmt: tir.Stmt, buffer: tir.Buffer, around: Sequence[tir.For] = ()) -> bool:
-    """Return whether a run of a statement may read values from a buffer that were there before the run.
+    """Return whether a statement may read values that were in a buffer before the statement ran.
 
-    For the body of a loop: whether an iteration may read values that another one wrote. `around` are the loops outside
-    of it, outermost first: in each of their iterations, the elements read are compared with the elements written.
+    For the body of a loop, this means that an iteration may read values that another iteration wrote. `around` are the
+    loops outside of the statement, outermost first; the elements read and written are compared within each iteration of
+    these loops.
     """
     own = effects(stmt, frozenset([buffer]))
     if not own.exposed or not around:
@@ -117,7 +118,7 @@ def exposes(stmt: tir.Stmt, buffer: tir.Buffer, around: Sequence[tir.For] = ()) 
 
 @kept_with_node
 def _touched(stmt: tir.Stmt) -> frozenset[tir.Buffer]:
-    """The buffers that occur in a statement. It has no effects on other buffers."""
+    """Return the buffers that occur in a statement; it has no effect on any other buffer."""
     buffers: set[tir.Buffer] = set()
     if isinstance(stmt, tir.BufferStore):
         buffers.add(stmt.buffer)
@@ -171,7 +172,7 @@ def _effects(node: ex.Node, of: Some) -> Effects:
 
 
 def _in_turn(parts: Iterable[Effects]) -> Effects:
-    """The effects of several statements, one after the other."""
+    """Combine the effects of statements that run one after the other."""
     acting = [part for part in parts if part.reads or part.writes]
     if len(acting) < 2:
         return acting[0] if acting else _NOTHING
@@ -186,7 +187,7 @@ def _in_turn(parts: Iterable[Effects]) -> Effects:
 
 
 def _accessed(node: ex.Node, of: Some) -> Effects:
-    """The effects of expressions, and of statements that contain only expressions."""
+    """Return the effects of an expression, or of a statement that contains only expressions."""
     if isinstance(node, ex.Expr) and not handed_out(node):
         reads: dict[Any, Touch] = {}
         if _add_reads(node, of, True, reads, set()):
@@ -207,9 +208,9 @@ def _accessed(node: ex.Node, of: Some) -> Effects:
 
 
 def _add_reads(node: ex.Node, of: Some, sure: bool, reads: dict[Any, Touch], seen: set[tuple[ex.Node, bool]]) -> bool:
-    """Add the reads of an expression without foreign calls, in the order of its text; False if it contains a `Let`.
+    """Collect the reads of an expression without foreign calls, in program order; return False if it contains a `Let`.
 
-    Equal loads are one read, because they touch the same element.
+    Equal loads touch the same element, so they count as one read.
     """
     buffers = accessed(node)
     if not buffers or (node, sure) in seen or (of is not None and of.isdisjoint(buffers)):
@@ -237,7 +238,7 @@ def _of_read(touch: Touch) -> Effects:
 
 
 def _of_address(address: HandedAddress) -> Effects:
-    """The effects of passing an address: a foreign call may read and write all of the buffer."""
+    """Return the effects of passing an address to a foreign call, which may read and write the entire buffer."""
     whole = address.buffer.full_region().region
     touch = Touch(address.node, address.buffer, whole, sure=False, opaque=True)
     read = _of_read(touch) if address.read else _NOTHING
@@ -245,14 +246,14 @@ def _of_address(address: HandedAddress) -> Effects:
 
 
 def guarded(touch: Touch, condition: ex.Expr) -> Touch:
-    """The touch under a condition. If the condition reads memory, it is only known that the touch may happen."""
+    """Return the touch under a condition. If the condition reads memory, all we know is that the touch may happen."""
     return touch.perhaps() if reads_memory(condition) else touch.under(condition)
 
 
 def _in_both(one: Sequence[Touch], other: Sequence[Touch]) -> Iterator[Touch]:
-    """The boxes that both branches of an `if` certainly write.
+    """Yield the boxes that both branches of an `if` certainly write.
 
-    Only boxes that are the same in both branches are found.
+    Only boxes that are written identically in both branches are reported.
     """
     boxes: dict[tir.Buffer, regions.Boxes] = {}
     asked = {touch.buffer for touch in one}
@@ -278,7 +279,7 @@ def _loop(loop: tir.For, body: Effects) -> Effects:
 
 
 def _behind(touch: Touch, stores: Sequence[Touch]) -> Touch | None:
-    """The part of a read that earlier stores leave exposed; None if they cover it."""
+    """Return the read if earlier stores may leave a part of it exposed, or None if they cover it."""
     own = [s for s in stores if s.buffer is touch.buffer]
     if not own:
         return touch
@@ -295,10 +296,10 @@ def _behind(touch: Touch, stores: Sequence[Touch]) -> Touch | None:
 
 
 def _where_read(store: Touch, read: Touch) -> Touch:
-    """A store, without the conditions that certainly hold wherever the read happens.
+    """Return a store without the conditions that certainly hold at the read.
 
-    A condition of both, whose value does not change with their loops, holds at the read, and so it holds for the store
-    too.
+    A condition that is shared by both and does not change with their loops holds at the read, so it also holds at the
+    store.
     """
     moved = [loop.var for loop in (*store.loops, *read.loops)]
     held = [c for c in read.conditions if not uses(c, moved) and not reads_memory(c)]
@@ -307,7 +308,7 @@ def _where_read(store: Touch, read: Touch) -> Touch:
 
 
 def _same_pattern(store: Touch, read: tuple[Affine, dict[int, int]]) -> bool:
-    """Return whether a store certainly touches all elements that are read, by the same steps from the same start."""
+    """Return whether a store certainly touches all elements of a read, because both have the same start and steps."""
     written = None if store.conditions or not store.sure else store.steps()
     if written is None:
         return False
@@ -315,7 +316,7 @@ def _same_pattern(store: Touch, read: tuple[Affine, dict[int, int]]) -> bool:
 
 
 def _before_all(touch: Touch, store: Touch, shared: Sequence[tir.For]) -> bool:
-    """Return whether a conditional store happens before everything that is read.
+    """Return whether a conditional store certainly happens before all of the reads.
 
     The shared loops that its conditions use must be in order; the store must run when these loops are at their start
     and the other shared loops are at the iteration of the read.
@@ -339,7 +340,7 @@ def _before_all(touch: Touch, store: Touch, shared: Sequence[tir.For]) -> bool:
 
 
 def holds(written: Box, read: Box, buffer: tir.Buffer, analyzer: Analyzer) -> bool:
-    """Return whether one box contains the part of another box that is inside the buffer.
+    """Return whether `written` contains `read`; the part of `read` that is outside of the buffer does not matter.
 
     The part outside can be ignored: a read there is an error, or a condition prevents it.
     """
@@ -390,14 +391,14 @@ def _block(block: tir.Block, of: Some) -> Effects:
 
 
 def _is_updated(read: Touch, writes: Sequence[Touch]) -> bool:
-    """Return whether all elements that are read are written in the same iterations of the same loops."""
+    """Return whether each element that is read is also written in the same iteration of the same loops."""
     return any(w.buffer is read.buffer and _same_place(read, w) for w in writes)
 
 
 def _same_place(a: Touch, b: Touch) -> bool:
-    """Return whether two touches are at the same place in each iteration.
+    """Return whether two touches access the same element in each iteration.
 
-    If the place depends on data, the text must be equal.
+    If the location depends on data, the indices must be textually equal.
     """
     if None not in a.ranges:
         return ex.structural_equal(a.ranges, b.ranges)
@@ -407,7 +408,7 @@ def _same_place(a: Touch, b: Touch) -> bool:
 
 
 def _believed(block: tir.Block, body: Effects) -> Effects:
-    """The effects of a block; for foreign calls, the declared regions of the block are used."""
+    """Return the effects of a block. For foreign calls, the block's declared regions are used."""
     opaque = {t.buffer for part in (body.reads, body.writes) for t in part if t.opaque}
     if not opaque:
         return body

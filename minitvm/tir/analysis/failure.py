@@ -1,4 +1,4 @@
-"""The reason why a requirement on a program fails: the spots, what was wanted, and what was found."""
+"""The reason why a program does not meet a requirement: the places in it, the expected property, and the actual one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from ...expr import Node
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A failed requirement: the nodes to mark, each with a note; what was wanted and found; and at most 3 ways out."""
+    """A requirement that failed: the nodes to mark, each with a note; what was expected and found; and at most 3
+    suggestions.
+    """
 
     spots: Mapping[Node, str]
     wanted: str

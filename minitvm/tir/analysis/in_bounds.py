@@ -1,4 +1,4 @@
-"""Find every load and store of a function that is not provably inside its buffer.
+"""Find every load and store of a function that is not proved to be inside its buffer.
 
 `accesses(func)` walks the function in program order. It uses the facts from loops, predicates, branches and `T.assume`,
 and the last value stored at a place. Each load becomes a variable for the `Analyzer`. After a store that may change the
@@ -28,10 +28,10 @@ _LARGEST = 60  # nodes of a stored value that is remembered
 
 @dataclass(frozen=True, slots=True)
 class Unshown:
-    """An access (or the region of a view) that is not provably inside of axis `axis`; `index` is resolved.
+    """An access, or the region of a view, that is not proved to be within dimension `axis` of its buffer.
 
-    `condition` is the condition that could not be proved. `loops` are the variables around the access with their
-    ranges, and `conditions` the conditions that hold there.
+    `index` is the resolved index, and `condition` is the condition that could not be proved. `loops` are the variables
+    around the access with their ranges, and `conditions` are the conditions that hold there.
     """
 
     node: ex.Node
@@ -48,20 +48,22 @@ class Unshown:
 
     @property
     def by_data(self) -> list[ex.Expr]:
-        """The loads on which the index depends."""
+        """The loads that the index depends on."""
         return [self.data[v] for v in ex.free_vars(self.condition) if v in self.data]
 
 
 @dataclass(frozen=True, slots=True)
 class Accesses:
-    """The accesses of a function that are not provably inside, and the conditions on sizes that it assumes."""
+    """The accesses of a function that are not proved to be in bounds, and the conditions on sizes that the function
+    assumes.
+    """
 
     unshown: tuple[Unshown, ...]
     assumed: tuple[ex.Expr, ...]
 
 
 def accesses(func: tir.PrimFunc) -> Accesses:
-    """Find the accesses of a function that are not provably inside their buffers."""
+    """Find the accesses of a function that are not proved to be in bounds."""
     walk = _Walk(func, {})
     walk.run()
     limits = [a.buffer.shape[a.axis] for a in walk.result if a.by_data]
@@ -83,7 +85,7 @@ _Elements = dict[
 
 
 def sizes_of(func: tir.PrimFunc) -> list[ex.Var]:
-    """The variables of a function's shapes, and its integer scalar parameters."""
+    """Return the variables in the shapes of a function's buffers, and its integer scalar parameters."""
     named = {v: None for b in func.buffers for d in (*b.shape, *b.strides, b.elem_offset) for v in ex.free_vars(d)}
     named.update((p, None) for p in func.params if isinstance(p, ex.Var) and p.dtype.is_int)
     return list(named)
@@ -195,7 +197,7 @@ class _Walk:
         self.join(condition, touched_writes(s), then)
 
     def join(self, condition: ex.Expr, written: Iterable[tir.Buffer], then: Mapping[tir.Buffer, _Elements]) -> None:
-        """Called after an `if`: an element has the value that one of the branches left in it."""
+        """Merge the states after both branches of an `if`: each element has the value from one of the branches."""
         self.changed()
         for buffer in written:
             first, second = then.get(buffer, {}), self.elements.get(buffer, {})
@@ -260,7 +262,7 @@ class _Walk:
     # -- expressions ------------------------------------------------------------------------------------------------
 
     def expr(self, e: ex.Node) -> None:
-        """Check the loads of an expression."""
+        """Check the loads in an expression."""
         if not self.checking or not accessed(e) or any(e in checked for checked in self.checked):
             return
         self.checked[-1].add(e)
@@ -310,7 +312,7 @@ class _Walk:
             checked.clear()
 
     def forget(self, buffers: Iterable[tir.Buffer]) -> None:
-        """Note that elements of these buffers may have other values from here on."""
+        """Forget the values of elements of these buffers, because they may change here."""
         for buffer in buffers:
             whole = self.viewed.get(buffer, buffer)
             related = [view for view, other in self.viewed.items() if other is whole]
@@ -318,13 +320,13 @@ class _Walk:
         self.changed()
 
     def unknown(self, load: tir.BufferLoad) -> ex.Var:
-        """A new variable for the value of a load."""
+        """Create a variable that represents the unknown value of a load."""
         var = ex.DataVar(load.buffer.name, load.dtype)
         self.origin[var] = load
         return var
 
     def resolve(self, e: Any) -> Any:
-        """An expression as a function of loop variables, sizes and variables of loads."""
+        """Rewrite an expression in terms of loop variables, sizes, and variables that stand for loads."""
         if isinstance(e, ex.Var):
             return self.env.get(e, e)
         if isinstance(e, ex.IntImm) or not isinstance(e, ex.Node):
@@ -348,9 +350,7 @@ class _Walk:
         return ex.map_children(e, self.resolve)
 
     def keeps(self, buffer: tir.Buffer, value: ex.Expr) -> None:
-        """For each end of a buffer's invariant, note how many of its guesses a stored value does not provably
-        satisfy.
-        """
+        """For each bound of a buffer's invariant, record how many guesses the stored value is not proved to satisfy."""
         invariant = self.invariants[buffer]
         for number, (kind, guesses) in enumerate(((ex.GE, invariant.lows), (ex.LE, invariant.highs))):
             kept = next((k for k, end in enumerate(guesses) if self.shown(kind(value, end))), len(guesses))
@@ -372,8 +372,8 @@ class _Walk:
         return True
 
     def fits(self, index: ex.Expr, extent: int) -> bool:
-        """Return whether the ranges of an index's terms alone prove that it is in [0, extent), which is usually the
-        case.
+        """Return whether the ranges of the terms alone prove that an index is in [0, extent). This quick test usually
+        succeeds.
         """
         self.bind_loads(index)
         form = self.analyzer.normal_form(index)
@@ -381,7 +381,7 @@ class _Walk:
         return low is not None and high is not None and low >= 0 and high < extent
 
     def bind_loads(self, e: ex.Expr) -> None:
-        """Give the analyzer the known bounds of the loads in an expression, in the current scope."""
+        """Tell the analyzer, within its current scope, the known bounds of the loads in an expression."""
         if not self.invariants:
             return
         for var in variables(e):
@@ -395,7 +395,7 @@ class _Walk:
     # -- accesses ---------------------------------------------------------------------------------------------------
 
     def view(self, match: tir.MatchBufferRegion, guarded: bool) -> None:
-        """Check the region to which a buffer is matched.
+        """Check that the region of a matched buffer is inside the source buffer.
 
         An instruction may skip elements by its own condition, such as the padding of an image. So the region of a
         `guarded` view must be inside only where an element of it is accessed.
@@ -487,7 +487,7 @@ def _with(e: ex.Expr, old: ex.Expr, new: ex.Expr) -> ex.Expr:
 
 
 def of_lane(e: Any, lane: ex.Var) -> Any:
-    """The value of one lane of a vector expression."""
+    """Return the value of one lane of a vector expression."""
     if isinstance(e, ex.Ramp):
         return e.base + e.stride * lane.astype(e.stride.dtype)
     if isinstance(e, ex.Broadcast):

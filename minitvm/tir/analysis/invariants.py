@@ -1,9 +1,9 @@
-"""Ranges of the integers that a function stores and later uses as indices: bounds that every store preserves.
+"""Find ranges of the integers that a function stores and later uses as indices. Every store preserves these bounds.
 
-Guesses are tried from the strongest on; if some store does not provably preserve a guess, the next one is tried. The
-guesses that remain when nothing changes any more are inductive: they hold before any store, and each store preserves
-them. An element that no store has written is undefined, which interpreters report. (The method is that of Houdini, an
-annotation assistant for ESC/Java.)
+We start from the strongest guess and move to the next one whenever some store is not proved to preserve it. The guesses
+that remain once nothing changes are inductive: they hold before any store, and each store preserves them. An element
+that has not been written is undefined, which interpreters report. The method is that of Houdini, an annotation
+assistant for ESC/Java.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ Refuted = Mapping[tuple[Buffer, int], int]  # how many guesses for an end (0: lo
 
 @dataclass(slots=True)
 class Invariant:
-    """Bounds of all elements of a buffer, as far as they are not refuted: the first of `lows` and the first of
-    `highs`.
+    """Bounds on all elements of a buffer. The current bounds are the first of `lows` and the first of `highs`; refuted
+    guesses are removed.
     """
 
     lows: list[Expr]
@@ -41,10 +41,10 @@ def invariants(
     limits: Sequence[Expr],
     refuted: Callable[[Mapping[Buffer, Invariant]], Refuted],
 ) -> dict[Buffer, Invariant]:
-    """The invariants of a function's stored integers.
+    """Return the invariants of the integers that a function stores.
 
-    `limits` are the extents that limit the indices computed from them. `refuted` walks the function under the current
-    guesses.
+    `limits` are the extents that bound the indices computed from these integers. `refuted` walks the function under the
+    current guesses and returns the refuted ones.
     """
     others = _written_elsewhere(func)
     stores = [s for s in find(func.body, BufferStore) if s.buffer.dtype.is_int and s.buffer not in others]
@@ -60,8 +60,8 @@ def invariants(
 
 
 def _written_elsewhere(func: PrimFunc) -> set[Buffer]:
-    """Buffers that other code may have written: views and their sources, addresses, and arguments that are read
-    first.
+    """Return the buffers that other code may have written: views and their sources, buffers whose address is passed,
+    and arguments that are read before they are written.
     """
     others = set(handed_out(func.body))
     for block in find(func.body, Block):

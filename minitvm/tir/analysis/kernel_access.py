@@ -1,6 +1,6 @@
-"""How a kernel's body uses the buffers that it is called with: it reads them, writes them first, or reads then writes.
+"""How a kernel uses its buffers: it only reads them, writes them first, or reads and then writes them.
 
-This is computed from the effects of the body, or of its stores.
+This is computed from the effects of the body, or from its stores alone.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ _ANY = 1 << 63  # elements, if there is no bound
 
 
 def buffer_access(body: Stmt) -> dict[Buffer, str]:
-    """The use of each buffer from outside: "r" is only read, "w" is written first, "rw" is read and then written.
+    """Return how a statement uses each outside buffer: "r" (only read), "w" (written first) or "rw" (read, then
+    written).
 
-    "w" means that the effect of the statement does not depend on the old contents of the buffer.
+    "w" means that the statement's effect does not depend on the old contents of the buffer.
     """
     stores, loads = _stored_and_loaded(body)
     modes = {b: "rw" if exposes(body, b) else "w" for b in stores & loads}
@@ -28,7 +29,7 @@ def buffer_access(body: Stmt) -> dict[Buffer, str]:
 
 
 def _stored_and_loaded(body: Stmt) -> tuple[set[Buffer], set[Buffer]]:
-    """The buffers from outside of a statement that it stores to, and those that it loads from."""
+    """Return the outside buffers that a statement stores to, and those that it loads from."""
     stored, loaded, own = set(), set(), set()
     for item in find(body, BufferStore | BufferLoad | Allocate):
         if isinstance(item, BufferStore):
@@ -41,7 +42,9 @@ def _stored_and_loaded(body: Stmt) -> tuple[set[Buffer], set[Buffer]]:
 
 
 def elements_written(body: Stmt) -> dict[Buffer, int | None]:
-    """For each buffer, an upper bound of the number of elements that a statement stores; None if there is none."""
+    """Return, for each buffer, an upper bound on the number of elements that a statement stores; None if there is no
+    known bound.
+    """
     totals: dict[Buffer, int | None] = {}
     for touch in _stores(body):
         before, count = totals.get(touch.buffer, 0), touch.elements_at_most()
@@ -50,7 +53,9 @@ def elements_written(body: Stmt) -> dict[Buffer, int | None]:
 
 
 def _stores(stmt: Stmt) -> Iterator[Touch]:
-    """Stores that a statement may do to buffers from outside: the writes of its effects, without their conditions."""
+    """Yield the possible stores of a statement to outside buffers: the writes among its effects, without their
+    conditions.
+    """
     if isinstance(stmt, Seq):
         for part in stmt.stmts:
             yield from _stores(part)
@@ -71,7 +76,9 @@ def _stores(stmt: Stmt) -> Iterator[Touch]:
 
 
 def elements_surely_read(body: Stmt) -> dict[Buffer, int]:
-    """For each buffer of known size, a lower bound of the number of elements that a run of a statement reads."""
+    """Return, for each buffer of known size, a lower bound on the number of elements that one run of a
+    statement reads.
+    """
     _, loaded = _stored_and_loaded(body)
     known = frozenset(filter(_is_known, loaded))
     touches: dict[Buffer, list[Touch]] = {}
@@ -85,9 +92,9 @@ def _is_known(buffer: Buffer) -> bool:
 
 
 def _most_surely_read(touches: Iterable[Touch]) -> int:
-    """The largest number of elements that one of several reads certainly reads.
+    """Return the largest number of elements that any one of these reads certainly reads.
 
-    Reads that may read most are tested first.
+    The reads with the largest upper bounds are tested first.
     """
     bounded = [(count if (count := touch.elements_at_most()) is not None else _ANY, touch) for touch in touches]
     best = 0
@@ -100,7 +107,7 @@ def _most_surely_read(touches: Iterable[Touch]) -> int:
 
 
 def _inside(box: Box, buffer: Buffer) -> int:
-    """The number of elements of a box inside the buffer; 0 if it is not constant."""
+    """Return the number of elements of a box that are inside the buffer; 0 if the number is not constant."""
     count = 1
     for r, dim in zip(box, buffer.shape, strict=True):
         if not (isinstance(r.start, IntImm) and isinstance(r.extent, IntImm) and isinstance(dim, IntImm)):

@@ -1,4 +1,4 @@
-"""The associative reducers that `rfactor` knows, and the matching of a block's update with one of them.
+"""The associative reducers that `rfactor` supports, and how a block's update is matched with one of them.
 
 An update `X = f(X, e)` of one buffer, or of several at once, is matched against `combine(x, y)` of each reducer: x are
 the elements that are accumulated, and y are the values combined into them. `register_reducer` adds a reducer.
@@ -20,7 +20,8 @@ Combine = Callable[[Values, Values], Sequence[ex.Expr]]
 
 @dataclass(frozen=True, slots=True)
 class Relative:
-    """Sums relative to a reference, which is the value at place `reference` of a reducer and is combined independently.
+    """Marks the values of a reducer as sums relative to a reference: the value at position `reference`, which is
+    combined independently.
 
     If r is the combined reference, the other values are `x[k] * weight(x[reference], r) + y[k] * weight(y[reference],
     r)`, and weight(a, b) * weight(b, c) = weight(a, c).
@@ -34,11 +35,12 @@ class Relative:
 class Reducer:
     """An associative combination of tuples of `count` values.
 
-    In `combine(x, y)`, x are the accumulated values; for `identity(dtypes)`, combine(identity, y) = y. `commutative`:
-    the order of the combined values does not matter. `idempotent`: combining a value again changes nothing, so that all
-    partial results may start from the same init.
+    In `combine(x, y)`, x are the accumulated values. `identity(dtypes)` returns the neutral element: combine(identity,
+    y) = y. If `commutative` is set, the values may be combined in any order. If `idempotent` is set, combining a value
+    twice changes nothing, so all partial results may start from the same init.
 
-    If `relative` is given, all values except one are sums relative to that one, and may be computed after it is known.
+    If `relative` is set, all values except the reference are sums relative to the reference, and may be computed once
+    it is known.
     """
 
     name: str
@@ -50,24 +52,24 @@ class Reducer:
     relative: Relative | None = None
 
     def apply(self, x: Values, y: Values) -> Values:
-        """The combined values."""
+        """Return the combination of two tuples of values."""
         return tuple(ex.as_expr(value) for value in self.combine(x, y))
 
 
 @dataclass(frozen=True, slots=True)
 class ReducerMatch:
-    """An update of the form `reducer.combine(x, operand)`; with `swapped` of the form `reducer.combine(operand, x)`."""
+    """An update that matches `reducer.combine(x, operand)`, or `reducer.combine(operand, x)` if `swapped` is set."""
 
     reducer: Reducer
     operand: Values
     swapped: bool = False
 
     def apply(self, x: Values, y: Values) -> Values:
-        """Combine `y` into `x` in the same way as the update."""
+        """Combine `y` into `x` the way the update does."""
         return self.reducer.apply(y, x) if self.swapped else self.reducer.apply(x, y)
 
     def start(self, init: Values) -> Values:
-        """The initial value of a partial result, if the whole reduction starts from `init`."""
+        """Return the initial value of a partial result, given that the whole reduction starts from `init`."""
         if self.reducer.idempotent:
             return init
         return tuple(self.reducer.identity(tuple(value.dtype for value in init)))
@@ -108,9 +110,11 @@ def register_reducer(
 
 
 def recognise(own: Values, update: Values) -> ReducerMatch | None:
-    """The reducer that combines a value into the elements `own` to give `update`; None if there is none.
+    """Return the reducer that turns the elements `own` into `update` by combining a value into them; None if there is
+    none.
 
-    If no reducer combines all elements together, each may have its own reducer, for example a sum and a sum of squares.
+    If no reducer combines all elements at once, each element may have its own. For example, one may be a sum and the
+    other a sum of squares.
     """
     for reducer in REDUCERS:
         if reducer.count != len(own):
@@ -125,7 +129,7 @@ def recognise(own: Values, update: Values) -> ReducerMatch | None:
 
 
 def _beside(parts: Sequence[ReducerMatch]) -> ReducerMatch:
-    """Combine several updates of one element each into one update of all elements."""
+    """Merge several updates of one element each into a single update of all elements."""
 
     def combine(x: Values, y: Values) -> Sequence[ex.Expr]:
         return [value for part, a, b in zip(parts, x, y, strict=True) for value in part.apply((a,), (b,))]
@@ -161,7 +165,7 @@ def _match(reducer: Reducer, own: Values, update: Values, swapped: bool) -> Valu
 
 
 def _upright(e: ex.Expr) -> ex.Expr:
-    """Write all comparisons with the same direction: `a < b` becomes `b > a`."""
+    """Make all comparisons point the same way: `a < b` becomes `b > a`."""
     turned: dict[type[ex.Node], type[ex.GT] | type[ex.GE]] = {ex.LT: ex.GT, ex.LE: ex.GE}
 
     def change(node: ex.Node) -> ex.Node | None:
@@ -175,8 +179,8 @@ def _upright(e: ex.Expr) -> ex.Expr:
 def _unify(
     pattern: ex.Node, e: ex.Node, fixed: Mapping[ex.Var, ex.Expr], holes: Values, operands: dict[ex.Var, ex.Expr]
 ) -> bool:
-    """Return whether an expression is the pattern with the variables `holes` replaced; `operands` collects their
-    values.
+    """Return whether an expression matches a pattern whose variables `holes` may be replaced; their values are added to
+    `operands`.
     """
     if isinstance(pattern, ex.Var):
         if pattern in fixed:
@@ -222,8 +226,8 @@ register_reducer("max", lambda x, y: (ex.Max(x[0], y[0]),), lambda t: (op.lowest
 
 
 def _running_softmax(at: int) -> Combine:
-    """A reducer for the maximum of scores, at place `at`, and sums weighted by the exponentials of scores minus
-    maximum.
+    """Return the combination of online softmax: the maximum of the scores, at position `at`, and sums weighted by
+    exp(score - maximum).
 
     (Milakov and Gimelshein, "Online normalizer calculation for softmax", 2018.)
     """
@@ -238,9 +242,9 @@ def _running_softmax(at: int) -> Combine:
 
 
 def _no_scores(at: int) -> Callable[[tuple[ex.DType, ...]], Sequence[ex.Expr]]:
-    """The identity: empty sums, relative to the lowest finite score.
+    """Return the identity of online softmax: empty sums relative to the lowest finite score.
 
-    A score of -inf, which is masked, adds nothing to it.
+    Combining a masked score of -inf with it adds nothing.
     """
     return lambda dtypes: [op.min_value(t) if k == at else ex.const(0, t) for k, t in enumerate(dtypes)]
 
@@ -266,10 +270,12 @@ def _better(largest: bool, a: ex.Expr, b: ex.Expr, or_equal: bool = False) -> ex
 
 
 def _chosen(largest: bool, at: int, ties: str, value: str) -> Combine:
-    """The combination for argmax or argmin of pairs of index and value; the index is at place `at` of the pair.
+    """Return the combination for argmax or argmin on (index, value) pairs; `at` is the position of the index in the
+    pair.
 
-    `ties` says which index wins if the values are equal: "kept" the old one, "taken" the new one, "first" the smaller
-    one, "last" the larger one; "+nan" means that NaN is the best value. `value` says how the value itself is written.
+    `ties` says which index wins if the values are equal: "kept" is the old one, "taken" the new one, "first" the
+    smaller one and "last" the larger one. The suffix "+nan" means that NaN counts as the best value. `value` says how
+    the selection of the value is written.
     """
 
     def combine(x: Values, y: Values) -> Sequence[ex.Expr]:

@@ -1,4 +1,4 @@
-"""Find the local buffers that can be variables: each of their accesses uses one of a few constant slots.
+"""Find the local buffers that can be kept in variables: each access uses one of a few constant slots.
 
 A slot is a start and a number of lanes. Two slots of one buffer must be the same or disjoint, so that each becomes one
 variable: a scalar, or a SIMD vector. Code generation uses this analysis, and so do the statistics of a kernel.
@@ -24,7 +24,7 @@ class Register:
 
 
 def slot(index: Expr) -> Register | None:
-    """The slot of a constant index; None for any other index."""
+    """Return the slot that a constant index refers to; None for any other index."""
     if isinstance(index, IntImm):
         return Register(index.value, 1)
     if isinstance(index, Ramp) and isinstance(index.base, IntImm) and isinstance(index.stride, IntImm):
@@ -33,7 +33,9 @@ def slot(index: Expr) -> Register | None:
 
 
 def registers_of(buffer: Buffer, body: Stmt) -> list[Register] | None:
-    """The slots of a buffer in order of first use; None if it needs memory, for example for a masked store."""
+    """Return the slots of a buffer in order of first use; None if the buffer must be in memory, for example because of
+    a masked store.
+    """
     slots: dict[Register, None] = {}
     for node in find(body, Tile | BufferLoad | BufferStore):
         if isinstance(node, Tile) and node.buffer is buffer:  # an instruction takes its address
@@ -50,7 +52,7 @@ def registers_of(buffer: Buffer, body: Stmt) -> list[Register] | None:
 
 
 def in_registers(kernel: PrimFunc) -> frozenset[Buffer]:
-    """The allocated buffers of a kernel that need no memory."""
+    """Return the allocated buffers of a kernel that do not need memory."""
     nests = list(find(kernel.body, Allocate))
     in_memory = {stmt.buffer for stmt in nests if registers_of(stmt.buffer, stmt.body) is None}
     return frozenset(stmt.buffer for stmt in nests) - in_memory
@@ -62,7 +64,7 @@ def _disjoint(slots: list[Register]) -> bool:
 
 
 def stored_first(buffer: Buffer, register: Register, body: Stmt) -> bool:
-    """Return whether on every path the first access to a slot is a store, so that it needs no initial value."""
+    """Return whether the first access to a slot is a store on every path, so that the slot needs no initial value."""
     if isinstance(body, Seq):
         for stmt in body.stmts:
             if stored_first(buffer, register, stmt):

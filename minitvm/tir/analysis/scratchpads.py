@@ -1,7 +1,8 @@
-"""Scratchpads of an accelerator: separate memories with elements of a fixed size, which only its instructions access.
+"""Analyse scratchpads: separate memories of an accelerator, which only its instructions access.
 
-Buffers of the scopes "inp", "wgt" and "acc" are in scratchpads. The tiles of an instruction determine which elements it
-accesses: the first element, and the distance to the next one along each loop.
+The elements of a scratchpad have a fixed size. Buffers of the scopes "inp", "wgt" and "acc" are in scratchpads. The
+tiles of an instruction determine which elements it accesses: the first element, and the distance to the next one along
+each loop.
 """
 
 from __future__ import annotations
@@ -23,16 +24,16 @@ Array = np.ndarray[Any, Any]
 
 
 def is_scratchpad(scope: str) -> bool:
-    """Return whether storage of a scope is in a scratchpad of an accelerator."""
+    """Return whether a storage scope is a scratchpad of an accelerator."""
     return scope in SCRATCHPADS
 
 
 @dataclass(frozen=True, slots=True)
 class Strided:
-    """The elements of a flat buffer that an instruction accesses: the `first`, and `strides` along its loops, in
-    elements.
+    """The elements of a flat buffer that an instruction accesses: the `first` one, and the `strides` along the
+    instruction's loops.
 
-    An element has `shape`; all numbers count whole elements.
+    Both count whole elements, each of which has the shape `shape`.
     """
 
     buffer: Buffer
@@ -41,7 +42,7 @@ class Strided:
     shape: tuple[int, ...]
 
     def indices(self, extents: Sequence[int]) -> Array:
-        """The index of the element for each iteration of the loops."""
+        """Return the element index for each iteration of the loops."""
         total = np.full(tuple(extents), self.first, np.int64)
         for axis, (n, s) in enumerate(zip(extents, self.strides, strict=True)):
             total += (np.arange(n) * s).reshape([-1 if k == axis else 1 for k in range(len(extents))])
@@ -49,7 +50,7 @@ class Strided:
 
 
 def extents_of(stmt: Instruction) -> tuple[int, ...]:
-    """The extents of an instruction's loops: the numbers before its tiles."""
+    """Return the extents of an instruction's loops, which are the numbers before its tiles."""
     extents: list[int] = []
     for operand in stmt.operands:
         if not isinstance(operand, IntImm):
@@ -59,15 +60,16 @@ def extents_of(stmt: Instruction) -> tuple[int, ...]:
 
 
 def scalars_of(stmt: Instruction) -> tuple[Any, ...]:
-    """The scalar operands of an instruction, which come after its tiles."""
+    """Return the scalar operands of an instruction, which follow its tiles."""
     last = max((i for i, o in enumerate(stmt.operands) if isinstance(o, Tile)), default=len(stmt.operands) - 1)
     return stmt.operands[last + 1 :]
 
 
 def strided(stmt: Instruction, tile: Tile, element: Sequence[int]) -> Strided:
-    """The elements of a tile in a flat buffer, at constant places; an element has the shape `element`.
+    """Return the elements that a tile with constant indices accesses in a flat buffer; `element` is the shape of one
+    element.
 
-    Raises `Unsupported` if a place is not constant, or if the tile does not consist of whole elements of the machine.
+    Raises `Unsupported` if an index is not constant, or if the tile does not consist of whole elements of the machine.
     """
     at = [place.indices[-1] for place in tile.places]
     if any(len(place.indices) != 1 for place in tile.places) or not all(isinstance(i, IntImm) for i in at):
@@ -88,7 +90,7 @@ def strided(stmt: Instruction, tile: Tile, element: Sequence[int]) -> Strided:
 
 
 def read_and_written(stmt: Instruction) -> tuple[set[Buffer], set[Buffer]]:
-    """The buffers that an instruction reads, and those that it writes."""
+    """Return the buffers that an instruction reads, and those that it writes."""
     accessed = _accessed(stmt.name)
     if accessed is None:
         reads = {n.buffer for n in find(stmt.body, BufferLoad)}
@@ -99,7 +101,9 @@ def read_and_written(stmt: Instruction) -> tuple[set[Buffer], set[Buffer]]:
 
 @cache
 def _accessed(name: str) -> tuple[frozenset[int], frozenset[int]] | None:
-    """The positions of the operands that an intrinsic's description reads and writes; None if it has no description."""
+    """Return the positions of the operands that the description of an intrinsic reads, and of those that it writes;
+    None if it has no description.
+    """
     from ..tensor_intrin import TensorIntrin
 
     intrin = TensorIntrin.get(name, allow_missing=True)
@@ -112,15 +116,15 @@ def _accessed(name: str) -> tuple[frozenset[int], frozenset[int]] | None:
 
 
 def allocations(stmt: Stmt) -> Iterator[Allocate]:
-    """The allocations of scratchpad storage in a program, in program order."""
+    """Yield the scratchpad allocations in a program, in program order."""
     return (n for n in find(stmt, Allocate) if is_scratchpad(n.buffer.scope))
 
 
 def planned(body: Stmt, depths: Mapping[str, int], elements: Mapping[str, Sequence[int]]) -> dict[Buffer, int]:
-    """The start of each flat buffer in its scratchpad, in elements; the buffers are placed one after the other.
+    """Return the start of each flat buffer in its scratchpad, in elements. Buffers are placed one after the other.
 
-    `depths` are the numbers of elements of each scratchpad, `elements` their shapes. Raises `InputError` if a
-    scratchpad is too small, with the needs of each buffer.
+    `depths` has the capacity of each scratchpad in elements, and `elements` the shape of an element. Raises
+    `InputError` listing the size of each buffer if a scratchpad is too small.
     """
     ends: dict[str, int] = dict.fromkeys(SCRATCHPADS, 0)
     first: dict[Buffer, int] = {}

@@ -1,9 +1,9 @@
-"""For an access that is not provably inside its buffer: find a condition on sizes, or an example that is outside.
+"""For an access that is not proved to be in bounds: find a condition on sizes, or an out-of-bounds example.
 
-`condition_of` writes "this access is inside" as a condition on sizes only: each loop variable is replaced by the end of
-its range that matters, and a run in which a loop around the access has no iteration always satisfies it. The condition
-is sufficient, but may not be necessary. `example_of` enumerates the iterations for given sizes, which decides the
-question exactly.
+`condition_of` turns "this access is in bounds" into a condition on sizes only. It replaces each loop variable by the
+relevant end of its range. Sizes for which a loop around the access has no iterations always satisfy the condition. The
+condition is sufficient, but may not be necessary. `example_of` enumerates the iterations for given sizes, which gives
+an exact answer.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _NONE: _Ends = (None, None)
 
 @dataclass(frozen=True, slots=True)
 class SizeCondition:
-    """A condition on sizes under which an access never leaves its buffer.
+    """A condition on sizes under which an access stays inside its buffer.
 
     It is met if `inside` holds, or if one of `idle` holds. Each condition in `idle` means that the access never runs,
     for example because a loop around it has no iterations.
@@ -41,7 +41,7 @@ class SizeCondition:
 
     @property
     def whole(self) -> ex.Expr:
-        """The whole condition: `inside`, or one of `idle`."""
+        """The complete condition: `inside` or any of `idle`."""
         whole = self.inside
         for idle in self.idle:
             whole = ex.Or(whole, idle)
@@ -49,10 +49,10 @@ class SizeCondition:
 
 
 def condition_of(access: Unshown, sizes: Iterable[ex.Var]) -> SizeCondition | None:
-    """A condition on sizes under which an access is inside; None if the index depends on data, or its ends are not
-    known.
+    """Return a condition on sizes under which an access is in bounds; None if the index depends on data or has no known
+    bounds.
 
-    If the axis has no elements, no access can be inside; then only loops without iterations satisfy the condition.
+    If the axis has no elements, no access can be in bounds; then the condition only holds if a loop has no iterations.
     """
     ends = _Sizes(frozenset(sizes), access)
     condition = access.condition
@@ -83,7 +83,7 @@ def _implies(analyzer: Analyzer, premise: ex.Expr, conclusion: ex.Expr) -> bool:
 
 
 class _Sizes:
-    """The ends of expressions as functions of sizes: the smallest and the largest value while the loops run."""
+    """Computes the smallest and largest values of expressions while the loops run, as functions of sizes."""
 
     def __init__(self, sizes: frozenset[ex.Var], access: Unshown) -> None:
         self.sizes = sizes
@@ -101,8 +101,8 @@ class _Sizes:
         return ex.const(value, dtype) if dtype.min <= value <= dtype.max else None
 
     def exact(self, e: Any) -> Any:
-        """An expression over sizes in one wide dtype, as mathematical numbers, which is how an executable computes
-        it.
+        """Return an expression over sizes in one wide dtype, so that it is computed without overflow. Executables
+        compute it this way too.
         """
         if isinstance(e, ex.Cast) and e.dtype.is_int and e.dtype.bits >= 32 and e.value.dtype.is_int:
             return self.exact(e.value)
@@ -113,7 +113,7 @@ class _Sizes:
         return ex.map_children(e, self.exact)
 
     def extents(self) -> list[ex.Expr]:
-        """The largest extents of the loops around the access, without those that are constant."""
+        """Return the largest extents of the loops around the access. Constant extents are left out."""
         found = [self.of(r.extent)[1] for _, r in self.access.loops if not isinstance(r.extent, ex.IntImm)]
         return [e for e in found if e is not None and not isinstance(e, ex.IntImm)]
 
@@ -165,12 +165,12 @@ class _Sizes:
         return self.known[var]
 
     def of_data(self, var: ex.Var) -> _Ends:
-        """The ends of a loaded value: the bounds that all stores preserve, or the limits of its dtype."""
+        """Return the bounds on a loaded value: those that all stores preserve, or else the limits of its dtype."""
         low, high = self.access.stored.get(self.access.data[var].buffer, _NONE)
         return None if low is None else self.of(low)[0], None if high is None else self.of(high)[1]
 
     def refined(self, var: ex.Var, low: ex.Expr | None, high: ex.Expr | None) -> _Ends:
-        """The ends of a loop variable, narrowed by the conditions around the access."""
+        """Narrow the bounds of a loop variable by the conditions around the access."""
         for fact in self.access.facts:
             c = fact.terms.get(var, 0)
             rest = fact.without(var)
@@ -268,10 +268,10 @@ def _both(kind: Any, a: ex.Expr | None, b: ex.Expr | None) -> ex.Expr | None:
 
 
 def example_of(access: Unshown, sizes: Mapping[ex.Var, int]) -> tuple[bool, dict[ex.Var, int] | None]:
-    """Return (whether the question is decided, an iteration that reaches outside of the buffer or None).
+    """Return (whether the question is decided, an iteration that accesses memory outside of the buffer or None).
 
-    Conditions that read memory are assumed to be true: if no other condition prevents the access, it reaches outside
-    for some data.
+    Conditions that read memory are assumed to be true: if no other condition prevents the access, some data leads it
+    out of bounds.
     """
     conditions = [c for c in access.conditions if not _by_data(c, access)]
     names = {v for v, _ in access.loops}
@@ -302,7 +302,7 @@ def example_of(access: Unshown, sizes: Mapping[ex.Var, int]) -> tuple[bool, dict
 
 
 def value_at(e: ex.Expr, values: Mapping[ex.Var, int]) -> int | None:
-    """The value of an index for these values of the variables; None if it depends on other variables."""
+    """Return the value of an index for the given values of variables; None if it depends on other variables."""
     try:
         return int(_value(e, values))
     except _NO_VALUE:
@@ -310,7 +310,9 @@ def value_at(e: ex.Expr, values: Mapping[ex.Var, int]) -> int | None:
 
 
 def needs_no_size(access: Unshown) -> bool:
-    """Return whether an access's index, its bound, and the ranges of the loops that it uses contain no size."""
+    """Return whether sizes play no role: neither the index, nor its bound, nor the ranges of the loops that it uses
+    contain a size.
+    """
     needed = _closed(variables(access.condition), access)
     ranges = [r for v, r in access.loops if v in needed]
     used = {v for e in (access.condition, *(e for r in ranges for e in (r.start, r.extent))) for v in variables(e)}
@@ -322,7 +324,7 @@ def _by_data(e: ex.Expr, access: Unshown) -> bool:
 
 
 def _closed(used: Iterable[ex.Var], access: Unshown) -> set[ex.Var]:
-    """The loop variables in `used`, and those that their ranges use."""
+    """Return the loop variables in `used`, together with those that their ranges depend on."""
     ranges = dict(access.loops)
     needed: set[ex.Var] = set()
     pending = [v for v in used if v in ranges]
@@ -336,7 +338,9 @@ def _closed(used: Iterable[ex.Var], access: Unshown) -> set[ex.Var]:
 
 
 def _points(access: Unshown, needed: set[ex.Var], sizes: Mapping[ex.Var, int]) -> tuple[dict[ex.Var, Any] | None, int]:
-    """All iterations of some loops as arrays, and their number; None if there are too many."""
+    """Return the iterations of some loops as arrays, and their number. The arrays are None if there are too many
+    iterations.
+    """
     env: dict[ex.Var, Any] = {v: np.array([n], np.int64) for v, n in sizes.items()}
     count = 1
     for var, r in access.loops:
@@ -357,6 +361,6 @@ def _points(access: Unshown, needed: set[ex.Var], sizes: Mapping[ex.Var, int]) -
 
 
 def _value(e: ex.Expr, env: Mapping[ex.Var, Any]) -> Any:
-    """Like `values`, but a division by zero raises an error."""
+    """Evaluate an expression like `values`, but raise an error on division by zero."""
     with np.errstate(divide="raise"):
         return values(e, env)

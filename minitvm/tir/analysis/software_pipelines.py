@@ -1,5 +1,5 @@
-"""Software pipelines: decide whether the statements of a loop may run in stages, and how many versions each buffer
-needs.
+"""Software pipelines: decide whether the statements of a loop may run in stages, and how many versions of each buffer
+are needed.
 
 The statements of the loop's body are its *parts*. Part p of iteration i runs in time step i + stage(p), and the parts
 of one time step run in the order order(p): so a load of stage 0 runs while a computation of stage 1 works on the data
@@ -42,8 +42,8 @@ MOST_SPARE = 4
 
 @dataclass(frozen=True, slots=True)
 class Pipeline:
-    """A loop that may be pipelined: its parts, their stages and order, and the versions of buffers private to
-    iterations.
+    """A loop that may be pipelined: its parts, their stages and order, and the number of versions of each private
+    buffer.
     """
 
     loop: tir.For
@@ -54,28 +54,30 @@ class Pipeline:
 
     @property
     def depth(self) -> int:
-        """The largest stage: the number of time steps of an iteration, minus one."""
+        """The largest stage, which is one less than the number of time steps that an iteration takes."""
         return max(self.stages, default=0)
 
     @property
     def in_order(self) -> list[int]:
-        """The numbers of the parts in the order in which they run in a time step."""
+        """The parts, by number, in the order in which they run within a time step."""
         return sorted(range(len(self.parts)), key=lambda p: self.order[p])
 
 
 def parts_of(loop: tir.For) -> tuple[tir.Stmt, ...]:
-    """The statements of a loop's body, each of which gets a stage."""
+    """Return the statements of a loop's body, each of which has its own stage."""
     return loop.body.stmts if isinstance(loop.body, tir.Seq) else (loop.body,)
 
 
 def inner_parts(loop: tir.For) -> tuple[tir.Stmt, ...]:
-    """The parts of a loop after it is `opened`."""
+    """Return the parts that a loop has once it is `opened`."""
     inner = _openable(loop)
     return parts_of(loop) if inner is None else inner.block.body.stmts  # type: ignore[attr-defined]
 
 
 def _openable(loop: tir.For) -> tir.BlockRealize | None:
-    """The block that is the whole body of a loop, if its statements may replace it in the loop; otherwise None."""
+    """Return the block that is the whole body of a loop, if its statements may be put directly into the loop; otherwise
+    None.
+    """
     inner = loop.body
     if not isinstance(inner, tir.BlockRealize) or not isinstance(inner.block.body, tir.Seq):
         return None
@@ -84,9 +86,10 @@ def _openable(loop: tir.For) -> tir.BlockRealize | None:
 
 
 def opened(func: tir.PrimFunc, loop: tir.For) -> tuple[tir.PrimFunc, tir.For]:
-    """If the whole body of a loop is one block, replace the block by its statements; returns the new function and loop.
+    """Unwrap a loop body that is a single block: put the block's statements directly into the loop. Return the new
+    function and loop.
 
-    TVM's own programs have pipelines in such a block. Its local buffers are moved to the root block.
+    TVM's own programs put pipelines into such a block. The block's local buffers move to the root block.
     """
     inner = _openable(loop)
     if inner is None:
@@ -102,7 +105,7 @@ def opened(func: tir.PrimFunc, loop: tir.For) -> tuple[tir.PrimFunc, tir.For]:
 
 
 def annotated_loops(func: tir.PrimFunc) -> Iterator[tir.For]:
-    """The loops of a function that have annotations of a pipeline, inner ones first."""
+    """Iterate over the loops of a function that have pipeline annotations, inner loops first."""
     annotated = [
         s for s in statements(func.body) if isinstance(s, tir.For) and any(key in s.annotations for key in KEYS)
     ]
@@ -110,7 +113,7 @@ def annotated_loops(func: tir.PrimFunc) -> Iterator[tir.For]:
 
 
 def malformed(loop: tir.For) -> Failure | None:
-    """The reason why the annotations of a loop do not describe a pipeline; None if they do."""
+    """Return why the annotations of a loop do not describe a pipeline; None if they do."""
     notes = {key: loop.annotations[key] for key in KEYS if key in loop.annotations}
     if not notes:
         return None
@@ -135,11 +138,12 @@ def malformed(loop: tir.For) -> Failure | None:
 
 
 def plan(func: tir.PrimFunc, loop: tir.For) -> Pipeline | Failure:
-    """The pipeline that a loop's annotations request, or the reason why it would change the meaning of the program.
+    """Return the pipeline that a loop's annotations request, or the reason why it would change the meaning of the
+    program.
 
-    Without an order, the parts of a time step run in the order of the text or, if that is not legal, those of later
-    stages first. Without stages, all parts have stage 0; if the order is then not legal, it is meant for stages that
-    will be added later. The loop must have been `opened`, and must not be `malformed`.
+    Without an order, the parts of a time step run in program order; if that is not legal, parts of later stages run
+    first. Without stages, all parts have stage 0; an order that is then not legal is assumed to be meant for stages
+    that will be added later. The loop must have been `opened`, and must not be `malformed`.
     """
     count = len(parts_of(loop))
     stages = tuple(loop.annotations.get(STAGE, (0,) * count))
@@ -156,9 +160,9 @@ def plan(func: tir.PrimFunc, loop: tir.For) -> Pipeline | Failure:
 
 
 def scheduled(func: tir.PrimFunc, loop: tir.For, stages: tuple[int, ...], order: tuple[int, ...]) -> Pipeline | Failure:
-    """The pipeline with the given stages and order.
+    """Return the pipeline with the given stages and order, or the reason why it is not legal.
 
-    Buffers that blocks in it request to be doubled get at least two versions.
+    Buffers that blocks in the loop ask to double-buffer get at least two versions.
     """
     as_written, own = loop, _private_buffers(Tree(func), loop)
     func, loop = in_step(func, loop)
@@ -205,7 +209,9 @@ def _versions(
 
 
 def _private_buffers(tree: Tree, loop: tir.For) -> list[tir.Buffer]:
-    """The allocated buffers that only this loop uses, and in which no iteration reads values that another one wrote."""
+    """Return the allocated buffers that only this loop uses, and in which no iteration reads a value written by another
+    iteration.
+    """
     by_part = [accesses(tree, part) for part in parts_of(loop)]
     func = tree.func
     allocated = [b for s in statements(func.body) if isinstance(s, tir.Block) for b in s.alloc_buffers]
@@ -217,11 +223,11 @@ def _private_buffers(tree: Tree, loop: tir.For) -> list[tir.Buffer]:
 
 
 def _exposes(tree: Tree, loop: tir.For, buffer: tir.Buffer) -> bool:
-    """Return whether an iteration may read values that another one wrote; the ranges of the loops around are used if
+    """Return whether an iteration may read values that another iteration wrote, using the ranges of the outer loops if
     necessary.
 
-    Effects do not know the loops around. So each of their variables v is written as v % extent, which has the same
-    value and shows its range.
+    The effect analysis does not know the loops around. Each of their variables v is therefore replaced by v % extent,
+    which has the same value and makes its range visible.
     """
     if not exposes(loop.body, buffer):
         return False
@@ -243,7 +249,7 @@ def _broken_dependence(
     order: Sequence[int],
     private: Sequence[tir.Buffer],
 ) -> Failure | None:
-    """Two accesses to one element that the new order reverses; None if there are none."""
+    """Return two accesses to one element whose order the pipeline would reverse; None if there are none."""
     outer = [l.var for l in tree.all_loops_above(loop)]
     step: Expr = loop.var
     points: list[Point] = []
@@ -281,7 +287,9 @@ def _broken_dependence(
 
 
 def ill_formed(tree: Tree) -> Failure | None:
-    """The first annotation of a loop or block that cannot be carried out, as a `Failure`; None if there is none."""
+    """Return a `Failure` for the first pipeline or double-buffer annotation that is malformed; None if all are
+    well-formed.
+    """
     for loop in tree.loops.values():
         failure = malformed(loop)
         if failure is not None:
@@ -294,7 +302,9 @@ def ill_formed(tree: Tree) -> Failure | None:
 
 
 def broken(tree: Tree) -> Failure | None:
-    """The first pipeline or double buffer that would change the meaning of the program; None if there is none."""
+    """Return a `Failure` for the first pipeline or double buffer that would change the meaning of the program; None if
+    there is none.
+    """
     loops = [loop for loop in tree.loops.values() if any(key in loop.annotations for key in KEYS)]
     for realize in tree.blocks.values():
         around = doubled_loop(tree, realize) if DOUBLE in realize.block.annotations else None
@@ -317,8 +327,8 @@ def broken(tree: Tree) -> Failure | None:
 
 
 def doubled_loop(tree: Tree, realize: tir.BlockRealize) -> tuple[tir.For, int] | None:
-    """Return (the innermost loop with the block and other statements, the number of the part that contains the
-    block).
+    """Return (the innermost loop that contains the block and other statements, the number of the part that contains the
+    block), or None if there is no such loop.
     """
     for loop in reversed(tree.all_loops_above(realize)):
         parts = inner_parts(loop)
@@ -329,13 +339,15 @@ def doubled_loop(tree: Tree, realize: tir.BlockRealize) -> tuple[tir.For, int] |
 
 
 def doubled_blocks(tree: Tree, loop: tir.For) -> list[tir.BlockRealize]:
-    """The blocks in a loop whose output must have two versions."""
+    """Return the blocks in a loop that are annotated for double buffering."""
     marked = [b for b in tree.blocks.values() if DOUBLE in b.block.annotations]
     return [b for b in marked if (doubled_loop(tree, b) or (None, 0))[0] is loop]
 
 
 def doubled_buffer(block: tir.Block) -> tir.Buffer | None:
-    """The buffer that a block's annotation names by its position in the writes; None if it names none."""
+    """Return the buffer that a block's double-buffer annotation refers to by its position among the writes; None if
+    there is no such buffer.
+    """
     index = block.annotations.get(DOUBLE)
     if type(index) is not int or not 0 <= index < len(buffers_written(block)):
         return None
@@ -343,7 +355,7 @@ def doubled_buffer(block: tir.Block) -> tir.Buffer | None:
 
 
 def unusable_double(tree: Tree, realize: tir.BlockRealize) -> Failure | None:
-    """The reason why a block cannot be the double buffer that its annotation requests; None if it can."""
+    """Return why a block cannot fill a double buffer as its annotation requests; None if it can."""
     block = realize.block
     if doubled_buffer(block) is None:
         expected = (
@@ -363,9 +375,11 @@ def unusable_double(tree: Tree, realize: tir.BlockRealize) -> Failure | None:
 
 
 def double_buffered(func: tir.PrimFunc, loop: tir.For) -> Pipeline | Failure:
-    """The pipeline in which the annotated blocks of a loop run one iteration ahead of the others.
+    """Return the pipeline in which the annotated blocks of a loop run one iteration ahead of the others, or why it is
+    not legal.
 
-    If they need earlier statements of the same iteration, these run ahead too. The loop must have been `opened`.
+    If these blocks depend on earlier statements of the same iteration, those run ahead too. The loop must have been
+    `opened`.
     """
     tree = Tree(func)
     blocks = doubled_blocks(tree, loop)

@@ -1,4 +1,4 @@
-"""Decide from effects whether a block certainly touches all of a region, and whether it does so before it writes it."""
+"""Decide whether a block certainly touches all of a region, and whether it reads all of it before writing to it."""
 
 from __future__ import annotations
 
@@ -23,19 +23,21 @@ _MOST_POINTS = 4096  # the most elements of a region that are checked one by one
 def reaches_all(block: Block, region: BufferRegion, write: bool) -> bool:
     """Return whether an iteration of a block certainly touches all of a region.
 
-    Declared regions are only upper bounds.
+    This is computed from the body, because declared regions are only upper bounds.
     """
     touched = effects(block, frozenset([region.buffer]))
     return all_touched(touched.writes if write else touched.reads, region, _inside(block))
 
 
 def reads_before_writing(block: Block, region: BufferRegion) -> bool:
-    """Return whether an iteration of a block certainly reads all of a region, each element before it writes it."""
+    """Return whether an iteration of a block certainly reads all of a region, and reads each element before
+    writing it.
+    """
     return all_touched(first_reads(block, region.buffer), region, _inside(block))
 
 
 def first_reads(block: Block, buffer: Buffer) -> list[Touch]:
-    """The reads in an iteration of a block that see values from before this iteration."""
+    """Return the reads in an iteration of a block that see values from before the iteration."""
     touched = effects(block, frozenset([buffer]))
     latest: dict[int, int] = {}  # each node's position in the program; of two, the last for reads, the first for writes
     earliest: dict[int, int] = {}
@@ -53,10 +55,11 @@ def first_reads(block: Block, buffer: Buffer) -> list[Touch]:
 
 
 def _comes_first(read: Touch, write: Touch) -> bool:
-    """Return whether a read before a write in the text sees none of its values, although loops around both continue.
+    """Return whether a read that precedes a write in program order never sees a value from that write, even though
+    loops around both continue.
 
-    Each of their iterations reads the elements that it writes, so the first iteration that touches an element reads it
-    first. The accesses of a foreign call have the position of the call in the text.
+    This holds if each iteration reads exactly the elements that it writes: the first iteration that touches an element
+    then reads it first. The accesses of a foreign call have the position of the call.
     """
     if isinstance(read.node, BufferRegion) is not isinstance(write.node, BufferRegion):
         return False
@@ -67,17 +70,16 @@ def _comes_first(read: Touch, write: Touch) -> bool:
 def fills(
     tree: Tree, realize: BlockRealize, region: BufferRegion, within: Stmt | None, empty_sums: bool = True
 ) -> str | None:
-    """Return None if a block writes every element of its box in each run of `within`, else the reason why that is not
-    shown.
+    """Return None if a block writes every element of its box in each run of `within`, otherwise why this is not proved.
 
-    Without `empty_sums`, each sum that a block initialises (`T.init`) is assumed to have at least one term.
+    If `empty_sums` is False, each sum that a block initialises (`T.init`) is assumed to have at least one term.
     """
     touches = effects(realize.block, frozenset([region.buffer])).writes
     return why_not_filled(tree, realize, touches, region, within, [] if empty_sums else _terms(tree, realize))
 
 
 def _terms(tree: Tree, realize: BlockRealize) -> list[Expr]:
-    """Conditions under which each sum that a block initialises has at least one term."""
+    """Return conditions under which each sum that a block initialises has at least one term."""
     if realize.block.init is None:
         return []
     summed = loops_binding(realize, (REDUCE,))
@@ -85,8 +87,8 @@ def _terms(tree: Tree, realize: BlockRealize) -> list[Expr]:
 
 
 def writes_all(tree: Tree, realize: BlockRealize, buffer: Buffer, within: Stmt | None) -> bool:
-    """Return whether a block certainly writes every element of a buffer in each run of `within`, if its sums have
-    terms.
+    """Return whether a block certainly writes every element of a buffer in each run of `within`, assuming that its sums
+    are not empty.
     """
     touches = [_around(t, tree, realize, within) for t in effects(realize.block, frozenset([buffer])).writes]
     analyzer = Analyzer.inside(*tree.all_loops_above(realize))
@@ -97,7 +99,7 @@ def writes_all(tree: Tree, realize: BlockRealize, buffer: Buffer, within: Stmt |
 def all_read(
     tree: Tree, readers: Sequence[BlockRealize], region: BufferRegion, within: Stmt | None, analyzer: Analyzer
 ) -> bool:
-    """Return whether several blocks together certainly read all of a region in each run of `within`."""
+    """Return whether the given blocks together certainly read all of a region in each run of `within`."""
     of = frozenset([region.buffer])
     touches = [_around(t, tree, reader, within) for reader in readers for t in effects(reader.block, of).reads]
     return all_touched(touches, region, analyzer)
@@ -107,7 +109,7 @@ def why_not_filled(
     tree: Tree, realize: BlockRealize, touches: Sequence[Touch], region: BufferRegion, within: Stmt | None,
     assuming: Sequence[Expr] = (),
 ) -> str | None:  # fmt: skip
-    """Return None if touches of a block cover the box of a region in each run of `within`, else the reason."""
+    """Return None if the touches of a block cover the box of a region in each run of `within`, otherwise the reason."""
     name = realize.block.name
     analyzer = Analyzer.inside(*tree.all_loops_above(realize))
     with analyzer.constraint(*assuming):
@@ -131,10 +133,10 @@ def why_not_filled(
 def _fills_by_domain(
     tree: Tree, realize: BlockRealize, touches: Sequence[Touch], region: BufferRegion, analyzer: Analyzer
 ) -> bool:
-    """Return whether a block that runs at every point of its domain touches all of a region, like loops over the
-    domain.
+    """Return whether a block covers a region because it runs at every point of its iteration domain.
 
-    A predicate that only cuts off the last iterations, as after `split`, excludes no point.
+    The block's touches are then as if its loops ran over the domain. A predicate that only cuts off surplus iterations,
+    such as the one from `split`, excludes no point.
     """
     if tree.condition_above(realize, None) is not None:
         return False
@@ -147,7 +149,9 @@ def _fills_by_domain(
 
 
 def _around(touch: Touch, tree: Tree, realize: BlockRealize, within: Stmt | None) -> Touch:
-    """A touch inside of a block, as seen from one run of `within` around it (None: of its scope)."""
+    """Return a touch of a block as seen from one run of the statement `within` around it; if `within` is None, from one
+    run of the scope.
+    """
     bindings = dict(zip((it.var for it in realize.block.iter_vars), realize.iter_values, strict=True))
     touch = guarded(touch.at(bindings), realize.predicate)
     inner: Stmt = realize
@@ -171,9 +175,10 @@ def _inside(block: Block) -> Analyzer:
 
 
 def all_touched(touches: Sequence[Touch], region: BufferRegion, analyzer: Analyzer) -> bool:
-    """Return whether every element of a region that is in its buffer is certainly touched.
+    """Return whether every element of a region is certainly touched. Elements outside of the buffer do not count.
 
-    It may be touched by one touch, or by several that each touch constant places relative to the region's start.
+    Either a single touch covers the region, or several do that each touch elements at constant offsets from the start
+    of the region.
     """
     boxes = [box for t in touches if (box := t.certain(analyzer)) is not None]
     if any(holds(box, region.region, region.buffer, analyzer) for box in boxes):
@@ -186,8 +191,8 @@ def all_touched(touches: Sequence[Touch], region: BufferRegion, analyzer: Analyz
 
 
 def _places(box: Box, region: Box, sizes: Sequence[int], analyzer: Analyzer) -> Iterator[tuple[int, ...]]:
-    """The elements of a box inside a region, relative to the region's start; none if they are known only at run
-    time.
+    """Yield the elements of a box that are inside a region, relative to the region's start. Yields nothing if they are
+    only known at run time.
     """
     sides = []
     for r, own, size in zip(box, region, sizes, strict=True):

@@ -1,5 +1,4 @@
-"""The grid of a GPU in loop programs: the loops that run on it, the owners of storage, and the meaning of a second
-binding.
+"""The GPU grid in loop programs: which loops run on it, who owns storage, and what it means to bind an axis twice.
 
 As in TVM, lowering decides how threads share data. A loop over threadIdx.x inside another loop over threadIdx.x is the
 same thread again: the thread does its own iteration (*cooperative fetching*). A buffer in "shared" exists once for each
@@ -29,12 +28,14 @@ def is_virtual(loop: For) -> bool:
 
 
 def is_thread(loop: For) -> bool:
-    """Return whether a loop runs over independent threads of a block, including virtual threads."""
+    """Return whether a loop runs over independent threads of a block. Virtual threads count; threads that reduce
+    together do not.
+    """
     return loop.kind is ForKind.THREAD and not str(loop.thread).startswith("blockIdx") and not adds_up(loop)
 
 
 def is_hardware_thread(loop: For) -> bool:
-    """Return whether a loop runs over threadIdx."""
+    """Return whether a loop runs over independent hardware threads (threadIdx)."""
     return is_thread(loop) and not is_virtual(loop)
 
 
@@ -46,7 +47,7 @@ def adds_up(loop: For) -> bool:
 
 
 def reductions_over(loop: For) -> list[BlockRealize]:
-    """The blocks below a loop with a reduction iterator that the loop drives."""
+    """Return the blocks inside a loop that have a reduction iterator driven by the loop."""
     return [
         node
         for node in ex.walk(loop.body)
@@ -62,10 +63,10 @@ GRID = tuple(f"{index}.{axis}" for index in ("blockIdx", "threadIdx") for axis i
 
 
 def grid_of(kernel: Stmt) -> tuple[ex.Expr, ...]:
-    """The extents of the loops bound to the axes of `GRID`, 1 for an axis without a loop; () for a kernel without such
-    loops.
+    """Return the extents of the loops bound to the axes of `GRID`, with 1 for an axis without a loop. Returns () if the
+    kernel has no such loops.
 
-    Raises `Unsupported` if an extent depends on a loop or let inside of the kernel, or if two loops over one axis have
+    Raises `Unsupported` if an extent depends on a loop or let inside the kernel, or if two loops over one axis have
     different extents.
     """
     if not any(loop.thread in GRID for loop in ex.find(kernel, For)):
@@ -86,15 +87,15 @@ def grid_of(kernel: Stmt) -> tuple[ex.Expr, ...]:
 
 
 def thread_reduction(func: PrimFunc) -> For | None:
-    """The first loop of a function over threads that compute one result together; None if there is none."""
+    """Return the first loop over threads that compute a result together; None if the function has none."""
     return next((node for node in ex.find(func.body, For) if adds_up(node)), None)
 
 
 def each_axis_once(func: PrimFunc, loops: Collection[For]) -> PrimFunc:
-    """Remove loops that bind an axis of threads again with the same number of threads.
+    """Remove loops that bind a thread axis again with the same number of threads.
 
-    Legal, because this is their meaning: the iteration of such a loop is the thread of the outer loop that binds the
-    axis.
+    This is legal because of what binding an axis twice means: the thread of the outer loop runs just its own iteration
+    of the inner loop.
     """
 
     def visit(node: Any, bound: Mapping[str, For]) -> Any:
@@ -112,11 +113,12 @@ def each_axis_once(func: PrimFunc, loops: Collection[For]) -> PrimFunc:
 
 
 def in_step(func: PrimFunc, loop: For) -> tuple[PrimFunc, For]:
-    """Wrap statements of a loop's body that fill shared storage in loops that bind the axes of their threads again.
+    """Wrap each statement of a loop's body that fills shared storage in loops that bind its thread axes again. Returns
+    the new function and loop.
 
-    Legal: threads that share storage run in step, so all of them finish such a statement before the next one starts. In
-    the result, the loop itself shows which elements an iteration fills. Statements that do not differ between the
-    threads around the loop are not changed. Returns the function and the loop in it.
+    This is legal because threads that share storage run in lockstep: all of them finish such a statement before the
+    next one starts. As a result, the loop itself shows which elements an iteration fills. Statements that are the same
+    in all threads are not changed.
     """
     above: list[For] = []
 
@@ -150,10 +152,11 @@ def in_step(func: PrimFunc, loop: For) -> tuple[PrimFunc, For]:
 
 
 def owns(loop: For, scope: str) -> bool:
-    """Return whether each iteration of a concurrent loop has its own storage of a scope, wherever it is allocated.
+    """Return whether each iteration of a concurrent loop owns its own copy of storage in a scope, wherever it is
+    allocated.
 
-    Storage in "local" also belongs to an iteration of a parallel loop, but only if the loop does not divide it; this
-    case is not included here.
+    "local" storage also belongs to one iteration of a parallel loop, unless the loop divides it; that case is not
+    covered here.
     """
     if loop.kind in (ForKind.PARALLEL, ForKind.VECTORIZED):
         return is_register(scope)
@@ -168,35 +171,35 @@ LANES = "threadIdx.x"  # the axis along which neighbouring threads are in one wa
 
 
 def is_of_a_warp(scope: str) -> bool:
-    """Return whether neighbouring threads along `LANES` own storage of a scope together, such as fragments of
-    matrices.
+    """Return whether storage in this scope is owned by a warp, that is, jointly by neighbouring threads along `LANES`.
+    Matrix fragments are an example.
     """
     return scope.startswith("warp")
 
 
 def is_private(scope: str) -> bool:
-    """Return whether each thread has its own storage of a scope, on its stack or in its registers."""
+    """Return whether each thread has its own storage in this scope, on its stack or in its registers."""
     return scope.startswith("local")
 
 
 def is_register(scope: str) -> bool:
-    """Return whether storage of a scope has no addresses, such as tile registers.
+    """Return whether storage in this scope has no address, such as tile registers.
 
-    Concurrent iterations have their own.
+    Each concurrent iteration has its own copy.
     """
     return scope.startswith("local.")
 
 
 def is_shared(scope: str) -> bool:
-    """Return whether the threads of a block share storage of a scope."""
+    """Return whether the threads of a block share storage in this scope."""
     return scope.startswith("shared")
 
 
 def depends(outer: For, stmt: Stmt) -> bool:
-    """Return whether a statement inside a loop over threads does different things in different threads.
+    """Return whether a statement inside a loop over threads behaves differently in different threads.
 
-    It does if the statement uses the loop's variable (also through iterators of blocks or bounds of loops), is under a
-    condition that uses it, or reads storage that each thread owns.
+    It does if it uses the loop variable (even indirectly, through block iterators or loop bounds), if a condition
+    around it does, or if it reads storage that each thread owns.
     """
     varying = {outer.var}
     for node in _path(outer.body, stmt):
@@ -209,10 +212,10 @@ def depends(outer: For, stmt: Stmt) -> bool:
 
 
 def differs(threads: Iterable[For], varying: Set[ex.Var], *parts: ex.Node) -> bool:
-    """Return whether a part can differ between iterations of loops over threads.
+    """Return whether any of the parts can differ between iterations of loops over threads.
 
-    It can if it uses a variable in `varying` (the variables that differ, including the loops' own), or reads storage
-    that each thread owns.
+    A part can differ if it uses a variable in `varying` (the variables that differ, including the loops' own) or reads
+    storage that each thread owns.
     """
     if any(v in varying for part in parts for v in ex.free_vars(part)):
         return True
@@ -225,7 +228,9 @@ def _condition(node: If | BlockRealize) -> ex.Expr:
 
 
 def _bound(node: ex.Node) -> list[tuple[ex.Var, tuple[ex.Expr, ...]]]:
-    """The variables that a statement defines for its body, with the expressions that determine their values."""
+    """Return the variables that a statement defines for its body, each with the expressions that determine
+    its value.
+    """
     if isinstance(node, For):
         return [(node.var, (node.start, node.extent))]
     if isinstance(node, LetStmt):
@@ -236,7 +241,7 @@ def _bound(node: ex.Node) -> list[tuple[ex.Var, tuple[ex.Expr, ...]]]:
 
 
 def _path(start: ex.Node, end: ex.Node) -> list[ex.Node]:
-    """The nodes from `start` down to the one before `end`, which is inside it."""
+    """Return the nodes on the path from `start` down to the parent of `end`, which is inside `start`."""
     if start is end:
         return []
     for child in ex.children(start):
@@ -246,11 +251,11 @@ def _path(start: ex.Node, end: ex.Node) -> list[ex.Node]:
 
 
 def why_not_again(outer: For, inner: For) -> str | None:
-    """Return None if a loop may be bound to the same axis as the loop `outer` around it, else the reason.
+    """Return None if a loop may be bound to the same thread axis as the loop `outer` around it, otherwise the reason.
 
-    Before, every thread does all of its iterations; afterwards, they are divided among the threads. Legal if there are
-    as many iterations as threads, if the iterations do not depend on the thread, and if all threads can see the
-    elements that they write.
+    Before binding, every thread runs all iterations; afterwards, the iterations are divided among the threads. This is
+    legal if there are as many iterations as threads, the iterations do not depend on the thread, and all threads can
+    see the elements that are written.
     """
     for loop in (outer, inner):
         if reductions_over(loop):

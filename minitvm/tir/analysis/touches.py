@@ -1,4 +1,4 @@
-"""One access to a buffer as seen from a statement around it: its elements, loops and conditions.
+"""One access to a buffer as seen from a statement around it: its elements, its loops and its conditions.
 
 `Touch.box` is never too small; `Touch.certain` is never too large. Both are computed on demand.
 """
@@ -25,12 +25,12 @@ Box = regions.Box
 @through_slots
 @dataclass(frozen=True, slots=True, eq=False)
 class Touch:
-    """One load, store or opaque use of a buffer in the text, as seen from a statement around it.
+    """One load, store or opaque use of a buffer in a program, as seen from a statement around it.
 
-    `ranges` are the elements (None for a dimension that depends on data) in each iteration of `loops` (outermost first)
-    in which `conditions` hold. `sure` is False if other, unknown conditions decide whether it happens. `opaque` touches
-    come from foreign calls. `accumulated` reads are reads of the elements that a block with an init updates. `after`
-    are the stores that come earlier in the text of the same loops (`shared`).
+    `ranges` are the elements touched in each iteration of `loops` (outermost first) in which `conditions` hold; an
+    entry is None for a dimension that depends on data. `sure` is False if other, unknown conditions decide whether the
+    touch happens. `opaque` touches come from foreign calls. `accumulated` reads read the elements that a block with an
+    init updates. `after` lists the stores that come earlier in the same loops (`shared`).
     """
 
     node: ex.Node
@@ -48,7 +48,7 @@ class Touch:
 
     @property
     def most(self) -> Box:
-        """The result of `box()` for all loops of this touch, computed once."""
+        """The box of all elements that this touch may access while its loops run, computed once (see `box`)."""
         if self._box is None:
             object.__setattr__(self, "_box", self.box())
         assert self._box is not None
@@ -56,9 +56,10 @@ class Touch:
 
     @property
     def least(self) -> Box | None:
-        """The box of elements that every run surely touches while all loops of this touch run; None if no box is known.
+        """The box of elements that are touched in every run, while all loops of this touch run; None if no such box is
+        known.
 
-        This is `certain()` without arguments, computed once and kept.
+        This is `certain()` without arguments, computed once and cached.
         """
         if self._certain is None:
             object.__setattr__(self, "_certain", (self.certain(),))
@@ -67,8 +68,8 @@ class Touch:
 
     @property
     def stretches(self) -> tuple[tuple[Affine, int] | None, ...]:
-        """The result of `stretch` for each dimension and all loops, computed once; None for a dimension that depends on
-        data.
+        """The result of `stretch` for each dimension over all loops, computed once; None for a dimension that depends
+        on data.
         """
         if self._stretches is None:
             found = tuple(None if r is None else stretch(r, self.loops) for r in self.ranges)
@@ -77,14 +78,15 @@ class Touch:
         return self._stretches
 
     def sides(self) -> Box:
-        """The elements in one iteration. A dimension that depends on data is taken whole."""
+        """Return the elements touched in one iteration. A dimension that depends on data becomes the full dimension."""
         whole = self.buffer.full_region().region
         return tuple(r if r is not None else all_ for r, all_ in zip(self.ranges, whole, strict=True))
 
     def box(self, analyzer: Analyzer | None = None, still: Iterable[ex.Var] = ()) -> Box:
-        """A box around all elements that are touched; a dimension that cannot be bounded is taken whole.
+        """Return a box around all elements that are touched. A dimension without known bounds becomes the full
+        dimension.
 
-        The loops of the variables `still` are fixed; an index that does not depend on the other loops is kept as
+        The loops with variables in `still` are fixed; an index that does not depend on the other loops is kept as
         written. The box may reach outside of the buffer if a condition keeps the access inside.
         """
         whole = self.buffer.full_region().region
@@ -106,7 +108,8 @@ class Touch:
         return tuple(l for l in self.loops if l.var not in held) if held else self.loops
 
     def certain(self, analyzer: Analyzer | None = None, still: Iterable[ex.Var] = ()) -> Box | None:
-        """A box whose elements inside the buffer are all touched in every run; None if no such box can be proved.
+        """Return a box whose elements (as far as they are inside the buffer) are all touched in every run; None if no
+        such box can be proved.
 
         A condition that only excludes elements beyond the buffer's ends is ignored; a condition that bounds an index
         cuts the box. Loops that do not influence the element are fixed at their start, because one iteration is enough.
@@ -152,7 +155,7 @@ class Touch:
         return tuple(box)
 
     def _starts(self, loops: Sequence[tir.For]) -> dict[ex.Var, ex.Expr]:
-        """The starts of the loops that do not influence which element is touched."""
+        """Return the start values of the loops that do not influence which element is touched."""
         deciding = {v for r in self.ranges if r is not None for v in ex.free_vars(r)}
         for l in reversed(loops):
             if l.var in deciding:
@@ -164,9 +167,11 @@ class Touch:
         return starts
 
     def steps(self) -> tuple[Affine, dict[int, int]] | None:
-        """(first element, number of steps of each length) of a one-dimensional pattern; None for any other touch.
+        """Return (first element, count for each step length) of a one-dimensional access pattern; None for any other
+        touch.
 
-        `for i in range(8): for j in range(4): A[i * 20 + j]` starts at 0 and takes 8 steps of 20 and 4 of 1.
+        For example, `for i in range(8): for j in range(4): A[i * 20 + j]` starts at 0, with 8 elements at steps of 20
+        and 4 at steps of 1.
         """
         if len(self.ranges) != 1:
             return None
@@ -194,9 +199,9 @@ class Touch:
         return first, merged
 
     def elements_at_most(self) -> int | None:
-        """An upper bound of the number of elements that one run touches; None if unknown.
+        """Return an upper bound on the number of elements that one run touches; None if unknown.
 
-        Each iteration of the loops that influence the place touches one element or vector. If the place depends on
+        Each iteration of the loops that influence the index touches one element or vector. If the index depends on
         data, all loops count.
         """
         by_data = None in self.ranges
@@ -221,7 +226,7 @@ class Touch:
     def _runs(
         self, loop: tir.For, indices: Sequence[ex.Expr], domains: Mapping[ex.Var, ex.Range], analyzer: Analyzer
     ) -> bool:
-        """Return whether a loop has an iteration, or the box is empty if it has none."""
+        """Return whether a loop has at least one iteration, or the box is empty if it has none."""
         if loop.extent.value >= 1 if isinstance(loop.extent, ex.IntImm) else analyzer.can_prove(loop.extent >= 1):
             return True
         empty = {**domains, loop.var: ex.Range(loop.start, ex.const(0, loop.extent.dtype))}
@@ -231,7 +236,7 @@ class Touch:
     def _cut(
         self, condition: ex.Expr, moving: set[ex.Var], analyzer: Analyzer
     ) -> list[tuple[int, ex.Expr | None, ex.Expr | None]] | None:
-        """The parts of the box that a condition leaves, as (dimension, start, end); None if unknown."""
+        """Return how a condition limits the box, as a list of (dimension, start, end); None if unknown."""
         if analyzer.can_prove(condition):
             return []
         if not isinstance(condition, ex.LT | ex.LE | ex.GT | ex.GE) or not condition.a.dtype.is_int:
@@ -259,13 +264,13 @@ class Touch:
     # -- on the way up
 
     def inside(self, loop: tir.For) -> Touch:
-        """The same touch in each iteration of a loop around it."""
+        """Return this touch repeated in each iteration of a loop around it."""
         after = tuple([(store.inside(loop), (loop, *shared)) for store, shared in self.after])
         same = self._changed((loop, *self.loops), self.conditions, self.sure, after)
         return same.unknown({loop.var}) if reads_memory(loop.start) or reads_memory(loop.extent) else same
 
     def under(self, condition: ex.Expr) -> Touch:
-        """The same touch under a condition."""
+        """Return this touch restricted by a condition."""
         parts = tuple(conjuncts(condition))
         if not parts:
             return self
@@ -273,7 +278,7 @@ class Touch:
         return self._changed(self.loops, (*parts, *self.conditions), self.sure, after)
 
     def perhaps(self) -> Touch:
-        """The same touch, but it is unknown whether it happens."""
+        """Return this touch marked as one that may or may not happen."""
         after = tuple([(store.perhaps(), shared) for store, shared in self.after])
         return self._changed(self.loops, self.conditions, False, after)
 
@@ -284,11 +289,13 @@ class Touch:
         sure: bool,
         after: tuple[tuple[Touch, tuple[tir.For, ...]], ...],
     ) -> Touch:
-        """A faster `dataclasses.replace`, because every statement around an access makes a new touch."""
+        """Return a copy with some fields changed. This is faster than `dataclasses.replace`, which matters because
+        every statement around an access creates a new touch.
+        """
         return Touch(self.node, self.buffer, self.ranges, loops, conditions, sure, self.opaque, self.accumulated, after)
 
     def at(self, values: Mapping[ex.Var, ex.Expr]) -> Touch:
-        """The same touch with values substituted for variables.
+        """Return this touch with values substituted for variables.
 
         A variable whose value is read from memory becomes unknown.
         """
@@ -309,7 +316,7 @@ class Touch:
         return dataclasses.replace(self, ranges=ranges, loops=loops, conditions=conditions, after=after)
 
     def unknown(self, names: set[ex.Var]) -> Touch:
-        """The same touch if the values of some variables depend on data."""
+        """Return this touch for the case that the given variables depend on data, so that their values are unknown."""
         hidden = set(names)
         for l in self.loops:  # outermost first
             if uses(l.start, hidden) or uses(l.extent, hidden):
@@ -323,7 +330,7 @@ class Touch:
 
 
 def _by_parts(indices: Sequence[ex.Expr]) -> bool:
-    """Return whether an index contains quotients or remainders, as of a loop that was split."""
+    """Return whether an index contains quotients or remainders, such as those of a split loop."""
     return any(isinstance(n, ex.FloorDiv | ex.FloorMod) for index in indices for n in ex.walk(index))
 
 
@@ -331,7 +338,9 @@ def _by_parts(indices: Sequence[ex.Expr]) -> bool:
 def _running(
     loops: tuple[tir.For, ...], analyzer: Analyzer | None, inner: Mapping[ex.Var, ex.Range] | None = None
 ) -> Iterator[regions.Moving]:
-    """The loops that run, and the variables inside of them, with the knowledge of an analyzer."""
+    """Context manager: yield the running loops and inner variables as a `Moving`, with the facts that the analyzer
+    knows.
+    """
     if analyzer is None and not inner:
         yield _moving(loops)
         return
@@ -346,10 +355,10 @@ def _moving(loops: tuple[tir.For, ...]) -> regions.Moving:
 
 
 def stretch(r: ex.Range, loops: Sequence[tir.For]) -> tuple[Affine, int] | None:
-    """(start, extent) of the elements that a range covers while loops run, if both ends are certainly reached.
+    """Return (start, extent) of the elements that a range covers while loops run, if both ends are certainly reached.
 
-    None if that is not known: if the index is not a sum of multiples of the loops, if an extent is not constant, or if
-    possibly nothing is touched (a mask may enable no lane).
+    Returns None if this is not known: if the index is not a sum of multiples of the loop variables, if an extent is not
+    constant, or if possibly nothing is touched (a mask may disable all lanes).
     """
     if not isinstance(r.extent, ex.IntImm) or r.extent.value < 1 or r.start.dtype.lanes > 1:
         return None
@@ -368,7 +377,9 @@ def stretch(r: ex.Range, loops: Sequence[tir.For]) -> tuple[Affine, int] | None:
 
 
 def of_element(node: tir.BufferLoad | tir.BufferStore) -> Touch:
-    """The touch of one load or store; for a vector, the elements from the first to the last."""
+    """Return the touch of a single load or store. A vector access touches the elements from its first to
+    its last lane.
+    """
     dense = all(not isinstance(i, ex.Ramp) or is_const(i.stride, 1) for i in node.indices)
     ranges = tuple(map(_place, node.indices))
     if node.predicate is not None:
@@ -385,7 +396,7 @@ def of_element(node: tir.BufferLoad | tir.BufferStore) -> Touch:
 
 
 def _first_lanes(mask: ex.Expr) -> int | None:
-    """The number of leading lanes that a mask `[b, b + 1, ...] < [n, n, ...]` enables; None if it is unknown."""
+    """Return how many leading lanes a mask `[b, b + 1, ...] < [n, n, ...]` enables; None if this is unknown."""
     if not isinstance(mask, ex.LT) or not isinstance(mask.a, ex.Ramp) or not isinstance(mask.b, ex.Broadcast):
         return None
     first, step, end = mask.a.base, mask.a.stride, mask.b.value
@@ -405,12 +416,12 @@ def _place(index: ex.Expr) -> ex.Range | None:
 
 
 def known_ranges(region: Sequence[ex.Range]) -> tuple[ex.Range | None, ...]:
-    """The ranges of a region; None for a range that depends on data."""
+    """Return the ranges of a region, with None for each range that depends on data."""
     return tuple(None if reads_memory(r.start) or reads_memory(r.extent) else r for r in region)
 
 
 def through_view(touch: Touch, match: tir.MatchBufferRegion) -> Touch:
-    """A touch of a view as a touch of the buffer that it shows."""
+    """Convert a touch of a view to a touch of the underlying buffer."""
     source = match.source
     after = tuple((through_view(store, match), shared) for store, shared in touch.after)
     region = known_ranges(source.region)

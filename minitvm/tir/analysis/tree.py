@@ -1,6 +1,6 @@
-"""A function as a tree with parents: the position of each loop and block, and the replacement of statements.
+"""A function as a tree with parent links: find loops and blocks, and replace statements.
 
-`Tree` is built once for an immutable `PrimFunc` and never changes. `rebuild` makes a new function, which shares every
+A `Tree` is built once for an immutable `PrimFunc` and never changes. `rebuild` makes a new function, which shares every
 statement that does not contain a replaced one.
 """
 
@@ -16,7 +16,7 @@ from .. import nodes as tir
 
 
 def sub_statements(stmt: tir.Stmt) -> Iterator[tir.Stmt]:
-    """The statements directly inside a statement, in program order."""
+    """Yield the statements directly inside a statement, in program order."""
     if isinstance(stmt, tir.Seq):
         yield from stmt.stmts
     elif isinstance(stmt, tir.BlockRealize):
@@ -34,14 +34,16 @@ def sub_statements(stmt: tir.Stmt) -> Iterator[tir.Stmt]:
 
 
 def statements(stmt: tir.Stmt) -> Iterator[tir.Stmt]:
-    """The statement and all statements inside it, parents first, in program order."""
+    """Yield the statement and all statements inside it in program order, parents first."""
     yield stmt
     for inner in sub_statements(stmt):
         yield from statements(inner)
 
 
 def own_expressions(stmt: tir.Stmt) -> Iterator[Expr]:
-    """The expressions directly in a statement; for a block realization, its bindings and its predicate."""
+    """Yield the expressions directly in a statement. For a block realization, these are its bindings and
+    its predicate.
+    """
     for name in stmt._children:
         value = getattr(stmt, name)
         for item in value if isinstance(value, tuple) else (value,):
@@ -51,7 +53,7 @@ def own_expressions(stmt: tir.Stmt) -> Iterator[Expr]:
 
 @kept_with_node
 def _parts(stmt: tir.Stmt) -> tuple[tuple[tir.BufferLoad, ...], tuple[tir.Stmt, ...]]:
-    """The loads in the expressions of a statement, and the statements directly inside it."""
+    """Return the loads in the expressions of a statement, and the statements directly inside it."""
     return tuple(n for e in own_expressions(stmt) for n in find(e, tir.BufferLoad)), tuple(sub_statements(stmt))
 
 
@@ -59,9 +61,9 @@ Loads = tuple[tuple[tir.Stmt, tir.BufferLoad], ...]
 
 
 class Tree:
-    """Parents, loops and blocks of one function. Loops are found by their variable, blocks by their id.
+    """The parents, loops and blocks of one function. Loops are looked up by their variable and blocks by their id.
 
-    The statements around each statement are recorded in the one walk that builds the tree.
+    The statements around each statement are recorded in a single walk when the tree is built.
     """
 
     __slots__ = (
@@ -111,9 +113,9 @@ class Tree:
 
     @property
     def moving(self) -> frozenset[Var]:
-        """The variables of loops, iterators and lets.
+        """The variables of loops, block iterators and lets.
 
-        Any other variable is a size or a parameter, and has one value.
+        Any other variable is a size or a parameter, which has a single value.
         """
         if self._moving is None:
             iterators = {it.var for realize in self.blocks.values() for it in realize.block.iter_vars}
@@ -122,15 +124,15 @@ class Tree:
         return self._moving
 
     def moves(self, *expressions: Expr) -> bool:
-        """Return whether any of the expressions may change its value while the function runs.
+        """Return whether the value of any of the expressions may change while the function runs.
 
         Loads are not considered.
         """
         return any(v in self.moving for e in expressions for v in free_vars(e))
 
     def condition_above(self, stmt: tir.Stmt, within: tir.Stmt | None) -> tir.If | tir.While | None:
-        """The statement, if any, that decides whether `stmt` runs in each run of `within` (None: in each run of its
-        scope).
+        """Return the `if` or `while` inside `within` that decides whether `stmt` runs, or None if there is none. If
+        `within` is None, the search goes up to the scope of `stmt`.
         """
         for outer in self.above(stmt):
             if outer is within or isinstance(outer, tir.BlockRealize):
@@ -140,35 +142,37 @@ class Tree:
         return None
 
     def controls(self, realize: tir.BlockRealize) -> Loads:
-        """(statement, load) for every load that decides whether and where a block runs.
+        """Return a (statement, load) pair for every load that decides whether or where a block runs.
 
-        These are the loads in its predicate and bindings, and in conditions, bounds of loops and lets around it in its
-        scope; `statement` is the statement that contains the load.
+        These are the loads in its predicate and bindings, and in the conditions, loop bounds and lets around it in its
+        scope. `statement` is the statement that contains the load.
         """
         return self._controls[realize]
 
     def above(self, stmt: tir.Stmt) -> Iterator[tir.Stmt]:
-        """The statements around a statement, innermost first."""
+        """Yield the statements around a statement, innermost first."""
         at = self.parent.get(stmt)
         while at is not None:
             yield at
             at = self.parent.get(at)
 
     def scope(self, stmt: tir.Stmt) -> tir.BlockRealize:
-        """The realization of the block that directly contains a loop or a block realization."""
+        """Return the realization of the block that directly contains a loop or block."""
         return self._scope[stmt] or self.root
 
     def loops_above(self, stmt: tir.Stmt) -> list[tir.For]:
-        """The loops between a statement and the block that contains it, outermost first."""
+        """Return the loops between a statement and the block that contains it, outermost first."""
         return list(self._loops[stmt])
 
     def all_loops_above(self, stmt: tir.Stmt) -> list[tir.For]:
-        """All loops around a statement, through the blocks around it, outermost first."""
+        """Return all loops around a statement, including those outside of the block that contains it,
+        outermost first.
+        """
         scope = self._scope[stmt]
         return [*(self.all_loops_above(scope) if scope else ()), *self._loops[stmt]]
 
     def blocks_in(self, stmt: tir.Stmt) -> list[tir.BlockRealize]:
-        """The blocks in a statement that are not inside another block of it, in program order."""
+        """Return the outermost blocks inside a statement, in program order."""
         if isinstance(stmt, tir.BlockRealize):
             return list(self._blocks_in.get(stmt, ()))
         scope = self._scope[stmt]
@@ -179,9 +183,10 @@ class Tree:
         return self.order[outer] <= self.order[inner] <= self._last[outer]
 
     def rebuild(self, changes: Mapping[tir.Stmt, tir.Stmt | None]) -> tir.PrimFunc:
-        """The function with statements replaced. None removes a statement, and the loops around it that become empty.
+        """Return the function with statements replaced. Mapping a statement to None removes it, along with the loops
+        that this leaves empty.
 
-        No replaced statement may be inside another replaced one.
+        A replaced statement must not be inside another one; this raises `InternalError`.
         """
         touched = {outer for stmt in changes for outer in self.above(stmt)}
         for stmt in changes:
@@ -195,7 +200,9 @@ class Tree:
 
 
 def _rebuilt(stmt: tir.Stmt, changes: Mapping[tir.Stmt, tir.Stmt | None], touched: Set[tir.Stmt]) -> tir.Stmt | None:
-    """A statement with statements inside of it replaced; `touched` are the statements that contain a replaced one."""
+    """Return a statement with its inner statements replaced; `touched` are the statements that contain a
+    replaced one.
+    """
     if stmt in changes:
         return changes[stmt]
     if stmt not in touched:
@@ -223,7 +230,7 @@ def _sequence(stmts: list[tir.Stmt | None]) -> tir.Stmt | None:
 
 
 def fresh_copy(stmt: tir.Stmt) -> tir.Stmt:
-    """A copy with its own loop variables and block ids. Each duplicate of a statement needs them."""
+    """Return a copy with its own loop variables and block ids, which a duplicated statement needs."""
 
     # Each definition is renamed at its place: a nest that is in two places has its variables in both.
     def go(at: tir.Stmt) -> tir.Stmt:
@@ -241,16 +248,16 @@ def fresh_copy(stmt: tir.Stmt) -> tir.Stmt:
 
 
 def _with_inner(stmt: tir.Stmt, change: Callable[[tir.Stmt], tir.Stmt]) -> tir.Stmt:
-    """A statement with `change` applied to each statement directly inside; the same object if none changed."""
+    """Apply `change` to each statement directly inside a statement. Returns the same object if nothing changed."""
     changed: tir.Stmt = map_children(stmt, lambda child: change(child) if isinstance(child, tir.Stmt) else child)
     return changed
 
 
 def with_own_keys(func: tir.PrimFunc) -> tir.PrimFunc:
-    """The function with each loop variable and block id at only one place; the same object if that holds already.
+    """Make every loop variable and block id unique in a function. Returns the same object if they already are.
 
-    Handles find statements by these keys, so a program that was built by hand from shared statements gets copies of
-    them.
+    Handles find statements by these keys. If a program was built by hand from shared statements, these statements are
+    copied.
     """
     seen: set[object] = set()
     shared = False

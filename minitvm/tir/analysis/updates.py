@@ -1,4 +1,4 @@
-"""Read a reduction block as the update of a reducer: the elements that it accumulates, and the values it combines."""
+"""Interpret a reduction block as the update of a reducer: what it accumulates into, and which values it combines."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from .reducers import ReducerMatch, recognise
 
 @dataclass(frozen=True, slots=True)
 class AccumulatedElement:
-    """The element of one buffer that a block accumulates; or, with its own `loops`, a row of elements.
+    """The element of a buffer that a block accumulates into, or a row of elements if it has `loops` of its own.
 
-    The variable of each of these loops is exactly one of `indices`. `value` is the stored value, and `init` the initial
-    one.
+    Each of these loops has a variable that is exactly one of `indices`. `value` is the stored value, and `init` the
+    initial value.
     """
 
     buffer: Buffer
@@ -31,17 +31,19 @@ class AccumulatedElement:
 
     @property
     def places(self) -> list[int]:
-        """The positions in `indices` that depend on the block's iterators."""
+        """The positions in `indices` that do not belong to the element's own loops."""
         own = {l.var for l in self.loops}
         return [k for k, index in enumerate(self.indices) if index not in own]
 
     def place(self, axis: int) -> int:
-        """The position in `indices` for a new index that comes at `axis` among the indices of the block's iterators."""
+        """Return the position in `indices` at which to insert a new index so that it comes at `axis` among the block's
+        own indices.
+        """
         places = self.places
         return places[axis] if axis < len(places) else places[-1] + 1 if places else 0
 
     def around(self, stmt: Stmt) -> Stmt:
-        """Put the loops around a statement."""
+        """Wrap a statement in the loops of this element."""
         for l in reversed(self.loops):
             stmt = replace(l, body=stmt)
         return stmt
@@ -49,9 +51,9 @@ class AccumulatedElement:
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """The elements that a reduction block accumulates.
+    """The elements that a reduction block accumulates into.
 
-    `indices`, over the block's iterators, are the same for all of them.
+    All of them share `indices`, which are expressions over the block's iterators.
     """
 
     elements: tuple[AccumulatedElement, ...]
@@ -59,7 +61,7 @@ class Update:
 
     @property
     def buffers(self) -> tuple[Buffer, ...]:
-        """The buffers, in the order of the stores."""
+        """The accumulated buffers, in the order of the stores."""
         return tuple(e.buffer for e in self.elements)
 
     @property
@@ -69,7 +71,7 @@ class Update:
 
 
 def _read_update(block: Block, without_init: bool) -> Update | str:
-    """The update of a block, or the reason why it has another form."""
+    """Return the update of a block, or a message that says why the block is not an update."""
     if block.match_buffers or block.alloc_buffers:
         return "it has buffers of its own"
     if block.init is None and not without_init:
@@ -111,7 +113,9 @@ def _decided(element: AccumulatedElement) -> tuple[Expr, ...]:
 
 
 def _started(store: BufferStore, loops: tuple[For, ...], begin: tuple[For, ...], start: BufferStore) -> Expr | None:
-    """The value that the init stores to the same elements, as a function of the loops of the body."""
+    """Return the value that the init stores to the same elements, in terms of the loops of the body; None if the init
+    does not match.
+    """
     if len(loops) != len(begin) or store.predicate is not None or start.predicate is not None:
         return None
     if not all(_same(a.extent, b.extent) for a, b in zip(loops, begin, strict=True)):
@@ -127,7 +131,9 @@ def _same(a: Node, b: Node) -> bool:
 
 
 def _stores(stmt: Stmt) -> list[tuple[tuple[For, ...], BufferStore]] | None:
-    """The stores of a statement, each with the serial loops of fixed extents that surround only it."""
+    """Return the stores of a statement, each with the serial loops that surround only this store; None if there is any
+    other statement.
+    """
     stores: list[tuple[tuple[For, ...], BufferStore]] = []
     for part in stmt.stmts if isinstance(stmt, Seq) else (stmt,):
         loops: list[For] = []
@@ -145,10 +151,11 @@ def _counts_from_zero(loop: For) -> bool:
 
 
 def recognised(block: Block, without_init: bool = False) -> tuple[Update, ReducerMatch] | str:
-    """The update of a reduction block and the registered reducer that matches it, or the reason why none does.
+    """Return the update of a reduction block and the registered reducer that matches it, or a message that says why
+    none does.
 
-    A block without an init does not match. With `without_init` it may match: then the update starts from the old value,
-    which `init` loads.
+    By default, a block without an init does not match. With `without_init` it may match: the update then starts from
+    the old value, which `init` loads.
     """
     update = _read_update(block, without_init)
     if isinstance(update, str):

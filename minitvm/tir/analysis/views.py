@@ -1,4 +1,4 @@
-"""Matched buffers: the region of storage that each of them shows, and whether its declaration fits this region."""
+"""Matched buffers: which region of storage each one is a view of, and whether its declaration fits this region."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Views = Mapping[Buffer, BufferRegion]
 
 
 def views(func: PrimFunc) -> Iterator[tuple[MatchBufferRegion, BufferRegion]]:
-    """Yield each matched buffer of a function, and its region in a buffer that is not itself matched."""
+    """Yield each matched buffer of a function, with the region that it views in an actual (not matched) buffer."""
     regions: dict[Buffer, BufferRegion] = {}
     for node in find(func.body, Block):
         for match in node.match_buffers:
@@ -22,7 +22,7 @@ def views(func: PrimFunc) -> Iterator[tuple[MatchBufferRegion, BufferRegion]]:
 
 
 def resolved(source: BufferRegion, views: Views) -> BufferRegion:
-    """Convert a region of a view to a region of the buffer that it shows."""
+    """Convert a region of a view to a region of the underlying buffer."""
     if source.buffer not in views:
         return source
     outer = views[source.buffer]
@@ -32,15 +32,16 @@ def resolved(source: BufferRegion, views: Views) -> BufferRegion:
 
 
 def strides_of(buffer: Buffer) -> list[Expr]:
-    """The distances, in elements, between neighbours in each dimension."""
+    """Return the stride of each dimension, in elements."""
     return list(buffer.strides) or row_major(buffer.shape)
 
 
 def why_not_view(match: MatchBufferRegion, source: BufferRegion) -> str:
-    """The known error in the declaration of a matched buffer, `source` being its resolved region; "" if there is none.
+    """Return an error in the declaration of a matched buffer, or "" if none is found; `source` is the region that it
+    resolves to.
 
-    A view covers the last dimensions of its region; the dimensions before them must be single points. Its dimensions
-    and strides must be those of the region. A variable in their place gets the first value that is matched with it.
+    A view covers the last dimensions of its region, and the dimensions before them must be single points. The view's
+    dimensions and strides must equal those of the region. A variable takes the first value that it is matched with.
     """
     view, region = match.buffer, match.source.region
     lead = len(region) - view.ndim

@@ -1,4 +1,4 @@
-"""Sums in which most terms are zero in a regular pattern: a factor is not zero only in every s-th iteration.
+"""Sums in which most terms are zero in a regular pattern: a factor is nonzero only in every s-th iteration.
 
     A[p] = if_then_else(f(p) % s == 0 and .., .., 0)          X[i] += A[q(i, k)] * B[..]
 
@@ -23,9 +23,9 @@ _ARITHMETIC = Analyzer()  # it knows nothing about any variable
 
 @dataclass(frozen=True, slots=True)
 class ZeroPattern:
-    """A term is zero if `times * k + rest` is not a multiple of `step`; gcd(times, step) = 1, and k is not in `rest`.
+    """The rule that a term is zero unless `times * k + rest` is a multiple of `step`.
 
-    `load` is the factor that is zero in these terms.
+    Here gcd(times, step) = 1, and `rest` does not contain k. `load` is the factor that is zero in these terms.
     """
 
     load: BufferLoad
@@ -35,7 +35,7 @@ class ZeroPattern:
 
     @property
     def first(self) -> Expr:
-        """The first k, starting from 0, whose term may not be zero; the others follow in steps of `step`."""
+        """The smallest k >= 0 whose term may be nonzero; the others follow in steps of `step`."""
         # times * k = -rest (mod step); multiples of the step are left out
         terms = {term: times for term, times in self.rest.terms.items() if times % self.step}
         form = Affine(terms, self.rest.const).scaled(-pow(self.times, -1, self.step))
@@ -44,9 +44,10 @@ class ZeroPattern:
 
 
 def factors(term: Expr | None) -> Iterator[BufferLoad]:
-    """The loads whose product a term is, without conversions; a factor may be 0 under a condition.
+    """Yield the loads that are multiplied to form a term. Conversions are skipped, and a factor may be 0 under a
+    condition.
 
-    None for other terms.
+    Yields nothing for other terms.
     """
     while isinstance(term, Cast) or _or_zero(term):
         term = term.value if isinstance(term, Cast) else term.args[1]  # type: ignore[union-attr]
@@ -58,7 +59,7 @@ def factors(term: Expr | None) -> Iterator[BufferLoad]:
 
 
 def _or_zero(e: Expr | None) -> bool:
-    """Return whether an expression is an `if_then_else` that is 0 if its condition does not hold."""
+    """Return whether an expression is an `if_then_else` that evaluates to 0 if its condition is false."""
     if not isinstance(e, Call) or e.op != "if_then_else":
         return False
     other = e.args[2]
@@ -66,7 +67,7 @@ def _or_zero(e: Expr | None) -> bool:
 
 
 def zero_pattern(func: PrimFunc, term: Expr | None, iterator: Var) -> ZeroPattern | None:
-    """The pattern of zeros of a term of a sum along an iterator; None if no pattern is known."""
+    """Return the pattern of zero terms in a sum along an iterator; None if no pattern is found."""
     for load in factors(term):
         store = _only_store(func, load)
         if store is None:
@@ -90,7 +91,9 @@ def _linear(e: Expr) -> Affine:
 
 
 def _only_store(func: PrimFunc, load: BufferLoad) -> BufferStore | None:
-    """The store that fills the buffer of a load, at distinct variables; None if another statement may write it."""
+    """Return the only store to the buffer of a load, which must be indexed by distinct variables; None if there is no
+    such store.
+    """
     if load.buffer in func.params:
         return None
     writers = [node for node in walk(func.body) if _may_write(node, load)]
@@ -108,6 +111,6 @@ def _may_write(node: Node, load: BufferLoad) -> bool:
 
 
 def _required(store: BufferStore) -> list[Expr]:
-    """Conditions that must all hold if the stored value is not 0."""
+    """Return conditions that must all hold for the stored value to be nonzero."""
     value = store.value
     return list(conjuncts(value.args[0])) if isinstance(value, Call) and _or_zero(value) else []

@@ -1,5 +1,5 @@
-"""Gives a buffer another layout: every access of the old buffer becomes an access of the new one, at the mapped
-place.
+"""Give a buffer another layout: every access to the old buffer becomes an access to the new one at the
+mapped indices.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ SIDES = {"read": block_regions.regions_read, "write": block_regions.regions_writ
 
 
 def chosen_region(block: tir.BlockRealize, buffer: object) -> tir.BufferRegion | None:
-    """Return the region that a caller means: ("read", i), ("write", i), the name of a buffer, or the buffer.
+    """Return the region that an argument refers to: ("read", i), ("write", i), a buffer name, or a buffer.
 
-    None if none.
+    Returns None if there is no such region.
     """
     reads, writes = block_regions.regions_touched(block.block)
     if isinstance(buffer, list | tuple) and len(buffer) == 2 and buffer[0] in SIDES:
@@ -39,9 +39,9 @@ def chosen_region(block: tir.BlockRealize, buffer: object) -> tir.BufferRegion |
 
 
 def relaid(stmt: Any, old: tir.Buffer, new: tir.Buffer, mapped: Mapped) -> Any:
-    """Return a statement in which each access of `old` is an access of `new` at `mapped(indices)`, simplified.
+    """Return a statement in which each access to `old` becomes an access to `new` at `mapped(indices)`, simplified.
 
-    The signatures of the blocks change accordingly. A root block declares nothing of its own accord.
+    The signatures of the blocks change accordingly, except that no regions are added to a root block.
     """
     root = stmt.block if isinstance(stmt, tir.BlockRealize) else None
     domains: dict[ex.Var, ex.Range] = {}
@@ -63,10 +63,10 @@ def relaid(stmt: Any, old: tir.Buffer, new: tir.Buffer, mapped: Mapped) -> Any:
 
 
 def _simple(index: ex.Expr, domains: Mapping[ex.Var, ex.Range]) -> ex.Expr:
-    """Simplify a new index as TVM does. Some variables that have only one value are kept, where TVM keeps them.
+    """Simplify a new index as TVM does: some variables that have only a single value are kept.
 
-    A variable of one value stays where it is the whole index. So does the index of a place in a tile that the variable
-    does not fill: `v // 4` for a `v` with three values.
+    TVM keeps such a variable if it is the whole index, or if it indexes a tile that it does not fill. For example, `v
+    // 4` is kept for a `v` with three values.
     """
     plain = Analyzer().simplify(index)
     if isinstance(plain, ex.Var):
@@ -93,7 +93,9 @@ def _with_regions(block: tir.Block, new: tir.Buffer, domains: Mapping[ex.Var, ex
 
 
 def _plain(r: ex.Range, dim: ex.Expr, domains: Mapping[ex.Var, ex.Range]) -> ex.Range:
-    """Simplify a range. If it would be the minimum or maximum of several bounds, return the whole dimension instead."""
+    """Simplify a range. If it would become the minimum or maximum of several bounds, return the full
+    dimension instead.
+    """
     if any(isinstance(part, ex.Min | ex.Max) for part in (*ex.walk(r.start), *ex.walk(r.extent))):
         return ex.Range(ex.const(0, dim.dtype), dim)
     return ex.Range(_simple(r.start, domains), _simple(r.extent, domains))
@@ -105,7 +107,7 @@ def point_block(
     body: Callable[[tuple[ex.Var, ...]], tir.BufferStore],
     predicate: Callable[[tuple[ex.Var, ...]], ex.Expr] | None = None,
 ) -> tir.Stmt:
-    """Return `for ax0, ... in grid(*shape): with block(name): body(v0, ...)`; the iterators run over the whole
+    """Return `for ax0, ... in grid(*shape): with block(name): body(v0, ...)`, where the iterators cover the whole
     shape.
     """
     loops = [ex.Var(f"ax{d}", dim.dtype) for d, dim in enumerate(shape)]
@@ -119,10 +121,11 @@ def point_block(
 
 
 def in_old_layouts(func: tir.PrimFunc, moved: Mapping[tir.Buffer, tuple[tir.Buffer, IndexMap]]) -> tir.PrimFunc:
-    """Return the function with its parameters in their old layouts: it copies them into the new layouts and back.
+    """Return the function with its parameters in their old layouts, with code that copies them to the new layouts and
+    back.
 
-    `moved` maps each present parameter to (the old parameter, the map from the old to the new layout). With the result,
-    the oracle can compare a function whose parameters have changed with the function before the change.
+    `moved` maps each current parameter to (the old parameter, the map from the old to the new layout). The result lets
+    the oracle compare a function whose parameters have changed with its old version.
     """
     root = tir.root_block(func)
     stored = {node.buffer for node in ex.find(func.body, tir.BufferStore)}
@@ -156,7 +159,9 @@ def in_old_layouts(func: tir.PrimFunc, moved: Mapping[tir.Buffer, tuple[tir.Buff
 
 
 def with_simple_indices(node: Any, analyzer: Analyzer) -> Any:
-    """Simplify the indices of the accesses in a node, and its regions; `analyzer` knows the loops around the node."""
+    """Simplify the indices of all accesses in a node, and its regions; `analyzer` must know the loops
+    around the node.
+    """
 
     def go(at: Any) -> Any:
         if isinstance(at, tir.For):
@@ -178,7 +183,9 @@ def with_simple_indices(node: Any, analyzer: Analyzer) -> Any:
 
 
 def whole_nest(tree: Tree, producer: tir.BlockRealize, buffer: tir.Buffer) -> tir.For | None:
-    """Return the outermost loop around a block that only stores every element of a buffer once; else None."""
+    """Return the outermost loop around a block that does nothing but store each element of a buffer once; None if the
+    block does anything else.
+    """
     # Iterations are independent: the block writes this buffer only, each element once, and does not read it.
     store, block = producer.block.body, producer.block
     plain = isinstance(store, tir.BufferStore) and block.init is None and not block.alloc_buffers
@@ -219,7 +226,9 @@ def over_new_shape(
     where: ex.Expr,
     pad: Callable[[Sequence[ex.Expr]], ex.Expr],
 ) -> tir.Stmt:
-    """Return the producer as a nest over the new shape: it stores the pad value in padding, its own value elsewhere."""
+    """Return the producer as a nest over the new shape. It stores the pad value in the padding and its own value
+    elsewhere.
+    """
     store = producer.block.body
     assert isinstance(store, tir.BufferStore)  # whole_nest
     # An index that stays keeps its name.

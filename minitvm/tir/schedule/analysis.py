@@ -1,4 +1,4 @@
-"""The functions of TVM's module of this name: queries about blocks, suggested layouts, mappings to intrinsics.
+"""Functions of TVM's module of the same name: queries about blocks, suggested layouts, and mappings to intrinsics.
 
 The kinds of blocks are defined in `tir.analysis.block_kinds`.
 """
@@ -29,8 +29,8 @@ def __getattr__(name: str) -> Any:
 
 
 def is_output_block(sch: Schedule, block: BlockRV | str) -> bool:
-    """Return whether a block writes a buffer that the block around it does not allocate (TVM's function of this
-    name).
+    """Return whether a block writes a buffer that the enclosing block does not allocate (TVM's function of
+    this name).
     """
     handle = sch.get_block(block) if isinstance(block, str) else block
     realize = sch.state.block(sch.get(handle).id)
@@ -39,6 +39,6 @@ def is_output_block(sch: Schedule, block: BlockRV | str) -> bool:
 
 
 def has_block(sch: Schedule, block_name: str) -> bool:
-    """Return whether a function of the module has a block of that name (TVM's function of this name)."""
+    """Return whether some function of the module has a block with this name (TVM's function of this name)."""
     trees = sch.state.schedulable_trees()
     return any(realize.block.name == block_name for tree in trees for realize in tree.blocks.values())

@@ -1,4 +1,4 @@
-"""TVM's references to blocks and loops (`StmtSRef`), and the dependences between the blocks of one scope."""
+"""TVM's references to blocks and loops (`StmtSRef`), and the dependences between the blocks of a scope."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ _INLINE, _ROOT = "inline", "root"
 
 @dataclass(frozen=True, slots=True)
 class StmtSRef:
-    """A block or loop of a schedule at one moment. Two references are equal when they refer to the same block or loop.
+    """A reference to a block or loop of a schedule at one moment. Two references are equal if they refer to the same
+    block or loop.
 
     `key` is the variable of the loop or the id of the block. It can also be the name of a mark for `compute_at`.
     """
@@ -28,26 +29,26 @@ class StmtSRef:
 
     @staticmethod
     def of(stmt: Stmt, tree: Tree) -> StmtSRef:
-        """Return the reference to a loop, to a block, or to the block of a realization."""
+        """Return the reference to a loop or block; a block realization stands for its block."""
         node = stmt.block if isinstance(stmt, BlockRealize) else stmt
         return StmtSRef(node.id if isinstance(node, Block) else node.var, tree)  # type: ignore[attr-defined]
 
     @property
     def handle(self) -> BlockRV | LoopRV | None:
-        """Return the handle of the block or loop; None for a mark."""
+        """The handle of the block or loop; None for a mark."""
         if isinstance(self.key, str):
             return None
         return LoopRV(self.key) if isinstance(self.key, Var) else BlockRV(self.key)
 
     @property
     def stmt(self) -> Block | For | None:
-        """Return the block or loop; None for a mark."""
+        """The block or loop; None for a mark."""
         place = self._place()
         return place.block if isinstance(place, BlockRealize) else place
 
     @property
     def parent(self) -> StmtSRef | None:
-        """Return the innermost loop or block around this one; None for the root block and for marks."""
+        """The innermost loop or block around this one; None for the root block and for marks."""
         place = self._place()
         if place is None or self.tree is None:
             return None
@@ -56,19 +57,21 @@ class StmtSRef:
 
     @property
     def seq_index(self) -> int:
-        """Return the position in the sequence of statements around it; -1 if it is not directly in a sequence."""
+        """The position in the enclosing sequence of statements; -1 if this block or loop is not directly in
+        a sequence.
+        """
         place = self._place()
         around = None if place is None or self.tree is None else self.tree.parent.get(place)
         return around.stmts.index(place) if isinstance(around, Seq) and place is not None else -1
 
     @staticmethod
     def inline_mark() -> StmtSRef:
-        """Return the mark that means: compute the block inline."""
+        """Return the mark for "compute the block inline"."""
         return StmtSRef(_INLINE)
 
     @staticmethod
     def root_mark() -> StmtSRef:
-        """Return the mark that means: leave the block where it is."""
+        """Return the mark for "leave the block where it is"."""
         return StmtSRef(_ROOT)
 
     def _place(self) -> BlockRealize | For | None:
@@ -78,7 +81,9 @@ class StmtSRef:
 
 
 class DepKind(IntEnum):
-    """The kind of a dependence: a read after a write (RAW), a write after a write, a write after a read, unknown."""
+    """The kind of a dependence: read after write (RAW), write after write (WAW), write after read (WAR), or unknown
+    (OPAQUE).
+    """
 
     RAW = 0
     WAW = 1
@@ -88,7 +93,7 @@ class DepKind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Dependency:
-    """Block `dst` depends on block `src`."""
+    """States that block `dst` depends on block `src`."""
 
     src: StmtSRef
     dst: StmtSRef
@@ -102,11 +107,11 @@ class BlockScope:
         self._scope = scope
 
     def get_deps_by_src(self, block: StmtSRef) -> list[Dependency]:
-        """Return the dependences of later blocks on `block`."""
+        """Return the dependences in which later blocks depend on `block`."""
         return [dependence for dependence in self._dependences() if dependence.src == block]
 
     def get_deps_by_dst(self, block: StmtSRef) -> list[Dependency]:
-        """Return the dependences of `block` on earlier blocks."""
+        """Return the dependences in which `block` depends on earlier blocks."""
         return [dependence for dependence in self._dependences() if dependence.dst == block]
 
     def _dependences(self) -> Iterator[Dependency]:

@@ -1,4 +1,4 @@
-"""Calls of primitives as values: how arguments are matched with parameters and sampled numbers, and how a call runs."""
+"""Calls of primitives as values: match arguments with parameters, substitute sampled numbers, and run calls."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _MAPPINGS = (dict, collections.abc.Mapping)
 
 
 def misfit(primitive: Primitive, name: str, value: Any) -> str | None:
-    """Return why a value cannot be passed for a parameter: what was expected and what was found. None if it can."""
+    """Return why a value cannot be passed for a parameter (what was expected and what was found), or None if it can."""
     hint = primitive.hints.get(name, Any)
     several = primitive.signature.parameters[name].kind is inspect.Parameter.VAR_POSITIONAL
     wrong = [item for item in (value if several else (value,)) if not fits(item, hint)]
@@ -56,7 +56,7 @@ def _is_block(hint: Any) -> bool:
 
 
 def _handles_wanted(hint: Any) -> str:
-    """Describe in words which handles a type hint accepts: `a block (a BlockRV or its name)`."""
+    """Describe in words which handles a type hint accepts, for example `a block (a BlockRV or its name)`."""
     if hint is For:
         return "a loop (a LoopRV)"
     if hint is BlockRealize:
@@ -68,9 +68,9 @@ def _handles_wanted(hint: Any) -> str:
 
 
 def fits(value: Any, hint: Any) -> bool:
-    """Return whether a value may be passed where `hint` is annotated.
+    """Return whether a value may be passed for a parameter annotated with `hint`.
 
-    A handle fits its node, a sampled number fits int.
+    A handle fits the type of its node, and a sampled number fits int.
     """
     if hint is Any or hint is object:
         return True
@@ -111,7 +111,7 @@ def _fits_plain(value: Any, hint: Any) -> bool:
 
 
 def described(hint: Any) -> str:
-    """Describe a type hint in words: `list of (int | None)`."""
+    """Describe a type hint in words, for example `list of (int | None)`."""
     origin, inner = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
         return " | ".join(described(part) for part in inner)
@@ -132,7 +132,7 @@ _INLINED = {"compute_at": "compute_inline", "reverse_compute_at": "reverse_compu
 
 @dataclass(frozen=True, slots=True)
 class PrimitiveCall:
-    """A legal call of a primitive on a schedule. Tests draw such calls, and tuners try them."""
+    """A legal call of a primitive on a schedule. Tests draw such calls at random, and tuners try them."""
 
     primitive: Primitive
     arguments: Mapping[str, Any]
@@ -142,12 +142,14 @@ class PrimitiveCall:
         return self.text
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:  # noqa: ARG002 (IPython's protocol)
-        """Show the call in Hypothesis and IPython as it is written, not as its parts."""
+        """Show the call in Hypothesis and IPython as source text rather than as its fields."""
         printer.text(self.text)
 
 
 def bind(primitive: Primitive, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments of a call by name, with defaults filled in; raise `ScheduleError` if they do not fit."""
+    """Return the arguments of a call by name, with defaults filled in; raise `ScheduleError` if they do not fit the
+    primitive.
+    """
     try:
         bound = primitive.signature.bind(*args, **kwargs)
     except TypeError as error:
@@ -157,7 +159,7 @@ def bind(primitive: Primitive, args: tuple[Any, ...], kwargs: Mapping[str, Any])
 
 
 def complete(primitive: Primitive, arguments: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the arguments in the primitive's order; defaults replace those that are left out.
+    """Yield the arguments in the primitive's order, with defaults for those that are missing.
 
     Raises `ScheduleError` if a required argument is missing, or if the primitive has no parameter of a given name.
     """
@@ -173,8 +175,8 @@ def complete(primitive: Primitive, arguments: Mapping[str, Any]) -> Iterator[tup
 
 
 def normal(value: Any) -> Any:
-    """Convert an argument to what a trace can keep: NumPy scalars to Python's, expressions folded, functions
-    `counted`.
+    """Convert an argument to a form that a trace can store: NumPy scalars become Python numbers, expressions are
+    folded, and functions are wrapped by `counted`.
     """
     if isinstance(value, np.generic):
         return value.item()
@@ -188,7 +190,7 @@ def normal(value: Any) -> Any:
 
 
 def run(primitive: Primitive, state: ScheduleState, nodes: Mapping[str, Any]) -> Any:
-    """Run a primitive on a state. A place that is not a loop can mean that another primitive runs instead, or none."""
+    """Run a primitive on a state. If its place is not a loop, the call may mean another primitive, or nothing."""
     place = next((value for value in nodes.values() if isinstance(value, PlaceKey)), None)
     if place is None:
         return primitive.run(state, nodes)
@@ -201,7 +203,7 @@ def run(primitive: Primitive, state: ScheduleState, nodes: Mapping[str, Any]) ->
 
 
 def with_numbers(value: Any, numbers: Mapping[ExprRV, int]) -> Any:
-    """Return a value with sampled numbers replaced by their values; lists and dictionaries keep their structure."""
+    """Replace sampled numbers in a value by their actual values; lists and dictionaries keep their structure."""
     if isinstance(value, list | tuple):
         return type(value)(with_numbers(item, numbers) for item in value)
     if isinstance(value, dict):
@@ -217,8 +219,8 @@ def with_numbers(value: Any, numbers: Mapping[ExprRV, int]) -> Any:
 
 
 def introduce(sch: Schedule, handle: Handle) -> None:
-    """Record how to find a block or loop whose handle came from no query (`space` makes such handles), for the
-    replay.
+    """Record in the trace how to find a block or loop whose handle did not come from a query, so that it can be
+    replayed. `space` returns such handles.
     """
     if isinstance(handle, ExprRV):
         return

@@ -1,5 +1,5 @@
-"""The reads and writes that blocks declare: true before the first step, and extended for what later steps put
-inside.
+"""The reads and writes that blocks declare. They are correct before the first step, and are extended when later steps
+put something inside a block.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ def _undeclared(func: PrimFunc) -> Failure | None:
 
 
 def widened(before: Tree, after: Tree) -> PrimFunc:
-    """Return the function in which each changed block also declares what the blocks inside it declare.
+    """Return the function in which each changed block also declares the accesses that the blocks inside it declare.
 
-    If every block does so already, the function itself is returned.
+    If every block already does, the same function is returned.
     """
     func = after.func
     done: set[object] = set()

@@ -47,7 +47,7 @@ _WANTED = "  wanted: before:, call: `...` and after:, with the programs on lines
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """A worked example: a program, a call, and the program that the call makes.
+    """A worked example: a program, a call, and the program that results from the call.
 
     Both programs are abbreviated TVMScript.
     """
@@ -60,7 +60,7 @@ class Example:
 def example_of(primitive: Primitive | str) -> Example | None:
     """Return the example in a primitive's docstring; None if it has none.
 
-    Raise `InternalError` if a part is missing.
+    Raises `InternalError` if a part of the example is missing.
     """
     primitive = PRIMITIVES[primitive] if isinstance(primitive, str) else primitive
     text = inspect.cleandoc(primitive.function.__doc__ or "")
@@ -74,15 +74,15 @@ def example_of(primitive: Primitive | str) -> Example | None:
 
 
 def section(text: str, head: str) -> str | None:
-    """Return the lines under `head:` in a docstring, without their indentation; None if there are none."""
+    """Return the lines under `head:` in a docstring without their indentation; None if there is no such section."""
     match = re.search(rf"^{head}:\n((?:[ ]{{4}}.*\n|\n)+)", text + "\n", re.MULTILINE)
     return None if match is None else textwrap.dedent(match[1]).strip("\n")
 
 
 def verify_example(primitive: Primitive | str) -> Schedule:
-    """Run the example in a primitive's docstring and compare the result with the program that the docstring shows.
+    """Run the example in a primitive's docstring and compare the result with the program in the docstring.
 
-    Returns the schedule. Raises `InternalError`, which shows the difference, if the programs differ, or if there is no
+    Returns the schedule. Raises an `InternalError` that shows the difference if the programs differ, or if there is no
     example.
     """
     primitive = PRIMITIVES[primitive] if isinstance(primitive, str) else primitive
@@ -102,10 +102,10 @@ def verify_example(primitive: Primitive | str) -> Schedule:
 
 
 def run_text(code: str, names: dict[str, Any], subject: str) -> None:
-    """Run statements that a registration keeps as text.
+    """Run statements that a registration stores as text.
 
-    Raises `InternalError`, with `subject` and the text, for a mistake in the text itself, such as an undefined name.
-    Minitvm's own errors, which come from what the text calls, pass unchanged.
+    Mistakes in the text itself, such as an undefined name, raise an `InternalError` that contains `subject` and the
+    text. Minitvm's own errors, raised by the code that the text calls, pass through unchanged.
     """
     try:
         exec(code, names)
@@ -119,7 +119,7 @@ def run_text(code: str, names: dict[str, Any], subject: str) -> None:
 
 
 def example_program(primitive: Primitive | str) -> PrimFunc:
-    """Return the program with which a primitive's example begins; raise `InternalError` if there is no example."""
+    """Return the initial program of a primitive's example; raise `InternalError` if there is no example."""
     primitive = PRIMITIVES[primitive] if isinstance(primitive, str) else primitive
     example = example_of(primitive)
     if example is None:
@@ -129,19 +129,21 @@ def example_program(primitive: Primitive | str) -> PrimFunc:
 
 @functools.cache
 def program_of(text: str, lowered: bool = False) -> PrimFunc:
-    """Return the program that abbreviated TVMScript describes. With `lowered` it has no blocks, as in `prim_func`."""
+    """Return the program that abbreviated TVMScript describes. With `lowered`, it has no blocks."""
     return _program(text, {}, lowered)
 
 
 def loops_by_name(sch: Schedule) -> dict[str, LoopRV]:
-    """Return the loops of a schedule whose names are unique: those that a call in a docstring can name."""
+    """Return the loops of a schedule that have a unique name. A call in a docstring can refer to these by name."""
     tree = sch.state.tree()
     names = [var.name for var in tree.loops]
     return {var.name: LoopRV(var) for var in tree.loops if names.count(var.name) == 1}
 
 
 def _shown(func: PrimFunc, text: str) -> list[str]:
-    """Return the lines of a function, with its blocks' reads and writes only if the text of the example shows them."""
+    """Return the lines of a printed function. The reads and writes of blocks are included only if the example's text
+    has them.
+    """
     hidden = tuple(f"T.{what}(" for what in ("reads", "writes") if f"T.{what}(" not in text)
     lines = func.script(with_header=False).splitlines()
     return [line for line in lines if line.strip() and not line.strip().startswith(hidden or "\0")]
@@ -151,9 +153,9 @@ def _shown(func: PrimFunc, text: str) -> list[str]:
 
 
 def _program(text: str, parameters: dict[str, str], lowered: bool = False) -> PrimFunc:
-    """Return the function that a text abbreviates.
+    """Return the function that abbreviated text describes.
 
-    If `parameters` is empty, its buffers are found and added by name.
+    If `parameters` is empty, the function's buffers are inferred and added to it by name.
     """
     body = ast.parse(text).body
     if isinstance(body[0], ast.FunctionDef):
@@ -185,15 +187,17 @@ def _parsed(text: str, lowered: bool = False) -> PrimFunc:
 
 
 def _named(statement: ast.AnnAssign) -> str:
-    """Return the name of the buffer that `A: T.Buffer(...)` declares, or "" if the statement declares none."""
+    """Return the name of the buffer that `A: T.Buffer(...)` declares, or "" if the statement is not such a
+    declaration.
+    """
     return statement.target.id if isinstance(statement.target, ast.Name) and statement.value is None else ""
 
 
 @dataclass(slots=True)
 class _AbbreviationReader:
-    """Walks a text and adds the iterators that it leaves out.
+    """Walks an abbreviated program and adds the iterators that it leaves out.
 
-    With `sizes` it also notes how far buffers are indexed.
+    With `sizes`, it also records how far buffers are indexed.
     """
 
     sizes: bool = True
@@ -201,11 +205,11 @@ class _AbbreviationReader:
     allocated: set[str] = field(default_factory=set)
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Return the shapes of the buffers that no block allocates, in the order of their names."""
+        """Return the shapes of the buffers that no block allocates, sorted by name."""
         return {name: tuple(self.reach[name]) for name in sorted(self.reach) if name not in self.allocated}
 
     def read(self, statement: ast.stmt, ranges: Mapping[str, range]) -> None:
-        """Read one statement; `ranges` has the values of the variables around it."""
+        """Read one statement; `ranges` has the possible values of the variables around it."""
         names = dict(ranges)
         if isinstance(statement, ast.For):
             names.update(_loop_values(statement, ranges))
@@ -239,7 +243,7 @@ class _AbbreviationReader:
 
 
 def _heads(statement: ast.stmt) -> Iterator[ast.AST]:
-    """Yield the parts of a compound statement outside its body: the condition of an `if`."""
+    """Yield the parts of a compound statement that are outside its body, such as the condition of an `if`."""
     if isinstance(statement, ast.If):
         yield from ast.walk(statement.test)
 
@@ -258,7 +262,7 @@ def _loop_values(loop: ast.For, ranges: Mapping[str, range]) -> dict[str, range]
 
 
 def _axes(body: list[ast.stmt], loops: Mapping[str, range]) -> dict[str, range]:
-    """Return the iterators that a block declares explicitly, with their values."""
+    """Return the iterators that a block declares explicitly, with their possible values."""
     iterators: dict[str, range] = {}
     for statement in body:
         if not isinstance(statement, ast.Assign) or not ast.unparse(statement.value).startswith("T.axis."):
@@ -276,7 +280,7 @@ def _axes(body: list[ast.stmt], loops: Mapping[str, range]) -> dict[str, range]:
 
 
 def _used(body: list[ast.stmt]) -> list[str]:
-    """Return the names in a block's own statements, without those in the blocks inside it."""
+    """Return the names used in a block's own statements; blocks inside it are skipped."""
     names: dict[str, None] = {}
     queue: list[ast.AST] = list(body)
     while queue:
@@ -290,14 +294,16 @@ def _used(body: list[ast.stmt]) -> list[str]:
 
 
 def _loop_of(iterator: str, names: Mapping[str, range]) -> str:
-    """Return the loop that an iterator binds because of its name, "" if there is none."""
+    """Return the loop that an iterator binds according to its name, or "" if there is none."""
     loop = iterator.removeprefix("v")
     candidates = (loop, loop.removeprefix("_"), f"ax{loop}") if iterator != loop else ()
     return next((name for name in candidates if name in names), "")
 
 
 def _reduced(body: list[ast.stmt]) -> set[str]:
-    """Return the names that a block which accumulates does not use in the indices of its stores."""
+    """Return the names that an accumulating block uses, but not in the indices of its stores; an empty set for other
+    blocks.
+    """
     stores = [s for top in body for s in ast.walk(top) if isinstance(s, ast.Assign)]
     targets = [t for s in stores for t in s.targets if isinstance(t, ast.Subscript)]
     if not any(ast.unparse(t) in ast.unparse(s.value) for s in stores for t in s.targets if t in targets):
@@ -307,7 +313,7 @@ def _reduced(body: list[ast.stmt]) -> set[str]:
 
 
 def _most(index: ast.expr, names: Mapping[str, range]) -> int:
-    """Return how many elements a dimension must have so that an index is inside it."""
+    """Return the smallest extent of a dimension for which an index is always inside."""
     if isinstance(index, ast.Slice):
         assert index.upper is not None
         return _most(index.upper, names) - 1
@@ -325,7 +331,7 @@ def _most(index: ast.expr, names: Mapping[str, range]) -> int:
 
 
 def bad_calls() -> dict[str, tuple[Primitive, BadCall]]:
-    """Return the bad calls of the package's own primitives, by "primitive.requirement"."""
+    """Return the registered bad calls of the package's own primitives, keyed by "primitive.requirement"."""
     return {
         f"{primitive.name}.{bad.requirement.name}": (primitive, bad)
         for primitive in PRIMITIVES.values()
@@ -335,9 +341,9 @@ def bad_calls() -> dict[str, tuple[Primitive, BadCall]]:
 
 
 def prepared(primitive: Primitive, bad: BadCall) -> tuple[Schedule, Callable[[], Any]]:
-    """Return the schedule on which a bad call is made, and a function that makes the call.
+    """Return the schedule for a bad call, and a function that makes the call.
 
-    The statements before the call have already run on the schedule.
+    The statements before the call have already been run on the schedule.
     """
     sch = Schedule(program_of(bad.before) if bad.before else example_program(primitive))
     *first, last = bad.call.split("; ")
@@ -351,7 +357,7 @@ def prepared(primitive: Primitive, bad: BadCall) -> tuple[Schedule, Callable[[],
 def refusal(primitive: Primitive, bad: BadCall) -> str:
     """Return the text of the error that a bad call raises.
 
-    Raises `InternalError` if the call succeeds, if another requirement refuses it, or if the program changes.
+    Raises `InternalError` if the call succeeds, if a different requirement refuses it, or if the program changes.
     """
     sch, call = prepared(primitive, bad)
     subject = f"{primitive.name}: the bad call for {bad.requirement.name}, `{bad.call}`,"
@@ -370,9 +376,10 @@ def refusal(primitive: Primitive, bad: BadCall) -> str:
 
 
 def gallery(primitive: Primitive | str) -> dict[str, str]:
-    """Return the errors of a primitive's bad calls: first by its requirements in order, then by those of its steps.
+    """Return the errors of a primitive's bad calls: first those for its own requirements in order, then those from the
+    steps that it performs.
 
-    Raises `InternalError` as `refusal` does, and if a requirement has no bad call.
+    Raises `InternalError` like `refusal`, and also if a requirement has no bad call.
     """
     primitive = PRIMITIVES[primitive] if isinstance(primitive, str) else primitive
     shown = {bad.requirement.name: refusal(primitive, bad) for bad in primitive.bad_calls}

@@ -1,4 +1,4 @@
-"""The condition that a schedule keeps for blocks that pass the address of a buffer to foreign code."""
+"""The requirement for blocks that pass the address of a buffer to foreign code."""
 
 from __future__ import annotations
 

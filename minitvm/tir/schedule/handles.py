@@ -12,33 +12,35 @@ from ..nodes import Block, BlockId, BlockRealize, For
 
 @dataclass(frozen=True, slots=True)
 class BlockRV:
-    """A handle of a block. It stays valid through all rewrites that keep the block."""
+    """A handle of a block, which stays valid as long as rewrites keep the block."""
 
     key: BlockId
 
 
 @dataclass(frozen=True, slots=True)
 class LoopRV:
-    """A handle of a loop. It stays valid through all rewrites that keep the loop."""
+    """A handle of a loop, which stays valid as long as rewrites keep the loop."""
 
     key: Var
 
 
 @node
 class ExprRV(Var):
-    """A sampled number. It can be used in expressions, and as a factor or annotation, like any variable."""
+    """A sampled number. Like any variable, it can be used in expressions and as a factor or annotation."""
 
 
 @node
 class PlaceKey(Var):
-    """The key of a `LoopRV` that is not a loop: computing at it means `compute_inline`, or nothing ("root")."""
+    """The key of a `LoopRV` that does not refer to a loop. Computing a block there means `compute_inline`, or leaving
+    it in place ("root").
+    """
 
 
 @node
 class ChosenLoop(Var):
     """The key of a `LoopRV` that was sampled.
 
-    It has an identity of its own, since another decision means another loop.
+    It has its own identity, because a different decision would select a different loop.
     """
 
     loop: Var | None = None
@@ -50,14 +52,16 @@ INLINE, ROOT = "inline", "root"  # the names of places
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
-    """The result of a sampling primitive: numbers (or one number, loop or place), and the decision that gives them."""
+    """The result of a sampling primitive: the sampled numbers (or a single number, loop or place), and the decision
+    that leads to them.
+    """
 
     values: Any
     decision: Any
 
 
 def to_handles(result: Any) -> Any:
-    """Return the result of a primitive with handles in the place of nodes and keys; lists keep their structure."""
+    """Replace nodes and keys in the result of a primitive by handles; lists keep their structure."""
     if isinstance(result, For):
         return LoopRV(result.var)
     if isinstance(result, Var):
@@ -74,7 +78,7 @@ def to_handles(result: Any) -> Any:
 
 
 def numbers_to_handles(values: Any, numbers: dict[ExprRV, int]) -> Any:
-    """Return handles for sampled values; lists keep their structure. `numbers` receives the number of each handle."""
+    """Create handles for sampled values and record each number in `numbers`; lists keep their structure."""
     if isinstance(values, list | tuple):
         return [numbers_to_handles(item, numbers) for item in values]
     if isinstance(values, int):
@@ -85,7 +89,7 @@ def numbers_to_handles(values: Any, numbers: dict[ExprRV, int]) -> Any:
 
 
 def handles_in(value: Any) -> list[Handle]:
-    """Return the handles in an argument or result, as one flat list."""
+    """Return all handles in an argument or result, as a flat list."""
     if isinstance(value, BlockRV | LoopRV):
         return [value]
     if isinstance(value, Expr):
@@ -98,7 +102,7 @@ def handles_in(value: Any) -> list[Handle]:
 
 
 def map_handles(value: Any, mapping: Mapping[Handle, Any]) -> Any:
-    """Return a value with its handles replaced; lists keep their structure. A handle that is not in `mapping` stays."""
+    """Replace handles in a value; lists keep their structure. Handles that are not in `mapping` stay the same."""
     if isinstance(value, BlockRV | LoopRV):
         return mapping.get(value, value)
     if isinstance(value, Expr):

@@ -1,4 +1,4 @@
-"""Uses of an intrinsic: a fresh copy of its implementation, and its description as a program to test it on."""
+"""Helpers for using an intrinsic: a fresh copy of its implementation, and a test program built from its description."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ if TYPE_CHECKING:
 
 
 def check_intrinsic(intrin: TensorIntrin, **options: Any) -> Any:
-    """Check that an implementation computes what its description says; return the reference interpreter's `Verdict`.
+    """Check that the implementation of an intrinsic computes what its description says. Returns the `Verdict` of the
+    reference interpreter.
 
-    Both run on a tile inside larger buffers, so that wrong strides and offsets show. `options` are those of
+    Both run on a tile inside larger buffers, so that wrong strides and offsets are noticed. `options` are those of
     `reference.check`.
     """
     from ...reference import check
@@ -50,9 +51,9 @@ _LOW, _HIGH = (1, 2), (2, 1)  # elements before and after the tile, in even and 
 
 
 def embedded(intrin: TensorIntrin) -> tir.PrimFunc:
-    """Return a function with a block "tile" that does what the description says, inside buffers larger on every side.
+    """Return a function with a block "tile" that performs the description of an intrinsic inside larger buffers.
 
-    If a parameter of the implementation declares constant strides, its buffer is only the tile.
+    If the implementation declares constant strides for a parameter, the buffer of this parameter is exactly the tile.
     """
     places: dict[tir.Buffer, tuple[tir.Buffer, tuple[int, ...]]] = {}
     params: list[tir.Buffer | ex.Var] = []
@@ -113,7 +114,9 @@ def embedded(intrin: TensorIntrin) -> tir.PrimFunc:
 
 
 def renamed_inside(func: tir.PrimFunc) -> tir.PrimFunc:
-    """Return a copy of a function with new loops, blocks, variables and buffers, since each use of it needs its own."""
+    """Return a copy of a function with new loops, blocks, variables and buffers, because each use of the function needs
+    its own.
+    """
     names: dict[ex.Var, ex.Expr] = {}
     buffers: dict[tir.Buffer, tir.Buffer] = {}
 
@@ -149,11 +152,11 @@ def renamed_inside(func: tir.PrimFunc) -> tir.PrimFunc:
 
 @dataclass(frozen=True)
 class TensorizeInfo:
-    """The mapping between the loops of a block and those of a description.
+    """A mapping from the loops of a block to the loops of a description.
 
-    `loop_map` maps a loop of the block to one of the description. `desc_loop_indexer` gives the positions of the
-    latter. `block_iter_paddings` has the multiples to which the block's iterators would have to be padded; None if no
-    padding is needed.
+    `loop_map` maps each loop of the block to one of the description, and `desc_loop_indexer` gives the positions of the
+    latter. `block_iter_paddings` has the factors to whose multiples the block's iterators would have to be padded; None
+    if no padding is needed.
     """
 
     loop_map: Mapping[StmtSRef, tir.For]
@@ -165,8 +168,8 @@ class TensorizeInfo:
 class AutoTensorizeMappingInfo:
     """The ways to transform a block's iterators so that the block may match a description.
 
-    `mappings` has the maps of the block's iterators. Fields that begin with `lhs_` are about the block, those that
-    begin with `rhs_` about the description.
+    `mappings` are maps of the block's iterators. Fields that start with `lhs_` describe the block, and those that start
+    with `rhs_` the description.
     """
 
     mappings: tuple[IndexMap, ...]
@@ -191,11 +194,12 @@ def _described(desc: tir.PrimFunc) -> tuple[list[tir.For], tir.BlockRealize]:
 def get_tensorize_loop_mapping(
     sch: Schedule, block: BlockRV | str, desc_func: tir.PrimFunc, allow_padding: bool = False
 ) -> TensorizeInfo | None:
-    """Find the loops of a block that correspond to the loops of an intrinsic's description, innermost first.
+    """Find the loops of a block that correspond to the loops of an intrinsic's description, starting with the
+    innermost.
 
-    A loop fits if it binds, with step 1, an iterator of the same kind, and if the description's extent divides the
-    loop's extent. With `allow_padding` the block's iterators may be padded so that it does. Returns None if there is no
-    such mapping.
+    A loop corresponds if it binds an iterator of the same kind with step 1, and if its extent is divisible by the
+    description's extent. With `allow_padding`, the block's iterators may be padded to make it divisible. Returns None
+    if there is no such mapping.
     """
     realize = _realize(sch, block)
     tree = sch.state.home(realize)
@@ -245,7 +249,7 @@ def _kind_of(loop: tir.For, block: tir.BlockRealize) -> str | None:
 
 
 def _with_step_one(binding: ex.Expr, loops: list[tir.For]) -> tir.For | None:
-    """Return the innermost loop that a binding uses with step 1."""
+    """Return the loop that a binding uses with step 1; None if there is none."""
     analyzer = Analyzer()
     for loop in loops:
         rest = analyzer.simplify(binding - loop.var)
@@ -258,18 +262,19 @@ def _with_step_one(binding: ex.Expr, loops: list[tir.For]) -> tir.For | None:
 
 
 class _Differ(Exception):
-    """Raised when two expressions are not the same computation."""
+    """Raised if two expressions are not the same computation."""
 
 
 def get_auto_tensorize_mapping_info(
     sch: Schedule, block: BlockRV | str, desc_func: tir.PrimFunc
 ) -> AutoTensorizeMappingInfo | None:
-    """Find maps of a block's iterators after which it may match a description, whatever its indices are now.
+    """Find maps of a block's iterators after which the block may match a description, regardless of its current
+    indices.
 
-    The two must store the same expression of loads. An iterator of the block corresponds to one of the description if
-    it has the same kind and indexes the same buffers. The iterators that correspond to the same one are fused in their
-    order; those that correspond to none come first. Returns None if an iterator of the description has no counterpart,
-    or if the choice is ambiguous.
+    The block and the description must store the same expression of loads. An iterator of the block corresponds to one
+    of the description if it has the same kind and indexes the same buffers. Iterators that correspond to the same one
+    are fused in order; those without a counterpart come first. Returns None if an iterator of the description has no
+    counterpart, or if the choice is ambiguous.
     """
     realize = _realize(sch, block)
     _, desc = _described(desc_func)
@@ -319,7 +324,7 @@ def _compare(
 
 
 def _own_fields(node: ex.Node) -> list[str]:
-    """Return the fields of a node that are not sub-nodes: a constant's value, an intrinsic's name."""
+    """Return the fields of a node that are not sub-nodes, such as a constant's value or an intrinsic's name."""
     return [f"{f.name}={getattr(node, f.name)}" for f in fields(node) if f.name not in node._children and f.compare]  # type: ignore[arg-type]
 
 

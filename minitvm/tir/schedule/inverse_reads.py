@@ -1,4 +1,4 @@
-"""Finds the iteration of a consumer that reads an element, by inverting the indices of its load."""
+"""Find the iteration of a consumer that reads an element, by inverting the indices of its load."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ def loads_of(block: BlockRealize, buffer: Buffer) -> list[BufferLoad]:
 
 
 def at_iterators(load: BufferLoad) -> bool:
-    """Return whether the indices are distinct variables."""
+    """Return whether the indices of a load are distinct variables."""
     return len({id(i) for i in load.indices}) == len(load.indices) and all(isinstance(i, Var) for i in load.indices)
 
 
 @functools.lru_cache(maxsize=64)  # every requirement needs it again
 def way_back(block: Block, load: BufferLoad) -> tuple[IndexMap, tuple[Expr, ...], tuple[Expr, ...]] | str:
-    """Invert the indices of a load: return three things, or a text that says why it cannot be done.
+    """Invert the indices of a load, or return a message that says why this is not possible.
 
-    These are the map from the indices back to the block's iterators, the box of the indices, and the conditions on the
-    indices under which an iteration reads them.
+    The result is a triple: the map from the indices back to the block's iterators, the box of the indices, and the
+    conditions under which some iteration reads at these indices.
     """
     if any(not is_const(it.dom.start, 0) for it in block.iter_vars):
         return "an iterator does not start at 0"
@@ -55,7 +55,7 @@ def box_read(block: BlockRealize, load: BufferLoad) -> list[Range]:
 
 
 def iteration_at(block: BlockRealize, load: BufferLoad, indices: Sequence[Expr]) -> dict[Var, Expr]:
-    """Return the iteration of the block in which the load reads the element at `indices`."""
+    """Return the iterator values of the iteration in which a load reads the element at `indices`."""
     values: dict[Var, Expr] = {it.var: it.dom.start for it in block.block.iter_vars}
     if at_iterators(load):
         return {**values, **dict(zip((i for i in load.indices if isinstance(i, Var)), indices, strict=True))}
@@ -68,7 +68,7 @@ def iteration_at(block: BlockRealize, load: BufferLoad, indices: Sequence[Expr])
 
 
 def where_read(block: BlockRealize, load: BufferLoad, producer: BlockRealize, indices: Sequence[Expr]) -> Expr:
-    """Return the condition under which an element that the producer stores is one that the block reads."""
+    """Return the condition under which the block reads the element that the producer stores at `indices`."""
     needed: list[Expr] = []
     if not at_iterators(load):
         back = way_back(block.block, load)
@@ -86,7 +86,7 @@ def where_read(block: BlockRealize, load: BufferLoad, producer: BlockRealize, in
 
 
 def _solved(condition: Expr, analyzer: Analyzer) -> Expr:
-    """Simplify a comparison, but write `0 < i` and `2 <= i` as TVM does: a strict comparison stays strict."""
+    """Simplify a comparison, but keep a strict comparison strict as TVM does, as in `0 < i` versus `2 <= i`."""
     simple = analyzer.simplify(condition)
     if isinstance(condition, LT) and isinstance(simple, GE) and isinstance(simple.b, IntImm):
         return const(simple.b.value - 1, simple.b.dtype) < simple.a

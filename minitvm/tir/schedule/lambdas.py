@@ -1,7 +1,7 @@
-"""Functions of indices and small expressions as data: a trace keeps `lambda i, j: (i, j // 4)` and can read it back.
+"""Store index functions and small expressions as data: a trace can save `lambda i, j: (i, j // 4)` and read it back.
 
-When a caller passes a function to a primitive, it is called once, with variables, and its result is kept. The result
-prints as Python, and a special parser reads that text, never `eval`.
+When you pass a function to a primitive, it is called once with variables, and the result is stored. The result can be
+printed as Python, and a special parser reads that text (`eval` is never used).
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ FROM_FUNC = "tir.IndexMap.from_func"
 
 @dataclass(frozen=True, slots=True)
 class IndexLambda:
-    """A function of index expressions: its parameters, and its results as expressions or lists of them.
+    """A function of index expressions: its parameters, and its results as an expression or lists of expressions.
 
-    `inverse` is the inverse function, if the caller's `IndexMap` has one.
+    `inverse` is the inverse function if the caller's `IndexMap` has one.
     """
 
     parameters: tuple[Var, ...]
@@ -41,9 +41,10 @@ class IndexLambda:
 
     @staticmethod
     def of(function: Callable[..., Any] | IndexMap) -> IndexLambda:
-        """Call a function with variables named like its parameters; raise `InputError` if the parameters are not known.
+        """Call a function with variables named like its parameters, and return the result as an `IndexLambda`. Raises
+        `InputError` if the parameters cannot be determined.
 
-        They are not known for `*indices`, unless the function is `counted` and has been called.
+        They cannot be determined for `*indices`, unless the function was wrapped by `counted` and has been called.
         """
         if isinstance(function, IndexLambda):
             return function
@@ -55,9 +56,9 @@ class IndexLambda:
 
     @staticmethod
     def parse(text: str) -> IndexLambda:
-        """Return the function that a text `lambda i, j: (i + 1, j)` describes; raise `ValueError` for any other text.
+        """Parse text such as `lambda i, j: (i + 1, j)` into a function; raise `ValueError` for any other text.
 
-        A function with an inverse is written `tir.IndexMap.from_func(lambda ..., inverse_index_map=lambda ...)`.
+        A function with an inverse is written as `tir.IndexMap.from_func(lambda ..., inverse_index_map=lambda ...)`.
         """
         return IndexLambda._read(parsed(text), text)
 
@@ -90,7 +91,7 @@ class IndexLambda:
 
 
 def counted(value: Any) -> Any:
-    """Wrap a function of `*indices` so that it remembers how many it was called with; return anything else
+    """Wrap a function of `*indices` so that it remembers how many indices it was called with; anything else is returned
     unchanged.
     """
     if not isinstance(value, types.FunctionType):
@@ -107,7 +108,7 @@ def counted(value: Any) -> Any:
 
 
 def require_text(value: Any) -> None:
-    """Raise `InputError` if an argument contains an expression that a trace cannot write as text."""
+    """Raise `InputError` if an argument contains an expression that cannot be written as text in a trace."""
     if isinstance(value, Expr):
         python(value)
     elif isinstance(value, IndexLambda):
@@ -132,10 +133,12 @@ def _text(result: Any, named: tuple[Var, ...]) -> str:
 
 
 def adopted(value: Any, variables: Callable[[], set[Var]]) -> Any:
-    """Return a function of indices whose outer variables are those of a program; return anything else unchanged.
+    """Return an index function that uses the variables of a program for its outer variables; anything else is returned
+    unchanged.
 
-    `variables` returns those of the program. The text of a function in a trace makes new ones: `tir.Var("n", "int32")`.
-    Each of them is replaced by the program's variable of that name and dtype, if there is exactly one.
+    `variables` returns the variables of the program. The text of a function in a trace creates new ones, such as
+    `tir.Var("n", "int32")`. Each of them is replaced by the program's variable with the same name and dtype, if there
+    is exactly one.
     """
     if isinstance(value, IndexLambda):
         return IndexLambda(value.parameters, _in_program(value.results, value.parameters, variables), value.inverse)
@@ -171,7 +174,7 @@ def _in_program(results: Any, indices: tuple[Any, ...], variables: Callable[[], 
 
 
 def _collect(results: Any, used: set[Var]) -> None:
-    """Add to `used` the variables in a function's results, also in lists of results."""
+    """Add the variables in a function's results, including nested lists of results, to `used`."""
     if isinstance(results, list | tuple):
         for result in results:
             _collect(result, used)

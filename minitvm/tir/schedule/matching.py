@@ -1,9 +1,9 @@
-"""Compares a block with an intrinsic's description by structure, and finds the corresponding buffers and variables.
+"""Compare a block with an intrinsic's description by structure, and find the corresponding buffers and variables.
 
-Loops, blocks, stores and loads correspond one to one, in order. Indices are compared by value, other expressions by
+Loops, blocks, stores and loads correspond one to one, in order. Indices are compared by value and other expressions by
 structure; the operands of `+`, `*`, `min` and `max` may be swapped. A buffer of the description corresponds to a box of
-a buffer in the program; the first access shows where the box begins. Loops of one iteration that the description lacks
-are ignored, and so are iterators of one value that either side lacks.
+a buffer in the program, and the first access shows where this box begins. Loops with a single iteration that are not in
+the description are ignored, and so are iterators with a single value that appear on only one side.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ _COMMUTATIVE = (ex.Add, ex.Mul, ex.Min, ex.Max)
 
 
 class Mismatch(Exception):
-    """Raised where the program and the description differ: the node of each, what was expected and what was found."""
+    """Raised when the program and the description differ. It has the node on each side, and what was expected and
+    found.
+    """
 
     def __init__(self, node: ex.Node, pattern: ex.Node, wanted: str, found: str) -> None:
         super().__init__(found)
@@ -30,7 +32,9 @@ class Mismatch(Exception):
 
 
 class Matcher:
-    """The program's values for the variables and buffers of a description, as far as the two have been compared."""
+    """Compares a program with a description, and records the program's values for the description's variables and
+    buffers found so far.
+    """
 
     def __init__(self, analyzer: Analyzer, params: tuple[tir.Buffer | ex.Var, ...]) -> None:
         self.analyzer = analyzer
@@ -163,14 +167,16 @@ class Matcher:
     # ------------------------------------------------------------------ expressions
 
     def mapped(self, b: ex.Expr) -> ex.Expr | None:
-        """Return an index expression of the description in the program's variables; None if one is not known yet."""
+        """Rewrite an index expression of the description in terms of the program's variables; return None if one of its
+        variables has no known value yet.
+        """
         if any(isinstance(p, tir.BufferLoad) or (isinstance(p, ex.Var) and p not in self.vars) for p in ex.walk(b)):
             return None
         rewritten: ex.Expr = ex.substitute(b, {v: e.astype(v.dtype) for v, e in self.vars.items()})
         return rewritten
 
     def worth(self, a: ex.Expr, b: ex.Expr) -> bool:
-        """Return whether two integer expressions provably have the same value."""
+        """Return whether an integer expression of the program provably equals one of the description."""
         rewritten = self.mapped(b)
         return rewritten is not None and self.analyzer.can_prove_equal(a, rewritten)
 
@@ -260,7 +266,9 @@ class Matcher:
     # ------------------------------------------------------------------ buffers
 
     def access(self, a: tir.BufferLoad | tir.BufferStore, b: tir.BufferLoad | tir.BufferStore) -> None:
-        """Compare an access of the program with one of the description; their difference is where the box begins."""
+        """Compare an access of the program with one of the description. The difference of their indices is the start of
+        the box.
+        """
         mine, described = a.buffer, b.buffer
         if mine.dtype != described.dtype or not is_within(mine.scope, described.scope):
             text = f"{described.name}, {described.dtype} in {described.scope}"
@@ -292,7 +300,7 @@ class Matcher:
 
 
 def _only_wraps(a: tir.BlockRealize) -> bool:
-    """Return whether a block adds nothing to its body, like the one around an init that `blockize` makes."""
+    """Return whether a block adds nothing to its body, like the one that `blockize` puts around an init."""
     block = a.block
     own = (*block.iter_vars, *block.alloc_buffers, *block.match_buffers)
     return not own and block.init is None and is_const(a.predicate, 1)

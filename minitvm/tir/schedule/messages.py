@@ -1,4 +1,4 @@
-"""The texts of errors about schedules: names of handles, calls as they were written, programs with marked spots."""
+"""The texts of schedule errors: names of handles, calls as they were written, and programs with marked spots."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def name_of(state: ScheduleState, handle: Handle) -> str:
 
 
 def foreign(handle: Handle) -> str:
-    """Return why a handle that the schedule has never seen cannot be used."""
+    """Return the error text for a handle that does not belong to the schedule."""
     if isinstance(handle, ExprRV):
         return "the sampled number is not part of this schedule"
     if isinstance(handle, LoopRV):
@@ -34,7 +34,7 @@ def foreign(handle: Handle) -> str:
 
 
 def described_value(value: Any) -> str:
-    """Describe in words a value that was passed where another kind was expected."""
+    """Describe in words a value that was passed although something else was expected."""
     if isinstance(value, LoopRV):
         return f"the loop {value.key.name}"
     if isinstance(value, BlockRV | BlockId):
@@ -74,7 +74,9 @@ def _argument_text(state: ScheduleState, value: Any) -> str:
 
 
 def _literal(value: Any) -> str:
-    """Return a value as Python text; a function of indices is shown by its results, not by its address."""
+    """Return a value as Python text. An index function is shown by its results if possible, and by its name
+    otherwise.
+    """
     try:
         return repr(plain(value))
     except Exception:  # from the caller's own function; it must not hide the error that this text is for
@@ -82,9 +84,9 @@ def _literal(value: Any) -> str:
 
 
 def marked_program(states: Sequence[ScheduleState], spots: Mapping[Node, str]) -> str:
-    """Return the text of the smallest nest around all spots, with the spots marked.
+    """Print the smallest nest that contains all spots, with the spots marked.
 
-    The spots are in the program as it was before the step, or as the step had changed it when it was refused.
+    The spots belong to the program before the step, or to the program as the step had changed it when it was refused.
     """
     from ..script.printer import script
 

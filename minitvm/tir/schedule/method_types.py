@@ -1,4 +1,4 @@
-"""Writes `methods.pyi`: the types of a `Schedule`'s methods, for editors and type checkers.
+"""Generate `methods.pyi`: the types of a `Schedule`'s methods, for editors and type checkers.
 
 The methods come from registrations, which type checkers do not see. `make docs` writes the file, and a test checks that
 it is up to date.
@@ -25,7 +25,7 @@ _HANDLES = {For: (LoopRV,), BlockRealize: (BlockRV, str)}  # a caller may give t
 
 
 def method_types() -> str:
-    """Return the text of `methods.pyi`: a class `Methods` with the package's own primitives."""
+    """Return the text of `methods.pyi`: a class `Methods` that has the package's own primitives."""
     classes: set[type] = {BlockRV, ExprRV, LoopRV}
     own = [one for one in PRIMITIVES.values() if one.function.__module__.startswith("minitvm.")]
     methods = [text for one in own for text in _methods(one, classes)]
@@ -56,9 +56,8 @@ def _methods(primitive: Primitive, classes: set[type]) -> list[str]:
 
 
 def _text(hint: Any, classes: set[type], as_parameter: bool) -> str:
-    """Return a type as text. With `as_parameter` it is written as for a parameter, otherwise as for a result.
-
-    With `as_parameter` it is written as the type of a parameter, otherwise as that of a result.
+    """Return a type as text. With `as_parameter`, it is written as the type of a parameter, otherwise as a
+    return type.
     """
     origin, inner = typing.get_origin(hint), typing.get_args(hint)
     if hint is None or hint is type(None):

@@ -11,89 +11,89 @@ from minitvm.tir.tensor_intrin import TensorIntrin
 
 class Methods:
     def annotate(self, block_or_loop: BlockRV | str | LoopRV, ann_key: str, ann_val: Any) -> None:
-        """Put a note on a loop or block for lowering passes and tuners; the meaning of the program does not change."""
+        """Annotate a loop or block for lowering passes and tuners; the meaning of the program does not change."""
     def unannotate(self, block_or_loop: BlockRV | str | LoopRV, ann_key: str) -> None:
-        """Remove a note from a loop or block."""
+        """Remove an annotation from a loop or block."""
     def reorder_block_iter_var(self, block: BlockRV | str, new_order: Sequence[int]) -> None:
         """Permute the iterators of a block: the new iterator k is the old iterator `new_order[k]`."""
     def add_unit_loop(self, block_or_loop: BlockRV | str | LoopRV) -> LoopRV:
-        """Put a loop of one iteration around a block or loop, to bind to a thread axis or to compute at."""
+        """Put a loop with one iteration around a block or loop, to bind it or to compute other blocks at it."""
     def merge(self, *loops: LoopRV) -> LoopRV:
-        """Merge loops of neighbouring nests, and the loops around them: one iteration does the work of one of each."""
+        """Merge the loops of neighbouring nests: one iteration of the new loop does the work of one iteration of each."""
     def loop_partition(self, loop: LoopRV, factors: Sequence[int | Expr | None], preserve_unit_iters: bool = ...) -> list[LoopRV]:
-        """Make consecutive loops of one loop, with the numbers of iterations in `factors`; the rest makes one more loop."""
+        """Partition a loop into consecutive loops of `factors` iterations each; the remaining iterations form one more."""
     def blockize(self, target: LoopRV | Sequence[BlockRV | str], preserve_unit_iters: bool = ...) -> BlockRV:
-        """Make the subtree of a loop a block that contains the old block."""
+        """Turn the subtree of a loop into a block that contains the old block."""
     def cache_read(self, block: BlockRV | str, read_buffer_index: int | str | Buffer, storage_scope: str, consumer_blocks: Sequence[BlockRV | str] | None = ...) -> BlockRV:
-        """Copy a buffer that a block reads into a buffer of another scope, and let the readers use the copy."""
+        """Copy a buffer that a block reads into a buffer of another scope, and make the readers use the copy."""
     def cache_write(self, block: BlockRV | str, write_buffer_index: int | str | Buffer, storage_scope: str, consumer_blocks: Sequence[BlockRV | str] | None = ...) -> BlockRV:
-        """Let a block write into a buffer of another scope, and copy the result to the original buffer."""
+        """Make a block write into a buffer of another scope, and copy the result to the original buffer."""
     def compute_at(self, block: BlockRV | str, loop: LoopRV, preserve_unit_loops: bool = ..., index: int = ...) -> None:
         """Compute a producer below a loop of its consumers: each iteration computes what the consumers read in it."""
     def reverse_compute_at(self, block: BlockRV | str, loop: LoopRV, preserve_unit_loops: bool = ..., index: int = ...) -> None:
-        """Compute a consumer below a loop of its producers: each iteration computes what that iteration's results allow."""
+        """Compute a consumer below a loop of its producers: each iteration computes all that its results allow."""
     def decompose_reduction(self, block: BlockRV | str, loop: LoopRV) -> BlockRV:
-        """Move the init of a reduction into loops of its own before the given loop."""
+        """Move the init of a reduction into its own loops before the given loop."""
     def compute_inline(self, block: BlockRV | str) -> None:
-        """Compute a producer's value wherever it is read, and do not store it."""
+        """Compute a producer's value wherever it is read, instead of storing it."""
     def reverse_compute_inline(self, block: BlockRV | str) -> None:
-        """Compute a consumer where its only producer computes: the producer stores the consumer's value instead of its own."""
+        """Compute a consumer inside its only producer, which then stores the consumer's value instead of its own."""
     def parallel(self, loop: LoopRV) -> None:
-        """Run the iterations of a loop on the threads of a team."""
+        """Run the iterations of a loop in parallel on a team of threads."""
     def vectorize(self, loop: LoopRV) -> None:
         """Run the iterations of a loop as the lanes of vector instructions."""
     def unroll(self, loop: LoopRV) -> None:
-        """Write the iterations of a loop out, one after another."""
+        """Write out the iterations of a loop one after another."""
     def bind(self, loop: LoopRV, thread_axis: str) -> None:
-        """Give a loop to an axis of the GPU's grid ("blockIdx.x"), of its blocks ("threadIdx.x"), or to virtual threads."""
+        """Bind a loop to an axis of the GPU's grid ("blockIdx.x"), of its blocks ("threadIdx.x"), or to virtual threads."""
     def split(self, loop: LoopRV, factors: Sequence[int | Expr | None], preserve_unit_iters: bool = ..., disable_predication: bool = ...) -> list[LoopRV]:
-        """Split a loop into nested ones with the given extents, outermost first; one factor may be None."""
+        """Split a loop into nested loops with the given extents, outermost first; one factor may be None."""
     def fuse(self, *loops: LoopRV, preserve_unit_iters: bool = ...) -> LoopRV:
-        """Make consecutive nested loops into one loop."""
+        """Fuse consecutive nested loops into one loop."""
     def reorder(self, *ordered_loops: LoopRV) -> None:
-        """Permute loops of one nest: the given loops, in the given order, take the places that they have together."""
+        """Permute loops of a nest: the given loops are placed, in the given order, at the positions they occupied together."""
     def pad_einsum(self, block: BlockRV | str, padding: Sequence[int]) -> None:
-        """Make the extents of a block's iterators multiples of `padding`, with padded copies of what it reads and writes."""
+        """Pad the extents of a block's iterators to multiples of `padding`, and use padded copies of its buffers."""
     def decompose_padding(self, block: BlockRV | str, loop: LoopRV) -> BlockRV:
-        """Split a padding block into a block that fills everything with the pad, before the loop, and one for the inside."""
+        """Split a padding block into one that fills the buffer with the pad value before the loop, and one for the inside."""
     def get_block(self, name: str, func_name: str | None = ...) -> BlockRV:
-        """Return the block of that name, in the function that is worked on or in the named one."""
+        """Return the block with this name, in the named function or, by default, in the one that you work on."""
     def get_sblock(self, name: str, func_name: str | None = ...) -> BlockRV:
-        """Return the block of that name, in the function that is worked on or in the named one."""
+        """Return the block with this name, in the named function or, by default, in the one that you work on."""
     def get_loops(self, block: BlockRV | str) -> list[LoopRV]:
         """Return the loops around a block, up to the block that contains it, outermost first."""
     def get_child_blocks(self, block_or_loop: BlockRV | str | LoopRV) -> list[BlockRV]:
-        """Return the blocks directly inside a block or loop, in program order."""
+        """Return the outermost blocks inside a block or loop, in program order."""
     def get_producers(self, block: BlockRV | str) -> list[BlockRV]:
-        """Return the blocks of the same scope that write what this one reads, in program order."""
+        """Return the blocks in the same scope that write buffers which this block reads, in program order."""
     def get_consumers(self, block: BlockRV | str) -> list[BlockRV]:
-        """Return the blocks of the same scope that read what this one writes, in program order."""
+        """Return the blocks in the same scope that read buffers which this block writes, in program order."""
     def get_output_blocks(self, scope_block: BlockRV | str) -> list[BlockRV]:
-        """Return the blocks of a scope that write a buffer which the scope does not allocate."""
+        """Return the blocks of a scope that write a buffer not allocated in the scope; it is an error if there are none."""
     def reduce_in_passes(self, block: BlockRV | str) -> list[BlockRV]:
         """Compute the reference first, and then the sums that are relative to it."""
     def reindex(self, block: BlockRV | str, buffer: tuple[str, int] | Sequence[Any] | str | Buffer) -> BlockRV:
-        """Let a block use a copy of a buffer whose indices are the iterators that index it, in the block's order."""
+        """Make a block use a copy of a buffer that is indexed directly by the block's iterators, in their order."""
     def reindex_cache_read(self, block: BlockRV | str, read_buffer_index: int, storage_scope: str, index_map: IndexMap | Callable[..., Any]) -> BlockRV:
-        """Copy what a block reads into a buffer of another scope; a map of the block's iterators gives its layout."""
+        """Copy a buffer that a block reads into another scope, in a layout given by a map of the block's iterators."""
     def reindex_cache_write(self, block: BlockRV | str, write_buffer_index: int, storage_scope: str, index_map: IndexMap | Callable[..., Any]) -> BlockRV:
-        """Let a block write into a buffer of another scope, whose layout a map of its iterators gives, and copy back."""
+        """Make a block write into another scope, in a layout given by a map of its iterators, and copy the result back."""
     def rfactor(self, loop: LoopRV, factor_axis: int) -> BlockRV:
-        """Reduce in two steps: first a partial result for each iteration of the loop, then their combination."""
+        """Reduce in two steps: compute a partial result for each iteration of the loop, and then combine them."""
     def rolling_buffer(self, block: BlockRV | str, write_buffer_index: int) -> None:
-        """Keep the elements that neighbouring iterations share, and compute only the new ones."""
+        """Keep the elements that consecutive iterations share, and compute only the new ones."""
     def storage_align(self, block: BlockRV | str, buffer_index: int, axis: int, factor: int, offset: int) -> None:
-        """Let the stride of one dimension of a buffer be `offset` modulo `factor`, so that rows use different cache sets."""
+        """Make the stride of a dimension equal `offset` modulo `factor`, so that rows use different cache sets."""
     def set_scope(self, block: BlockRV | str, buffer_index: int | str | Buffer, storage_scope: str) -> None:
-        """Let a buffer be in another scope: "shared", "local", ... All blocks that use it are changed accordingly."""
+        """Move a buffer to another scope, such as "shared" or "local". All blocks that use it are changed accordingly."""
     def tensorize(self, block_or_loop: BlockRV | str | LoopRV, tensor_intrin: str | TensorIntrin, preserve_unit_iters: bool = ...) -> None:
-        """Replace the computation of a block, or of a loop's subtree, by an intrinsic that does the same."""
+        """Replace the computation of a block or loop by an intrinsic that does the same."""
     def transform_layout(self, block: BlockRV | str, buffer: object, index_map: Callable[..., Any], pad_value: object = ..., *, assume_injective_transform: bool = ...) -> None:
-        """Store a buffer in another layout: element `p` moves to `index_map(*p)`, and all blocks that use it follow."""
+        """Store a buffer in another layout: element `p` moves to `index_map(*p)`, and all blocks that use it are updated."""
     def transform_block_layout(self, block: BlockRV | str, index_map: Callable[..., Any]) -> None:
-        """Iterate a block in new loops, whose iterations are `index_map` of the old ones."""
+        """Iterate over a block in new loops, whose iterations are given by `index_map` of the old ones."""
     def skip_zero_terms(self, loop: LoopRV, assume_finite: bool = ...) -> None:
-        """Leave out the terms of a sum that are zero because a factor is zero in all but every s-th iteration of the loop."""
+        """Skip the terms of a sum that are zero because a factor is nonzero only in every s-th iteration of the loop."""
     def annotate_buffer_access(self, block: BlockRV | str, buffer_index: int, buf_type: str, gen_new_ranges: Callable[..., Any]) -> None:
         """Declare which region of a buffer a block reads or writes, where that is to be more than its body shows."""
     def set_axis_separators(self, block: BlockRV | str, buffer: object, axis_separators: Sequence[int] | None) -> None:

@@ -1,4 +1,4 @@
-"""Moves a block below another loop: finds the iterations that run there, builds their loops, and checks all reads."""
+"""Move a block below another loop: find the iterations that run there, build loops for them, and check all reads."""
 
 from __future__ import annotations
 
@@ -23,10 +23,11 @@ from .state import ScheduleState, guard, nest_around
 def solve(
     index: ex.Range, target: ex.Range, iterators: Sequence[ex.Var], analyzer: Analyzer
 ) -> tuple[ex.Var, ex.Range] | None:
-    """Return the iterator in one dimension of an access, and its values for which the access meets `target`.
+    """Return the iterator used in one dimension of an access, and the range of its values for which the access overlaps
+    `target`.
 
-    The access must be `[v * c + o, v * c + o + e)` or `v // c`, with one iterator v and constants c > 0 and e. Returns
-    None for any other access.
+    The access must have the form `[v * c + o, v * c + o + e)` or `v // c`, with a single iterator v and constants c > 0
+    and e. Returns None for any other access.
     """
     used = {part for part in ex.find(index.start, ex.Var) if part in iterators}
     if len(used) != 1 or not isinstance(index.extent, ex.IntImm):
@@ -50,7 +51,9 @@ def solve(
 
 
 def _quotient_of(index: ex.Range, var: ex.Var, target: ex.Range, analyzer: Analyzer) -> ex.Range | None:
-    """Return the range of v with `first <= v // c <= last`: from first * c to last * c + c - 1."""
+    """Return the range of v for which `v // c` is in `target`, that is, from first * c to last * c + c - 1; None if the
+    index does not have this form.
+    """
     start = index.start
     if not (isinstance(start, ex.FloorDiv) and start.a is var and isinstance(start.b, ex.IntImm) and start.b.value > 0):
         return None
@@ -62,10 +65,10 @@ def _quotient_of(index: ex.Range, var: ex.Var, target: ex.Range, analyzer: Analy
 def _from_points(
     region: BufferRegion, box: Box, iterators: Sequence[ex.IterVar], analyzer: Analyzer
 ) -> dict[ex.Var, ex.Range] | None:
-    """Return the ranges of the iterators in a single element's indices for which the element is in the box.
+    """Return the ranges of the iterators for which the single element at their indices is inside the box.
 
-    Returns None if the indices are not a bijective quasi-affine map of their iterators with a known inverse. Example of
-    such a map: in `B[v0 * 16 + v1]` the place p has v0 = p // 16 and v1 = p % 16.
+    Returns None unless the indices are a bijective quasi-affine map of their iterators with a known inverse. For
+    example, in `B[v0 * 16 + v1]`, index p belongs to v0 = p // 16 and v1 = p % 16.
     """
     indices = tuple(r.start for r in region.region)
     used = [it for it in iterators if any(it.var is part for index in indices for part in ex.walk(index))]
@@ -96,7 +99,9 @@ def iterator_ranges(
     analyzer: Analyzer,
     kinds: Sequence[str] = (ex.SPATIAL,),
 ) -> dict[ex.Var, ex.Range]:
-    """Return, for each iterator of the kinds that an access determines, the range in which the access meets the box."""
+    """For each iterator of the given kinds that an access determines, return the range for which the access overlaps
+    its box.
+    """
     iterators = [it for it in block.block.iter_vars if it.kind in kinds]
     variables = [it.var for it in iterators]
     ranges: dict[ex.Var, ex.Range] = {}
@@ -114,11 +119,11 @@ def iterator_ranges(
 
 
 def ranges_in(shared: Sequence[For], tree: Tree, block: BlockRealize) -> dict[ex.Var, ex.Range]:
-    """Return the ranges of the iterators that the `shared` loops determine, in one iteration of these loops.
+    """Return the ranges of the iterators that are determined by one iteration of the `shared` loops.
 
-    These loops stay around a block that moves. Each of their iterations must run only those iterations of the block
-    that belong to it. Otherwise it would overwrite values that a consumer reads there (S[j] = A[i, j], read under the
-    loop i), or read values that are gone.
+    These loops stay around a block that moves. Each of their iterations must run only the iterations of the block that
+    belong to it. Otherwise the block would overwrite values that a consumer reads there (S[j] = A[i, j], read in the
+    loop over i), or read values that are gone.
     """
     variables = {loop.var for loop in shared}
     inner = [loop for loop in tree.loops_above(block) if loop.var not in variables]
@@ -132,7 +137,9 @@ def ranges_in(shared: Sequence[For], tree: Tree, block: BlockRealize) -> dict[ex
 
 
 def run_through(it: ex.IterVar, ranges: dict[ex.Var, ex.Range], analyzer: Analyzer) -> ex.Range:
-    """Return the range that a new loop gives an iterator: one around what is needed, or its domain if no larger."""
+    """Return the range for an iterator in its new loop: a range that covers the needed values, or the iterator's domain
+    if that is not larger.
+    """
     needed = ranges.get(it.var)
     most = None if needed is None else analyzer.bounds(needed.extent)[1]
     if needed is None or most is None or analyzer.can_prove(it.dom.extent <= int(most)):
@@ -147,9 +154,9 @@ def nest_for(
     analyzer: Analyzer,
     preserve_unit_loops: bool,
 ) -> Stmt:
-    """Put a block into new loops (`ax0`, ...) that run its iterators through given ranges, clipped to their domains.
+    """Put a block into new loops (`ax0`, ...) that run its iterators over the given ranges, clipped to their domains.
 
-    An iterator that is not in `ranges` runs through its whole domain. `predicate` is in terms of the iterators.
+    An iterator that is not in `ranges` covers its whole domain. `predicate` is in terms of the iterators.
     """
     loops: list[tuple[ex.Var, ex.Expr]] = []
     values: list[ex.Expr] = []
@@ -179,11 +186,12 @@ def nest_for(
 def insert(
     tree: Tree, loop: For, nest: Stmt, after: Sequence[BlockRealize], before: Sequence[BlockRealize], index: int
 ) -> Stmt | str:
-    """Return the loop with `nest` put into its body, after all of `after` and before all of `before`.
+    """Return the loop with `nest` inserted into its body, after all blocks in `after` and before all blocks in
+    `before`.
 
-    If there is no such place, return a text that says why.
+    If there is no such position, return a message that says why.
 
-    `index` is a position among the statements of the body; -1 is the last possible one, -2 the first possible one.
+    `index` is a position among the statements of the body; -1 means the last possible one, -2 the first possible one.
     """
     stmts = list(loop.body.stmts) if isinstance(loop.body, Seq) else [loop.body]
     first = max((k + 1 for k, s in enumerate(stmts) if any(tree.inside(b, s) for b in after)), default=0)
@@ -197,10 +205,11 @@ def insert(
 
 
 def uncovered(state: ScheduleState, tree: Tree, producer: BlockRealize, consumer: BlockRealize) -> Failure | None:
-    """Return how a consumer reads an element that a producer did not write in the same iteration of shared loops.
+    """Return a `Failure` if a consumer reads an element that its producer did not write in the same iteration of their
+    shared loops.
 
-    Returns None if everything is covered: the box that the producer fills in one iteration of the shared loops contains
-    the box that the consumer reads in the same iteration.
+    Returns None if every read is covered: the box that the producer fills in one iteration of the shared loops contains
+    the box that the consumer reads in that iteration.
     """
     early = _asked_too_early(tree, producer, consumer)
     if early is not None:
@@ -230,9 +239,9 @@ def uncovered(state: ScheduleState, tree: Tree, producer: BlockRealize, consumer
 
 
 def reads(tree: Tree, block: BlockRealize) -> tuple[BufferRegion, ...]:
-    """Return what a block reads, in terms of its iterators and the loops around it.
+    """Return the regions that a block reads, in terms of its iterators and the loops around it.
 
-    That is what its body reads, and the elements that decide whether and where it runs.
+    These are the regions that its body reads, and the elements that decide whether and where it runs.
     """
     read = list(regions_read(block.block))
     for _, load in tree.controls(block):
@@ -243,12 +252,14 @@ def reads(tree: Tree, block: BlockRealize) -> tuple[BufferRegion, ...]:
 
 
 def _is_hidden(tree: Tree, part: ex.Node) -> bool:
-    """Return whether an index depends on memory or on a let, so that no box over loops contains its element."""
+    """Return whether an index depends on memory or on a let, so that no box over loops can describe its element."""
     return isinstance(part, BufferLoad) or (isinstance(part, ex.Var) and part in tree.moving and part not in tree.loops)
 
 
 def _asked_too_early(tree: Tree, producer: BlockRealize, consumer: BlockRealize) -> Failure | None:
-    """Return how a condition, bound or let around both a producer and its consumer reads what is not written yet."""
+    """Return a `Failure` if a condition, bound or let around both a producer and its consumer reads an element before
+    the producer writes it.
+    """
     written = set(buffers_written(producer.block))
     for at, load in tree.controls(consumer):
         if load.buffer in written and at is not consumer and tree.inside(producer, at):
@@ -273,14 +284,14 @@ def _dense(tree: Tree, producer: BlockRealize, write: BufferRegion, within: For,
 
 
 def box_text(buffer: Buffer, box: Box) -> str:
-    """Return a box as text: `B[i, 0 : 0 + 8]`."""
+    """Return a box as text, for example `B[i, 0 : 0 + 8]`."""
     end = Analyzer().simplify
     parts = [str(r.start) if is_const(r.extent, 1) else f"{r.start} : {end(r.start + r.extent)}" for r in box]
     return f"{buffer.name}[{', '.join(parts)}]"
 
 
 def broken_flow(state: ScheduleState, tree: Tree, block: BlockRealize) -> Failure | None:
-    """Return how some read misses its value after a block has moved; None if every read finds its value."""
+    """Return a `Failure` if a read no longer finds its value after a block has moved; None if all of them do."""
     scope = Scope.around(tree, block)
     for producer in scope.producers(block):
         if not scope.before(producer, block):

@@ -1,4 +1,4 @@
-"""Stages for buffers of which each iteration of a block touches one element; the block's iterators give the layout."""
+"""Create stages for buffers of which each iteration of a block touches one element."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from .state import ScheduleState, guard
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """The one element of a buffer that each iteration of a block touches, with the iterators that determine it."""
+    """The single element of a buffer that each iteration of a block touches, with the indices that locate it."""
 
     realize: tir.BlockRealize
     buffer: tir.Buffer
@@ -34,7 +34,7 @@ class Point:
 
     @property
     def iterators(self) -> list[ex.IterVar]:
-        """Return the iterators that the indices use, in the block's order."""
+        """The iterators that the indices use, in the block's order."""
         return [it for it in self.realize.block.iter_vars if uses_var(self.indices, it.var)]
 
 
@@ -44,9 +44,9 @@ def uses_var(expressions: Sequence[ex.Expr], var: ex.Var) -> bool:
 
 
 def point_of(realize: tir.BlockRealize, buffer: tir.Buffer, write: bool) -> Point | str:
-    """Find the one element of `buffer` that each iteration of a block reads or writes.
+    """Find the single element of `buffer` that each iteration of a block reads or writes.
 
-    Return it as a `Point`, or return a text that says why there is no such element.
+    Returns it as a `Point`, or a message that says why there is no such element.
     """
     block = realize.block
     points: list[tuple[ex.Expr, ...]] = []
@@ -82,7 +82,7 @@ copies_its_values = holds_inside(
 def stage_points(
     state: ScheduleState, tree: Tree, point: Point, cached: tir.Buffer, places: tuple[ex.Expr, ...], copied_loops: bool
 ) -> tir.BlockRealize:
-    """Put the copy into the program and let the block use the new buffer."""
+    """Insert the copy into the program and make the block use the new buffer."""
     realize, buffer = point.realize, point.buffer
     scope = Scope.around(tree, realize)
     step = Insertion(tree, scope, {realize.block: _using(realize.block, buffer, cached, places)}, allocated=[cached])
@@ -153,7 +153,7 @@ def _stage_block(point: Point, cached: tir.Buffer, places: tuple[ex.Expr, ...]) 
 
 
 def _in_bounds(point: Point, values: Sequence[ex.Expr], analyzer: Analyzer) -> list[ex.Expr]:
-    """Return the conditions under which the buffer has the element for given values of the iterators.
+    """Return the conditions under which the indices are inside the buffer for given values of the iterators.
 
     Conditions that always hold are left out.
     """
@@ -166,10 +166,11 @@ def _in_bounds(point: Point, values: Sequence[ex.Expr], analyzer: Analyzer) -> l
 
 
 def why_not_run_through(tree: Tree, point: Point, within: tir.Stmt) -> str | None:
-    """Return None if each run of `within` takes every combination of the iterators' values, else why this is not shown.
+    """Return None if each run of `within` takes every combination of the iterators' values, otherwise why this is not
+    proved.
 
-    If `within` is a loop, these are the values that the iterators take in it; if it is a block, their domains. A copy
-    runs through the same values.
+    If `within` is a loop, these are the values that the iterators take in it; if it is a block, these are the
+    iterators' domains. A copy runs over the same values.
     """
     realize = point.realize
     loops = tree.loops_above(realize)
@@ -181,12 +182,12 @@ def why_not_run_through(tree: Tree, point: Point, within: tir.Stmt) -> str | Non
 
 
 def _of_iterators(point: Point) -> tir.Buffer:
-    """Return a buffer with an element for each combination of the iterators' values."""
+    """Return a buffer that has one element for each combination of the iterators' values."""
     return tir.Buffer(point.buffer.name, tuple(it.dom.start + it.dom.extent for it in point.iterators))
 
 
 def _domain_nest(state: ScheduleState, tree: Tree, point: Point, block: tir.Block, within: tir.Stmt) -> tir.Stmt:
-    """Return loops over the domains of the iterators; in a shared loop, over the values that the iterators take
+    """Return loops over the domains of the iterators or, within a shared loop, over the values that the iterators take
     there.
     """
     realize = point.realize
@@ -221,7 +222,8 @@ def _guarded(point: Point, nest: tir.Stmt, analyzer: Analyzer) -> tir.Stmt:
 
 
 def _copied_nest(tree: Tree, point: Point, within: tir.Stmt) -> tuple[Callable[[tir.Block], tir.Stmt] | None, bool]:
-    """Return (a function that puts a block into loops like the block's, whether these take the same values).
+    """Return (a function that puts a block into copies of the loops around the original block, whether these loops take
+    the same values).
 
     The function is None if a predicate connects loops that index the buffer with other loops, or if a statement decides
     whether the block runs.

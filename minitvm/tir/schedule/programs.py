@@ -1,8 +1,8 @@
 """Small programs on which several schedule primitives refuse bad calls (`Primitive.refuses`), or which tests use.
 
-A program that only one file needs is in that file, unless that file is long. All are abbreviated TVMScript, as in the
-docstrings of primitives (see `examples`). They are texts, so that importing a primitive parses none of them. A program
-has a head if an error shows the whole function.
+A program that only one file needs is in that file, unless the file is long. All programs are abbreviated TVMScript, as
+in the docstrings of primitives (see `examples`). They are stored as text, so importing a primitive does not parse any
+of them. A program has a head if an error shows the whole function.
 """
 
 _PRODUCT = """

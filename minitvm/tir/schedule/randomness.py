@@ -1,4 +1,4 @@
-"""The random numbers of sampling primitives: a small generator, the same on every machine, whose state is one
+"""A small random number generator for sampling primitives. It is the same on every machine, and its state is a single
 number.
 """
 
@@ -13,7 +13,7 @@ _MULTIPLIER, _MODULUS = 48271, 2**31 - 1
 
 
 class RandomNumbers:
-    """The minimal standard generator (Park and Miller; C++'s `minstd_rand`). `state` is all that it remembers."""
+    """The minimal standard generator (Park and Miller; C++'s `minstd_rand`). `state` is its entire state."""
 
     __slots__ = ("state",)
 
@@ -26,17 +26,17 @@ class RandomNumbers:
         self.state = start % _MODULUS or 1  # 0 would stay 0 for ever
 
     def next(self) -> int:
-        """Return the next number, from 1 to 2^31 - 2."""
+        """Return the next number, which is between 1 and 2^31 - 2."""
         self.state = self.state * _MULTIPLIER % _MODULUS
         return self.state
 
     def below(self, count: int) -> int:
-        """Return a number from 0 to count - 1; `count` is small compared with 2^31."""
+        """Return a number between 0 and count - 1. `count` must be small compared with 2^31."""
         # The high bits are the better ones of such a generator.
         return self.next() * count // _MODULUS
 
     def weighted(self, weights: Sequence[float]) -> int:
-        """Return the position of one of the weights; each is as likely as its weight is large."""
+        """Return a random position, where each position has a probability proportional to its weight."""
         aim = self.next() / _MODULUS * sum(weights)
         for position, weight in enumerate(weights):
             aim -= weight
@@ -45,5 +45,5 @@ class RandomNumbers:
         return max(p for p, w in enumerate(weights) if w > 0)  # rounding of the sum can lead here
 
     def fork(self) -> int:
-        """Return a seed for another generator whose numbers are unrelated to this one's."""
+        """Return a seed for another generator whose numbers are independent of those of this one."""
         return self.next() * 32767 % 1999999973

@@ -35,7 +35,7 @@ from .state import ScheduleState
 
 
 class Refused(Exception):
-    """Raised inside a primitive when a requirement does not hold. The `Schedule` turns it into a `ScheduleError`."""
+    """Raised inside a primitive if a requirement does not hold. The `Schedule` converts it to a `ScheduleError`."""
 
     def __init__(self, requirement: Requirement, failure: Failure) -> None:
         super().__init__(requirement.name)
@@ -45,9 +45,9 @@ class Refused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Requirement:
-    """A named condition of legality.
+    """A named condition that must hold for a call to be legal.
 
-    `check` takes `state` and any of the primitive's arguments by their names (`loops` can also mean all arguments that
+    `check` has a parameter `state` and any of the primitive's parameters (`loops` can also stand for all arguments that
     are loops), and returns a `Failure` or None. `statement` says formally what must hold.
     """
 
@@ -56,7 +56,7 @@ class Requirement:
     check: Callable[..., Failure | None]
 
     def failure(self, state: ScheduleState, arguments: Mapping[str, Any]) -> Failure | None:
-        """Return how a call breaks the requirement; None if it does not."""
+        """Return how a call violates the requirement, or None if it does not."""
         available: dict[str, Any] = {"state": state, **arguments}
         if "ordered_loops" in available:
             available.setdefault("loops", available["ordered_loops"])
@@ -68,40 +68,42 @@ class Requirement:
         return self.check(**{name: available[name] for name in parameters if name in available})
 
     def refuse(self, failure: Failure) -> Refused:
-        """Return the exception that a primitive raises for a failure that shows only while it runs."""
+        """Return the exception to raise if the requirement turns out to be violated while the primitive runs."""
         return Refused(self, failure)
 
 
 @functools.cache
 def _parameters(check: Callable[..., Any]) -> Mapping[str, bool]:
-    """Return the names of a check's parameters, each with whether the check needs it."""
+    """Return the parameters of a check as a map from name to whether the parameter is required."""
     # This is slow, and needed for every requirement of every call.
     return {name: p.default is p.empty for name, p in inspect.signature(check).parameters.items()}
 
 
 def requirement(check: Callable[..., Failure | None]) -> Requirement:
-    """Decorator: make a function, whose docstring is the formal statement, a `Requirement` of the same name."""
+    """Decorator: turn a function into a `Requirement` of the same name; its docstring is the formal statement."""
     return Requirement(check.__name__, inspect.cleandoc(check.__doc__ or ""), check)
 
 
 def invariant(check: Callable[[ScheduleState], Failure | None]) -> Requirement:
-    """Decorator: make a requirement that the program must meet after every step of any primitive."""
+    """Decorator: register a requirement that the program must meet after every step of any primitive."""
     entry = requirement(check)
     INVARIANTS.append(entry)
     return entry
 
 
 def holds_inside(name: str, statement: str) -> Requirement:
-    """Return a requirement that the primitive itself checks while it works, with `raise NAME.refuse(Failure(...))`."""
+    """Return a requirement that the primitive itself checks while it runs, using `raise NAME.refuse(Failure(...))`."""
     return Requirement(name, inspect.cleandoc(statement), lambda: None)
 
 
 @dataclass(frozen=True, slots=True)
 class BadCall:
-    """A call that a requirement refuses: statements that use `sch` and loops by their names; the last one is the call.
+    """A call that a requirement refuses, given as statements that use `sch` and the names of loops. The last statement
+    is the call.
 
     `before` is a program, written as in docstrings; if it is empty, the docstring's program is used. The call may use
-    names that the primitive's file defines. All of it is text: nothing is parsed or built until the error is asked for.
+    names that are defined in the primitive's file. Everything is stored as text, which is only parsed when the error is
+    needed.
     """
 
     requirement: Requirement
@@ -111,7 +113,7 @@ class BadCall:
 
 @dataclass(slots=True)
 class Primitive:
-    """A registered primitive, with everything that is derived from or needed for it."""
+    """A registered primitive, with everything that is derived from it or needed to run it."""
 
     name: str
     function: Callable[..., Any]
@@ -127,8 +129,8 @@ class Primitive:
     signature: inspect.Signature = field(default_factory=inspect.Signature)
 
     def space(self, calls: Callable[[ScheduleState], Iterable[tuple[Any, ...]]]) -> Callable[..., Any]:
-        """Decorator: say how to enumerate calls worth trying on a program, as tuples of arguments (nodes, not
-        handles).
+        """Decorator: register a function that enumerates calls worth trying on a program, as tuples of arguments
+        (nodes, not handles).
         """
         self.calls = calls
         return calls
@@ -138,9 +140,9 @@ class Primitive:
         self.bad_calls.append(BadCall(requirement, call, before))
 
     def first_failure(self, state: ScheduleState, arguments: dict[str, Any]) -> tuple[Requirement, Failure] | None:
-        """Return the first requirement that a call breaks, and how.
+        """Return the first requirement that a call violates and how it does, or None if there is none.
 
-        `match` is added to the arguments when it is needed.
+        `match` is added to the arguments when it is first needed.
         """
         for needed in self.requires:
             if "match" in _parameters(needed.check):
@@ -157,19 +159,21 @@ class Primitive:
 
     @property
     def decides(self) -> bool:
-        """Return whether the primitive samples. Its parameter `decision` gives the result; without one it draws."""
+        """Whether the primitive samples. The parameter `decision` fixes the result; without it, the result
+        is random.
+        """
         return "decision" in self.signature.parameters
 
     def takes_nodes(self, parameter: str) -> bool:
-        """Return whether callers pass handles for that parameter."""
+        """Return whether callers pass handles for this parameter."""
         return _mentions(self.hints.get(parameter), For) or self.takes_blocks(parameter)
 
     def takes_blocks(self, parameter: str) -> bool:
-        """Return whether a string passed for that parameter is the name of a block."""
+        """Return whether a string passed for this parameter is the name of a block."""
         return _mentions(self.hints.get(parameter), BlockRealize)
 
     def run(self, state: ScheduleState, arguments: Mapping[str, Any]) -> Any:
-        """Check all requirements, make the change, and check all invariants; raise `Refused` if anything fails."""
+        """Check all requirements, change the program, and check all invariants; raise `Refused` if anything fails."""
         result = self.perform(state, arguments)
         for kept in () if self.query else INVARIANTS:
             failure = kept.check(state)
@@ -178,7 +182,9 @@ class Primitive:
         return result
 
     def perform(self, state: ScheduleState, arguments: Mapping[str, Any]) -> Any:
-        """Check all requirements and make the change, as a part of another primitive; raise `Refused` if any fails."""
+        """Check all requirements and change the program, as a part of another primitive; raise `Refused` if a
+        requirement fails.
+        """
         arguments = dict(arguments)
         broken = self.first_failure(state, arguments)
         if broken is not None:
@@ -196,7 +202,9 @@ class Primitive:
         return self.function(state, *positional, **named)
 
     def document(self) -> str:
-        """Return the documentation page: signature, docstring, names in other systems, requirements and statements."""
+        """Return the documentation page: signature, docstring, names in other systems, and requirements with their
+        statements.
+        """
         lines = [f"{self.name}{self.call_signature()}", "", inspect.cleandoc(self.function.__doc__ or "")]
         if self.aka:
             lines += ["", "Elsewhere: " + ", ".join(f"{who} `{name}`" for who, name in self.aka.items())]
@@ -212,7 +220,7 @@ class Primitive:
         return "\n".join(lines)
 
     def call_signature(self) -> str:
-        """Return the signature for callers: `(loop, factors, preserve_unit_iters=True)`."""
+        """Return the signature as callers see it, for example `(loop, factors, preserve_unit_iters=True)`."""
         shown = []
         for name, parameter in self.signature.parameters.items():
             star = "*" if parameter.kind is parameter.VAR_POSITIONAL else ""
@@ -240,14 +248,16 @@ def primitive(
     query: bool = False,
     kind: str = "",
 ) -> Callable[[Callable[..., Any]], Primitive]:
-    """Register a schedule primitive, from anywhere. `kind` is its name in TVM's JSON traces (default: CamelCase).
+    """Register a schedule primitive; this also works outside of the package. `kind` is its name in TVM's JSON traces
+    (CamelCase by default).
 
-    `match` takes `state` and arguments by their names, and returns a frozen record of what it found in the program. The
-    requirements that have a parameter `match` share the record with the function, which gets it as its second argument.
-    `match` is called once, when the first of them needs it, and may rely on the requirements before that one.
+    `match` has a parameter `state` and any of the primitive's parameters, and returns a frozen record of its findings
+    in the program. Requirements with a parameter `match` share the record with the function, which receives it as its
+    second argument. `match` is called once, when a requirement first needs it, and may rely on the requirements before
+    that one.
 
-    A primitive that is registered again replaces its old version. Raises `InputError` for a name that `Schedule` uses
-    already.
+    If you register a primitive again, it replaces the old version. Raises `InputError` if `Schedule` already uses the
+    name.
     """
 
     def register(function: Callable[..., Any]) -> Primitive:
@@ -292,7 +302,9 @@ def on_registration(listener: Callable[[Primitive], None]) -> None:
 
 
 def lookup(name: str) -> Primitive:
-    """Return a primitive by its own name, by its name in another system, or by its kind in a trace."""
+    """Find a primitive by its own name, its name in another system, or its kind in a trace; raise `KeyError`,
+    suggesting the nearest name, if there is none.
+    """
     if name in PRIMITIVES:
         return PRIMITIVES[name]
     for entry in PRIMITIVES.values():
@@ -302,17 +314,17 @@ def lookup(name: str) -> Primitive:
 
 
 def registered(name: str) -> Primitive:
-    """Return the primitive of that name; raise `ScheduleError`, which names the nearest one, if there is none."""
+    """Return the primitive with this name; raise `ScheduleError`, suggesting the nearest name, if there is none."""
     if name not in PRIMITIVES:
         raise ScheduleError(f"no schedule primitive {name!r}; {nearest(name, list(PRIMITIVES))}")
     return PRIMITIVES[name]
 
 
 def document(name: str) -> str:
-    """Return the documentation page of a primitive; raise `KeyError`, which names the nearest one, if there is none."""
+    """Return the documentation page of a primitive; raise `KeyError`, suggesting the nearest name, if there is none."""
     return lookup(name).document()
 
 
 def transforms() -> Iterator[Primitive]:
-    """Return the primitives that change programs, in the order of registration."""
+    """Iterate over the primitives that change programs, in the order of registration."""
     return (p for p in PRIMITIVES.values() if not p.query)

@@ -1,6 +1,7 @@
-"""The conditions of legality that several primitives share, each with its formal statement.
+"""Legality conditions that several primitives share, each with its formal statement.
 
-A check returns None if the condition holds, else a `Failure` with the spots to mark, and what was expected and found.
+A check returns None if the condition holds, otherwise a `Failure` with the spots to mark, and what was expected and
+found.
 """
 
 from __future__ import annotations
@@ -96,7 +97,7 @@ def single_chain(state: ScheduleState, loops: Sequence[For]) -> Failure | None:
 
 
 def chain(tree: Tree, loops: Sequence[For]) -> list[For]:
-    """Return all loops from the outermost to the innermost of the given loops, which form a `single_chain`."""
+    """Return all loops from the outermost to the innermost of the given loops, which must form a `single_chain`."""
     ordered = sorted(loops, key=lambda l: tree.order[l])
     outwards = [ordered[-1]]
     while outwards[-1] is not ordered[0]:
@@ -107,7 +108,9 @@ def chain(tree: Tree, loops: Sequence[For]) -> list[For]:
 
 
 def new_order(tree: Tree, loops: Sequence[For]) -> list[For]:
-    """Return the chain with the given loops in the given order, at the places that they had together."""
+    """Return the chain with the given loops rearranged: in the given order, they fill the positions that they occupied
+    together.
+    """
     queue = iter(loops)
     moving = set(loops)
     return [next(queue) if loop in moving else loop for loop in chain(tree, loops)]
@@ -162,8 +165,8 @@ def affine_bindings(state: ScheduleState, loops: Sequence[For]) -> Failure | Non
 
 
 def why_not_affine(tree: Tree, realize: BlockRealize, outermost: For) -> str | None:
-    """Return None if a block's iterators are an injective quasi-affine map of a loop and those inside it, else why
-    not.
+    """Return None if the iterators of a block are an injective quasi-affine map of a loop and the loops inside it,
+    otherwise the reason.
     """
     analyzer = Analyzer.inside(*tree.all_loops_above(realize))
     loops = tree.loops_above(realize)
@@ -214,7 +217,7 @@ def _keeps_order(above: Sequence[For], old: Sequence[For], order: Sequence[For],
 
 
 def witnessed(accesses: Sequence[Access], witness: Dependence | Undecided, consequence: str) -> Failure:
-    """Return the failure of a requirement that a dependence breaks, with both accesses marked and an example."""
+    """Return the failure for a requirement that a dependence violates, with both accesses marked and an example."""
     if isinstance(witness, Undecided):
         spots: dict[Node, str] = {a.spot: "" for a in accesses if a.is_write}
         return Failure(

@@ -1,7 +1,7 @@
-"""Checks that a block can run in other loops: that its iterations are the same ones, and give the same values.
+"""Check that a block can run in other loops, which means that it runs the same iterations and computes the same values.
 
-A block's domain says which values its iterators may have, its bindings which they do have. New loops run through
-domains.
+A block's domain says which values its iterators may have; its bindings say which values they do have. New loops run
+over the domains.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ from .moving import run_through
 def why_other_iterations(
     tree: Tree, realize: BlockRealize, ranges: Mapping[Var, Range], analyzer: Analyzer
 ) -> str | None:
-    """Return None if a block may run in loops over `ranges` (or its domains) instead of its own loops, else why not.
+    """Return None if a block may run in loops over `ranges` (or over its domains) instead of its own loops, otherwise
+    the reason.
 
-    `analyzer` knows the loops of the new place. Predicates do not count: the block keeps its own.
+    `analyzer` knows the loops at the new location. Predicates are not considered, because the block keeps its own.
     """
     block, loops = realize.block, tree.loops_above(realize)
     here = Analyzer.inside(*tree.all_loops_above(realize))
@@ -61,7 +62,7 @@ def _why_outside(
 
 
 def writes_once(realize: BlockRealize) -> bool:
-    """Return whether no two values of the spatial iterators write the same element."""
+    """Return whether the block writes each element for at most one combination of spatial iterator values."""
     spatial = [it for it in realize.block.iter_vars if it.kind == SPATIAL and not is_const(it.dom.extent, 1)]
     domains = {it.var: it.dom for it in spatial}
     for region in regions_written(realize.block):
@@ -76,7 +77,7 @@ def writes_once(realize: BlockRealize) -> bool:
 
 
 def _tile_of(r: Range) -> Var | None:
-    """Return the variable `v` of the ranges [v, v + 1) and [v * c, v * c + c); None for other ranges."""
+    """Return the variable `v` if a range has the form [v, v + 1) or [v * c, v * c + c); None otherwise."""
     if isinstance(r.start, Var):
         return r.start if isinstance(r.extent, IntImm) and r.extent.value >= 1 else None
     start = r.start

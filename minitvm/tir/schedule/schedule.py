@@ -45,13 +45,14 @@ else:
 class Schedule(Methods):
     """Transforms a module step by step; each step checks that the program keeps its meaning.
 
-    `mod` is a `PrimFunc` or an `IRModule`. Methods are the registered primitives (`split`, `cache_read`, ...), under
-    TVM's names. A call that is not legal raises `ScheduleError` and changes nothing. With `verify=True` every step is
-    also judged by the oracle (`minitvm.reference.check`, modes exact, field and shadow) as it is taken.
+    `mod` is a `PrimFunc` or an `IRModule`. The methods are the registered primitives (`split`, `cache_read`, ...),
+    under the names that TVM uses. A call that is not legal raises `ScheduleError` and changes nothing. With
+    `verify=True`, each step is also verified by the oracle (`minitvm.reference.check` with the modes exact, field and
+    shadow).
 
-    `error_render_level`: "detail" shows the program with the spot marked, "fast" only the text, "none" one line.
-    `seed` makes sampling the same every time (None, or -1 as in TVM: a different seed each time). `debug_mask` is
-    accepted as in TVM; the program is always checked.
+    `error_render_level` controls error messages: "detail" shows the program with the spot marked, "fast" only the text,
+    "none" a single line. `seed` makes sampling reproducible (with None, or -1 as in TVM, the seed is different each
+    time). `debug_mask` is accepted for compatibility with TVM; the program is always checked.
     """
 
     def __init__(
@@ -98,47 +99,51 @@ class Schedule(Methods):
 
     @property
     def mod(self) -> IRModule:
-        """Return the module as it is now."""
+        """The module in its current form."""
         return self._state.mod
 
     @property
     def func(self) -> PrimFunc:
-        """Return the function that is worked on."""
+        """The function that you work on (see `work_on`)."""
         return self._state.mod[self._state.named(None)]
 
     @property
     def began_with(self) -> IRModule:
-        """Return the module as it was before the first step."""
+        """The module as it was before the first step."""
         return self._history[0]["_state"].mod if self._history else self.mod
 
     @property
     def func_working_on(self) -> str | None:
-        """Return the name of the function that block names refer to; None if there are several (see `work_on`)."""
+        """The name of the function in which block names are looked up; None if the module has several functions and you
+        have not called `work_on`.
+        """
         return self._state.func_name
 
     @property
     def state(self) -> ScheduleState:
-        """Return the present state, for tools that look at trees. Only primitives may change it."""
+        """The current state, for tools that inspect trees. Only primitives may change it."""
         return self._state
 
     @property
     def trace(self) -> Trace:
-        """Return the trace of the steps so far."""
+        """The trace of the steps so far."""
         return self._trace
 
     def work_on(self, func_name: str) -> None:
-        """Make names of blocks refer to another function of the module."""
+        """Select the function of the module in which block names are looked up."""
         self._state = ScheduleState(self.mod, self.mod.name_of(func_name), self._state.trees)
         self._waypoint = None
 
     def copy(self) -> Schedule:
-        """Return a new schedule in the same state, with random numbers of its own; handles are valid for both."""
+        """Return a new schedule in the same state, with its own random numbers. Handles are valid in both schedules."""
         other = self.sharing(None)
         other.seed(self.fork_seed())
         return other
 
     def sharing(self, waypoint: Waypoint | None) -> Schedule:
-        """Return a schedule in the same state, including the random numbers, at a place in the tree of shared steps."""
+        """Return a schedule in the same state, including the random numbers, at a given node in the tree of shared
+        steps.
+        """
         other = Schedule.__new__(Schedule)
         other.__dict__.update(self.__dict__)
         other.take_over(self.held())
@@ -146,7 +151,7 @@ class Schedule(Methods):
         return other
 
     def held(self) -> Mapping[str, Any]:
-        """Return all that calls change, as values, for `take_over`."""
+        """Return a copy of everything that calls change, for use with `take_over`."""
         return {
             "_state": self._state, "_trace": self._trace.copy(), "_gone": dict(self._gone),
             "_history": list(self._history), "_numbers": dict(self._numbers), "_random": self._random,
@@ -154,18 +159,18 @@ class Schedule(Methods):
         }  # fmt: skip
 
     def take_over(self, held: Mapping[str, Any]) -> None:
-        """Take the state that another schedule had when its `held()` was called."""
+        """Restore the state that this or another schedule returned from `held()`."""
         self.__dict__.update(held)
         self._trace, self._gone, self._history = self._trace.copy(), dict(self._gone), list(self._history)
         self._numbers = dict(self._numbers)
 
     def seed(self, seed: int) -> None:
-        """Restart the random numbers of sampling from a seed; -1 means a different seed each time."""
+        """Reset the random numbers of sampling to a seed; -1 means a different seed each time."""
         self._random = RandomNumbers(seed).state
         self._waypoint = None
 
     def fork_seed(self) -> int:
-        """Return a seed for another schedule; the next call returns a different one."""
+        """Return a seed for another schedule. Each call returns a different one."""
         numbers = RandomNumbers(self._random)
         forked, self._random = numbers.fork(), numbers.state
         self._waypoint = None
@@ -199,7 +204,9 @@ class Schedule(Methods):
 
     @contextmanager
     def deciding(self, decide: Decide) -> Iterator[None]:
-        """Let `decide(schedule, primitive, arguments)` choose inside what sampling calls leave open (None: draw)."""
+        """Context manager: let `decide(schedule, primitive, arguments)` make the decisions of sampling calls. If it
+        returns None, the call samples at random.
+        """
         outer, self._decide = self._decide, decide
         try:
             yield
@@ -208,7 +215,7 @@ class Schedule(Methods):
 
     @contextmanager
     def all_or_nothing(self) -> Iterator[None]:
-        """Undo what was done inside the `with` block if an exception leaves it."""
+        """Context manager: undo everything that was done inside the `with` block if an exception leaves it."""
         before, history = self._snapshot(), list(self._history)
         try:
             yield
@@ -218,7 +225,7 @@ class Schedule(Methods):
             raise
 
     def _snapshot(self) -> Mapping[str, Any]:
-        """Return everything that `undo` restores."""
+        """Return all parts of the state that `undo` restores."""
         brought_back = ("_state", "_trace", "_gone", "_numbers", "_random")
         held = self.held()
         return {name: held[name] for name in brought_back} | {"_waypoint": self._waypoint}
@@ -230,10 +237,11 @@ class Schedule(Methods):
         self._waypoint = self._waypoint if shares else None
 
     def get(self, handle: schedule_handles.Handle | Expr | StmtSRef | str) -> Any:
-        """Return what a handle refers to now: a `Block`, a `For` (None for a place that is no loop), a sampled number.
+        """Return the object that a handle currently refers to: a `Block`, a `For` (None for a place that is not a
+        loop), or a sampled number.
 
-        A block's name or a `StmtSRef` may be given instead. If the block or loop is gone, raises a `ScheduleError` that
-        says which step removed it.
+        You can also pass the name of a block or a `StmtSRef`. If the block or loop no longer exists, this raises a
+        `ScheduleError` that names the step that removed it.
         """
         if isinstance(handle, str):
             return self._state.block_named(handle).block
@@ -249,24 +257,24 @@ class Schedule(Methods):
         return node.block if isinstance(node, BlockRealize) else node
 
     def remove_rv(self, rv: schedule_handles.BlockRV | schedule_handles.LoopRV | schedule_handles.ExprRV) -> None:
-        """Forget a handle: using it is an error until a query returns it again. This is not a step of the trace.
+        """Forget a handle: using it is an error until a query returns it again. This does not add a step to the trace.
 
-        Raises `ScheduleError` if the handle refers to nothing now.
+        Raises `ScheduleError` if the handle currently refers to nothing.
         """
         self.get(rv)
         self._removed |= {rv}
         self._waypoint = None
 
     def get_sref(self, handle: schedule_handles.BlockRV | schedule_handles.LoopRV | Block | For) -> StmtSRef:
-        """Return a reference to a block or loop that also knows the statements around it (TVM's class)."""
+        """Return a reference to a block or loop that also knows the statements around it (TVM's `StmtSRef`)."""
         return self._state.get_sref(handle if isinstance(handle, Block | For) else self.get(handle))
 
     # ------------------------------------------------------------------ calling primitives
 
     def call(self, primitive: Primitive | str, arguments: Mapping[str, Any]) -> Any:
-        """Apply a primitive to arguments by name, as its method does. Either all of it happens or nothing.
+        """Apply a primitive to arguments given by name, as its method does. If the call fails, nothing changes.
 
-        Parameters with defaults may be left out.
+        You may leave out parameters that have defaults.
         """
         primitive = registered(primitive) if isinstance(primitive, str) else primitive
         if self._decide is not None and primitive.decides and arguments.get("decision") is None:
@@ -282,7 +290,7 @@ class Schedule(Methods):
         return result
 
     def call_alone(self, primitive: Primitive, arguments: Mapping[str, Any]) -> Any:
-        """Do the same as `call`, without regard to the steps of other schedules."""
+        """Like `call`, but without looking up or sharing steps of other schedules."""
         length = len(self._trace)
         try:
             return self._call(primitive, arguments)
@@ -330,12 +338,12 @@ class Schedule(Methods):
         return outputs
 
     def _variables(self) -> set[Var]:
-        """Return the variables of the functions that are scheduled: sizes, parameters, iterators and loops."""
+        """Return all variables of the scheduled functions: sizes, parameters, iterators and loop variables."""
         return {var for tree in self._state.schedulable_trees() for var in find(tree.func, Var)}
 
     def _require_declared(self, primitive: Primitive, state: ScheduleState) -> None:
-        """Raise `Refused` if, before the first step, blocks do not declare what they touch; every step keeps this
-        true.
+        """Raise `Refused` if, before the first step, some block does not declare what it touches. Every later step
+        preserves this property.
         """
         broken = None if primitive.query or self._history else declares_what_it_touches.check(state)
         if broken is not None:
@@ -369,7 +377,7 @@ class Schedule(Methods):
         self._state.comparable = state.comparable
 
     def _with_handles(self, primitive: Primitive, name: str, value: Any) -> Any:
-        """Return an argument with names of blocks looked up: as in TVM, the trace records how each block was found."""
+        """Replace block names in an argument by handles. As in TVM, the trace records how each block was found."""
         if not primitive.takes_blocks(name):
             return value
         if isinstance(value, str):
@@ -398,7 +406,9 @@ class Schedule(Methods):
         raise ScheduleError(self._gone.get(key) or foreign(handle))
 
     def _to_nodes(self, state: ScheduleState, primitive: Primitive, name: str, value: Any) -> Any:
-        """Return an argument as the primitive's function takes it: nodes for handles, values for sampled numbers."""
+        """Convert an argument to the form that the primitive's function expects: handles become nodes, and sampled
+        numbers become values.
+        """
         if not primitive.takes_nodes(name):
             value = with_numbers(value, self._numbers)
         wrong = misfit(primitive, name, value)
@@ -414,18 +424,19 @@ class Schedule(Methods):
     # ------------------------------------------------------------------ what is legal now
 
     def space(self, *names: str) -> list[PrimitiveCall]:
-        """Return the calls that are legal now, of the named primitives or of all.
+        """Return all calls that are currently legal, of the named primitives or, by default, of all of them.
 
-        Tests draw from them and tuners try them.
+        Tests draw from these calls, and tuners try them.
         """
         return legal_calls(self._chosen(names), self._fresh_state, self._would_take)
 
     def draw(self, choose: Callable[[int], int], *names: str, tries: int | None = None) -> PrimitiveCall | None:
-        """Return one legal call without trying all of them: choose first a primitive, then one of its calls.
+        """Return one legal call without trying all of them: pick a primitive, and then one of its calls.
 
         `choose(n)` returns a number below n (`random.randrange`, or a Hypothesis draw); it is called twice. If a call
-        is not legal, the next ones are tried. After `tries` illegal calls in a row, the next primitive is tried (by
-        default after 6, if there is another one). Returns None if no legal call was found. `names` is as in `space`.
+        is not legal, the next ones are tried. After `tries` illegal calls in a row, we move on to the next primitive
+        (by default after 6, if there is another one). Returns None if no legal call was found. `names` works as in
+        `space`.
         """
         return draw_call(self._chosen(names), self._fresh_state, self._would_take, choose, tries)
 
@@ -433,7 +444,9 @@ class Schedule(Methods):
         return [registered(name) for name in names] if names else list(transforms())
 
     def _would_take(self, primitive: Primitive, arguments: Mapping[str, Any]) -> PrimitiveCall | None:
-        """Return the call with these arguments (nodes); None if it is refused or a trace could not find the nodes."""
+        """Return a call with these arguments (nodes), or None if it is refused or a trace could not record how to find
+        the nodes.
+        """
         # Some conditions are checked only while a primitive works, so a call is tried on a copy: states are values.
         try:
             self._require_declared(primitive, self._state)
@@ -446,7 +459,7 @@ class Schedule(Methods):
         return PrimitiveCall(primitive, handles, self._headline(primitive, handles))
 
     def _can_be_found(self, handle: schedule_handles.Handle) -> bool:
-        """Return whether a trace can say how to find the node of a handle; a loop is found through a block inside
+        """Return whether a trace can record how to find the node of a handle. A loop is found through a block inside
         it.
         """
         if not isinstance(handle, schedule_handles.LoopRV) or handle in self._trace.handle_names():
@@ -455,7 +468,7 @@ class Schedule(Methods):
         return node is not None and bool(self._state.home(node).blocks_in(node))
 
     def apply(self, call: PrimitiveCall) -> Any:
-        """Make a call that `space` returned."""
+        """Make a call that was returned by `space` or `draw`."""
         return self.call(call.primitive, call.arguments)
 
     # ------------------------------------------------------------------ errors

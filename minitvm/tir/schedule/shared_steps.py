@@ -45,7 +45,7 @@ MOST = 2000  # steps that are kept: some ten kilobytes each
 
 
 class Waypoint:
-    """A place in the tree. It has the outcomes of the calls that were made from it, by primitive and arguments."""
+    """A node in the tree. It stores the results of the calls that were made there, keyed by primitive and arguments."""
 
     __slots__ = ("calls", "tree")
 
@@ -56,9 +56,9 @@ class Waypoint:
 
 @dataclass(frozen=True, slots=True)
 class _Done:
-    """A call that succeeded: the schedule's state after it, its result, and the place to which it leads.
+    """A call that succeeded: the state of the schedule after it, its result, and the node that it leads to.
 
-    `call` keeps the objects that are compared by identity alive.
+    `call` keeps those objects alive that are compared by identity.
     """
 
     call: tuple[Primitive, Mapping[str, Any]]
@@ -69,7 +69,7 @@ class _Done:
 
 @dataclass(frozen=True, slots=True)
 class _Refused:
-    """A call that was refused: the error's text and requirement."""
+    """A call that was refused, with the text and the requirement of the error."""
 
     call: tuple[Primitive, Mapping[str, Any]]
     text: str
@@ -77,7 +77,7 @@ class _Refused:
 
 
 class SharedSteps:
-    """The tree of steps of one function or module. The options are those of `Schedule`."""
+    """The tree of steps for a function or module. The options are those of `Schedule`."""
 
     def __init__(self, mod: PrimFunc | IRModule, **options: Any) -> None:
         from .schedule import Schedule
@@ -86,11 +86,11 @@ class SharedSteps:
         self._root, self.size = Waypoint(self), 0
 
     def schedule(self) -> Schedule:
-        """Return a schedule before its first step; all begin with the same random numbers."""
+        """Return a schedule with no steps yet. All of them start with the same random numbers."""
         return self._first.sharing(self._root)
 
     def call(self, schedule: Schedule, at: Waypoint, primitive: Primitive, arguments: Mapping[str, Any]) -> Any:
-        """Make a call on a schedule that is at a place; return the call's result and the next place."""
+        """Make a call on a schedule that is at node `at`; return the result of the call and the next node."""
         key = id(primitive), identity(arguments)
         known = at.calls.get(key)
         if isinstance(known, _Refused):
@@ -114,7 +114,7 @@ class SharedSteps:
 
 @lru_cache(maxsize=4)
 def steps_of(func: PrimFunc) -> SharedSteps:
-    """Return the tree of a function. The last four functions that were asked for keep their trees."""
+    """Return the tree for a function. The trees of the last four functions are cached."""
     return SharedSteps(func)
 
 
@@ -142,9 +142,9 @@ def _never_changes(value: Any) -> bool:
 
 
 def _of_function(function: FunctionType) -> Any:
-    """Return a key of a function's code with the numbers and names that it uses.
+    """Return a key for a function, made from its code and the numbers and names that it uses.
 
-    A function that uses anything else equals only itself, since that may change or go away.
+    A function that uses anything else equals only itself, because such an object may change or disappear.
     """
     cells = [cell.cell_contents for cell in function.__closure__ or ()]
     known = [*cells, *(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
@@ -154,8 +154,8 @@ def _of_function(function: FunctionType) -> Any:
 
 
 def _of_map(index_map: IndexMap) -> Any:
-    """Return a key of a map: the names and dtypes of its variables, and its results over variables that all maps
-    share.
+    """Return a key for an index map: the names and dtypes of its variables, and its results in terms of variables that
+    all maps share.
     """
     names = tuple((var.name, str(var.dtype)) for var in index_map.initial_indices)
     places = {var: _place(p, var.dtype) for p, var in enumerate(index_map.initial_indices)}
@@ -170,5 +170,5 @@ def _place(position: int, dtype: DType) -> Var:
 
 
 def _copied(value: Any) -> Any:
-    """Return a result in which each list is a new list, which the caller may change."""
+    """Copy the lists in a result, so that the caller may change them."""
     return [_copied(item) for item in value] if isinstance(value, list) else value

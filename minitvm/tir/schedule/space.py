@@ -1,4 +1,4 @@
-"""Legal calls of primitives on a program: all of them, or one drawn without trying all."""
+"""Find legal calls of primitives on a program: all of them, or a random one without trying all."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WouldTake = Callable[[Primitive, Mapping[str, Any]], PrimitiveCall | None]
 
 
 def legal_calls(primitives: Sequence[Primitive], fresh: FreshState, would_take: WouldTake) -> list[PrimitiveCall]:
-    """Return every legal call in the spaces of some primitives, in their order."""
+    """Return every legal call from the spaces of the given primitives, in their order."""
     tried = (would_take(one, bind(one, values, {})) for one in primitives if one.calls for values in one.calls(fresh()))
     return [call for call in tried if call is not None]
 
@@ -28,7 +28,7 @@ def draw_call(
     choose: Callable[[int], int],
     tries: int | None,
 ) -> PrimitiveCall | None:
-    """Return one legal call: see `Schedule.draw`."""
+    """Return one legal call, or None; see `Schedule.draw`."""
     first, at = choose(len(primitives)), choose(1 << 16)
     most = tries or (6 if len(primitives) > 1 else None)
     for primitive in (*primitives[first:], *primitives[:first]):

@@ -1,7 +1,7 @@
-"""Staging: a second buffer for part of another one, the loops that copy between the two, and the place of these loops.
+"""Staging: a second buffer for a part of another buffer, the loops that copy between the two, and where these loops go.
 
-cache_read, cache_write and related primitives share this code. A *stage* is a nest of loops around one block that
-copies.
+This code is shared by cache_read, cache_write and related primitives. A *stage* is a nest of loops around a single
+block that copies.
 """
 
 from __future__ import annotations
@@ -42,7 +42,9 @@ own_values = holds_inside(
 
 
 def region_of(regions: Sequence[tir.BufferRegion], index: int | str | tir.Buffer) -> tir.BufferRegion | None:
-    """Return the region at a position, or of the buffer of that name, or of that buffer; None if there is none."""
+    """Return the region that an argument refers to by its position, by the name of its buffer, or by the buffer itself;
+    None if there is none.
+    """
     for k, region in enumerate(regions):
         if index is region.buffer or (not isinstance(index, bool) and index == k) or index == region.buffer.name:
             return region
@@ -51,7 +53,7 @@ def region_of(regions: Sequence[tir.BufferRegion], index: int | str | tir.Buffer
 
 @dataclass(frozen=True)
 class BufferPart:
-    """A buffer that a block reads or writes; a primitive puts a part of it into a second buffer."""
+    """A buffer that a block reads or writes, a part of which a primitive copies to a second buffer."""
 
     tree: Tree
     scope: Scope
@@ -61,19 +63,19 @@ class BufferPart:
 
     @property
     def buffer(self) -> tir.Buffer:
-        """Return the existing buffer."""
+        """The original buffer."""
         return self.region.buffer
 
 
 def part_read(state: ScheduleState, block: tir.BlockRealize, read_buffer_index: int | str | tir.Buffer) -> BufferPart:
-    """Return what a block reads at an index that exists."""
+    """Return the buffer part that a block reads at a position, which must exist."""
     return _part(state, block, regions_read(block.block), read_buffer_index, False)
 
 
 def part_written(
     state: ScheduleState, block: tir.BlockRealize, write_buffer_index: int | str | tir.Buffer
 ) -> BufferPart:
-    """Return what a block writes at an index that exists."""
+    """Return the buffer part that a block writes at a position, which must exist."""
     return _part(state, block, regions_written(block.block), write_buffer_index, True)
 
 
@@ -91,12 +93,12 @@ def _part(
 
 
 def listing(regions: Sequence[tir.BufferRegion]) -> str:
-    """Return the regions' positions and buffers as text: `0: A, 1: B`."""
+    """List regions as text by position and buffer: `0: A, 1: B`."""
     return ", ".join(f"{k}: {region.buffer.name}" for k, region in enumerate(regions)) or "none"
 
 
 def free_name(tree: Tree, name: str) -> str:
-    """Return the name, with a number added if a block or an allocated buffer of the function already has it."""
+    """Return a name, with a number appended if a block or buffer of the function already uses it."""
     taken = {b.block.name for b in tree.blocks.values()}
     taken |= {buffer.name for b in tree.blocks.values() for buffer in b.block.alloc_buffers}
     taken |= {buffer.name for buffer in tree.func.buffers}
@@ -104,7 +106,7 @@ def free_name(tree: Tree, name: str) -> str:
 
 
 def scoped_name(buffer: tir.Buffer, storage_scope: str) -> str:
-    """Return the name of a copy in another scope: `A_shared` for A in "shared"."""
+    """Return the name for a copy in another scope, for example `A_shared` for A in "shared"."""
     return f"{buffer.name}_{storage_scope.replace('.', '_')}"
 
 
@@ -118,8 +120,8 @@ def copy_of(tree: Tree, buffer: tir.Buffer, storage_scope: str) -> tir.Buffer:
 
 @dataclass(slots=True)
 class Insertion:
-    """The changes of one step: blocks to rewrite, statements to put around anchors, buffers to allocate in the
-    scope.
+    """The changes of one step: blocks to rewrite, statements to insert before or after anchors, and buffers to allocate
+    in the scope.
     """
 
     tree: Tree
@@ -132,7 +134,9 @@ class Insertion:
     allocated: list[tir.Buffer] = field(default_factory=list)
 
     def apply(self, state: ScheduleState) -> None:
-        """Change the program. Anchors are loops and block realizations; they are found again by their keys."""
+        """Apply the changes to the program. Anchors are loops and block realizations, which are found again by their
+        keys.
+        """
         tree = self._set(state, self.tree, dict(self.rewritten))
         around: dict[tir.Stmt, tuple[list[tir.Stmt], list[tir.Stmt]]] = {}
         for pairs, side in ((self.before, 0), (self.after, 1)):
@@ -145,7 +149,7 @@ class Insertion:
         self._set(state, tree, {block: replace(block, body=body, alloc_buffers=buffers)})
 
     def put(self, state: ScheduleState, stage: tir.Stmt) -> tir.BlockRealize:
-        """Change the program and return the block of the inserted stage; raise `Refused` if it would race."""
+        """Apply the changes and return the block of the inserted stage; raise `Refused` if it would cause a race."""
         self.apply(state)
         block = block_in(state, stage)
         refuse_races(state, block)
@@ -160,7 +164,7 @@ class Insertion:
 
 
 def _same_place(before: Tree, now: Tree, stmt: tir.Stmt) -> tir.Stmt:
-    """Find a statement of one tree in another tree in which blocks were rewritten but everything has its old place."""
+    """Find a statement again in another tree in which blocks were rewritten but all statements kept their positions."""
     if stmt in now.order:
         return stmt
     inner = before.blocks_in(stmt)[0] if not isinstance(stmt, tir.BlockRealize) else stmt
@@ -172,9 +176,10 @@ def _same_place(before: Tree, now: Tree, stmt: tir.Stmt) -> tir.Stmt:
 
 
 def place_after(tree: Tree, block: tir.BlockRealize, others: Sequence[tir.BlockRealize]) -> tuple[tir.Stmt, tir.Stmt]:
-    """Return (statement, place): code after `block` and before `others` goes into the place, right after the statement.
+    """Return (statement, place): code that must run after `block` and before `others` goes into `place`, directly after
+    `statement`.
 
-    The place is the innermost loop that `block` shares with any of them, or the block of their scope.
+    `place` is the innermost loop that `block` shares with any of the others, or the block of their scope.
     """
     loops = tree.loops_above(block)
     shared = [l for l in loops if any(tree.inside(o, l) for o in others)]
@@ -192,10 +197,10 @@ def place_after(tree: Tree, block: tir.BlockRealize, others: Sequence[tir.BlockR
 def place_before_readers(
     tree: Tree, block: tir.BlockRealize, others: Sequence[tir.BlockRealize]
 ) -> tuple[tir.Stmt | None, tir.Stmt]:
-    """Find the latest point after `block` and before `others` at which code can be inserted: (statement, place).
+    """Return (statement, place) for the latest point after `block` and before `others` at which code can be inserted.
 
-    The code goes into `place`, right before `statement`, or at the end of `place` if the statement is None. `place` is
-    the one that `place_after` returns; if there are no others, it is the block of the scope.
+    The code goes into `place`, directly before `statement`, or at the end of `place` if the statement is None. `place`
+    is the same as for `place_after`; if there are no others, it is the block of the scope.
     """
     if not others:
         return None, tree.scope(block).block
@@ -208,7 +213,7 @@ def place_before_readers(
 
 
 def block_in(state: ScheduleState, nest: tir.Stmt) -> tir.BlockRealize:
-    """Return the block of a stage, as it is in the program now."""
+    """Return the block of a stage as it currently is in the program."""
     at = nest
     while not isinstance(at, tir.BlockRealize):
         at = at.body  # type: ignore[attr-defined]
@@ -218,10 +223,10 @@ def block_in(state: ScheduleState, nest: tir.Stmt) -> tir.BlockRealize:
 
 
 def refuse_races(state: ScheduleState, realize: tir.BlockRealize) -> None:
-    """Raise `Refused` if a new block lets iterations of a concurrent loop touch each other's data.
+    """Raise `Refused` if a new block causes a race between iterations of a concurrent loop.
 
-    The loop may be around the new block, or around a block with which it shares a buffer. Threads that each owned a
-    buffer, or filled it in step, race for it if the buffer is now also used outside of them.
+    The loop may be around the new block, or around a block that shares a buffer with it. Threads that each owned a
+    buffer, or filled it in lockstep, race if the buffer is now also used outside of these threads.
     """
     tree = state.home(realize)
     touched = buffers_touched(realize.block)
@@ -243,7 +248,7 @@ def refuse_races(state: ScheduleState, realize: tir.BlockRealize) -> None:
 
 
 def _loops_around(tree: Tree, realize: tir.BlockRealize, buffers: set[tir.Buffer]) -> list[tir.For]:
-    """Return the loops around a block, and around the blocks of its scope that touch one of some buffers."""
+    """Return the loops around a block, and around the blocks of its scope that touch any of the given buffers."""
     users = [b for b in Scope.around(tree, realize).blocks if b is realize or buffers & buffers_touched(b.block)]
     return list(dict.fromkeys(l for user in users for l in tree.all_loops_above(user)))
 
@@ -256,7 +261,7 @@ def bounded(
 ) -> Box:
     """Return the part of a box that is inside the buffer.
 
-    Raises `Refused` if an extent has no known bound and depends on more than sizes.
+    Raises `Refused` if an extent has no known bound, unless it depends only on sizes and is used in a whole scope.
     """
     box = clip(box, buffer, analyzer)
     for r in box:
@@ -274,7 +279,9 @@ def bounded(
 def box_to_read(
     state: ScheduleState, tree: Tree, buffer: tir.Buffer, consumers: Sequence[tir.BlockRealize], within: tir.Stmt
 ) -> Box:
-    """Return the box of an input that the consumers read in one run of `within`; all of it must be initialised."""
+    """Return the box of a buffer that the consumers read in one run of `within`; raise `Refused` if part of it may be
+    uninitialised.
+    """
     analyzer = state.analyzer(within)
     reads = [(c, r) for c in consumers for r in regions_read(c.block) if r.buffer is buffer]
     box = hull([touched(tree, c, r, within, analyzer) for c, r in reads], analyzer)
@@ -295,7 +302,9 @@ def box_to_read(
 def box_written(
     state: ScheduleState, tree: Tree, writer: tir.BlockRealize, buffer: tir.Buffer, within: tir.Stmt
 ) -> Box:
-    """Return the box that the writer of a buffer writes in one run of `within`; it must write all of it."""
+    """Return the box of a buffer that its writer fills in one run of `within`; raise `Refused` if the writer may leave
+    part of it unwritten.
+    """
     region = region_of(regions_written(writer.block), buffer)
     assert region is not None  # it writes the buffer
     reason = fills(tree, writer, region, within)
@@ -311,7 +320,7 @@ def box_written(
 
 
 def copy_nest(tree: Tree, source: tir.Buffer, target: tir.Buffer, box: Box, analyzer: Analyzer, name: str) -> tir.Stmt:
-    """Return loops `ax0`, ... around a block that copies the part of a box inside the buffers."""
+    """Return loops `ax0`, ... around a block that copies the part of a box that is inside the buffers."""
     loops: list[Var] = []
     extents: list[Expr] = []
     iters: list[IterVar] = []
@@ -340,14 +349,15 @@ def copy_nest(tree: Tree, source: tir.Buffer, target: tir.Buffer, box: Box, anal
 
 
 def point_region(buffer: tir.Buffer, indices: Iterable[Expr]) -> tir.BufferRegion:
-    """Return the region of a single element."""
+    """Return the region that consists of a single element."""
     return tir.BufferRegion(buffer, tuple(Range(i, const(1, i.dtype)) for i in indices))
 
 
 def retargeted(
     realize: tir.BlockRealize, old: tir.Buffer, new: tir.Buffer, starts: Sequence[Expr] | None = None
 ) -> tuple[tir.Block, tir.Block]:
-    """Return (block, the same block on another buffer), which has the same shape or holds the box from `starts` on.
+    """Return (block, the same block using a new buffer). The new buffer has the shape of the old one, or contains the
+    box that begins at `starts`.
 
     Views of the old buffer become views of the new one, in its scope.
     """
@@ -381,7 +391,7 @@ def _moved_to_tile(block: tir.Stmt, old: tir.Buffer, new: tir.Buffer, starts: Se
 def tile_in_scope(tree: Tree, buffer: tir.Buffer, box: Box, within: tir.Stmt) -> bool:
     """Return whether a copy at the start or end of a block needs only a box of constant size.
 
-    The block must not be the root. The box must be smaller than the buffer, and the buffer must have no views.
+    This holds if the block is not the root, the box is smaller than the buffer, and the buffer has no views.
     """
     if not isinstance(within, tir.Block) or within is tree.root.block or views_on(within, buffer):
         return False
@@ -392,8 +402,8 @@ def tile_in_scope(tree: Tree, buffer: tir.Buffer, box: Box, within: tir.Stmt) ->
 def tile_nest(
     tile: tir.Buffer, buffer: tir.Buffer, box: Box, analyzer: Analyzer, into_tile: bool, name: str
 ) -> tir.Stmt:
-    """Return loops `ax0`, ... around a block that copies a box of a buffer into a buffer of the box's shape, or
-    back.
+    """Return loops `ax0`, ... around a block that copies a box of a buffer into a buffer of the box's
+    shape, or back.
     """
     loops = [Var(f"ax{d}", r.start.dtype) for d, r in enumerate(box)]
     domains = [Range(const(0, r.start.dtype), r.extent) for r in box]
@@ -413,7 +423,9 @@ def tile_nest(
 def staged_box(
     part: BufferPart, storage_scope: str, box: Box, analyzer: Analyzer, within: tir.Stmt
 ) -> tuple[tir.Buffer, tir.Stmt, list[Expr] | None]:
-    """Return (a buffer for a box, the nest that copies into it or back, the start of the box or None for all of it)."""
+    """Return (a buffer for a box, the nest that copies into it or back, the start of the box); the start is None if the
+    buffer has the full shape.
+    """
     tree, buffer = part.tree, part.buffer
     cached = copy_of(tree, buffer, storage_scope)
     if tile_in_scope(tree, buffer, box, within):
@@ -424,7 +436,7 @@ def staged_box(
 
 
 def in_scope(state: ScheduleState, tree: Tree, within: tir.Stmt) -> Analyzer:
-    """Return an analyzer that knows the loops around a place, and the domains of the iterators of blocks around it."""
+    """Return an analyzer that knows the loops around a place, and the iterator domains of the blocks around it."""
     analyzer = state.analyzer(within)
     for around in (within, *tree.above(within)):
         if isinstance(around, tir.Block):

@@ -1,4 +1,4 @@
-"""The state that primitives work on: the module at one step, seen as trees, and the one way to change it."""
+"""The state that primitives work on: the module during one step, as trees, and the only way to change it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .randomness import RandomNumbers
 
 
 class ScheduleDebugMask(IntEnum):
-    """TVM's bits of `debug_mask`. Here the program is always checked, whatever they say."""
+    """The bits of TVM's `debug_mask`. They have no effect here, because the program is always checked."""
 
     VERIFY_SREF_TREE = 1
     VERIFY_CACHED_FLAGS = 2
@@ -29,8 +29,8 @@ class ScheduleDebugMask(IntEnum):
 class ScheduleState:
     """A module during one step of a schedule.
 
-    A primitive reads trees from it and calls `replace` or `set_func`. The `Schedule` adopts the result only if the
-    whole step succeeds, so a refused call changes nothing.
+    A primitive reads trees from it and calls `replace` or `set_func`. The `Schedule` uses the result only if the whole
+    step succeeds, so a refused call changes nothing.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class ScheduleState:
         self.comparable: dict[str, PrimFunc] = {}
 
     def tree(self, name: str | None = None) -> Tree:
-        """Return the tree of a function, by default of the one that is worked on."""
+        """Return the tree of a function, by default of the one that you work on."""
         func = self.mod[self.named(name)]
         if func not in self.trees:
             root_block(func)
@@ -60,7 +60,9 @@ class ScheduleState:
         return self.trees[func]
 
     def named(self, name: str | None) -> str:
-        """Return a function's name, by default of the one worked on; raise `ScheduleError` if there is no default."""
+        """Return a function's name, by default of the one that you work on; raise `ScheduleError` if there is no
+        default.
+        """
         resolved = name or self.func_name
         if resolved is None:
             names = ", ".join(self.mod.functions)
@@ -78,19 +80,21 @@ class ScheduleState:
                 yield name, self.tree(name)
 
     def schedulable_trees(self) -> Iterable[Tree]:
-        """Return the trees of all functions that are not lowered yet; the one that is worked on is first."""
+        """Return the trees of all functions that are not lowered yet, starting with the one that you work on."""
         return (tree for _, tree in self._schedulable())
 
     def loop(self, var: Var) -> For | None:
-        """Return the loop over a variable; None if there is none, or no longer."""
+        """Return the loop over a variable; None if it does not exist (any longer)."""
         return next((tree.loops[var] for _, tree in self._schedulable() if var in tree.loops), None)
 
     def block(self, key: BlockId) -> BlockRealize | None:
-        """Return the block with an id; None if there is none, or no longer."""
+        """Return the block with an id; None if it does not exist (any longer)."""
         return next((tree.blocks[key] for _, tree in self._schedulable() if key in tree.blocks), None)
 
     def get_sref(self, stmt: Block | For | None) -> StmtSRef:
-        """Return TVM's reference to a block or loop of the module; for None, return the mark of the root."""
+        """Return TVM's reference to a block or loop of the module; for None, return the mark of the root. Raises
+        `ScheduleError` if the block or loop is not in the module.
+        """
         if stmt is None:
             return StmtSRef.root_mark()
         place = self.block(stmt.id) if isinstance(stmt, Block) else self.loop(stmt.var)
@@ -99,7 +103,9 @@ class ScheduleState:
         return StmtSRef.of(place, self.home(place))
 
     def get_block_scope(self, block_sref: StmtSRef) -> BlockScope:
-        """Return the dependences between the blocks directly inside a block (TVM's method)."""
+        """Return the dependences between the blocks directly inside a block (TVM's method). Raises `ScheduleError` if
+        the block is not in the module.
+        """
         block = self.block(cast("BlockId", block_sref.key))
         if block is None:
             raise ScheduleError("get_block_scope: the block is not part of the module as it is now")
@@ -113,7 +119,9 @@ class ScheduleState:
         raise InternalError("the statement is not part of the module that is scheduled")
 
     def block_named(self, name: str, func_name: str | None = None) -> BlockRealize:
-        """Return the one block of that name; raise `ScheduleError` if there is none (with near names), or several."""
+        """Return the only block with this name; raise `ScheduleError` if there is none (suggesting similar names) or
+        more than one.
+        """
         tree = self.tree(func_name)
         matches = [realize for realize in tree.blocks.values() if realize.block.name == name]
         if len(matches) == 1:
@@ -125,13 +133,13 @@ class ScheduleState:
         raise ScheduleError(f"{len(matches)} blocks of function {where!r} are named {name!r}; use get_child_blocks")
 
     def replace(self, changes: Mapping[Stmt, Stmt | None]) -> None:
-        """Replace statements by others (None removes one), all in one function."""
+        """Replace statements, all in the same function. A statement that is mapped to None is removed."""
         if changes:
             tree = self.home(next(iter(changes)))
             self.set_func(tree, tree.rebuild(changes))
 
     def set_func(self, tree: Tree, func: PrimFunc) -> None:
-        """Replace the function that `tree` shows by a new version."""
+        """Replace the function that `tree` belongs to by a new version."""
         for name, old in self.mod.items():
             if old is tree.func:
                 self.mod = self.mod.with_function(name, func)
@@ -139,11 +147,13 @@ class ScheduleState:
         raise InternalError("the function is not part of the module that is scheduled")
 
     def domains(self, stmt: Stmt) -> dict[Var, Range]:
-        """Return the domains of all loops around a statement, outermost first."""
+        """Return the ranges of all loops around a statement, outermost first."""
         return {l.var: Range(l.start, l.extent) for l in self.home(stmt).all_loops_above(stmt)}
 
     def analyzer(self, stmt: Stmt | None = None) -> Analyzer:
-        """Return an analyzer that knows the ranges of all loops around a statement (and of itself, if it is a loop)."""
+        """Return an analyzer that knows the ranges of all loops around a statement, including the statement itself if
+        it is a loop.
+        """
         loops = [] if stmt is None else self.home(stmt).all_loops_above(stmt)
         return Analyzer.inside(*loops, stmt) if isinstance(stmt, For) else Analyzer.inside(*loops)
 
@@ -155,11 +165,11 @@ def tidy(
     around: Mapping[Var, Range] = MappingProxyType({}),
     as_written: bool = False,
 ) -> Stmt:
-    """Simplify what a rewrite left in loops and block bindings: extents, iterator values, conditions.
+    """Simplify loops and block bindings after a rewrite: extents, iterator values and conditions.
 
-    Conditions that always hold are removed. `analyzer` knows the loops around `stmt`, and `around` has their domains.
-    With `keep_unit` a loop of extent 1 stays in the bindings (as with TVM's preserve_unit_iters). `as_written` leaves
-    predicates unchanged, as TVM does when loops are split and fused.
+    Conditions that always hold are removed. `analyzer` knows the loops around `stmt`, and `around` has their ranges.
+    With `keep_unit`, loops of extent 1 stay in the bindings (like TVM's preserve_unit_iters). With `as_written`,
+    predicates are not changed, as in TVM when loops are split and fused.
     """
     if isinstance(stmt, For):
         start, extent = analyzer.simplify(stmt.start), analyzer.simplify(stmt.extent)
@@ -186,16 +196,17 @@ def tidy(
 
 
 def nest_around(body: Stmt, loops: Sequence[Var], extents: Sequence[Expr]) -> Stmt:
-    """Put serial loops from 0 around a statement; the first is the outermost."""
+    """Wrap a statement in serial loops that start at 0; the first loop is the outermost."""
     for loop, extent in reversed(list(zip(loops, extents, strict=True))):
         body = For(loop, const(0, loop.dtype), extent, ForKind.SERIAL, body)
     return body
 
 
 def guard(stmt: Stmt, condition: Expr) -> Stmt:
-    """Return a statement that runs only if `condition` holds: as a predicate of its blocks, elsewhere as an `if`.
+    """Make a statement run only if `condition` holds, by extending the predicates of its blocks or by wrapping it in an
+    `if`.
 
-    If a block's bindings or predicate read memory, they do so only where the condition holds.
+    If the bindings or the predicate of a block read memory, they are evaluated only if the condition holds.
     """
     if is_const(condition, 1):
         return stmt

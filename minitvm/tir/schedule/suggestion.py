@@ -1,6 +1,4 @@
-"""Finds the layout in which an access pattern runs through memory in the order of its loops: TVM's
-`suggest_index_map`.
-"""
+"""Find the layout in which an access pattern runs through memory in loop order: TVM's `suggest_index_map`."""
 
 from __future__ import annotations
 
@@ -17,11 +15,11 @@ from ..nodes import Buffer, For
 def suggest_index_map(
     buffer: Buffer, indices: Sequence[Expr], loops: Sequence[For], predicate: Expr | bool = True
 ) -> IndexMap | None:
-    """Return a layout of `buffer` in which elements at `indices` follow each other as `loops` (outermost first) run.
+    """Return a layout of `buffer` in which the elements at `indices` are consecutive as `loops` (outermost first) run.
 
     The flattened access must be a quasi-affine map of the loops where `predicate` holds; otherwise the result is None.
-    Each part of a loop in this map becomes an index of the new layout, in the order of the loops. This is TVM's
-    function of the same name.
+    Each part of a loop in this map becomes an index of the new layout, in loop order. This is TVM's function of the
+    same name.
     """
     places = {loop.var: k for k, loop in enumerate(loops)}
     domains = {loop.var: Range(as_expr(loop.start), as_expr(loop.extent)) for loop in loops}
@@ -52,7 +50,7 @@ def _flattened(buffer: Buffer, indices: Sequence[Expr]) -> Expr:
 
 
 def _parts(row: IterSum) -> list[tuple[Var, IterSplit]] | None:
-    """Return the parts of loops in a sum, the largest step first; None if a fused iterator is cut."""
+    """Return the parts of loops in a sum, largest step first; None if a fused iterator is divided."""
     parts: list[tuple[Var, IterSplit]] = []
     if any(not split.scale.is_const for split in row.args):
         return None

@@ -1,4 +1,5 @@
-"""Buffers on which the threads of a GPU do not race: those that each thread owns, and those filled in step.
+"""Find buffers on which the threads of a GPU do not race: those that each thread owns, and those that are filled in
+lockstep.
 
 `tir.analysis.threads` defines both kinds; this module decides when a schedule may rely on them.
 """
@@ -21,7 +22,8 @@ _COMMON = ("global", "shared")  # scopes that the iterations of a parallel loop 
 
 
 def safe_storage(state: ScheduleState, tree: Tree, loop: For, bound: For) -> set[Buffer]:
-    """Return the buffers inside `loop` for which its iterations do not race once it is `bound` (grid or concurrent).
+    """Return the buffers inside `loop` on which its iterations do not race once the loop is replaced by `bound` (on the
+    grid or concurrent).
 
     - Buffers that each iteration owns: it reads from them only what it has written itself.
     - Buffers that threads share: every block that writes one gives each element the same value, whichever thread runs
@@ -43,8 +45,8 @@ def _is_safe(state: ScheduleState, scope: Scope, loop: For, bound: For, buffer: 
 
 
 def _shares_safely(state: ScheduleState, scope: Scope, loop: For, buffer: Buffer) -> bool:
-    """Return whether threads that share a buffer write it in step, with the same values, and read only what they
-    write.
+    """Return whether threads that share a buffer write it in lockstep with the same values, and read only what they
+    have written.
     """
     if not _filled_first(state, scope, loop, buffer):
         return False
@@ -53,7 +55,8 @@ def _shares_safely(state: ScheduleState, scope: Scope, loop: For, buffer: Buffer
 
 
 def combined_alone(tree: Tree, bound: For, inside: For | None = None) -> set[Buffer]:
-    """Return the buffers that a loop's threads compute together by a registered reducer and that nothing else uses.
+    """Return the buffers into which a loop's threads reduce together with a registered reducer, and which nothing else
+    uses.
 
     `inside` is the loop as it is in the tree, and `bound` is the loop as it will be.
     """
@@ -68,9 +71,10 @@ def combined_alone(tree: Tree, bound: For, inside: For | None = None) -> set[Buf
 
 
 def passes_on(state: ScheduleState, tree: Tree, loop: For, buffer: Buffer, storage_scope: str) -> bool:
-    """Return whether an iteration of a loop may read from a buffer in some scope what another iteration wrote.
+    """Return whether an iteration of a loop may read a value that another iteration wrote, if the buffer is in a given
+    scope.
 
-    The storage may be owned by each iteration, shared by the iterations in step, or one for which they race.
+    The storage may belong to each iteration, be shared by iterations in lockstep, or be the subject of a race.
     """
     above = tree.all_loops_above(loop)
     touches = [a for a in accesses(tree, loop) if a.buffer is buffer]
@@ -88,8 +92,8 @@ def passes_on(state: ScheduleState, tree: Tree, loop: For, buffer: Buffer, stora
 
 
 def _filled_first(state: ScheduleState, scope: Scope, loop: For, buffer: Buffer) -> bool:
-    """Return whether each iteration of a loop reads from a buffer only what it has written, and nothing else uses
-    it.
+    """Return whether each iteration of a loop reads from a buffer only values that it has written itself, and nothing
+    else uses the buffer.
     """
     tree = scope.tree
     users = [b for b in scope.blocks if b in scope.writers(buffer) or buffer in scope.read(b)]
@@ -106,8 +110,8 @@ def _filled_first(state: ScheduleState, scope: Scope, loop: For, buffer: Buffer)
 
 
 def _is_steady(state: ScheduleState, scope: Scope, loop: For, block: BlockRealize) -> bool:
-    """Return whether the values that a block stores do not depend on when it runs: it and its producers are
-    complete.
+    """Return whether the values that a block stores are the same whenever it runs, because the block and its producers
+    are complete.
     """
     if why_not_complete(scope, block) is not None:
         return False
@@ -127,7 +131,7 @@ def _is_alone(tree: Tree, loop: For, block: BlockRealize, buffer: Buffer) -> boo
 
 
 def sharing_threads(tree: Tree, loop: For, buffer: Buffer) -> Sequence[For]:
-    """Return the loops over threads, `loop` and those around it, whose iterations share a buffer."""
+    """Return the thread loops whose iterations share a buffer, among `loop` and the loops around it."""
     if not is_shared(buffer.scope):
         return ()
     return [l for l in (*tree.all_loops_above(loop), loop) if is_thread(l)]

@@ -1,4 +1,6 @@
-"""The record of a schedule's steps: prints as Python, replays on another function, saves as JSON in TVM's format."""
+"""The record of a schedule's steps. It prints as Python, replays on another function, and saves as JSON in TVM's
+format.
+"""
 
 from __future__ import annotations
 
@@ -31,18 +33,18 @@ _INPUTS = (*_INLINE, "ann_val", "new_order")
 
 
 def is_input(primitive: Primitive, name: str) -> bool:
-    """Return whether TVM keeps that argument among an instruction's inputs; otherwise it is an attribute."""
+    """Return whether TVM stores this argument among an instruction's inputs; otherwise it is an attribute."""
     return primitive.takes_nodes(name) or name in _INPUTS
 
 
 def is_inline(primitive: Primitive, name: str) -> bool:
-    """Return whether each item of that argument is an input of its own."""
+    """Return whether each item of this argument is a separate input."""
     parameter = primitive.signature.parameters[name]
     return parameter.kind is parameter.VAR_POSITIONAL or name in _INLINE
 
 
 def inputs_of(primitive: Primitive, arguments: Mapping[str, Any]) -> list[Any]:
-    """Return the arguments that are inputs, in the primitive's order."""
+    """Return the values of the arguments that are inputs, in the primitive's order."""
     inputs: list[Any] = []
     for name in primitive.signature.parameters:
         if is_input(primitive, name):
@@ -52,25 +54,27 @@ def inputs_of(primitive: Primitive, arguments: Mapping[str, Any]) -> list[Any]:
 
 
 def attributes_of(primitive: Primitive, arguments: Mapping[str, Any]) -> list[Any]:
-    """Return the arguments that are attributes, in the primitive's order."""
+    """Return the values of the arguments that are attributes, in the primitive's order. The decision is not
+    included.
+    """
     names = primitive.signature.parameters
     return [arguments[name] for name in names if name != "decision" and not is_input(primitive, name)]
 
 
 class InstructionKind(str):
-    """The name of a kind of instruction. `kind.name`, as TVM writes it, is the same text."""
+    """The name of a kind of instruction. `kind.name` is the same text, because TVM code uses it."""
 
     __slots__ = ()
 
     @property
     def name(self) -> str:
-        """Return the name itself."""
+        """The name itself."""
         return str(self)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Instruction:
-    """One call of a primitive: arguments by name (handles, numbers, strings, lists of them) and what it returned.
+    """One call of a primitive: its arguments by name (handles, numbers, strings, and lists of them) and its result.
 
     `decision` is the decision of a sampling primitive, and None for all others. Two instructions are never equal.
     """
@@ -82,28 +86,26 @@ class Instruction:
 
     @property
     def kind(self) -> InstructionKind:
-        """Return the name in TVM's trace format."""
+        """The name of the primitive in TVM's trace format."""
         return InstructionKind(self.primitive.kind)
 
     @property
     def inputs(self) -> list[Any]:
-        """Return the handles and the other inputs in TVM's sense (factors, annotated values), in the primitive's
-        order.
-        """
+        """The handles and other inputs in TVM's sense (factors, annotation values), in the primitive's order."""
         return inputs_of(self.primitive, self.arguments)
 
     @property
     def attrs(self) -> list[Any]:
-        """Return the other arguments, without the decision."""
+        """The remaining arguments (attributes in TVM's sense), without the decision."""
         return attributes_of(self.primitive, self.arguments)
 
     @property
     def outputs(self) -> list[Handle]:
-        """Return the handles in `result`, which is a single handle unless the primitive returns a list."""
+        """The handles in `result`, as a list."""
         return handles_in(self.result)
 
     def python(self, names: Mapping[Any, str], schedule: str = "sch") -> str:
-        """Return the call as one line of Python; `names` has the variable of each handle."""
+        """Return the call as one line of Python; `names` gives the variable name of each handle."""
         left = ", ".join(names[handle] for handle in self.outputs)
         if isinstance(self.result, list) and len(self.outputs) == 1:
             left += ","  # a list of one is unpacked
@@ -118,12 +120,12 @@ class Instruction:
         return f"{left} = {call}" if left else call
 
     def with_decision(self, decision: Any) -> Instruction:
-        """Return the same call with another decision."""
+        """Return the same call with a different decision."""
         return Instruction(self.primitive, self.arguments, self.result, decision)
 
 
 class Trace:
-    """The instructions of a schedule in order; each instruction that samples has its decision."""
+    """The instructions of a schedule in order, including the decisions of those that sample."""
 
     __slots__ = ("_insts", "_names", "_numbered")
 
@@ -135,24 +137,24 @@ class Trace:
 
     @property
     def insts(self) -> Sequence[Instruction]:
-        """Return the instructions in order."""
+        """The instructions in order."""
         return tuple(self._insts)
 
     @property
     def decisions(self) -> dict[Instruction, Any]:
-        """Return the decisions of the instructions that sampled."""
+        """The decisions of the instructions that sampled."""
         return {inst: inst.decision for inst in self._insts if inst.decision is not None}
 
     def get_decision(self, inst: Instruction) -> Any:
-        """Return the decision of a sampling instruction of this trace; None for any other."""
+        """Return the decision of a sampling instruction in this trace; None for any other instruction."""
         return self._insts[self._position(inst)].decision
 
     def append(self, inst: Instruction, decision: Any = None) -> None:
-        """Add an instruction at the end."""
+        """Append an instruction, with `decision` as its decision if given."""
         self._insts.append(inst if decision is None else inst.with_decision(decision))
 
     def pop(self) -> Instruction | None:
-        """Remove the last instruction and return it; None if there is none."""
+        """Remove and return the last instruction; None if the trace is empty."""
         if not self._insts:
             return None
         last = self._insts[-1]
@@ -160,7 +162,7 @@ class Trace:
         return last
 
     def truncate(self, length: int) -> None:
-        """Keep the first `length` instructions."""
+        """Remove all instructions after the first `length`."""
         del self._insts[length:]
         if self._numbered > length:
             self._names, self._numbered = {}, 0
@@ -172,13 +174,13 @@ class Trace:
         return iter(self._insts)
 
     def copy(self) -> Trace:
-        """Return a new trace with the same instructions."""
+        """Return an independent copy of the trace."""
         copied = Trace(self._insts)
         copied._names, copied._numbered = dict(self._names), self._numbered
         return copied
 
     def handle_names(self) -> Mapping[Handle, str]:
-        """Return the variable for each handle in print: b0, l1, v2, ...; all kinds are counted together, as in TVM."""
+        """Return the variable name of each handle: b0, l1, v2, ... As in TVM, all kinds share one counter."""
         for inst in self._insts[self._numbered :]:
             for handle in inst.outputs:
                 if handle not in self._names:
@@ -187,16 +189,16 @@ class Trace:
         return self._names
 
     def as_python(self, remove_postproc: bool = False) -> list[str]:
-        """Return one line of Python per instruction, on a schedule `sch`.
+        """Return one line of Python per instruction, for a schedule named `sch`.
 
-        Raises `ScheduleError` as `apply_to_schedule` does.
+        Raises `ScheduleError` if the trace cannot be replayed, like `apply_to_schedule`.
         """
         insts = self._without_postproc(remove_postproc)
         self._require_complete(insts)
         return [inst.python(self.handle_names()) for inst in insts]
 
     def __str__(self) -> str:
-        """Return the text of a function that applies the trace; it runs after `from minitvm import tir`."""
+        """Return the text of a function that applies the trace. It can be run after `from minitvm import tir`."""
         names = self.handle_names()
         lines = [inst.python(names) for inst in self._insts] or ["pass"]
         gap = self._gap(self._insts)
@@ -207,13 +209,13 @@ class Trace:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        """Return the HTML for a notebook."""
+        """Return the HTML that a notebook displays."""
         from ...notebook import program_html
 
         return program_html(str(self))
 
     def show(self, style: str | None = None, black_format: bool | None = None) -> None:
-        """Print the trace as Python. The options are TVM's and have no effect here."""
+        """Print the trace as Python. The options exist for compatibility with TVM and have no effect."""
         del style, black_format
         print(self)
 
@@ -222,11 +224,13 @@ class Trace:
     def apply_to_schedule(
         self, sch: Schedule, remove_postproc: bool = False, decision_provider: DecisionProvider | None = None
     ) -> None:
-        """Replay the instructions on another schedule: either all of them or, with a `ScheduleError`, none.
+        """Replay the instructions on another schedule. If one of them fails, the schedule stays unchanged and a
+        `ScheduleError` is raised.
 
         The error says which step does not fit, and why. If a step uses a handle that no earlier step returns, the trace
-        is refused before anything is done. Sampling uses the recorded decisions. If a `decision_provider(instruction,
-        inputs, attributes, decision)` is given, it uses what that returns (None: sample anew).
+        is refused before anything is done. Sampling instructions reuse the recorded decisions. If `decision_provider`
+        is given, they use the result of `decision_provider(instruction, inputs, attributes, decision)` instead (None:
+        sample again).
         """
         mapping: dict[Handle, Any] = {}
         names = self.handle_names()
@@ -244,7 +248,7 @@ class Trace:
 
     @staticmethod
     def _gap(insts: Sequence[Instruction]) -> int | None:
-        """Return the number of the first step that uses a handle which no earlier step returns; None if there is
+        """Return the number of the first step that uses a handle not returned by any earlier step; None if there is
         none.
         """
         defined: set[Handle] = set()
@@ -274,10 +278,10 @@ class Trace:
     # ------------------------------------------------------------------ rewriting
 
     def simplified(self, remove_postproc: bool = False) -> Trace:
-        """Return the trace without dead steps: queries and sampling whose results nothing uses.
+        """Return the trace without dead steps, which are queries and sampling steps whose results are not used.
 
-        A query is also dead if it only returns handles that earlier steps returned. With `remove_postproc`, the steps
-        from `enter_postproc` on are left out too.
+        A query is also dead if it only returns handles that earlier steps already returned. With `remove_postproc`, all
+        steps from `enter_postproc` on are removed too.
         """
         insts = self._without_postproc(remove_postproc)
         first: dict[Handle, Instruction] = {}
@@ -295,7 +299,9 @@ class Trace:
         return Trace(kept[::-1])
 
     def with_decision(self, inst: Instruction, decision: Any, remove_postproc: bool) -> Trace:
-        """Return the trace with another decision of one sampling instruction, as evolutionary search mutates it."""
+        """Return the trace with a different decision for one sampling instruction. Evolutionary search uses this for
+        mutation.
+        """
         position = self._position(inst)
         if not inst.primitive.decides:
             raise InputError(f"with_decision: {inst.primitive.name} decides nothing")
@@ -312,9 +318,10 @@ class Trace:
     # ------------------------------------------------------------------ saving
 
     def as_json(self, remove_postproc: bool = False) -> list[Any]:
-        """Return `[[[kind, inputs, attributes, outputs], ...], [[index, decision], ...]]`: lists, numbers, strings.
+        """Return the trace as `[[[kind, inputs, attributes, outputs], ...], [[index, decision], ...]]`, made of lists,
+        numbers and strings.
 
-        Raises `ScheduleError` as `apply_to_schedule` does.
+        Raises `ScheduleError` if the trace cannot be replayed, like `apply_to_schedule`.
         """
         from .trace_json import to_json
 
@@ -323,12 +330,12 @@ class Trace:
         return to_json(insts, self.handle_names())
 
     def dumps(self) -> str:
-        """Return the JSON text of `as_json`."""
+        """Return the result of `as_json` as JSON text."""
         return json.dumps(self.as_json())
 
     @staticmethod
     def from_json(json_obj: Sequence[Any] | str) -> Trace:
-        """Read a saved trace (JSON text or the parsed data); raise `ArtifactError` if the data is not a trace."""
+        """Load a saved trace (JSON text or the parsed data); raise `ArtifactError` if the data is not a trace."""
         from .trace_json import from_json
 
         return from_json(json_obj)
@@ -345,7 +352,7 @@ class Trace:
 def _replayed(
     inst: Instruction, sch: Schedule, mapping: Mapping[Handle, Any], provider: DecisionProvider | None
 ) -> dict[Handle, Any]:
-    """Run one instruction on another schedule; return the new handle of each result."""
+    """Run one instruction on another schedule; return a map from each recorded result handle to the new one."""
     arguments = {name: map_handles(value, mapping) for name, value in inst.arguments.items()}
     if "decision" in arguments:
         decision = inst.decision
@@ -361,7 +368,9 @@ def _replayed(
 
 
 def plain(value: Any) -> Any:
-    """Return an argument as a trace keeps it: constants as numbers, tuples as lists, buffers as their names."""
+    """Convert an argument to the form stored in a trace: constants become numbers, tuples become lists, and buffers
+    become their names.
+    """
     if isinstance(value, IntImm):
         return bool(value.value) if value.dtype.is_bool else value.value
     if isinstance(value, FloatImm):
@@ -402,7 +411,7 @@ def _literal(value: Any, names: Mapping[Any, str]) -> str:
 
 
 def expression_text(value: Expr, names: Mapping[Any, str]) -> str:
-    """Return the text of an expression, in which each sampled number appears by its name: `v3 * 2`."""
+    """Return the text of an expression in which sampled numbers appear by name, for example `v3 * 2`."""
     shown: dict[Handle, Any] = {h: Var(names.get(h, "<gone>")) for h in handles_in(value)}
     return python(map_handles(value, shown))
 

@@ -1,9 +1,9 @@
 """Traces as JSON, in TVM's format: `[[[kind, inputs, attributes, outputs], ...], [[index, decision], ...]]`.
 
-Inputs are the names of handles, or values that are used instead: factors, annotated values, orders. Among inputs, a
-string that is not a handle has quotes around it, and None is the string "None". Everything else is an attribute and is
-stored as it is. The exception are expressions, which may use sampled numbers: {"expr": "v3 * 2"}. TVM's attributes have
-none.
+Inputs are the names of handles, or values used in their place: factors, annotation values, orders. Among the inputs, a
+string that is not a handle is enclosed in quotes, and None is the string "None". Everything else is an attribute and is
+stored as it is, with one exception: an expression, which may use sampled numbers, is stored as {"expr": "v3 * 2"}. TVM
+does not have expressions as attributes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _FUNCTION = IndexLambda((), 0)  # a value that fits a parameter for functions
 
 
 def to_json(insts: Sequence[Instruction], names: Mapping[Any, str]) -> list[Any]:
-    """Return instructions as plain lists, numbers and strings."""
+    """Convert instructions to plain lists, numbers and strings."""
     decisions = [[i, inst.decision] for i, inst in enumerate(insts) if inst.decision is not None]
     return [[_row(inst, names) for inst in insts], decisions]
 
@@ -62,11 +62,11 @@ def _input(value: Any, names: Mapping[Any, str]) -> Any:
 
 
 class _Damaged(Exception):
-    """Raised with the reason why the data is not a trace."""
+    """Raised if the data is not a trace; the message gives the reason."""
 
 
 def from_json(json_obj: Sequence[Any] | str) -> Trace:
-    """Return the saved trace; raise an `ArtifactError` that names the damaged step."""
+    """Load a saved trace; raise an `ArtifactError` that names the damaged step if the data is invalid."""
     step = 0
     try:
         instructions, decisions = _parts(json_obj)
@@ -190,7 +190,7 @@ def _expression(text: str, handles: Mapping[str, Handle]) -> Expr:
 
 
 def _attribute_value(value: Any, handles: Mapping[str, Handle], function: bool) -> Any:
-    """Read a saved attribute. With `function`, a text may be the text of a function of indices."""
+    """Read a saved attribute. With `function`, text may also be parsed as an index function."""
     if isinstance(value, list | tuple):
         return [_attribute_value(item, handles, function) for item in value]
     if isinstance(value, Mapping):

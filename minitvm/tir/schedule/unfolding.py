@@ -1,7 +1,7 @@
-"""Undoes rolling_buffer: gives a program in which the circular buffers have all their elements again.
+"""Undo rolling_buffer: produce a program in which the circular buffers have all of their elements again.
 
-The element x of a circular buffer is at x % size. The indices that say so are changed to x. To check that the result is
-the program with which `rolling_buffer` began, `rolling_buffer` rolls the buffers again.
+Element x of a circular buffer is stored at x % size, and unfolding changes these indices to x. To check that the result
+is the program before `rolling_buffer`, `rolling_buffer` rolls the buffers again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Fold:
 
 
 def folds_before(scope: Scope, block: BlockRealize) -> list[Fold]:
-    """Return the circular buffers on which the block's result depends, with their writers in program order."""
+    """Return the circular buffers that the block's result depends on, with their writers in program order."""
     folds: dict[Buffer, Fold | None] = {}
     pending = list(scope.read(block))
     while pending:
@@ -40,9 +40,9 @@ def folds_before(scope: Scope, block: BlockRealize) -> list[Fold]:
 
 
 def _fold_of(scope: Scope, buffer: Buffer) -> Fold | None:
-    """Return how a buffer is circular: all accesses take the remainder by its size in one dimension.
+    """Return in which way a buffer is circular; None if it is not.
 
-    None if it is not.
+    A buffer is circular if all accesses take the index in one dimension modulo the size of this dimension.
     """
     writers = scope.writers(buffer)
     if len(writers) != 1 or all(it.kind != ex.OPAQUE for it in writers[0].block.iter_vars):
@@ -62,7 +62,7 @@ def _fold_of(scope: Scope, buffer: Buffer) -> Fold | None:
 
 
 def replace_shape(buffer: Buffer, shape: tuple[ex.Expr, ...]) -> Buffer:
-    """Return a new buffer like another, but with another shape."""
+    """Return a copy of a buffer with a different shape."""
     return Buffer(buffer.name, shape, buffer.dtype, buffer.scope, align=buffer.align, device=buffer.device)
 
 
@@ -75,7 +75,9 @@ def _element(index: ex.Expr) -> ex.Expr:
 
 
 def unfold(scope: Scope, folds: Collection[Fold]) -> PrimFunc:
-    """Return the scope's function with these buffers not circular, in which their writers compute all of a window."""
+    """Return the scope's function with the given buffers no longer circular. Their writers compute full
+    windows again.
+    """
     by_buffer = {fold.buffer: fold for fold in folds}
     changes: dict[Stmt, Stmt | None] = {}
     for realize in scope.blocks:
@@ -101,8 +103,8 @@ def unfold(scope: Scope, folds: Collection[Fold]) -> PrimFunc:
 
 
 def _unfolded(realize: BlockRealize, folds: Mapping[Buffer, Fold]) -> BlockRealize:
-    """Return a block that accesses the whole buffers instead of the circular ones; the iterators in these are
-    spatial.
+    """Return a block that accesses the whole buffers instead of the circular ones. The iterators in these accesses
+    become spatial.
     """
     free: set[ex.Var] = set()
 

@@ -1,4 +1,4 @@
-"""The parts of a reduction's update that `rfactor` and related primitives write: stores done together, copied loops."""
+"""Build parts of a reduction's update for `rfactor` and related primitives: simultaneous stores and copied loops."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from ..nodes import BlockRealize, BufferStore, For, LetStmt, Seq, Stmt
 def stored_together(elements: Sequence[AccumulatedElement], results: Sequence[Expr]) -> Stmt:
     """Store each result to its element. All results are computed from the values before the first store.
 
-    Rows are stored first, in loops of their own. Each row reads only itself and single elements (`recognised` checks
-    this). A call that has the same value along a row is made once.
+    Rows are stored first, in their own loops. Each row reads only itself and single elements (`recognised` checks
+    this). A call that has the same value along a row is evaluated once.
     """
     pairs = sorted(zip(elements, results, strict=True), key=lambda pair: not pair[0].loops)
     if len(pairs) == 1 and not elements[0].loops:
@@ -35,7 +35,9 @@ def stored_together(elements: Sequence[AccumulatedElement], results: Sequence[Ex
 
 
 def _hoisted(result: Expr, element: AccumulatedElement, lets: list[tuple[Var, Expr]]) -> Expr:
-    """Return a result along a row, with the calls that are the same at all its places moved to variables."""
+    """Return a result along a row, in which calls that are the same for all elements of the row are moved to variables.
+    The variables are added to `lets`.
+    """
     own = {l.var for l in element.loops}
 
     def change(node: Node) -> Node | None:
@@ -52,13 +54,13 @@ def _hoisted(result: Expr, element: AccumulatedElement, lets: list[tuple[Var, Ex
 
 
 def _with_known(result: Expr, lets: Sequence[tuple[Var, Expr]]) -> Expr:
-    """Return an expression in which variables replace the parts whose values they hold."""
+    """Replace parts of an expression by the variables that hold their values."""
     known: Expr = rewrite(result, lambda node: next((v for v, value in lets if structural_equal(value, node)), None))
     return known
 
 
 def fresh_loops(stmt: Stmt) -> Stmt:
-    """Return the statement with new loops: a loop variable must not be used by two loops of a program."""
+    """Return a statement with new loop variables, because two loops of a program must not share a variable."""
     if isinstance(stmt, Seq):
         return Seq.of(*map(fresh_loops, stmt.stmts))
     if not isinstance(stmt, For):
@@ -68,7 +70,7 @@ def fresh_loops(stmt: Stmt) -> Stmt:
 
 
 def copied_nest(loops: Sequence[For], inner: BlockRealize) -> Stmt:
-    """Return new loops like the old ones around a block."""
+    """Wrap a block in copies of the given loops."""
     renamed: dict[Var, Expr] = {l.var: l.var.with_name(l.var.name) for l in loops}
     nest: Stmt = replace(
         inner,

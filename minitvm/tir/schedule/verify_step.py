@@ -1,4 +1,4 @@
-"""`Schedule(..., verify=True)`: the oracle checks each step when it is taken."""
+"""`Schedule(..., verify=True)`: the oracle checks each step as it is made."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ MODES = ("exact", "field", "shadow")
 def verify_step(
     before: IRModule, after: IRModule, comparable: Mapping[str, PrimFunc], headline: str, step: int
 ) -> None:
-    """Run each function that a step changed before and after it, in the modes `MODES` of `minitvm.reference.check`.
+    """Compare each function that a step changed with its previous version, in the modes `MODES` of
+    `minitvm.reference.check`.
 
-    `headline` is the call as text. For functions whose signature the step changed, `comparable` has a version with the
-    old signature. If the results differ, the primitive is wrong: `InternalError` is raised. If the oracle cannot judge
-    the step, the step is refused with a `ScheduleError`.
+    `headline` is the text of the call. If the step changed the signature of a function, `comparable` has a version with
+    the old signature. If the results differ, the primitive is wrong, and `InternalError` is raised. If the oracle
+    cannot judge the step, the step is refused with a `ScheduleError`.
     """
     from ...reference import check
 

@@ -1,4 +1,4 @@
-"""Views that blocks match on parts of a buffer: how to find them, and how to move them to another buffer."""
+"""Find the views that blocks match on parts of a buffer, and move them to another buffer."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..nodes import Block, Buffer, BufferData, BufferLoad, BufferRegion, BufferS
 
 
 def views_on(stmt: Stmt, buffer: Buffer) -> list[Buffer]:
-    """Return the buffers that blocks anywhere inside a statement match on a buffer, or on a view of it."""
+    """Return the buffers that blocks inside a statement match on a buffer, or on a view of it."""
     family = [buffer]
     for block in statements(stmt):
         if isinstance(block, Block):
@@ -19,7 +19,7 @@ def views_on(stmt: Stmt, buffer: Buffer) -> list[Buffer]:
 
 
 def with_buffers(stmt: Stmt, moved: Mapping[Buffer, Buffer]) -> Stmt:
-    """Replace all uses and definitions of buffers by other buffers of the same shape and dtype."""
+    """Replace buffers by other buffers of the same shape and dtype, wherever they are used or defined."""
 
     def change(at: Node) -> Node | None:
         if isinstance(at, BufferLoad | BufferStore | BufferRegion | BufferData) and at.buffer in moved:

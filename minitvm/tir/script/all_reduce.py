@@ -1,4 +1,6 @@
-"""`T.tvm_thread_allreduce` below `T.attr(T.comm_reducer(...), "reduce_scope", ...)`: TVM's text of an `AllReduce`."""
+"""`T.tvm_thread_allreduce` inside `T.attr(T.comm_reducer(...), "reduce_scope", ...)`: TVM's notation for an
+`AllReduce`.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ SCOPE = "reduce_scope"
 
 @dataclass(frozen=True, slots=True)
 class ReduceScope:
-    """`T.attr(reducer, "reduce_scope", ...)`: the reducer for the reductions inside."""
+    """`T.attr(reducer, "reduce_scope", ...)`: provides the reducer for the reductions inside."""
 
     reducer: AllReducer
 
@@ -31,16 +33,16 @@ class ThreadReduction:
     threads: tuple[Expr, ...]
 
     def by(self, reducer: AllReducer) -> AllReduce:
-        """Return the statement with the given reducer."""
+        """Return the statement that uses the given reducer."""
         totals = tuple(DataVar(f"total_{k}", r.dtype) for k, r in enumerate(self.results))
         stores = tuple(BufferStore(r.buffer, v, r.indices) for r, v in zip(self.results, totals, strict=True))
         return AllReduce(reducer, self.values, self.condition, self.threads, totals, stores)
 
 
 def comm_reducer(combiner: Callable[..., Any], identity: Sequence[Any]) -> AllReducer:
-    """`T.comm_reducer(lambda x, y: x + y, [T.float32(0)])`: how threads combine values, and the neutral values.
+    """`T.comm_reducer(lambda x, y: x + y, [T.float32(0)])`: defines how threads combine values, and the neutral values.
 
-    For several values at once the function is `lambda x0, x1, y0, y1: (..., ...)`: the earlier values come first.
+    To combine several values at once, use `lambda x0, x1, y0, y1: (..., ...)`. The earlier values come first.
     """
     starts = tuple(as_expr(i) for i in identity)
     left, right = (tuple(DataVar(f"{n}{k}", i.dtype) for k, i in enumerate(starts)) for n in "xy")
@@ -54,7 +56,9 @@ def comm_reducer(combiner: Callable[..., Any], identity: Sequence[Any]) -> AllRe
 
 
 def attr(node: Any, attr_key: str, value: Any) -> ReduceScope:  # noqa: ARG001 (TVM's argument)
-    """`with T.attr(T.comm_reducer(...), "reduce_scope", T.reinterpret("handle", T.uint64(0))):` around a reduction."""
+    """`with T.attr(T.comm_reducer(...), "reduce_scope", T.reinterpret("handle", T.uint64(0))):` encloses a
+    reduction.
+    """
     if attr_key == SCOPE and isinstance(node, AllReducer):
         return ReduceScope(node)
     raise InputError(
@@ -66,7 +70,9 @@ def attr(node: Any, attr_key: str, value: Any) -> ReduceScope:  # noqa: ARG001 (
 
 
 def tvm_thread_allreduce(size: Any, *args: Any) -> ThreadReduction:
-    """`T.tvm_thread_allreduce(n, values, condition, results, threads)`: threads of loops combine n values."""
+    """`T.tvm_thread_allreduce(n, values, condition, results, threads)`: combines n values across the
+    threads of loops.
+    """
     count = size.value if isinstance(size, IntImm) else size
     if not isinstance(count, int) or len(args) < 2 * count + 2:
         raise InputError(
@@ -99,7 +105,7 @@ def _place(value: Any) -> BufferLoad:
 
 
 def reducer_text(reducer: AllReducer, define: Callable[[Any], str], expr: Callable[[Expr], str]) -> str:
-    """Return a reducer as text: `T.comm_reducer(lambda x0, y0: x0 + y0, [T.float32(0.0)])`."""
+    """Return a reducer as text, for example `T.comm_reducer(lambda x0, y0: x0 + y0, [T.float32(0.0)])`."""
     names = ", ".join(define(v) for v in (*reducer.left, *reducer.right))
     parts = [expr(e) for e in reducer.combined]
     combined = parts[0] if len(parts) == 1 else f"({', '.join(parts)})"
@@ -107,6 +113,6 @@ def reducer_text(reducer: AllReducer, define: Callable[[Any], str], expr: Callab
 
 
 def reduction_text(stmt: AllReduce, place: Callable[[BufferStore], str], expr: Callable[[Expr], str]) -> str:
-    """Return a reduction as text: `T.tvm_thread_allreduce(T.uint32(1), P[0], T.bool(True), R[0], tx)`."""
+    """Return a reduction as text, for example `T.tvm_thread_allreduce(T.uint32(1), P[0], T.bool(True), R[0], tx)`."""
     parts = [*map(expr, stmt.values), expr(stmt.condition), *map(place, stmt.stores), *map(expr, stmt.threads)]
     return f"T.tvm_thread_allreduce(T.uint32({len(stmt.values)}), {', '.join(parts)})"

@@ -1,4 +1,4 @@
-"""The buffers of a text: `T.Buffer`, `T.alloc_buffer`, `T.decl_buffer`, `T.match_buffer`, `T.allocate_const`."""
+"""Buffers in TVMScript: `T.Buffer`, `T.alloc_buffer`, `T.decl_buffer`, `T.match_buffer`, `T.allocate_const`."""
 
 from __future__ import annotations
 
@@ -53,12 +53,14 @@ def _describe(
 
 
 def _stride(stride: Any) -> Any:
-    """Return a stride. A string names a variable, which takes the stride of the array that the caller passes."""
+    """Convert a stride. A string names a variable, whose value is the stride of the array that the caller passes."""
     return Var(stride) if isinstance(stride, str) else as_expr(stride)
 
 
 def _storage(data: Any) -> Any:
-    """Return what `data=` refers to: a handle of the signature, or a buffer by its address."""
+    """Return the object that `data=` refers to: a handle of the signature, or the buffer of an address. Raises
+    `InputError` for anything else.
+    """
     if data is None or isinstance(data, Handle | BufferNode):
         return data
     if isinstance(data, BufferData):
@@ -79,7 +81,7 @@ def _check_strides(shape: Sequence[Any], strides: Sequence[Expr], offset: Expr) 
 
 
 class _BufferMaker:
-    """`T.Buffer((m, n), "float32")`, and also `T.Buffer[(m, n), "float32"]`, the spelling of 2022."""
+    """`T.Buffer((m, n), "float32")`, or `T.Buffer[(m, n), "float32"]` as it was written in 2022."""
 
     def __call__(self, shape: Any, dtype: Any = "float32", *args: Any, **more: Any) -> BufferSpec:
         return _describe(shape, dtype, *args, **more)
@@ -94,14 +96,14 @@ Buffer = _BufferMaker()
 
 
 def alloc_buffer(shape: Any, dtype: Any = "float32", *args: Any, **more: Any) -> AllocSpec:
-    """Describe a buffer that the block around it allocates (`sblock_alloc_buffer` since v0.24)."""
+    """Describe a buffer that the enclosing block allocates (`sblock_alloc_buffer` since v0.24)."""
     return AllocSpec(_describe(shape, dtype, *args, **more))
 
 
 def decl_buffer(
     shape: Any, dtype: Any = "float32", *args: Any, annotations: Any = None, **more: Any
 ) -> DeclSpec | MatchSpec | BufferSpec:
-    """Describe storage for the statements that follow (kernel level), or with `data=` the buffer at that address."""
+    """Describe storage for the following statements (kernel level) or, with `data=`, the buffer at that address."""
     spec = _describe(shape, dtype, *args, **more)
     if isinstance(spec.data, Handle):
         return MatchSpec(spec.data, spec)
@@ -111,7 +113,7 @@ def decl_buffer(
 def allocate(
     shape: Any, dtype: Any = "float32", scope: str = "global", condition: Any = True, annotations: Any = None
 ) -> DeclSpec:
-    """Do the same as `decl_buffer`, in TVM's older spelling."""
+    """Like `decl_buffer`, in TVM's older notation."""
     if isinstance(condition, dict):
         condition, annotations = True, condition
     if condition is not True and not is_const(as_expr(condition), 1):
@@ -123,10 +125,10 @@ _MOST_CONSTANTS = 4096
 
 
 def allocate_const(data: Any, dtype: str, extents: Sequence[Any], annotations: Any = None) -> ConstSpec:
-    """`B = T.allocate_const([1, 2, 3], "int32", [3])`: a buffer of constants.
+    """`B = T.allocate_const([1, 2, 3], "int32", [3])`: defines a buffer of constants.
 
-    It is read as a buffer that a block of the same name fills. Raises `InputError` if data and extents do not fit, and
-    for more than 4096 elements: larger constants are parameters.
+    The parser turns it into a buffer that is filled by a block of the same name. Raises `InputError` if data and
+    extents do not fit together, and for more than 4096 elements; pass larger constants as parameters.
     """
     del annotations
     spec = _describe(list(extents), dtype)
@@ -143,9 +145,10 @@ def allocate_const(data: Any, dtype: str, extents: Sequence[Any], annotations: A
 
 
 def match_buffer(source: Any, shape: Any = None, dtype: Any = "float32", *args: Any, **more: Any) -> MatchSpec:
-    """Describe a parameter's buffer (`source` is a handle), or a view of a region (`source` is a region of a buffer).
+    """Describe the buffer of a parameter (if `source` is a handle) or a view of a region of a buffer (if `source` is a
+    region).
 
-    Without a shape, the view has the shape of the region.
+    If no shape is given, the view has the shape of the region.
     """
     if shape is None:
         if isinstance(source, Handle):
@@ -155,7 +158,7 @@ def match_buffer(source: Any, shape: Any = None, dtype: Any = "float32", *args: 
 
 
 def as_region(item: Any) -> BufferRegion:
-    """Return `A[i, 0:4]`, `A[i, j]` or `A` as a region."""
+    """Convert `A[i, 0:4]`, `A[i, j]` or `A` to a region; raise `TypeMismatch` for anything else."""
     if isinstance(item, BufferRegion):
         return item
     if isinstance(item, BufferLoad):

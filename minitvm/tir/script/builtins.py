@@ -1,8 +1,8 @@
-"""The module that `T` refers to: every name of the language as a real Python object.
+"""The module that `T` refers to: every name of the language is a real Python object.
 
-Most of these functions do nothing by themselves. They return a plain description (`T.block("C")` a `BlockSpec`, see
-`descriptions`), which the parser turns into nodes at its place in the text. So decorators and annotations also work
-when Python itself evaluates them.
+Most of these functions only return a plain description (see `descriptions`); for example, `T.block("C")` returns a
+`BlockSpec`. The parser turns the description into nodes at the right place in the program. This way, decorators and
+annotations also work when Python itself evaluates them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from .refused import REFUSED, explained
 
 
 def span(start: Any, stop: Any) -> ex.Range:
-    """Return the range [start, stop); if stop is written `start + n`, the extent is n itself."""
+    """Return the range [start, stop). If stop has the form `start + n`, the extent is n."""
     first, last = ex.match(ex.as_expr(start), ex.as_expr(stop))
     if is_const(first, 0):
         return ex.Range(first, last)
@@ -92,9 +92,10 @@ def grid(*extents: Any) -> descriptions.LoopSpec:
 
 
 def launch_thread(thread: str | descriptions.EnvThread, extent: Any) -> descriptions.LoopSpec:
-    """`with T.launch_thread("threadIdx.x", 128) as tx`: TVM's other spelling of a thread loop.
+    """`with T.launch_thread("threadIdx.x", 128) as tx`: another way in which TVM writes a thread loop.
 
-    If `tx = T.env_thread("threadIdx.x")` comes before it, that names the variable: `with T.launch_thread(tx, 128)`.
+    If it follows `tx = T.env_thread("threadIdx.x")`, which names the variable, you write `with T.launch_thread(tx,
+    128)`.
     """
     axis = thread.axis if isinstance(thread, descriptions.EnvThread) else thread
     _known_axis(axis)
@@ -102,7 +103,7 @@ def launch_thread(thread: str | descriptions.EnvThread, extent: Any) -> descript
 
 
 def env_thread(thread_tag: str, dtype: str = "int32") -> descriptions.EnvThread:
-    """`tx = T.env_thread("threadIdx.x")`: the variable of a thread axis, which `T.launch_thread(tx, n)` binds."""
+    """`tx = T.env_thread("threadIdx.x")`: names the variable of a thread axis, which `T.launch_thread(tx, n)` binds."""
     _known_axis(thread_tag)
     if ex.DType(dtype) != "int32":
         raise InputError(f"T.env_thread: threads are counted in int32, found dtype={dtype}")
@@ -113,7 +114,7 @@ def env_thread(thread_tag: str, dtype: str = "int32") -> descriptions.EnvThread:
 
 
 def block(name: str = "", no_realize: bool = False) -> descriptions.BlockSpec:
-    """`with T.block("C")` (`T.sblock` since v0.24)."""
+    """`with T.block("C")`: begins a block (`T.sblock` since v0.24)."""
     if not isinstance(name, str):
         raise InputError(
             "T.block takes a name; iterators with domains above the body were written before v0.8\n"
@@ -125,19 +126,19 @@ def block(name: str = "", no_realize: bool = False) -> descriptions.BlockSpec:
 
 
 def init() -> descriptions.InitSpec:
-    """`with T.init()`: the statements that a reduction block runs first."""
+    """`with T.init()`: contains the statements that a reduction block runs first."""
     return descriptions.InitSpec()
 
 
 class _AxisNamespace:
-    """`T.axis`: the iterators of a block."""
+    """`T.axis`: declares the iterators of a block."""
 
     def spatial(self, domain: Any, value: Any = None) -> descriptions.AxisSpec:
         """Describe an iterator whose iterations are independent."""
         return descriptions.AxisSpec(ex.SPATIAL, _interval(domain), value)
 
     def reduce(self, domain: Any, value: Any = None) -> descriptions.AxisSpec:
-        """Describe an iterator of a reduction."""
+        """Describe an iterator over which the block reduces."""
         return descriptions.AxisSpec(ex.REDUCE, _interval(domain), value)
 
     def opaque(self, domain: Any, value: Any = None) -> descriptions.AxisSpec:
@@ -148,7 +149,7 @@ class _AxisNamespace:
     S, R, O = spatial, reduce, opaque
 
     def remap(self, kinds: str, values: Sequence[Any]) -> descriptions.AxisSpec | list[descriptions.AxisSpec]:
-        """Describe an iterator for each loop, over the loop's own range: `vi, vk = T.axis.remap("SR", [i, k])`."""
+        """Describe iterators that each have the range of their loop: `vi, vk = T.axis.remap("SR", [i, k])`."""
         if len(kinds) != len(values) or not set(kinds) <= {ex.SPATIAL, ex.REDUCE, ex.OPAQUE}:
             raise InputError(f'remap("{kinds}", ...) needs one letter of S, R, O for each of {len(values)} loops')
         axes = [descriptions.AxisSpec(kind, None, value) for kind, value in zip(kinds, values, strict=False)]
@@ -167,12 +168,12 @@ def where(condition: Any) -> descriptions.HeaderSpec:
 
 
 def reads(*regions: Any) -> descriptions.HeaderSpec:
-    """Describe the regions that the block declares to read."""
+    """Describe the regions that the block declares as read."""
     return descriptions.HeaderSpec("reads", tuple(map(as_region, _flat(regions))))
 
 
 def writes(*regions: Any) -> descriptions.HeaderSpec:
-    """Describe the regions that the block declares to write."""
+    """Describe the regions that the block declares as written."""
     return descriptions.HeaderSpec("writes", tuple(map(as_region, _flat(regions))))
 
 
@@ -181,12 +182,12 @@ def _flat(regions: Sequence[Any]) -> Sequence[Any]:
 
 
 def block_attr(attrs: Mapping[str, Any]) -> descriptions.HeaderSpec:
-    """Describe annotations of the block."""
+    """Describe the annotations of the block."""
     return descriptions.HeaderSpec("block_attr", dict(attrs))
 
 
 def func_attr(attrs: Mapping[str, Any]) -> descriptions.HeaderSpec:
-    """Describe attributes of the function. A name that begins with "tirx." since v0.24 begins with "tir." here."""
+    """Describe the attributes of the function. The prefix "tirx.", which TVM uses since v0.24, becomes "tir."."""
     return descriptions.HeaderSpec(
         "func_attr", {re.sub("^tirx[.]", "tir.", key): value for key, value in attrs.items()}
     )
@@ -199,32 +200,32 @@ sblock, sblock_alloc_buffer, sblock_attr = block, alloc_buffer, block_attr
 
 
 def Cast(dtype: str, value: Any) -> ex.Expr:
-    """`T.Cast("float32", x)`: a conversion that is kept, even if the dtype is the same."""
+    """`T.Cast("float32", x)`: a conversion that is kept even if the dtype is the same."""
     return ex.Cast(ex.DType(dtype), ex.as_expr(value))
 
 
 def Select(condition: Any, true_value: Any, false_value: Any) -> ex.Expr:
-    """`T.Select(c, a, b)`: both sides are evaluated."""
+    """`T.Select(c, a, b)`: a select that evaluates both sides."""
     return ex.Select(ex.as_expr(condition), *ex.match(true_value, false_value))
 
 
 def Ramp(base: Any, stride: Any, lanes: int) -> ex.Expr:
-    """`T.Ramp(base, stride, lanes)`."""
+    """`T.Ramp(base, stride, lanes)`: the vector base, base + stride, base + 2 * stride, ..."""
     return ex.Ramp(*ex.match(ex.as_expr(base), ex.as_expr(stride)), int(lanes))
 
 
 def Broadcast(value: Any, lanes: int) -> ex.Expr:
-    """`T.Broadcast(x, lanes)`."""
+    """`T.Broadcast(x, lanes)`: a vector with x in all lanes."""
     return ex.Broadcast(ex.as_expr(value), int(lanes))
 
 
 def Shuffle(vectors: Sequence[Any], indices: Sequence[Any]) -> ex.Expr:
-    """`T.Shuffle([x, y], [0, 1])`."""
+    """`T.Shuffle([x, y], [0, 1])`: a vector of selected elements of the given vectors."""
     return ex.Shuffle(tuple(map(ex.as_expr, vectors)), tuple(int(i) for i in indices))
 
 
 class _LetMaker:
-    """`T.let(x, value, body)`, an expression; `x: T.let[T.int32] = value`, a statement in the spelling of v0.27."""
+    """`T.let(x, value, body)` is an expression; `x: T.let[T.int32] = value` is a statement, as written in v0.27."""
 
     def __call__(self, variable: ex.Var, value: Any, body: Any = None) -> ex.Expr | descriptions.LetSpec:
         if body is None:  # `with T.let(x, value)`, the spelling of 2021
@@ -239,7 +240,7 @@ let = _LetMaker()
 
 
 def LetStmt(value: Any, var: Any = None) -> descriptions.LetSpec:
-    """`with T.LetStmt(value) as x`, or `with T.LetStmt(value, var=x)` of a variable that has been named."""
+    """`with T.LetStmt(value) as x`, or `with T.LetStmt(value, var=x)` for a variable that already exists."""
     return descriptions.LetSpec(ex.as_expr(value), var)
 
 
@@ -249,7 +250,7 @@ def rational(numerator: int, denominator: int, dtype: str = "float32") -> ex.Exp
 
 
 def reinterpret(first: Any, second: Any = None, dtype: Any = None) -> ex.Expr:
-    """`T.reinterpret("float32", x)`: the same bits as another dtype."""
+    """`T.reinterpret("float32", x)`: the same bits read as another dtype."""
     if second is None:
         second = dtype
     dtype, value = (first, second) if isinstance(first, str) else (second, first)
@@ -257,9 +258,9 @@ def reinterpret(first: Any, second: Any = None, dtype: Any = None) -> ex.Expr:
 
 
 def tvm_storage_sync(scope: str, is_load: Any = False, blocks: int = -1) -> ex.Expr:
-    """Return a barrier of the threads that share `scope`.
+    """Return a barrier for the threads that share storage of scope `scope`.
 
-    The other parameters are TVM's, with the values that it prints.
+    The other parameters exist in TVM; only the values that TVM prints are accepted.
     """
     if blocks != -1 or ex.as_expr(is_load).value:  # type: ignore[attr-defined]
         raise InputError("only barriers of one thread block are in the language")
@@ -275,21 +276,22 @@ def tile(*places: Any) -> Tile:
 
 
 def instruction(name: str, *operands: Any, together: int = 1) -> descriptions.InstructionSpec:
-    """`with T.instruction("name", T.tile(...), ...)`: one instruction of a machine; the body says what it does."""
+    """`with T.instruction("name", T.tile(...), ...)`: one instruction of a machine. The body says what it does."""
     return descriptions.InstructionSpec(
         name, tuple(o if isinstance(o, Tile) else ex.as_expr(o) for o in operands), int(together)
     )
 
 
 def async_scope() -> descriptions.AsyncSpec:
-    """`with T.async_scope()`: the copy inside is only started; see `tir.nodes.Async`."""
+    """`with T.async_scope()`: the copy inside is only started, not completed; see `tir.nodes.Async`."""
     return descriptions.AsyncSpec()
 
 
 def ptx_cp_async(dtype: str, to: Any, to_offset: Any, source: Any, source_offset: Any, nbytes: int) -> Any:
-    """TVM's asynchronous copy of 4, 8 or 16 bytes between flat buffers, given by their data and offsets in elements.
+    """TVM's asynchronous copy of 4, 8 or 16 bytes between flat buffers. The arguments are their data and offsets in
+    elements.
 
-    `T.ptx_cp_async("float16", S.data, tx * 8, A.data, tx * 8, 16)` is an `async_scope` around a store of a vector.
+    `T.ptx_cp_async("float16", S.data, tx * 8, A.data, tx * 8, 16)` becomes an `async_scope` around a vector store.
     """
     from ..async_copies import copy_of_bytes
 
@@ -297,44 +299,46 @@ def ptx_cp_async(dtype: str, to: Any, to_offset: Any, source: Any, source_offset
 
 
 def ptx_commit_group() -> ex.Expr:
-    """Make one group of the copies that the thread has started since its last group."""
+    """Return a call that groups all copies that the thread has started since its last group."""
     return ex.Call(ex.DType("int32"), "ptx_commit_group", ())
 
 
 def ptx_wait_group(n: int) -> ex.Expr:
-    """Wait until at most the n newest groups of the thread are still being copied."""
+    """Return a call that waits until at most the n newest groups of the thread are still in progress."""
     return ex.Call(ex.DType("int32"), "ptx_wait_group", (ex.const(int(n)),))
 
 
 def prefetch(element: Any) -> Prefetch:
-    """`T.prefetch(A[i])`: say that the cache line of an element of a flat buffer will be read."""
+    """`T.prefetch(A[i])`: a hint that the cache line of this element of a flat buffer will be read."""
     if not isinstance(element, BufferLoad) or len(element.indices) != 1:
         raise InputError("T.prefetch takes an element of a flat buffer\n  try:    T.prefetch(A[i])")
     return Prefetch(element.buffer, element.indices[0])
 
 
 def evaluate(value: Any) -> Any:
-    """`T.evaluate(x)`: an expression as a statement."""
+    """`T.evaluate(x)`: evaluates an expression as a statement."""
     return value if isinstance(value, ex.Node) else ex.as_expr(value)
 
 
 def meta_var(value: Any) -> descriptions.Meta:
-    """Give a value a name in the text, without a statement in the program."""
+    """Give a value a name in the text, without adding a statement to the program."""
     return descriptions.Meta(value)
 
 
 def call_kernel(kernel: str, *args: Any, parallel: bool = False, grid: tuple[Any, ...] = ()) -> descriptions.CallSpec:
-    """Run a kernel of the module, on a grid of blocks and threads if it has one; only in the host function."""
+    """Describe a call of a kernel of the module, on a grid of blocks and threads if it has one. Only a host function
+    may contain it.
+    """
     return descriptions.CallSpec(kernel, args, parallel, grid)
 
 
 def var(dtype: str = "int32", name: str = "") -> ex.Var:
-    """Return a variable; in a shape it is a symbolic dimension."""
+    """Return a variable. If you use it in a shape, it is a symbolic dimension."""
     return ex.Var(name, ex.DType(dtype))
 
 
 def target(config: Any, host: Any = None) -> Any:
-    """Return a target, as the value of an attribute."""
+    """Return a target that can be used as the value of an attribute."""
     from ...target import Target
 
     return Target(config) if host is None else Target(config, host)
@@ -360,7 +364,7 @@ else:
 
 
 def buffer_store(buffer: BufferNode, value: Any, indices: Any, predicate: Any = None) -> BufferStore:
-    """`T.buffer_store(A, value, [i, j])`: TVM's spelling of `A[i, j] = value` as a call."""
+    """`T.buffer_store(A, value, [i, j])`: the statement `A[i, j] = value` written as a call, as in TVM."""
     places = tuple(map(ex.as_expr, indices if isinstance(indices, list | tuple) else [indices]))
     return BufferStore(buffer, ex.as_expr(value, buffer.dtype), places, predicate)
 

@@ -1,8 +1,8 @@
-"""The schedule primitives, one family per file. Importing a file registers the primitives that it defines.
+"""The schedule primitives, with one file for each family. Importing a file registers the primitives that it defines.
 
-This package imports all of them. Strategies and lessons use these primitives. Those in `compat/tvm/schedule/primitives`
-exist so that programs and schedules written for TVM run unchanged. They are registered last, so that lists and the page
-of primitives end with them.
+This package imports all of them. Strategies and lessons use these primitives. The primitives in
+`compat/tvm/schedule/primitives` exist so that programs and schedules written for TVM run unchanged. They are registered
+last, so that they come last in lists and on the page of primitives.
 """
 
 from importlib import import_module

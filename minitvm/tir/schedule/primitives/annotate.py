@@ -1,4 +1,4 @@
-"""Notes on loops and blocks for later passes: annotate, unannotate."""
+"""Annotations of loops and blocks for later passes: annotate, unannotate."""
 
 from __future__ import annotations
 
@@ -35,7 +35,9 @@ def has_annotation(state: ScheduleState, block_or_loop: BlockRealize | For, ann_
 
 
 def _no_data(value: Any) -> list[Any]:
-    """Return the parts of a value that are not strings, numbers, bools, or lists and dictionaries of these."""
+    """Return the parts of a value that are not plain data, that is, not strings, numbers, bools, or lists and
+    dictionaries of these.
+    """
     if isinstance(value, list | tuple):
         return [part for item in value for part in _no_data(item)]
     if isinstance(value, dict):
@@ -116,7 +118,7 @@ def keeps_pipelines(state: ScheduleState) -> Failure | None:
 
 @primitive(requires=[note_in_place, note_is_data, counts, alignment_fits])
 def annotate(state: ScheduleState, block_or_loop: BlockRealize | For, ann_key: str, ann_val: Any) -> None:
-    """Put a note on a loop or block for lowering passes and tuners; the meaning of the program does not change.
+    """Annotate a loop or block for lowering passes and tuners; the meaning of the program does not change.
 
     before:
         for i in range(8):
@@ -126,16 +128,18 @@ def annotate(state: ScheduleState, block_or_loop: BlockRealize | For, ann_key: s
         for i in T.serial(8, annotations={"pragma_auto_unroll_max_step": 16}):
             with T.block("B"): B[vi] = A[vi] * 2.0
 
-    "software_pipeline_stage" and "software_pipeline_order", with one number for each statement of the loop's body, let
-    the statements run in stages, several iterations at work at once; "double_buffer_scope" on a block, with the
-    position of a buffer that it writes, lets it run one iteration ahead. Both are refused, here and in every later
-    step, where the values that are read would not be the same (`keeps_pipelines`).
-    "software_pipeline_async_stages" lists stages whose copies from global to shared storage arrive by the time that a
-    later stage reads them: `cp.async` of CUDA. Where a target or a copy has no such form, it is a plain copy.
-    "software_pipeline_spare_versions" gives buffers that stages hand on so many more versions than they need.
+    "software_pipeline_stage" and "software_pipeline_order" have one number for each statement of the loop's body.
+    They let the statements run in stages, with several iterations in progress at once. "double_buffer_scope" on a
+    block gives the position of a buffer that the block writes, and lets the block run one iteration ahead. Both are
+    refused, here and in every later step, if they would change the values that are read (`keeps_pipelines`).
+    "software_pipeline_async_stages" lists stages whose copies from global to shared storage only need to arrive
+    before a later stage reads them, such as `cp.async` of CUDA. If a target does not support this for a copy, it is
+    an ordinary copy. "software_pipeline_spare_versions" gives buffers that pass values between stages that many
+    additional versions.
 
-    Two more say how kernels run. "vector_reduction": the innermost loop of a reduction accumulates in that many lanes.
-    "prefetch": vectors that an innermost loop reads one after another are requested that many iterations ahead.
+    Two more annotations control how kernels run. "vector_reduction" makes the innermost loop of a reduction
+    accumulate in that many lanes. "prefetch" makes an innermost loop request the vectors that it reads one after
+    another that many iterations ahead.
     """
     target = _annotated(block_or_loop)
     state.replace({target: replace(target, annotations={**target.annotations, ann_key: plain(ann_val)})})
@@ -157,7 +161,7 @@ annotate.refuses(keeps_pipelines, "sch.annotate(i, 'software_pipeline_stage', [0
 
 @primitive(requires=[has_annotation])
 def unannotate(state: ScheduleState, block_or_loop: BlockRealize | For, ann_key: str) -> None:
-    """Remove a note from a loop or block.
+    """Remove an annotation from a loop or block.
 
     before:
         for i in T.serial(8, annotations={"pragma_auto_unroll_max_step": 16}):

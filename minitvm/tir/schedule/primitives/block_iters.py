@@ -1,4 +1,4 @@
-"""Small changes around one block: reorder_block_iter_var, add_unit_loop."""
+"""Small changes to a single block: reorder_block_iter_var, add_unit_loop."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def reorder_block_iter_var(state: ScheduleState, block: BlockRealize, new_order:
                 with T.init(): B[vi] = 0.0
                 B[vi] = B[vi] + A[vi, vk]
 
-    The loops stay, so every iteration runs when it did before. Primitives that read the signature (tensorize, blockize)
-    see the new order.
+    The loops stay, so every iteration runs when it did before. Primitives that depend on the order of the iterators
+    (tensorize, blockize) use the new order.
     """
     inner = replace(block.block, iter_vars=tuple(block.block.iter_vars[k] for k in new_order))
     state.replace({block: replace(block, iter_values=tuple(block.iter_values[k] for k in new_order), block=inner)})
@@ -69,7 +69,7 @@ def inside_root(state: ScheduleState, block_or_loop: BlockRealize | For) -> Fail
 
 @primitive(requires=[inside_root])
 def add_unit_loop(state: ScheduleState, block_or_loop: BlockRealize | For) -> For:
-    """Put a loop of one iteration around a block or loop, to bind to a thread axis or to compute at.
+    """Put a loop with one iteration around a block or loop, to bind it or to compute other blocks at it.
 
     before:
         with T.block("B"): B[0] = A[0] * 2.0

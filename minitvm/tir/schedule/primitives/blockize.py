@@ -1,4 +1,4 @@
-"""blockize: makes a subtree a block."""
+"""blockize: turns a subtree into a block."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .partition import wrapped
 
 
 def _inside(loop: For) -> tuple[list[For], BlockRealize] | None:
-    """Return the nested loops from the given one inward, and the only block in them; None if they hold anything
+    """Return the loops nested from the given one inward and the only block inside them; None if they contain anything
     else.
     """
     loops = [loop]
@@ -35,7 +35,9 @@ def _inside(loop: For) -> tuple[list[For], BlockRealize] | None:
 
 @dataclass(frozen=True)
 class Subtree:
-    """The loops from one inward, the only block in them, and its bindings divided between these and outer loops."""
+    """The loops from a given one inward, the only block in them, and the block's bindings divided between these loops
+    and the outer ones.
+    """
 
     loops: list[For]
     block: BlockRealize
@@ -43,7 +45,7 @@ class Subtree:
 
 
 def _subtree(state: ScheduleState, target: For | list[BlockRealize]) -> Subtree | None:
-    """Return what `target` contains; None for a list of blocks (see `one_run`)."""
+    """Return the loops and the block that `target` contains; None if it is a list of blocks (see `one_run`)."""
     if not isinstance(target, For):
         return None
     tree = state.home(target)
@@ -163,7 +165,9 @@ def init_moves_out(state: ScheduleState, match: Subtree | None) -> Failure | Non
 
 
 def _run(tree: Tree, blocks: Sequence[BlockRealize]) -> tuple[Stmt, list[Stmt]]:
-    """Return (the innermost loop around all blocks, or their scope's block; the statements in it with the blocks)."""
+    """Return (the innermost loop around all blocks, or the block of their scope; the statements directly inside it that
+    contain the blocks).
+    """
     shared = [l for l in tree.loops_above(blocks[0]) if all(tree.inside(b, l) for b in blocks)]
     # A single block is taken alone; its loops stay around it.
     within: Stmt = shared[-1] if shared else tree.scope(blocks[0]).block
@@ -233,7 +237,7 @@ def reductions_inside(state: ScheduleState, target: For | list[BlockRealize]) ->
 def blockize(
     state: ScheduleState, match: Subtree | None, target: For | list[BlockRealize], preserve_unit_iters: bool = True
 ) -> BlockRealize:
-    """Make the subtree of a loop a block that contains the old block.
+    """Turn the subtree of a loop into a block that contains the old block.
 
     before:
         for i, j, i_1, j_1 in T.grid(4, 2, 4, 8):
@@ -251,12 +255,13 @@ def blockize(
                         vi_i, vj_i = T.axis.remap("SS", [i_1, j_1])
                         B[vi_o * 4 + vi_i, vj_o * 8 + vj_i] = A[vi_o * 4 + vi_i, vj_o * 8 + vj_i] * 2.0
 
-    The init of a reduction moves to the outer block, in a block of its own. An iterator of the outer block that has one
-    value only stays, driven by the loops of one iteration around; without `preserve_unit_iters` it is a constant, and
-    nobody uses it.
+    The init of a reduction moves to the outer block, where it becomes a block of its own. If an iterator of the
+    outer block has only a single value, it is kept and bound to the surrounding loops with one iteration. With
+    `preserve_unit_iters=False` it is replaced by a constant.
 
-    Of a list of blocks whose nests follow one on the other, all become one block "outer_B_C_", with an iterator for
-    each loop around it that is used inside; these blocks stay as they are.
+    If you pass a list of blocks whose nests directly follow each other, all of them are wrapped in one block
+    "outer_B_C_", with an iterator for each surrounding loop that is used inside. The blocks themselves do not
+    change.
     """
     if match is None or not isinstance(target, For):
         return _grouped(state, target, preserve_unit_iters)  # type: ignore[arg-type]
@@ -328,7 +333,9 @@ blockize.refuses(init_moves_out, "sch.blockize(i)", _READS_NEIGHBOUR)
 
 
 def _of_unit_loops(value: ex.Expr, inner: Sequence[For], part: Division) -> ex.Expr:
-    """Return the outer part of an iterator with one value there, in terms of the loops of extent 1 around it."""
+    """Return the outer part of an iterator that has a single value there, in terms of the surrounding loops of extent
+    1.
+    """
     outside = ex.substitute(value, {l.var: l.start for l in inner})
     if not ex.free_vars(outside):
         return part.outer
@@ -337,7 +344,7 @@ def _of_unit_loops(value: ex.Expr, inner: Sequence[For], part: Division) -> ex.E
 
 
 def _grouped(state: ScheduleState, blocks: Sequence[BlockRealize], preserve_unit_iters: bool) -> BlockRealize:
-    """Put a block around the nests of the given blocks."""
+    """Wrap the nests of the given blocks in one block."""
     tree = state.home(blocks[0])
     within, parts = _run(tree, blocks)
     around = [*tree.loops_above(within), within] if isinstance(within, For) else []
@@ -357,7 +364,7 @@ def _simple(regions: tuple[BufferRegion, ...], analyzer: Analyzer) -> tuple[Buff
 def _init_nest(
     name: str, init: Stmt, iters: list[ex.IterVar], values: list[ex.Expr], loops: list[For], predicate: ex.Expr
 ) -> Stmt:
-    """Return the init as a block of its own, in loops over the spatial iterators of the subtree."""
+    """Return a block for the init, in loops over the spatial iterators of the subtree."""
     spatial = [(it, value) for it, value in zip(iters, values, strict=True) if it.kind == ex.SPATIAL]
     if not spatial:
         return fresh_copy(

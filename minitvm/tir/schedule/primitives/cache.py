@@ -102,7 +102,7 @@ def fills_its_box(
 
 
 def _left_readers(part: staging.BufferPart, consumers: Sequence[BlockRealize] | None) -> list[BlockRealize]:
-    """Return the readers of a buffer, other than the block that writes it, that still read it after cache_write."""
+    """Return the blocks that still read the old buffer after cache_write, not counting the block that writes it."""
     return [b for b in part.scope.readers(part.buffer) if b is not part.block and b not in (consumers or ())]
 
 
@@ -203,7 +203,7 @@ def cache_read(
     storage_scope: str,
     consumer_blocks: list[BlockRealize] | None = None,
 ) -> BlockRealize:
-    """Copy a buffer that a block reads into a buffer of another scope, and let the readers use the copy.
+    """Copy a buffer that a block reads into a buffer of another scope, and make the readers use the copy.
 
     before:
         for i, j, k in T.grid(8, 8, 8):
@@ -220,9 +220,9 @@ def cache_read(
                 with T.init(): C[vi, vj] = 0.0
                 C[vi, vj] = C[vi, vj] + A_local[vi, vk] * B[vk, vj]
 
-    The new buffer has the shape of the old one. What a block writes is copied before the first reader, all of it; an
-    input is copied whole at the start of the scope. Move the copy with compute_at. `consumer_blocks` are
-    the readers that change, by default all in the scope.
+    The new buffer has the shape of the old one. If a block writes the buffer, all that it writes is copied before
+    the first reader; an input is copied in full at the start of the scope. You can move the copy with compute_at.
+    `consumer_blocks` are the readers that use the copy, by default all readers in the scope.
     """
     tree, scope, buffer = match.tree, match.scope, match.buffer
     writers = scope.writers(buffer)
@@ -279,7 +279,7 @@ def cache_write(
     storage_scope: str,
     consumer_blocks: list[BlockRealize] | None = None,
 ) -> BlockRealize:
-    """Let a block write into a buffer of another scope, and copy the result to the original buffer.
+    """Make a block write into a buffer of another scope, and copy the result to the original buffer.
 
     before:
         for i, j, k in T.grid(8, 8, 8):
@@ -296,8 +296,8 @@ def cache_write(
         for ax0, ax1 in T.grid(8, 8):
             with T.block("C_local"): C[v0, v1] = C_local[v0, v1]
 
-    `consumer_blocks` are readers that shall read the new buffer too; by default none. The copy stands before the first
-    of the others, or at the end of the scope. Move it with reverse_compute_at.
+    `consumer_blocks` are readers that use the new buffer too; by default there are none. The copy is inserted
+    before the first other reader, or at the end of the scope. You can move it with reverse_compute_at.
     """
     tree, scope, buffer = match.tree, match.scope, match.buffer
     consumers = [r for r in scope.readers(buffer) if r is not block and r in (consumer_blocks or ())]
@@ -336,7 +336,7 @@ cache_write.refuses(values_of_writer, "sch.cache_write('A', 0, 'local', consumer
 
 
 def each_read(state: ScheduleState) -> Iterator[tuple[Any, ...]]:
-    """Yield arguments worth trying: blocks with the positions of what they read, and a scope."""
+    """Yield arguments that are worth trying: each block with the position of each region that it reads, and a scope."""
     for block in state.tree().blocks.values():
         if block is not state.tree().root:
             for k in range(len(buffers_read(block.block))):

@@ -1,4 +1,4 @@
-"""Move the place where a block computes: compute_at, reverse_compute_at."""
+"""Move a block below another loop: compute_at, reverse_compute_at."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ from ..thread_storage import sharing_threads
 
 @dataclass(frozen=True)
 class Flow:
-    """The position of a block, the readers of what it writes, and the writers of what it reads."""
+    """A block's function and scope, the readers of its results (consumers), and the writers of its inputs
+    (producers).
+    """
 
     tree: Tree
     scope: Scope
@@ -148,9 +150,10 @@ def inputs_settled(state: ScheduleState, block: BlockRealize) -> Failure | None:
 
 
 def _changes(state: ScheduleState, producer: BlockRealize, block: BlockRealize) -> bool:
-    """Return whether a consumer that recomputes the block may find other inputs than the block did.
+    """Return whether a consumer that recomputes the block may see different inputs than the block did.
 
-    That is so if a loop around the block and the producer has run on, and the producer has written its result again.
+    This can happen if a loop around the block and the producer has moved on, and the producer has overwritten its
+    result.
     """
     tree = state.home(block)
     loops = [l for l in tree.loops_above(producer) if tree.inside(block, l)]
@@ -268,9 +271,9 @@ def compute_at(
             for y in range(8):
                 with T.block("C"): C[vx, vy] = B[vx, vy] + 1.0
 
-    Where consumers overlap (a halo), elements are computed again. What lives in "shared" storage is computed for all
-    threads of the block: bind its loops to threadIdx, and they do it together. `index` is the position in the loop's
-    body: -1 the last possible one, -2 the first.
+    If the parts that consumers read overlap (a halo), some elements are computed more than once. A buffer in
+    "shared" storage is computed for all threads of the block; bind the new loops to threadIdx to share the work
+    among the threads. `index` is the position in the loop's body: -1 is the last possible one, -2 the first.
     """
     tree, analyzer = match.tree, state.analyzer(loop)
     needed = []
@@ -322,7 +325,7 @@ def reverse_compute_at(
     preserve_unit_loops: bool = False,
     index: int = -1,
 ) -> None:
-    """Compute a consumer below a loop of its producers: each iteration computes what that iteration's results allow.
+    """Compute a consumer below a loop of its producers: each iteration computes all that its results allow.
 
     before:
         B = T.alloc_buffer((8, 8))
@@ -378,10 +381,10 @@ def _in_any_order(tree: Tree, block: BlockRealize) -> bool:
 
 
 def _refuse_partial_sums(state: ScheduleState, tree: Tree, moved: BlockRealize, loop: For) -> None:
-    """Raise `Refused` if a moved reduction is split by a loop around it and the parts do not make up the whole sum.
+    """Raise `Refused` if a moved reduction is split by a loop around it and the parts do not add up to the whole sum.
 
-    The iterations of the loop may each add a part of the terms only if together they add each term once, the first term
-    first, and if no consumer reads in between.
+    Each iteration of the loop may add some of the terms. That is legal only if together they add each term exactly once
+    and start with the first term, and if no consumer reads in between.
     """
     loops, analyzer = tree.loops_above(moved), state.analyzer(moved)
     last = next(k for k, outer in enumerate(loops) if outer.var is loop.var)
@@ -463,7 +466,8 @@ def _move(
 def _why_left_over(state: ScheduleState, flow: Flow, block: BlockRealize, shared: Sequence[For]) -> str | None:
     """Return None if each consumer reads only elements that the block writes in the same iteration of `shared`.
 
-    Otherwise returns what was found. A block that writes each element once gives it the same value in any iteration.
+    Otherwise return the fault. A block that writes each element only once is always fine, because it writes the same
+    value in any iteration.
     """
     if not shared or writes_once(block):
         return None

@@ -1,4 +1,4 @@
-"""Reductions: decompose_reduction."""
+"""Split reductions into an init and an update: decompose_reduction."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def init_finds_its_inputs(state: ScheduleState, block: BlockRealize, loop: For) 
 
 
 def _copied(block: BlockRealize, inner: Sequence[For]) -> list[For]:
-    """Return the loops that the init needs, among those from the given one inward."""
+    """Return the loops that the init needs, among the loops from a given one inward."""
     spatial, reduced = loops_binding(block, SPATIAL), loops_binding(block, (REDUCE, OPAQUE))
     # A loop of one iteration binds nothing, and still a condition may name it.
     named = {v for c in _conditions(block, inner, reduced) for v in free_vars(c)}
@@ -146,7 +146,7 @@ def _copied(block: BlockRealize, inner: Sequence[For]) -> list[For]:
 
 
 def _conditions(block: BlockRealize, inner: Sequence[For], reduced: Collection[Var]) -> list[Expr]:
-    """Return the conditions of the predicate under which the init runs."""
+    """Return the conditions of the predicate that also apply to the init."""
     inside = {l.var for l in inner}
     return [c for c in conjuncts(block.predicate) if not set(free_vars(c)) & inside & set(reduced)]
 
@@ -175,7 +175,7 @@ def fixed_domains(state: ScheduleState, block: BlockRealize, loop: For) -> Failu
         alone_below, init_finds_its_inputs, fixed_domains],
 )  # fmt: skip
 def decompose_reduction(state: ScheduleState, block: BlockRealize, loop: For) -> BlockRealize:
-    """Move the init of a reduction into loops of its own before the given loop.
+    """Move the init of a reduction into its own loops before the given loop.
 
     before:
         for i, j, k in T.grid(8, 8, 8):
@@ -189,8 +189,8 @@ def decompose_reduction(state: ScheduleState, block: BlockRealize, loop: For) ->
             for k in range(8):
                 with T.block("C_update"): C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
 
-    Gives the init block; the handle of the block stays with the update. Where a symbolic reduction turns out to be
-    empty, the block stored nothing and left its result undefined; the init block stores the init.
+    Returns the init block; the handle of the block now refers to the update. If a symbolic reduction turns out to
+    be empty, the old block stored nothing, which left its result undefined; the init block stores the init.
     """
     tree = state.home(block)
     old = block.block

@@ -96,7 +96,7 @@ visible_loads = holds_inside(
     requires=[own_iterators, complete, one_store, plain_indices, not_output, inputs_settled],
 )
 def compute_inline(state: ScheduleState, block: BlockRealize) -> None:
-    """Compute a producer's value wherever it is read, and do not store it.
+    """Compute a producer's value wherever it is read, instead of storing it.
 
     before:
         B = T.alloc_buffer((8,))
@@ -167,7 +167,7 @@ def _check_flow(state: ScheduleState, block: BlockRealize) -> None:
 
 
 def _with_loads(block: Block, buffer: Buffer, value: Any, analyzer: Analyzer) -> Block:
-    """Return a block with loads of `buffer` replaced; its signature and those of the blocks inside it are updated."""
+    """Replace the loads of `buffer` in a block, and update the signatures of this block and of the blocks inside it."""
     readers = {node.id for node in ex.find(block, Block) if buffer in block_regions.buffers_read(node)}
 
     def change(node: ex.Node) -> ex.Node | None:
@@ -192,7 +192,7 @@ def _simplified(regions: Sequence[BufferRegion], block: Block, analyzer: Analyze
 
 
 def _with_control(realize: BlockRealize, buffer: Buffer, value: Callable[[BufferLoad], ex.Expr]) -> BlockRealize:
-    """Return a block realization with loads of `buffer` replaced in its bindings and its predicate."""
+    """Replace the loads of `buffer` in the bindings and the predicate of a block realization."""
 
     def change(node: ex.Node) -> ex.Node | None:
         return value(node) if isinstance(node, BufferLoad) and node.buffer is buffer else None
@@ -202,7 +202,7 @@ def _with_control(realize: BlockRealize, buffer: Buffer, value: Callable[[Buffer
 
 
 def _refuse_loads_between(tree: Tree, scope: Scope, consumers: Sequence[BlockRealize], buffer: Buffer) -> None:
-    """Raise `Refused` if the buffer is read outside of blocks and of their predicates and bindings."""
+    """Raise `Refused` if the buffer is read in a statement outside of blocks and their predicates and bindings."""
     for access in accesses(tree, scope.realize.block.body):
         if access.buffer is buffer and not isinstance(access.spot, BufferRegion) and access.stmt not in consumers:
             fault = f"{buffer.name} in a statement between blocks"
@@ -220,8 +220,8 @@ def _mentions(node: ex.Node, buffer: Buffer) -> bool:
 
 @dataclass(frozen=True)
 class Merge:
-    """A block, the producer into which it may be substituted, and the block's region that reads the producer's
-    result.
+    """A block, the producer into which it may be substituted, and the region through which the block reads the
+    producer's result.
     """
 
     tree: Tree
@@ -343,7 +343,9 @@ def other_inputs_ready(state: ScheduleState, block: BlockRealize, match: Merge) 
 
 
 def _changes(state: ScheduleState, other: BlockRealize, match: Merge, block: BlockRealize) -> bool:
-    """Return whether the block may find other inputs at its producer's place: their writer shares a loop with it."""
+    """Return whether the block may see different inputs if it runs in its producer's place, because the writer of an
+    input shares a loop with the producer.
+    """
     tree, producer = match.tree, match.producer
     loops = [l for l in tree.loops_above(other) if tree.inside(producer, l)]
     if not loops:
@@ -388,7 +390,7 @@ def runs_everywhere(state: ScheduleState, block: BlockRealize) -> Failure | None
     match=_merge,
 )  # fmt: skip
 def reverse_compute_inline(state: ScheduleState, match: Merge, block: BlockRealize) -> None:
-    """Compute a consumer where its only producer computes: the producer stores the consumer's value instead of its own.
+    """Compute a consumer inside its only producer, which then stores the consumer's value instead of its own.
 
     before:
         B = T.alloc_buffer((8,))

@@ -1,4 +1,4 @@
-"""How the iterations of a loop run: parallel, vectorize, unroll, bind."""
+"""Set how the iterations of a loop run: parallel, vectorize, unroll, bind."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ _CONCURRENT = (
 
 @primitive(aka={"Halide": "parallel", "Exo": "parallelize_loop"}, requires=_CONCURRENT)
 def parallel(state: ScheduleState, loop: For) -> None:
-    """Run the iterations of a loop on the threads of a team.
+    """Run the iterations of a loop in parallel on a team of threads.
 
     before:
         for i in range(8):
@@ -185,7 +185,7 @@ vectorize.refuses(constant_extent, "sch.vectorize(i)", on.SYMBOLIC_MATMUL)
 
 @primitive(aka={"Halide": "unroll", "Exo": "unroll_loop"}, requires=[changeable_kind])
 def unroll(state: ScheduleState, loop: For) -> None:
-    """Write the iterations of a loop out, one after another.
+    """Write out the iterations of a loop one after another.
 
     before:
         for i in range(8):
@@ -214,7 +214,7 @@ unroll.refuses(
     ],
 )  # fmt: skip
 def bind(state: ScheduleState, loop: For, thread_axis: str) -> None:
-    """Give a loop to an axis of the GPU's grid ("blockIdx.x"), of its blocks ("threadIdx.x"), or to virtual threads.
+    """Bind a loop to an axis of the GPU's grid ("blockIdx.x"), of its blocks ("threadIdx.x"), or to virtual threads.
 
     before:
         for i in range(8):
@@ -224,9 +224,10 @@ def bind(state: ScheduleState, loop: For, thread_axis: str) -> None:
         for i in T.thread_binding(8, thread="threadIdx.x"):
             with T.block("B"): B[vi] = A[vi] * 2.0
 
-    A loop that reduces may be bound to threadIdx: the threads compute one result together, and no later step may
-    let them race (`threads_add_up`). Its iterations mean what those of a serial loop mean. On a GPU each thread
-    computes a part, and the threads combine their parts (`lower_thread_reductions`).
+    A loop that drives a reduction may be bound to threadIdx: its threads then compute one result together, and no
+    later step may introduce a race between them (`threads_add_up`). Its iterations have the same meaning as those
+    of a serial loop. On a GPU, each thread computes a partial result, and the threads then combine them
+    (`lower_thread_reductions`).
     """
     state.replace({loop: replace(loop, kind=ForKind.THREAD, thread=thread_axis)})
 

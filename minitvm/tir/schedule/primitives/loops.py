@@ -69,7 +69,7 @@ def split(
     preserve_unit_iters: bool = True,
     disable_predication: bool = False,
 ) -> list[For]:
-    """Split a loop into nested ones with the given extents, outermost first; one factor may be None.
+    """Split a loop into nested loops with the given extents, outermost first; one factor may be None.
 
     before:
         for i in range(100):
@@ -82,9 +82,10 @@ def split(
                 T.where(i_0 * 32 + i_1 < 100)
                 B[vi] = A[vi] * 2.0
 
-    The order of iterations stays the same, so no dependence can break. Where the factors do not divide the extent,
-    the blocks below get a predicate. `preserve_unit_iters=False` leaves loops of extent 1 out of the bindings.
-    The new loops are serial: split first, then say which of them is vectorised, unrolled or parallel.
+    The order of iterations stays the same, so no dependence can break. If the product of the factors does not
+    divide the extent, the blocks below get a predicate. `preserve_unit_iters=False` leaves loops of extent 1 out of
+    the bindings. The new loops are serial: split first, and then choose which ones to vectorise, unroll or run in
+    parallel.
     """
     dtype = loop.var.dtype
     analyzer = state.analyzer(loop)
@@ -187,7 +188,7 @@ def product_fits(state: ScheduleState, loops: Sequence[For]) -> Failure | None:
     requires=[req.distinct_loops, req.plain_loops, req.starts_at_zero, consecutive, rectangular, product_fits],
 )
 def fuse(state: ScheduleState, *loops: For, preserve_unit_iters: bool = True) -> For:
-    """Make consecutive nested loops into one loop.
+    """Fuse consecutive nested loops into one loop.
 
     before:
         for i, j in T.grid(8, 4):
@@ -248,7 +249,7 @@ def _fuse_space(state: ScheduleState) -> Iterator[tuple[Any, ...]]:
     ],
 )  # fmt: skip
 def reorder(state: ScheduleState, *ordered_loops: For) -> None:
-    """Permute loops of one nest: the given loops, in the given order, take the places that they have together.
+    """Permute loops of a nest: the given loops are placed, in the given order, at the positions they occupied together.
 
     before:
         for i, j, k in T.grid(8, 4, 2):

@@ -1,4 +1,4 @@
-"""pad_einsum: adds padding so that the extents of iterators become multiples of given numbers."""
+"""pad_einsum: pad the extents of iterators to multiples of given numbers."""
 
 from __future__ import annotations
 
@@ -175,16 +175,16 @@ def _neutral(store: BufferStore) -> float:
 
 
 class _Padded:
-    """Evaluates an expression for an iteration in the padding: to a number, or to None if the value is not known."""
+    """Evaluates an expression for an iteration in the padding. The result is a number, or None if the value
+    is unknown.
+    """
 
     def __init__(self, variables: set[ex.Var], pad: float) -> None:
         self.variables = variables
         self.pad = pad
 
     def value(self, e: ex.Expr) -> float | None:
-        """Return the one value that `e` has in the padding, whatever the values of the elements outside it; else
-        None.
-        """
+        """Return the value that `e` has in the padding if it is the same for any data; None otherwise."""
         if isinstance(e, ex.IntImm | ex.FloatImm):
             return e.value if isinstance(e, ex.IntImm) else float(e.value)
         if isinstance(e, BufferLoad):
@@ -198,7 +198,9 @@ class _Padded:
         return None
 
     def combined(self, e: ex.BinaryOp, a: float | None, b: float | None) -> float | None:
-        """Return the result of an operation on two such values."""
+        """Return the result of an operation on two such values, each of which is a number or None; None if it is
+        unknown.
+        """
         if a is None or b is None:
             zero = isinstance(e, ex.Mul) and e.dtype.is_int and 0 in (a, b)
             return 0 if zero else None
@@ -215,7 +217,7 @@ class _Padded:
 
 
 def _grown(block: Block, padding: Sequence[int]) -> dict[ex.Var, ex.Expr]:
-    """Return the padded extent of each iterator that the padding changes."""
+    """Return the padded extent of each iterator whose extent changes."""
     analyzer = Analyzer()
     extents: dict[ex.Var, ex.Expr] = {}
     for it, factor in zip(block.iter_vars, padding, strict=True):
@@ -284,7 +286,7 @@ def copies_have_values(state: ScheduleState, block: BlockRealize, padding: Seque
     ],
 )  # fmt: skip
 def pad_einsum(state: ScheduleState, block: BlockRealize, padding: list[int]) -> None:
-    """Make the extents of a block's iterators multiples of `padding`, with padded copies of what it reads and writes.
+    """Pad the extents of a block's iterators to multiples of `padding`, and use padded copies of its buffers.
 
     before:
         for i, k in T.grid(7, 5):
@@ -305,7 +307,8 @@ def pad_einsum(state: ScheduleState, block: BlockRealize, padding: list[int]) ->
                 with T.init(): B[vi] = T.float32(0.0)
                 B[vi] = B[vi] + A_pad[vi, vk]
 
-    The padding holds the neutral value of the reduction (TVM always takes 0). A result that is padded is copied back.
+    The padding is filled with the neutral element of the reduction (TVM always uses 0). A padded result is copied
+    back.
     """
     tree = state.home(block)
     old = block.block
@@ -358,7 +361,9 @@ pad_einsum.refuses(copies_have_values, "sch.pad_einsum('B', [4])", _ROW_BY_ROW)
 
 
 def _padded_buffers(block: Block, grown: Mapping[ex.Var, ex.Expr]) -> dict[Buffer, Buffer]:
-    """Return a larger buffer for each one that a grown iterator indexes: those read first, in order of first use."""
+    """Return a larger buffer for each buffer that is indexed by a padded iterator. Buffers that are read come first, in
+    order of first use.
+    """
     shapes: dict[Buffer, list[ex.Expr]] = {}
     accesses = list(ex.find(block, BufferLoad | BufferStore))
     for buffer in (*buffers_read(block), *buffers_written(block)):
@@ -396,7 +401,7 @@ def _widened(block: Block, grown: Mapping[ex.Var, ex.Expr], copies: Mapping[Buff
 
 
 def _copy_in(source: Buffer, copy: Buffer, pad: float) -> Stmt:
-    """Return a nest that copies a buffer into a larger one and puts `pad` into the other elements."""
+    """Return a nest that copies a buffer into a larger one and fills the remaining elements with `pad`."""
 
     def value(point: tuple[ex.Var, ...]) -> ex.Expr:
         inside = [v < d for v, d, c in zip(point, source.shape, copy.shape, strict=True) if d is not c]

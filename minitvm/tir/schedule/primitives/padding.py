@@ -1,4 +1,4 @@
-"""decompose_padding: separates the padding from a block."""
+"""decompose_padding: separate the padding from a block."""
 
 from __future__ import annotations
 
@@ -53,7 +53,9 @@ def _padded_store(block: Block) -> tuple[BufferStore, ex.Call] | None:
 
 
 def _bounds(block: Block) -> dict[ex.Var, ex.Range] | str:
-    """Return the part of each iterator's domain where the padding block takes its value, or why that is not known."""
+    """Return, for each iterator, the part of its domain in which the padding block takes its value from the input; or a
+    message that says why this is unknown.
+    """
     padded = _padded_store(block)
     if padded is None:
         return "the body is not one store of an if_then_else"
@@ -116,7 +118,7 @@ def _bound(condition: ex.CompareOp, var: ex.Var, analyzer: Analyzer) -> tuple[in
 
 @primitive(past="was decomposed, which made", requires=[padding_block, loop_around, only_loops_below])
 def decompose_padding(state: ScheduleState, block: BlockRealize, loop: For) -> BlockRealize:
-    """Split a padding block into a block that fills everything with the pad, before the loop, and one for the inside.
+    """Split a padding block into one that fills the buffer with the pad value before the loop, and one for the inside.
 
     before:
         for i in range(14):
@@ -134,9 +136,9 @@ def decompose_padding(state: ScheduleState, block: BlockRealize, loop: For) -> B
                 vi = T.axis.remap("S", [i])
                 B[vi + 2] = A[vi]
 
-    The second block iterates over the inside only: a loop that binds an iterator alone gets shorter, elsewhere the
-    block gets a predicate. Returns the block that fills; the handle of the old block now refers to the block for the
-    inside.
+    The second block iterates only over the inside. A loop that alone binds an iterator gets shorter; otherwise the
+    block gets a predicate. Returns the block that fills the buffer; the handle of the old block now refers to the
+    block for the inside.
     """
     tree = state.home(block)
     old = block.block
@@ -187,7 +189,9 @@ def _block_of(stmt: Stmt) -> Block:
 
 
 def _fill(block: BlockRealize, inner: Sequence[For], store: BufferStore, pad: ex.Expr, around: Analyzer) -> Stmt:
-    """Return a nest that stores the pad in the whole domain, in new loops like those from the given loop inward."""
+    """Return a nest that stores the pad value everywhere in the domain, in copies of the loops from the given loop
+    inward.
+    """
     old = block.block
     variables: dict[ex.Var, ex.Expr] = {it.var: it.var.with_name(it.var.name) for it in old.iter_vars}
     iters = tuple(ex.replace(it, var=variables[it.var]) for it in old.iter_vars)
@@ -205,7 +209,7 @@ def _inside_only(
     value: ex.Expr,
     inside: Mapping[ex.Var, ex.Range],
 ) -> Stmt:
-    """Return the given loop with the block restricted to the inside."""
+    """Return the given loop with its block restricted to the inside."""
     old = block.block
     analyzer, around = state.analyzer(block), state.analyzer(state.home(block).parent[inner[0]])
     shifted: dict[ex.Var, ex.Expr] = {}
@@ -256,7 +260,9 @@ def _inside_only(
 
 
 def _own_loop(block: BlockRealize, inner: Sequence[For], it: ex.IterVar) -> For | None:
-    """Return the loop from 0 over the iterator's whole domain that binds only it, with only loops inside it."""
+    """Return the loop that binds only the given iterator, if it starts at 0, covers the iterator's whole domain, and
+    contains only loops around the block. Return None otherwise.
+    """
     value = block.iter_values[block.block.iter_vars.index(it)]
     loop = next((l for l in inner if l.var is value), None)
     if loop is None or not is_const(loop.start, 0) or not is_const(it.dom.start, 0):
@@ -275,7 +281,7 @@ def _own_loop(block: BlockRealize, inner: Sequence[For], it: ex.IterVar) -> For 
 
 
 def _simplified(node: ex.Node, analyzer: Analyzer) -> Any:
-    """Simplify the indices, and leave out conditions that always hold."""
+    """Simplify the indices of accesses, and remove conditions that always hold."""
 
     def change(at: ex.Node) -> ex.Node | None:
         if isinstance(at, BufferLoad):

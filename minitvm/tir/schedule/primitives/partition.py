@@ -1,4 +1,4 @@
-"""Loops next to each other: merge makes several loops one, loop_partition makes one loop several."""
+"""Merge and partition loops: merge turns several loops into one, loop_partition turns one loop into several."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def keeps_order_of_nests(state: ScheduleState, loops: Sequence[For]) -> Failure 
 
 
 def _nest(tree: Tree, loop: For) -> list[For]:
-    """Return the loop and the loops around it that contain nothing else, outermost first."""
+    """Return a loop together with the loops around it that contain nothing else, outermost first."""
     nest = [loop]
     while isinstance(outer := tree.parent.get(nest[0]), For):
         nest.insert(0, outer)
@@ -154,7 +154,7 @@ def _ordered(tree: Tree, loops: Sequence[For]) -> list[list[For]]:
     requires=[at_least_two, sibling_nests, same_depth, plain_nests, same_extents, keeps_order_of_nests],
 )
 def merge(state: ScheduleState, *loops: For) -> For:
-    """Merge loops of neighbouring nests, and the loops around them: one iteration does the work of one of each.
+    """Merge the loops of neighbouring nests: one iteration of the new loop does the work of one iteration of each.
 
     before:
         for i, j in T.grid(8, 4):
@@ -173,7 +173,8 @@ def merge(state: ScheduleState, *loops: For) -> For:
                     vx, vy = T.axis.remap("SS", [i_m, y])
                     C[vx, vy] = A[vx, vy] + 1.0
 
-    The merged nest is where the last one was. Within an iteration the parts keep their order.
+    The loops around the given ones are merged too. The merged nest takes the place of the last one. Within an
+    iteration, the parts keep their order.
     """
     tree = state.home(loops[0])
     nests = _ordered(tree, loops)
@@ -293,7 +294,9 @@ def _value(e: ex.Expr) -> int:
 
 
 def _going_on(tree: Tree, loop: For) -> list[BlockRealize]:
-    """Return the reduction blocks with an init whose reduction iterators are bound by the loop around them."""
+    """Return the blocks in a loop that have an init and reduce over this loop, so that the reduction continues from one
+    iteration to the next.
+    """
     return [
         b
         for b in tree.blocks_in(loop)
@@ -302,7 +305,7 @@ def _going_on(tree: Tree, loop: For) -> list[BlockRealize]:
 
 
 def _never_starts(tree: Tree, block: BlockRealize, loop: For, first: int, extent: int) -> bool:
-    """Return whether the init of a block does not run in the iterations [first, first + extent) of a loop."""
+    """Return whether a block's init certainly does not run in the iterations [first, first + extent) of a loop."""
     ranges = loop_ranges(tree.all_loops_above(block))
     dtype = loop.var.dtype
     analyzer = Analyzer({**ranges, loop.var: ex.Range(ex.const(first, dtype), ex.const(extent, dtype))})
@@ -313,9 +316,10 @@ def _never_starts(tree: Tree, block: BlockRealize, loop: For, first: int, extent
 
 
 def _ranges(loop: For, factors: Sequence[Any]) -> list[tuple[int, int]]:
-    """Return (first iteration, number of iterations) for each part. A factor None gets what the other factors leave.
+    """Return (first iteration, number of iterations) for each part. A factor None stands for the iterations that the
+    other factors leave.
 
-    Without a None, the rest becomes one more part at the end.
+    Without a None, the remaining iterations become an additional part at the end.
     """
     start, left = _value(loop.start), _value(loop.extent) - sum(int(f) for f in factors if f is not None)
     counts = [left if f is None else int(f) for f in factors]
@@ -332,7 +336,7 @@ def _ranges(loop: For, factors: Sequence[Any]) -> list[tuple[int, int]]:
 def loop_partition(
     state: ScheduleState, loop: For, factors: Sequence[int | ex.Expr | None], preserve_unit_iters: bool = True
 ) -> list[For]:
-    """Make consecutive loops of one loop, with the numbers of iterations in `factors`; the rest makes one more loop.
+    """Partition a loop into consecutive loops of `factors` iterations each; the remaining iterations form one more.
 
     before:
         for i in range(8):
@@ -351,9 +355,9 @@ def loop_partition(
                         vi = T.axis.spatial(8, i1)
                         B[vi] = A[vi] * 2.0
 
-    Where a factor is None the rest goes there. The order of iterations stays the same, so no dependence can break. A
-    reduction that continues in a later range does so without its init. TVM's blocks around the ranges are declared to
-    touch nothing; here they say what they touch.
+    If a factor is None, its loop gets the remaining iterations. The order of iterations stays the same, so no
+    dependence can break. A reduction that continues in a later range does so without its init. TVM declares that
+    its blocks around the ranges touch nothing; here they declare what they actually touch.
     """
     tree = state.home(loop)
     blocks = tree.blocks_in(loop)
@@ -402,7 +406,7 @@ def _copy_of_range(
 
 
 def _own_names(stmt: Stmt, suffix: str) -> Stmt:
-    """Give the blocks of a statement names of their own, and the buffers that they allocate or match too."""
+    """Give new names to the blocks of a statement, and new buffers to those that its blocks allocate or match."""
     for block in [s for s in statements(stmt) if isinstance(s, Block)]:
         for buffer in (*block.alloc_buffers, *(m.buffer for m in block.match_buffers)):
             stmt = _with_own_buffer(stmt, buffer)
@@ -433,8 +437,8 @@ def _map_blocks(stmt: Stmt, change: Any) -> Stmt:
 
 
 def _without_init(stmt: Stmt, blocks: set[BlockId]) -> Stmt:
-    """Let the blocks of these ids continue from the values in their buffers: without init, and declared to read
-    them.
+    """Remove the init from the given blocks, which then continue from the values in their buffers and declare that they
+    read them.
     """
 
     def go(block: Block) -> Block:
@@ -446,10 +450,10 @@ def _without_init(stmt: Stmt, blocks: set[BlockId]) -> Stmt:
 def wrapped(
     body: Stmt, name: str, around: Sequence[For], blocks: Sequence[BlockRealize], keep_unit: bool = True
 ) -> BlockRealize:
-    """Put a statement into a block of its own, with an iterator for each loop around it that the statement uses.
+    """Wrap a statement in a new block that has an iterator for each surrounding loop that the statement uses.
 
     `blocks` are the blocks inside. A loop over which one of them reduces becomes an opaque iterator. Without
-    `keep_unit`, a loop of one iteration is replaced by its start.
+    `keep_unit`, the variable of a loop with a single iteration is replaced by its start.
     """
     used = set(ex.free_vars(body))
     iterators: list[ex.IterVar] = []

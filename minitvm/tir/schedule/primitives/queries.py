@@ -1,4 +1,4 @@
-"""Finding blocks and loops: steps of the trace that change nothing."""
+"""Find blocks and loops. These primitives are steps of the trace that do not change the program."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..state import ScheduleState
 
 @primitive(query=True, aka={"TVM": "get_sblock"})
 def get_block(state: ScheduleState, name: str, func_name: str | None = None) -> BlockRealize:
-    """Return the block of that name, in the function that is worked on or in the named one."""
+    """Return the block with this name, in the named function or, by default, in the one that you work on."""
     return state.block_named(name, func_name)
 
 
@@ -23,25 +23,25 @@ def get_loops(state: ScheduleState, block: BlockRealize) -> list[For]:
 
 @primitive(query=True)
 def get_child_blocks(state: ScheduleState, block_or_loop: BlockRealize | For) -> list[BlockRealize]:
-    """Return the blocks directly inside a block or loop, in program order."""
+    """Return the outermost blocks inside a block or loop, in program order."""
     return state.home(block_or_loop).blocks_in(block_or_loop)
 
 
 @primitive(query=True)
 def get_producers(state: ScheduleState, block: BlockRealize) -> list[BlockRealize]:
-    """Return the blocks of the same scope that write what this one reads, in program order."""
+    """Return the blocks in the same scope that write buffers which this block reads, in program order."""
     return Scope.around(state.home(block), block).producers(block)
 
 
 @primitive(query=True)
 def get_consumers(state: ScheduleState, block: BlockRealize) -> list[BlockRealize]:
-    """Return the blocks of the same scope that read what this one writes, in program order."""
+    """Return the blocks in the same scope that read buffers which this block writes, in program order."""
     return Scope.around(state.home(block), block).consumers(block)
 
 
 @primitive(query=True)
 def get_output_blocks(state: ScheduleState, scope_block: BlockRealize) -> list[BlockRealize]:
-    """Return the blocks of a scope that write a buffer which the scope does not allocate."""
+    """Return the blocks of a scope that write a buffer not allocated in the scope; it is an error if there are none."""
     tree = state.home(scope_block)
     scope = Scope(tree, scope_block)
     outputs = [block for block in scope.blocks if scope.is_output(block)]

@@ -1,4 +1,4 @@
-"""reduce_in_passes: takes sums that are relative to a running reference after the reference is known."""
+"""reduce_in_passes: compute sums relative to a running reference only once the reference is known."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ from .decompose_reduction import reduction_block
 
 @dataclass(frozen=True)
 class RelativeUpdate:
-    """The loops that contain only the given block, and the reducer of its update, or why there is none."""
+    """The loops that contain only the given block, and either its update with the matching reducer, or the reason why
+    there is none.
+    """
 
     loops: list[For]
     update: tuple[Update, ReducerMatch] | str
@@ -36,7 +38,7 @@ def _relative(state: ScheduleState, block: BlockRealize) -> RelativeUpdate:
 
 
 def _own_loops(tree: Tree, block: BlockRealize) -> list[For]:
-    """Return the loops around a block that contain no other statement."""
+    """Return the loops around a block that contain no other statement, outermost first."""
     own: list[For] = []
     inner: Stmt = block
     for loop in reversed(tree.loops_above(block)):
@@ -125,11 +127,12 @@ def reduce_in_passes(state: ScheduleState, match: RelativeUpdate, block: BlockRe
                 with T.init(): L[vi] = T.float32(0)
                 L[vi] = L[vi] + softmax_weights[vi, vj]
 
-    What was rescaled at every step is summed once, as products that tile and vectorise like any others; the price is a
-    buffer of weights. After `rfactor` the partial results are reduced so, and their combination keeps the running
-    form: with `compute_at` that is flash attention. Gives the block of the weights and then that of each sum, in the
-    order in which they were stored; the block's handle stays with the reference. Floating-point sums are rounded
-    differently. (Dao, Fu, Ermon, Rudra and Re, "FlashAttention", 2022.)
+    Values that were rescaled in every step are now summed only once, as products that can be tiled and vectorised
+    like any others. The price is a buffer of weights. If you use it after `rfactor`, the partial results are
+    reduced in this way, while their combination keeps the running form; together with `compute_at` this is flash
+    attention. Returns the block of the weights, followed by the block of each sum in the order in which the sums
+    were stored; the handle of the block now refers to the reference. Floating-point sums are rounded differently.
+    (Dao, Fu, Ermon, Rudra and Re, "FlashAttention", 2022.)
     """
     assert not isinstance(match.update, str)  # relative_sums
     update, reducer = match.update
@@ -200,7 +203,7 @@ reduce_in_passes.refuses(relative_sums, "sch.reduce_in_passes('C')", on.MATMUL)
 
 
 def _renamed(realize: BlockRealize, block: Block) -> BlockRealize:
-    """Return a new block with the bindings of an old one and with new iterators."""
+    """Return a block with new iterators and the bindings of an existing realization."""
     names: dict[ex.Var, ex.Expr] = {it.var: it.var.with_name(it.var.name) for it in block.iter_vars}
     iterators = tuple(ex.replace(it, var=names[it.var]) for it in block.iter_vars)
     init = None if block.init is None else ex.substitute(block.init, names)

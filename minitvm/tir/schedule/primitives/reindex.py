@@ -1,4 +1,4 @@
-"""Caches with another layout: reindex, reindex_cache_read, reindex_cache_write."""
+"""Create caches with another layout: reindex, reindex_cache_read, reindex_cache_write."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ Chosen = tuple[str, int] | list[Any] | str | Buffer
 
 @dataclass(frozen=True)
 class PartByPoint(BufferPart):
-    """A buffer of which each iteration of a block touches one element, or the reason why that is not so."""
+    """A buffer of which each iteration of a block touches a single element, or a message that says why this is not the
+    case.
+    """
 
     point: Point | str
 
@@ -52,7 +54,7 @@ def _named(state: ScheduleState, block: BlockRealize, buffer: Chosen) -> PartByP
 
 
 def _access(block: Block, buffer: Chosen) -> tuple[str, Buffer] | None:
-    """Return ("read" or "write", the buffer) that an argument of `reindex` names; None if the block has no such
+    """Return ("read" or "write", the buffer) that an argument of `reindex` refers to; None if the block has no such
     buffer.
     """
     if isinstance(buffer, list | tuple):
@@ -107,8 +109,8 @@ def _single(part: PartByPoint) -> Failure | None:
 
 
 def _not_written(realize: BlockRealize, buffer: Buffer) -> Failure | None:
-    """Return a failure if the block also writes the buffer: its reads and writes must then stay on the buffer
-    itself.
+    """Return a `Failure` if the block also writes the buffer, because then its reads and writes must both stay on the
+    buffer itself; None otherwise.
     """
     if buffer not in buffers_written(realize.block):
         return None
@@ -193,7 +195,9 @@ def _contains(finals: Sequence[Expr], indices: Sequence[Expr]) -> bool:
 
 
 def _narrowed(point: Point, finals: Sequence[Expr]) -> tuple[IndexMap, list[Expr]]:
-    """Return (the map of only the iterators that the indices use, starting from zero; their extents)."""
+    """Return (the map over only the iterators that the indices use, shifted to start at zero; the extents of these
+    iterators).
+    """
     fresh = [it.var.with_name(it.var.name) for it in point.iterators]
     moved = {it.var: v + it.dom.start for it, v in zip(point.iterators, fresh, strict=True)}
     analyzer = Analyzer()
@@ -222,7 +226,7 @@ def map_of_write(match: PartByPoint, index_map: Map) -> Failure | None:
     past="was reindexed in", kind="ReIndex", requires=[names_an_access, single_point, sound_dataflow], match=_named
 )
 def reindex(state: ScheduleState, match: PartByPoint, block: BlockRealize, buffer: Chosen) -> BlockRealize:
-    """Let a block use a copy of a buffer whose indices are the iterators that index it, in the block's order.
+    """Make a block use a copy of a buffer that is indexed directly by the block's iterators, in their order.
 
     before:
         for i, j in T.grid(8, 4):
@@ -237,7 +241,8 @@ def reindex(state: ScheduleState, match: PartByPoint, block: BlockRealize, buffe
         for i, j in T.grid(8, 4):
             with T.block("B"): B[vi, vj] = A_reindex[vi, vj] * 2.0
 
-    `buffer` is ("read", position), ("write", position), or a name. A written buffer is copied back after the block.
+    `buffer` is ("read", position), ("write", position), or a name. If the block writes the buffer, the copy is
+    copied back after the block.
     """
     source, point = match.buffer, match.point
     assert isinstance(point, Point)  # single_point
@@ -273,7 +278,7 @@ def reindex_cache_read(
     storage_scope: str,
     index_map: Map,
 ) -> BlockRealize:
-    """Copy what a block reads into a buffer of another scope; a map of the block's iterators gives its layout.
+    """Copy a buffer that a block reads into another scope, in a layout given by a map of the block's iterators.
 
     before:
         for i, j in T.grid(8, 4):
@@ -286,7 +291,7 @@ def reindex_cache_read(
         for i, j in T.grid(8, 4):
             with T.block("B"): B[vi, vj] = A_local[vj, vi] * 2.0
 
-    The copy has loops like those of the block, except those that do not index the buffer.
+    The copy has the same loops as the block, except for those that do not index the buffer.
     """
     return _cached(state, match, storage_scope, index_map)
 
@@ -311,7 +316,7 @@ def reindex_cache_write(
     storage_scope: str,
     index_map: Map,
 ) -> BlockRealize:
-    """Let a block write into a buffer of another scope, whose layout a map of its iterators gives, and copy back.
+    """Make a block write into another scope, in a layout given by a map of its iterators, and copy the result back.
 
     before:
         for i, j in T.grid(8, 4):
@@ -364,7 +369,9 @@ def _reindex_space(state: ScheduleState) -> Iterator[tuple[Any, ...]]:
 
 
 def _turned(realize: BlockRealize, buffer: Buffer, write: bool) -> IndexLambda | None:
-    """Return a map worth trying: the iterators that index the buffer in reverse order, the last of them in pairs."""
+    """Return a map that is worth trying: the iterators that index the buffer in reverse order, with the first of these
+    split into pairs. Return None if there are no such iterators.
+    """
     point = point_of(realize, buffer, write)
     if isinstance(point, str) or not point.iterators:
         return None

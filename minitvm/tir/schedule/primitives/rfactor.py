@@ -1,4 +1,4 @@
-"""rfactor: does a reduction in two steps, first partial results along one of its loops, then their combination."""
+"""rfactor: split a reduction into two steps, the first of which computes partial results along one of its loops."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ from .kinds import serial_loop
 
 @dataclass(frozen=True)
 class LoopReduction:
-    """The only block below a loop, the loops around it, and the reducer of its update, or why there is none."""
+    """The only block below a loop, the loops around it, and either its update with the matching reducer, or the reason
+    why there is none.
+    """
 
     tree: Tree
     block: tir.BlockRealize
@@ -241,7 +243,7 @@ slots_started = holds_inside(
     match=_reduction,
 )  # fmt: skip
 def rfactor(state: ScheduleState, match: LoopReduction, loop: tir.For, factor_axis: int) -> tir.BlockRealize:
-    """Reduce in two steps: first a partial result for each iteration of the loop, then their combination.
+    """Reduce in two steps: compute a partial result for each iteration of the loop, and then combine them.
 
     before:
         for i, j, k in T.grid(8, 4, 6):
@@ -263,10 +265,10 @@ def rfactor(state: ScheduleState, match: LoopReduction, loop: tir.For, factor_ax
                 with T.init(): B[vi] = T.float32(0.0)
                 B[vi] = B[vi] + B_rf[vi, vk]
 
-    The loop is spatial in the first block, so that it can be parallel or vectorised there. The partial results get a
-    new dimension at `factor_axis` (negative: from the end). Gives the block of the partial results; the handles of the
-    block and of the loops stay with the combination. Floating-point sums are associated differently. (Suriana, Adams
-    and Kamil, "Parallel associative reductions in Halide".)
+    In the first block, the loop is spatial, so it can be parallelised or vectorised there. The partial results have
+    an additional dimension at `factor_axis` (counted from the end if negative). Returns the block of the partial
+    results; the handles of the block and of the loops now refer to the combination. Floating-point sums are
+    associated differently. (Suriana, Adams and Kamil, "Parallel associative reductions in Halide".)
     """
     tree, block, loops = match.tree, match.block, match.loops
     assert not isinstance(match.update, str)  # registered_reducer
@@ -306,7 +308,9 @@ def _partial_buffer(buffer: tir.Buffer, extent: ex.Expr, axis: int) -> tir.Buffe
 
 
 def _turned(block: tir.BlockRealize, loop: tir.For, loops: Sequence[tir.For]) -> list[tir.For]:
-    """Return the loops that become iterators: those in the value of a reduction iterator that also uses `loop`."""
+    """Return the loops that become iterators: `loop`, and the loops that are bound to a reduction iterator together
+    with it.
+    """
     turned = [loop]
     for it, value in zip(block.block.iter_vars, block.iter_values, strict=True):
         inside = ex.free_vars(value)
@@ -319,7 +323,7 @@ def _partial_results(
     block: tir.BlockRealize, loop: tir.For, loops: Sequence[tir.For], update: Update, reducer: ReducerMatch,
     partial: Mapping[tir.Buffer, tir.Buffer], axis: int,
 ) -> tir.BlockRealize:  # fmt: skip
-    """Return the first block, in terms of the loops of the old one."""
+    """Return the block that computes the partial results, in terms of the old block's loops."""
     old = block.block
     iterators: list[ex.IterVar] = []
     values: list[ex.Expr] = []
@@ -353,7 +357,7 @@ def _partial_results(
     starts = dict(zip(update.buffers, reducer.start(update.init), strict=True))
 
     def onto(node: ex.Node) -> ex.Node | None:
-        """Let the accumulation use the other buffers, at the new indices."""
+        """Redirect the accumulation to the buffers of partial results, at the new indices."""
         if not isinstance(node, tir.BufferLoad | tir.BufferStore) or node.buffer not in partial:
             return None
         point = _with_axis(node.indices, names[loop.var], places[node.buffer])
@@ -388,7 +392,9 @@ def _combination(
     reducer: ReducerMatch,
     partial: Mapping[tir.Buffer, tir.Buffer], axis: int,
 ) -> tir.BlockRealize:  # fmt: skip
-    """Return the second block, in terms of the loops of the old one; it keeps the old one's id and name."""
+    """Return the block that combines the partial results, in terms of the old block's loops. It keeps the old block's
+    id and name.
+    """
     old = block.block
     kept = [(it, value) for it, value in zip(old.iter_vars, block.iter_values, strict=True) if it.kind == ex.SPATIAL]
     slot = ex.Var(f"v{loop.var.name}", loop.var.dtype)
@@ -408,9 +414,10 @@ def _combination(
 
 
 def _where_started(state: ScheduleState, block: tir.BlockRealize, loop: tir.For, loops: Sequence[tir.For]) -> ex.Expr:
-    """Return where the first block has stored a result: its predicate at the start of the loops that are gone.
+    """Return the condition under which the first block has stored a partial result: its predicate at the start of the
+    loops that were removed.
 
-    Raises `Refused` if the predicate may hold later although it does not hold at the start.
+    Raises `Refused` if the predicate may hold in a later iteration although it does not hold at the start.
     """
     gone = [l for l in _reduction_loops(block, loops) if l is not loop]
     at_start: dict[ex.Var, ex.Expr] = {}
@@ -448,9 +455,7 @@ def _implied(analyzer: Analyzer, conditions: Sequence[ex.Expr], goal: ex.Expr) -
 def _second_nest(
     outermost: tir.For, block: tir.BlockRealize, loops: Sequence[tir.For], loop: tir.For, second: tir.BlockRealize
 ) -> tir.Stmt:
-    """Return the old loops, without the other reduction loops, and with the second block in the place of the old
-    one.
-    """
+    """Return the old nest without the other reduction loops, in which the second block replaces the old one."""
     gone = {l for l in _reduction_loops(block, loops) if l is not loop}
 
     def go(stmt: tir.Stmt) -> tir.Stmt:

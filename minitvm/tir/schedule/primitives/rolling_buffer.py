@@ -1,4 +1,4 @@
-"""rolling_buffer: a producer keeps what the next iteration needs again in a circular buffer."""
+"""rolling_buffer: keep the elements that the next iteration needs again in a circular buffer."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ _LONGEST = 4096  # the most iterations of a loop whose windows are compared one 
 class _Roll:
     """A dimension of a box that moves along one loop.
 
-    Dimension `dim` of the box begins at `start` and is `extent` > `stride` wide. From one iteration of the loop to the
-    next, `start` increases by at most `stride` and never decreases.
+    Dimension `dim` of the box begins at `start`, and its `extent` is larger than `stride`. From one iteration of the
+    loop to the next, `start` increases by at most `stride` and never decreases.
     """
 
     dim: int
@@ -44,7 +44,7 @@ class _Roll:
 
     @property
     def overlap(self) -> int:
-        """Return the least width of the part of the box that the previous iteration has already computed."""
+        """The smallest number of positions in this dimension that the previous iteration has already computed."""
         return self.extent - self.stride
 
 
@@ -59,10 +59,10 @@ def writes_it(state: ScheduleState, block: tir.BlockRealize, write_buffer_index:
 
 @dataclass(frozen=True, slots=True)
 class _Flat:
-    """The program that requirements check: in it, no buffer that the block depends on is circular.
+    """The program that the requirements check, in which no buffer that the block depends on is circular.
 
-    `state` has that program, and `block` is the block in it. `behind` has the blocks that were rolled, in the order in
-    which they are rolled again.
+    `state` contains that program, and `block` is the block in it. `behind` lists the blocks whose buffers were rolled,
+    in the order in which they are rolled again.
     """
 
     state: ScheduleState
@@ -70,9 +70,7 @@ class _Flat:
     behind: tuple[tir.BlockId, ...] = ()
 
     def shown(self, failure: Failure | None, state: ScheduleState) -> Failure | None:
-        """Return a failure whose spots are moved to the loops and blocks of the same names in the program of a
-        state.
-        """
+        """Return a failure whose spots refer to the corresponding loops and blocks in the program of `state`."""
         if failure is None or state is self.state:
             return failure
         spots: dict[ex.Node, str] = {}
@@ -91,9 +89,9 @@ class _Flat:
 def _flat(state: ScheduleState, block: tir.BlockRealize) -> _Flat:
     """Return the program as it was before the buffers that the block depends on were rolled.
 
-    The form of the accesses gives a guess. The guess is right if rolling these buffers, readers first, gives the
-    present program. Then both programs compute the same. A step is legal here if it is legal in the earlier program and
-    if the buffers can be rolled again after it.
+    The form of the accesses suggests what that program was. The guess is correct if rolling these buffers again,
+    readers first, leads to the current program; then both programs compute the same results. A step is legal here if it
+    is legal in the earlier program and if the buffers can be rolled again after it.
     """
     tree = state.home(block)
     scope = Scope.around(tree, block)
@@ -112,7 +110,7 @@ def _flat(state: ScheduleState, block: tir.BlockRealize) -> _Flat:
 
 
 def _roll_again(state: ScheduleState, blocks: Iterable[tir.BlockId]) -> Failure | None:
-    """Roll the one buffer that each of the blocks writes; return a failure if that is not legal."""
+    """Roll the only buffer that each of the blocks writes; return a failure if that is not legal, otherwise None."""
     for key in blocks:
         block = state.block(key)
         assert block is not None
@@ -129,7 +127,7 @@ _REQUIRED: list[_Check] = []
 
 
 def _of_flat(check: _Check) -> Requirement:
-    """Decorator: make a requirement on the program in which no buffer that the block depends on is circular."""
+    """Decorator: create a requirement on the program in which no buffer that the block depends on is circular."""
     _REQUIRED.append(check)
 
     def of_match(state: ScheduleState, match: _Flat, write_buffer_index: int) -> Failure | None:
@@ -207,7 +205,9 @@ def _window(state: ScheduleState, block: tir.BlockRealize, region: tir.BufferReg
 
 
 def _rolls(state: ScheduleState, block: tir.BlockRealize, region: tir.BufferRegion) -> list[_Roll] | str:
-    """Return the dimensions whose windows overlap from one iteration of a loop to the next, outermost loop first."""
+    """Return the dimensions whose windows overlap between consecutive iterations of a loop, outermost loop first; or a
+    message that says why there are none.
+    """
     tree = state.home(block)
     shared = _shared_loops(tree, block, Scope.around(tree, block))
     analyzer = state.analyzer(block)
@@ -231,7 +231,9 @@ def _rolls(state: ScheduleState, block: tir.BlockRealize, region: tir.BufferRegi
 
 
 def _greatest_step(start: ex.Expr, loop: tir.For) -> int | None:
-    """Return how far a start increases at most between iterations: 3 for `i * 5 // 2`. None if it can decrease."""
+    """Return by how much an expression increases at most between consecutive iterations; None if it may decrease or is
+    unknown. For example, the result for `i * 5 // 2` is 3.
+    """
     if not isinstance(loop.start, ex.IntImm) or not isinstance(loop.extent, ex.IntImm):
         return None
     if any(v is not loop.var for v in ex.free_vars(start)):
@@ -341,7 +343,7 @@ def inputs_stay(state: ScheduleState, block: tir.BlockRealize, write_buffer_inde
     match=_flat,
 )  # fmt: skip
 def rolling_buffer(state: ScheduleState, match: _Flat, block: tir.BlockRealize, write_buffer_index: int) -> None:
-    """Keep the elements that neighbouring iterations share, and compute only the new ones.
+    """Keep the elements that consecutive iterations share, and compute only the new ones.
 
     before:
         B = T.alloc_buffer((10,))
@@ -366,9 +368,10 @@ def rolling_buffer(state: ScheduleState, match: _Flat, block: tir.BlockRealize, 
                 vi = T.axis.opaque(8, i)
                 C[vi] = B[vi % 3] + B[(vi + 1) % 3] + B[(vi + 2) % 3]
 
-    The buffer is folded along the dimension whose overlap belongs to the outermost loop; along the others it keeps its
-    size, and what was computed before is skipped as well. Iterators that index the folded dimension become opaque:
-    their order matters now. Buffers that the block reads may be circular already.
+    The buffer becomes circular in the dimension whose overlap belongs to the outermost loop. It keeps its size in
+    the other dimensions, where elements that were already computed are skipped as well. Iterators that index the
+    circular dimension become opaque, because their order matters from now on. The buffers that the block reads may
+    already be circular.
     """
     tree = state.home(block)
     _roll(match.state, match.block, write_buffer_index)
@@ -392,7 +395,7 @@ rolling_buffer.refuses(inputs_stay, "sch.rolling_buffer('B', 0)", on.CHANGING_IN
 
 
 def _roll(state: ScheduleState, block: tir.BlockRealize, write_buffer_index: int) -> None:
-    """Roll a buffer in a program where the requirements hold."""
+    """Make a buffer circular in a program that meets the requirements."""
     tree = state.home(block)
     scope = Scope.around(tree, block)
     region = regions_written(block.block)[write_buffer_index]
@@ -422,7 +425,7 @@ def _roll(state: ScheduleState, block: tir.BlockRealize, write_buffer_index: int
 
 
 def _with_folded(realize: tir.BlockRealize, buffers: Mapping[tir.Buffer, tuple[tir.Buffer, _Roll]]) -> tir.BlockRealize:
-    """Return a block that accesses the folded buffers, where the iterators in these accesses are opaque."""
+    """Return a block that accesses the circular buffers; the iterators in these accesses become opaque."""
     ordered: set[ex.Var] = set()
 
     def change(node: ex.Node) -> ex.Node | None:

@@ -1,4 +1,4 @@
-"""Change where and how a buffer is stored: storage_align, set_scope."""
+"""Change how and where a buffer is stored: storage_align, set_scope."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def alignment(state: ScheduleState, block: tir.BlockRealize, factor: int, offset
 
 
 def buffer_written(block: tir.BlockRealize, index: int | str | tir.Buffer) -> tir.Buffer:
-    """Return the buffer at that position, or of that name, among those that a block writes (see `written_buffer`)."""
+    """Return the buffer at a position, or with a name, among those that a block writes (see `written_buffer`)."""
     region = region_of(regions_written(block.block), index)
     assert region is not None  # written_buffer holds
     return region.buffer
@@ -85,7 +85,7 @@ def _owner(tree: Tree, buffer: tir.Buffer) -> tir.BlockRealize | None:
 def storage_align(
     state: ScheduleState, block: tir.BlockRealize, buffer_index: int, axis: int, factor: int, offset: int
 ) -> None:
-    """Let the stride of one dimension of a buffer be `offset` modulo `factor`, so that rows use different cache sets.
+    """Make the stride of a dimension equal `offset` modulo `factor`, so that rows use different cache sets.
 
     before:
         B = T.alloc_buffer((8, 8))
@@ -103,7 +103,8 @@ def storage_align(
         for i, j in T.grid(8, 8):
             with T.block("C"): C[vi, vj] = B[vi, vj] + 1.0
 
-    Lowering gives B the strides (129, 1). Indices do not change, so the meaning of the program stays the same.
+    In the example, lowering gives B the strides (129, 1). Indices do not change, so the meaning of the program
+    stays the same.
     """
     buffer = buffer_written(block, buffer_index)
     number = next(k for k, region in enumerate(regions_written(block.block)) if region.buffer is buffer)
@@ -130,7 +131,7 @@ def _storage_align_space(state: ScheduleState) -> Iterator[tuple[Any, ...]]:
 
 
 def each_written(tree: Tree) -> Iterator[tuple[tir.BlockRealize, int, tir.Buffer]]:
-    """Yield blocks with the positions of the buffers that they write and that the function allocates."""
+    """Yield blocks with the position of each buffer that they write and the function allocates."""
     for block in tree.blocks.values():
         for number, region in enumerate(regions_written(block.block)):
             if _owner(tree, region.buffer) is not None:
@@ -166,8 +167,8 @@ def _loops_around(tree: Tree, buffer: tir.Buffer) -> set[tir.For]:
 
 
 def _shared_with(state: ScheduleState, tree: Tree, buffer: tir.Buffer, storage_scope: str) -> Failure | None:
-    """Return which block would share a buffer with another thread if the buffer were in some scope; None if none
-    would.
+    """Return a `Failure` if a block would share the buffer with another thread if the buffer were in `storage_scope`;
+    None otherwise.
     """
     places: list[tuple[tir.BlockRealize, frozenset[tir.For]]] = []
     concurrent: list[tir.For] = []
@@ -205,7 +206,7 @@ def _shared_with(state: ScheduleState, tree: Tree, buffer: tir.Buffer, storage_s
 def set_scope(
     state: ScheduleState, block: tir.BlockRealize, buffer_index: int | str | tir.Buffer, storage_scope: str
 ) -> None:
-    """Let a buffer be in another scope: "shared", "local", ... All blocks that use it are changed accordingly.
+    """Move a buffer to another scope, such as "shared" or "local". All blocks that use it are changed accordingly.
 
     before:
         B = T.alloc_buffer((8, 8))
@@ -221,7 +222,8 @@ def set_scope(
         for i, j in T.grid(8, 8):
             with T.block("C"): C[vi, vj] = B_shared[vi, vj] + 1.0
 
-    If each thread is to own what it fetches in loops that bind its axis again, the thread replaces these loops.
+    If each thread will own the elements that it fetches in loops that bind its axis again, these loops are removed
+    and the thread runs its own iteration.
     """
     tree = state.home(block)
     buffer = buffer_written(block, buffer_index)

@@ -1,4 +1,4 @@
-"""tensorize: replaces a subtree by a hardware instruction."""
+"""tensorize: replace a subtree by a hardware instruction."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def tensorize(
     tensor_intrin: str | TensorIntrin,
     preserve_unit_iters: bool = True,
 ) -> None:
-    """Replace the computation of a block, or of a loop's subtree, by an intrinsic that does the same.
+    """Replace the computation of a block or loop by an intrinsic that does the same.
 
     before:
         for i, j in T.grid(2, 2):
@@ -103,8 +103,8 @@ def tensorize(
                             vi, vj = T.axis.remap("SS", [i_1, j_1])
                             C_1[vi, vj] = 0.0
 
-    A loop is made a block first, as by `blockize`. The init of a reduction stays as it is, unless the description has
-    one too. See `tir.TensorIntrin`.
+    A loop is first turned into a block, as by `blockize`. The init of a reduction stays as it is, unless the
+    description has one too. See `tir.TensorIntrin`.
     """
     intrin = _intrinsic(tensor_intrin)
     realize = _as_block(state, block_or_loop, preserve_unit_iters)
@@ -144,7 +144,7 @@ def packed(c: T.handle):
 
 
 def _packed_rows() -> TensorIntrin:
-    """Return an intrinsic that fills a 4 x 4 tile whose rows follow each other without a gap."""
+    """Return an intrinsic that fills a 4 x 4 tile whose rows are contiguous in memory."""
     from ..examples import program_of  # it imports all primitives
 
     return TensorIntrin("packed_rows", program_of(_TILE_OF_ONES), program_of(_PACKED_ONES))
@@ -159,7 +159,7 @@ with T.block("root"):
 
 
 def _row_sum() -> TensorIntrin:
-    """Return an intrinsic that sums four numbers, including the start of the sum."""
+    """Return an intrinsic that sums four numbers and includes the initial value of the sum."""
     from ..examples import program_of  # it imports all primitives
 
     return TensorIntrin("row_sum", program_of(on.SUM_OF_FOUR), program_of(_WRITTEN_OUT_SUM))
@@ -227,7 +227,9 @@ def _compare(matcher: Matcher, block: tir.Block, intrin: TensorIntrin) -> None:
 
 
 def _context(intrin: TensorIntrin, at: Mismatch) -> str:
-    """Return the text of the description with the spot marked, to be read next to the program."""
+    """Return the text of the description with the mismatch marked, to be shown next to the program; "" if the mismatch
+    is not in its body.
+    """
     from ...script.printer import script
 
     inside = any(node is at.pattern for node in walk(intrin.desc.body))
@@ -236,7 +238,7 @@ def _context(intrin: TensorIntrin, at: Mismatch) -> str:
 
 
 def _boxes(matcher: Matcher) -> dict[tir.Buffer, tir.BufferRegion]:
-    """Return the box of the program that each buffer of the description corresponds to."""
+    """Return the program's region for each buffer of the description."""
     boxes: dict[tir.Buffer, tir.BufferRegion] = {}
     for buffer, (mine, begins) in matcher.buffers.items():
         lead = mine.ndim - buffer.ndim
@@ -296,9 +298,10 @@ def _check_strides(
     analyzer: Analyzer,
     numbers: dict[Var, Expr],
 ) -> None:
-    """Check that declared strides are those of the buffer; strides declared by the same variable must be equal.
+    """Check that the declared strides are those of the buffer, and that strides declared by the same variable are
+    equal.
 
-    `numbers` has the values of such variables so far.
+    `numbers` has the values of such variables found so far.
     """
     actual = list(mine.strides) or row_major(mine.shape)
     lead = mine.ndim - view.ndim
@@ -353,7 +356,9 @@ def _implemented(matcher: Matcher, block: tir.Block, intrin: TensorIntrin) -> ti
 
 
 def _alignments(block: tir.Block) -> dict[str, Any]:
-    """Return the alignments that replaced blocks asked for their buffers, as an annotation of the block around them."""
+    """Return the alignments that the replaced blocks requested for their buffers, as an annotation for the enclosing
+    block.
+    """
     position = {region.buffer: number for number, region in enumerate(regions_written(block))}
     entries = {
         (position[buffers_written(inner)[write]], *rest)
@@ -366,7 +371,9 @@ def _alignments(block: tir.Block) -> dict[str, Any]:
 
 
 def _loop_extents(stmt: tir.Stmt) -> list[int | None]:
-    """Return the extents of loops nested directly in each other, from a statement inward, without those of extent 1."""
+    """Return the extents of directly nested loops from a statement inward, skipping extents of 1; a symbolic extent is
+    None.
+    """
     extents: list[int | None] = []
     while isinstance(stmt, tir.For):
         extent = stmt.extent.value if isinstance(stmt.extent, IntImm) else None

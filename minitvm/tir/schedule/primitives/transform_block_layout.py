@@ -1,4 +1,4 @@
-"""transform_block_layout: gives a block other iterators."""
+"""transform_block_layout: give a block new iterators."""
 
 from __future__ import annotations
 
@@ -22,9 +22,7 @@ from .transform_layout import fitting_map, made_map
 
 
 def _nest(tree: Tree, block: BlockRealize) -> list[For] | None:
-    """Return the loops around a block if each contains only the next one, and the innermost only the block; else
-    None.
-    """
+    """Return the loops around a block if they form a perfect nest around it, otherwise None."""
     loops = tree.loops_above(block)
     inside: list[Stmt] = [*loops[1:], block]
     return loops if loops and all(loop.body is inner for loop, inner in zip(loops, inside, strict=True)) else None
@@ -97,7 +95,7 @@ def bijective_map(state: ScheduleState, block: BlockRealize, index_map: Callable
 
 
 def _kinds(block: BlockRealize, mapping: IndexMap) -> list[str | tuple[str, ...]]:
-    """Return the kind of each new iterator; a tuple of kinds if it mixes several."""
+    """Return the kind of each new iterator, or a tuple of kinds if it mixes iterators of several kinds."""
     by_var = dict(zip(mapping.initial_indices, block.block.iter_vars, strict=True))
     analyzer = Analyzer()
     new_kinds: list[str | tuple[str, ...]] = []
@@ -156,7 +154,7 @@ def order_of_accesses(state: ScheduleState, block: BlockRealize, index_map: Call
     ],
 )  # fmt: skip
 def transform_block_layout(state: ScheduleState, block: BlockRealize, index_map: Callable[..., Any]) -> None:
-    """Iterate a block in new loops, whose iterations are `index_map` of the old ones.
+    """Iterate over a block in new loops, whose iterations are given by `index_map` of the old ones.
 
     before:
         for i, j in T.grid(8, 16):
@@ -168,7 +166,7 @@ def transform_block_layout(state: ScheduleState, block: BlockRealize, index_map:
                 v0 = T.axis.spatial(128, axis0)
                 B[v0 // 16, v0 % 16] = A[v0 // 16, v0 % 16] * 2.0
 
-    The block stores the same values in the same places; only the iteration changes.
+    The block stores the same values to the same elements; only the iteration changes.
     """
     mapping = made_map(index_map, len(block.block.iter_vars))
     tree = state.home(block)
@@ -227,7 +225,7 @@ def _transform_block_layout_space(state: ScheduleState) -> Iterator[tuple[Any, .
 
 
 def _reorderings(extents: list[Expr]) -> Iterator[Callable[..., Any]]:
-    """Yield maps to iterations of another shape. They use no extent that is a variable, only their own indices."""
+    """Yield maps to iteration spaces of other shapes. They depend only on their indices and constant extents."""
     yield lambda *i: (*i[:-1], i[-1] // 2, i[-1] % 2)
     yield lambda *i: i[::-1]
     if isinstance(extents[0], IntImm):

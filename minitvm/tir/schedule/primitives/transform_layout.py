@@ -1,4 +1,4 @@
-"""transform_layout: changes the physical layout of a buffer."""
+"""transform_layout: change the physical layout of a buffer."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def names_a_buffer(state: ScheduleState, block: tir.BlockRealize, buffer: object
 
 
 def _home(tree: Tree, block: tir.BlockRealize, buffer: tir.Buffer) -> tir.BlockRealize | None:
-    """Return the block that allocates a buffer, the root for a parameter, None for a view."""
+    """Return the block that allocates a buffer. For a parameter this is the root block, for a view None."""
     if buffer in tree.func.params:
         return tree.root
     around = [block, *(b for b in tree.above(block) if isinstance(b, tir.BlockRealize))]
@@ -88,7 +88,7 @@ def plain_accesses(state: ScheduleState, block: tir.BlockRealize, buffer: object
 
 
 def made_map(index_map: Callable[..., Any], ndim: int) -> IndexMap:
-    """Return the map that a caller means; raise `InputError` if it does not take `ndim` indices."""
+    """Return the map that a caller passed; raise `InputError` if it does not take `ndim` indices."""
     return _map(index_map, ndim)[0]
 
 
@@ -112,7 +112,7 @@ def _known_map(index_map: Callable[..., Any], ndim: int) -> tuple[IndexMap, list
 def fitting_map(
     tree: Tree, index_map: Callable[..., Any], ndim: int, what: str, spot: ex.Node, fixed: Collection[ex.Var] = ()
 ) -> Failure | None:
-    """Return how a map fails to be a function of `ndim` indices to one or more; None if it is one.
+    """Return a `Failure` if a map is not a function of `ndim` indices to one or more indices; None if it is.
 
     The map may also use the sizes of the function and the variables in `fixed`.
     """
@@ -144,7 +144,7 @@ def map_fits_buffer(
 
 
 def _fixed_for(tree: Tree, buffer: tir.Buffer) -> set[ex.Var]:
-    """Return the iterators around the allocation of a buffer: each has one value as long as the buffer exists."""
+    """Return the iterators of the blocks around a buffer's allocation, which do not change while the buffer exists."""
     owner = next((b for b in tree.blocks.values() if buffer in b.block.alloc_buffers), None)
     if owner is None:
         return set()
@@ -182,7 +182,9 @@ def injective_map(
 
 @functools.lru_cache(maxsize=64)
 def _padding(mapping: IndexMap, shape: tuple[ex.Expr, ...]) -> tuple[IndexMap | None, ex.Expr | None]:
-    """Return (the inverse map, the condition for being in the padding); None for what is not known."""
+    """Return (the inverse map, the condition for being in the padding). Each is None if it is unknown; without padding,
+    only the condition (False) is returned.
+    """
     if mapping.fills(shape):
         return None, ex.const(False)
     try:
@@ -337,7 +339,7 @@ def transform_layout(
     *,
     assume_injective_transform: bool = False,
 ) -> None:
-    """Store a buffer in another layout: element `p` moves to `index_map(*p)`, and all blocks that use it follow.
+    """Store a buffer in another layout: element `p` moves to `index_map(*p)`, and all blocks that use it are updated.
 
     before:
         B = T.alloc_buffer((8, 16))
@@ -353,11 +355,12 @@ def transform_layout(
         for i, j in T.grid(8, 16):
             with T.block("C"): C[vi, vj] = B[vj // 4, vi, vj % 4] + 1.0
 
-    `buffer` is ("read", i), ("write", i) or a name. The new shape is the smallest that holds all elements. A parameter
-    changes its shape too: the caller then passes arrays in the new layout (`IndexMap.map_ndarray`). Loops stay as they
-    are, so where the new shape has more places than there are elements, the padding is written: by the producer,
-    whose loops then run over the new shape, where that is a single block which stores every element once; else by a
-    block of its own right after the last writer. Nobody reads the padding of a buffer that the function only reads.
+    `buffer` is ("read", i), ("write", i) or a name. The new shape is the smallest one that holds all elements. A
+    parameter changes its shape too, so you then need to pass arrays in the new layout (`IndexMap.map_ndarray`).
+    Loops stay as they are. If the new shape has room for more elements than there are, the padding must be written.
+    If a single block stores every element exactly once, this block writes the padding too, and its loops then cover
+    the new shape; otherwise an additional block right after the last writer does. The padding of a buffer that the
+    function only reads is never read.
     """
     tree = state.home(block)
     old = named_buffer(block, buffer)
@@ -414,7 +417,7 @@ transform_layout.refuses(
 
 
 def _statement_of(tree: Tree, home: tir.BlockRealize, inner: tir.Stmt) -> tir.Stmt:
-    """Return the statement of a block's body that contains `inner`."""
+    """Return the top-level statement of a block's body that contains `inner`."""
     at = inner
     while tree.parent[at] is not home.block and not (
         isinstance(tree.parent[at], tir.Seq) and tree.parent[tree.parent[at]] is home.block
@@ -424,7 +427,7 @@ def _statement_of(tree: Tree, home: tir.BlockRealize, inner: tir.Stmt) -> tir.St
 
 
 def _maps(buffer: tir.Buffer) -> Iterator[tuple[IndexMap, int | None]]:
-    """Yield layouts worth trying, each with a pad value if it leaves padding."""
+    """Yield layouts that are worth trying, each with a pad value if it leaves padding."""
     rank = buffer.ndim
 
     def layout(function: Callable[..., Any]) -> IndexMap:

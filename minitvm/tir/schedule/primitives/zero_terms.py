@@ -1,4 +1,4 @@
-"""skip_zero_terms: leaves out the terms of a sum that are zero because of a regular pattern of zeros."""
+"""skip_zero_terms: leave out the terms of a sum that are zero because of a regular pattern."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from .kinds import serial_loop
 
 @dataclass(frozen=True)
 class Summed:
-    """A block below a loop, the iterator that the loop binds alone, and what the block adds.
+    """A block below a loop, the iterator that the loop alone binds, and the term that the block adds.
 
-    A part not found is None.
+    Any part that could not be found is None.
     """
 
     block: BlockRealize | None
@@ -129,7 +129,7 @@ def _pattern(state: ScheduleState, loop: For, match: Summed) -> ZeroPattern | No
     match=_summed,
 )  # fmt: skip
 def skip_zero_terms(state: ScheduleState, match: Summed, loop: For, assume_finite: bool = False) -> None:
-    """Leave out the terms of a sum that are zero because a factor is zero in all but every s-th iteration of the loop.
+    """Skip the terms of a sum that are zero because a factor is nonzero only in every s-th iteration of the loop.
 
     before:
         A = T.alloc_buffer((11,))
@@ -151,11 +151,11 @@ def skip_zero_terms(state: ScheduleState, match: Summed, loop: For, assume_finit
                 with T.init(): B[vi] = T.float32(0.0)
                 B[vi] = B[vi] + A[vk * 2 - (0 - vi) // 2 * 2] * W[vk * 2 - (0 - vi) // 2 * 2 - vi]
 
-    The term of iteration k is not zero where a*k + g is a multiple of s, which is so for k = -g/a (mod s): the first
-    such k is z % s with z = -g * (1/a mod s), and the others follow in steps of s. Where s does not divide the extent,
-    a term beyond its end is 0. The terms that are left keep their order. (A transposed convolution is a convolution of
-    data with zeros between them; this makes its phases. Shi et al., "Is the deconvolution layer the same as a
-    convolutional layer?", 2016.)
+    The term of iteration k may be nonzero only if a*k + g is a multiple of s, which holds if k = -g/a (mod s): the
+    first such k is z % s with z = -g * (1/a mod s), and the others follow in steps of s. If s does not divide the
+    extent, terms beyond the end are 0. The remaining terms keep their order. (A transposed convolution is a
+    convolution of data with zeros in between; this primitive creates its phases. Shi et al., "Is the deconvolution
+    layer the same as a convolutional layer?", 2016.)
     """
     pattern = _pattern(state, loop, match)
     block, iterator, store, operand = match.block, match.iterator, match.store, match.operand
@@ -194,7 +194,7 @@ def _skip_zero_terms_space(state: ScheduleState) -> Iterator[tuple[Any, ...]]:
 
 
 def _sum(of: str, dtype: str = "int32") -> str:
-    """Return a program with a sum over k of a buffer A that is zero except for every second element."""
+    """Return a program that sums over k with a buffer A in which only every second element is nonzero."""
     buffers = "".join(f"{name}: T.Buffer((12,), '{dtype}')\n" for name in "BDEW")
     zero = "0" if dtype == "int32" else "T.float32(0.0)"
     return (
