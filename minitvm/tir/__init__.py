@@ -1,7 +1,7 @@
 """Loop programs, level 3 and the kernel level, under TVM's names: `tir.PrimFunc`, `tir.Schedule`, `tir.exp`, ...
 
-Larger parts than nodes and small functions (`Schedule`, the printer, the verifier) are imported at their first use,
-because the reference interpreters read the nodes and must not load the compiler.
+Larger parts (`Schedule`, the printer, the verifier) are imported on first use, because the reference interpreters read
+the nodes and must not load the compiler.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""`AllReduce`: threads of a block combine their values, and each of them gets the result (TVM's tvm_thread_allreduce).
+"""`AllReduce`: the threads of a block combine their values, and each one gets the result (TVM's tvm_thread_allreduce).
 
     with T.attr(T.comm_reducer(lambda x, y: x + y, [T.float32(0)]), "reduce_scope", T.reinterpret("handle", ...)):
         T.tvm_thread_allreduce(T.uint32(1), P[0], True, R[0], tx)
 
-Lowering turns each cross-thread reduction into an `AllReduce`, and this into shuffles or a tree in shared storage.
+Lowering turns each cross-thread reduction into an `AllReduce`, and each `AllReduce` into shuffles or a tree in shared
+storage.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from .nodes import BufferStore, Stmt
 
 @node
 class AllReducer(Node):
-    """An associative combination of tuples: `combined` is computed from the earlier values `left` and the later values
+    """An associative operation on tuples: `combined` is the result for the earlier values `left` and the later values
     `right`.
 
     Combining `identity` with a tuple does not change the tuple.
@@ -36,11 +37,12 @@ class AllReducer(Node):
 
 @node
 class AllReduce(Stmt):
-    """Each thread contributes `values` if `condition` holds, else the identity; each thread gets the combined `totals`.
+    """Combines one tuple of values from each thread, and gives each thread the combined `totals`.
 
-    `totals` are the names of the results; `stores` store them in each thread. `threads` are the variables of the loops
-    over threadIdx that combine, outermost first: the values are combined in the order of these threads. All threads of
-    the block must reach this statement.
+    A thread contributes `values` if `condition` holds, and the identity otherwise. `totals` are the variables for the
+    results, and `stores` store them in each thread. `threads` are the variables of the loops over threadIdx that take
+    part, outermost first; values are combined in the order of these threads. All threads of the block must reach this
+    statement.
     """
 
     reducer: AllReducer

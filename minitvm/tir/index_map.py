@@ -384,8 +384,8 @@ class IndexMap:
     def _table(self, dims: tuple[ex.Expr, ...]) -> np.ndarray[Any, Any] | None:
         """Return the new location of each element of a constant shape, with one row per final index.
 
-        Returns None if the shape is too large or not constant, or if the map depends on other variables than the
-        indices.
+        Returns None if the shape is too large or not constant, or if the map depends on variables other than
+        the indices.
         """
         sizes = [d.value for d in dims if isinstance(d, ex.IntImm)]
         if len(sizes) < len(dims) or math.prod(sizes) > LARGEST or self._others():

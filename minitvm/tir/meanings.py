@@ -1,4 +1,4 @@
-"""The registered meanings of foreign code: a call of a name that has a meaning runs like the loops that define it.
+"""The registered meanings of foreign code: a call whose name has a meaning runs like the loops that define it.
 
     @T.prim_func
     def gemv_update(c: T.Buffer((m,)), a: T.Buffer((k,)), b: T.Buffer((m, k), strides=(stride, 1)), ...): ...
@@ -6,9 +6,9 @@
     tir.register_meaning("gemv_update", gemv_update)          # for T.call_extern("int32", "gemv_update", ...)
     tir.register_meaning("tanhf", lambda x: tir.tanh(x))      # for T.call_pure_extern("float32", "tanhf", x)
 
-A buffer of the meaning represents the storage at the address that the call passes, with the buffer's own shape and
-strides. `written_out` replaces the call by the meaning. The compiler and the interpreters both begin with it, because
-it is a definition and not a transform.
+A buffer of the meaning stands for the storage at the address that the call passes, with the buffer's own shape and
+strides. `written_out` replaces the call by its meaning. Both the compiler and the interpreters start with this step,
+because it is a definition and not a transform.
 """
 
 from __future__ import annotations

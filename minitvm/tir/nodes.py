@@ -534,7 +534,7 @@ class PrimFunc(ex.Node):
         return script(self, **options)
 
     def show(self, **options: Any) -> None:
-        """Print the function as TVMScript, in colour on a terminal."""
+        """Print the function as TVMScript, with colours on a terminal."""
         from .script.show import show
 
         show(self, **options)
@@ -598,7 +598,7 @@ class IRModule(ex.Node):
         return script(self, **options)
 
     def show(self, **options: Any) -> None:
-        """Print the module as TVMScript, in colour on a terminal."""
+        """Print the module as TVMScript, with colours on a terminal."""
         from .script.show import show
 
         show(self, **options)
@@ -629,7 +629,7 @@ def with_root(
 
 
 def _with_tuple(node: Any, name: str) -> None:
-    """Convert a list that was passed for a field to a tuple, because TVM's constructors accept lists."""
+    """Convert a list passed for a field to a tuple, because TVM's constructors accept lists."""
     value = getattr(node, name)
     if type(value) is not tuple:
         items = tuple(ex.as_expr(item) if not isinstance(item, ex.Node) else item for item in value)

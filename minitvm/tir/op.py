@@ -1,4 +1,4 @@
-"""Scalar operators under TVM's names: `tir.exp`, `tir.if_then_else`, `tir.all`, ...; `T` and `te` have them too."""
+"""Scalar operators under TVM's names (`tir.exp`, `tir.if_then_else`, `tir.all`, ...), which `T` and `te` share."""
 
 from __future__ import annotations
 

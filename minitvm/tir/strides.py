@@ -1,6 +1,4 @@
-"""The number of elements and the strides of buffers: one stride for each dimension, and a different place for each
-element.
-"""
+"""Sizes and strides of buffers: one stride for each dimension, so that each element has its own location."""
 
 from __future__ import annotations
 
@@ -15,7 +13,9 @@ _ENUMERATED = 1 << 16  # elements up to which offsets are compared one by one
 
 
 def product_of(dims: Iterable[Expr]) -> Expr:
-    """The product of dimensions, with constants multiplied; int64 if int32 is too small."""
+    """Return the product of dimensions, with constants folded. It is an int64 if a constant product does not fit in an
+    int32.
+    """
     number, symbols = 1, []
     for dim in dims:
         if isinstance(dim, IntImm):
@@ -31,7 +31,7 @@ def product_of(dims: Iterable[Expr]) -> Expr:
 
 
 def row_major(shape: Sequence[Expr]) -> list[Expr]:
-    """The strides of a compact buffer of this shape."""
+    """Return the strides of a compact buffer with this shape."""
     if any(isinstance(d, IntImm) and d.value > 2**31 - 1 for d in shape):
         shape = [d.astype("int64") for d in shape]
     strides: list[Expr] = [IntImm(1)] * len(shape)
@@ -41,10 +41,11 @@ def row_major(shape: Sequence[Expr]) -> list[Expr]:
 
 
 def strides_of_parts(shape: Sequence[Expr], strides: Sequence[Expr]) -> tuple[Expr, ...]:
-    """Strides of an array of buffers with this shape and these strides, one after the other; () if they are compact.
+    """Return the strides for an array of buffers that are stored one after the other; () if the buffers are compact.
 
-    Legal: a buffer spans 1 + sum((dim - 1) * |stride|) elements, and its next neighbour begins no earlier than that.
-    Where rows are in order, it begins after shape[0] rows with their padding.
+    This is legal because a buffer spans 1 + sum((dim - 1) * |stride|) elements, and the next buffer does not begin
+    before the end of this span. If rows are in order, the next buffer begins after shape[0] rows including their
+    padding.
     """
     if not strides:
         return ()
@@ -58,7 +59,9 @@ def strides_of_parts(shape: Sequence[Expr], strides: Sequence[Expr]) -> tuple[Ex
 
 
 def why_not_strides(shape: Sequence[Expr], strides: Sequence[Expr], offset: Expr) -> str:
-    """The error in explicit strides, counted in elements; "" if there is none, or if symbols leave it open."""
+    """Return what is wrong with explicit strides (in elements), or "" if no error is found. Symbolic sizes may leave
+    errors undetected.
+    """
     if not strides:
         return ""
     if len(strides) != len(shape):
@@ -81,7 +84,7 @@ def why_not_strides(shape: Sequence[Expr], strides: Sequence[Expr], offset: Expr
 
 
 def _alias(steps: Sequence[tuple[int, int]]) -> str:
-    """A text that names two elements in the same place, or "".
+    """Return a message that names two elements with the same location, or "" if there are none.
 
     Dimensions with a symbolic extent or stride are ignored.
     """
@@ -106,7 +109,7 @@ def _alias(steps: Sequence[tuple[int, int]]) -> str:
 
 
 def row_major_text(shape: Sequence[Expr]) -> str:
-    """A suggestion to write instead of wrong strides."""
+    """Return a suggestion that can replace wrong strides."""
     steps, step = [], 1
     for dim in reversed(shape):
         steps.append(str(step))

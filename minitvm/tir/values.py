@@ -1,4 +1,4 @@
-"""Compute integer and boolean expressions at many points at once, with NumPy."""
+"""Evaluate integer and boolean expressions at many points at once with NumPy."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Points = Mapping[ex.Var, Any]  # a number, or an array with one value for each p
 
 
 class NotAnIndex(Exception):
-    """The value of the expression depends on memory."""
+    """Raised if the value of an expression depends on memory."""
 
 
 def _quotient(a: Any, b: Any) -> Any:
@@ -52,9 +52,9 @@ _CALLS: dict[str, Callable[..., Any]] = {
 
 
 def values(x: ex.Expr, points: Points) -> Any:
-    """The value of `x` at each point: an array, or one number if it is the same at all points.
+    """Return the value of `x` at each point, as an array, or as a single number if it is the same at all points.
 
-    Raises `NotAnIndex` for parts that are known only at run time: loads, floats, variables without a value.
+    Raises `NotAnIndex` for parts that are known only at run time: loads, floats, and variables without a value.
     """
     if isinstance(x, ex.IntImm):
         return x.value

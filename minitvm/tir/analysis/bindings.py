@@ -75,10 +75,11 @@ def why_not_injective(
 
 
 def why_not_started_first(block: BlockRealize, loops: Sequence[For], analyzer: Analyzer) -> str | None:
-    """Return None if each reduction iterator is at the start of its domain when its loops are at their start, otherwise
-    the reason.
+    """Return None if each reduction iterator is at the start of its domain when its loops are at their start; otherwise
+    return the reason.
 
-    Otherwise the init, which runs at the start of the domain, would run later than the first iteration, or never.
+    If an iterator is not, the init, which runs at the start of the domain, would run after the first iteration or
+    never.
     """
     starts: dict[Var, Expr] = {}
     for l in loops:
@@ -129,8 +130,9 @@ def _reduces_alone(realize: BlockRealize, loops: Sequence[For], analyzer: Analyz
 
 
 def _shown_injective(realize: BlockRealize, loops: Sequence[For]) -> bool:
-    """Return whether it is proved that any two iterations of `loops` give the iterators different values. Only
-    iterations in which the predicate holds count.
+    """Return whether any two iterations of `loops` provably give the iterators different values.
+
+    Only iterations in which the predicate holds are considered.
     """
     domain = loop_ranges([l for l in loops if not is_const(l.extent, 1)])
     point = Access("iterators", tuple(realize.iter_values), domain, True, realize.predicate)

@@ -388,7 +388,7 @@ def _step(loop: For, base: ex.Expr) -> int:
 
 
 def injective(loop: For, keys: Sequence[ex.Expr]) -> bool:
-    """Return whether the keys, which use only the loop's variable, have different values in any two iterations."""
+    """Return whether the keys, which use only the loop's variable, differ between any two iterations of the loop."""
     if isinstance(loop.extent, ex.IntImm) and loop.extent.value <= 1:
         return True
     if not keys:

@@ -306,7 +306,7 @@ class _Walk:
         self.conditions.pop()
 
     def changed(self) -> None:
-        """Drop cached results about expressions, because an element or an iterator has a new value."""
+        """Drop cached results about expressions, because an element or an iterator has changed its value."""
         self.memo.clear()
         for checked in self.checked:
             checked.clear()

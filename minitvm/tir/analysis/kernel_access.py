@@ -1,6 +1,6 @@
 """How a kernel uses its buffers: it only reads them, writes them first, or reads and then writes them.
 
-This is computed from the effects of the body, or from its stores alone.
+The result is computed from the effects of the body, or only from its stores.
 """
 
 from __future__ import annotations

@@ -88,7 +88,7 @@ def register_reducer(
     idempotent: bool = False,
     relative: Relative | None = None,
 ) -> Reducer:
-    """Let `rfactor` accept reductions of this form. A later registration of the same name replaces the earlier one.
+    """Make `rfactor` accept reductions of this form. A later registration with the same name replaces an earlier one.
 
     `combine(x, y)` takes and returns tuples of `count` expressions; x is the accumulated value. It must be associative,
     and `identity(dtypes)` must be its neutral value on the left; this is not checked here. Pass `commutative=False` if

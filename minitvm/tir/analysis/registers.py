@@ -17,7 +17,7 @@ MAX_REGISTERS = 256
 
 @dataclass(frozen=True, slots=True)
 class Register:
-    """The elements `[start, start + lanes)` of a local buffer."""
+    """One slot of a local buffer: the elements `[start, start + lanes)`."""
 
     start: int
     lanes: int

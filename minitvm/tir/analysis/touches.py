@@ -357,8 +357,8 @@ def _moving(loops: tuple[tir.For, ...]) -> regions.Moving:
 def stretch(r: ex.Range, loops: Sequence[tir.For]) -> tuple[Affine, int] | None:
     """Return (start, extent) of the elements that a range covers while loops run, if both ends are certainly reached.
 
-    Returns None if this is not known: if the index is not a sum of multiples of the loop variables, if an extent is not
-    constant, or if possibly nothing is touched (a mask may disable all lanes).
+    Returns None if this is not certain: the index is not a sum of multiples of the loop variables, an extent is not
+    constant, or possibly nothing is touched (a mask may disable all lanes).
     """
     if not isinstance(r.extent, ex.IntImm) or r.extent.value < 1 or r.start.dtype.lanes > 1:
         return None

@@ -179,7 +179,7 @@ class Tree:
         return [b for b in self._blocks_in.get(scope, ()) if self.inside(b, stmt)]
 
     def inside(self, inner: tir.Stmt, outer: tir.Stmt) -> bool:
-        """Return whether `inner` is `outer` or is inside of it."""
+        """Return whether `inner` is `outer` or inside it."""
         return self.order[outer] <= self.order[inner] <= self._last[outer]
 
     def rebuild(self, changes: Mapping[tir.Stmt, tir.Stmt | None]) -> tir.PrimFunc:

@@ -1,6 +1,6 @@
-"""Schedules: programs that are transformed step by step.
+"""Schedules: transform programs step by step.
 
-Each step is checked and recorded (see docs and `registry`).
+Each step is checked and recorded (see the documentation and `registry`).
 """
 
 import importlib

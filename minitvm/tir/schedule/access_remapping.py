@@ -251,7 +251,7 @@ def over_new_shape(
 
 
 def with_allocation(body: Any, old: tir.Buffer, new: tir.Buffer) -> Any:
-    """Return a statement in which the block that allocates `old` allocates `new` instead."""
+    """Return a statement in which the block that allocated `old` allocates `new` instead."""
 
     def change(node: ex.Node) -> ex.Node | None:
         if isinstance(node, tir.Block) and old in node.alloc_buffers:

@@ -1,4 +1,4 @@
-"""Tests the before, call and after of a primitive's docstring: makes the call, and compares the result.
+"""Test the example in a primitive's docstring: make the call, and compare the result with the program after it.
 
     before:
         for i in range(8):
@@ -16,8 +16,8 @@ Both programs are TVMScript in which these parts may be left out:
   accumulates and the store's indices do not use it; otherwise it is spatial.
 - The regions that blocks read and write.
 
-In the call, `sch` is the schedule, and a loop's name means the loop. Bad calls (`Primitive.refuses`) are also made on
-programs that are written like this.
+In the call, `sch` is the schedule, and the name of a loop refers to that loop. Bad calls (`Primitive.refuses`) are made
+on programs written in the same way.
 """
 
 from __future__ import annotations

@@ -12,14 +12,14 @@ from ..nodes import Block, BlockId, BlockRealize, For
 
 @dataclass(frozen=True, slots=True)
 class BlockRV:
-    """A handle of a block, which stays valid as long as rewrites keep the block."""
+    """A handle to a block, which stays valid as long as rewrites keep the block."""
 
     key: BlockId
 
 
 @dataclass(frozen=True, slots=True)
 class LoopRV:
-    """A handle of a loop, which stays valid as long as rewrites keep the loop."""
+    """A handle to a loop, which stays valid as long as rewrites keep the loop."""
 
     key: Var
 

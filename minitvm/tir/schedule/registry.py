@@ -1,4 +1,4 @@
-"""The registry of primitives: a primitive is one function with its requirements and the space of its calls.
+"""The registry of primitives: a primitive is a function together with its requirements and the space of its calls.
 
     @primitive(past="was split into", aka={"Halide": "split"}, requires=[req.plain_loops, req.starts_at_zero, ...])
     def split(state, loop: For, factors: Sequence[...], preserve_unit_iters: bool = True) -> list[For]:
@@ -295,7 +295,7 @@ def _require_free(name: str, function: Callable[..., Any]) -> None:
 
 
 def on_registration(listener: Callable[[Primitive], None]) -> None:
-    """Call `listener` for every primitive, including those that are already registered."""
+    """Call `listener` for every primitive, both those already registered and those registered later."""
     _listeners.append(listener)
     for entry in PRIMITIVES.values():
         listener(entry)

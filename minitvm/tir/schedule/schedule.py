@@ -1,4 +1,4 @@
-"""`Schedule`: a small mutable object that holds an immutable module and the trace of the steps so far."""
+"""`Schedule`: a small mutable object that holds an immutable module and the trace of its steps."""
 
 from __future__ import annotations
 
@@ -193,11 +193,13 @@ class Schedule(Methods):
         printer.text(str(self._trace))
 
     def _repr_html_(self) -> str:
-        """Return the HTML for a notebook: the program, and the steps that led to it."""
+        """Return the HTML that a notebook displays: the program, and the steps that led to it."""
         return self.mod._repr_html_() + self._trace._repr_html_()
 
     def undo(self) -> None:
-        """Undo the last step that changed the program, together with the queries and sampling after it."""
+        """Undo the last step that changed the program, and all queries and sampling after it; raise `ScheduleError` if
+        there is none.
+        """
         if not self._history:
             raise ScheduleError("undo: there is no step to take back")
         self._restore(self._history.pop())

@@ -1,25 +1,25 @@
-"""Schedules of one function that share the steps with which they begin.
+"""Schedules of one function that share their first steps.
 
     steps = SharedSteps(func)
     one, other = steps.schedule(), steps.schedule()
     one.split("i", ...)                       # does it
     other.split("i", ...)                     # looks it up
 
-A tuner schedules one function hundreds of times, and most of its schedules begin with the same steps, up to the first
-choice in which they differ. The calls of all schedules form a tree. A call is looked up in it by primitive and
-arguments; if it was made at the same place before, it has the same result.
+A tuner schedules one function hundreds of times, and most of its schedules start with the same steps, up to the first
+choice in which they differ. The calls of all schedules form a tree. A call is looked up in the tree by primitive and
+arguments; if it was already made at the same node, its result is reused.
 
-Two functions of indices are the same argument if they have the same code and use the same numbers (`identity`): most
-are lambdas in the call, and made anew each time. Two index maps are the same argument if they map the same variables to
-the same expressions.
+Two index functions count as the same argument if they have the same code and use the same numbers (`identity`): most of
+them are lambdas in the call, which are created again each time. Two index maps count as the same argument if they map
+the same variables to the same expressions.
 
 Results can be shared because a call depends only on the schedule's state and on its arguments, and states are values:
 modules, handles and trees never change, and the parts that do change (trace, history, numbers) are copied. The same
-place in the tree means the same state, because all schedules begin with one state and reached the place by the same
-calls.
+node in the tree always means the same state, because all schedules start from one state and reached the node by the
+same calls.
 
 A schedule that is changed by anything other than a call (a new seed, another function, a removed handle) leaves the
-tree. From then on its calls are not shared.
+tree. From then on, its calls are not shared.
 """
 
 from __future__ import annotations

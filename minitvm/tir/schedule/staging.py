@@ -111,7 +111,7 @@ def scoped_name(buffer: tir.Buffer, storage_scope: str) -> str:
 
 
 def copy_of(tree: Tree, buffer: tir.Buffer, storage_scope: str) -> tir.Buffer:
-    """Return a new buffer of the same shape and dtype in another scope."""
+    """Return a new buffer with the same shape and dtype in another scope."""
     return tir.Buffer(free_name(tree, scoped_name(buffer, storage_scope)), buffer.shape, buffer.dtype, storage_scope)
 
 
@@ -261,7 +261,7 @@ def bounded(
 ) -> Box:
     """Return the part of a box that is inside the buffer.
 
-    Raises `Refused` if an extent has no known bound, unless it depends only on sizes and is used in a whole scope.
+    Raises `Refused` if an extent has no known bound, unless `within` is a block and the extent depends only on sizes.
     """
     box = clip(box, buffer, analyzer)
     for r in box:

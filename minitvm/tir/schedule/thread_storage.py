@@ -1,5 +1,4 @@
-"""Find buffers on which the threads of a GPU do not race: those that each thread owns, and those that are filled in
-lockstep.
+"""Find buffers on which the threads of a GPU do not race: each thread owns them, or they are filled in lockstep.
 
 `tir.analysis.threads` defines both kinds; this module decides when a schedule may rely on them.
 """

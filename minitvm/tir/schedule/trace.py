@@ -1,6 +1,4 @@
-"""The record of a schedule's steps. It prints as Python, replays on another function, and saves as JSON in TVM's
-format.
-"""
+"""The record of a schedule's steps. It prints as Python, replays on another function, and is saved as TVM's JSON."""
 
 from __future__ import annotations
 

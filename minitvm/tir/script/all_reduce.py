@@ -1,6 +1,4 @@
-"""`T.tvm_thread_allreduce` inside `T.attr(T.comm_reducer(...), "reduce_scope", ...)`: TVM's notation for an
-`AllReduce`.
-"""
+"""`T.tvm_thread_allreduce` inside `T.attr(T.comm_reducer(...), "reduce_scope", ...)`: TVM's form of an `AllReduce`."""
 
 from __future__ import annotations
 

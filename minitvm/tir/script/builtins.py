@@ -163,7 +163,7 @@ axis = _AxisNamespace()
 
 
 def where(condition: Any) -> descriptions.HeaderSpec:
-    """`T.where(condition)`: the block runs only if the condition holds."""
+    """`T.where(condition)`: makes the block run only if the condition holds."""
     return descriptions.HeaderSpec("where", ex.as_expr(condition))
 
 
@@ -370,7 +370,9 @@ def buffer_store(buffer: BufferNode, value: Any, indices: Any, predicate: Any = 
 
 
 def _with_dtype(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the function with TVM's `dtype=` for the result; raise `TypeMismatch` if the result has another dtype."""
+    """Add TVM's parameter `dtype=` to a function. The new function raises `TypeMismatch` if the result has a different
+    dtype.
+    """
     if "dtype" in inspect.signature(function).parameters:
         return function
 
@@ -425,7 +427,7 @@ def __getattr__(name: str) -> Any:
 
 
 def names() -> list[str]:
-    """Return every name of the language."""
+    """Return all names of the language."""
     own = [name for name, value in globals().items() if inspect.isfunction(value) and value.__module__ in _LANGUAGE]
     hidden = {"names", "as_region", "span", *(n for n in own if n[0] == "_")}
     return sorted({*own, "axis", "let", *_NAMES} - hidden)

@@ -1,4 +1,4 @@
-"""The results of the functions of `T`: plain descriptions, which the parser turns into nodes."""
+"""The descriptions that the functions of `T` return. The parser turns them into nodes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..nodes import ForKind
 
 @dataclass(frozen=True, slots=True)
 class BufferSpec:
-    """`T.Buffer((m, n), "float32", ...)` before the buffer has a name."""
+    """The description that `T.Buffer((m, n), "float32", ...)` returns; the buffer has no name yet."""
 
     shape: tuple[Any, ...]
     fields: Mapping[str, Any]
@@ -21,8 +21,8 @@ class BufferSpec:
     data: Any = None  # a `Handle`, or the buffer whose storage it is
 
     def named(self, name: str, own_offset: bool = False) -> BufferNode:
-        """Return the buffer with this description; with `own_offset`, an offset that is not given becomes a
-        variable.
+        """Create the buffer with the given name. With `own_offset`, a missing offset becomes a variable if the buffer
+        has an offset factor.
         """
         more: dict[str, Any] = {}
         if own_offset and self.offset_factor and "elem_offset" not in self.fields:
@@ -32,14 +32,14 @@ class BufferSpec:
 
 @dataclass(frozen=True, slots=True)
 class Handle:
-    """A parameter `a: T.handle` before it is matched to a buffer."""
+    """A parameter `a: T.handle` that has not been matched to a buffer yet."""
 
     name: str
 
 
 @dataclass(frozen=True, slots=True)
 class ConstSpec:
-    """`T.allocate_const(...)`: a buffer and its values."""
+    """The description that `T.allocate_const(...)` returns: a buffer and its values."""
 
     buffer: BufferSpec
     values: Any
@@ -47,14 +47,14 @@ class ConstSpec:
 
 @dataclass(frozen=True, slots=True)
 class AllocSpec:
-    """`T.alloc_buffer(...)`: storage that the block around it allocates."""
+    """The description that `T.alloc_buffer(...)` returns: storage that the enclosing block allocates."""
 
     buffer: BufferSpec
 
 
 @dataclass(frozen=True, slots=True)
 class DeclSpec:
-    """`T.decl_buffer(...)`: storage for the statements that follow (kernel level)."""
+    """The description that `T.decl_buffer(...)` returns: storage for the following statements (kernel level)."""
 
     buffer: BufferSpec
     annotations: Mapping[str, Any]
@@ -62,7 +62,7 @@ class DeclSpec:
 
 @dataclass(frozen=True, slots=True)
 class MatchSpec:
-    """`T.match_buffer(handle or region, shape, ...)`."""
+    """The description that `T.match_buffer(handle or region, shape, ...)` returns."""
 
     source: Any
     buffer: BufferSpec
@@ -70,7 +70,7 @@ class MatchSpec:
 
 @dataclass(frozen=True, slots=True)
 class LoopSpec:
-    """`T.serial(...)`, `T.grid(...)`, ...: one range for each variable."""
+    """The description that `T.serial(...)`, `T.grid(...)` and the like return: one range for each loop variable."""
 
     ranges: tuple[Range, ...]
     kind: ForKind
@@ -81,7 +81,7 @@ class LoopSpec:
 
 @dataclass(frozen=True, slots=True)
 class EnvThread:
-    """`tx = T.env_thread("threadIdx.x")`: a thread axis, with the name for its variable."""
+    """The description that `T.env_thread("threadIdx.x")` returns: a thread axis, and the name of its variable."""
 
     axis: str
     name: str = ""
@@ -109,7 +109,7 @@ class LetSpec:
 
 @dataclass(frozen=True, slots=True)
 class AxisSpec:
-    """One iterator of a block; if `domain` is None, it is the range of the loop (`remap`)."""
+    """The description of one iterator of a block. If `domain` is None, it is the range of the loop (`remap`)."""
 
     kind: str
     domain: Range | None
@@ -118,8 +118,8 @@ class AxisSpec:
 
 @dataclass(frozen=True, slots=True)
 class HeaderSpec:
-    """`T.where`, `T.reads`, `T.writes`, `T.block_attr`, `T.func_attr`: a property of the block or function around
-    it.
+    """The description that `T.where`, `T.reads`, `T.writes`, `T.block_attr` or `T.func_attr` returns: a property of the
+    enclosing block or function.
     """
 
     what: str
@@ -152,14 +152,16 @@ class AsyncSpec:
 
 @dataclass(frozen=True, slots=True)
 class Meta:
-    """`T.meta_var(x)`: a Python value that gets a name, but no statement."""
+    """The description that `T.meta_var(x)` returns: a Python value that gets a name but no statement."""
 
     value: Any
 
 
 @dataclass(frozen=True, slots=True)
 class TypeName:
-    """`T.int32`: an annotation, a variable (`T.int32()`), a constant (`T.int32(3)`) or a conversion (`T.int32(x)`)."""
+    """`T.int32`: can be used as an annotation, a variable (`T.int32()`), a constant (`T.int32(3)`) or a conversion
+    (`T.int32(x)`).
+    """
 
     dtype: DType
 
@@ -178,7 +180,9 @@ class TypeName:
 
 @dataclass(frozen=True, slots=True)
 class HandleType(TypeName):
-    """`T.handle`, `T.handle("float32")`, `T.Ptr[T.float32]`: the type of a parameter that is matched to a buffer."""
+    """`T.handle`, `T.handle("float32")` or `T.Ptr[T.float32]`: the type of a parameter that is later matched to a
+    buffer.
+    """
 
     def __call__(self, *kind: Any, **more: Any) -> HandleType:  # noqa: ARG002 (TVMScript's words)
         return self

@@ -1,7 +1,8 @@
-"""The versions of TVMScript that the printer writes: that of TVM v0.23 (and ours), and one that TVM v0.27 can parse.
+"""The versions of TVMScript that the printer supports: TVM v0.23 (our own), and one that TVM v0.27 can parse.
 
-When v0.27 reads a text, Python's operators fold if an operand is a neutral constant: `x + 0` becomes x. An expression
-that would fold is therefore written with a constructor, `T.Add(x, 0)`, which both versions read unchanged.
+When v0.27 parses text, Python's operators are folded if an operand is a neutral constant: `x + 0` becomes x. An
+expression that would be folded is therefore printed as a constructor, `T.Add(x, 0)`, which both versions read without
+changes.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from ... import expr as ex
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """The spellings of one version, where the versions differ."""
+    """The notation of one version, as far as the versions differ."""
 
     name: str
     module: str  # the module from which `T` is imported
@@ -48,7 +49,7 @@ _NEUTRAL: dict[type, tuple[tuple[int, ...], tuple[int, ...]]] = {
 
 
 def would_fold(e: ex.Expr) -> bool:
-    """Return whether v0.27 may change an expression when it reads it, if it is written with Python's operators."""
+    """Return whether v0.27 may change an expression when parsing it, if it is written with Python's operators."""
     if isinstance(e, ex.Not):
         return _value(e.a) is not None
     if not isinstance(e, ex.BinaryOp):
@@ -70,7 +71,9 @@ def _value(e: ex.Expr) -> object:
 
 
 def _is_end(e: ex.Expr) -> bool:
-    """Return whether a constant is the least or greatest value of its dtype: a neutral operand of min or max."""
+    """Return whether a constant is the smallest or largest value of its dtype, which makes it neutral in a
+    min or max.
+    """
     return isinstance(e, ex.IntImm | ex.FloatImm) and (
         e.value in (e.dtype.min, e.dtype.max) or abs(e.value) == float("inf")
     )

@@ -1,4 +1,4 @@
-"""Finds the first place where two programs that should be equal differ, and shows it in the text of both."""
+"""Find the first difference between two programs that should be equal, and show it in the text of both."""
 
 from __future__ import annotations
 
@@ -12,9 +12,7 @@ from .printer import script
 
 
 def assert_structural_equal(lhs: Any, rhs: Any, map_free_vars: bool = False) -> None:
-    """Raise `ValueError` unless two nodes are structurally equal; the message shows the first place where they
-    differ.
-    """
+    """Raise `ValueError` unless two nodes are structurally equal. The message shows the first difference."""
     path = first_difference(lhs, rhs, map_free_vars)
     if path is None:
         return
@@ -22,7 +20,7 @@ def assert_structural_equal(lhs: Any, rhs: Any, map_free_vars: bool = False) -> 
 
 
 def _spot(label: str, program: Any, path: str) -> str:
-    """Return a few lines of the program around the node at `path`, with the node marked."""
+    """Return a few lines of the program around the node at `path`, with this node marked."""
     item, spot = program, program
     for name, key in re.findall(r"\.(\w+)|\[([^]]+)\]", path):
         try:

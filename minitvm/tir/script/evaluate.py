@@ -1,6 +1,6 @@
-"""Evaluate the expressions in the text of a program: turn nodes of Python's `ast` into values.
+"""Evaluate the expressions in a program's text: turn nodes of Python's `ast` into values.
 
-Each error shows the place where it arose.
+Every error shows the location that caused it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .refused import REFUSED, explained
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A program's text and where it comes from; `first_line` is the number of its first line in that file."""
+    """A program's text and its origin. `first_line` is the line number of its first line in that file."""
 
     text: str
     file: str = "<text>"
@@ -36,7 +36,9 @@ class Source:
 
     def error(self, node: ast.AST, headline: str, *, wanted: str | None = None, found: str | None = None,
               tries: tuple[str, ...] = ()) -> ParseError:  # fmt: skip
-        """Return a `ParseError` at a node: file, line, column, and the text of the line with the node underlined."""
+        """Return a `ParseError` at a node, with the file, line and column, and the line of text with the node
+        underlined.
+        """
         number, column = getattr(node, "lineno", 1), getattr(node, "col_offset", 0)
         lines = self.text.splitlines()
         line = lines[number - 1] if number <= len(lines) else ""
@@ -48,7 +50,7 @@ class Source:
         return ParseError(report(f"{where}: {headline}", program=program, wanted=wanted, found=found, tries=tries))
 
     def word(self, node: ast.AST) -> str:
-        """Return the word with which a statement begins, after its decorators."""
+        """Return the first word of a statement, after its decorators."""
         line = self.text.splitlines()[node.lineno - 1].encode()[node.col_offset :].decode()  # type: ignore[attr-defined]
         return line.split(maxsplit=1)[0].rstrip(":")
 
@@ -57,7 +59,7 @@ _SHOWN = 100  # columns of a line that an error shows
 
 
 def _underlined(line: str, start: int, width: int) -> str:
-    """Return a line without its indentation, with carets under columns [start, start + width).
+    """Return a line without its indentation, followed by a line with carets under columns [start, start + width).
 
     A long line is shortened.
     """
@@ -102,7 +104,9 @@ _MATCHING = (language.max, language.min, language.if_then_else, language.Select)
 
 
 class Evaluator:
-    """Evaluates expressions: looks names up first in the program, then in the scope in which it was written."""
+    """Evaluates expressions. Names are looked up first in the program, then in the scope in which the program was
+    written.
+    """
 
     def __init__(self, source: Source, captured: Mapping[str, Any]) -> None:
         self.source = source
@@ -111,11 +115,13 @@ class Evaluator:
         self.widened = False  # whether a Python float has changed an operation on float16 to float32
 
     def error(self, node: ast.AST, headline: str, **parts: Any) -> ParseError:
-        """Return a `ParseError` at a node."""
+        """Return a `ParseError` that points at a node."""
         return self.source.error(node, headline, **parts)
 
     def evaluate(self, node: ast.expr) -> Any:
-        """Return the value of a node: a Python constant, an `Expr`, a `Buffer`, a region, or a language description."""
+        """Evaluate a node to a Python constant, an `Expr`, a `Buffer`, a region, or a language description; raise
+        `ParseError` if that fails.
+        """
         method: Callable[[Any], Any] = getattr(self, f"_{type(node).__name__}", self._python)
         try:
             return method(node)
@@ -132,7 +138,7 @@ class Evaluator:
             raise ParseError(f"{error}\n{rest}" if rest else str(error)) from problem
 
     def expr(self, node: ast.expr) -> ex.Expr:
-        """Return the value as an expression; raise `ParseError` for any other value."""
+        """Evaluate a node to a scalar expression; raise `ParseError` if its value is anything else."""
         value = self.evaluate(node)
         if isinstance(value, BufferRegion):
             value = load_of(value)
@@ -157,7 +163,7 @@ class Evaluator:
         raise self._undefined(node, f"{name} = T.int32() for a symbolic dimension")
 
     def _undefined(self, node: ast.Name, way: str) -> ParseError:
-        """Return the error about a name that is not defined; `way` shows how such a name can be defined."""
+        """Return the error for an undefined name; `way` shows how such a name can be defined."""
         names = [*self.variables, *(n for n in self.captured if not n.startswith("_"))]
         if hasattr(language, node.id):
             return self.error(node, f"the name {node.id} is not defined", tries=(f"T.{node.id}",))
@@ -186,10 +192,10 @@ class Evaluator:
         return _BINARY[type(node.op)](*self._with_literals(left, right))
 
     def _with_literals(self, *operands: Any) -> tuple[Any, ...]:
-        """Convert the operands of one operation so that Python floats have the dtypes that TVM gives them.
+        """Convert the operands of an operation so that Python floats have the dtypes that TVM gives them.
 
-        A Python float is a float32, as in TVM. An operation on a float16 and such a number is a float32 too. Operands
-        of float64 and of integer dtypes take its value as `expr.match` says.
+        A Python float is a float32, as in TVM, so combining it with a float16 gives a float32. With operands of float64
+        or integer dtypes, it is converted by the rules of `expr.match`.
         """
         if not any(isinstance(value, ex.Expr) and value.dtype.is_float and value.dtype.bits < 32 for value in operands):
             return operands
@@ -286,7 +292,9 @@ class Evaluator:
         return BufferRegion(owner, tuple(self._range(node, i, d) for i, d in zip(indices, owner.shape, strict=False)))
 
     def buffer_or_other(self, node: ast.Subscript) -> Any:
-        """Return the value that is indexed: a buffer, or a Python value that has elements."""
+        """Evaluate the object that is indexed: a buffer, or a Python value with elements. Raises `ParseError` for a
+        scalar expression.
+        """
         name = node.value
         if isinstance(name, ast.Name) and not (
             name.id in self.variables or name.id in self.captured or hasattr(python, name.id)
@@ -308,7 +316,9 @@ class Evaluator:
         return BufferLoad(buffer, self.indices(node, buffer, indices))
 
     def indices(self, node: ast.AST, buffer: Buffer, indices: tuple[Any, ...]) -> tuple[ex.Expr, ...]:
-        """Return index values as expressions of an integer dtype; constants take the dtype of their dimension."""
+        """Convert index values to integer expressions; raise `ParseError` for other values. Constants take the dtype of
+        their dimension.
+        """
         converted = []
         for index, dimension in zip(indices, buffer.shape, strict=False):
             if isinstance(index, bool) or not is_scalar(index) or not _is_integer(index):
@@ -370,7 +380,7 @@ class Evaluator:
         return ex.Let(variable, value, body)
 
     def _Lambda(self, node: ast.Lambda) -> Any:
-        """Return a function of expressions in the language itself: its `and` and `<` make nodes."""
+        """Return a function that evaluates the lambda's body in the language, so that its `and` and `<` build nodes."""
         names = [argument.arg for argument in node.args.args]
         plain = not (node.args.vararg or node.args.kwonlyargs or node.args.defaults)
         if not plain:
@@ -386,23 +396,23 @@ class Evaluator:
         return function
 
     def _python(self, node: ast.expr) -> Any:
-        """Evaluate comprehensions, formatted strings and the like as plain Python with the names in scope."""
+        """Evaluate comprehensions, formatted strings and the like as plain Python, using the names in scope."""
         code = compile(ast.Expression(node), self.source.file, "eval")
         return python.eval(code, {**self.captured, **self.variables})
 
 
 class _Vector:
-    """`A.vload([index], predicate=...)` and `A.vstore([index], value, predicate=...)`."""
+    """Provides `A.vload([index], predicate=...)` and `A.vstore([index], value, predicate=...)`."""
 
     def __init__(self, buffer: Buffer) -> None:
         self.buffer = buffer
 
     def vload(self, indices: Any, dtype: Any = None, predicate: Any = None) -> BufferLoad:  # noqa: ARG002 (TVM's argument)
-        """Return a load of the lanes for which the predicate holds."""
+        """Return a vector load; lanes for which the predicate is false are masked."""
         return BufferLoad(self.buffer, self.indices(indices), predicate)
 
     def vstore(self, indices: Any, value: Any, predicate: Any = None) -> VectorStore:
-        """Return a store of the lanes for which the predicate holds."""
+        """Return a vector store; lanes for which the predicate is false are masked."""
         return VectorStore(self.buffer, self.indices(indices), value, predicate)
 
     def indices(self, indices: Any) -> tuple[ex.Expr, ...]:
@@ -411,7 +421,7 @@ class _Vector:
 
 @dataclass(frozen=True, slots=True)
 class VectorStore:
-    """`A.vstore(...)`, from which the parser makes a statement."""
+    """The result of `A.vstore(...)`, which the parser turns into a statement."""
 
     buffer: Buffer
     indices: tuple[ex.Expr, ...]
@@ -420,7 +430,9 @@ class VectorStore:
 
 
 def load_of(region: BufferRegion) -> BufferLoad:
-    """`A[i, 0:8]` as a value: a vector load of the last dimension."""
+    """Convert a region such as `A[i, 0:8]` to a vector load along the last dimension; raise `InputError` for other
+    slices.
+    """
     indices = []
     for number, dimension in enumerate(region.region):
         extent = dimension.extent
@@ -443,7 +455,7 @@ def is_scalar(value: Any) -> bool:
 
 
 def describe(value: Any) -> str:
-    """Describe a value in words for a message."""
+    """Describe a value in words for an error message."""
     if isinstance(value, Buffer):
         return f"the buffer {value.name}"
     if isinstance(value, ex.Expr):
@@ -485,7 +497,7 @@ def _suggest(name: str) -> str:
 
 
 def _misfit(node: ast.expr, problem: str) -> str:
-    """Return what a TypeError about a call means in terms of the text; "" if it is about something else."""
+    """Rephrase a TypeError about a call in terms of the program's text; return "" if it is about something else."""
     if not isinstance(node, ast.Call):
         return ""
     called = ast.unparse(node.func)

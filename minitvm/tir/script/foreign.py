@@ -1,6 +1,7 @@
-"""Foreign calls in a text: `T.call_extern("int32", "f", A.access_ptr("r"))`, `T.tvm_mma_sync(...)`, ...
+"""Foreign calls in TVMScript: `T.call_extern("int32", "f", A.access_ptr("r"))`, `T.tvm_mma_sync(...)`, ...
 
-In the program they are `Call`s whose first argument is the name of the foreign code; `expr.foreign` lists them.
+In a program, each is a `Call` whose first argument is the name of the foreign code. `expr.foreign` lists the foreign
+operations.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from .descriptions import TypeName
 
 
 def maker(name: str) -> Callable[..., Expr]:
-    """Return the function `T.name` for a foreign operation."""
+    """Return the function that `T.name` refers to for a foreign operation."""
     row = FOREIGN[name]
 
     def make(*args: Any, dtype: Any = None) -> Expr:
@@ -37,7 +38,7 @@ def maker(name: str) -> Callable[..., Expr]:
 def foreign_call(row: ForeignOp, args: list[Expr], stated: DType | None) -> Expr:
     """Return the call, with the dtype that follows from the operation and its arguments.
 
-    Raises `TypeMismatch` if arguments are missing, or if the text states another dtype.
+    Raises `TypeMismatch` if arguments are missing, or if the text gives a different dtype.
     """
     own = result_dtype(row, args)
     if own is None and row.result != GIVEN:
@@ -49,7 +50,9 @@ def foreign_call(row: ForeignOp, args: list[Expr], stated: DType | None) -> Expr
 
 
 def as_text(e: Call, args: list[str]) -> str | None:
-    """Return the call as `T.name(...)` if reading that gives the same call; None for a call of another dtype."""
+    """Return the call as `T.name(...)` if this text is parsed to the same call; None if the dtype would be
+    different.
+    """
     row = FOREIGN[e.op]
     if row.result == GIVEN:
         return f'T.{e.op}("{e.dtype}", {", ".join(args)})' if args else f'T.{e.op}("{e.dtype}")'

@@ -1,6 +1,6 @@
-"""Marks spots in printed text: the printer puts private characters around each marked piece, and later removes them.
+"""Mark spots in printed text: the printer puts private characters around each marked piece and removes them later.
 
-Because these fences are in the text itself, the printer need not count columns.
+Because these fences are part of the text, the printer does not need to count columns.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _START, _STOP, _INDEX = "\ue000", "\ue001", 0xE100
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Columns [start, stop) of line number `line`, which belong to note number `note`."""
+    """The columns [start, stop) of line `line`, marked with note number `note`."""
 
     line: int
     start: int
@@ -23,12 +23,12 @@ class Span:
 
 
 def fence(text: str, note: int) -> str:
-    """Return the text with fences at both ends for note number `note`."""
+    """Put fences for note number `note` around a text."""
     return f"{_START}{chr(_INDEX + note)}{text}{_STOP}"
 
 
 def unfence(lines: Sequence[str]) -> tuple[list[str], list[Span]]:
-    """Return the lines without fences, and the places of the fences."""
+    """Return the lines without fences, and the spans that were fenced."""
     plain: list[str] = []
     spans: list[Span] = []
     for number, line in enumerate(lines):
@@ -51,10 +51,11 @@ def unfence(lines: Sequence[str]) -> tuple[list[str], list[Span]]:
 
 
 def annotate(lines: Sequence[str], notes: Sequence[str], context: int | None = None) -> str:
-    """Return fenced lines as text: each fenced piece is underlined, with its note next to its first underline.
+    """Return fenced lines as text, in which each fenced piece is underlined and the first underline of each note has
+    the note next to it.
 
-    `context` keeps only that many lines around the marked ones, with the headers that enclose them; `...` replaces the
-    lines that are left out. A note whose piece is not in the text comes at the end.
+    With `context`, only that many lines around the marked ones are shown, together with the headers that enclose them;
+    `...` replaces the omitted lines. A note whose piece is not in the text is appended at the end.
     """
     plain, spans = unfence(lines)
     shown = _near(plain, {s.line for s in spans}, context) if context is not None and spans else set(range(len(plain)))

@@ -1,7 +1,7 @@
-"""Parses the statements of a program text: turns Python's `ast` into a `PrimFunc`.
+"""Parse the statements of a program's text: turn Python's `ast` into a `PrimFunc`.
 
-`parse(text)` reads what `printer.script` writes, and the spellings of TVM since 2022. Expressions are evaluated (see
-`evaluate`). The functions of `T` return descriptions, which the parser turns into nodes at their place.
+`parse(text)` reads everything that `printer.script` writes, and the notations that TVM has used since 2022. Expressions
+are evaluated (see `evaluate`). The functions of `T` return descriptions, which the parser turns into nodes.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from .signatures import declared_dimensions, is_buffer, names_of_sizes, quoted_n
 
 @dataclass(slots=True)
 class _Frame:
-    """Collects the parts of a block (or function) while its statements are parsed."""
+    """Collects the parts of a block or function while its statements are parsed."""
 
     name: str
     iter_vars: list[IterVar] = field(default_factory=list)
@@ -41,7 +41,7 @@ class _Frame:
 
 
 class FunctionParser(Evaluator):
-    """Parses one function. `captured` has the names of the scope that contains its text."""
+    """Parses one function. `captured` has the names from the scope in which the text was written."""
 
     def __init__(self, source: Source, captured: Mapping[str, Any]) -> None:
         super().__init__(source, captured)
@@ -57,16 +57,18 @@ class FunctionParser(Evaluator):
 
     @cached_property
     def sizes(self) -> set[str]:
-        """The names in shapes of buffers. Only functions with scalar parameters ask for them."""
+        """The names used in buffer shapes, strides and offsets. They are only needed for functions with scalar
+        parameters.
+        """
         return set() if self.node is None else names_of_sizes(self.node)
 
     def function(
         self, node: ast.FunctionDef, private: bool = False, lowered: bool = False, s_tir: bool = False
     ) -> tir.PrimFunc:
-        """Return the function of a `def`. Without `private`, its name becomes its attribute "global_symbol".
+        """Parse a `def` into a function. Unless it is `private`, its name becomes its attribute "global_symbol".
 
-        `s_tir` says that the text is in the style of TVM v0.24 and later, where a dimension is any variable, not a
-        `SizeVar`.
+        `s_tir` says that the text is in the style of TVM v0.24 and later, in which any variable can be a dimension, not
+        only a `SizeVar`.
         """
         frame = _Frame(node.name)
         self.frames.append(frame)
@@ -109,13 +111,13 @@ class FunctionParser(Evaluator):
         return tir.with_root(tuple(params), body, attrs, tuple(frame.allocs))
 
     def _dimensions(self, node: ast.FunctionDef) -> None:
-        """Define the symbolic dimensions: TVM's texts use them in the signature before the body declares them."""
+        """Define the symbolic dimensions. TVM's text uses them in the signature before the body declares them."""
         for name, dtype in declared_dimensions(node, self.captured, self.evaluate):
             self.dimensions[name] = self.variables[name] = SizeVar(name, dtype)
 
     def _parameter_list(self, arguments: ast.arguments) -> None:
-        """Raise `ParseError` if the list has anything besides names and types, or a name twice, since it would be
-        lost.
+        """Raise `ParseError` if the parameter list has anything besides names and types, or a duplicate name, because
+        it would be lost.
         """
         for one in (*arguments.posonlyargs, arguments.vararg, *arguments.kwonlyargs, arguments.kwarg):
             if one is not None:
@@ -159,7 +161,7 @@ class FunctionParser(Evaluator):
     # ---- suites ------------------------------------------------------------------------------------------------
 
     def _suite(self, nodes: Sequence[ast.stmt]) -> tir.Stmt:
-        """Parse an indented block; names that it binds are not known after it."""
+        """Parse an indented block. Names that it binds are undefined after it."""
         outer = dict(self.variables)
         result = self._statements(nodes)
         self.variables = outer
@@ -251,7 +253,7 @@ class FunctionParser(Evaluator):
             return tir.BufferStore(buffer, _converted(value, place.dtype), place.indices)
 
     def _bind(self, target: ast.expr, value: Any, node: ast.AST) -> Any:
-        """Run `target = value` for any target that is not an element of a buffer."""
+        """Execute `target = value` for any target other than an element of a buffer."""
         if isinstance(target, ast.Tuple | ast.List):
             value = [value] if isinstance(value, descriptions.AxisSpec) else value
             if isinstance(value, descriptions.Meta) and isinstance(value.value, list | tuple):
@@ -302,7 +304,7 @@ class FunctionParser(Evaluator):
         return self._define(name, value)
 
     def _constants(self, name: str, spec: descriptions.ConstSpec) -> tir.Stmt:
-        """Return the block, named like the buffer, that fills the buffer with constants."""
+        """Return a block, named like the buffer, that fills the buffer with constants."""
         buffer = spec.buffer.named(name)
         self.frames[-1].allocs.append(buffer)
         self._define(name, buffer)
@@ -314,7 +316,9 @@ class FunctionParser(Evaluator):
         return tir.BlockRealize((), const(True), block)
 
     def _over_storage(self, name: str, spec: descriptions.BufferSpec, node: ast.AST) -> None:
-        """Run `B = T.Buffer(shape, dtype, data=A.data)`: B is another name of A, if the two are alike."""
+        """Execute `B = T.Buffer(shape, dtype, data=A.data)`: B becomes another name for A; raise `ParseError` if their
+        layouts differ.
+        """
         if isinstance(spec.data, descriptions.Handle):
             return self._match(name, descriptions.MatchSpec(spec.data, spec), node)
         source, own = spec.data, spec.named(name)
@@ -555,7 +559,9 @@ def _is_root(frame: _Frame, depth: int) -> bool:
 
 
 def _widens(own: DType, target: DType) -> bool:
-    """Return whether every value of one dtype is a value of the other, or an integer becomes a float."""
+    """Return whether one dtype converts to another without loss of range: to a wider dtype, or from an integer to a
+    float.
+    """
     if own.lanes != target.lanes or own.kind not in _WIDER:
         return False
     if own.kind == target.kind:
@@ -568,9 +574,10 @@ _WIDER = {"bool": ("int", "uint", "float"), "uint": ("int", "float"), "int": ("f
 
 
 def _converted(value: Any, dtype: DType) -> Expr:
-    """Convert a value to be stored: a constant takes the dtype of its place, others are converted to a wider one.
+    """Convert a value before it is stored: a constant takes the dtype of the element, and other values are converted to
+    a wider dtype if necessary.
 
-    TVM does the same. It also converts a float to an integer, and to a narrower dtype, with a warning; here the store
+    TVM does the same. It also converts floats to integers and values to narrower dtypes, with a warning; here the store
     refuses these.
     """
     if isinstance(value, Expr):

@@ -1,8 +1,8 @@
-"""Programs as TVMScript text: `script(node)`, with spots marked for errors.
+"""Print programs as TVMScript text: `script(node)`, optionally with marked spots for error messages.
 
-The text reads back: `parse(script(program))` is structurally equal to `program`. The spelling is that of TVM v0.23, or
-of v0.27 (see `dialects`). Where TVM's language has no spelling, ours is used: `@T.prim_func(lowered=True)` for a
-function without a root block, `T.call_kernel("name", A, B)` for a kernel call.
+The text can be parsed back: `parse(script(program))` is structurally equal to `program`. The notation is that of TVM
+v0.23 or v0.27 (see `dialects`). For things that TVM's language cannot express, we use our own notation:
+`@T.prim_func(lowered=True)` for a function without a root block, and `T.call_kernel("name", A, B)` for a kernel call.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ def script(
 ) -> str:
     """Return a module, function, statement, expression, buffer or region as TVMScript.
 
-    `mark` underlines nodes of the program with `^^^^` and puts the note of each next to its underline: a loop, block or
-    function is marked at its header, a variable or buffer at its definition, anything else as a whole. `context=n` then
-    shows only the n lines around each mark and the headers that enclose them. `with_header` puts the imports above the
-    text as comments; by default this is done for whole functions and modules without marks. Raises `InputError` for an
-    unknown dialect.
+    `mark` maps nodes of the program to notes. Each node is underlined with `^^^^`, with its note next to the underline:
+    a loop, block or function is marked at its header, a variable or buffer at its definition, and anything else in
+    full. If you also pass `context=n`, only n lines around each mark are shown, and the headers that enclose them.
+    `with_header` puts the imports above the text as comments; by default this is done for whole functions and modules
+    without marks. Raises `InputError` for an unknown dialect.
     """
     if dialect not in DIALECTS:
         raise InputError(f"unknown dialect {dialect!r} of TVMScript\n  wanted: {' or '.join(DIALECTS)}")
@@ -62,12 +62,12 @@ def script(
 
 
 class TirPrinter(ProgramText):
-    """Collects the lines of a program, functions first, then statements, then blocks."""
+    """Prints a program by collecting its lines: functions, statements and blocks."""
 
     # ---- functions and modules ---------------------------------------------------------------------------------
 
     def module(self, mod: tir.IRModule) -> None:
-        """Print `@I.ir_module class Module:` with its functions."""
+        """Print `@I.ir_module class Module:` followed by its functions."""
         self.line("@I.ir_module")
         self.line("class Module:", mod)
         self.depth += 1
@@ -83,7 +83,7 @@ class TirPrinter(ProgramText):
         self.depth -= 1
 
     def function(self, func: tir.PrimFunc, name: str) -> None:
-        """Print `@T.prim_func def name(...):` with its body."""
+        """Print `@T.prim_func def name(...):` followed by its body."""
         self.names.push()
         root = trivial_root(func)
         lowered = not isinstance(func.body, tir.BlockRealize) or func.body.block.name != "root"
@@ -130,9 +130,9 @@ class TirPrinter(ProgramText):
         return "is_size_var=True" if isinstance(variable, ex.SizeVar) and self.dialect.size_vars else ""
 
     def _buffer_arguments(self, b: tir.Buffer, dtype: bool = False) -> str:
-        """Return `(128, 128), "float32", scope="local"`.
+        """Return the arguments that describe a buffer, for example `(128, 128), "float32", scope="local"`.
 
-        Defaults are left out, except the dtype if `dtype` is given.
+        Defaults are left out; with `dtype`, the dtype is always included.
         """
         shape = ", ".join(map(self.expr, b.shape)) + ("," if len(b.shape) == 1 else "")
         parts = [f"({shape})"]
@@ -159,7 +159,7 @@ class TirPrinter(ProgramText):
     # ---- statements --------------------------------------------------------------------------------------------
 
     def anything(self, item: ex.Node) -> None:
-        """Print a node that is not part of a function."""
+        """Print any node that is not part of a function."""
         if isinstance(item, tir.Stmt):
             return self.suite(item)
         if isinstance(item, ex.Expr):
@@ -181,7 +181,7 @@ class TirPrinter(ProgramText):
         self.line(text)
 
     def suite(self, stmt: tir.Stmt) -> None:
-        """Print a statement and those that follow it as one indented block."""
+        """Print a statement as an indented block, including the bodies of lets and allocations that end it."""
         self.names.push()
         pending = [stmt]
         # The body of a last `let` or allocation is in the same block. There may be thousands of them: no recursion.
@@ -203,7 +203,7 @@ class TirPrinter(ProgramText):
         self.names.pop()
 
     def stmt(self, s: tir.Stmt) -> None:
-        """Print one statement, and close what it opened."""
+        """Print one statement, including everything nested inside it."""
         if isinstance(s, tir.BufferStore):
             self._store(s)
         elif isinstance(s, tir.For):
@@ -398,8 +398,8 @@ class TirPrinter(ProgramText):
 
 
 def grid_of(loop: tir.For) -> list[tir.For]:
-    """Return the loops from `loop` inward that `T.grid` can write as one: plain, from zero, with independent
-    extents.
+    """Return the loops from `loop` inward that can be printed as one `T.grid`: plain loops that start at zero and have
+    independent extents.
     """
     nest = [loop]
     if not _is_plain(loop):
@@ -413,7 +413,7 @@ def grid_of(loop: tir.For) -> list[tir.For]:
 
 
 def trivial_root(func: tir.PrimFunc) -> tir.Block | None:
-    """Return the root block if the text may leave it out because it only has allocations; else None."""
+    """Return the root block if it contains nothing but allocations, so that it need not be printed; otherwise None."""
     if not isinstance(func.body, tir.BlockRealize) or not is_true(func.body.predicate) or func.body.iter_values:
         return None
     root = func.body.block
@@ -428,7 +428,9 @@ def _layout_variables(buffer: tir.Buffer) -> list[ex.Var]:
 
 
 def undeclared_sizes(func: tir.PrimFunc) -> list[ex.Var]:
-    """Return the variables in the buffers of the signature that are not parameters themselves, in order."""
+    """Return the variables used by the buffers of the signature that are not parameters themselves, in order of first
+    use.
+    """
     sizes: dict[ex.Var, None] = {}
     for buffer in func.buffers:
         for part in (*buffer.shape, *buffer.strides, buffer.elem_offset):

@@ -1,6 +1,6 @@
-"""Names of TVM's language that have no meaning in minitvm, each with the reason and what to write instead.
+"""Names of TVM's language that minitvm does not support, each with the reason and a replacement.
 
-The list in docs/tvm.md is made from this one.
+The list in docs/tvm.md is generated from this one.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class RefusedName:
-    """The reason why a name is not in the language, and what replaces it."""
+    """The reason why a name is not supported, and what to use instead."""
 
     reason: str
     instead: tuple[str, ...] = ()
@@ -56,6 +56,6 @@ REFUSED: dict[str, RefusedName] = {
 
 
 def explained(name: str) -> str:
-    """Return the error text for a refused name."""
+    """Return the error text for a name that is not supported."""
     row = REFUSED[name]
     return f"T.{name} is not supported: {row.reason}"

@@ -1,4 +1,4 @@
-"""`mod.show()`: prints the text of a program, in colour if the output is a terminal."""
+"""`mod.show()`: print the text of a program, in colour if the output is a terminal."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from .printer import script
 def show(node: Node, style: str | None = None, black_format: bool | None = None, **options: Any) -> None:
     """Print a program as TVMScript. `style` is a Pygments style for terminals; `options` are those of `script`.
 
-    A file or pipe gets the plain text, which can be parsed again. `black_format` is TVM's and has no effect here.
+    Output to a file or pipe is plain text, which can be parsed again. `black_format` exists for compatibility with TVM
+    and has no effect.
     """
     del black_format
     text = script(node, **options)

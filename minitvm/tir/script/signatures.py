@@ -1,7 +1,7 @@
-"""Reads signatures as TVM v0.27 prints them: symbolic dimensions are strings, and are declared after they are used.
+"""Parse signatures as TVM v0.27 prints them: symbolic dimensions are strings and are declared after they are used.
 
-An int64 dimension is declared above the function, `n = TypeVar("n")`; one of another dtype is declared in its body, `m
-= T.int32()`; and the signature has `A: T.Buffer(("m", n), "float32")`.
+A dimension of dtype int64 is declared above the function as `n = TypeVar("n")`. A dimension of another dtype is
+declared in the body, for example `m = T.int32()`. The signature then has `A: T.Buffer(("m", n), "float32")`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .descriptions import TypeName
 
 @dataclass(frozen=True, slots=True)
 class OpenDimension:
-    """`n = TypeVar("n")` above a program: how TVM v0.27 prints a symbolic dimension of dtype int64."""
+    """`n = TypeVar("n")` above a program: declares a symbolic dimension of dtype int64 in the notation of TVM v0.27."""
 
     name: str
 
@@ -43,7 +43,9 @@ _DECLARES = ("Buffer", "match_buffer", "alloc_buffer", "sblock_alloc_buffer", "d
 
 
 def names_of_sizes(node: ast.FunctionDef) -> set[str]:
-    """Return the names in shapes, strides and offsets of buffers: a scalar parameter among them is a symbolic size."""
+    """Return the names used in buffer shapes, strides and offsets. A scalar parameter with such a name is a symbolic
+    size.
+    """
     names: set[str] = set()
     for call in ast.walk(node):
         if isinstance(call, ast.Call) and _last_name(call.func) in _DECLARES:
@@ -57,7 +59,7 @@ def names_of_sizes(node: ast.FunctionDef) -> set[str]:
 
 
 def _last_name(called: ast.expr) -> str:
-    """Return the last part of a called name: `T.sblock_alloc_buffer` -> "sblock_alloc_buffer"."""
+    """Return the last part of the name of a called function: "sblock_alloc_buffer" for `T.sblock_alloc_buffer`."""
     return called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
 
 
@@ -66,7 +68,9 @@ def is_buffer(annotation: ast.expr | None) -> bool:
 
 
 def with_names(annotation: ast.expr) -> ast.expr:
-    """Replace the strings in `T.Buffer(("m", 4), ...)` by names: TVM prints as strings what the body declares later."""
+    """Replace the strings in `T.Buffer(("m", 4), ...)` by names. TVM prints dimensions as strings if the body declares
+    them later.
+    """
     if not isinstance(annotation, ast.Call) or not is_buffer(annotation):
         return annotation
     keywords = [
@@ -78,7 +82,9 @@ def with_names(annotation: ast.expr) -> ast.expr:
 
 
 def quoted_names(annotation: ast.expr) -> Iterator[tuple[str, bool]]:
-    """Yield the names in strings of a signature's buffer, and whether each is a dimension (part of the shape)."""
+    """Yield the names that are strings in a buffer annotation, each with whether it is a dimension (part of
+    the shape).
+    """
     if not isinstance(annotation, ast.Call) or not is_buffer(annotation):
         return
     parts = [(part, True) for part in annotation.args[:1]]
@@ -90,7 +96,7 @@ def quoted_names(annotation: ast.expr) -> Iterator[tuple[str, bool]]:
 
 
 class _Unquoted(ast.NodeTransformer):
-    """Replaces strings by the expressions that they contain."""
+    """Replaces each string by the expression that it contains."""
 
     def visit_Constant(self, node: ast.Constant) -> ast.expr:
         if not isinstance(node.value, str):

@@ -1,4 +1,4 @@
-"""Finds the text of a program: it is a string, or the source of a decorated Python function or class."""
+"""Find the text of a program, which is a string or the source of a decorated Python function or class."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _THEIRS = ("check_well_formed",)  # TVM's option, which has no effect here
 
 
 def from_source(text: str, extra_vars: Mapping[str, Any] | None = None) -> IRModule | PrimFunc:
-    """Parse a text with one `@I.ir_module` class or `@T.prim_func` function into a module or function (TVM's name).
+    """Parse text with one `@I.ir_module` class or `@T.prim_func` function into a module or function (TVM's name).
 
-    `extra_vars` are Python values that the text may use by name; `T`, `I`, `tir` and `tvm` are always known. Imports in
-    the text are skipped, and constants assigned above the program are read. Raises `ParseError`, or `InputError` for a
-    value that is not a text.
+    `extra_vars` are Python values that the text may refer to by name; `T`, `I`, `tir` and `tvm` are always defined.
+    Imports in the text are ignored, and constants assigned above the program are read. Raises `ParseError`, or
+    `InputError` for a value that is not a string.
     """
     if not isinstance(text, str):
         raise InputError(f"from_source takes the text of a program, found {type(text).__name__}")
@@ -86,7 +86,9 @@ def _no_function(item: ast.stmt, source: Source) -> ParseError:
 
 
 def _dimension(node: ast.expr) -> OpenDimension | None:
-    """Return the dimension that `n = TypeVar("n")` above a program declares in TVM's printed texts, or None."""
+    """Return the dimension that `n = TypeVar("n")` declares above a program in TVM's printed text; None for anything
+    else.
+    """
     if isinstance(node, ast.Call) and _last(node.func) == "TypeVar" and len(node.args) == 1:
         name = node.args[0]
         return OpenDimension(str(name.value)) if isinstance(name, ast.Constant) else None
@@ -130,11 +132,12 @@ def _is_text(node: ast.stmt) -> bool:
 
 
 def prim_func(func: Any = None, *, private: bool = False, lowered: bool = False, s_tir: bool = False) -> Any:
-    """`@T.prim_func`: make a `PrimFunc` from the source of a Python function, without running it.
+    """`@T.prim_func`: create a `PrimFunc` from the source of a Python function, without running it.
 
-    Names that the text does not define are looked up where the function is defined: in its closure, the functions
-    around it, its module. Inside a class the function is parsed later, by `@I.ir_module`. Raises `ParseError`, or
-    `InputError` if Python cannot find the source (for a function typed at the prompt of a plain interpreter).
+    Names that the text does not define are looked up where the function is defined: in its closure, in the functions
+    around it, and in its module. In a class, the function is parsed later by `@I.ir_module`. Raises `ParseError`, or
+    `InputError` if Python cannot find the source (for example, for a function typed at the prompt of a plain
+    interpreter).
     """
     options = {"private": private, "lowered": lowered, "s_tir": s_tir}
     if func is None:
@@ -146,7 +149,9 @@ def prim_func(func: Any = None, *, private: bool = False, lowered: bool = False,
 
 
 def ir_module(cls: Any = None, **options: Any) -> Any:
-    """`@I.ir_module`: make an `IRModule` from a class of functions. Raises `ParseError` for anything else in it."""
+    """`@I.ir_module`: create an `IRModule` from a class of functions. Raises `ParseError` if the class contains
+    anything else.
+    """
     del options  # TVM's option check_well_formed
     if cls is None:
         return ir_module
@@ -174,7 +179,7 @@ def _stray(cls: type, name: str) -> ParseError:
 
 
 def module_attrs(attrs: Mapping[str, Any]) -> None:
-    """`I.module_attrs({...})` in the class of a module: set the module's attributes."""
+    """`I.module_attrs({...})` in the class of a module: sets the module's attributes."""
     sys._getframe(1).f_locals[_ATTRS] = dict(attrs)
 
 
@@ -212,7 +217,9 @@ def _is_class_body(frame: FrameType) -> bool:
 
 
 def _source_of(item: Any) -> tuple[Source, ast.stmt]:
-    """Return the text of a Python function or class, and its `def` or `class` node."""
+    """Return the text of a Python function or class and its `def` or `class` node; raise `InputError` if Python cannot
+    find the source.
+    """
     try:
         lines, first = inspect.getsourcelines(item)
     except (OSError, TypeError) as problem:

@@ -1,4 +1,4 @@
-"""Prints expressions of programs as TVMScript, with names and marks; `printer` adds functions, statements, blocks."""
+"""Print expressions of programs as TVMScript, with names and marks. `printer` adds functions, statements and blocks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _INTEGRAL = ("int", "uint", "bool")
 
 
 class ProgramText(ex.ExprPrinter):
-    """Collects the lines of a program; nodes in `marked` get fences (see `marks`)."""
+    """Collects the lines of a program and puts fences around the nodes in `marked` (see `marks`)."""
 
     prefix = "T."
 
@@ -43,11 +43,11 @@ class ProgramText(ex.ExprPrinter):
         return self._first(var, self.names.of(var, var.name))
 
     def buffer(self, buffer: Buffer) -> str:
-        """Return the name of a buffer for one of its uses."""
+        """Return the name of a buffer at a place where it is used."""
         return self._first(buffer, self.names.of(buffer, buffer.name))
 
     def define(self, item: ex.Var | Buffer) -> str:
-        """Return the name of a variable or buffer for its definition."""
+        """Return the name of a variable or buffer at the place where it is defined."""
         return self._first(item, self.names.define(item, item.name))
 
     def _first(self, item: ex.Node, text: str) -> str:
@@ -57,11 +57,11 @@ class ProgramText(ex.ExprPrinter):
         return fence(text, self._notes[item])
 
     def fenced(self, item: ex.Node, text: str) -> str:
-        """Return the text of a node, with its mark if it has one."""
+        """Return the text of a node, fenced if the node is marked."""
         return fence(text, self._notes[item]) if item in self._notes else text
 
     def line(self, text: str, *owners: ex.Node) -> None:
-        """Add one line, marked if one of the nodes in `owners` is."""
+        """Add a line of text, fenced if any node in `owners` is marked."""
         for owner in owners:
             text = self.fenced(owner, text)
         self.lines.append("    " * self.depth + text if text else "")
@@ -125,9 +125,9 @@ class ProgramText(ex.ExprPrinter):
         return f"T.call_intrin({', '.join([quote(str(e.dtype)), quote(self.dialect.prefix + e.op), *args])})"
 
     def span(self, r: ex.Range) -> tuple[str, str]:
-        """Return the texts of start and stop of a range.
+        """Return the start and stop of a range as text.
 
-        Constants are added; otherwise the stop is `start + extent`.
+        If both are constants, the stop is their sum; otherwise it is written as `start + extent`.
         """
         start, extent = r.start, r.extent
         if isinstance(start, ex.IntImm) and isinstance(extent, ex.IntImm):
@@ -138,7 +138,9 @@ class ProgramText(ex.ExprPrinter):
         return self.expr(start), self.expr(stop)
 
     def region(self, r: BufferRegion) -> str:
-        """Return a region as text, `A[vi, 0:128]`: a point of a dimension is an index, anything else a slice."""
+        """Return a region as text, for example `A[vi, 0:128]`. A range with a single element is printed as an index,
+        any other as a slice.
+        """
         parts = []
         for dimension in r.region:
             if is_const(dimension.extent, 1):
@@ -148,7 +150,9 @@ class ProgramText(ex.ExprPrinter):
         return self.fenced(r, f"{self.buffer(r.buffer)}[{', '.join(parts) or '()'}]")
 
     def value(self, item: Any) -> str:
-        """Return an attribute's value as text: a Python constant, an expression, or a list or dictionary of them."""
+        """Return an attribute's value as text. It may be a Python constant, an expression, or a list or dictionary of
+        these.
+        """
         if isinstance(item, ex.Expr):
             return self.expr(item)
         if isinstance(item, Mapping):
@@ -165,7 +169,9 @@ class ProgramText(ex.ExprPrinter):
 
 
 def calls_by_name(e: ex.Call) -> bool:
-    """Return whether `T.op(args)` means exactly this call: the intrinsic's rule gives its dtype from the arguments."""
+    """Return whether `T.op(args)` would be parsed to exactly this call, because the intrinsic's dtype follows from its
+    arguments.
+    """
     row = ex.INTRINSICS.get(e.op)
     if row is None:
         return e.op.startswith("vector_reduce_") and len(e.args) == 1 and e.dtype == e.args[0].dtype.scalar
@@ -189,7 +195,7 @@ def calls_by_name(e: ex.Call) -> bool:
 
 
 def quote(text: str) -> str:
-    """Return a string as Python writes it, in double quotes."""
+    """Return a string as a Python literal in double quotes."""
     return json.dumps(text, ensure_ascii=False)
 
 

@@ -1,4 +1,4 @@
-"""Names in printed programs: each variable and buffer gets a name that nothing else in scope has."""
+"""Assign names in printed programs: every variable and buffer gets a name that is unique in its scope."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _RESERVED = frozenset({*keyword.kwlist, *keyword.softkwlist, "T", "I", "R", "ran
 
 
 class NameSupply:
-    """Gives out names scope by scope: two loops next to each other may both be `i`; a loop inside `i` becomes `i_1`."""
+    """Assigns names scope by scope. Two consecutive loops may both be named `i`; a loop inside `i` becomes `i_1`."""
 
     def __init__(self) -> None:
         self._of: dict[Node, str] = {}
@@ -20,16 +20,16 @@ class NameSupply:
         self._frames: list[list[Node]] = [[]]
 
     def push(self) -> None:
-        """Open a scope."""
+        """Open a new scope."""
         self._frames.append([])
 
     def pop(self) -> None:
-        """Close the innermost scope: the names that it defined are free again."""
+        """Close the innermost scope, so that the names defined in it can be used again."""
         for item in self._frames.pop():
             self._taken.discard(self._of.pop(item))
 
     def define(self, item: Node, hint: str) -> str:
-        """Return a name for a definition in the current scope, as similar to `hint` as possible."""
+        """Return a name for a definition in the current scope, as close to `hint` as possible."""
         if item in self._of:
             return self._of[item]
         name = self.fresh(hint)
@@ -38,14 +38,14 @@ class NameSupply:
         return name
 
     def fresh(self, hint: str) -> str:
-        """Return a name that belongs to no node. It stays reserved until the end."""
+        """Reserve a name that belongs to no node and return it. It stays reserved until the end."""
         stem = identifier(hint)
         return fresh(f"{stem}_" if stem in _RESERVED else stem, self._taken)
 
     def of(self, item: Node, hint: str) -> str:
-        """Return the name for a use.
+        """Return the name of an item at a place where it is used.
 
-        An item that nothing in scope defines is free, and keeps its name until the end.
+        An item that is not defined in any open scope is free, and keeps its name until the end.
         """
         if item not in self._of:
             self._of[item] = self.fresh(hint)
@@ -53,5 +53,5 @@ class NameSupply:
         return self._of[item]
 
     def knows(self, item: Node) -> bool:
-        """Return whether the item is defined in an open scope."""
+        """Return whether the item already has a name."""
         return item in self._of

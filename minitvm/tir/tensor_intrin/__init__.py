@@ -12,12 +12,14 @@ Instead of loops, the implementation may be one instruction of the machine, a `t
 
     TensorIntrin.register("dot_4x16_u8i8i32", desc, instruction={"numba-cpu": spell})
 
-The instruction contains the description, which interpreters run and analyses read. `spell(emitter, stmt)` writes it in
-the language of a code generator (`codegen.emitter.Emitter.dialect`); it is a function, or "module:function". A code
-generator without a spelling refuses the instruction with an error that names it.
+The instruction contains the description, which interpreters run and analyses read. `spell(emitter, stmt)` writes the
+instruction in the language of a code generator (`codegen.emitter.Emitter.dialect`); it is a function, or a string
+"module:function". A code generator for which there is no such function refuses the instruction with an error that names
+it.
 
-The intrinsics of a machine are in its folder of `minitvm/machines`, those of TVM in `minitvm/compat/tvm/tensor_intrin`.
-You can use their names without importing them: `get` calls the part "intrinsics" of each back end.
+The intrinsics of a machine are in its folder of `minitvm/machines`, and those of TVM in
+`minitvm/compat/tvm/tensor_intrin`. You can use them by name without importing anything: `get` loads them through the
+part "intrinsics" of each back end.
 """
 
 from __future__ import annotations
@@ -42,9 +44,9 @@ Spelling = Callable[[Any, Instruction], None] | str
 class TensorIntrin:
     """A description and an implementation under one name. `desc` and `impl` have the same parameters.
 
-    A parameter of `impl` may declare strides and an offset as variables, which get the values of the buffer at the
-    place of use, or as constants, which that buffer must then have. If the implementation is one instruction,
-    `instruction` maps the dialects of code generators to its spellings.
+    A parameter of `impl` may declare its strides and offset as variables, which take the values of the actual buffer,
+    or as constants, which must then match the actual buffer. If the implementation is a single instruction,
+    `instruction` maps each dialect of a code generator to the function that writes the instruction.
     """
 
     name: str
@@ -61,10 +63,10 @@ class TensorIntrin:
     ) -> TensorIntrin:  # fmt: skip
         """Register an intrinsic for `tensorize`.
 
-        If you pass spellings of an `instruction` and no implementation, the instruction is the implementation;
-        `together` neighbouring threads run it as one. Raises `InputError` if description and implementation do not fit
-        together, or if the name is taken (unless `override`). With `verify`, raises `InternalError` if the oracle finds
-        that they compute different results in a tile of larger buffers.
+        If you pass `instruction` but no implementation, the instruction itself is the implementation, and `together`
+        neighbouring threads execute it jointly. Raises `InputError` if the description and the implementation do not
+        fit together, or if the name is taken (unless `override` is set). With `verify`, raises `InternalError` if the
+        oracle finds that they compute different results on a tile of larger buffers.
         """
         if name in TensorIntrin.KNOWN and not override:
             raise InputError(f"there is a tensor intrinsic {name!r} already\n  try:    override=True")
@@ -87,7 +89,9 @@ class TensorIntrin:
         return intrin
 
     def spelling(self, dialect: str) -> Callable[[Any, Instruction], None] | None:
-        """The function that writes the instruction in a dialect; None if the dialect does not have it."""
+        """Return the function that writes the instruction in a dialect; None if the dialect does not have the
+        instruction.
+        """
         found = self.instruction.get(dialect)
         if isinstance(found, str):
             module, _, name = found.partition(":")
@@ -96,8 +100,8 @@ class TensorIntrin:
 
     @staticmethod
     def get(name: str, allow_missing: bool = False) -> TensorIntrin | None:
-        """The intrinsic with this name; raises an `InputError` with similar names, or returns None if
-        `allow_missing`.
+        """Return the intrinsic with this name. If there is none, raise an `InputError` that suggests similar names, or
+        return None if `allow_missing` is set.
         """
         if name not in TensorIntrin.KNOWN:
             for backend in own():
@@ -119,10 +123,10 @@ class TensorIntrin:
         return root_block(self.desc)
 
     def check(self, **options: Any) -> Any:
-        """Check that the implementation computes the same as the description; returns a `Verdict` of the reference
+        """Check that the implementation computes the same as the description; return the `Verdict` of the reference
         interpreter.
 
-        Both run on a tile inside of larger buffers, so that strides and offsets matter. `options` are those of
+        Both run on a tile inside larger buffers, so that wrong strides and offsets are noticed. `options` are those of
         `reference.check`.
         """
         from ..schedule.intrinsics import check_intrinsic

@@ -1,4 +1,4 @@
-"""Intrinsics that are one instruction: the instruction contains the description without its blocks."""
+"""Intrinsics that consist of a single instruction, which contains the description without its blocks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .. import nodes as tir
 
 
 def as_instruction(name: str, desc: tir.PrimFunc, together: int = 1) -> tir.PrimFunc:
-    """A function with the parameters of a description, whose body is the instruction that does the same."""
+    """Return a function with the parameters of a description, whose body is an instruction that does the same."""
     root = tir.root_block(desc)
     operands = tuple(tile_of(name, p) if isinstance(p, tir.Buffer) else p for p in desc.params)
     init = None if root.init is None else _without_blocks(root.init)
@@ -20,7 +20,9 @@ def as_instruction(name: str, desc: tir.PrimFunc, together: int = 1) -> tir.Prim
 
 
 def tile_of(name: str, buffer: tir.Buffer) -> tir.Tile:
-    """The whole of a buffer as the operand of an instruction; raises `InputError` if its shape is not constant."""
+    """Return the operand of an instruction for a whole buffer; raise `InputError` if the buffer's shape is not
+    constant.
+    """
     sizes = [d.value for d in buffer.shape if isinstance(d, IntImm)]
     if len(sizes) < buffer.ndim:
         raise InputError(f"{name}: an instruction has tiles of constant shapes, {buffer.name} is {buffer}")
@@ -32,7 +34,9 @@ def tile_of(name: str, buffer: tir.Buffer) -> tir.Tile:
 
 
 def _without_blocks(stmt: tir.Stmt) -> tir.Stmt:
-    """The loops of a description without blocks, because schedules do not change the inside of an instruction."""
+    """Return the loops of a description without its blocks. Schedules do not change the inside of an instruction, so it
+    needs no blocks.
+    """
 
     def go(node: Any) -> Any:
         if not isinstance(node, tir.BlockRealize):

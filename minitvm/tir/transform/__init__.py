@@ -1,7 +1,7 @@
-"""Lowering: the passes from blocks inside loops (level 3) to flat kernels.
+"""Lowering: the passes that turn blocks inside loops (level 3) into flat kernels.
 
-`pipeline.PASSES` lists the passes that every machine needs, in order; `passes(target)` also has the passes of the
-machine. Under TVM's names, such as `tir.transform.Simplify()`, they are passes over modules (`tir.passes`).
+`pipeline.PASSES` lists the passes that every machine needs, in order; `passes(target)` includes the passes of the
+machine. `tir.passes` offers them as passes over modules under TVM's names, such as `tir.transform.Simplify()`.
 """
 
 from typing import Any

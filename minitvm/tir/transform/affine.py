@@ -1,7 +1,7 @@
-"""Index expressions in arith's normal form, and the known ranges of the variables around a statement.
+"""Convert index expressions to arith's normal form, and track the known ranges of the variables around a statement.
 
-Passes use `linear` to find strides and to compare indices, and `interval` and `bounds` for their ranges. For
-simplification and proofs they use `arith.Analyzer`.
+Passes use `linear` to find strides and compare indices, and `interval` and `bounds` to find ranges. For simplification
+and proofs, they use `arith.Analyzer`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _MOST_WRITTEN = 20_000
 
 
 def linear(e: Expr) -> Affine:
-    """A scalar integer expression as a sum of terms, without using the ranges of its variables.
+    """Return a scalar integer expression as a sum of terms, without using the ranges of its variables.
 
     An expression that is not an integer becomes a single term.
     """
@@ -39,7 +39,9 @@ def linear(e: Expr) -> Affine:
 
 
 def expr(form: Affine, dtype: Any) -> Expr:
-    """A form as an expression. Equal forms give the same node, so that results stored in the node are found again."""
+    """Return a form as an expression. Equal forms give the same node, so that results cached with the node are found
+    again.
+    """
     key = (dtype, form.const, *form.terms.items())
     written = _WRITTEN.get(key)
     if written is None:
@@ -51,34 +53,34 @@ def expr(form: Affine, dtype: Any) -> Expr:
 
 
 def coefficient(form: Affine, var: Var) -> int:
-    """The coefficient of `var` in a form, where it is a term of its own."""
+    """Return the coefficient of `var` in a form, counting only terms that consist of `var` alone."""
     return form.terms.get(var, 0)
 
 
 def moves(form: Affine, inside: Collection[Var]) -> bool:
-    """Return whether a form depends on any of the variables."""
+    """Return whether a form contains any of the variables."""
     return any(v in inside for v in variables(form))
 
 
 def split(form: Affine, inside: Collection[Var]) -> tuple[Affine, Affine]:
-    """Split a form into the terms without the variables `inside`, and the other terms with the constant."""
+    """Split a form into the terms without the variables in `inside`, and the remaining terms plus the constant."""
     outer = {t: c for t, c in form.terms.items() if not moves(Affine.of(t), inside)}
     return Affine(outer), Affine({t: c for t, c in form.terms.items() if t not in outer}, form.const)
 
 
 def interval(form: Affine, ranges: Ranges) -> Interval | None:
-    """The smallest and the largest value of a form over the ranges of its variables; None if an end is not known."""
+    """Return the smallest and largest value of a form over the ranges of its variables; None if either is unknown."""
     low, high = Domain(ranges).bounds(form)
     return None if low is None or high is None else (low, high)
 
 
 def bounds(e: Expr, ranges: Ranges) -> Interval | None:
-    """The smallest and the largest value of an integer expression; None if they are not known."""
+    """Return the smallest and largest value of an integer expression; None if either is unknown."""
     return interval(linear(e), ranges)
 
 
 def with_loop(loop: For, ranges: Ranges) -> Ranges:
-    """The ranges of variables inside a loop."""
+    """Return the ranges of variables inside a loop, given those outside."""
     first, count = bounds(loop.start, ranges), bounds(loop.extent, ranges)
     if first is None or count is None or count[1] < 1:
         return {v: r for v, r in ranges.items() if v is not loop.var}
@@ -86,7 +88,7 @@ def with_loop(loop: For, ranges: Ranges) -> Ranges:
 
 
 def slack(condition: Expr) -> Affine | None:
-    """The form f for which an inequality of integers is equivalent to `f < 0`; None for any other condition."""
+    """Return the form f for which an integer inequality is equivalent to `f < 0`; None for any other condition."""
     if not isinstance(condition, LT | LE | GT | GE) or not condition.a.dtype.is_int:
         return None
     a, b = linear(condition.a), linear(condition.b)

@@ -1,4 +1,4 @@
-"""Compute strides for buffers whose rows a schedule aligns (`storage_align`)."""
+"""Compute strides for buffers whose rows are aligned by a schedule (`storage_align`)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Entry = tuple[int, int, int]  # axis, factor, offset
 
 
 def alignments(node: Node) -> dict[Buffer, list[Entry]]:
-    """The alignments that the blocks below a node request for the buffers that they write."""
+    """Return the alignments that blocks inside a node request for the buffers that they write."""
     entries: dict[Buffer, list[Entry]] = {}
     for block in find(node, Block):
         for number, axis, factor, offset in alignments_of(block):
@@ -23,9 +23,10 @@ def alignments(node: Node) -> dict[Buffer, list[Entry]]:
 
 
 def aligned_strides(shape: Sequence[Expr], entries: Iterable[Entry]) -> tuple[Expr, ...]:
-    """Row-major strides; if an entry exists for an axis, the stride is increased until it is `offset` modulo `factor`.
+    """Return row-major strides in which the stride of each axis with an entry is increased until it equals `offset`
+    modulo `factor`.
 
-    Returns () if no stride changes, or if a dimension is not a constant.
+    Returns () if no stride changes, or if a dimension is not constant.
     """
     dims = [d.value for d in shape if isinstance(d, IntImm)]
     if len(dims) != len(shape):
@@ -44,7 +45,8 @@ def aligned_strides(shape: Sequence[Expr], entries: Iterable[Entry]) -> tuple[Ex
 
 
 def align_storage(func: PrimFunc) -> PrimFunc:
-    """`B = alloc(8, 8)` of which dimension 0 is to have a stride of 1 modulo 4 -> B with the strides (9, 1).
+    """Give aligned buffers their strides: `B = alloc(8, 8)`, where the stride of dimension 0 must be 1 modulo 4, gets
+    the strides (9, 1).
 
     before:
         S = T.decl_buffer((4, 8), annotations={"buffer_dim_align": [[0, 16, 4]]})
@@ -59,7 +61,7 @@ def align_storage(func: PrimFunc) -> PrimFunc:
         for i, j in T.grid(4, 8):
             B[i, j] = S[i, 7 - j]
 
-    Needs compact shapes: strides are computed from the shape that is left.
+    This pass needs compact shapes, because strides are computed from the shape that remains.
     """
     if not any(ALIGNMENTS in one.annotations for one in find(func.body, Allocate)):
         return func

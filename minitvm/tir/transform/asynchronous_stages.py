@@ -1,4 +1,4 @@
-"""Asynchronous copies in the stages of a software pipeline: which copies become asynchronous, and where a part waits.
+"""Asynchronous copies in software pipelines: which copies become asynchronous, and where the parts wait for them.
 
     for i in range(n):              # software_pipeline_stage [0, 1], software_pipeline_async_stages [0]
         load: S[...] = A[i]         # S: shared
@@ -11,10 +11,11 @@ becomes, for 0 < i < n - 1,
     wait until at most 1 group is under way
     use: C[i] = S[i % 2, ...]
 
-Each time step that begins copies commits one group. Iteration i of a part of stage s began its copies in time step i +
-s. So a part that needs them waits until only the groups of later time steps are under way. If the copies began at least
-two steps before, the wait is the first statement of the time step: other copies continue meanwhile, and the barrier
-after the wait also ensures that the copies of this step do not overwrite elements that the previous step still reads.
+Each time step that starts copies commits one group. A part of stage s starts the copies of iteration i in time step i +
+s, so a part that needs them waits until only the groups of later time steps are in progress. If the copies were started
+at least two steps earlier, the wait is the first statement of the time step. Other copies continue in the meantime, and
+the barrier after the wait also ensures that the copies of this step do not overwrite elements that the previous step is
+still reading.
 """
 
 from __future__ import annotations
@@ -30,7 +31,8 @@ from ..nodes import Async, Buffer, BufferLoad, BufferStore, Stmt, copied_load
 
 
 def asynchronous_parts(pipeline: Pipeline) -> dict[int, Stmt]:
-    """The parts, by number, whose copies become asynchronous. In the returned statements, these copies are only begun.
+    """Return the parts, by number, whose copies become asynchronous. In the returned statements, these copies are only
+    started.
 
     A copy becomes asynchronous if its stage is listed, a later part reads its destination, no other part writes its
     destination, and the loop does not write its source.
@@ -65,8 +67,8 @@ def asynchronous_parts(pipeline: Pipeline) -> dict[int, Stmt]:
 
 
 class PipelineGroups:
-    """The groups of copies of a pipeline: the groups that each part needs, and the statements with commits and
-    waits.
+    """Tracks the groups of copies in a pipeline: which groups each part needs, and where commits and waits are
+    inserted.
     """
 
     def __init__(self, pipeline: Pipeline, begun: Mapping[int, Stmt]) -> None:
@@ -79,7 +81,9 @@ class PipelineGroups:
         }
 
     def of_step(self, now: int, running: Mapping[int, Stmt]) -> Iterator[Stmt]:
-        """The statements of one time step that is written out: the parts that run in it, in their order."""
+        """Yield the statements of one unrolled time step: the parts that run in it, in order, with commits
+        and waits.
+        """
         last = [p for p in running if p in self.begun][-1:]
         begun = {p: [now - self.stages[p] + self.stages[q] for q in self.needs[p]] for p in running}
         needed = {p: max(steps) for p, steps in begun.items() if steps}
@@ -95,20 +99,24 @@ class PipelineGroups:
                 self.groups.append(now)
 
     def of_any_step(self, every: Mapping[int, Stmt]) -> Iterator[Stmt]:
-        """The statements of a time step in the middle: all parts run, and each earlier step has committed a group."""
+        """Yield the statements of a time step in the middle of the loop, in which all parts run and each earlier step
+        has committed a group.
+        """
         kept, first = self.groups, min((self.stages[p] for p in self.begun), default=0)
         self.groups = list(range(first, self.depth))
         yield from self.of_step(self.depth, every)
         self.groups = kept
 
     def passed(self, count: int) -> None:
-        """Note that the loop over the middle steps has run up to step `count`, and that each step committed a group."""
+        """Record that the middle steps up to step `count` have run and have each committed a group."""
         if self.begun:
             self.groups = list(range(min(self.stages[p] for p in self.begun), count))
 
 
 def _is_read(pipeline: Pipeline, number: int, buffer: Buffer) -> bool:
-    """Return whether a later part reads a buffer: a part of a later stage, or a later part of the same stage."""
+    """Return whether a part that runs later reads a buffer: a part of a later stage, or a later part of the
+    same stage.
+    """
     own = (pipeline.stages[number], pipeline.order[number])
     return any(
         (pipeline.stages[p], pipeline.order[p]) > own and buffer in _loaded(part)

@@ -1,4 +1,4 @@
-"""Shrink allocated buffers to the region that is used inside of the allocation."""
+"""Shrink allocated buffers to the region that is used inside the allocation."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from .affine import Affine, Ranges, bounds, expr, interval, linear, split, with_
 
 @dataclass(frozen=True, slots=True)
 class UsedSpan:
-    """The used part of one dimension: `[base + low, base + high]`, where `base` is over the variables outside."""
+    """The used part of one dimension, `[base + low, base + high]`, where `base` contains only variables from outside
+    the allocation.
+    """
 
     base: Affine
     low: int
@@ -28,7 +30,8 @@ class UsedSpan:
 
 
 def compact_buffers(func: PrimFunc) -> PrimFunc:
-    """`B = alloc(128)` in the loop over tiles i0, used as `B[i0*16 + i1]` -> `B = alloc(16)`, used as `B[i1]`.
+    """Shrink buffers to the part that is used: `B = alloc(128)` in a loop over tiles i0, used as `B[i0*16 + i1]` -> `B
+    = alloc(16)`, used as `B[i1]`.
 
     before:
         for i in range(4):
@@ -62,7 +65,9 @@ def _compact(stmt: Any, ranges: Ranges) -> Any:
 
 
 def used_spans(buffer: Buffer, body: Stmt, ranges: Ranges) -> list[UsedSpan | None]:
-    """The part of each dimension that `body` uses, over the variables defined outside of it; None if unknown."""
+    """Return the part of each dimension that `body` uses, in terms of the variables defined outside of it; None for a
+    dimension if unknown.
+    """
     touched = effects(body, frozenset([buffer]))
     runs = []
     for touch in (*touched.reads, *touched.writes):
@@ -74,7 +79,7 @@ def used_spans(buffer: Buffer, body: Stmt, ranges: Ranges) -> list[UsedSpan | No
 
 
 def _hull(sides: Iterable[tuple[Range | None, set[Var], Ranges]]) -> UsedSpan | None:
-    """The smallest span that contains all accesses to one dimension, over the loops of some variables; None if
+    """Return the smallest span that contains all accesses to a dimension while the given variables run; None if
     unknown.
     """
     total: UsedSpan | None = None
@@ -92,7 +97,7 @@ def _hull(sides: Iterable[tuple[Range | None, set[Var], Ranges]]) -> UsedSpan | 
 
 
 def compacted_shape(buffer: Buffer, spans: list[UsedSpan | None]) -> tuple[Expr, ...]:
-    """The shape after compaction. A dimension does not change if its used part is as large, or is unknown."""
+    """Return the shape after compaction. A dimension stays the same if its used part is unknown or not smaller."""
     return tuple(
         const(span.extent, d.dtype) if _shrinks(span, d) else d  # type: ignore[union-attr]
         for span, d in zip(spans, buffer.shape, strict=True)
@@ -110,7 +115,7 @@ def _written_out(e: Expr, lets: Mapping[Var, Expr]) -> Expr:
 
 
 def shrunk(stmt: Allocate, ranges: Ranges) -> Allocate:
-    """An allocation with the needed shape; its accesses are moved accordingly."""
+    """Shrink an allocation to the part that is used, and shift its accesses accordingly."""
     buffer = stmt.buffer
     spans = used_spans(buffer, stmt.body, ranges)
     shrinks = [_shrinks(span, dim) for span, dim in zip(spans, buffer.shape, strict=True)]

@@ -1,4 +1,4 @@
-"""Make parameters dense arrays, because callers pass dense arrays, even if the text declares strides."""
+"""Make parameters dense arrays, because callers pass dense arrays even if the program declares strides."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from ..strides import row_major_text, why_not_strides
 
 
 def dense_parameters(func: PrimFunc) -> PrimFunc:
-    """`A: T.Buffer((4, 4), strides=[5, 1])` -> `A: T.Buffer((4, 4))`: an index still names the same element.
+    """Make parameters dense: `A: T.Buffer((4, 4), strides=[5, 1])` -> `A: T.Buffer((4, 4))`. An index still refers to
+    the same element.
 
     before:
         A: T.Buffer((4, 8), "float32", strides=[16, 1])
@@ -26,8 +27,8 @@ def dense_parameters(func: PrimFunc) -> PrimFunc:
                 vi, vj = T.axis.remap("SS", [i, j])
                 B[vi, vj] = A[vi, vj] * 2.0
 
-    Symbolic strides stay, because a view may be declared by them. Raises `VerificationError` for strides with which two
-    elements of a buffer share a place, and for views that do not fit the layout of their source.
+    Symbolic strides stay, because a view may be declared with them. Raises `VerificationError` if the strides map
+    two elements of a buffer to the same location, or if a view does not fit the layout of its source.
     """
     for match, source in views(func):
         wrong = why_not_view(match, source)

@@ -1,4 +1,4 @@
-"""Remove blocks: iterators and names become their values, predicates conditions, and local buffers allocations."""
+"""Remove blocks: iterators become their values, predicates become conditions, and local buffers become allocations."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from .align_storage import alignments
 
 
 def drop_blocks(func: PrimFunc) -> PrimFunc:
-    """`with block(vi = i*4 + j) where p: S(vi)` -> `if p: S(i*4 + j)`. Needs `lower_init` and `lower_match_buffers`.
+    """Replace blocks by plain statements: `with block(vi = i*4 + j) where p: S(vi)` -> `if p: S(i*4 + j)`. Runs after
+    `lower_init` and `lower_match_buffers`.
 
     before:
         A: T.Buffer((10,), "float32")

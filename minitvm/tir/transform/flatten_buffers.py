@@ -1,4 +1,4 @@
-"""Make buffers one-dimensional: strides and element offsets become index arithmetic."""
+"""Make buffers one-dimensional: strides and element offsets turn into index arithmetic."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from .affine import expr, linear
 
 
 def flatten_buffers(func: PrimFunc) -> PrimFunc:
-    """`A[i, j]` of shape (m, n) -> `A[i*n + j]` of shape (m*n,); `A[i, ramp(j, 1, 4)]` -> `A[ramp(i*n + j, 1, 4)]`.
+    """Flatten buffers: `A[i, j]` of shape (m, n) -> `A[i*n + j]` of shape (m*n,), and `A[i, ramp(j, 1, 4)]` ->
+    `A[ramp(i*n + j, 1, 4)]`.
 
     before:
         for i, j in T.grid(4, 8):
@@ -56,9 +57,9 @@ def flatten_buffers(func: PrimFunc) -> PrimFunc:
 
 
 def flat_index(buffer: Buffer, indices: tuple[Expr, ...]) -> Expr:
-    """The offset of an element from the start of the buffer's data, in elements.
+    """Return the offset of an element from the start of the buffer's data, in elements.
 
-    For vectors of indices it is a vector of offsets, and for ramps a ramp.
+    Vector indices give a vector of offsets, and ramps give a ramp.
     """
     # Legal: row-major strides, or those that a buffer declares, give each element its own place. All accesses of a
     # buffer use this one map, so two accesses touch the same element afterwards exactly if they did before.
@@ -82,7 +83,9 @@ def flat_index(buffer: Buffer, indices: tuple[Expr, ...]) -> Expr:
 
 
 def _first(index: Expr, ramps: bool) -> Expr:
-    """The part of an index that is the same in all lanes: the base of a ramp if all vectors are ramps, otherwise 0."""
+    """Return the part of an index that all lanes share: the base of a ramp if `ramps` is set, and 0 for any other
+    vector.
+    """
     if index.dtype.lanes == 1:
         return index
     return index.base if ramps and isinstance(index, Ramp) else const(0, index.dtype.scalar)
@@ -129,7 +132,7 @@ def _flat_buffer(buffer: Buffer) -> Buffer:
 
 
 def symbolic_dimensions(params: Iterable[Buffer | Var]) -> list[Var]:
-    """The free variables in the shapes of the parameters, in order of first use."""
+    """Return the free variables in the shapes of the parameters, in order of first use."""
     from ...expr import free_vars
 
     dims: dict[Var, None] = {}

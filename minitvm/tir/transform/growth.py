@@ -1,6 +1,6 @@
-"""Limit the amount of code that a pass may produce: a pass that copies statements without end is stopped and named.
+"""Limit the amount of code that a pass may produce; a pass that keeps copying statements is stopped with an error.
 
-The widest tiles of an extent that is unknown at compile time grow about ninefold in `unswitch_tiles`, to fewer than
+In `unswitch_tiles`, the widest tiles of an extent that is unknown at compile time grow about ninefold, to fewer than
 1,000 statements. A function that grows far beyond that would take minutes to compile.
 """
 
@@ -19,7 +19,7 @@ _LEFT: ContextVar[list[int] | None] = ContextVar("copies_left", default=None)
 
 
 def within_budget(name: str, func: PrimFunc, apply: Callable[[PrimFunc], PrimFunc]) -> PrimFunc:
-    """Run the pass `name` as `apply(func)`; raises `TooMuchCode` if it copies too much, or if its result is too
+    """Run the pass `name` as `apply(func)`; raise `TooMuchCode` if it makes too many copies, or if its result is too
     large.
     """
     from .unroll import unrolled_size
@@ -39,7 +39,9 @@ def within_budget(name: str, func: PrimFunc, apply: Callable[[PrimFunc], PrimFun
 
 
 def count_copy() -> None:
-    """Count one copy of a body by the running pass; raises `_Spent` if its budget, if it has one, is spent."""
+    """Count one copy of a body against the budget of the running pass (if it has one); raise `_Spent` if the budget is
+    exceeded.
+    """
     left = _LEFT.get()
     if left is not None:
         left[0] -= 1
@@ -48,7 +50,7 @@ def count_copy() -> None:
 
 
 class _Spent(Exception):
-    """Raised when the budget of a pass is spent."""
+    """Raised if the budget of a pass is exceeded."""
 
 
 def _too_much(func: PrimFunc, name: str, limit: int, found: str) -> TooMuchCode:

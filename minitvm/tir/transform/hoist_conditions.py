@@ -1,8 +1,8 @@
-"""Move conditions out of loops: an init to before its reduction loop, an invariant condition around the loop.
+"""Move conditions out of loops: an init before its reduction loop, and an invariant condition around the loop.
 
-Neighbouring statements that do nothing unless the same condition holds are put under this condition together, and it
-moves further out with them. So a buffer that is written and read under the same condition can be allocated inside of
-the condition, where every read follows a write.
+If neighbouring statements do nothing unless the same condition holds, they are put under this condition together and
+move further out with it. A buffer that is written and read under the same condition can then be allocated inside the
+condition, where every read follows a write.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from .unroll import bind
 
 
 def hoist_conditions(func: PrimFunc) -> PrimFunc:
-    """`for k: (if k == 0: S0); S1` -> `S0; for k: S1`, and `for j: if p(i): S` -> `if p(i): for j: S`.
+    """Move conditions out of loops: `for k: (if k == 0: S0); S1` -> `S0; for k: S1`, and `for j: if p(i): S` -> `if
+    p(i): for j: S`.
 
     before:
         for i in range(4):
@@ -34,7 +35,8 @@ def hoist_conditions(func: PrimFunc) -> PrimFunc:
             for k in range(8):
                 C[i] = C[i] + A[i, k]
 
-    Also `if p: S0; for j: if q(j): S1` -> `if p: (S0; for j: if q(j): S1)` if each q(j) implies p.
+    The pass also rewrites `if p: S0; for j: if q(j): S1` as `if p: (S0; for j: if q(j): S1)` if each q(j) implies
+    p.
     """
     return func.with_body(rewrite_statements(func.body, _hoist))
 
@@ -61,7 +63,7 @@ def _unswitched(loop: For, branch: If) -> Stmt | None:
 
 
 def _shared(stmts: Sequence[Stmt]) -> list[Stmt]:
-    """The statements; neighbours that do nothing unless the same condition holds are put under this condition
+    """Group statements: neighbours that do nothing unless the same condition holds are put under this condition
     together.
     """
     # Legal: no statement changes the condition, and it is defined even without the conditions before it (`_moves`).
@@ -83,9 +85,9 @@ def _shared(stmts: Sequence[Stmt]) -> list[Stmt]:
 
 
 def _is_concurrent(stmt: Stmt) -> bool:
-    """Return whether a statement contains a loop that threads share.
+    """Return whether a statement contains a loop whose iterations are divided among threads.
 
-    Two such loops stay two kernels: they are not merged.
+    Two such loops stay two separate kernels.
     """
     if isinstance(stmt, For) and stmt.kind in (ForKind.PARALLEL, ForKind.THREAD):
         return True
@@ -93,7 +95,7 @@ def _is_concurrent(stmt: Stmt) -> bool:
 
 
 def _conditions(stmt: Stmt) -> list[Expr]:
-    """The conditions without which a statement does nothing."""
+    """Return conditions such that a statement does nothing unless all of them hold."""
     if not isinstance(stmt, If) or stmt.else_case is not None:
         return []
     return [c for c in conjuncts(stmt.condition) if _moves(c)]
@@ -102,14 +104,14 @@ def _conditions(stmt: Stmt) -> list[Expr]:
 def _moves(condition: Expr) -> bool:
     """Return whether a condition may be evaluated elsewhere.
 
-    Legal if it reads no memory that a statement could change, and contains no division by a value that may be zero: an
-    earlier condition may have prevented the evaluation so far.
+    This is legal if it reads no memory that a statement could change, and does not divide by a value that may be zero.
+    (An earlier condition may have prevented such a division so far.)
     """
     return not reads_memory(condition) and always_defined(condition)
 
 
 def _idle_unless(condition: Expr, stmt: Stmt, around: tuple[For, ...]) -> bool:
-    """Return whether a statement provably does nothing if a condition does not hold; `around` are the loops in
+    """Return whether it is proved that a statement does nothing if a condition does not hold; `around` are the loops in
     between.
     """
     if isinstance(stmt, For) and stmt.thread is None and not uses(condition, [stmt.var]):
@@ -131,7 +133,7 @@ def _idle_unless(condition: Expr, stmt: Stmt, around: tuple[For, ...]) -> bool:
 
 
 def _under(common: Sequence[Expr], stmt: Stmt) -> Stmt:
-    """Simplify a statement that only runs when the conditions `common` hold."""
+    """Simplify a statement that only runs if the conditions in `common` hold."""
     if not isinstance(stmt, If) or stmt.else_case is not None:
         return stmt
     own = [c for c in conjuncts(stmt.condition) if not any(structural_equal(c, known) for known in common)]

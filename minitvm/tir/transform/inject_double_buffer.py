@@ -1,8 +1,8 @@
-"""Run blocks annotated "double_buffer_scope" one iteration ahead of their readers, with two versions of the buffer.
+"""Run blocks annotated with "double_buffer_scope" one iteration ahead of their readers, with two buffer versions.
 
-The loop around such a block (`load`, below) and its reader (`use`) gets the annotations of a software pipeline with two
+The loop that contains such a block (`load` below) and its reader (`use`) is annotated as a software pipeline with two
 stages. Only `load` is in the first stage, so `B[(i + 1) % 2]` is filled while `B[i % 2]` is in use. If the loop is
-annotated as a pipeline already, the annotation of the block only requests the second version of the buffer.
+already annotated as a pipeline, the annotation of the block only requests the second version of the buffer.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .inject_software_pipeline import refusal
 
 
 def inject_double_buffer(func: PrimFunc) -> PrimFunc:
-    """Annotate the loops of double buffers as pipelines; raises `ScheduleError` if that would change the meaning.
+    """Annotate loops with double buffers as pipelines; raise `ScheduleError` if that would change the meaning.
 
     before:
         A: T.Buffer((8, 4), "float32")
@@ -58,7 +58,9 @@ def inject_double_buffer(func: PrimFunc) -> PrimFunc:
 
 
 def _next_loop(func: PrimFunc) -> For | None:
-    """A loop that contains a double buffer and is not yet annotated as a pipeline, or None."""
+    """Return a loop that contains a double buffer and is not yet annotated as a pipeline; None if there is none. Raises
+    `ScheduleError` for an annotation that cannot be carried out.
+    """
     tree = Tree(func)
     for realize in tree.blocks.values():
         if software_pipelines.DOUBLE not in realize.block.annotations:

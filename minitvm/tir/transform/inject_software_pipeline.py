@@ -1,13 +1,14 @@
-"""Turn loops annotated as software pipelines into prologue, loop and epilogue, with several versions of buffers.
+"""Turn loops annotated as software pipelines into a prologue, a loop and an epilogue, with several versions of buffers.
 
 In the stages listed in "software_pipeline_async_stages", copies to shared storage are asynchronous: the parts of one
-time step begin a group of copies, and a part waits for the groups that it needs before it starts.
+time step start a group of copies, and a part waits for the groups that it needs before it runs.
 
-If a pipeline has three or more stages, the loop runs to the end, and parts of earlier stages have a condition for the
-steps in which they run. A separate epilogue would contain the last stage as many times as there are stages, minus one.
+If a pipeline has three or more stages, the loop runs to the end, and a condition limits the parts of earlier stages to
+the steps in which they run. A separate epilogue would have to repeat the last stage as many times as there are stages,
+minus one.
 
 A buffer that gets several versions is first shrunk to the region that one iteration uses. `analysis.software_pipelines`
-decides whether the order is legal; it also refuses illegal annotations.
+decides whether the order is legal, and refuses illegal annotations.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from .asynchronous_stages import PipelineGroups, asynchronous_parts
 
 
 def inject_software_pipeline(func: tir.PrimFunc) -> tir.PrimFunc:
-    """Emit every loop annotated as a pipeline; raises a `ScheduleError` that names the loop if this is not legal.
+    """Expand every loop annotated as a pipeline; raise a `ScheduleError` that names the loop if this is not legal.
 
     before:
         A: T.Buffer((8,), "float32")
@@ -64,7 +65,7 @@ def inject_software_pipeline(func: tir.PrimFunc) -> tir.PrimFunc:
 
 
 def refusal(func: tir.PrimFunc, loop: tir.For | None, failure: Failure | None, what: str) -> ScheduleError:
-    """The error for a loop that cannot be transformed as its annotations request."""
+    """Return the error for a loop that cannot be transformed as its annotations request."""
     from ..script.printer import script
 
     if failure is None:
@@ -75,7 +76,7 @@ def refusal(func: tir.PrimFunc, loop: tir.For | None, failure: Failure | None, w
 
 
 def emit(func: tir.PrimFunc, pipeline: Pipeline) -> tir.PrimFunc:
-    """Return the function with the loop of a pipeline run in stages."""
+    """Return the function in which the loop of a pipeline runs in stages."""
     tree = Tree(func)
     loop = pipeline.loop
     versions = {b: _versions(tree, loop, b, count) for b, count in pipeline.versions.items()}
@@ -93,7 +94,7 @@ def emit(func: tir.PrimFunc, pipeline: Pipeline) -> tir.PrimFunc:
 def for_one_iteration(func: tir.PrimFunc, loop: tir.For, buffers: Sequence[tir.Buffer]) -> tir.PrimFunc:
     """Shrink buffers to the region that one iteration of a loop uses.
 
-    Legal, because no buffer passes values between iterations.
+    This is legal because no buffer passes values between iterations.
     """
     versions = {b: _versions(Tree(func), loop, b, 1) for b in buffers}
     changed = {b: to for b, to in versions.items() if any(start is not None for start in to.starts)}
@@ -131,30 +132,30 @@ class _Part:
     loop: tir.For
 
     def at(self, iteration: Expr) -> tir.Stmt:
-        """The statement for the given iteration."""
+        """Return the statement for one iteration."""
         instance: tir.Stmt = substitute(
             _own_buffers(fresh_copy(self.stmt)), {self.loop.var: Analyzer().simplify(iteration)}
         )
         return instance
 
     def within_bounds(self, iteration: Expr) -> tir.Stmt:
-        """The statement under a condition that `iteration` is one of the loop's iterations."""
+        """Return the statement for `iteration`, under the condition that this is one of the loop's iterations."""
         return tir.If(all_of([iteration >= self.loop.start, iteration < self.end]), self.at(iteration))
 
     def before_end(self, iteration: Expr) -> tir.Stmt:
-        """The statement for an iteration that exists or comes after the last one, under a condition that it exists."""
+        """Return the statement for `iteration`, under the condition that this iteration is not after the last one."""
         return tir.If(Analyzer().simplify(iteration < self.end), self.at(iteration))
 
     @property
     def end(self) -> Expr:
-        """The number after the last iteration."""
+        """The value after the last iteration."""
         return Analyzer().simplify(self.loop.start + self.loop.extent)
 
 
 def _time_steps(
     loop: tir.For, parts: Sequence[_Part], order: Sequence[int], depth: int, copies: PipelineGroups
 ) -> list[tir.Stmt]:
-    """All time steps. In each step the parts run in `order`; part p of iteration i runs in step i + stage(p)."""
+    """Return all time steps. In each step the parts run in `order`; part p of iteration i runs in step i + stage(p)."""
     kept = {k: v for k, v in loop.annotations.items() if k not in KEYS}
     dtype = loop.var.dtype
     step = loop.var.with_name(loop.var.name)
@@ -198,7 +199,7 @@ def _time_steps(
 
 
 def _own_buffers(stmt: tir.Stmt) -> tir.Stmt:
-    """The statement, with new buffers for those that blocks inside of it allocate."""
+    """Return a statement with new buffers for those that its blocks allocate."""
     fresh = {b: replace(b) for s in find(stmt, tir.Block) for b in s.alloc_buffers}
     if not fresh:
         return stmt
@@ -219,14 +220,16 @@ def _own_buffers(stmt: tir.Stmt) -> tir.Stmt:
 
 @dataclass(frozen=True, slots=True)
 class _Versions:
-    """Several versions of a buffer; an iteration uses one of them. A version has the region that starts at `starts`."""
+    """Several versions of a buffer, of which each iteration uses one. A version holds the region that begins at
+    `starts`.
+    """
 
     buffer: tir.Buffer
     version: Expr | None  # None: there is only one
     starts: tuple[Expr | None, ...]
 
     def moved(self, indices: Sequence[Expr]) -> tuple[Expr, ...]:
-        """The new indices of the element at `indices` of the old buffer."""
+        """Convert the indices of an element in the old buffer to its indices in the new one."""
         own = tuple(i if start is None else i - start for i, start in zip(indices, self.starts, strict=True))
         return own if self.version is None else (self.version.astype(own[0].dtype if own else "int32"), *own)
 
@@ -245,7 +248,7 @@ def _versions(tree: Tree, loop: tir.For, buffer: tir.Buffer, count: int) -> _Ver
 
 
 def _one_iteration(tree: Tree, loop: tir.For, buffer: tir.Buffer) -> list[Range | None]:
-    """The range of each dimension of a buffer that one iteration of the loop uses; None if that may be the whole
+    """Return, for each dimension of a buffer, the range that one iteration of the loop uses; None if it may be the full
     dimension.
     """
     whole: list[Range | None] = [None] * buffer.ndim
@@ -274,7 +277,7 @@ def _one_iteration(tree: Tree, loop: tir.For, buffer: tir.Buffer) -> list[Range 
 
 
 def _with_versions(part: tir.Stmt, versions: Mapping[tir.Buffer, _Versions]) -> tir.Stmt:
-    """Rewrite a part of the pipeline's body so that it accesses the versions of buffers."""
+    """Rewrite a part of the pipeline's body to access the versions of buffers."""
 
     doubled = {to.buffer for to in versions.values()}  # regions are rewritten before their block
     numbered = {to.buffer for to in versions.values() if to.version is not None}
@@ -297,7 +300,9 @@ def _with_versions(part: tir.Stmt, versions: Mapping[tir.Buffer, _Versions]) -> 
 
 
 def _notes(block: tir.Block, numbered: set[tir.Buffer]) -> dict[str, Any]:
-    """The annotations of a block that writes versions. If there is a version axis, alignments count axes after it."""
+    """Return the annotations for a block that writes versions of buffers. Alignments count axes after the new version
+    axis.
+    """
     notes = {k: v for k, v in block.annotations.items() if k != DOUBLE}
     if ALIGNMENTS in notes:
         shifts = [int(region.buffer in numbered) for region in regions_written(block)]

@@ -1,12 +1,13 @@
-"""Interleave loops over virtual threads: each statement inside of them runs for all of them before the next statement.
+"""Interleave loops over virtual threads: each statement runs for all virtual threads before the next one starts.
 
 One processor then does the work of several threads, so that the latency of one thread overlaps with the work of the
 others.
 
-Legal: the iterations of a loop over virtual threads are independent (`bind` proves it), so every interleaving has the
-same meaning. Storage that is allocated inside belongs to each virtual thread, so it gets one more dimension. The value
-of a let that reads memory gets such storage too: all virtual threads read it before any of them stores. A condition
-that differs between virtual threads, but reads no memory, is put around each statement that it guards.
+This is legal because the iterations of a loop over virtual threads are independent (`bind` proves it), so every
+interleaving has the same meaning. Storage that is allocated inside belongs to each virtual thread, so it gets an
+additional dimension. The value of a let that reads memory gets such storage too: all virtual threads read it before any
+of them stores. A condition that differs between virtual threads, but reads no memory, is put around each statement that
+it guards.
 """
 
 from __future__ import annotations
@@ -49,14 +50,14 @@ def _visit(node: Any) -> Any:
 
 
 def interleaved(loop: tir.For) -> tir.Stmt:
-    """Move a loop over virtual threads inward, around the statements that need it."""
+    """Move a loop over virtual threads inward, around only the statements that need it."""
     if is_const(loop.extent, 0):
         return tir.Seq(())
     return _inward(loop, loop.body)
 
 
 def _inward(loop: tir.For, stmt: tir.Stmt, under: tuple[Expr, ...] = ()) -> tir.Stmt:
-    """The statement for all virtual threads; for each of them it runs only if the conditions `under` hold."""
+    """Return the statement for all virtual threads; in each of them, it runs only if the conditions in `under` hold."""
     if isinstance(stmt, tir.Seq):
         return tir.Seq(tuple(_inward(loop, part, under) for part in stmt.stmts))
     if isinstance(stmt, tir.Allocate):
@@ -85,7 +86,7 @@ def _inward(loop: tir.For, stmt: tir.Stmt, under: tuple[Expr, ...] = ()) -> tir.
 
 
 def _depends(loop: tir.For, stmt: tir.Stmt) -> bool:
-    """Return whether a statement itself, apart from the statements inside of it, differs between virtual threads."""
+    """Return whether a statement itself, not counting the statements inside it, differs between virtual threads."""
     own: list[Expr] = []
     if isinstance(stmt, tir.For):
         own = [stmt.start, stmt.extent]
@@ -99,13 +100,13 @@ def _depends(loop: tir.For, stmt: tir.Stmt) -> bool:
 
 
 def _inlined(let: tir.LetStmt) -> tir.Stmt:
-    """The body of a let that reads no memory, with the let's value in place of its variable."""
+    """Substitute the value of a let that reads no memory into its body."""
     return substitute(let.body, {let.var: let.value.astype(let.var.dtype)})
 
 
 def _held(let: tir.LetStmt) -> tir.Stmt:
-    """A let that reads memory, with storage for each virtual thread: all of them read the value before any
-    continues.
+    """Store the value of a let that reads memory in a local buffer, so that all virtual threads read the value before
+    any of them continues.
     """
     own = tir.Buffer(let.var.name, (), let.var.dtype, "local")
     body = substitute(let.body, {let.var: tir.BufferLoad(own, ())})

@@ -1,9 +1,9 @@
-"""Join consecutive parallel loops that touch different elements into one, which has the iterations of all of them.
+"""Join consecutive parallel loops that touch different elements into a single loop with the iterations of all of them.
 
 A kernel has one parallel loop, and threads wait between kernels. For example, a schedule may divide rows into groups of
-four and the remaining rows: each loop has few iterations, and they are independent. If two loops write the same buffer,
-integer sets decide whether they touch a common element (`arith.dependence`). If a loop reads a buffer that the loop
-before it wrote, and writes another one, it depends on that loop, and no such check is made.
+four and a remainder: each loop has few iterations, and they are independent. If two loops write the same buffer,
+integer sets decide whether they touch a common element (`arith.dependence`). If a loop reads a buffer that the previous
+loop wrote, but writes a different one, it depends on the previous loop, and this check is skipped.
 """
 
 from __future__ import annotations
@@ -60,9 +60,9 @@ def _may_join(loop: For) -> bool:
 
 
 def _fit(loops: list[For]) -> bool:
-    """Return whether one variable can count all iterations.
+    """Return whether one variable can count all iterations of the loops.
 
-    A symbolic extent counts as 0 for variables of 32 bits or more.
+    A symbolic extent counts as 0 if the variables have at least 32 bits; otherwise the loops do not fit.
     """
     dtype = loops[0].var.dtype
     if any(loop.var.dtype != dtype for loop in loops):
@@ -72,7 +72,7 @@ def _fit(loops: list[For]) -> bool:
 
 
 def _apart(first: For, second: For) -> bool:
-    """Return whether no iteration of one loop touches an element that an iteration of the other loop writes."""
+    """Return whether no iteration of either loop touches an element that an iteration of the other loop writes."""
     one, other = effects(first), effects(second)
     written = [{touch.buffer for touch in each.writes} for each in (one, other)]
     if not written[0] & written[1]:
@@ -106,9 +106,10 @@ def _joined(loops: list[For]) -> list[For]:
 
 
 def _chosen(var: Var, loops: list[For], ends: list[Expr]) -> Stmt:
-    """The body of the loop to which an iteration belongs.
+    """Return the body that an iteration of the joined loop executes: the body of the loop that the iteration belongs
+    to.
 
-    `ends[k]` is the total number of iterations up to loop k's last.
+    `ends[k]` is the total number of iterations in loops 0 to k.
     """
     body: Stmt | None = None
     for number in reversed(range(len(loops))):

@@ -1,4 +1,4 @@
-"""Keep parameters that the function's text writes as outputs, even if lowering finds that no write ever happens."""
+"""Keep track of the parameters that a function's program writes, even if lowering finds that no write ever happens."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ WRITES = "tir.writes"  # attribute of a host function: the positions of the para
 
 
 def written_parameters(func: PrimFunc, module: IRModule | None = None) -> tuple[int, ...]:
-    """The positions of the parameters that a function writes: in its own text, through views, or in its kernels."""
+    """Return the positions of the parameters that a function writes, directly, through views, or in its kernels."""
     stored: set[Buffer] = set()
     views: list[tuple[Buffer, Buffer]] = []
     for node in find(func.body, BufferStore | Block | KernelCall):
@@ -28,8 +28,8 @@ def written_parameters(func: PrimFunc, module: IRModule | None = None) -> tuple[
 
 
 def keep_roles(func: PrimFunc, module: IRModule, name: str) -> IRModule:
-    """The lowered module of `func`, with an attribute that lists `func`'s outputs if its host function writes fewer of
-    them.
+    """Return the lowered module of `func`. If its host function writes fewer parameters than `func` does, it gets an
+    attribute that lists `func`'s outputs.
     """
     host = module[name]
     writes = written_parameters(func)

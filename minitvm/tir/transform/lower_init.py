@@ -1,7 +1,7 @@
 """Turn a block's `init` into ordinary statements that run before the first step of its reduction.
 
 If nothing else in the reduction's loops touches the buffer, the init gets its own loops before the outermost of them
-(as with `decompose_reduction`), and the reduction needs no condition. Otherwise the init stays in place, under the
+(like `decompose_reduction`), and the reduction needs no condition. Otherwise the init stays in place, under the
 condition that all reduction iterators have their first value.
 """
 
@@ -19,7 +19,7 @@ from .unroll import bind
 
 
 def lower_init(func: PrimFunc) -> PrimFunc:
-    """`for k: init: S0; body: S1` -> `S0; for k: S1`, or `for k: (if k == start: S0); S1`.
+    """Turn inits into statements: `for k: init: S0; body: S1` -> `S0; for k: S1`, or `for k: (if k == start: S0); S1`.
 
     before:
         for i, k in T.grid(4, 8):
@@ -75,12 +75,13 @@ class _InitLowering:
 
 
 def init_nest(node: BlockRealize, loops: tuple[For, ...], empty_sums: bool = False) -> tuple[For, Stmt] | None:
-    """Return (the loop to put it before, the init in its own loops), or None if the init must stay in place.
+    """Return (the loop to insert it before, the init in its own loops), or None if the init must stay in place.
 
-    Legal if, below that loop, no other statement touches the buffers that the init writes, no statement writes memory
-    that the init reads or that its conditions and bounds read, spatial and reduction loops are separate, and the
-    reduction has a first step. Then every element is initialised exactly once before its first update, as before.
-    Symbolic sizes are assumed to be at least 1; with `empty_sums` the init must run even if a symbolic extent is 0.
+    Moving the init is legal if no other statement in that loop touches the buffers that the init writes, if no
+    statement writes memory that the init or its conditions and bounds read, if spatial and reduction loops are
+    separate, and if the reduction has a first step. Every element is then still initialised exactly once before its
+    first update. Symbolic sizes are assumed to be at least 1; with `empty_sums`, the init must run even if a symbolic
+    extent is 0.
     """
     block = node.block
     reduced = _variables(node, block.iter_vars, reduction=True)
@@ -128,8 +129,8 @@ def init_nest(node: BlockRealize, loops: tuple[For, ...], empty_sums: bool = Fal
 
 
 def _begins(node: BlockRealize, loops: tuple[For, ...]) -> bool:
-    """Return whether the reduction starts where its loops start; otherwise they are a later part of it, without
-    init.
+    """Return whether the reduction starts where its loops start. If not, the loops are a later part of the reduction,
+    for which the init does not run.
     """
     starts = {loop.var: loop.start for loop in loops}
     axes = [
@@ -141,7 +142,7 @@ def _begins(node: BlockRealize, loops: tuple[For, ...]) -> bool:
 
 
 def _where_sizes_are_not_0(predicate: ex.Expr, loops: tuple[For, ...]) -> Analyzer:
-    """An analyzer for the inside of the loops around a block, under the assumption that no symbolic size is 0."""
+    """Return an analyzer for the inside of the loops around a block that assumes that no symbolic size is 0."""
     analyzer = Analyzer()
     for part in [predicate, *(e for loop in loops for e in (loop.start, loop.extent))]:
         for size in ex.free_vars(part):
@@ -163,10 +164,11 @@ def _variables(node: BlockRealize, axes: tuple[ex.IterVar, ...], reduction: bool
 
 
 def _alone(block: Block, init: Stmt, decides: Sequence[ex.Expr], loop: For) -> bool:
-    """Return whether, below a loop, the init may move: no other block touches its buffers, and no inputs of it change.
+    """Return whether the init may move out of a loop: nothing else in the loop touches its buffers, and none of its
+    inputs change there.
 
     Only this block may touch the buffers that its init writes. No statement may write memory that the init reads, or
-    memory that decides whether and where the init runs and how often the loops after it run.
+    that decides whether and where the init runs or how often its loops run.
     """
     written = {n.buffer for n in ex.find(init, BufferStore)}
     read = {n.buffer for n in ex.find(init, BufferLoad)} - written
@@ -176,9 +178,9 @@ def _alone(block: Block, init: Stmt, decides: Sequence[ex.Expr], loop: For) -> b
 
 
 def _elements_of_their_own(block: Block, init: Stmt, values: Mapping[ex.Var, ex.Expr], own: Sequence[For]) -> bool:
-    """Return whether the points of the init's loops touch different elements, so that all of them may run first.
+    """Return whether the iterations of the init's loops write different elements, so that all of them may run first.
 
-    If a block stores several elements at a time, its declaration is trusted: its loops are spatial.
+    If a block stores several elements at a time, we trust its declaration that its loops are spatial.
     """
     loops = {loop.var: ex.Range(loop.start, loop.extent) for loop in own if not is_const(loop.extent, 1)}
     if not loops or ex.contains(init, For | Block):

@@ -1,4 +1,4 @@
-"""Replace accesses through a matched buffer by accesses of the buffer that it is a view of."""
+"""Replace accesses through matched buffers by accesses to the buffers that they are views of."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..nodes import Block, BufferLoad, BufferRegion, BufferStore, MatchBufferReg
 
 
 def lower_match_buffers(func: PrimFunc) -> PrimFunc:
-    """`V = match_buffer(A[i:i+4, j:j+4])`, `V[a, b]` -> `A[i + a, j + b]`.
+    """Replace views by their sources: `V = match_buffer(A[i:i+4, j:j+4])`, `V[a, b]` -> `A[i + a, j + b]`.
 
     before:
         for i in range(8):
@@ -23,8 +23,8 @@ def lower_match_buffers(func: PrimFunc) -> PrimFunc:
                 vi = T.axis.remap("S", [i])
                 B[vi] = A[vi, T.int32(0) + 1] + A[vi, T.int32(0) + 2]
 
-    Strides and offsets that the view declares as variables get the values of the source. All others are equal to those
-    of the source: `dense_parameters` refuses views that do not fit.
+    Strides and offsets that the view declares as variables get the values of the source. All others equal those of
+    the source, because `dense_parameters` refuses views that do not fit.
     """
     viewed = any(block.match_buffers for block in find(func.body, Block))
     return func.with_body(_lower(func.body, {})) if viewed else func
@@ -68,7 +68,7 @@ def _indices(region: BufferRegion, indices: tuple[Expr, ...]) -> tuple[Expr, ...
 
 
 def _layout_variables(match: MatchBufferRegion, source: BufferRegion) -> dict[Var, Expr]:
-    """The values of the variables in a view's strides, offset and shape."""
+    """Return the values of the variables in a view's strides, offset and shape."""
     view, base = match.buffer, source.buffer
     strides = strides_of(base)
     lead = base.ndim - view.ndim

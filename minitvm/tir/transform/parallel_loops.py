@@ -52,8 +52,8 @@ def _is_steady(value: Expr, body: Stmt) -> bool:
 
 
 def _sunk(let: LetStmt, body: Stmt) -> Stmt:
-    """The body, with the let moved to the statements that use it, so that a parallel loop stays outermost in its
-    kernel.
+    """Move a let down to the statements that use it, so that parallel loops stay outermost in their kernels. Returns
+    the new body.
     """
     if not uses(body, [let.var]):
         return body
@@ -94,7 +94,9 @@ def _fused(outer: For) -> For:
 
 
 def with_named_parts(var: Var, body: Stmt) -> Stmt:
-    """`S(f // 13, f % 13)` -> `let p = f // 13, q = f % 13: S(p, q)`, so that indices are linear in what they use."""
+    """Name quotients and remainders of a variable so that indices are linear: `S(f // 13, f % 13)` -> `let p = f // 13,
+    q = f % 13: S(p, q)`.
+    """
     parts: dict[Any, tuple[Var, Any]] = {}
 
     def go(node: Any) -> Any:

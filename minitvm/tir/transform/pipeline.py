@@ -1,6 +1,6 @@
-"""The passes that lower a function, in order. If you have read this list, you have read the lowering of the compiler.
+"""The passes that lower a function, in order. If you have read this list, you know how the compiler lowers programs.
 
-The list contains the passes that every machine needs. A machine adds its own passes, each after one of these: see
+The list contains the passes that every machine needs. A machine adds its own passes after some of these; see
 `machines/cpu/passes.py`.
 """
 
@@ -55,7 +55,9 @@ Additions: TypeAlias = Mapping[str, Sequence["Pass"]]  # by the name of the pass
 
 @dataclass(frozen=True, slots=True)
 class Pass:
-    """One step of lowering: a function from `PrimFunc` and target to `PrimFunc`, and a one-line description."""
+    """One step of lowering: a function that maps a `PrimFunc` and a target to a `PrimFunc`, with a one-line
+    description.
+    """
 
     name: str
     run: Callable[[PrimFunc, Any], PrimFunc]
@@ -63,7 +65,7 @@ class Pass:
 
 
 def plain(function: Callable[[PrimFunc], PrimFunc], meaning: str) -> Pass:
-    """A pass that does not use the target. Its name is the name of its function."""
+    """Return a pass that does not use the target. It has the same name as its function."""
     run = functools.wraps(function)(lambda func, target: function(func))  # with its docstring
     return Pass(function.__name__, run, meaning)
 
@@ -99,10 +101,10 @@ PASSES: tuple[Pass, ...] = (
 
 
 def passes(target: Target | None = None) -> tuple[Pass, ...]:
-    """The passes for a target, in order.
+    """Return the passes for a target, in order.
 
-    The target's back end adds passes to the neutral ones, or has its own list. If there is no back end, the passes that
-    all machines add are run: each pass ignores programs that are not for its machine.
+    The target's back end adds passes to the neutral ones, or has its own list. Without a back end, the passes that any
+    machine adds are all included: each pass ignores programs that are not for its machine.
     """
     backend = find(target)
     if backend is None:
@@ -114,10 +116,10 @@ def passes(target: Target | None = None) -> tuple[Pass, ...]:
 
 
 def extended(*additions: Additions) -> tuple[Pass, ...]:
-    """The neutral passes, each followed by the passes that machines add after it.
+    """Return the neutral passes, each followed by the passes that machines add after it.
 
-    A pass added by two machines runs once. Raises `InternalError` if a pass is added after a name that is not a neutral
-    pass.
+    A pass that two machines add runs only once. Raises `InternalError` if a pass is to be added after something that is
+    not a neutral pass.
     """
     places = {step.name: {step.name: step} for step in PASSES}
     for place, steps in (item for adds in additions for item in adds.items()):
@@ -142,15 +144,16 @@ def lower(
     without: Collection[str] = (),
     limited: bool = False,
 ) -> IRModule:
-    """Lower a level-3 function to an `IRModule` of one host function `name` and its kernels, by the target's passes.
+    """Lower a level-3 function with the target's passes; return an `IRModule` of one host function `name` and its
+    kernels.
 
-    `callback(pass name, before, after)` is called after every step; after the last one, "split_host", it gets the
-    module. Passes named in `without` are skipped; only passes that make kernels faster may be, not those that make them
-    legal. With MINITVM_VERIFY=1 the rules of level 3 are checked on `func`, and the rules of the kernel level on the
-    result. With `limited` each pass has a budget for the code that it adds, and `TooMuchCode` is raised if it exceeds
-    it. A nest of loops bound to a GPU's grid becomes a kernel; back ends without such a grid refuse it. Raises
-    `Unsupported` for a function that calls foreign code, and for a reduction over threads in a form that no pass
-    handles.
+    `callback(pass name, before, after)` is called after every step; for the last step, "split_host", `after` is the
+    module. The passes named in `without` are skipped, which is only allowed for passes that make kernels faster, not
+    for those that make them legal. With MINITVM_VERIFY=1, `func` is checked by the rules of level 3, and the result by
+    the rules of the kernel level. With `limited`, each pass has a budget for the code that it adds, and `TooMuchCode`
+    is raised if a pass exceeds it. A nest of loops bound to a GPU's grid becomes a kernel; back ends without such a
+    grid refuse it. Raises `Unsupported` for a function that calls foreign code, and for a reduction over threads in a
+    form that no pass handles.
     """
     target = Target(target) if isinstance(target, str) else target
     func = left_out(written_out(func))

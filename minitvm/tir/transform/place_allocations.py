@@ -1,8 +1,8 @@
 """Move allocations down to the smallest statement that contains all of their accesses.
 
-A buffer may be allocated inside a loop only if it passes no value from one iteration to the next. This is decided by
-following one iteration in program order: every read must be within a region that was certainly written before
-(`Coverage`). A buffer that ends up inside a loop nest is on the stack if it is small; all others are workspaces of the
+A buffer may be allocated inside a loop only if it passes no value from one iteration to the next. To decide this, we
+follow one iteration in program order: every read must be inside a region that was certainly written before
+(`Coverage`). A small buffer that ends up inside a loop nest is placed on the stack; all others are workspaces of the
 host function.
 """
 
@@ -25,7 +25,8 @@ STACK_BYTES = 960 << 10
 
 
 def place_allocations(func: PrimFunc) -> PrimFunc:
-    """`alloc B; for i: (B[..] = ..; .. = B[..])` -> `for i: alloc B; ...`, where no iteration reads another's.
+    """Move allocations inward: `alloc B; for i: (B[..] = ..; .. = B[..])` -> `for i: alloc B; ...`, if no iteration
+    reads what another one wrote.
 
     before:
         S = T.decl_buffer((4, 8))
@@ -55,7 +56,7 @@ def place_allocations(func: PrimFunc) -> PrimFunc:
 
 
 def _workspaces_outside(stmt: Any) -> Any:
-    """Move workspaces of the host outside of allocations on the stack, because the latter belong to a kernel."""
+    """Move workspaces of the host out of stack allocations, because stack allocations belong to a kernel."""
     if not isinstance(stmt, Stmt) or isinstance(stmt, For):
         return stmt
     new = map_children(stmt, _workspaces_outside)
@@ -97,7 +98,7 @@ class _Placed:
 
 
 class _Placement:
-    """Finds the place of one allocation."""
+    """Finds the best place for one allocation."""
 
     def __init__(self, allocation: Allocate, room: int) -> None:
         self.buffer = allocation.buffer
@@ -108,9 +109,11 @@ class _Placement:
         return self.buffer in accessed(stmt)
 
     def place(self, stmt: Stmt, ranges: Ranges, top: bool) -> _Placed | None:
-        """`stmt` with the allocation inside or around it; `top`: outside of all loops and branches.
+        """Return `stmt` with the allocation inside or around it. `top` says that `stmt` is outside of all loops and
+        branches.
 
-        Returns None if nothing uses the buffer, or if it is inside a nest and does not fit on the stack.
+        Returns None if nothing uses the buffer, or if the allocation would be inside a nest and does not fit on the
+        stack.
         """
         if not self.touches(stmt):
             return None
@@ -134,7 +137,7 @@ class _Placement:
         return _Placed(Seq.of(*stmt.stmts[: users[0]], inner.stmt, *stmt.stmts[users[-1] + 1 :]), inner.stack_bytes)
 
     def deeper(self, stmt: Stmt, ranges: Ranges) -> _Placed | None:
-        """The statement with the allocation inside of a loop or branch; None if it must stay outside."""
+        """Try to put the allocation inside a loop or branch; return None if it must stay outside."""
         if isinstance(stmt, If) and (stmt.else_case is None or not self.touches(stmt.else_case)):
             return self.rebuilt(stmt, "then_case", ranges, top=False)
         if not isinstance(stmt, For) or stmt.kind == ForKind.VECTORIZED:
@@ -152,7 +155,9 @@ class _Placement:
         return None if inner is None else _Placed(replace(stmt, **{field: inner.stmt}), inner.stack_bytes)
 
     def around(self, stmt: Stmt, ranges: Ranges, top: bool) -> _Placed | None:
-        """The allocation around `stmt`; None if it is inside a nest and does not fit on the stack."""
+        """Return the allocation wrapped around `stmt`; None if it would be inside a nest and does not fit
+        on the stack.
+        """
         size = self.stack_size(stmt, ranges)
         fits = size is not None and size <= min(STACK_BUFFER_BYTES, self.room)
         if not top and not fits:
@@ -184,7 +189,9 @@ class _Placement:
 
 
 def _is_shared(stmt: Stmt) -> bool:
-    """Return whether several threads or kernels access a buffer that is allocated around this statement."""
+    """Return whether a buffer that is allocated around this statement would be accessed by several threads
+    or kernels.
+    """
     return any(loop.kind in (ForKind.PARALLEL, ForKind.THREAD) for loop in find(stmt, For))
 
 

@@ -1,4 +1,4 @@
-"""Keep the element that a reduction adds into in a register while the reduction's loop runs."""
+"""Keep the elements that a reduction accumulates into in registers while the reduction's loop runs."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from .affine import linear, structural_key
 
 
 def promote_accumulators(func: tir.PrimFunc) -> tir.PrimFunc:
-    """Keep the elements that a reduction adds into in registers. Runs after `unroll`.
+    """Keep the elements that a reduction accumulates into in registers. Runs after `unroll`.
 
-    Legal: distinct buffers do not overlap ("tir.noalias"), so only accesses through the same buffer matter.
+    This is legal because distinct buffers do not overlap ("tir.noalias"), so only accesses through the same buffer
+    matter.
 
     before:
         for i in range(4):
@@ -64,8 +65,8 @@ Access = tir.BufferLoad | tir.BufferStore
 
 
 def _accumulators(loop: tir.For) -> list[tir.BufferStore]:
-    """Stores to elements that are the same in all iterations, if the loop touches their buffers only in such
-    elements.
+    """Return stores to elements that are the same in all iterations, if the loop accesses no other elements of their
+    buffers.
     """
     if loop.kind != tir.ForKind.SERIAL or not isinstance(loop.extent, ex.IntImm) or loop.extent.value < 1:
         return []
@@ -107,7 +108,7 @@ def _base(index: Any) -> ex.Expr:
 
 
 def _fixed(access: Access, inside: set[ex.Var]) -> bool:
-    """Return whether the element and the mask of an access are the same in all iterations."""
+    """Return whether an access has the same element and mask in all iterations."""
     parts = [e for e in (access.indices[0], access.predicate) if e is not None]
     return not any(uses(e, inside) or ex.contains(e, tir.BufferLoad) for e in parts)
 
@@ -125,9 +126,9 @@ def _register_index(index: Any) -> bool:
 
 
 def _always_stored(stmt: tir.Stmt, buffer: tir.Buffer) -> set[Any]:
-    """The elements that every iteration stores to.
+    """Return the elements that every iteration stores.
 
-    To load them before and store them after the loop adds no new access.
+    Loading these elements before the loop and storing them after it touches no memory that the loop would not touch.
     """
     if isinstance(stmt, tir.Seq):
         return set().union(*(_always_stored(s, buffer) for s in stmt.stmts))
@@ -141,7 +142,7 @@ def _always_stored(stmt: tir.Stmt, buffer: tir.Buffer) -> set[Any]:
 
 
 def _read_first(stmt: tir.Stmt, buffer: tir.Buffer) -> set[Any]:
-    """The elements whose first access is a read, so that they must have a value when the loop starts."""
+    """Return the elements whose first access is a read. They must be loaded before the loop starts."""
     seen: set[Any] = set()
     read: set[Any] = set()
 
@@ -159,7 +160,9 @@ def _read_first(stmt: tir.Stmt, buffer: tir.Buffer) -> set[Any]:
 
 
 def _registers(stores: list[tir.BufferStore]) -> dict[Any, tuple[tir.Buffer, Any]]:
-    """A place in a local buffer for each element; there is one local buffer for each buffer that is reduced into."""
+    """Return an index in a local buffer for each element. There is one local buffer for each buffer that is reduced
+    into.
+    """
     groups: dict[tir.Buffer, list[tir.BufferStore]] = {}
     for store in stores:
         groups.setdefault(store.buffer, []).append(store)
@@ -174,7 +177,9 @@ def _registers(stores: list[tir.BufferStore]) -> dict[Any, tuple[tir.Buffer, Any
 
 
 def _promoted(loop: tir.For, stores: list[tir.BufferStore], earlier: list[tir.Stmt]) -> tir.Stmt:
-    """The loop with registers. Values that `earlier` statements stored to the elements move into registers directly."""
+    """Return the loop using registers. Values that `earlier` statements stored to the elements are moved to registers
+    directly.
+    """
     if not stores:
         return loop
     registers = _registers(stores)
@@ -201,8 +206,8 @@ def _promoted(loop: tir.For, stores: list[tir.BufferStore], earlier: list[tir.St
 
 
 def _taken_stores(earlier: list[tir.Stmt], predicates: dict[Any, Any]) -> dict[Any, ex.Expr]:
-    """The values of stores directly before the loop to elements that it will store again; removes these from
-    `earlier`.
+    """Return the values that statements right before the loop store to elements that the loop stores again. These
+    statements are removed from `earlier`.
     """
     taken: dict[Any, ex.Expr] = {}
     while earlier:
@@ -224,7 +229,7 @@ def _slot_key(access: Access) -> Any:
 
 
 def active_lanes(access: Access) -> int:
-    """The number of lanes that a mask of the form "the first n" enables; for any other mask, all lanes."""
+    """Return the number of lanes that a mask of the form "the first n" enables; all lanes for any other mask."""
     lanes = access.indices[0].dtype.lanes
     mask = access.predicate
     if not isinstance(mask, ex.LT) or not isinstance(mask.a, ex.Ramp) or not isinstance(mask.b, ex.Broadcast):

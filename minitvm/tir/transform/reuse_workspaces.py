@@ -1,10 +1,10 @@
-"""Shrink workspaces of unknown size to the part that one iteration uses, if each iteration of a serial loop fills them
-anew.
+"""Shrink a workspace of unknown size to the part that one iteration uses, if each iteration of a serial loop refills
+it.
 
-A buffer of constant size is placed on the stack inside of the loops (`place_allocations`). A buffer whose size is
-unknown at compile time cannot be. Legal: no iteration of the serial loop reads elements that another one wrote, so that
-all iterations can use the same elements, one after the other. These then stay in the cache. Each iteration of a
-parallel loop keeps its own part.
+A buffer of constant size is placed on the stack inside the loops (`place_allocations`). This is impossible for a buffer
+whose size is unknown at compile time. Shrinking it is legal because no iteration of the serial loop reads elements that
+another iteration wrote, so all iterations can reuse the same elements, which then stay in the cache. Each iteration of
+a parallel loop still has its own part.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from .separate_allocations import aligned_behind, in_own_part, widened
 
 
 def reuse_workspaces(func: PrimFunc) -> PrimFunc:
-    """Shrink such workspaces. `place_allocations` handles all other allocations.
+    """Shrink workspaces of unknown size that every iteration refills. `place_allocations` handles all other
+    allocations.
 
     before:
         n: T.int32
@@ -61,7 +62,9 @@ def _visit(stmt: Any, ranges: Ranges) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """The body of a loop that contains all uses of a buffer, the ranges there, and the loops and lets around it."""
+    """The body of a loop that contains all uses of a buffer, with the variable ranges there and the loops and lets
+    around it.
+    """
 
     body: Stmt
     ranges: Ranges
@@ -76,7 +79,7 @@ class _Place:
 
     @property
     def parallel(self) -> list[For]:
-        """The parallel loops around the body, outer ones first."""
+        """The parallel loops around the body, outermost first."""
         return [item for item in self.around if isinstance(item, For) and item.kind == ForKind.PARALLEL]
 
 
@@ -108,7 +111,9 @@ def _reused(allocation: Allocate, ranges: Ranges) -> Stmt:
 
 
 def _places(stmt: Node, buffer: Buffer, ranges: Ranges, around: tuple[For | LetStmt, ...]) -> Iterator[_Place]:
-    """The loops around all uses of the buffer whose iterations read no element that others wrote, outer ones first."""
+    """Yield the loops around all uses of the buffer in which no iteration reads an element that another one wrote,
+    outermost first.
+    """
     users = [child for child in children(stmt) if buffer in accessed(child)]
     if isinstance(stmt, For | LetStmt):
         around = (*around, stmt)

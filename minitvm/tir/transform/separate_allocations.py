@@ -1,14 +1,14 @@
-"""Give storage that each iteration of a concurrent loop allocates one more dimension, for the iterations of this loop.
+"""Give storage that is allocated in a concurrent loop an additional dimension, with one part for each iteration.
 
-So it may be placed outside of the loop, and no two iterations use the same elements. In a vectorised loop the new
-dimension is the last one, so that the lanes of an element are neighbours. If the storage fits on the stack of a thread,
-`place_allocations` moves it back in, and `compact_buffers` removes the dimension again.
+The storage can then be allocated outside of the loop, and no two iterations use the same elements. In a vectorised
+loop, the new dimension is the last one, so that the lanes of an element are neighbours. If the storage fits on the
+stack of a thread, `place_allocations` moves it back into the loop, and `compact_buffers` removes the dimension again.
 
-Storage with the scopes "shared", "local" and "warp" belongs to each block or thread of a grid, wherever it is
-allocated. In the same way, "local" storage belongs to each iteration of a parallel loop, unless its indices divide it
-among the iterations. So such storage is first moved into the innermost loop of its owners, where it shrinks to the part
-that one owner uses. Otherwise a buffer that does not fit in a block's storage, or has an unknown size, would become one
-workspace that all blocks share.
+Storage in the scopes "shared", "local" and "warp" belongs to each block or thread of a grid, wherever it is allocated.
+In the same way, "local" storage belongs to each iteration of a parallel loop, unless its indices divide it among the
+iterations. Such storage is therefore first moved into the innermost loop of its owners, where it shrinks to the part
+that one owner uses. Otherwise, a buffer that does not fit into a block's storage, or has an unknown size, would become
+one workspace shared by all blocks.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .compact_buffers import shrunk
 
 
 def separate_allocations(func: tir.PrimFunc) -> tir.PrimFunc:
-    """Move allocations out of parallel, vectorised and thread loops, with one part per iteration.
+    """Move allocations out of parallel, vectorised and thread loops, with a separate part for each iteration.
 
     before:
         for i in T.parallel(4):
@@ -58,8 +58,8 @@ def _into_owners(stmt: Any, ranges: Ranges) -> Any:
 
 
 def _moved_in(stmt: tir.Stmt, allocation: tir.Allocate, ranges: Ranges) -> tir.Stmt | None:
-    """A statement that contains all uses of an allocation, with the allocation moved into a loop; None if no loop owns
-    it.
+    """Return a statement in which an allocation is moved into the loop that owns it; None if no loop does. The
+    statement must contain all uses of the allocation.
     """
     if isinstance(stmt, tir.Seq):
         using = [k for k, part in enumerate(stmt.stmts) if _uses(part, allocation.buffer)]
@@ -78,9 +78,7 @@ def _moved_in(stmt: tir.Stmt, allocation: tir.Allocate, ranges: Ranges) -> tir.S
 
 
 def _has_its_own(loop: tir.For, buffer: tir.Buffer) -> bool:
-    """Return whether each iteration of a loop has its own copy of a buffer, if the buffer is used only inside the
-    loop.
-    """
+    """Return whether each iteration of a loop has its own copy of a buffer that is used only inside the loop."""
     of_the_iteration = not buffer.scope.startswith(("global", "shared", "warp"))
     if owns(loop, buffer.scope):
         return True
@@ -88,7 +86,7 @@ def _has_its_own(loop: tir.For, buffer: tir.Buffer) -> bool:
 
 
 def _is_divided(loop: tir.For, buffer: tir.Buffer) -> bool:
-    """Return whether all accesses of a buffer depend on the loop, so that each iteration already has its own part."""
+    """Return whether all accesses to a buffer depend on the loop, so that each iteration already has its own part."""
     varying, accesses = {loop.var}, []
     for node in walk(loop.body):
         if isinstance(node, tir.LetStmt | Let) and uses(node.value, varying):
@@ -103,7 +101,9 @@ def _uses(node: Node, buffer: tir.Buffer) -> bool:
 
 
 def _visit(node: Any, named: frozenset[Var]) -> Any:
-    """Move the allocations of a statement. `named` are the variables of the loops and lets around it."""
+    """Move the allocations in a statement out of concurrent loops. `named` are the variables of the loops and lets
+    around it.
+    """
     if not isinstance(node, tir.Stmt):
         return node
     inner = named | {node.var} if isinstance(node, tir.For | tir.LetStmt) else named
@@ -140,7 +140,9 @@ def _without(stmt: Any, taken: list[tir.Allocate]) -> Any:
 
 
 def aligned_behind(allocation: tir.Allocate) -> dict[str, Any]:
-    """The annotations of an allocation, with axes counted for the buffer that has one more axis at the front."""
+    """Return the annotations of an allocation, with axes renumbered for a buffer that has an additional first
+    dimension.
+    """
     from ..annotations import ALIGNMENTS
 
     notes = dict(allocation.annotations)
@@ -150,20 +152,22 @@ def aligned_behind(allocation: tir.Allocate) -> dict[str, Any]:
 
 
 def widened(loop: tir.For, buffer: tir.Buffer) -> tir.Buffer:
-    """A buffer with a part for each iteration of a loop: one more dimension at the front."""
+    """Return a buffer with a separate part for each iteration of a loop: it has an additional first dimension."""
     dtype = buffer.shape[0].dtype if buffer.shape else loop.extent.dtype
     strides = strides_of_parts(buffer.shape, buffer.strides)
     return replace(buffer, shape=(iterations(loop.extent).astype(dtype), *buffer.shape), strides=strides)
 
 
 def interleaved(loop: tir.For, buffer: tir.Buffer) -> tir.Buffer:
-    """A buffer with an element for each lane of a loop: one more dimension at the end, so that lanes are neighbours."""
+    """Return a buffer with a separate element for each lane of a loop. The additional dimension is the last one, so
+    that lanes are neighbours.
+    """
     dtype = buffer.shape[0].dtype if buffer.shape else loop.extent.dtype
     return replace(buffer, shape=(*buffer.shape, iterations(loop.extent).astype(dtype)))
 
 
 def in_own_lane(stmt: tir.Stmt, old: tir.Buffer, wide: tir.Buffer, loop: tir.For) -> tir.Stmt:
-    """A statement inside a loop, rewritten to use the elements of its own lane."""
+    """Rewrite a statement inside a loop so that it uses the elements of its own lane."""
 
     def change(node: Node) -> Node | None:
         if isinstance(node, tir.BufferLoad | tir.BufferStore) and node.buffer is old:
@@ -176,7 +180,7 @@ def in_own_lane(stmt: tir.Stmt, old: tir.Buffer, wide: tir.Buffer, loop: tir.For
 
 
 def in_own_part(stmt: tir.Stmt, old: tir.Buffer, wide: tir.Buffer, loop: tir.For) -> tir.Stmt:
-    """A statement inside a loop, rewritten to use the part of its own iteration."""
+    """Rewrite a statement inside a loop so that it uses the part of its own iteration."""
 
     def change(node: Node) -> Node | None:
         if isinstance(node, tir.BufferLoad | tir.BufferStore) and node.buffer is old:

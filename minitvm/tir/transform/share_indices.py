@@ -1,7 +1,7 @@
-"""Share one base address between accesses that have constant distances from each other.
+"""Share one base address between accesses that are at constant distances from each other.
 
-LLVM would find the common part too. But Numba first types and lowers each operator of the text, and this takes most of
-the time of compiling a kernel.
+LLVM would find the common part too. However, Numba first types and lowers each operator of the source, and this takes
+most of a kernel's compile time.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Forms = dict[Any, tuple[Var, Affine]]
 
 
 def share_indices(func: PrimFunc) -> PrimFunc:
-    """Name the variable part of indices that several accesses in one loop body share.
+    """Name the variable part of an index if several accesses in a loop body share it.
 
     before:
         for i in range(4):
@@ -55,12 +55,12 @@ def _share(loop: For) -> For:
 
 
 def operations(form: Affine) -> int:
-    """The number of additions and multiplications in the variable part."""
+    """Return the number of additions and multiplications in the variable part of a form."""
     return len(form.terms) - 1 + sum(abs(c) != 1 for c in form.terms.values())
 
 
 def _index(node: Any) -> Expr | None:
-    """The index of an access or of a prefetch, if it has exactly one."""
+    """Return the index of an access or prefetch; None for other nodes, and for accesses with several indices."""
     if isinstance(node, Prefetch):
         return node.index
     if isinstance(node, BufferLoad | BufferStore) and len(node.indices) == 1:
@@ -79,7 +79,9 @@ def _key(buffer: Any, form: Affine, dtype: str) -> Any:
 
 
 def _collect(node: Node, counts: dict[Any, int], forms: Forms, local: set[Var]) -> None:
-    """Count the variable parts of indices below a node. Other loops are not entered: they have their own counts."""
+    """Count the variable parts of the indices inside a node. Other loops are skipped, because they have their own
+    counts.
+    """
     if isinstance(node, For) or not contains(node, _Access | LetStmt):
         return
     if isinstance(node, LetStmt):

@@ -1,8 +1,8 @@
-"""Load values only once and give them a name, if a straight run of stores loads them several times.
+"""Load each value only once and name it, if consecutive stores load it several times.
 
 For example, a register-blocked micro-kernel reads each element of its A column once per vector, and each vector of B
-once per row. LLVM would find this too, but every node that Numba types and lowers costs compile time. The text becomes
-shorter as well.
+once per row. LLVM would find this too, but every node that Numba types and lowers costs compile time. The source
+becomes shorter as well.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ MIN_RUN = 2
 
 
 def share_loads(func: PrimFunc) -> PrimFunc:
-    """`C0 = C0 + A[k]*B[0]; C1 = C1 + A[k]*B[1]` -> `a = A[k]; C0 = C0 + a*B[0]; C1 = C1 + a*B[1]`. After `unroll`.
+    """Name values that are loaded several times: `C0 = C0 + A[k]*B[0]; C1 = C1 + A[k]*B[1]` -> `a = A[k]; C0 = C0 +
+    a*B[0]; C1 = C1 + a*B[1]`. Runs after `unroll`.
 
     before:
         for i in range(8):
@@ -37,7 +38,7 @@ def share_loads(func: PrimFunc) -> PrimFunc:
 
 
 def _shared_run(run: Sequence[BufferStore]) -> list[Stmt]:
-    """The stores of one run, with lets for values that they load more than once."""
+    """Return the stores of a run, with lets for the values that they load more than once."""
     written = {stmt.buffer for stmt in run}
     counts: dict[Any, int] = {}
     loads: dict[Any, BufferLoad] = {}
@@ -74,12 +75,13 @@ def _shared_run(run: Sequence[BufferStore]) -> list[Stmt]:
 
 
 def load_name(load: BufferLoad) -> str:
-    """A short name for the value of a load."""
+    """Return a short name for the value of a load."""
     return "v" if load.dtype.lanes > 1 else "x"
 
 
 def _unconditional_loads(e: Expr, written: set[Any]) -> list[tuple[Any, BufferLoad]]:
-    """Loads that certainly happen, from buffers that the run does not write, with masks that do not read these either.
+    """Return loads that certainly happen, from buffers that the run does not write; the same holds for the buffers that
+    their masks read.
 
     Equal loads have equal keys.
     """

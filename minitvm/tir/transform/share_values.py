@@ -1,8 +1,9 @@
-"""Compute values only once and give them a name, if a stored expression computes them several times.
+"""Compute each value only once and name it, if a stored expression computes it several times.
 
-An operator that reads its operand twice (GELU, a quantisation that tests for NaN) doubles the expression that is
-inlined into it, and k such operators in a row make 2^k copies. LLVM would find that the copies are equal, but each one
-costs compile time. The graph of the distinct parts is small, so each part that occurs several times becomes a let.
+An operator that reads its operand twice (such as GELU, or a quantisation that tests for NaN) duplicates the expression
+that is inlined into it, and k such operators in a row produce 2^k copies. LLVM would find that the copies are equal,
+but each one costs compile time. The graph of distinct parts is small, so each part that occurs several times becomes a
+let.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ LEAST = 4  # the fewest nodes of a part that gets a name
 
 
 def share_values(func: PrimFunc) -> PrimFunc:
-    """`C[i] = f(g(x)) * g(x)` -> `v = g(x); C[i] = f(v) * v`, where that makes an expression much smaller.
+    """Name values that are computed several times: `C[i] = f(g(x)) * g(x)` -> `v = g(x); C[i] = f(v) * v`, if that
+    makes an expression much smaller.
 
     before:
         for i in range(8):
@@ -52,14 +54,14 @@ def _share(node: Node) -> Any:
 
 
 def _begun(stmt: Stmt) -> Stmt:
-    """Mark a store inside of lets as asynchronous again, or leave it as it is if it is no longer a plain copy."""
+    """Make a store inside lets asynchronous again, unless it is no longer a plain copy."""
     if isinstance(stmt, LetStmt):
         return LetStmt(stmt.var, stmt.value, _begun(stmt.body))
     return Async(stmt) if isinstance(stmt, BufferStore) and is_copied(stmt.value) else stmt
 
 
 class _Dag:
-    """The distinct parts of an expression, numbered; operands have smaller numbers than their users."""
+    """The distinct parts of an expression, numbered so that operands have smaller numbers than their users."""
 
     def __init__(self) -> None:
         self.numbers: dict[Any, int] = {}
@@ -69,7 +71,7 @@ class _Dag:
         self.trees: list[int] = []  # the number of nodes in the tree of each
 
     def add(self, e: Any) -> int:
-        """The number of an expression; it is added if it is new."""
+        """Return the number of an expression, adding the expression if it is new."""
         if isinstance(e, BufferLoad) or not isinstance(e, Expr) or not e._children:
             operands: list[Expr] = []
             key: Any = structural_key(e)
@@ -90,7 +92,7 @@ class _Dag:
         return number
 
     def stored(self, store: BufferStore, root: int) -> Stmt:
-        """The store, inside of lets for the parts that it certainly computes and that several nodes use."""
+        """Return the store, wrapped in lets for the parts that it certainly computes and that several nodes use."""
         # Legal: expressions have no effects, and the store happens after its whole value is computed, so equal parts
         # have equal values. Only parts that are always computed get a name, so nothing new is computed.
         sure = {root}

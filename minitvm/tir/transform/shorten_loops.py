@@ -1,8 +1,8 @@
-"""If a condition selects a part of a loop's iterations, shorten the loop to this part.
+"""Shorten a loop if a condition selects a part of its iterations.
 
-For example, a tile that may exceed an extent unknown at compile time tests in each iteration whether the iteration
-exists. A condition that is linear in the loop's variable holds for the first iterations or for the last ones, so its
-end can be computed once.
+For example, a tile that may exceed an extent unknown at compile time tests in each iteration whether this iteration
+exists. A condition that is linear in the loop variable holds for the first or for the last iterations, so the end of
+this part can be computed once.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from .simplify import fold
 
 
 def shorten_loops(func: PrimFunc) -> PrimFunc:
-    """Compute the bounds of serial loops from the conditions that begin their bodies.
+    """Compute the bounds of serial loops from the conditions at the start of their bodies.
 
-    Threads of a grid keep their conditions.
+    Loops over the threads of a grid keep their conditions.
 
     before:
         A: T.Buffer((100,), "float32")
@@ -64,7 +64,8 @@ def _shortened(loop: Node) -> Any:
 
 
 def _bound(condition: Expr, var: Var) -> tuple[Expr | None, Expr | None] | None:
-    """The first value of a variable for which a condition holds, and the value after the last one; None means no end.
+    """Return (the first value of a variable for which a condition holds, the value after the last one); None instead of
+    a value means that there is no end. Return None if the condition has another form.
 
     f + c*v < 0  <=>  v < ceil(-f / c)        f - c*v < 0  <=>  floor(f / c) < v        for c > 0
     """

@@ -1,6 +1,6 @@
-"""Fold index arithmetic and conditions under the ranges of the loops around them; drop branches that are decided.
+"""Simplify index arithmetic and conditions using the ranges of the loops around them, and remove decided branches.
 
-The pass walks over statements and gives an `arith.Analyzer` the facts that hold at each place. Conditions keep the form
+The pass walks over statements and tells an `arith.Analyzer` the facts that hold in each place. Conditions keep the form
 in which they are written, because later passes rely on it. Floats and calls are not changed.
 """
 
@@ -16,7 +16,7 @@ from .affine import Ranges
 
 
 def simplify(func: PrimFunc) -> PrimFunc:
-    """Return the same function, with indices in linear form and without decided branches.
+    """Return the same function with indices in linear form and without decided branches.
 
     before:
         for i in range(1):
@@ -33,12 +33,12 @@ def simplify(func: PrimFunc) -> PrimFunc:
 
 
 def simplify_stmt(stmt: Stmt, ranges: Ranges) -> Stmt:
-    """Simplify a statement, given the ranges of the variables."""
+    """Simplify a statement, given the ranges of its free variables."""
     return _simplified(stmt, Analyzer(ranges))
 
 
 def fold(e: Any, ranges: Ranges) -> Any:
-    """Simplify an expression, given the ranges of the variables; returns the same node if nothing changed."""
+    """Simplify an expression, given the ranges of its variables; return the same node if nothing changes."""
     return _folded(e, Analyzer(ranges))
 
 
@@ -95,9 +95,10 @@ def _loop(stmt: For, analyzer: Analyzer) -> Stmt:
 
 
 def _iterations_that_act(stmt: For, start: ex.Expr, extent: int, analyzer: Analyzer) -> int:
-    """The number of leading iterations that may do something. In all later iterations a condition fails, as in a tail.
+    """Return the number of leading iterations that may do something. In all later iterations a condition fails, as in
+    the tail of a tiled loop.
 
-    The result is at least 1. The conditions must guard everything that an iteration does; they may be inside of further
+    The result is at least 1. The conditions must guard everything that an iteration does; they may be inside inner
     loops.
     """
 
@@ -121,7 +122,7 @@ def _iterations_that_act(stmt: For, start: ex.Expr, extent: int, analyzer: Analy
 
 
 def _guarded(stmt: Stmt) -> bool:
-    """Return whether everything that a statement does is under a condition."""
+    """Return whether everything that a statement does is guarded by a condition."""
     if isinstance(stmt, Seq):
         return all(map(_guarded, stmt.stmts))
     if isinstance(stmt, For | LetStmt | Allocate):
@@ -207,7 +208,9 @@ def _compare(e: ex.CompareOp, analyzer: Analyzer) -> ex.Expr:
 
 
 def _all_zero(e: ex.CompareOp, analyzer: Analyzer) -> ex.Expr:
-    """Rewrite `u*q + r == 0` to `q == 0 and r == 0` if q and r are not negative, as in the start of a split loop."""
+    """Rewrite `u*q + r == 0` to `q == 0 and r == 0` if q and r are nonnegative. Such conditions test for the first
+    iteration of a split loop.
+    """
     if not isinstance(e, ex.EQ):
         return e
     difference = analyzer.affine(e.a) - analyzer.affine(e.b)

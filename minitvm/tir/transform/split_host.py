@@ -13,10 +13,10 @@ Args = tuple["Buffer | Var", ...]
 
 
 def split_host(func: PrimFunc, name: str) -> IRModule:
-    """Make a kernel of each top-level nest that is parallel or runs on a grid; consecutive sequential statements share
-    one.
+    """Turn each top-level nest that is parallel or runs on a grid into a kernel; consecutive sequential statements
+    share a kernel.
 
-    Allocations around kernels become workspaces of the host. The host function is called `name` and has the attr
+    Allocations around kernels become workspaces of the host. The host function is called `name` and has the attribute
     "host". Its kernels are `name_kernel_0`, ...; their parameters are the buffers and scalars that they use, in order
     of first use.
     """
@@ -61,14 +61,14 @@ def is_parallel(stmt: Stmt) -> bool:
 
 
 def is_grid(stmt: Stmt) -> bool:
-    """Return whether a statement is a loop over blocks or threads of a GPU."""
+    """Return whether a statement is a loop over blocks or threads of a GPU, possibly inside allocations."""
     while isinstance(stmt, Allocate) and is_stack(stmt.buffer):
         stmt = stmt.body
     return isinstance(stmt, For) and stmt.kind == ForKind.THREAD
 
 
 def is_stack(buffer: Buffer) -> bool:
-    """Return whether a buffer is inside of a kernel: on a thread's stack, in a block's shared storage, or in a
+    """Return whether a buffer is allocated inside a kernel: on a thread's stack, in a block's shared storage, or in a
     scratchpad.
     """
     scope = buffer.scope
@@ -76,7 +76,9 @@ def is_stack(buffer: Buffer) -> bool:
 
 
 def used(body: Stmt, visible: list[Buffer | Var]) -> Args:
-    """The visible buffers and variables that a statement uses, in order of first use; buffers first."""
+    """Return the visible buffers and variables that a statement uses: buffers first, each kind in order of
+    first use.
+    """
     buffers: dict[Buffer, None] = {}
     scalars: dict[Var, None] = {}
     defined: set[Node] = set()

@@ -1,4 +1,4 @@
-"""Straight runs of stores: stores that directly follow each other in a sequence."""
+"""Find runs of stores: stores that directly follow each other in a sequence."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..nodes import BufferStore, Instruction, PrimFunc, Seq, Stmt
 
 
 def with_runs(func: PrimFunc, change: Callable[[Sequence[BufferStore]], Sequence[Stmt]]) -> PrimFunc:
-    """The function with each longest run of stores in a sequence replaced by `change(run)`."""
+    """Replace each maximal run of stores in a sequence by `change(run)`."""
 
     def changed(node: Node) -> Any:
         if not isinstance(node, Seq):

@@ -1,4 +1,4 @@
-"""Questions of lowering to a target about its vectors. They are functions, so that any description can be used."""
+"""Helpers that tell lowering about the vectors of a target. They accept any description of a target."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ DEFAULT_VECTOR_BYTES = 32
 
 
 def vector_lanes(target: Target | None, dtype: str) -> int:
-    """The number of values of a dtype in one SIMD register; without a target, the number for AVX2."""
+    """Return how many values of a dtype fit in one SIMD register. Without a target, AVX2 is assumed."""
     if target is None:
         return max(1, DEFAULT_VECTOR_BYTES // DType(dtype).scalar.bytes)
     return int(target.vector_lanes(DType(dtype).scalar))
 
 
 def vector_widths(target: Target | None) -> tuple[int, ...]:
-    """The numbers of lanes that vectors of the target's language can have; () if any number is allowed."""
+    """Return the vector widths that the target's language supports, in lanes; () if it supports any width."""
     return tuple(getattr(target, "vector_widths", ()))

@@ -16,7 +16,8 @@ STATEMENT_BUDGET = 1500
 
 
 def unroll(func: PrimFunc) -> PrimFunc:
-    """`for i in unroll(2): S(i)` -> `S(0)`, `S(1)`; a loop over the budget, or of unknown extent, becomes serial.
+    """Unroll loops: `for i in unroll(2): S(i)` -> `S(0)`, `S(1)`. A loop that exceeds the budget or has an unknown
+    extent becomes serial.
 
     before:
         for i in T.unroll(3):
@@ -48,7 +49,7 @@ def _unroll(stmt: Any, budget: int) -> Any:
 
 
 def statement_count(stmt: Stmt) -> int:
-    """The number of stores, lets and calls, to which the size of the generated source is proportional."""
+    """Return the number of stores, lets and calls. The size of the generated source is proportional to this number."""
     return max(1, sum(isinstance(s, Stmt) and not isinstance(s, Seq | For) for s in _statements(stmt)))
 
 
@@ -64,7 +65,7 @@ def _statements(stmt: Stmt) -> list[Stmt]:
 
 
 def unrolled_size(stmt: Stmt) -> int:
-    """The number of statements after all loops marked `unroll` are unrolled."""
+    """Return the number of statements after all loops marked `unroll` are unrolled."""
     if isinstance(stmt, For):
         body = unrolled_size(stmt.body)
         counted = stmt.kind == ForKind.UNROLLED and isinstance(stmt.extent, IntImm)
@@ -76,7 +77,8 @@ def unrolled_size(stmt: Stmt) -> int:
 
 
 def bind(stmt: Any, values: dict[Var, Expr], buffers: dict[Buffer, Buffer] | None = None) -> Any:
-    """Substitute expressions for variables. Changed indices are made linear. Lets and loops get new variables.
+    """Substitute expressions for variables in a copy of a statement. Changed indices become linear, and lets and loops
+    get new variables.
 
     Allocations get new buffers, so that the copy and the original define different variables and buffers. `buffers` are
     the buffers renamed so far.
@@ -112,7 +114,7 @@ def bind(stmt: Any, values: dict[Var, Expr], buffers: dict[Buffer, Buffer] | Non
 
 
 def fold_index(index: Expr) -> Expr:
-    """An index in linear form; for a ramp, its base in linear form."""
+    """Return an index in linear form. For a ramp, its base is put into linear form."""
     from ...expr import Ramp
 
     if isinstance(index, Ramp):

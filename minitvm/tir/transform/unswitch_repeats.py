@@ -1,7 +1,7 @@
-"""Make a version of a nest for each result of a comparison of sizes, if its indices depend on this comparison.
+"""Create a version of a nest for each result of a size comparison that its indices depend on.
 
-An operand whose size is unknown at compile time is either as long as the result, or its only entry is repeated
-(`topi.shapes.broadcast_point`). The first version reads vectors, and the second one reads element by element.
+An operand whose size is unknown at compile time is either as long as the result, or has a single entry that is repeated
+(`topi.shapes.broadcast_point`). The first version reads vectors, and the second reads element by element.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ CODE_GROWTH = 200  # the most unrolled statements of a nest that is copied
 
 
 def unswitch_repeats(func: PrimFunc) -> PrimFunc:
-    """Make such versions of the outermost nests that are not parallel.
+    """Create a version for each result of a size comparison, for the outermost nests that are not parallel.
 
     before:
         m: T.int32
@@ -75,7 +75,7 @@ def _versions(loop: For) -> Stmt:
 
 
 def _is_repeat(choice: Select) -> bool:
-    """Return whether a select chooses between an index and the only entry, by a comparison of sizes."""
+    """Return whether a select chooses between an index and the only entry, based on a comparison of sizes."""
     test = choice.condition
     sizes = isinstance(test, EQ) and all(isinstance(x, Var | IntImm) for x in (test.a, test.b))
     return sizes and isinstance(choice.false_value, Min)

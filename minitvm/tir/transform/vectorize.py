@@ -1,11 +1,10 @@
-"""Turn loops marked `vectorized` into vector statements; a loop without a vector form runs serially.
+"""Turn loops marked `vectorized` into vector statements. A loop that has no vector form runs serially.
 
 A loop of at most `MAX_LANES` iterations becomes vectors with one lane per iteration (LLVM splits them into registers).
-A longer loop, or a loop with a number of lanes that the target's language does not have, is first strip-mined by the
-width of its registers, and its tail is masked. A condition that differs between lanes becomes the mask of the accesses
-below it, so no lane touches an element that its iteration would not touch. A value that all lanes load from the same
-element is loaded once. Under such a mask, it is loaded only if a lane runs, or if the element is provably in its
-buffer.
+A longer loop, or a loop with a number of lanes that the target's language does not support, is first strip-mined by the
+register width, and its tail is masked. A condition that differs between lanes becomes the mask of the accesses inside
+it, so no lane touches an element that its iteration would not touch. A value that all lanes load from the same element
+is loaded once. Under such a mask, it is loaded only if some lane runs, or if the element is provably inside its buffer.
 """
 
 from __future__ import annotations
@@ -34,7 +33,8 @@ class NotVectorizable(Exception):
 
 
 def vectorize(func: tir.PrimFunc, target: Target | None = None) -> tir.PrimFunc:
-    """`for v in vectorized(16): B[v] = f(A[v])` -> `B[ramp(0, 1, 16)] = f(A[ramp(0, 1, 16)])`. Needs flat buffers.
+    """Turn vectorised loops into vector statements: `for v in vectorized(16): B[v] = f(A[v])` -> `B[ramp(0, 1, 16)] =
+    f(A[ramp(0, 1, 16)])`. Buffers must be flat.
 
     before:
         for i in T.vectorized(8):
@@ -81,13 +81,13 @@ def _vectorize_loop(loop: tir.For, target: Target | None, around: Around) -> tir
 
 
 def natural_lanes(body: tir.Stmt, target: Target | None) -> int:
-    """The number of lanes that fill one register with the widest element that the body stores."""
+    """Return the number of lanes that fill one register with the widest element that the body stores."""
     stored = [node.buffer.dtype for node in ex.find(body, tir.BufferStore)]
     return min((vector_lanes(target, d) for d in stored), default=vector_lanes(target, "float32"))
 
 
 def _strip_mined(loop: tir.For, lanes: int, around: Around) -> tir.Stmt:
-    """A loop over whole vectors, followed by one masked vector for the remaining iterations."""
+    """Return a loop over full vectors, followed by one masked vector for the remaining iterations."""
     if lanes < 2:
         raise NotVectorizable("one lane")
     dtype = loop.var.dtype
@@ -109,7 +109,7 @@ def _strip_mined(loop: tir.For, lanes: int, around: Around) -> tir.Stmt:
 
 
 class _Vectorizer:
-    """Rewrites a loop body for the iterations `start + [0, lanes)` at once. Lanes from `limit` on are masked."""
+    """Rewrites a loop body to run the iterations `start + [0, lanes)` at once. Lanes from `limit` on are masked."""
 
     def __init__(self, var: ex.Var, start: ex.Expr, lanes: int, around: Around, limit: ex.Expr | None = None) -> None:
         self.lanes = lanes
@@ -124,7 +124,7 @@ class _Vectorizer:
         self.read: tuple[tir.BufferLoad, ...] = ()  # loads by each lane of the mask, whatever its conditions are
 
     def whole(self, body: tir.Stmt) -> tir.Stmt:
-        """The body for all lanes, or for the first `limit` lanes."""
+        """Return the body for all lanes, or for the first `limit` lanes if there is a limit."""
         mask: ex.Expr | None = None
         if self.limit is not None:
             zero = ex.const(0, self.var.dtype)
@@ -214,15 +214,15 @@ class _Vectorizer:
     # -- expressions
 
     def varies(self, e: ex.Expr) -> bool:
-        """Return whether lanes may have different values of an expression."""
+        """Return whether the value of an expression may differ between lanes."""
         return not self.varying.isdisjoint(variables(e)) or not self.private.keys().isdisjoint(accessed(e))
 
     def agrees(self, e: ex.Expr, mask: ex.Expr | None) -> bool:
-        """Return whether all lanes have the same value, which may be computed even if no lane runs."""
+        """Return whether all lanes have the same value, and the value may be computed even if no lane runs."""
         return not self.varies(e) and (mask is self.tail or self.reads_what_is_there(e))
 
     def reads_what_is_there(self, e: ex.Expr) -> bool:
-        """Return whether all loads of a value are provably inside of their flat buffers, for any contents of memory."""
+        """Return whether all loads in a value are provably inside their flat buffers, whatever memory contains."""
         loads = list(ex.find(e, tir.BufferLoad))
         return not loads or (
             not any(has_load(load.indices[0]) for load in loads)
@@ -231,7 +231,7 @@ class _Vectorizer:
 
     @contextmanager
     def inside(self, part: tir.For | tir.LetStmt | ex.Expr) -> Iterator[None]:
-        """Scope in which the body of the statement `part` is rewritten."""
+        """Context manager: rewrite the body of `part`, so that the facts known from `part` hold inside."""
         before = self.around
         self.around = (*before, part)
         yield
@@ -239,14 +239,16 @@ class _Vectorizer:
 
     @contextmanager
     def reading(self, value: ex.Expr) -> Iterator[None]:
-        """Scope in which a value, and the statements after it, are rewritten."""
+        """Context manager: rewrite a value and the statements after it, whose loads are then known to happen."""
         before = self.read
         self.read = (*before, *_surely_read(value))
         yield
         self.read = before
 
     def is_read(self, e: ex.Expr) -> bool:
-        """Return whether each load of a value happens anyway, so that its address is valid and a mask saves nothing."""
+        """Return whether every load in a value happens anyway, so that its address is valid and a mask is
+        not needed.
+        """
         loads = list(ex.find(e, tir.BufferLoad))
         return all(any(ex.structural_equal(load, other) for other in self.read) for load in loads)
 
@@ -262,8 +264,8 @@ class _Vectorizer:
         return self.private[buffer], ex.Add(ex.Mul(new, ex.Broadcast(lanes, self.lanes)), own)
 
     def index(self, index: ex.Expr, mask: ex.Expr | None) -> ex.Expr:
-        """A scalar index; or a ramp if it is linear in the lane; otherwise a vector, which is computed under the
-        mask.
+        """Return a scalar index if it is the same in all lanes, a ramp if it is linear in the lane, or otherwise a
+        vector that is computed under the mask.
         """
         if self.agrees(index, mask):
             return index
@@ -271,7 +273,9 @@ class _Vectorizer:
         return self.widened(self.expr(index, mask)) if ramp is None else ramp
 
     def ramp(self, e: ex.Expr, mask: ex.Expr | None) -> ex.Ramp | None:
-        """The ramp for an integer expression that grows by the same amount from lane to lane; None for any other."""
+        """Return the ramp for an integer expression that increases by a constant from lane to lane; None for any other
+        expression.
+        """
         form = linear(e)
         stride, rest = coefficient(form, self.var), expr(form.without(self.var), e.dtype)
         if not self.agrees(rest, mask):
@@ -283,7 +287,7 @@ class _Vectorizer:
         return e if e.dtype.lanes > 1 else ex.Broadcast(e, self.lanes)
 
     def expr(self, e: ex.Expr, mask: ex.Expr | None) -> ex.Expr:
-        """The value in all lanes: a vector, or a scalar if all lanes have the same value."""
+        """Return the value in all lanes: a vector, or a scalar if all lanes have the same value."""
         if isinstance(e, ex.Var):
             return self.vectors.get(e, e)
         if self.agrees(e, mask):
@@ -346,7 +350,7 @@ class _Vectorizer:
 
 
 def _surely_read(e: Any) -> Iterator[tir.BufferLoad]:
-    """The loads of a value that are not guarded by a condition in it."""
+    """Yield the loads in a value that are not guarded by a condition inside it."""
     if isinstance(e, tir.BufferLoad):
         yield e
     guarded = isinstance(e, ex.LogicalOp) or (isinstance(e, ex.Call) and e.op == "if_then_else")
@@ -361,7 +365,9 @@ def _in_bounds(load: tir.BufferLoad) -> list[ex.Expr]:
 
 
 def _shown(around: Around, conditions: Sequence[ex.Expr]) -> bool:
-    """Return whether the conditions provably hold at each place where a statement runs."""
+    """Return whether the conditions provably hold wherever a statement runs, given the loops, lets and conditions
+    around it.
+    """
     analyzer, known = Analyzer(), []
     for part in around:
         if isinstance(part, tir.For):
@@ -375,7 +381,9 @@ def _shown(around: Around, conditions: Sequence[ex.Expr]) -> bool:
 
 
 def some_lane(mask: ex.Expr) -> ex.Expr | None:
-    """A condition that says whether any lane of a mask is set, if the first lane is set whenever any is; else None."""
+    """Return a condition that is true if any lane of a mask is set; None if this cannot be expressed by testing only
+    the first lane.
+    """
     if mask.dtype.lanes == 1:
         return mask
     if isinstance(mask, ex.Broadcast):
@@ -390,7 +398,7 @@ def some_lane(mask: ex.Expr) -> ex.Expr | None:
 
 
 def conjunction(mask: ex.Expr | None, condition: ex.Expr) -> ex.Expr:
-    """The mask that both masks together make."""
+    """Combine two masks into one that enables a lane only if both do."""
     return condition if mask is None else ex.And(mask, condition)
 
 

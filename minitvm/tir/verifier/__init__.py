@@ -1,8 +1,8 @@
-"""The rules of level 3 and of the kernel level, one short function each.
+"""The rules of level 3 and of the kernel level, with one short function each.
 
-`verify(func)` raises `VerificationError` naming the first rule that is broken, with the spot marked. With
-MINITVM_VERIFY=1 (`errors.verification_asked`), a schedule checks its function after every step, and lowering checks its
-input and the resulting kernels, by `verify_if_asked`.
+`verify(func)` raises a `VerificationError` that names the first violated rule and shows the spot. With MINITVM_VERIFY=1
+(`errors.verification_asked`), a schedule checks its function after every step, and lowering checks its input and the
+resulting kernels; both use `verify_if_asked`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .tir_rules import TIR_RULES
 
 
 def rules(func: PrimFunc, level: str = "tir") -> list[Rule]:
-    """The rules that apply to a function, in the order in which they are checked."""
+    """Return the rules that apply to a function, in the order in which they are checked."""
     if level == "tir":
         return TIR_RULES
     own = HOST_RULES if func.attrs.get("host") else KERNEL_RULES
@@ -27,7 +27,7 @@ def rules(func: PrimFunc, level: str = "tir") -> list[Rule]:
 
 
 def verify(program: PrimFunc | IRModule, level: str = "tir", context: int | None = 6) -> None:
-    """Raise `VerificationError` for the first rule that a function, or a function of a module, breaks.
+    """Raise `VerificationError` for the first rule that a function, or any function of a module, violates.
 
     `level` is "tir" (level 3) or "kernel" (after lowering). `context` is the number of lines shown around the spot.
     """
@@ -43,7 +43,7 @@ def verify(program: PrimFunc | IRModule, level: str = "tir", context: int | None
 
 
 def verify_if_asked(name: str, program: PrimFunc | IRModule, level: str = "tir") -> None:
-    """Call `verify` after the pass or primitive `name` if MINITVM_VERIFY=1; errors say which step broke the program."""
+    """Call `verify` after the pass or primitive `name` if MINITVM_VERIFY=1. Errors say which step broke the program."""
     if not verification_asked():
         return
     try:

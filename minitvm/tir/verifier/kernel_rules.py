@@ -63,7 +63,7 @@ def _budget(func: tir.PrimFunc) -> Broken:
 
 
 def _generated(func: tir.PrimFunc) -> int:
-    """The number of statements for which code is generated. An instruction counts as one statement."""
+    """Return the number of statements for which code is generated. An instruction counts as one statement."""
     count = 0
     left: list[Node] = [func.body]
     while left:

@@ -1,4 +1,4 @@
-"""The rules for modules: calls must fit the kernels that they name."""
+"""The rules for modules: a call must fit the kernel that it names."""
 
 from __future__ import annotations
 

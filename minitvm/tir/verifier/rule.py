@@ -13,7 +13,7 @@ Broken = Iterator[tuple[Node, str]]
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A named rule: `check(func)` yields each node that violates it, with a text about the error."""
+    """A named rule: `check(func)` yields each node that violates it, with a message."""
 
     name: str
     meaning: str
@@ -21,7 +21,9 @@ class Rule:
 
 
 def rule(table: list[Rule]) -> Callable[[Callable[[PrimFunc], Broken]], Callable[[PrimFunc], Broken]]:
-    """Add a function to a table of rules: its name is the rule's name, and its docstring is the requirement."""
+    """Return a decorator that adds a function to a table of rules. The function's name becomes the rule's name, and its
+    docstring the requirement.
+    """
 
     def register(check: Callable[[PrimFunc], Broken]) -> Callable[[PrimFunc], Broken]:
         table.append(Rule(check.__name__, (check.__doc__ or "").strip(), check))

@@ -1,7 +1,7 @@
 """The rules of level 3.
 
-Claims (declared regions, iterators in their domains) are refuted only if plain interval reasoning decides them; the
-shadow checks of the reference interpreter test the others.
+A claim (a declared region, or an iterator's domain) is rejected only if simple interval reasoning disproves it. The
+shadow checks of the reference interpreter test all other claims.
 """
 
 from __future__ import annotations
@@ -187,8 +187,8 @@ def _undeclared(func: PrimFunc, write: bool) -> Broken:
 
 
 def _values_taken(realize: BlockRealize, scope: Surroundings) -> dict[Var, tuple[int, int]]:
-    """The iterators that certainly take all values between the two returned ones, for any values of the other
-    iterators.
+    """Return the iterators that certainly take all values in an interval, whatever the other iterators are, with this
+    interval.
     """
     if not _always(realize) or scope.guarded:
         return {}
@@ -213,8 +213,8 @@ def _stretch(region: Range) -> tuple[Affine, int] | None:
 
 
 def _outside(touch: Touch, declared: Box, taken: Mapping[Var, tuple[int, int]]) -> tuple[int, str] | None:
-    """The dimension in which a touch certainly leaves a declared region, with an example of iterator values; or
-    None.
+    """Return a dimension in which a touch certainly leaves a declared region, with example values of the iterators;
+    None if there is none.
     """
     for number, (inner, region) in enumerate(zip(touch.stretches, declared, strict=True)):
         outer = _stretch(region)

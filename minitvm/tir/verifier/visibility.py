@@ -1,4 +1,4 @@
-"""Visit every node of a function with the variables, buffers, loops and blocks that are visible at its place."""
+"""Visit every node of a function together with the variables, buffers, loops and blocks that are visible there."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ S = TypeVar("S", bound=tir.Stmt)
 @through_slots
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """The variables, buffers, loops and block around a place.
+    """The variables, buffers, loops and block that are visible at a place in a program.
 
-    `block_loops` are the loops outside of the innermost block. `guarded` says that an `if` or a guarding expression is
-    between that block and the place.
+    `block_loops` are the loops outside of the innermost block. `guarded` says whether an `if` or a guarding expression
+    is between that block and the place.
     """
 
     variables: frozenset[Var] = frozenset()
@@ -31,27 +31,27 @@ class Surroundings:
     guarded: bool = False
 
     def inside(self, loop: tir.For) -> Surroundings:
-        """The surroundings inside of one more loop."""
+        """Return the surroundings inside an additional loop."""
         variables, loops = self.variables | {loop.var}, (*self.loops, loop)
         return Surroundings(variables, self.buffers, loops, self.block, self.block_loops, self.guarded)
 
     def with_variables(self, *variables: Var) -> Surroundings:
-        """The surroundings with more variables."""
+        """Return the surroundings with additional variables."""
         return replace(self, variables=self.variables | set(variables)) if variables else self
 
     def with_buffers(self, *buffers: tir.Buffer) -> Surroundings:
-        """The surroundings with more buffers."""
+        """Return the surroundings with additional buffers."""
         return replace(self, buffers=self.buffers | set(buffers)) if buffers else self
 
 
 def scope_of_function(func: tir.PrimFunc) -> Surroundings:
-    """The surroundings that the signature defines: parameters and symbolic dimensions."""
+    """Return the surroundings that a signature defines: its parameters and symbolic dimensions."""
     scalars = [p for p in func.params if isinstance(p, Var)]
     return Surroundings(frozenset([*scalars, *dimensions(func)]), frozenset(func.buffers))
 
 
 def dimensions(func: tir.PrimFunc) -> list[Var]:
-    """The variables that the buffers of the signature use in shapes, strides and offsets."""
+    """Return the variables in the shapes, strides and offsets of a signature's buffers."""
     parts = [part for b in func.buffers for part in (*b.shape, *b.strides, b.elem_offset)]
     return list(dict.fromkeys(item for part in parts for item in find(part, Var)))
 
@@ -61,10 +61,10 @@ Row = tuple[Node, Surroundings, bool]
 
 @lru_cache(maxsize=1)
 def scoped(func: tir.PrimFunc) -> Sequence[Row]:
-    """The nodes of a function with their surroundings, in program order.
+    """Return the nodes of a function with their surroundings, in program order.
 
-    A row is a single node, or a whole tree (then its last element is True) whose nodes all have the same surroundings.
-    In the regions of a block its iterators are visible, but not the buffers that it allocates or views. The result for
+    A row is a single node, or a whole tree whose nodes all have the same surroundings (its last element is then True).
+    In the regions of a block, its iterators are visible, but not the buffers that it allocates or views. The result for
     the last function is cached, because all rules of the verifier need it.
     """
     rows: list[Row] = []
@@ -73,14 +73,14 @@ def scoped(func: tir.PrimFunc) -> Sequence[Row]:
 
 
 def nodes_in(row: Row) -> Iterable[Node]:
-    """The nodes of a row, in program order."""
+    """Iterate over the nodes of a row, in program order."""
     return walk(row[0]) if row[2] else row[:1]
 
 
 def statements_of(func: tir.PrimFunc, kind: type[S]) -> Iterator[tuple[S, Surroundings]]:
-    """The statements of a class, with their surroundings, in program order.
+    """Iterate over the statements of a given class and their surroundings, in program order.
 
-    The class must be one that contains statements.
+    It must be a class of statements that contain other statements.
     """
     return ((node, scope) for node, scope, whole in scoped(func) if not whole and isinstance(node, kind))
 
@@ -143,7 +143,7 @@ def _visit_block(block: tir.Block, scope: Surroundings, rows: list[Row]) -> None
 
 @lru_cache(maxsize=1)
 def every_node(func: tir.PrimFunc) -> Sequence[Node]:
-    """The nodes of a function's body in the order of `walk`; cached as in `scoped`."""
+    """Return the nodes of a function's body in the order of `walk`. The result for the last function is cached."""
     return tuple(walk(func.body))
 
 
@@ -156,13 +156,13 @@ def _nodes_by_class(func: tir.PrimFunc) -> dict[type, list[Node]]:
 
 
 def nodes_with(func: tir.PrimFunc, *fields: str) -> Sequence[Node]:
-    """The nodes of `every_node` that have at least one of these fields."""
+    """Return the nodes of `every_node` that have at least one of the given fields."""
     kinds = tuple(kind for kind in _nodes_by_class(func) if any(hasattr(kind, field) for field in fields))
     return nodes_of(func, *kinds)
 
 
 def nodes_of(func: tir.PrimFunc, *kinds: type) -> Sequence[Node]:
-    """The nodes of `every_node` that are instances of these classes."""
+    """Return the nodes of `every_node` that are instances of the given classes."""
     nodes = _nodes_by_class(func)
     present = {kind for kind in nodes if issubclass(kind, kinds)}
     if len(present) > 1:
@@ -179,12 +179,12 @@ USES_BUFFER = (tir.BufferLoad, tir.BufferStore, tir.BufferRegion, tir.BufferData
 
 @kept_with_node
 def buffers_in(node: Node) -> frozenset[tir.Buffer]:
-    """The buffers used by loads, stores, regions and addresses in a tree."""
+    """Return the buffers used by loads, stores, regions and addresses in a tree."""
     return frozenset(buffer for part in walk(node) if (buffer := used_buffer(part)) is not None)
 
 
 def used_buffer(node: Node) -> tir.Buffer | None:
-    """The buffer that a load, store, region or address uses; None for any other node."""
+    """Return the buffer that a load, store, region or address uses; None for any other node."""
     if isinstance(node, USES_BUFFER):
         return node.buffer
     return None
@@ -194,5 +194,5 @@ CONDITIONS = ("condition", "predicate")
 
 
 def conditions(node: Node) -> list[Expr]:
-    """The expressions of a node that must be bool."""
+    """Return the expressions of a node that must have dtype bool."""
     return [value for name in CONDITIONS if isinstance(value := getattr(node, name, None), Expr)]

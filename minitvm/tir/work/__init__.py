@@ -1,9 +1,10 @@
 """Count the work of a kernel-level function without running it: arithmetic, and the memory that it touches.
 
-`count(kernel)` returns the exact numbers that the kernel interpreter's listeners would count, but in milliseconds:
-counts are multiplied by the extents of loops, and conditions are evaluated only for the loops that they depend on.
+`count(kernel)` returns the exact numbers that the kernel interpreter's listeners would count, but takes only
+milliseconds: counts are multiplied by loop extents, and conditions are evaluated only for the loops that they depend
+on.
 
-`formulas(kernel)` returns the same as closed formulas in the kernel's symbolic sizes.
+`formulas(kernel)` returns the same numbers as closed formulas in the kernel's symbolic sizes.
 
     walk.py        the one walk over statements and expressions
     count.py       numbers: for given sizes

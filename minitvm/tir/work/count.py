@@ -1,4 +1,4 @@
-"""Count operations, loads, stores and distinct bytes of a kernel-level function by an analysis of its loops."""
+"""Count the operations, loads, stores and distinct bytes of a kernel-level function by analysing its loops."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ PRODUCTS = ("mul", "dot4_u8i8", "dot2_bf16")
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """The work of one run of a kernel.
+    """The work done in one run of a kernel.
 
-    `operations` counts arithmetic on data by name, without index arithmetic; `flops` counts operations on floats, and
-    `integer_operations` the others. An operation on a vector counts once per lane. `loads` and `stores` count elements
-    by buffer, including registers. `reads` and `writes` are the distinct bytes of each buffer in memory: the bytes that
-    would move if caches were perfect. `exact` is False if a number is known only at run time (indices or conditions
-    from memory); the numbers are then upper bounds.
+    `operations` counts arithmetic on data by name, not including index arithmetic; `flops` counts the operations on
+    floats, and `integer_operations` the others. An operation on a vector counts once per lane. `loads` and `stores`
+    count elements by buffer, including registers. `reads` and `writes` are the number of distinct bytes of each buffer
+    in memory, that is, the bytes that would be moved if caches were perfect. `exact` is False if some number is known
+    only at run time (because indices or conditions depend on memory); the numbers are then upper bounds.
     """
 
     operations: Mapping[str, int]
@@ -42,7 +42,7 @@ class Work:
 
     @property
     def slots(self) -> int:
-        """The arithmetic as a number of multiply-add slots: each slot can do one multiplication and one other
+        """The arithmetic as a number of multiply-add slots, each of which can do one multiplication and one other
         operation.
         """
         fused = self.operations.get("fma", 0)
@@ -51,14 +51,15 @@ class Work:
         return max(products, rest)
 
     def moved(self, func: PrimFunc) -> int:
-        """The bytes of the function's parameters that are read, plus the bytes that are written."""
+        """Return the number of bytes of the function's parameters that are read, plus the number that are written."""
         return sum(self.reads.get(p, 0) + self.writes.get(p, 0) for p in func.buffers)
 
 
 def count(func: PrimFunc, sizes: Mapping[ex.Var, int] | None = None, distinct: bool = True) -> Work:
-    """The work of one run of a kernel; `sizes` gives values to its scalar parameters and symbolic dimensions.
+    """Return the work done in one run of a kernel; `sizes` gives values to its scalar parameters and symbolic
+    dimensions.
 
-    Without `distinct`, `reads` and `writes` stay empty, because finding the distinct bytes takes most of the time.
+    If `distinct` is False, `reads` and `writes` stay empty, which saves most of the time.
     """
     counter = _Counter(distinct)
     counter.stmt(func.body, PointDomain(points=dict(sizes or {})))
@@ -66,14 +67,14 @@ def count(func: PrimFunc, sizes: Mapping[ex.Var, int] | None = None, distinct: b
 
 
 def count_statement(stmt: Stmt, outer: Mapping[ex.Var, int]) -> Work:
-    """The work of a statement of a kernel in one iteration of the loops around it."""
+    """Return the work done by a statement of a kernel in one iteration of the loops around it."""
     counter = _Counter()
     counter.stmt(stmt, PointDomain(points=dict(outer)))
     return counter.work()
 
 
 def footprint(stmt: Stmt, outer: Mapping[ex.Var, int], registers: Collection[Buffer] = ()) -> int:
-    """The distinct bytes of memory that a statement touches in one iteration of the loops around it.
+    """Return the number of distinct bytes of memory that a statement touches in one iteration of the loops around it.
 
     `registers` are the buffers of the kernel that are not in memory (`analysis.registers.in_registers`).
     """
@@ -84,14 +85,14 @@ def footprint(stmt: Stmt, outer: Mapping[ex.Var, int], registers: Collection[Buf
 
 @dataclass(slots=True)
 class _Accesses:
-    """The accesses of one kind to one buffer, grouped by their strides."""
+    """The accesses of one kind (reads or writes) to one buffer, grouped by their strides."""
 
     count: int = 0
     bases: dict[tuple[tuple[int, int], ...], list[Any]] = field(default_factory=dict)
     anywhere: bool = False
 
     def touched(self) -> Intervals:
-        """The elements that are touched; raises `TooMany` if they are too many to list."""
+        """Return the set of elements that are touched; raise `TooMany` if it is too large to list."""
         parts = []
         for strides, bases in self.bases.items():
             part = Intervals.at(np.concatenate([np.asarray(b, np.int64).reshape(-1) for b in bases]))
@@ -134,7 +135,9 @@ class _Counter(Walk[PointDomain]):
     def place(
         self, tally: _Accesses, base: ex.Expr, stride: int, lanes: int, predicate: ex.Expr | None, d: PointDomain
     ) -> None:
-        """Record the elements that an access touches: listed offsets, each repeated along the free loops."""
+        """Record the elements that an access touches, as a list of offsets that are each repeated along the
+        free loops.
+        """
         base = d.resolved(base)
         form = self.analyzer.affine(base)
         steps = {v: form.terms[v] for v in d.free if v in form.terms}
@@ -157,7 +160,7 @@ class _Counter(Walk[PointDomain]):
         tally.bases.setdefault(key, []).append(offsets + low)
 
     def masked(self, predicate: ex.Expr, lanes: int, d: PointDomain) -> int | None:
-        """The total number of lanes that a mask enables; None if it is known only at run time."""
+        """Return the total number of lanes that a mask enables; None if it is known only at run time."""
         mask = d.resolved(predicate)
         try:
             listed = d.listing(variables(mask))
@@ -167,7 +170,7 @@ class _Counter(Walk[PointDomain]):
         return int(held.sum()) * (listed.iterations // max(listed.size, 1))
 
     def constant(self, x: ex.Expr, d: PointDomain) -> int | None:
-        """The number that an expression is in all iterations, or None."""
+        """Return the value of an expression if it is the same in all iterations; None otherwise."""
         try:
             distinct = np.unique(values(d.resolved(x), d.points))
         except NotAnIndex:
@@ -177,9 +180,9 @@ class _Counter(Walk[PointDomain]):
     # -- results
 
     def elements(self, kind: str) -> dict[Buffer, int]:
-        """The distinct elements of each buffer in memory that are accessed.
+        """Return the number of distinct elements that are accessed in each buffer in memory.
 
-        If the place of an access is unknown, its buffer counts in full.
+        If the location of an access is unknown, the whole buffer counts.
         """
         counts = {}
         for buffer, accesses in self.accesses[kind].items():
@@ -203,7 +206,9 @@ class _Counter(Walk[PointDomain]):
         return size
 
     def bytes_touched(self, registers: Collection[Buffer]) -> int:
-        """The distinct bytes of all buffers that are read or written, without buffers in registers."""
+        """Return the number of distinct bytes of all buffers that are read or written, not counting buffers in
+        registers.
+        """
         total = 0
         for buffer in {**self.accesses["read"], **self.accesses["write"]}:
             if buffer in registers:
@@ -230,7 +235,7 @@ class _Counter(Walk[PointDomain]):
 
 
 def _inside(term: Any) -> set[ex.Var]:
-    """The variables in a term that is not linear."""
+    """Return the variables inside a non-linear term."""
     from ...arith.affine import Affine
     from ...arith.affine import variables as form_variables
 
@@ -238,7 +243,9 @@ def _inside(term: Any) -> set[ex.Var]:
 
 
 def _together(strides: list[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
-    """The strides in ascending order, equal ones merged: i * s + j * s over n and m values takes n + m - 1 values."""
+    """Return the strides in ascending order with equal ones merged: i * s + j * s over n and m values takes n + m - 1
+    values.
+    """
     lengths: dict[int, int] = {}
     for step, times in strides:
         lengths[step] = lengths.get(step, 1) + times - 1
@@ -246,7 +253,7 @@ def _together(strides: list[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
 
 
 def lanes_of(mask: ex.Expr, lanes: int, points: Mapping[ex.Var, Any], size: int) -> Any:
-    """bool [size, lanes]: the lanes that a vector of conditions enables."""
+    """Return a bool array of shape [size, lanes] with the lanes that a vector of conditions enables."""
     columns = {v: p[:, None] if isinstance(p, np.ndarray) else p for v, p in points.items()}
     return np.broadcast_to(_lane_values(mask, columns), (size, lanes))
 

@@ -1,7 +1,8 @@
-"""The iterations of a statement, as listed points and free loops.
+"""The iterations of a statement, as a list of points combined with free loops.
 
-Loops on which no condition depends are only multiplied. The others are listed, one point per iteration, and a condition
-removes points. So the count is exact, and its cost depends on the conditions and not on the amount of work.
+Loops that no condition depends on are only multiplied. The others are listed, with one point per iteration, and
+conditions remove points. The count is therefore exact, and its cost depends on the conditions, not on the amount of
+work.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PointDomain:
-    """`size` listed points with the values of their variables, and `free` loops as (first value, iterations) by
-    variable.
+    """`size` listed points with the values of their variables, and `free` loops that map a variable to (first value,
+    iterations).
 
-    `lets` are variables with the expressions that they stand for. `exact` is False after a condition or bound that is
+    `lets` maps variables to the expressions that they stand for. `exact` is False after a condition or bound that is
     known only at run time.
     """
 
@@ -37,18 +38,20 @@ class PointDomain:
 
     @property
     def iterations(self) -> int:
-        """The number of times that a statement here runs."""
+        """The number of times that a statement in this domain runs."""
         total = self.size
         for _, extent in self.free.values():
             total *= extent
         return total
 
     def resolved(self, x: Expr) -> Expr:
-        """`x` as an expression of loop variables and sizes."""
+        """Return `x` in terms of loop variables and sizes."""
         return substitute(x, self.lets) if self.lets else x
 
     def listing(self, loops: Collection[Var]) -> PointDomain:
-        """The domain with the iterations of these loops listed."""
+        """Return the domain in which the iterations of these loops are listed; raise `NotAnIndex` if there are too
+        many.
+        """
         listed = [v for v in self.free if v in loops]
         if not listed:
             return self
@@ -63,7 +66,7 @@ class PointDomain:
         return PointDomain(size, points, free, self.lets, self.exact)
 
     def where(self, condition: Expr, holds: bool = True) -> PointDomain:
-        """The iterations in which a condition holds (or does not hold)."""
+        """Return the iterations in which a condition holds (or does not hold, if `holds` is False)."""
         resolved = self.resolved(condition)
         try:
             domain = self.listing(variables(resolved))
@@ -76,7 +79,7 @@ class PointDomain:
         return PointDomain(int(kept.sum()), points, domain.free, self.lets, self.exact)
 
     def loop(self, var: Var, start: Expr, extent: Expr) -> PointDomain:
-        """The iterations of a loop in this domain."""
+        """Return the domain inside a loop."""
         first, count = self.resolved(start), self.resolved(extent)
         try:
             domain = self.listing({*variables(first), *variables(count)})
@@ -102,10 +105,10 @@ class PointDomain:
         return PointDomain(size, points, domain.free, self.lets, self.exact)
 
     def let(self, var: Var, value: Expr) -> PointDomain:
-        """The domain in which `var` has the value `value`."""
+        """Return the domain in which `var` stands for `value`."""
         return PointDomain(self.size, self.points, self.free, {**self.lets, var: self.resolved(value)}, self.exact)
 
 
 def variables(x: Node) -> set[Var]:
-    """The variables in an expression."""
+    """Return the variables in an expression."""
     return set(find(x, Var))

@@ -1,12 +1,12 @@
-"""The work of a kernel as closed formulas in its symbolic sizes: the numbers of `count`, for all sizes at once.
+"""The work of a kernel as closed formulas in its symbolic sizes: the numbers of `count` for all sizes at once.
 
     work = formulas(kernel)
     print(work.flops)                       # 2*k*m*n
     work.flops.at({"n": 128, "m": 64, "k": 32})
     cost = work.flops.compiled(("n", "m", "k"))      # a NumPy function: thousands of sizes in one call
 
-The walk over the kernel is the same as in `count`; only the number of runs of a statement is a formula instead of a
-number.
+The walk over the kernel is the same as in `count`; the only difference is that the number of runs of a statement is a
+formula instead of a number.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ from .walk import Walk, known_before_running
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """The rates of a core per cycle: multiply-adds of single elements, and bytes from its cache and from memory."""
+    """The rates of a core per cycle: multiply-adds of single elements, and bytes moved from its cache and
+    from memory.
+    """
 
     multiply_adds: float
     cache_nbytes: int
@@ -38,7 +40,8 @@ class Rates:
 
 @dataclass(frozen=True, slots=True)
 class LoopFormula:
-    """A loop of a kernel: its number of iterations, and the distinct bytes that all of its iterations touch.
+    """A loop of a kernel, with its number of iterations and the number of distinct bytes that all of its iterations
+    touch.
 
     The `depth` loops around it are at their middle iterations, as in `hottest`.
     """
@@ -67,7 +70,7 @@ class WorkFormulas:
 
     @property
     def exact(self) -> bool:
-        """Return whether all formulas are exact."""
+        """Whether all formulas are exact."""
         several = (self.operations, self.loads, self.stores, self.reads, self.writes)
         return self.flops.exact and all(f.exact for formulas in several for f in formulas.values())
 
@@ -81,21 +84,25 @@ class WorkFormulas:
         return largest(products, rest)
 
     def moved(self, func: PrimFunc) -> Formula:
-        """The bytes of the function's parameters that are read, plus those that are written, as in `Work.moved`."""
+        """Return the number of bytes of the function's parameters that are read plus the number that are written, as in
+        `Work.moved`.
+        """
         zero = formula(0)
         return sum((self.reads.get(p, zero) + self.writes.get(p, zero) for p in func.buffers), zero)
 
     def cycles(self, func: PrimFunc, rates: Rates) -> Formula:
-        """The predicted cycles of one core: for the arithmetic, or for the bytes that it moves, whichever is larger."""
+        """Return the predicted cycles on one core: those for the arithmetic or those for moving the bytes, whichever is
+        larger.
+        """
         moved = self.moved(func)
         fast, slow = rated(moved, rates.cache), rated(moved, rates.memory)
         return largest(rated(self.slots, rates.multiply_adds), up_to(moved, rates.cache_nbytes, fast, slow))
 
 
 def formulas(func: PrimFunc) -> WorkFormulas:
-    """The work of one run of a kernel as formulas in its sizes, which are symbols with the names of its variables.
+    """Return the work done in one run of a kernel as formulas in its sizes, which are symbols named like its variables.
 
-    The sizes of buffers are assumed to be at least 1, as in lowering.
+    Buffer sizes are assumed to be at least 1, as in lowering.
     """
     sizes = sizes_of(func)
     if not sizes:
@@ -115,7 +122,9 @@ def formulas(func: PrimFunc) -> WorkFormulas:
 
 
 def _constants(func: PrimFunc) -> WorkFormulas:
-    """The formulas of a kernel with fixed sizes: the counted work, which is exact, while formulas may be bounds."""
+    """Return the formulas of a kernel with fixed sizes. They come from counting, which is exact, while formulas may be
+    bounds.
+    """
     work, registers = count(func), in_registers(func)
 
     def all_of(numbers: Mapping[Any, int]) -> dict[Any, Formula]:
@@ -131,7 +140,7 @@ def _constants(func: PrimFunc) -> WorkFormulas:
 
 
 def sizes_of(func: PrimFunc) -> dict[ex.Var, Any]:
-    """The symbols for the variables of a kernel's shapes and for its scalar parameters that are indices."""
+    """Return the symbols for the variables in a kernel's shapes and for its integer scalar parameters."""
     shapes = [v for b in func.buffers for dim in b.shape for v in ex.walk(dim) if isinstance(v, ex.Var)]
     scalars = [p for p in func.params if isinstance(p, ex.Var) and p.dtype.is_int]
     sizes: dict[ex.Var, Any] = {}
@@ -144,7 +153,9 @@ def sizes_of(func: PrimFunc) -> dict[ex.Var, Any]:
 
 
 def footprint_formula(stmt: Stmt, around: Iterations, registers: Collection[Buffer] = ()) -> Formula:
-    """The distinct bytes of memory that a statement touches, as `count.footprint` for given sizes."""
+    """Return the number of distinct bytes of memory that a statement touches, like `count.footprint` for
+    given sizes.
+    """
     walk = _FormulaWalk(around.space)
     walk.stmt(stmt, around)
     return walk.bytes_touched(registers)
@@ -153,7 +164,7 @@ def footprint_formula(stmt: Stmt, around: Iterations, registers: Collection[Buff
 def _levels(
     stmt: Stmt, sizes: Mapping[ex.Var, Any], lets: dict[ex.Var, ex.Expr], depth: int, registers: Collection[Buffer]
 ) -> list[LoopFormula]:
-    """The loops inside a statement; the loops around each of them are at their middle iteration."""
+    """Return the loops inside a statement; the loops around each of them are at their middle iteration."""
     if isinstance(stmt, LetStmt) and known_before_running(stmt.value):
         lets = {**lets, stmt.var: ex.substitute(stmt.value, lets)}
     if not isinstance(stmt, For):
@@ -175,7 +186,8 @@ def _levels(
 class _FormulaWalk(Walk[Iterations]):
     """Collects the accesses of a kernel.
 
-    `accesses` has for each buffer: their number, each access with its iterations, and whether one may be anywhere.
+    For each buffer, `accesses` has their number, each access with its iterations, and whether any of them has an
+    unknown location.
     """
 
     def __init__(self, space: IterationSpace) -> None:
@@ -213,7 +225,7 @@ class _FormulaWalk(Walk[Iterations]):
         self.accesses[kind][buffer] = (number + count, places, anywhere)
 
     def size_of(self, buffer: Buffer) -> Formula | None:
-        """The number of elements of a buffer; None if there is no formula."""
+        """Return the number of elements of a buffer; None if there is no formula for it."""
         total = formula(1)
         try:
             for dim in buffer.shape:
@@ -223,7 +235,7 @@ class _FormulaWalk(Walk[Iterations]):
         return total
 
     def elements(self, kinds: Collection[str], buffer: Buffer) -> Formula:
-        """The number of distinct elements of a buffer that accesses of these kinds touch."""
+        """Return the number of distinct elements of a buffer that accesses of the given kinds touch."""
         parts = [self.accesses[kind][buffer] for kind in kinds if buffer in self.accesses[kind]]
         number = sum((n for n, _, _ in parts), formula(0))
         whole = self.size_of(buffer)
@@ -235,7 +247,9 @@ class _FormulaWalk(Walk[Iterations]):
         return touched if touched.exact else capped(touched, number)
 
     def bytes_touched(self, registers: Collection[Buffer]) -> Formula:
-        """The distinct bytes of all buffers that are read or written, without buffers in registers."""
+        """Return the number of distinct bytes of all buffers that are read or written, not counting buffers in
+        registers.
+        """
         total = formula(0)
         for buffer in {**self.accesses["read"], **self.accesses["write"]}:
             if buffer not in registers:
@@ -244,7 +258,9 @@ class _FormulaWalk(Walk[Iterations]):
 
 
 def lane_of(x: ex.Expr, lane: ex.Var) -> ex.Expr | None:
-    """One lane of a vector of integers or conditions, as a function of the lane's number; None for loads and others."""
+    """Return one lane of a vector of integers or conditions as a function of the lane number; None for loads and other
+    expressions.
+    """
     if isinstance(x, ex.Ramp):
         return x.base + x.stride * lane
     if isinstance(x, ex.Broadcast):

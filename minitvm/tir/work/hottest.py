@@ -1,4 +1,4 @@
-"""The loop nest in which a kernel does most of its work: from the outermost loop to its micro-kernel."""
+"""Find the loop nest in which a kernel does most of its work, from the outermost loop to its micro-kernel."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from .walk import known_before_running
 
 @dataclass(frozen=True, slots=True)
 class HottestNest:
-    """`loops` from the outside in, each with the values of the variables around it: the middle iterations of the outer
-    loops.
+    """A loop nest: `loops` from the outside in, each with the values of the variables around it at the middle
+    iterations of the outer loops.
     """
 
     loops: tuple[tuple[For, Mapping[Var, int]], ...]
 
     @property
     def inner(self) -> tuple[Stmt, Mapping[Var, int]]:
-        """The body of the innermost loop, and the values at its middle iteration."""
+        """The body of the innermost loop, and the variable values at its middle iteration."""
         loop, outer = self.loops[-1]
         return loop.body, {**outer, **_middle(loop, outer)}
 
 
 def hottest(func: PrimFunc, sizes: Mapping[Var, int] | None = None) -> HottestNest:
-    """Follow the loop with the most work, from the outside in.
+    """Follow the loop with the most work from the outside in, and return the nest.
 
-    Raises `NotAnIndex` for extents known only at run time.
+    Raises `NotAnIndex` if an extent is known only at run time.
     """
     loops: list[tuple[For, Mapping[Var, int]]] = []
     stmt, outer = func.body, dict(sizes or {})
@@ -46,7 +46,7 @@ def hottest(func: PrimFunc, sizes: Mapping[Var, int] | None = None) -> HottestNe
 
 
 def _loops(stmt: Stmt, outer: dict[Var, int]) -> list[tuple[For, dict[Var, int]]]:
-    """The outermost loops in a statement, each with the values of the variables around it, including lets."""
+    """Return the outermost loops in a statement, each with the values of the variables around it, including lets."""
     if isinstance(stmt, For):
         return [(stmt, outer)]
     if isinstance(stmt, LetStmt) and known_before_running(stmt.value):

@@ -1,9 +1,9 @@
-"""The number of distinct elements that accesses touch, for symbolic sizes: the sizes of images of integer points.
+"""Count the distinct elements that accesses touch, for symbolic sizes: the sizes of images of integer points.
 
-An access is a sum of multiples of loop variables, c1*v1 + c2*v2 + ... Two variables are merged if the steps of one fall
+An access is a sum of multiples of loop variables, c1*v1 + c2*v2 + ... Two variables are merged if the steps of one fit
 into the range of the other: 2*i + k over i < n, k < 3 is u over u < 2*n + 1. If each remaining multiple is larger than
-the sum that the smaller ones can reach, no two points share an element (as with numbers in mixed radix), so the number
-of elements is the number of points.
+the sum that the smaller ones can reach, no two points share an element (as for numbers in mixed radix), so the number
+of elements equals the number of points.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .iterations import Iterations
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """An access to the element `base` of a buffer, in the iterations `runs`."""
+    """An access to the element `base` of a buffer in each of the iterations `runs`."""
 
     base: Affine
     runs: Iterations
@@ -30,11 +30,11 @@ class Access:
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """A set of elements: its size, its ends (inclusive; None if not known), and whether it has all elements between
-    them.
+    """A set of elements, with its size, its first and last element (None if unknown), and whether it contains all
+    elements in between.
 
-    The set is empty unless all `guards`, sums of sizes, are >= 0. Images with the same `key` differ only in their
-    guards.
+    The set is empty unless all `guards`, which are sums of sizes, are >= 0. Images with the same `key` differ only in
+    their guards.
     """
 
     size: Formula
@@ -46,7 +46,7 @@ class Image:
 
 
 def distinct(accesses: Sequence[Access], ceiling: Formula | None) -> Formula:
-    """The number of elements that all accesses together touch; `ceiling` is the size of the buffer, if known."""
+    """Return the number of elements that all accesses together touch; `ceiling` is the size of the buffer, if known."""
     accesses = [access for access in accesses if access.runs.terms]
     if not accesses:
         return formula(0)
@@ -66,7 +66,7 @@ def distinct(accesses: Sequence[Access], ceiling: Formula | None) -> Formula:
 
 
 def _inside(domain: Any, a: Image, b: Image) -> bool:
-    """Return whether all elements of a are elements of b."""
+    """Return whether the set a is a subset of b."""
     if not b.guards <= a.guards:
         return False
     if a.key is not None and a.key == b.key:
@@ -86,7 +86,7 @@ def _apart(domain: Any, a: Image, b: Image) -> bool:
 
 
 def _unrolled(accesses: Sequence[Access]) -> list[Access]:
-    """Merge equal accesses, and merge accesses at regular distances into one access in loops over the pattern."""
+    """Merge equal accesses, and merge accesses at regular distances into a single access inside additional loops."""
     groups: dict[Any, list[Access]] = {}
     for access in accesses:
         runs = access.runs
@@ -106,7 +106,9 @@ def _unrolled(accesses: Sequence[Access]) -> list[Access]:
 
 
 def pattern(offsets: Sequence[int]) -> list[tuple[int, int]] | None:
-    """(step, times) of nested loops that produce these ascending numbers from the first one; None if there are none."""
+    """Return the (step, times) pairs of nested loops that produce these ascending numbers, starting from the first;
+    None if there are none.
+    """
     if len(offsets) == 1:
         return []
     step = offsets[1] - offsets[0]
@@ -140,7 +142,7 @@ def _in_loops(access: Access, steps: Sequence[tuple[int, int]]) -> Access:
 
 @dataclass(slots=True)
 class _Side:
-    """Multiples of `step`, one for each of the `extent` values of a variable that start at `low`."""
+    """The multiples of `step` for a variable that takes `extent` values starting at `low`."""
 
     step: Affine
     low: Affine
@@ -148,12 +150,12 @@ class _Side:
 
     @property
     def high(self) -> Affine:
-        """The last value."""
+        """The last value of the variable."""
         return self.low + self.extent - 1
 
 
 def image(access: Access) -> Image:
-    """The elements of one access; if no formula is known, an upper bound of their number."""
+    """Return the set of elements of one access. If no formula is known, its size is an upper bound."""
     runs, (base,) = access.runs.split([access.base])
     try:
         return _image(base, runs)
@@ -202,7 +204,9 @@ def _image(base: Affine, runs: Iterations) -> Image:
 
 
 def _signed(base: Affine, runs: Iterations, unused: list[Var], steps: dict[Var, Affine]) -> Image:
-    """The image if the conditions are an indicator of several terms: points are counted, if no two share an element."""
+    """Return the image if the conditions form an indicator with several terms: its size is the number of points,
+    provided that no two points share an element.
+    """
     domain = runs.space.analyzer.domain
     sides = {v: _Side(step, *runs.box[v]) for v, step in steps.items()}
     conditions = [c for _, several in runs.terms for c in several]
@@ -222,7 +226,9 @@ def _signed(base: Affine, runs: Iterations, unused: list[Var], steps: dict[Var, 
 
 
 def _step(base: Affine, v: Var, runs: Iterations) -> Affine:
-    """The coefficient of a variable, which must be nonnegative. Raises `NoClosedForm`."""
+    """Return the coefficient of a variable; raise `NoClosedForm` unless it is nonnegative and free of loop
+    variables.
+    """
     parts = coefficient(base, v)
     if parts is None or any(w in runs.box for w in variables(parts[0])):
         raise NoClosedForm(str(base))
@@ -232,7 +238,9 @@ def _step(base: Affine, v: Var, runs: Iterations) -> Affine:
 
 
 class _ConstrainedSides:
-    """Sides and the conditions that relate them, which are simplified; `sides` is changed in place."""
+    """Variables of an access with the conditions that relate them. They are simplified, which changes
+    `sides` in place.
+    """
 
     def __init__(self, domain: Any, sides: dict[Var, _Side], conditions: list[Affine]) -> None:
         self.domain, self.sides = domain, sides
@@ -244,16 +252,16 @@ class _ConstrainedSides:
             pass
 
     def ties(self, v: Var) -> bool:
-        """Return whether a condition contains this variable, except for the conditions that are its own ends."""
+        """Return whether any condition contains this variable, apart from the two that only state its range."""
         return any(occurs(c, v) and c not in self.own(v) for c in self.conditions)
 
     def own(self, v: Var) -> tuple[Affine, Affine]:
-        """The conditions that a variable is between its ends."""
+        """Return the two conditions that a variable is within its range."""
         side = self.sides[v]
         return Affine.of(v) - side.low, side.high - Affine.of(v)
 
     def narrow(self, v: Var) -> None:
-        """Use conditions on only this variable as its ends, if it is known which of the ends is narrower."""
+        """Turn conditions on only this variable into its bounds, if it is known which bound is tighter."""
         side = self.sides[v]
         lows, highs = [side.low], [side.high]
         for condition in self.conditions:
@@ -281,9 +289,7 @@ class _ConstrainedSides:
         return None
 
     def merge_two(self) -> bool:
-        """Merge two variables if the steps of one fit into the range of the other; returns whether there were such
-        variables.
-        """
+        """Merge two variables if the steps of one fit into the range of the other; return whether any were merged."""
         for v, small in self.sides.items():
             for w, large in self.sides.items():
                 if v is not w and (self._side_by_side(v, w, small, large) or self._overlapping(v, w, small, large)):
@@ -291,7 +297,7 @@ class _ConstrainedSides:
         return False
 
     def _side_by_side(self, v: Var, w: Var, small: _Side, large: _Side) -> bool:
-        """Merge if v runs completely for each w: v + extent * w. Both must start at 0."""
+        """Merge v + extent * w, where v runs through its whole range for each w; return whether this was possible."""
         if self.ties(v) or self.ties(w):
             return False
         reach, extent = multiply(small.step, small.extent), multiply(small.extent, large.extent)
@@ -304,7 +310,9 @@ class _ConstrainedSides:
         return True
 
     def _overlapping(self, v: Var, w: Var, small: _Side, large: _Side) -> bool:
-        """Merge v + times * w, which takes all values between its ends if v takes at least `times` values."""
+        """Merge v + times * w, which takes all values in its range if v takes at least `times` values; return whether
+        this was possible.
+        """
         times = _ratio(small.step, large.step)
         if times is None or not self.domain.nonnegative(small.extent - times):
             return False
@@ -339,7 +347,7 @@ def _without(x: Affine, v: Var) -> Affine:
 
 
 def _ratio(small: Affine, large: Affine) -> int | None:
-    """The number k >= 1 with large == k * small, or None."""
+    """Return the integer k >= 1 with large == k * small, or None if there is none."""
     if small.is_const and large.is_const:
         return large.const // small.const if small.const > 0 and large.const % small.const == 0 else None
     for term, c in small.terms.items():

@@ -1,4 +1,4 @@
-"""Sets of elements of a flat buffer as sorted, disjoint intervals."""
+"""Sets of elements of a flat buffer, stored as sorted, disjoint intervals."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ Array = np.ndarray[Any, Any]
 
 
 class TooMany(Exception):
-    """The set has too many gaps to be listed."""
+    """Raised if a set has too many gaps to be listed."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Intervals:
-    """The elements i with `starts[k] <= i < ends[k]` for some k; the intervals are sorted and do not touch."""
+    """The elements i with `starts[k] <= i < ends[k]` for some k. The intervals are sorted, with gaps in between."""
 
     starts: Array
     ends: Array
@@ -31,12 +31,14 @@ class Intervals:
 
     @staticmethod
     def at(offsets: Any) -> Intervals:
-        """The set of these single elements."""
+        """Return the set of the elements at these offsets."""
         starts = np.unique(np.asarray(offsets, np.int64).reshape(-1))
         return merged(starts, starts + 1)
 
     def repeated(self, step: int, times: int) -> Intervals:
-        """The union of the set moved by 0, step, 2 * step, ... (`times` copies). Raises `TooMany`."""
+        """Return the union of the set shifted by 0, step, 2 * step, ... (`times` copies); raise `TooMany` if it has too
+        many intervals.
+        """
         if times <= 1 or step == 0:
             return self
         if len(self.starts) * times > _MOST:
@@ -47,14 +49,14 @@ class Intervals:
 
 
 def union(parts: Sequence[Intervals]) -> Intervals:
-    """The union of several sets."""
+    """Return the union of several sets."""
     if len(parts) == 1:
         return parts[0]
     return merged(np.concatenate([p.starts for p in parts]), np.concatenate([p.ends for p in parts]))
 
 
 def merged(starts: Array, ends: Array) -> Intervals:
-    """The set of elements in some intervals, which may be in any order and may overlap."""
+    """Return the set of elements in some intervals, which may overlap and may be in any order."""
     if not len(starts):
         return Intervals(starts, ends)
     order = np.argsort(starts, kind="stable")

@@ -1,7 +1,7 @@
-"""The iterations of a statement, for symbolic sizes: integer points under conditions.
+"""The iterations of a statement for symbolic sizes, as integer points that satisfy conditions.
 
 This is the counterpart of `domain.PointDomain`, which lists points for given sizes. A condition is represented by an
-indicator: a sum of conjunctions with the signs +1 and -1. So `not (a and b)` and `a or b` are counted exactly too.
+indicator: a sum of conjunctions with signs +1 and -1. This way, `not (a and b)` and `a or b` are counted exactly too.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Terms = tuple[tuple[int, tuple[Affine, ...]], ...]
 
 
 class IterationSpace:
-    """The data that all iterations of one kernel share: the ranges of its loops, the symbols of its sizes, and the
+    """The data that all iterations of a kernel share: the ranges of its loops, the symbols for its sizes, and cached
     counts.
     """
 
@@ -35,14 +35,14 @@ class IterationSpace:
         self.counts: dict[Any, Formula] = {}
 
     def form(self, x: ex.Expr) -> Affine:
-        """An index as a sum. Raises `NoClosedForm` if it depends on values known only at run time."""
+        """Return an index as a sum; raise `NoClosedForm` if it depends on values known only at run time."""
         affine = self.analyzer.normal_form(x)
         if affine is None or any(_unknown(term) for term in affine.terms):
             raise NoClosedForm(str(x))
         return affine
 
     def count(self, points: Points, hulls: Mapping[ex.Var, Affine]) -> Formula:
-        """The number of points; answers are cached."""
+        """Return the number of points that satisfy the conditions; results are cached."""
         key = (points.variables, frozenset(points.conditions))
         if key not in self.counts:
             self.counts[key] = exactly(points, self.symbols, hulls)
@@ -59,10 +59,11 @@ def _unknown(term: Any) -> bool:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Iterations:
-    """`terms` are signed conjunctions of conditions `sum >= 0` on the loops' variables, including their bounds.
+    """The iterations of a statement. `terms` are signed conjunctions of conditions `sum >= 0` on loop variables,
+    including loop bounds.
 
-    `box` has (lowest value, extent) of each loop's variable, without loop variables in them. `lets` are variables with
-    the expressions that they stand for. They include the loops' own variables, because two loops may have the same one.
+    `box` has (lowest value, extent) for each loop variable, in terms of sizes only. `lets` maps variables to the
+    expressions that they stand for. This includes the original loop variables, because two loops may use the same one.
     """
 
     space: IterationSpace
@@ -73,7 +74,7 @@ class Iterations:
 
     @property
     def iterations(self) -> Formula:
-        """The number of iterations, or an upper bound."""
+        """The number of iterations, or an upper bound on it."""
         total = formula(0)
         here, _ = self.split(())
         hulls = {v: extent for v, (_, extent) in here.box.items()}
@@ -86,19 +87,21 @@ class Iterations:
         return total if self.exact else Formula(total.expr, False)
 
     def resolved(self, x: ex.Expr) -> ex.Expr:
-        """`x` as an expression of the variables of `box` and of sizes."""
+        """Return `x` in terms of sizes and the variables in `box`."""
         return ex.substitute(x, dict(self.lets)) if self.lets else x
 
     def form(self, x: ex.Expr) -> Affine:
-        """An index as a sum over the variables of `box` and sizes. Raises `NoClosedForm`."""
+        """Return an index as a sum over sizes and the variables in `box`; raise `NoClosedForm` if there is none."""
         return self.space.form(self.resolved(x))
 
     def let(self, var: ex.Var, value: ex.Expr) -> Iterations:
-        """The same iterations, in which `var` has the value `value`."""
+        """Return the same iterations, in which `var` stands for `value`."""
         return replace(self, lets={**self.lets, var: self.resolved(value)})
 
     def loop(self, var: ex.Var, start: ex.Expr, extent: ex.Expr) -> Iterations:
-        """The iterations inside of a loop. If its number of iterations is known only at run time, it counts as one."""
+        """Return the iterations inside a loop. If the loop's number of iterations is known only at run time, it counts
+        as one.
+        """
         first, times = self.resolved(start), self.resolved(extent)
         own = ex.Var(var.name, var.dtype)
         try:
@@ -114,7 +117,7 @@ class Iterations:
             return replace(self.let(var, first), exact=False)
 
     def where(self, condition: ex.Expr, holds: bool = True) -> Iterations:
-        """The iterations in which a condition holds (or does not hold)."""
+        """Return the iterations in which a condition holds (or does not hold, if `holds` is False)."""
         try:
             return replace(self, terms=_product(self.terms, self.indicator(self.resolved(condition), holds)))
         except NoClosedForm:
@@ -123,7 +126,9 @@ class Iterations:
     # -- conditions as indicators
 
     def indicator(self, c: ex.Expr, holds: bool) -> Terms:
-        """The indicator of a condition: 1 where it holds (or does not hold), otherwise 0. Raises `NoClosedForm`."""
+        """Return the indicator of a condition, which is 1 if the condition holds (or does not hold, if `holds` is
+        False) and 0 otherwise. Raises `NoClosedForm`.
+        """
         if isinstance(c, ex.Not):
             return self.indicator(c.a, not holds)
         if isinstance(c, ex.IntImm):
@@ -146,7 +151,9 @@ class Iterations:
         return self.meeting(((1, ()),), f if holds else -f - 1)
 
     def meeting(self, terms: Terms, f: Affine) -> Terms:
-        """Add the condition f >= 0. A minimum in f becomes two conditions, a maximum an alternative."""
+        """Add the condition f >= 0 to the terms. A minimum in f becomes two conditions, and a maximum becomes an
+        alternative.
+        """
         domain = self.space.analyzer.domain
         if domain.nonnegative(f):
             return terms
@@ -165,7 +172,9 @@ class Iterations:
     # -- ranges
 
     def extreme(self, x: Affine, low: bool) -> Affine:
-        """A bound of a sum over all iterations, without loop variables. Raises `NoClosedForm`."""
+        """Return a bound on a sum over all iterations that contains no loop variables; raise `NoClosedForm` if there is
+        none.
+        """
         x = self._without_atoms(x, low)
         for v in reversed(list(self.box)):
             if not occurs(x, v):
@@ -187,9 +196,9 @@ class Iterations:
         return x
 
     def _without_atoms(self, x: Affine, low: bool) -> Affine:
-        """A bound of x in which loop variables are only multiplied.
+        """Return a bound on x in which loop variables are only multiplied by coefficients.
 
-        Legal: quotients, minima and maxima grow with their parts.
+        This is legal because quotients, minima and maxima increase with their parts.
         """
         total = Affine({}, x.const)
         for term, c in x.terms.items():
@@ -215,10 +224,10 @@ class Iterations:
         return Affine.of(Atom(FLOORDIV, (self.extreme(a, low), b)))
 
     def split(self, forms: Iterable[Affine]) -> tuple[Iterations, list[Affine]]:
-        """Split each loop whose variable is divided into two, for quotient and remainder; returns the sums in the new
-        variables.
+        """Split each loop whose variable is divided into two loops, for the quotient and the remainder. Returns the new
+        iterations, and the sums in terms of the new variables.
 
-        Only `v // d` and `v % d` for a v that starts at 0 are handled; others stay.
+        Only `v // d` and `v % d` for a variable v that starts at 0 are handled; others stay as they are.
         """
         here, sums = self, list(forms)
         for _ in range(8):
@@ -257,7 +266,7 @@ class Iterations:
 
 
 def slope_times(slope: Affine, v: ex.Var) -> Affine:
-    """The product slope * v."""
+    """Return the product slope * v; raise `NoClosedForm` if it cannot be expressed."""
     from ...arith.affine import multiply
 
     result = multiply(slope, Affine.of(v))
@@ -267,7 +276,7 @@ def slope_times(slope: Affine, v: ex.Var) -> Affine:
 
 
 def _multiple(extent: Affine, d: Affine) -> tuple[Affine, bool]:
-    """(the number of times d that is needed to reach an extent, whether it reaches the extent exactly)."""
+    """Return (how many times d is needed to reach an extent, whether it reaches the extent exactly)."""
     if d.is_const:
         if extent.const % d.const == 0 and all(c % d.const == 0 for c in extent.terms.values()):
             return extent.divided(d.const), True
@@ -281,7 +290,7 @@ def _multiple(extent: Affine, d: Affine) -> tuple[Affine, bool]:
 
 
 def _divisions(x: Affine, box: Mapping[ex.Var, tuple[Affine, Affine]]) -> list[Atom]:
-    """The divisions of a single loop variable in a sum, the innermost first."""
+    """Return the divisions of single loop variables in a sum, innermost first."""
     divisions = []
     for term in x.terms:
         divisions += _divisions_of(term, box)

@@ -1,7 +1,7 @@
-"""The walk over a kernel that counts. It multiplies; a domain says how often a statement runs.
+"""Walk over a kernel and count its work. The walk multiplies; a domain says how often each statement runs.
 
 The `iterations` of a domain are numbers (`domain.PointDomain`, which lists points) or closed formulas
-(`iterations.Iterations`), and so are the sums.
+(`iterations.Iterations`), and so are the counts.
 """
 
 from __future__ import annotations
@@ -19,31 +19,31 @@ _REDUCTIONS = {"vector_reduce_add": "add", "vector_reduce_min": "min", "vector_r
 
 
 class Runs(Protocol):
-    """The iterations of a statement."""
+    """Protocol for the iterations of a statement."""
 
     @property
     def iterations(self) -> Any:
-        """The number of iterations, which can be multiplied by numbers and added."""
+        """The number of iterations. It can be multiplied by numbers and added."""
 
     @property
     def exact(self) -> bool:
-        """Return whether all conditions and bounds so far were known before the run."""
+        """Whether all conditions and bounds so far were known before the run."""
 
     def where(self, condition: ex.Expr, holds: bool = True) -> Self:
-        """The iterations in which a condition holds."""
+        """Return the iterations in which a condition holds (or does not hold, if `holds` is False)."""
 
     def loop(self, var: ex.Var, start: ex.Expr, extent: ex.Expr) -> Self:
-        """The iterations inside of a loop."""
+        """Return the iterations inside a loop."""
 
     def let(self, var: ex.Var, value: ex.Expr) -> Self:
-        """The same iterations, with a name for an expression."""
+        """Return the same iterations, in which a variable stands for an expression."""
 
 
 D = TypeVar("D", bound=Runs)
 
 
 class Walk(Generic[D]):
-    """Counts arithmetic by name; a subclass decides what to do with an access."""
+    """Counts arithmetic by operation name. A subclass decides how to count accesses."""
 
     def __init__(self) -> None:
         self.operations: Counter[str] = Counter()
@@ -52,7 +52,7 @@ class Walk(Generic[D]):
         self.exact = True
 
     def access(self, kind: str, buffer: tir.Buffer, index: ex.Expr, predicate: ex.Expr | None, d: D) -> None:
-        """Count an access: a "read" or a "write"."""
+        """Count an access; `kind` is "read" or "write"."""
         raise NotImplementedError
 
     # -- statements
@@ -91,7 +91,7 @@ class Walk(Generic[D]):
     # -- expressions
 
     def value(self, x: ex.Expr, d: D) -> None:
-        """Count the arithmetic and the loads of an expression that is data, and not an index."""
+        """Count the arithmetic and the loads in an expression that is data rather than an index."""
         if isinstance(x, tir.BufferLoad):
             self.access("read", x.buffer, x.indices[0], x.predicate, d)
             return
@@ -125,13 +125,15 @@ class Walk(Generic[D]):
 
 
 def known_before_running(x: ex.Expr) -> bool:
-    """Return whether an expression is integer arithmetic on only loop variables, sizes and constants."""
+    """Return whether an expression is integer arithmetic on loop variables, sizes and constants only."""
     parts = [n for n in ex.walk(x) if isinstance(n, ex.Expr)]
     return not any(isinstance(n, tir.BufferLoad) or n.dtype.is_float or n.dtype == "handle" for n in parts)
 
 
 def _arithmetic(x: ex.Expr) -> tuple[str, ex.DType, int]:
-    """(name, dtype, number) of the operations of a node itself; the name is "" if there are none."""
+    """Return the (name, dtype, number) of the operations that a node itself performs; the name is "" if
+    there are none.
+    """
     if isinstance(x, ex.BinaryOp) and not isinstance(x, ex.LogicalOp):
         return type(x).__name__.lower(), x.a.dtype.scalar, x.a.dtype.lanes
     if isinstance(x, ex.Call) and x.op in _REDUCTIONS:

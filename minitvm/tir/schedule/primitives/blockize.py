@@ -333,8 +333,8 @@ blockize.refuses(init_moves_out, "sch.blockize(i)", _READS_NEIGHBOUR)
 
 
 def _of_unit_loops(value: ex.Expr, inner: Sequence[For], part: Division) -> ex.Expr:
-    """Return the outer part of an iterator that has a single value there, in terms of the surrounding loops of extent
-    1.
+    """Return the outer part of an iterator that has a single value in the outer block, in terms of the surrounding
+    loops of extent 1.
     """
     outside = ex.substitute(value, {l.var: l.start for l in inner})
     if not ex.free_vars(outside):

@@ -1,4 +1,4 @@
-"""Staging buffers in a faster memory: cache_read, cache_write."""
+"""Create staging buffers in a faster memory: cache_read, cache_write."""
 
 from __future__ import annotations
 

@@ -205,8 +205,9 @@ def _window(state: ScheduleState, block: tir.BlockRealize, region: tir.BufferReg
 
 
 def _rolls(state: ScheduleState, block: tir.BlockRealize, region: tir.BufferRegion) -> list[_Roll] | str:
-    """Return the dimensions whose windows overlap between consecutive iterations of a loop, outermost loop first; or a
-    message that says why there are none.
+    """Return the dimensions whose windows overlap between consecutive iterations of a loop, outermost loop first.
+
+    If there are none, return a message that says why.
     """
     tree = state.home(block)
     shared = _shared_loops(tree, block, Scope.around(tree, block))
