@@ -19,19 +19,11 @@ from ....tir.analysis.threads import is_shared
 from ....tir.nodes import Buffer, BufferLoad, PrimFunc
 from ...gpu.codegen.index_width import index_dtype
 from ...simd.codegen.alignment import is_whole
-from .library import Library, added, element, library_round
+from .library import FLOAT_CALLS, Library, added, element, library_round
 from .types import literal, value_type
 
 _OPERATORS = {ex.Add: "+", ex.Sub: "-", ex.Mul: "*"}
 _DIVISIONS = {ex.FloorDiv: "floordiv", ex.FloorMod: "floormod", ex.Div: "truncdiv", ex.Mod: "truncmod"}
-_FLOAT_CALLS = {
-    **{name: name for name in (
-        "exp", "exp2", "exp10", "log", "log2", "log10", "log1p", "sqrt", "sin", "cos", "tan", "asin", "acos", "atan",
-        "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "floor", "ceil", "trunc", "round", "pow", "atan2",
-        "hypot", "copysign", "fmod", "fma",
-    )},
-    "nearbyint": "rint", "abs": "fabs",
-}  # fmt: skip
 _TESTS = ("isnan", "isinf", "isfinite")
 _SPACES = {"global": "__global", "local": "__private"}
 _KEYWORDS = """
@@ -43,7 +35,7 @@ _KEYWORDS = """
     radians rotate popcount clz ctz mad mul24 mad24 hadd rhadd upsample bitselect shuffle shuffle2 NAN INFINITY HUGE_VAL
     M_PI M_E as_int as_float convert_int work_group main NULL true false thread threads
 """
-RESERVED = frozenset(_KEYWORDS.split()) | set(_FLOAT_CALLS) | set(_FLOAT_CALLS.values()) | set(_TESTS)
+RESERVED = frozenset(_KEYWORDS.split()) | set(FLOAT_CALLS) | set(FLOAT_CALLS.values()) | set(_TESTS)
 
 
 class OpenCLExpressions(Emitter):
@@ -279,9 +271,9 @@ class OpenCLExpressions(Emitter):
             return f"{self.use('dot2_bf16', dtype)}({', '.join(args)})"
         if x.op == "rsqrt":
             return library_round(self.library, dtype, f"(({value_type(dtype)})(1) / sqrt({args[0]}))")
-        if x.op not in _FLOAT_CALLS:
+        if x.op not in FLOAT_CALLS:
             raise Unsupported(f"the intrinsic {x.op} in {self.language}")
-        return library_round(self.library, dtype, f"{_FLOAT_CALLS[x.op]}({', '.join(args)})")
+        return library_round(self.library, dtype, f"{FLOAT_CALLS[x.op]}({', '.join(args)})")
 
     def reinterpreted(self, x: ex.Call) -> str:
         source, to, text = x.args[0].dtype, x.dtype, self.value(x.args[0])

@@ -12,6 +12,16 @@ from collections.abc import Callable
 from ....expr import DType
 from .types import mask_type, memory_type, unsigned, value_type
 
+# How OpenCL C spells the functions of floats that it has. To spell one in another way, take its name out of the list.
+FLOAT_CALLS = {
+    **{name: name for name in (
+        "exp", "exp2", "exp10", "log", "log2", "log10", "log1p", "sqrt", "sin", "cos", "tan", "asin", "acos", "atan",
+        "sinh", "cosh", "tanh", "asinh", "acosh", "atanh", "erf", "floor", "ceil", "trunc", "round", "pow", "atan2",
+        "hypot", "copysign", "fmod", "fma",
+    )},
+    "nearbyint": "rint", "abs": "fabs",
+}  # fmt: skip
+
 
 class Library:
     """The functions that one kernel uses; `index` is the type of its indices.
@@ -195,7 +205,7 @@ def _from_bits(_: Library, name: str, dtype: DType) -> str:
 
 def _sigmoid(library: Library, name: str, dtype: DType) -> str:
     t = value_type(dtype)
-    return _function(t, name, f"{t} x", library_round(library, dtype, f"({t})1 / (({t})1 + exp(-x))"))
+    return _function(t, name, f"{t} x", library_round(library, dtype, f"({t})1 / (({t})1 + {FLOAT_CALLS['exp']}(-x))"))
 
 
 def _multiply_add(_: Library, name: str, dtype: DType) -> str:
