@@ -57,7 +57,7 @@ def relaid(stmt: Any, old: tir.Buffer, new: tir.Buffer, mapped: Mapped) -> Any:
             return ex.replace(rebuilt, buffer=new, indices=tuple(_simple(i, domains) for i in mapped(rebuilt.indices)))
         if isinstance(rebuilt, tir.BufferRegion) and rebuilt.buffer is old:
             return new.full_region()
-        return _with_regions(rebuilt, new, domains) if visible else rebuilt
+        return _with_regions(rebuilt, old, new, domains) if visible else rebuilt
 
     return go(stmt)
 
@@ -81,8 +81,11 @@ def _simple(index: ex.Expr, domains: Mapping[ex.Var, ex.Range]) -> ex.Expr:
     return with_remainders_inside(analyzer.simplify(index))
 
 
-def _with_regions(block: tir.Block, new: tir.Buffer, domains: Mapping[ex.Var, ex.Range]) -> tir.Block:
+def _with_regions(block: tir.Block, old: tir.Buffer, new: tir.Buffer, domains: Mapping[ex.Var, ex.Range]) -> tir.Block:
     def change(region: tir.BufferRegion) -> tir.BufferRegion:
+        if region.buffer is old:
+            # The block hands out the address of `old`, which cannot follow: `addresses_follow` refuses the step.
+            return new.full_region()
         if region.buffer is not new:
             return region
         sides = zip(region.region, new.shape, strict=True)
