@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from pathlib import Path
 from typing import Any
 
@@ -339,9 +340,16 @@ def test_shared_statements_get_keys_of_their_own() -> None:
 
 
 def test_no_file_is_a_kitchen_sink() -> None:
-    """A family of primitives a file, and none of them longer than people read."""
+    """A family of primitives a file, and none of them longer than people read; docstrings do not count."""
+
+    def lines(text: str) -> int:
+        documented = (ast.Module, ast.ClassDef, ast.FunctionDef)
+        nodes = [node for node in ast.walk(ast.parse(text)) if isinstance(node, documented) and ast.get_docstring(node)]
+        docstrings = [node.body[0] for node in nodes]
+        return len(text.splitlines()) - sum((d.end_lineno or d.lineno) - d.lineno + 1 for d in docstrings)
+
     folder = Path(tir.schedule.__file__).parent
-    assert {p.name: n for p in folder.rglob("*.py") if (n := len(p.read_text().splitlines())) > 500} == {}
+    assert {p.name: n for p in folder.rglob("*.py") if (n := lines(p.read_text())) > 480} == {}
 
 
 def test_a_removed_handle_is_refused_until_a_query_gives_it_again() -> None:
