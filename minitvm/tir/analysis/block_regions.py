@@ -1,8 +1,8 @@
 """Compute the regions that a block touches: for each buffer, one box around everything that the block's body touches.
 
-The form is TVM's. An index that does not depend on a loop inside the block is kept as it was written. An index that
-depends only on data becomes the whole dimension. A block with an init does not list the buffer into which it
-accumulates among its reads.
+The regions have the form that TVM uses. An index that does not depend on a loop inside the block is kept as written. An
+index that depends only on data becomes the full dimension. A block with an init does not list its accumulator among its
+reads.
 """
 
 from __future__ import annotations

@@ -202,9 +202,7 @@ def _loads(stmt: Stmt, expressions: Iterable[ex.Expr], loops: tuple[For, ...]) -
 
 
 def conflicting_pairs(accesses: Sequence[Access]) -> Iterator[tuple[Access, Access]]:
-    """Yield the pairs of accesses to the same buffer of which at least one is a write. Each write is also paired with
-    itself.
-    """
+    """Yield the pairs of accesses to the same buffer that include a write. Each write is also paired with itself."""
     for i, a in enumerate(accesses):
         for b in accesses[i:]:
             if a.buffer is b.buffer and (a.is_write or b.is_write):

@@ -397,8 +397,9 @@ class _Walk:
     def view(self, match: tir.MatchBufferRegion, guarded: bool) -> None:
         """Check that the region of a matched buffer is inside the source buffer.
 
-        An instruction may skip elements by its own condition, such as the padding of an image. So the region of a
-        `guarded` view must be inside only where an element of it is accessed.
+        An instruction may skip elements by a condition of its own, for example in the padding of an image. The
+        region of a `guarded` view therefore only needs to be inside the buffer where an element of the view is
+        accessed.
         """
         source = match.source
         self.viewed[match.buffer] = self.viewed.get(source.buffer, source.buffer)

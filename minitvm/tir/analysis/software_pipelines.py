@@ -2,16 +2,16 @@
 are needed.
 
 The statements of the loop's body are its *parts*. Part p of iteration i runs in time step i + stage(p), and the parts
-of one time step run in the order order(p): so a load of stage 0 runs while a computation of stage 1 works on the data
-that were loaded a step before. This follows TVM's annotations "software_pipeline_stage" and "software_pipeline_order".
+of one time step run in the order order(p). For example, a load of stage 0 runs while a computation of stage 1 uses the
+data loaded one step earlier. This follows TVM's annotations "software_pipeline_stage" and "software_pipeline_order".
 
-Legal if every value is still written before it is read, and not overwritten in between. If no iteration passes a value
-to another one in a buffer (each reads only values that it wrote itself), the buffer gets as many *versions* as there
-are iterations in progress at the same time. For all other buffers, the new order must preserve the dependences between
-iterations. "software_pipeline_spare_versions" is the number of additional versions of a buffer that parts of several
-stages use: with them, a time step does not overwrite elements that it has just read, and needs no barrier in between.
-"double_buffer_scope" on a block gives the buffer that it writes two versions, and lets the block run one iteration
-ahead of the rest.
+A pipeline is legal if every value is still written before it is read, and not overwritten in between. If no iteration
+passes a value to another iteration in a buffer (each reads only values that it wrote itself), the buffer gets as many
+*versions* as there are iterations in progress at the same time. For all other buffers, the new order must preserve the
+dependences between iterations. "software_pipeline_spare_versions" is the number of additional versions of a buffer that
+parts of several stages use. With them, a time step does not overwrite elements that it has just read, so no barrier is
+needed in between. "double_buffer_scope" on a block gives the buffer that the block writes two versions, and lets the
+block run one iteration ahead of the rest.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def opened(func: tir.PrimFunc, loop: tir.For) -> tuple[tir.PrimFunc, tir.For]:
     """Unwrap a loop body that is a single block: put the block's statements directly into the loop. Return the new
     function and loop.
 
-    TVM's own programs put pipelines into such a block. The block's local buffers move to the root block.
+    TVM's own programs put pipelines into a block like this. The block's local buffers move to the root block.
     """
     inner = _openable(loop)
     if inner is None:
@@ -196,7 +196,7 @@ def scheduled(func: tir.PrimFunc, loop: tir.For, stages: tuple[int, ...], order:
 def _versions(
     buffer: tir.Buffer, by_part: Sequence[Sequence[Access]], stages: Sequence[int], order: Sequence[int]
 ) -> int:
-    # Version i % V is free for iteration i + V when iteration i does not use it any more. That is so if (i + stage(p),
+    # Version i % V is free for iteration i + V once iteration i no longer uses it. This holds if (i + stage(p),
     # order(p)) comes before (i + V + stage(q), order(q)) for all parts p and q that use it, one of them for writing.
     least = 1
     for p, mine in enumerate(by_part):

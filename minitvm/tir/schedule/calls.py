@@ -203,7 +203,7 @@ def run(primitive: Primitive, state: ScheduleState, nodes: Mapping[str, Any]) ->
 
 
 def with_numbers(value: Any, numbers: Mapping[ExprRV, int]) -> Any:
-    """Replace sampled numbers in a value by their actual values; lists and dictionaries keep their structure."""
+    """Replace the sampled numbers in a value by their actual values; lists and dictionaries keep their structure."""
     if isinstance(value, list | tuple):
         return type(value)(with_numbers(item, numbers) for item in value)
     if isinstance(value, dict):
@@ -219,8 +219,10 @@ def with_numbers(value: Any, numbers: Mapping[ExprRV, int]) -> Any:
 
 
 def introduce(sch: Schedule, handle: Handle) -> None:
-    """Record in the trace how to find a block or loop whose handle did not come from a query, so that it can be
-    replayed. `space` returns such handles.
+    """Record in the trace how to find a block or loop whose handle did not come from a query, so that the trace can be
+    replayed.
+
+    For example, the handles that `space` returns do not come from a query.
     """
     if isinstance(handle, ExprRV):
         return

@@ -86,7 +86,7 @@ def where_read(block: BlockRealize, load: BufferLoad, producer: BlockRealize, in
 
 
 def _solved(condition: Expr, analyzer: Analyzer) -> Expr:
-    """Simplify a comparison, but keep a strict comparison strict as TVM does, as in `0 < i` versus `2 <= i`."""
+    """Simplify a comparison, but keep strict comparisons strict, as TVM does (`0 < i` does not become `1 <= i`)."""
     simple = analyzer.simplify(condition)
     if isinstance(condition, LT) and isinstance(simple, GE) and isinstance(simple.b, IntImm):
         return const(simple.b.value - 1, simple.b.dtype) < simple.a

@@ -34,7 +34,7 @@ def foreign(handle: Handle) -> str:
 
 
 def described_value(value: Any) -> str:
-    """Describe in words a value that was passed although something else was expected."""
+    """Describe a value of the wrong kind in words."""
     if isinstance(value, LoopRV):
         return f"the loop {value.key.name}"
     if isinstance(value, BlockRV | BlockId):

@@ -186,10 +186,8 @@ def nest_for(
 def insert(
     tree: Tree, loop: For, nest: Stmt, after: Sequence[BlockRealize], before: Sequence[BlockRealize], index: int
 ) -> Stmt | str:
-    """Return the loop with `nest` inserted into its body, after all blocks in `after` and before all blocks in
-    `before`.
-
-    If there is no such position, return a message that says why.
+    """Return the loop with `nest` inserted into its body after all blocks in `after` and before all blocks in `before`,
+    or a message that says why there is no such position.
 
     `index` is a position among the statements of the body; -1 means the last possible one, -2 the first possible one.
     """

@@ -1,4 +1,4 @@
-"""Create stages for buffers of which each iteration of a block touches one element."""
+"""Create stages for buffers in which each iteration of a block touches a single element."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def region_of(regions: Sequence[tir.BufferRegion], index: int | str | tir.Buffer
 
 @dataclass(frozen=True)
 class BufferPart:
-    """A buffer that a block reads or writes, a part of which a primitive copies to a second buffer."""
+    """A buffer that a block reads or writes. A primitive copies a part of it to a second buffer."""
 
     tree: Tree
     scope: Scope
@@ -115,7 +115,7 @@ def copy_of(tree: Tree, buffer: tir.Buffer, storage_scope: str) -> tir.Buffer:
     return tir.Buffer(free_name(tree, scoped_name(buffer, storage_scope)), buffer.shape, buffer.dtype, storage_scope)
 
 
-# ---- where a stage stands ------------------------------------------------------------------------------------------
+# ---- the place of a stage ------------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
@@ -248,7 +248,7 @@ def refuse_races(state: ScheduleState, realize: tir.BlockRealize) -> None:
 
 
 def _loops_around(tree: Tree, realize: tir.BlockRealize, buffers: set[tir.Buffer]) -> list[tir.For]:
-    """Return the loops around a block, and around the blocks of its scope that touch any of the given buffers."""
+    """Return the loops around a block and around the other blocks of its scope that touch any of the given buffers."""
     users = [b for b in Scope.around(tree, realize).blocks if b is realize or buffers & buffers_touched(b.block)]
     return list(dict.fromkeys(l for user in users for l in tree.all_loops_above(user)))
 

@@ -95,7 +95,7 @@ def _is_concurrent(stmt: Stmt) -> bool:
 
 
 def _conditions(stmt: Stmt) -> list[Expr]:
-    """Return conditions such that a statement does nothing unless all of them hold."""
+    """Return the conditions that must all hold for a statement to do anything."""
     if not isinstance(stmt, If) or stmt.else_case is not None:
         return []
     return [c for c in conjuncts(stmt.condition) if _moves(c)]

@@ -1,8 +1,8 @@
 """Run blocks annotated with "double_buffer_scope" one iteration ahead of their readers, with two buffer versions.
 
-The loop that contains such a block (`load` below) and its reader (`use`) is annotated as a software pipeline with two
-stages. Only `load` is in the first stage, so `B[(i + 1) % 2]` is filled while `B[i % 2]` is in use. If the loop is
-already annotated as a pipeline, the annotation of the block only requests the second version of the buffer.
+The loop that contains the annotated block (`load` below) and its reader (`use`) is annotated as a software pipeline
+with two stages. Only `load` is in the first stage, so `B[(i + 1) % 2]` is filled while `B[i % 2]` is in use. If the
+loop is already annotated as a pipeline, the annotation of the block only requests the second version of the buffer.
 """
 
 from __future__ import annotations

@@ -220,9 +220,7 @@ def _own_buffers(stmt: tir.Stmt) -> tir.Stmt:
 
 @dataclass(frozen=True, slots=True)
 class _Versions:
-    """Several versions of a buffer, of which each iteration uses one. A version holds the region that begins at
-    `starts`.
-    """
+    """Several versions of a buffer. Each iteration uses one version, which holds the region that begins at `starts`."""
 
     buffer: tir.Buffer
     version: Expr | None  # None: there is only one

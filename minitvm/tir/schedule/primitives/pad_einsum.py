@@ -198,9 +198,7 @@ class _Padded:
         return None
 
     def combined(self, e: ex.BinaryOp, a: float | None, b: float | None) -> float | None:
-        """Return the result of an operation on two such values, each of which is a number or None; None if it is
-        unknown.
-        """
+        """Return the result of an operation on two values in the padding; None if it is unknown."""
         if a is None or b is None:
             zero = isinstance(e, ex.Mul) and e.dtype.is_int and 0 in (a, b)
             return 0 if zero else None

@@ -27,9 +27,7 @@ Chosen = tuple[str, int] | list[Any] | str | Buffer
 
 @dataclass(frozen=True)
 class PartByPoint(BufferPart):
-    """A buffer of which each iteration of a block touches a single element, or a message that says why this is not the
-    case.
-    """
+    """A buffer in which each iteration of a block touches a single element, or a message that says why it does not."""
 
     point: Point | str
 

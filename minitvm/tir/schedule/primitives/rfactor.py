@@ -308,9 +308,7 @@ def _partial_buffer(buffer: tir.Buffer, extent: ex.Expr, axis: int) -> tir.Buffe
 
 
 def _turned(block: tir.BlockRealize, loop: tir.For, loops: Sequence[tir.For]) -> list[tir.For]:
-    """Return the loops that become iterators: `loop`, and the loops that are bound to a reduction iterator together
-    with it.
-    """
+    """Return `loop` and the loops that occur in the same reduction binding as `loop`. All of them become iterators."""
     turned = [loop]
     for it, value in zip(block.block.iter_vars, block.iter_values, strict=True):
         inside = ex.free_vars(value)
