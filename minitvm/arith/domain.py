@@ -1,4 +1,4 @@
-"""Knowledge about terms: their ranges, and facts `affine >= 0`; with interval arithmetic and a prover that use it.
+"""The known ranges of terms and facts `affine >= 0`, with the interval arithmetic and the prover that use them.
 
 `nonnegative(f)` proves f >= 0 from the inside out: a term that has a bound (a loop variable and its extent, a quotient
 and its dividend, a minimum and its arguments) is replaced by this bound, the lower or the upper one according to the

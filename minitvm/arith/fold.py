@@ -1,4 +1,4 @@
-"""Fold constants and neutral elements in all dtypes; only folds that keep every value, bit for bit.
+"""Fold constants and neutral elements in all dtypes, but only where every value stays the same, bit for bit.
 
 Integers other than int32 and int64 wrap, so here `x + 1 - 1` stays; floats keep NaN, infinities and the sign of zero:
 `x * 0.0` stays, and so does `x + 0.0` (it turns -0.0 into 0.0), while `x - 0.0` is x. Rational constants are not

@@ -321,8 +321,9 @@ class Detector:
         return IterSplit(self.fused[key], ONE, extent, unit)
 
     def ordered(self, args: Sequence[IterSplit]) -> list[IterSplit]:
-        """Sort splits by step, smallest first. Raises `NotAffine` if a step may be negative or two steps cannot be
-        compared.
+        """Sort splits by step, smallest first.
+
+        Raises `NotAffine` if a step is not known to be positive, or if two steps cannot be compared.
         """
         rest, result = list(args), []
         for arg in rest:

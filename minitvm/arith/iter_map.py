@@ -94,9 +94,7 @@ def _detect(
 def simplify(
     bindings: Sequence[Any], iters: Mapping[Any, Any], predicate: Any = True, analyzer: Analyzer | None = None
 ) -> tuple[ex.Expr, ...]:
-    """Rewrite bindings through their normal form if they have one, or else simplify them (TVM's
-    `iter_map_simplify`).
-    """
+    """Rewrite bindings via their normal form if they have one, or else simplify them (TVM's `iter_map_simplify`)."""
     analyzer = analyzer or Analyzer()
     with analyzer.constraint():
         for var, r in iters.items():

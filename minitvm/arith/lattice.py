@@ -291,7 +291,7 @@ def _bounds(points: Points, v: Var) -> _Bounds:
     """Return (v, lower bounds, upper bounds, other conditions).
 
     A lower bound is a pair (c, r) from c*v + r >= 0, and an upper bound a pair (c, r) from -c*v + r >= 0. Each list of
-    bounds is None if it is empty.
+    bounds is None if it is empty, or if a condition is not linear in v.
     """
     below: list[tuple[int, Affine]] = []
     above: list[tuple[int, Affine]] = []
@@ -318,11 +318,11 @@ def _difficulty(points: Points, bounds: _Bounds) -> tuple[bool, int, int]:
 
 
 def projected(points: Points, away: Sequence[Var]) -> Points:
-    """Project the points onto the other variables by Fourier-Motzkin elimination. Raises `NoClosedForm` if it is not
-    exact.
+    """Project the points onto the other variables by Fourier-Motzkin elimination.
 
-    The result is exact over the integers because one bound of each pair has the coefficient 1: then there is an integer
-    between the two bounds exactly if there is a real number.
+    Raises `NoClosedForm` if that is not exact or leaves too many conditions. The result is exact over the integers
+    because one bound of each pair has the coefficient 1: then there is an integer between the two bounds exactly if
+    there is a real number.
     """
     variables_left, conditions = list(points.variables), list(points.conditions)
     for v in away:

@@ -124,9 +124,9 @@ def _ends_of_range(analyzer: Analyzer, r: Range) -> Ends | None:
 
 
 def swept(box: Box, moving: Moving, whole: Box, outside: Analyzer) -> Box:
-    """Return the box that a box covers while variables run. A dimension that cannot be bounded is copied from `whole`.
+    """Return the elements that a box covers while variables run, as one box.
 
-    `outside` knows the ranges of the fixed variables.
+    A dimension that cannot be bounded is copied from `whole`. `outside` knows the ranges of the fixed variables.
     """
     low = moving.region([r.start for r in box], whole)
     if all(is_const(r.extent, 1) for r in box):

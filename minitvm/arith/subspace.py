@@ -134,7 +134,10 @@ def _quotient(e: Expr, outside: Affine, inside: Expr, row: IterSum, detector: De
 
 
 def _counts(inner: list[Expr], condition: Expr, within: Loops, around: Loops, analyzer: Analyzer) -> list[Expr]:
-    """Return how many values each inner part takes under its condition. These are the first values, without a gap."""
+    """Return how many values each inner part takes under its condition. These are the first values, without a gap.
+
+    Raises `_Indivisible` if there are gaps.
+    """
     limited = detect(inner, within, condition, "bijective", analyzer=Analyzer(around))
     counts = []
     for e, row in zip(inner, limited.sums, strict=False):

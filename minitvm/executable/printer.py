@@ -89,7 +89,7 @@ def _machine(x: nodes.Executable, target: str) -> str:
 def _on(target: str, refusal: str = "", own: str = "") -> str:
     """Return a comment that names the machine of a kernel or arena, with the reason if the kernel was refused.
 
-    Returns "" for the machine of the executable.
+    Returns "" if it is the machine of the executable and nothing was refused.
     """
     if refusal:
         return f"  # on {(target or own).split()[0]}: {refusal}"

@@ -1,4 +1,4 @@
-"""The rules for a well-formed executable, as a table. A row is a name, the rule, and a function that finds breaches.
+"""The rules for a well-formed executable, as a table. A row is a name, the rule, and a function that finds violations.
 
 A rule yields `(step number or None, description)` for each breach. Rules that need offsets compare constants, and
 evaluate symbolic offsets at the dimensions passed to `verify(dims=...)`; without dimensions two

@@ -68,7 +68,9 @@ def _ends(x: Dim, most: Mapping[e.Var, Dim]) -> Interval:
 
 
 def _negative(ends: Interval) -> bool:
-    """Return whether an interval is never positive and can be negative. An interval of sizes never is."""
+    """Return whether an interval is never positive but can be negative, which is never the case for an interval of
+    sizes.
+    """
     return isinstance(ends[1], int) and ends[1] <= 0 and isinstance(ends[0], int) and ends[0] < 0
 
 

@@ -161,9 +161,7 @@ class _Hash:
             self.note(type(item).__name__, str(item))
 
     def named(self, item: Node, defining: bool) -> None:
-        """Add a variable or buffer to the hash: by the number of its definition or, if it is free, only by its type
-        and dtype.
-        """
+        """Hash a variable or buffer by the number of its definition or, if it is free, only by its type and dtype."""
         if item in self.numbers:
             self.note("use", self.numbers[item])
             return

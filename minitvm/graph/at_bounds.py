@@ -1,4 +1,4 @@
-"""A graph with each data-dependent size replaced by its upper bound.
+"""Replace each data-dependent size in a graph with its upper bound.
 
 It is static, so its operators can be run one by one.
 """

@@ -1,4 +1,4 @@
-"""Sums of the data that each result of a product of bytes is computed from.
+"""Sum the data that each result of a product of bytes is computed from.
 
 They are multiplied by an offset of the weights.
 """

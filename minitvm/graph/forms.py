@@ -1,4 +1,4 @@
-"""Build a graph anew so that a value may exist in several forms: plain, in blocks, as bytes, or in another layout.
+"""Rebuild a graph so that a value may exist in several forms: plain, in blocks, as bytes, or in another layout.
 
 A layout pass is a subclass. Its `rewrite` adds an operator in another form if that is possible; all other operators are
 kept, on plain values. If a value exists only in another form, its plain form is added when it is needed.

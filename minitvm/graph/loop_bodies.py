@@ -1,4 +1,4 @@
-"""Loops of a graph: the inputs and outputs of a `loop` and its body, and functions that make and change loops.
+"""Loops of a graph: the inputs and outputs of a `loop` and its body, and functions that build and change loops.
 
     count, *results = loop(limit, going, *carried, *outside, body=graph, carried=k, most=m)
 

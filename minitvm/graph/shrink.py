@@ -1,4 +1,4 @@
-"""Make a fused operator smaller, for interpreters that would take minutes on the full sizes.
+"""Shrink a fused operator, for interpreters that would take minutes at the full sizes.
 
 The smaller operator must exercise the same code. So vector blocks and convolution kernels keep their sizes. A long
 dimension keeps its remainder modulo 8, so that tiles, padding and tails occur as before. Two or three blocks of

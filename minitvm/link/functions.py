@@ -1,4 +1,4 @@
-"""The executable of one tir function."""
+"""Build the executable of one tir function."""
 
 from __future__ import annotations
 

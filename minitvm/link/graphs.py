@@ -1,4 +1,4 @@
-"""The executable of an optimized graph."""
+"""Build the executable of an optimized graph."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The steps of a program over slots, which are values that have no place in memory yet."""
+"""The steps of a program over slots, values that have no place in memory yet."""
 
 from __future__ import annotations
 

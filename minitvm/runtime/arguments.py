@@ -1,4 +1,4 @@
-"""Checks on a caller's arrays. Errors say what was wanted and what was found. No array is converted silently."""
+"""Check the arrays that a caller passes. No array is converted silently; errors say what was wanted and found."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Questions of schedules about the blocks of a function."""
+"""Helpers with which schedules inspect the blocks of a function."""
 
 from __future__ import annotations
 

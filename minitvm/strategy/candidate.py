@@ -137,7 +137,7 @@ def reason(error: ScheduleError) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The name of a rule and a value for each of its knobs. A decision has the same text in every process."""
+    """The name of a rule and a value for each of its knobs. Equal decisions are equal in every process."""
 
     rule: str
     knobs: Mapping[str, Knob]

@@ -1,4 +1,4 @@
-"""A sum that is computed in tiles of its result, level by level. This is the loop nest that most rules build.
+"""Compute a sum in tiles of its result, level by level. This is the loop nest that most rules build.
 
     for <grid>:                                     # tiles: blocks of threads, or tasks of a CPU
         for <virtual>, <threads>:                   # threads of a block, virtual ones outside; a CPU has none

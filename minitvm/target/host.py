@@ -16,7 +16,7 @@ _CACHES = "/sys/devices/system/cpu/cpu0/cache"
 
 @lru_cache(maxsize=4)
 def detect_cpu(cpuinfo: str = "/proc/cpuinfo", caches: str = _CACHES) -> CPU:
-    """Return the description of the host's CPU."""
+    """Return the description of the host's CPU. It is detected once per process."""
     text = _read(Path(cpuinfo))
     flags = set(_field(text, "flags", "Features").split())
     bits = vector_bits(flags)

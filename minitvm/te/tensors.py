@@ -1,4 +1,4 @@
-"""Functions that make tensors (`placeholder`, `compute`, `reduce_axis`), and the variables and constants in them."""
+"""Functions that create tensors (`placeholder`, `compute`, `reduce_axis`), and the variables and constants in them."""
 
 from __future__ import annotations
 

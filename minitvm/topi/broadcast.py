@@ -178,7 +178,9 @@ logical_xor = _binary(
 
 
 def _bitwise(name: str, doc: str, onnx: str, of_bools: str) -> Binary:
-    """Declare a bitwise operator. NumPy and ATen also call it `name`; ATen has `__and__` etc. for Python's operator."""
+    """Declare a bitwise operator. NumPy and ATen use the same `name`; for Python's operator, ATen has a name like
+    `__and__`.
+    """
     scalars = _of_numbers(name, overloads="Tensor Scalar Scalar_Tensor").names
     pythons = _of_numbers(f"__{name.removeprefix('bitwise_')}__").names
     aten = Aten(f"{scalars} {pythons}", of_bools=of_bools)

@@ -82,7 +82,7 @@ def along(
 
 
 def _of(shape: Sequence[Expr], line: tir.PrimFunc, tensors: Sequence[Tensor], axis: int) -> tuple[Expr, ...]:
-    """Return extents of the line's function, expressed by the extents of the tensors."""
+    """Return the extents of the line's function, expressed by the extents of the tensors."""
     extents = {
         b.shape[0]: t.shape[axis] for b, t in zip(line.buffers, tensors, strict=False) if isinstance(b.shape[0], Var)
     }

@@ -139,7 +139,9 @@ def mean(x: Tensor, *, axis: Axes = None, keepdims: bool = False) -> Tensor:
 
 @register("variance")
 def variance(x: Tensor, *, axis: Axes = None, keepdims: bool = False, unbiased: bool = False) -> Tensor:
-    """Return the mean squared distance from the mean, computed in two passes. `unbiased` divides by count - 1."""
+    """Return the mean squared distance from the mean, computed in two passes. `unbiased` divides by count - 1, at
+    least 0.
+    """
     return _variance(x, mean(x, axis=axis, keepdims=True), axis, keepdims, unbiased)
 
 

@@ -42,7 +42,8 @@ def half_products(graph: Graph, target: Target, accuracy: str = "fast") -> Graph
 
 
 def _of_halves(b: Rewriter, match: Match, direct: Collection[str]) -> Value | None:
-    """Rewrite a product of two 16-bit operands, or return None if it already has the best form.
+    """Rewrite a product of two 16-bit operands. Returns None if it has the best form already, or if the dtypes do not
+    fit.
 
     The machine multiplies operands of the dtypes in `direct` without widening.
     """

@@ -116,7 +116,9 @@ class _Moving(Forms):
         return self.moved(item, item.inputs) or self.waits(item)
 
     def max_pool(self, item: OpNode) -> bool:
-        """Handle a maximum pool. Return False if a window might contain only padding, or if the bytes do not fit."""
+        """Handle a maximum pool. Return False if a window might contain only padding, or if the data are not
+        quantised.
+        """
         rank = item.output.ndim - 2
         before, after = paddings(item.attrs["padding"], rank)
         window = per_axis(item.attrs["pool_size"], rank, "pool_size")

@@ -44,8 +44,9 @@ class _Rows:
         ]
 
     def product(self, b: Rewriter, match: Match) -> Value | None:
-        """Rewrite a convolution, and its bias if it has one, as a product of rows. Returns None if that saves no
-        transpose.
+        """Rewrite a convolution, and its bias if it has one, as a product of rows.
+
+        Returns None if that saves no transpose, or if the bias comes next and will be rewritten with the convolution.
         """
         facts, conv, last = match.facts, match.node("conv"), match.root
         reader = facts.only_reader(last.output)

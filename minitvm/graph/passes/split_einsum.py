@@ -110,7 +110,7 @@ def _labels(item: OpNode) -> tuple[list[str], str]:
 
 
 def _kept(labels: str, needed: str) -> str:
-    """Return the labels that are needed, without repetition, in the order of `labels`."""
+    """Return the needed labels, without repetition, in the order of `labels`."""
     return "".join(label for label in dict.fromkeys(labels) if label in needed)
 
 
