@@ -84,7 +84,7 @@ def _literal(value: Any) -> str:
 
 
 def marked_program(states: Sequence[ScheduleState], spots: Mapping[Node, str]) -> str:
-    """Print the smallest nest that contains all spots, with the spots marked.
+    """Return the text of the smallest nest that contains all spots, with the spots marked.
 
     The spots belong to the program before the step, or to the program as the step had changed it when it was refused.
     """

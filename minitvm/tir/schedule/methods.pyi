@@ -65,9 +65,9 @@ class Methods:
     def get_child_blocks(self, block_or_loop: BlockRV | str | LoopRV) -> list[BlockRV]:
         """Return the outermost blocks inside a block or loop, in program order."""
     def get_producers(self, block: BlockRV | str) -> list[BlockRV]:
-        """Return the blocks in the same scope that write buffers which this block reads, in program order."""
+        """Return the blocks in the same scope that write buffers read by this block, in program order."""
     def get_consumers(self, block: BlockRV | str) -> list[BlockRV]:
-        """Return the blocks in the same scope that read buffers which this block writes, in program order."""
+        """Return the blocks in the same scope that read buffers written by this block, in program order."""
     def get_output_blocks(self, scope_block: BlockRV | str) -> list[BlockRV]:
         """Return the blocks of a scope that write a buffer not allocated in the scope; it is an error if there are none."""
     def reduce_in_passes(self, block: BlockRV | str) -> list[BlockRV]:
@@ -91,7 +91,7 @@ class Methods:
     def transform_layout(self, block: BlockRV | str, buffer: object, index_map: Callable[..., Any], pad_value: object = ..., *, assume_injective_transform: bool = ...) -> None:
         """Store a buffer in another layout: element `p` moves to `index_map(*p)`, and all blocks that use it are updated."""
     def transform_block_layout(self, block: BlockRV | str, index_map: Callable[..., Any]) -> None:
-        """Iterate over a block in new loops, whose iterations are given by `index_map` of the old ones."""
+        """Iterate over a block in new loops: `index_map` maps the old iterations to the new ones."""
     def skip_zero_terms(self, loop: LoopRV, assume_finite: bool = ...) -> None:
         """Skip the terms of a sum that are zero because a factor is nonzero only in every s-th iteration of the loop."""
     def annotate_buffer_access(self, block: BlockRV | str, buffer_index: int, buf_type: str, gen_new_ranges: Callable[..., Any]) -> None:

@@ -151,7 +151,7 @@ class Schedule(Methods):
         return other
 
     def held(self) -> Mapping[str, Any]:
-        """Return a copy of everything that calls change, for use with `take_over`."""
+        """Return a copy of all state that a call may change, for use with `take_over`."""
         return {
             "_state": self._state, "_trace": self._trace.copy(), "_gone": dict(self._gone),
             "_history": list(self._history), "_numbers": dict(self._numbers), "_random": self._random,
@@ -217,7 +217,7 @@ class Schedule(Methods):
 
     @contextmanager
     def all_or_nothing(self) -> Iterator[None]:
-        """Context manager: undo everything that was done inside the `with` block if an exception leaves it."""
+        """Context manager: undo all steps made inside the `with` block if an exception leaves it."""
         before, history = self._snapshot(), list(self._history)
         try:
             yield

@@ -142,7 +142,7 @@ def _begins(node: BlockRealize, loops: tuple[For, ...]) -> bool:
 
 
 def _where_sizes_are_not_0(predicate: ex.Expr, loops: tuple[For, ...]) -> Analyzer:
-    """Return an analyzer for the inside of the loops around a block that assumes that no symbolic size is 0."""
+    """Return an analyzer for the inside of the loops around a block. It assumes that no symbolic size is 0."""
     analyzer = Analyzer()
     for part in [predicate, *(e for loop in loops for e in (loop.start, loop.extent))]:
         for size in ex.free_vars(part):

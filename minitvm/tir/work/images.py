@@ -238,9 +238,7 @@ def _step(base: Affine, v: Var, runs: Iterations) -> Affine:
 
 
 class _ConstrainedSides:
-    """Variables of an access with the conditions that relate them. They are simplified, which changes
-    `sides` in place.
-    """
+    """The variables of an access and the conditions that relate them. Simplifying them changes `sides` in place."""
 
     def __init__(self, domain: Any, sides: dict[Var, _Side], conditions: list[Affine]) -> None:
         self.domain, self.sides = domain, sides

@@ -29,13 +29,13 @@ def get_child_blocks(state: ScheduleState, block_or_loop: BlockRealize | For) ->
 
 @primitive(query=True)
 def get_producers(state: ScheduleState, block: BlockRealize) -> list[BlockRealize]:
-    """Return the blocks in the same scope that write buffers which this block reads, in program order."""
+    """Return the blocks in the same scope that write buffers read by this block, in program order."""
     return Scope.around(state.home(block), block).producers(block)
 
 
 @primitive(query=True)
 def get_consumers(state: ScheduleState, block: BlockRealize) -> list[BlockRealize]:
-    """Return the blocks in the same scope that read buffers which this block writes, in program order."""
+    """Return the blocks in the same scope that read buffers written by this block, in program order."""
     return Scope.around(state.home(block), block).consumers(block)
 
 

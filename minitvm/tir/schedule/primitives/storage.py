@@ -167,7 +167,7 @@ def _loops_around(tree: Tree, buffer: tir.Buffer) -> set[tir.For]:
 
 
 def _shared_with(state: ScheduleState, tree: Tree, buffer: tir.Buffer, storage_scope: str) -> Failure | None:
-    """Return a `Failure` if a block would share the buffer with another thread if the buffer were in `storage_scope`;
+    """Return a `Failure` if a block would share the buffer with another thread once the buffer is in `storage_scope`;
     None otherwise.
     """
     places: list[tuple[tir.BlockRealize, frozenset[tir.For]]] = []

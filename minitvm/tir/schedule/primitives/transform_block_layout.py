@@ -154,7 +154,7 @@ def order_of_accesses(state: ScheduleState, block: BlockRealize, index_map: Call
     ],
 )  # fmt: skip
 def transform_block_layout(state: ScheduleState, block: BlockRealize, index_map: Callable[..., Any]) -> None:
-    """Iterate over a block in new loops, whose iterations are given by `index_map` of the old ones.
+    """Iterate over a block in new loops: `index_map` maps the old iterations to the new ones.
 
     before:
         for i, j in T.grid(8, 16):
