@@ -61,7 +61,7 @@ def scheduled_by(tuned: str | None) -> strategy.Weighed:
         lowered.append(original(*arguments))
         return lowered[-1]
 
-    module = sys.modules["minitvm.build"]
+    module = sys.modules["minitvm.lowering"]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "lower_placed", spy)
         compile_executable(layer(), CPU, BuildOptions(tuned=tuned))

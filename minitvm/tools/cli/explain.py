@@ -59,7 +59,7 @@ SPINE = {
     "Loops": ("loops", "kinds", "partition"),
     "Places": ("compute_at", "inline"),
     "Copies": ("cache", "reindex"),
-    "Reductions": ("reduction", "rfactor", "passes", "rolling_buffer", "zero_terms"),
+    "Reductions": ("decompose_reduction", "rfactor", "reduce_in_passes", "rolling_buffer", "zero_terms"),
     "Layouts": ("transform_layout", "transform_block_layout", "block_iters", "padding", "pad_einsum"),
     "Instructions": ("blockize", "tensorize"),
     "Storage and notes": ("storage", "annotate"),
