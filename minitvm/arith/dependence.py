@@ -284,9 +284,8 @@ def _earlier(pairs: list[tuple[str, str]], parallel: frozenset[int]) -> str:
 def _point(text: str) -> tuple[int, ...] | None:
     """Return a point of the set that `text` describes in isl's syntax, or None if the set is empty.
 
-    The results are cached, because the steps of a schedule ask the same questions about a loop body again and again,
-    and so do the tiles of a search. The text is a complete key, because it does not use the program's own variable
-    names.
+    The results are cached, because each step of a schedule and each tiling that a search tries repeats the same
+    questions about a loop body. The text is a complete key, because it does not use the program's own variable names.
     """
     import islpy as isl
 

@@ -236,7 +236,7 @@ class Expressions(ABC):
     def constant(self, x: ex.IntImm | ex.FloatImm) -> str: ...
     @abstractmethod
     def zero(self, dtype: ex.DType) -> str:
-        """Return the text of zeros, for the lanes of a load that a mask leaves out."""
+        """Return the source text of a zero, used for the masked-out lanes of a load."""
 
     @abstractmethod
     def converted(self, text: str, source: ex.DType, to: ex.DType) -> str: ...

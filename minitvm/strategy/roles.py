@@ -358,7 +358,7 @@ def writer_of_sum(sch: Schedule, way: Roles, block: Any, written: Callable[[Sche
 
 
 def joined(places: Sequence[Any], iterators: Sequence[Any], axes: Sequence[Sequence[int]]) -> list[Any]:
-    """Return one index per axis, computed from the positions along the iterators that form the axis."""
+    """Return one index per axis, combining the values of the iterators that form the axis."""
     indices = []
     for axis in axes:
         index = places[axis[0]]

@@ -55,7 +55,7 @@ class TileNest:
         self.levels[LANES][axis], self.grid[axis] = self.grid[axis], None
 
     def outside_first(self, axes: Sequence[int]) -> list[int]:
-        """Return all axes with `axes` last. In this order, the axes that are not split are nested outside."""
+        """Return all axes, those in `axes` last. Pass the split axes to nest the loops of the others outside theirs."""
         return [*(axis for axis in range(len(self.grid)) if axis not in axes), *axes]
 
     def order(self, axes: Sequence[int] | None = None, outside: Sequence[int] | None = None) -> None:
@@ -97,7 +97,7 @@ class TileNest:
         return own[: len(self.grid)], own[len(self.grid) :]
 
     def start(self, step: Any) -> Any:
-        """Initialise the accumulators before a loop of the sum, and return the block that does this."""
+        """Initialise the accumulators before a reduction loop, and return the block that does this."""
         self.init = self.sch.decompose_reduction(self.block, step)
         return self.init
 

@@ -130,7 +130,7 @@ def transformed_shape(shape: Sequence[Any], source: Layout, target: Layout) -> t
 
 
 def transformed(x: np.ndarray, src_layout: str, dst_layout: str) -> np.ndarray:
-    """Convert an array to another layout, going through the layout without blocks."""
+    """Convert an array to another layout by way of the unblocked layout."""
     source, target = Layout.parse(src_layout), Layout.parse(dst_layout)
     shape = transformed_shape(x.shape, source, target)
     # Each block of the source moves to the place right after its axis, and is joined with it.

@@ -252,7 +252,7 @@ class TimeStep:
         return g.x[self._place, g.first + b, g.way, plus(j, gate * self.hidden)]
 
     def weight(self, number: int, place: Expr) -> Expr:
-        """Return an element of one of the cell's other weights, for the current direction."""
+        """Return an element of a weight that is neither of the two products', for the current direction."""
         return self._group.weights[number][self._group.way, place]
 
     def unless_over(self, b: Expr, new: Expr, old: Expr) -> Expr:

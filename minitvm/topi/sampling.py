@@ -102,7 +102,7 @@ def grid_sample(
 
 
 def _of_axis(extents: Sequence[Dim], axis: Expr, dtype: str) -> Expr:
-    """Return the extent of the axis whose number is the expression `axis`."""
+    """Return the extent of the axis that `axis` selects at run time."""
     size = _float(extents[-1], dtype)
     for k in reversed(range(len(extents) - 1)):
         here: Expr = axis == k

@@ -11,7 +11,7 @@ from ..nodes import Graph, OpNode, Value
 
 
 def dead_code(graph: Graph) -> Graph:
-    """Remove the nodes and constants that no output needs. Inputs stay, and so do nodes that may end a run."""
+    """Remove the nodes and constants that no output needs. Inputs are kept, and so are checks that may stop a run."""
     needed: set[Value] = set(graph.outputs)
     sizes: set[Var] = {v for value in graph.outputs for d in value.shape if isinstance(d, Expr) for v in free_vars(d)}
     binds = any(item.bound_sizes() for item in graph.nodes)

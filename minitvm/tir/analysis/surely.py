@@ -55,11 +55,11 @@ def first_reads(block: Block, buffer: Buffer) -> list[Touch]:
 
 
 def _comes_first(read: Touch, write: Touch) -> bool:
-    """Return whether a read that precedes a write in program order never sees a value from that write, even though
-    loops around both continue.
+    """Return whether a read that precedes a write in program order never sees a value from that write, not even from an
+    earlier iteration of a loop around both.
 
     This holds if each iteration reads exactly the elements that it writes: the first iteration that touches an element
-    then reads it first. The accesses of a foreign call have the position of the call.
+    then reads it first. All accesses of a foreign call count as made at the call.
     """
     if isinstance(read.node, BufferRegion) is not isinstance(write.node, BufferRegion):
         return False

@@ -92,10 +92,10 @@ def thread_reduction(func: PrimFunc) -> For | None:
 
 
 def each_axis_once(func: PrimFunc, loops: Collection[For]) -> PrimFunc:
-    """Remove loops that bind a thread axis again with the same number of threads.
+    """Remove inner loops that bind a thread axis again, with the same number of threads.
 
-    This is legal because of what binding an axis twice means: the thread of the outer loop runs just its own iteration
-    of the inner loop.
+    This is legal because a thread of the outer loop runs only its own iteration of an inner loop that is bound to the
+    same axis.
     """
 
     def visit(node: Any, bound: Mapping[str, For]) -> Any:

@@ -61,7 +61,7 @@ class Sampled:
 
 
 def to_handles(result: Any) -> Any:
-    """Replace nodes and keys in the result of a primitive by handles; lists keep their structure."""
+    """Replace the nodes and keys in a primitive's result with handles; the structure of lists is kept."""
     if isinstance(result, For):
         return LoopRV(result.var)
     if isinstance(result, Var):

@@ -55,7 +55,7 @@ class Methods:
     def pad_einsum(self, block: BlockRV | str, padding: Sequence[int]) -> None:
         """Pad the extents of a block's iterators to multiples of `padding`, and use padded copies of its buffers."""
     def decompose_padding(self, block: BlockRV | str, loop: LoopRV) -> BlockRV:
-        """Split a padding block into one that fills the buffer with the pad value before the loop, and one for the inside."""
+        """Split a padding block into one that fills the buffer with the pad value before the loop, and one for the rest."""
     def get_block(self, name: str, func_name: str | None = ...) -> BlockRV:
         """Return the block with this name, in the named function or, by default, in the one that you work on."""
     def get_sblock(self, name: str, func_name: str | None = ...) -> BlockRV:

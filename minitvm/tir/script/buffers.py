@@ -53,7 +53,7 @@ def _describe(
 
 
 def _stride(stride: Any) -> Any:
-    """Convert a stride. A string names a variable, whose value is the stride of the array that the caller passes."""
+    """Convert a stride to an expression. A string becomes a variable; its value is the stride of the caller's array."""
     return Var(stride) if isinstance(stride, str) else as_expr(stride)
 
 

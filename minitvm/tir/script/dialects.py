@@ -14,7 +14,7 @@ from ... import expr as ex
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """The notation of one version, as far as the versions differ."""
+    """The TVMScript notation of one TVM version, limited to what differs between versions."""
 
     name: str
     module: str  # the module from which `T` is imported

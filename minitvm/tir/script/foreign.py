@@ -50,9 +50,7 @@ def foreign_call(row: ForeignOp, args: list[Expr], stated: DType | None) -> Expr
 
 
 def as_text(e: Call, args: list[str]) -> str | None:
-    """Return the call as `T.name(...)` if this text is parsed to the same call; None if the dtype would be
-    different.
-    """
+    """Return the call as `T.name(...)` if that text parses back to the same call; None if the dtype would differ."""
     row = FOREIGN[e.op]
     if row.result == GIVEN:
         return f'T.{e.op}("{e.dtype}", {", ".join(args)})' if args else f'T.{e.op}("{e.dtype}")'

@@ -79,8 +79,8 @@ def used_spans(buffer: Buffer, body: Stmt, ranges: Ranges) -> list[UsedSpan | No
 
 
 def _hull(sides: Iterable[tuple[Range | None, set[Var], Ranges]]) -> UsedSpan | None:
-    """Return the smallest span that contains all accesses to a dimension while the given variables run; None if
-    unknown.
+    """Return the smallest span that covers all accesses to a dimension for all values of the given loop variables;
+    None if it is unknown.
     """
     total: UsedSpan | None = None
     for side, inner, ranges in sides:

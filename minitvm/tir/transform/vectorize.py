@@ -124,7 +124,7 @@ class _Vectorizer:
         self.read: tuple[tir.BufferLoad, ...] = ()  # loads by each lane of the mask, whatever its conditions are
 
     def whole(self, body: tir.Stmt) -> tir.Stmt:
-        """Return the body for all lanes, or for the first `limit` lanes if there is a limit."""
+        """Return the body vectorised over all lanes, or masked to the first `limit` lanes if a limit is set."""
         mask: ex.Expr | None = None
         if self.limit is not None:
             zero = ex.const(0, self.var.dtype)

@@ -49,9 +49,7 @@ class PointDomain:
         return substitute(x, self.lets) if self.lets else x
 
     def listing(self, loops: Collection[Var]) -> PointDomain:
-        """Return the domain in which the iterations of these loops are listed; raise `NotAnIndex` if there are too
-        many.
-        """
+        """Return this domain with the iterations of the loops enumerated; raise `NotAnIndex` if there are too many."""
         listed = [v for v in self.free if v in loops]
         if not listed:
             return self

@@ -118,7 +118,7 @@ def _bound(condition: ex.CompareOp, var: ex.Var, analyzer: Analyzer) -> tuple[in
 
 @primitive(past="was decomposed, which made", requires=[padding_block, loop_around, only_loops_below])
 def decompose_padding(state: ScheduleState, block: BlockRealize, loop: For) -> BlockRealize:
-    """Split a padding block into one that fills the buffer with the pad value before the loop, and one for the inside.
+    """Split a padding block into one that fills the buffer with the pad value before the loop, and one for the rest.
 
     before:
         for i in range(14):
@@ -136,9 +136,9 @@ def decompose_padding(state: ScheduleState, block: BlockRealize, loop: For) -> B
                 vi = T.axis.remap("S", [i])
                 B[vi + 2] = A[vi]
 
-    The second block iterates only over the inside. A loop that alone binds an iterator gets shorter; otherwise the
-    block gets a predicate. Returns the block that fills the buffer; the handle of the old block now refers to the
-    block for the inside.
+    The second block iterates only over the elements that are not padding. If a loop is the only one that binds an
+    iterator, it becomes shorter; otherwise the block gets a predicate. Returns the block that fills the buffer; the
+    handle of the old block now refers to the second block.
     """
     tree = state.home(block)
     old = block.block
