@@ -84,6 +84,25 @@ def regions_written(block: Block) -> Regions:
     return regions_touched(block)[1]
 
 
+def numbered_reads(block: Block) -> Regions:
+    """Return the regions that steps number as `("read", k)`, in the order that a reader of `T.reads` counts.
+
+    A region that is declared keeps its number even if the block does not read its buffer.
+    """
+    return _numbered(regions_read(block), block.reads)
+
+
+def numbered_writes(block: Block) -> Regions:
+    """Return the regions that steps number as `("write", k)`, like `numbered_reads`."""
+    return _numbered(regions_written(block), block.writes)
+
+
+def _numbered(touched: Regions, declared: Regions) -> Regions:
+    by_buffer = {region.buffer: region for region in touched}
+    first = [by_buffer.pop(region.buffer, region) for region in declared]
+    return (*first, *by_buffer.values())
+
+
 def buffers_read(block: Block) -> tuple[Buffer, ...]:
     """Return the buffers of `regions_read`, in the same order."""
     return tuple(region.buffer for region in regions_read(block))

@@ -20,7 +20,7 @@ from .state import nest_around
 
 Mapped = Callable[[Sequence[ex.Expr]], Sequence[ex.Expr]]
 
-SIDES = {"read": block_regions.regions_read, "write": block_regions.regions_written}
+SIDES = {"read": block_regions.numbered_reads, "write": block_regions.numbered_writes}
 
 
 def chosen_region(block: tir.BlockRealize, buffer: object) -> tir.BufferRegion | None:
@@ -28,7 +28,7 @@ def chosen_region(block: tir.BlockRealize, buffer: object) -> tir.BufferRegion |
 
     Returns None if there is no such region.
     """
-    reads, writes = block_regions.regions_touched(block.block)
+    reads, writes = (regions(block.block) for regions in SIDES.values())
     if isinstance(buffer, list | tuple) and len(buffer) == 2 and buffer[0] in SIDES:
         regions, position = SIDES[buffer[0]](block.block), buffer[1]
         return regions[position] if isinstance(position, int) and 0 <= position < len(regions) else None

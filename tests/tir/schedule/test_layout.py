@@ -211,3 +211,24 @@ def test_random_iterations_of_any_block(func: PrimFunc, data: Any) -> None:
         assert any(name in str(error) for name in names), error
         return
     same_at_both_levels(func, sch.func)
+
+
+def test_a_number_counts_what_the_signature_lists() -> None:
+    """A buffer that is declared and not touched keeps its number: a reader counts the entries of `T.reads`."""
+    func = minitvm.script.from_source("""
+@T.prim_func
+def main(A: T.Buffer((4,), "float32"), B: T.Buffer((4,), "float32"), C: T.Buffer((4,), "float32")):
+    for i in range(4):
+        with T.block("B"):
+            vi = T.axis.remap("S", [i])
+            T.reads(C[vi], A[vi])
+            T.writes(B[vi])
+            B[vi] = A[vi]
+""")
+    sch = Schedule(func)
+    sch.transform_layout("B", ("read", 1), lambda i: (i // 2, i % 2))
+    assert [b.name for b in sch.func.buffers if len(b.shape) == 2] == ["A"]
+    with pytest.raises(ScheduleError, match="loads and stores of C at single elements"):
+        Schedule(func).transform_layout("B", ("read", 0), lambda i: (i,))
+    with pytest.raises(ScheduleError, match=r'\("read", 0\): C, \("read", 1\): A, \("write", 0\): B'):
+        Schedule(func).transform_layout("B", ("read", 2), lambda i: (i,))
