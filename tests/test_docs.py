@@ -104,8 +104,8 @@ def test_the_readme_names_commands_and_options_that_exist() -> None:
 
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
-    made = re.findall(r"(?:`|\$ )make ([\w-]+)", text)
-    assert made and set(made) <= set(targets)
+    run = re.findall(r"(?:`|\$ )make ([\w-]+)", text)
+    assert run and set(run) <= set(targets)
     lines = [line.split("#")[0] for line in re.findall(r"(?:`|\$ )minitvm ([^`\n]*)", text)]
     assert len(lines) > 6
     for line in lines:

@@ -255,7 +255,7 @@ def test_what_an_exercise_tells_you_to_use_comes_with_it(
 def test_a_lesson_goes_on_when_the_reader_does(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What a cell prints is there before the next one runs."""
+    """The output of a cell is there before the next cell runs."""
     shown: list[str] = []
 
     def reader(prompt: str) -> str:

@@ -105,10 +105,10 @@ def side_by_side(page: str) -> str:
     """The page of primitives with each program before and after in two columns."""
 
     def columns(match: re.Match[str]) -> str:
-        head, found, example = match[1].partition("\nbefore:\n")
+        head, _, example = match[1].partition("\nbefore:\n")
         before, called, rest = example.partition("\ncall: ")
         call, _, rest = rest.partition("\nafter:\n")
-        if not (found and called):
+        if not called:
             return match[0]
         end = re.search(r"^(?! |$)", rest, re.MULTILINE)
         after, rest = (rest[: end.start()], rest[end.start() :]) if end else (rest, "")
@@ -170,12 +170,11 @@ def api_page() -> str:
     return "\n".join(lines)
 
 
-def toc(caption: str, entries: Iterable[str]) -> str:
+def toc(entries: Iterable[str], caption: str = "") -> str:
     """A part of the site's contents."""
-    listed = "\n".join(str(Path(entry).with_suffix("")) for entry in entries)
-    return f"\n```{{toctree}}\n{f':caption: {caption}' if caption else ''}\n:hidden:\n\n{listed}\n```\n".replace(
-        "\n\n:", "\n:"
-    )
+    options = [f":caption: {caption}"] * bool(caption) + [":hidden:", ""]
+    listed = [str(Path(entry).with_suffix("")) for entry in entries]
+    return "\n".join(["", "```{toctree}", *options, *listed, "```", ""])
 
 
 def part_place(part: str) -> str:
@@ -186,7 +185,7 @@ def part_place(part: str) -> str:
 def part_page(part: str, listed: Iterable[str]) -> str:
     """A part's pages as a list, each with its title."""
     entries = [place(page) for page in listed]
-    return f"# {part}\n\n" + "".join(f"- [](/{entry})\n" for entry in entries) + toc("", entries)
+    return f"# {part}\n\n" + "".join(f"- [](/{entry})\n" for entry in entries) + toc(entries)
 
 
 def stage(source: Path, numbers: set[str] | None) -> None:
@@ -200,9 +199,9 @@ def stage(source: Path, numbers: set[str] | None) -> None:
             continue
         text = linked((ROOT / page).read_text(encoding="utf-8"), page, places, images)
         if page == "README.md":
-            text += toc("", ["lessons/index", *map(part_place, PARTS)])
+            text += toc(["lessons/index", *map(part_place, PARTS)])
         elif page == "lessons/README.md":
-            text += toc("Lessons", [Path(place).name for place in places.values() if place.endswith(".ipynb")])
+            text += toc([Path(place).name for place in places.values() if place.endswith(".ipynb")], "Lessons")
         elif page == "docs/primitives.md":
             text = side_by_side(text)
         _write(source / target, text)

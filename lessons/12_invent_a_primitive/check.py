@@ -139,6 +139,20 @@ def check(module: ModuleType) -> None:
             verdict = reference.check(before, sch.func, shrink=False)
             require(bool(verdict), f"{case} is accepted, and the result is another:\n{verdict}")
 
+    refuses_other_loops(primitive)
+    for hands in (0, -1):
+        case = f"deal(loop, {hands})"
+        try:
+            accepted = not isinstance(called(tir.Schedule(independent(4)), primitive, hands, case), ScheduleError)
+        except ArithmeticError as error:
+            raise AssertionError(
+                f"{case} ends in {type(error).__name__}; wanted a requirement that refuses it"
+            ) from None
+        require(not accepted, f"{case} is accepted; wanted a requirement that refuses it")
+
+
+def refuses_other_loops(primitive: Primitive) -> None:
+    """Raises AssertionError unless loops with a thread or a note, and loops of a sum, are refused."""
     for step, change in (
         ('sch.bind(loop, "threadIdx.x")', lambda sch, loop: sch.bind(loop, "threadIdx.x")),
         ('sch.annotate(loop, "prefetch", 4)', lambda sch, loop: sch.annotate(loop, "prefetch", 4)),
@@ -151,16 +165,6 @@ def check(module: ModuleType) -> None:
     case = "deal(loop, 2) on `for i in range(5): Y[0] = Y[0] + X[i]`"
     refused = isinstance(called(tir.Schedule(summed(5)), primitive, 2, case), ScheduleError)
     require(refused, f"{case} is accepted; wanted a refusal: a sum runs over the loop, and its order would change")
-
-    for hands in (0, -1):
-        case = f"deal(loop, {hands})"
-        try:
-            accepted = not isinstance(called(tir.Schedule(independent(4)), primitive, hands, case), ScheduleError)
-        except ArithmeticError as error:
-            raise AssertionError(
-                f"{case} ends in {type(error).__name__}; wanted a requirement that refuses it"
-            ) from None
-        require(not accepted, f"{case} is accepted; wanted a requirement that refuses it")
 
 
 def called(sch: tir.Schedule, primitive: Primitive, hands: int, case: str) -> Any:

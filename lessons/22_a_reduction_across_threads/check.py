@@ -46,12 +46,12 @@ def order_broken(n: int, tree: list[list[tuple[int, int]]]) -> str | None:
 
 def counted(n: int, tree: list[list[tuple[int, int]]]) -> Counter[int]:
     """How many times element 0 holds each value in the end, if no thread reads what another one writes in a level."""
-    held = [Counter([k]) for k in range(n)]
+    values = [Counter([k]) for k in range(n)]
     for level in tree:
-        before = list(held)
+        before = list(values)
         for to, source in level:
-            held[to] = held[to] + before[source]
-    return held[0]
+            values[to] = values[to] + before[source]
+    return values[0]
 
 
 def check(module: ModuleType) -> None:

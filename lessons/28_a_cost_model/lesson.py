@@ -115,10 +115,10 @@ best = max((r, 2) for r in (1, 2, 3, 4, 6, 8, 12) if 2 * r + 3 <= most)
 tiles = list(dict.fromkeys([best, (6, 2), (4, 2), (8, 2), (1, 1), (2, 1), (4, 1), (8, 1), (2, 4), (24, 4)]))
 clock = {tile: measured(tile) for tile in tiles}
 ghz = getattr(cpu, "ghz", 0.0) or 3.0
-ratios, told = [], {}
+ratios, seconds_predicted = [], {}
 print(f"  tile   predicted    measured   ratio   registers spilled      (a clock of {ghz:.2f} GHz)")
 for tile, found in sorted(clock.items(), key=lambda item: item[1]):
-    said = told[tile] = float(predicted(*map(np.array, tile))) / ghz * 1e-9
+    said = seconds_predicted[tile] = float(predicted(*map(np.array, tile))) / ghz * 1e-9
     ratios.append(found / said)
     print(f"{tile[0]:>4} x {tile[1]} {said * 1e6:>8.0f} us {found * 1e6:>8.0f} us {ratios[-1]:>7.2f} "
           f"{int(spilled(*map(np.array, tile))):>9}")  # fmt: skip
@@ -132,8 +132,9 @@ for tile, found in sorted(clock.items(), key=lambda item: item[1]):
 print(f"ratios from {min(ratios):.2f} to {max(ratios):.2f}")
 apart, close = [], []
 for a, b in combinations(tiles, 2):
-    factor = max(told[a], told[b]) / min(told[a], told[b])
-    (apart if factor >= 1.5 else close).append((told[a] < told[b]) == (clock[a] < clock[b]))
+    first, second = seconds_predicted[a], seconds_predicted[b]
+    pairs = apart if max(first, second) >= 1.5 * min(first, second) else close
+    pairs.append((first < second) == (clock[a] < clock[b]))
 for which, pairs in (("a factor of 1.5 or more apart", apart), ("closer than that", close)):
     print(f"pairs of tiles predicted {which}: {sum(pairs)} of {len(pairs)} are in the predicted order on the clock")
 

@@ -1,4 +1,4 @@
-"""What a block touches is read off its text, whatever it declares."""
+"""The regions that a block touches are read off its text, whatever the block declares."""
 
 from __future__ import annotations
 
