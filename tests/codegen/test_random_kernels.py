@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from minitvm.codegen.spelling import rounded
-from minitvm.expr import Cast, DType, Expr, FloatImm, Var, const, find
+from minitvm.expr import Cast, DType, Expr, FloatImm, Select, Var, const, find
 from minitvm.machines.opencl.codegen.statements import generate
 from minitvm.machines.opencl.codegen.vector_pieces import in_pieces
 from minitvm.reference import kernel as reference
@@ -30,6 +30,7 @@ from tests.tir.transform.kernel_programs import UPDATED, kernel_arguments, kerne
 from tests.tir.transform.test_kernel_passes import CPU, FLAT
 
 INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
+UNSIGNED = INTEGERS[4:]
 
 
 def run_in_pieces(func: PrimFunc, arrays: Sequence[np.ndarray], threads: int = 1) -> list[np.ndarray]:
@@ -151,6 +152,25 @@ def test_expressions_of_every_dtype_compute_what_the_interpreter_does(data: Any,
     func = of_expressions(values, inputs, i)
     arrays = [ends(d, rng) for d in INTEGERS]
     compare(func, [*arrays, *(np.zeros(COUNT, str(e.dtype)) for e in values)], threads=2, run=run)
+
+
+def unsigned_alike(dtype: str, run: Run) -> None:
+    """All that a sign bit would change: order, quotients, shifts and conversions of numbers in the upper half."""
+    i, rng = Var("i"), np.random.default_rng(0)
+    inputs = [Buffer(name, (const(COUNT),), dtype) for name in "AB"]
+    a, b = (buffer[i - FIRST] for buffer in inputs)
+    three = const(3, dtype)
+    values = [a // three, a % three, a >> three, Cast(DType("int64"), a), Cast(DType("float64"), a), Select(a < b, a, b)]
+    arrays = [ends(dtype, rng) for _ in inputs]
+    for array in arrays:
+        array[::2] |= np.iinfo(dtype).max // 2 + 1
+    compare(of_expressions(values, inputs, i), [*arrays, *(np.zeros(COUNT, str(e.dtype)) for e in values)], run=run)
+
+
+@pytest.mark.parametrize("run", RUNS)
+@pytest.mark.parametrize("dtype", ["uint8", "uint32"])
+def test_unsigned_numbers_have_no_sign(dtype: str, run: Run) -> None:
+    unsigned_alike(dtype, run)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])

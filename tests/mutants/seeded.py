@@ -8,7 +8,9 @@ from collections.abc import Callable, Sequence
 from tests.codegen.masked_kernels import masks_alike, run_compiled
 from tests.codegen.test_backends import GRIDS, PROGRAMS, parallel_tiles, runs_alike
 from tests.codegen.test_random_kernels import (
+    UNSIGNED,
     kernel_alike,
+    unsigned_alike,
 )
 from tests.codegen.test_random_kernels import (
     test_fractions_beside_the_middle_of_two_numbers_are_rounded_once as fractions_are_rounded_once,
@@ -73,6 +75,9 @@ MASKS = seeded("machine code of masks", masks_alike, 30)
 _FLOATS = ("float16", "bfloat16", "float32", "float64")
 FRACTIONS = seeded("fractions", lambda k: fractions_are_rounded_once(_FLOATS[k]), len(_FLOATS))
 ON_A_DEVICE = seeded("random kernels on a device", lambda seed: kernel_alike(seed, run_on_device), 30)
+UNSIGNED_ON_A_DEVICE = seeded(
+    "unsigned numbers on a device", lambda k: unsigned_alike(UNSIGNED[k], run_on_device), len(UNSIGNED)
+)
 MASKS_ON_A_DEVICE = seeded("masks on a device", lambda seed: masks_alike(seed, run_on_device), 10)
 _GRIDS = [(program, schedule) for program in PROGRAMS for schedule in (*GRIDS, parallel_tiles)]
 ON_GRIDS = seeded("grids on a device", lambda k: runs_alike(*_GRIDS[k]), len(_GRIDS))

@@ -18,6 +18,7 @@ from ..seeded import (
     PAIRS_ON_A_DEVICE,
     PRETENDED,
     REFUSED,
+    UNSIGNED_ON_A_DEVICE,
     seeded,
 )
 from ..seeded import MASKS_ON_A_DEVICE as MASKED
@@ -57,7 +58,7 @@ LIBRARY.edit("small integers do not wrap", "added", "dtype.bits < 32 and dtype.l
 PAIRED = Faults("opencl library, products of pairs", "minitvm.machines.opencl.codegen.library", [PAIRS_ON_A_DEVICE])
 PAIRED.edit("subnormal numbers are numbers", "_flushed", "& 0x7f800000u) == 0", "& 0x7fffffffu) == 0")
 PAIRED.edit("the high halves are multiplied twice", "_dot2", "if low else", "if False else")
-TYPES = Faults("opencl types", "minitvm.machines.opencl.codegen.types", [ON_A_DEVICE])
+TYPES = Faults("opencl types", "minitvm.machines.opencl.codegen.types", [UNSIGNED_ON_A_DEVICE, ON_A_DEVICE])
 TYPES.edit("unsigned integers are signed", "_SCALARS", 'f"u{name}" for', "name for")
 TYPES.edit("doubles are floats", "_SCALARS", '"float64": "double"', '"float64": "float"')
 STATEMENTS = Faults("opencl statements", "minitvm.machines.opencl.codegen.statements", [ON_GRIDS, ON_A_DEVICE])
@@ -75,8 +76,8 @@ LAUNCH.edit("threads of blocks are blocks", "BoundProgram._shape", "checked_shap
 LAUNCH.edit("outputs are not copied back", "BoundProgram._copy_out",
             "self.device.read(as_bytes(array_at(array, spec.dtype, shape)), place)", "pass")  # fmt: skip
 LAUNCH.edit("launches are kept for other memory", "BoundProgram._new_memory", "if self._own[number]:", "if True:")
-LAUNCH.edit("memory of an input is another's", "BoundProgram._chosen", "*map(self._address, outputs))",
-            "*(0 for _ in outputs))")  # fmt: skip
+LAUNCH.edit("memory of an input is another's", "BoundProgram._chosen", "self._memories.pop(key, None)",
+            "next(iter(self._memories.values()), None)")  # fmt: skip
 LAUNCH.edit("what lies askew is used in place", "BoundProgram._address",
             "array.address if self.device.is_aligned(array.buffer) else 0", "array.address")  # fmt: skip
 LAUNCH.edit("what a function does not write is lost", "BoundProgram._new_memory", "if x.calling or spec.inout:",
