@@ -160,7 +160,14 @@ def unsigned_alike(dtype: str, run: Run) -> None:
     inputs = [Buffer(name, (const(COUNT),), dtype) for name in "AB"]
     a, b = (buffer[i - FIRST] for buffer in inputs)
     three = const(3, dtype)
-    values = [a // three, a % three, a >> three, Cast(DType("int64"), a), Cast(DType("float64"), a), Select(a < b, a, b)]
+    values = [
+        a // three,
+        a % three,
+        a >> three,
+        Cast(DType("int64"), a),
+        Cast(DType("float64"), a),
+        Select(a < b, a, b),
+    ]
     arrays = [ends(dtype, rng) for _ in inputs]
     for array in arrays:
         array[::2] |= np.iinfo(dtype).max // 2 + 1
