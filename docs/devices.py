@@ -22,7 +22,7 @@ HEAD = """\
 Written by `make docs` from the rules of the back ends (`docs/devices.py`); do not edit.
 
 Every operator runs on every target but the simulated accelerators: what has no rule of its own is done by the fallback,
-a thread an element, or by the host where that is faster ([A part on the host](opencl.md#a-part-on-the-host)). A
+a thread an element, or by the host where that is faster ([Operators on the host](opencl.md#operators-on-the-host)). A
 cell names the rule that schedules a function of that kind in a build (`minitvm/strategy`); **bold** are products on
 tensor cores. Shapes are of middle size; a rule may decline small ones.
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from .branches import Branch
 from .vocabulary import Row
 
-_ACCELERATOR = "storage of an accelerator: nothing here runs it, programs carry the name"
-_ELEMENTS = "made for accelerators alone: tests/machines/scratchpad/test_element_layout.py draws them"
-_GRID = "an axis as the others of its kind; schedules of random programs have two dimensions"
+_ACCELERATOR = "memory of an accelerator that minitvm does not run; programs may contain the name"
+_ELEMENTS = "only for accelerators: tests/machines/scratchpad/test_element_layout.py generates them"
+_GRID = "equivalent to x and y; random schedules use two dimensions"
 
 REASONS: dict[Row, str] = {
     **{("storage scope", name): _ACCELERATOR for name in
        ("warp", "wmma", "m16n8k8", "metal", "texture", "amx", "vtcm", "acc", "inp", "wgt", "out")},
     **{("thread axis", name): _GRID for name in ("blockIdx.z", "vthread.y", "vthread.z")},
-    ("expression", "BufferData"): "the address in a foreign call, which has no meaning that could be run",
+    ("expression", "BufferData"): "an address in a foreign call, which interpreters cannot run",
     **{("graph operator", f"nn.contrib_{name}_elements"): _ELEMENTS for name in
        ("add", "conv2d", "depthwise_conv2d", "max_pool2d", "requantize")},
     ("graph pass changes", "stored_weights"): "weights of bytes in files: tests/graph/passes/test_stored_weights.py",
@@ -27,7 +27,7 @@ REASONS: dict[Row, str] = {
         "quantised networks: tests/graph/passes/test_integer_products.py",
     ("graph pass changes", "split_einsum"): "several operands: tests/graph/passes/test_split_einsum.py",
     ("graph pass changes", "pointwise_rows"):
-        "convolutions beside transposes: tests/graph/passes/test_pointwise_rows.py",
+        "convolutions next to transposes: tests/graph/passes/test_pointwise_rows.py",
     ("graph pass changes", "group_norms"): "rows of groups: tests/graph/passes/test_group_norms.py",
     ("requirement refuses", "iterates"): "loops that do not run: tests/tir/schedule/test_errors.py",
     ("requirement refuses", "product_fits"): "more than 2^31 iterations: tests/tir/schedule/test_errors.py",
