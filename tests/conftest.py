@@ -23,6 +23,7 @@ ROOT = Path(__file__).resolve().parent.parent
 # Set before anything of minitvm is imported. The folder stays between runs, so that a second run compiles nothing anew;
 # xdist's workers share it, as processes of a user would.
 os.environ.setdefault("MINITVM_CACHE_DIR", str(ROOT / ".test_cache"))
+os.environ.setdefault("MINITVM_STATE_DIR", str(ROOT / ".test_cache" / "state"))
 # What the user measured is not what tests see; a folder that is not there has no records.
 os.environ["MINITVM_RECORDS"] = str(ROOT / ".test_cache" / "no_records" / "records.db")
 # Whoever imports this file verifies: the planted faults, the tables of pairs. `_verified` says which tests do.

@@ -27,6 +27,7 @@ from minitvm.reference import check
 from minitvm.reference import operators as graph_ops
 from minitvm.tools.cli import main
 from minitvm.tools.cli.lesson import cells, failure_of, find, folders, grade, open_lessons, read_and_run, title
+from minitvm.tools.cli.lesson_about import about, head
 from minitvm.topi import registry
 from tests.fewer import number
 from tests.patience import PATIENCE
@@ -39,7 +40,7 @@ from lessons.text import body_of  # noqa: E402
 ROOT = Path(__file__).resolve().parent.parent
 LESSONS = folders()
 WRONG = {folder: sorted(folder.glob("wrong_*.py")) for folder in LESSONS}
-PARTS = ("lesson.py", "exercise.py", "solution.py", "check.py")
+PARTS = ("lesson.py", "lesson.toml", "exercise.py", "solution.py", "check.py")
 
 
 def name(path: Path) -> str:
@@ -186,8 +187,130 @@ def test_wrong_answer_fails_the_same_way_each_time() -> None:
 
 
 def test_readme_lists_the_lessons() -> None:
-    rows = re.findall(r"^\| \[(\d+)\]\((.+?)/lesson\.py\) \| (.+?) \|", (ROOT / "lessons/README.md").read_text(), re.M)
-    assert rows == [(folder.name.split("_")[0], folder.name, title(folder)) for folder in LESSONS]
+    row = re.compile(r"^\| \[(\d+)\]\((.+?)/lesson\.py\) \| (.+?) \| (\d+) min \| (.*?) \|", re.M)
+    facts = {folder: about(folder) for folder in LESSONS}
+    assert row.findall((ROOT / "lessons/README.md").read_text()) == [
+        (folder.name.split("_")[0], folder.name, title(folder), str(each.minutes), ", ".join(each.needs))
+        for folder, each in facts.items()
+    ]
+    hours = round(sum(each.minutes for each in facts.values()) / 60)
+    assert f"; about {hours} hours, no GPU needed" in (ROOT / "README.md").read_text()
+
+
+# --- lesson.toml --------------------------------------------------------------------------------------------------
+
+
+@each_lesson
+def test_what_is_said_about_a_lesson_is_complete(folder: Path) -> None:
+    facts, number = about(folder), folder.name.split("_")[0]
+    assert 10 <= facts.minutes <= 30, "longer ones are two lessons"
+    assert all(need < number for need in facts.needs) and len(set(facts.needs)) == len(facts.needs)
+    assert set(facts.needs) <= {path.name.split("_")[0] for path in LESSONS}
+    assert bool(facts.needs) == (folder != LESSONS[0])
+    assert facts.know and not facts.know.endswith(".")
+    assert len(facts.hints) == 3 and len(facts.summary) == 3
+    assert all(text.endswith((".", ")", "?")) for text in (*facts.hints, *facts.summary))
+    assert 5 <= len(facts.explanation.splitlines()) <= 22
+    assert all(re.match(r"https://(doi\.org/10\.\d{4}|arxiv\.org/abs/\d{4}\.\d{5}$)", link) for _, link in facts.papers)
+    listed = re.findall(r"^\| ([\w -]+) \|", (ROOT / "docs" / "glossary.md").read_text(), re.M)
+    assert facts.terms and set(facts.terms) <= set(listed)
+
+
+def test_data_that_is_not_complete_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "lesson.toml").write_text("minutes = 5\n")
+    with pytest.raises(InputError, match="lesson.toml cannot be read: 'needs'"):
+        about(tmp_path)
+    (tmp_path / "lesson.toml").write_text("minutes 5\n")
+    with pytest.raises(InputError, match="lesson.toml cannot be read: "):
+        about(tmp_path)
+
+
+# --- hints, solutions, progress -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A state folder with nothing in it; the current folder is another one."""
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    monkeypatch.setenv("MINITVM_STATE_DIR", str(tmp_path / "state"))
+    return tmp_path / "state"
+
+
+def test_hints_come_one_after_the_other(state: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def shown(*arguments: str) -> str:
+        assert main(["lesson", "0", "--hint", *arguments]) == 0
+        return capsys.readouterr().out
+
+    assert [shown()[:15] for _ in range(4)] == ["**Hint 1 of 3.*", "**Hint 2 of 3.*", *["**Hint 3 of 3.*"] * 2]
+    assert shown("1").startswith("**Hint 1 of 3.** Count for one element")
+    assert shown().startswith("**Hint 3 of 3.** ")
+    assert shown("2").endswith("\nfor more: minitvm lesson 00 --hint 3\n")
+    assert main(["lesson", "0", "--hint", "4"]) == 2
+    assert "lesson 00 has hints 1 to 3, not 4" in capsys.readouterr().err
+
+
+def test_the_solution_is_shown_after_your_own(state: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    explanation = about(LESSONS[0]).explanation
+    assert main(["lesson", "0", "--file", str(LESSONS[0] / "solution.py")]) == 0, "which is not your own"
+    capsys.readouterr()
+    assert main(["lesson", "0", "--solution"]) == 1
+    assert "--solution --anyway" in (printed := capsys.readouterr().out) and "def counts" not in printed
+    assert main(["lesson", "0", "--solution", "--anyway"]) == 0
+    assert "def counts" in (printed := capsys.readouterr().out) and printed.endswith(f"{explanation}\n")
+    Path("exercise_00.py").write_text((LESSONS[0] / "solution.py").read_text())
+    assert main(["lesson", "0", "--solution"]) == 0, "it passes, whether it was checked before or not"
+    assert main(["lesson", "0", "--check"]) == 0
+    Path("exercise_00.py").unlink()
+    capsys.readouterr()
+    assert main(["lesson", "0", "--solution"]) == 0
+    assert capsys.readouterr().out.endswith(f"{explanation}\n")
+
+
+def test_the_list_says_how_far_you_are(state: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["lesson", "0"]) == 0
+    printed = capsys.readouterr().out
+    facts = about(LESSONS[0])
+    assert printed.startswith(f"# {title(LESSONS[0])}\n\n{head(facts)}\n\n")
+    assert printed.index("equal: True") < printed.index(f"## In short\n\n- {facts.summary[0]}\n")
+    assert main(["lesson"]) == 0
+    assert capsys.readouterr().out.startswith("read   00_three_loops ")
+    Path("mine.py").write_text((LESSONS[0] / "solution.py").read_text())
+    assert main(["lesson", "0", "--file", "mine.py"]) == 0
+    capsys.readouterr()
+    assert main(["lesson"]) == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith("passed 00_three_loops ") and printed.endswith(f"\n1 of {len(LESSONS)} passed\n")
+
+
+@pytest.mark.parametrize("content", ["", "[1, 2]", '{"00": 3}', '{"00": {"hints": "x"}}'])
+def test_a_damaged_file_of_progress_counts_as_none(
+    state: Path, capsys: pytest.CaptureFixture[str], content: str
+) -> None:
+    state.mkdir()
+    (state / "lessons.json").write_text(content)
+    assert main(["lesson"]) == 0
+    assert main(["lesson", "0", "--hint"]) == 0
+    assert "Hint 1 of 3" in capsys.readouterr().out
+
+
+def test_progress_that_cannot_be_written_stops_nothing(
+    state: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    state.write_text("a file where the folder should be")
+    Path("mine.py").write_text((LESSONS[0] / "solution.py").read_text())
+    assert main(["lesson", "0", "--file", "mine.py"]) == 0
+    assert main(["lesson", "0", "--hint"]) == 0
+    assert main(["lesson"]) == 0
+    assert "passed\n" in (printed := capsys.readouterr()).out and printed.err == ""
+    monkeypatch.delenv("MINITVM_STATE_DIR")
+    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", no_home)
+    assert main(["lesson", "0", "--hint"]) == 0
+
+
+def no_home() -> Path:
+    raise RuntimeError("no home folder")
 
 
 # --- the runner ---------------------------------------------------------------------------------------------------
@@ -214,7 +337,9 @@ def test_runner_on_a_terminal(capsys: pytest.CaptureFixture[str], monkeypatch: p
 def test_runner_lists_the_lessons(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["lesson"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split(None, 1) for line in lines] == [[folder.name, title(folder)] for folder in LESSONS]
+    listed = [re.fullmatch(r"(?:read|passed)? +(\w+) +(\d+) min  (.*)", line) for line in lines[: len(LESSONS)]]
+    rows = [(folder.name, str(about(folder).minutes), title(folder)) for folder in LESSONS]
+    assert [line and line.groups() for line in listed] == rows
 
 
 def test_runner_refuses_what_does_not_exist(tmp_path: Path) -> None:
@@ -222,7 +347,8 @@ def test_runner_refuses_what_does_not_exist(tmp_path: Path) -> None:
         find("99")
     with pytest.raises(InputError, match="no such file"):
         grade(LESSONS[0], tmp_path / "exercise.py")
-    assert main(["lesson", "--check"]) == 2
+    for option in ("--check", "--hint", "--solution"):
+        assert main(["lesson", option]) == 2
 
 
 def test_an_exercise_is_started_in_the_current_folder(

@@ -62,6 +62,14 @@ def test_primitives_stand_before_and_after_side_by_side(build: ModuleType) -> No
     assert "- **covers**: product(factors) >= extent, when no factor is None" in split
 
 
+def test_each_word_of_the_glossary_has_an_anchor(build: ModuleType) -> None:
+    page = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
+    shown = build.notebooks.glossary(page)
+    assert '| <span id="term-exposed-read">exposed read</span> |' in shown
+    anchors = re.findall(r'id="(.*?)"', shown)
+    assert len(anchors) > 70 and len(set(anchors)) == len(anchors)
+
+
 def test_a_lessons_cells_keep_what_they_print_and_draw(build: ModuleType, tmp_path: Path) -> None:
     pytest.importorskip("jupytext", reason="the extra site is not installed")
     folder = tmp_path / "07_two"
@@ -71,9 +79,20 @@ def test_a_lessons_cells_keep_what_they_print_and_draw(build: ModuleType, tmp_pa
         "# %%\nfrom minitvm.tools.cli.lesson import open_lessons\n\n"
         "open_lessons()\nfrom lessons.picture import Picture\n\n# %%\nprint(1 + 1)\nprint(Picture(4, 2).save('two'))\n"
     )
+    (folder / "lesson.toml").write_text(
+        'minutes = 25\nneeds = ["05", "06"]\nknow = "two things"\nterms = ["exposed read"]\nhints = ["a", "b", "c"]\n'
+        'summary = ["x.", "y.", "z."]\nexplanation = "why"\n'
+        '[[papers]]\ntitle = "A paper"\nlink = "https://arxiv.org/abs/1802.04799"\n'
+    )
     notebook = json.loads(build.notebooks.lesson(folder, lambda text: text.replace("[this](../x.py)", "this")))
-    title, download, plumbing, code = notebook["cells"]
-    assert "".join(title["source"]) == "# 07. Two\n\nSee this." and "07_two.ipynb" in "".join(download["source"])
+    title, plumbing, code, end = notebook["cells"]
+    head, _, text = "".join(title["source"]).partition("Before this one: [05](../05_dependences/lesson.py), ")
+    assert head == "# 07. Two\n\n*About 25 minutes. After lessons 05 and 06. You should know two things.*\n\n"
+    assert "07_two.ipynb" in text and text.endswith("\n\nSee this.")
+    assert '<a href="../glossary.html#term-exposed-read">exposed read</a>' in text
+    last = "".join(end["source"])
+    assert ":::{dropdown} Hint 2 of 3\nb\n:::\n" in last and "- z.\n" in last
+    assert last.endswith("- [A paper](https://arxiv.org/abs/1802.04799)")
     assert plumbing["metadata"]["tags"] == ["hide-input"]
     printed, drawn = code["outputs"]
     assert "".join(printed["text"]) == "2\n", "where a picture was saved says nothing on a page"

@@ -204,6 +204,8 @@ def stage(source: Path, numbers: set[str] | None) -> None:
             text += toc([Path(place).name for place in places.values() if place.endswith(".ipynb")], "Lessons")
         elif page == "docs/primitives.md":
             text = side_by_side(text)
+        elif page == "docs/glossary.md":
+            text = notebooks.glossary(text)
         _write(source / target, text)
     _write(source / "api.md", api_page())
     for part, listed in PARTS.items():

@@ -14,6 +14,8 @@ from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from minitvm.tools.cli.lesson_about import About, about, end, head
+
 if TYPE_CHECKING:
     from nbformat import NotebookNode
 
@@ -38,9 +40,9 @@ def lesson(folder: Path, prose: Callable[[str], str], executed: bool = True) -> 
     notebook = jupytext.reads((folder / "lesson.py").read_text(encoding="utf-8"), fmt="py:percent")
     number = folder.name.split("_")[0]
     title, _, rest = notebook.cells[0].source.partition("\n")
-    notebook.cells[0].source = f"# {number}. {title.removeprefix('# ')}\n{rest}"
-    download = f"{{download}}`This lesson as a notebook <{folder.name}.ipynb>`, or `minitvm lesson {number}`"
-    notebook.cells.insert(1, v4.new_markdown_cell(f"{download} in a terminal."))
+    facts = about(folder)
+    notebook.cells[0].source = f"# {number}. {title.removeprefix('# ')}\n\n{opening(folder, facts)}\n{rest}"
+    notebook.cells.append(v4.new_markdown_cell(closing(facts)))
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
             cell.source = prose(cell.source)
@@ -53,6 +55,41 @@ def lesson(folder: Path, prose: Callable[[str], str], executed: bool = True) -> 
     for k, cell in enumerate(notebook.cells):
         cell["id"] = f"cell-{k}"  # the same each time
     return str(nbformat.writes(notebook))
+
+
+def opening(folder: Path, facts: About) -> str:
+    """The head of a lesson's page: minutes, what comes first, its words, and how to get it as a notebook."""
+    lines = [head(facts)]
+    if facts.needs:
+        names = {path.name.split("_")[0]: path.name for path in lessons()}
+        first = ", ".join(f"[{number}](../{names[number]}/lesson.py)" for number in facts.needs)
+        lines.append(f"Before this one: {first}.")
+    words = ", ".join(f'<a href="../glossary.html#{slug(term)}">{term}</a>' for term in facts.terms)
+    lines.append(f"Words: {words}.")
+    number = folder.name.split("_")[0]
+    download = f"{{download}}`This lesson as a notebook <{folder.name}.ipynb>`, or `minitvm lesson {number}`"
+    return "\n".join([lines[0], "", " ".join([*lines[1:], f"{download} in a terminal."]), ""])
+
+
+def closing(facts: About) -> str:
+    """The end of a lesson's page: hints, each folded, the explanation of the solution, and the summary."""
+    parts = ["## Hints", ""]
+    for number, hint in enumerate(facts.hints, 1):
+        parts += [f":::{{dropdown}} Hint {number} of {len(facts.hints)}", hint, ":::", ""]
+    parts += [":::{dropdown} Why the solution is right (after yours has passed)", facts.explanation, ":::", ""]
+    return "\n".join([*parts, end(facts)])
+
+
+def slug(term: str) -> str:
+    """The anchor of a word in the glossary."""
+    return "term-" + term.replace(" ", "-")
+
+
+def glossary(page: str) -> str:
+    """The glossary with an anchor at each of its words, which lessons link to."""
+    return re.sub(
+        r"(?m)^\| ([\w -]+) \|(?! meaning \|)", lambda row: f'| <span id="{slug(row[1])}">{row[1]}</span> |', page
+    )
 
 
 @contextmanager

@@ -1,8 +1,16 @@
 """`minitvm lesson 03`: run a lesson; with --check, grade the learner's exercise.py.
 
+    minitvm lesson                   the list of lessons, and how far you are
+    minitvm lesson 03 --step         run it, and wait for Enter after each piece of code
+    minitvm lesson 03 --start        copy its exercise into this folder
+    minitvm lesson 03 --check        grade your answer
+    minitvm lesson 03 --hint         the next of three hints; --hint 2 shows the second one
+    minitvm lesson 03 --solution     the solution with its explanation, once your answer has passed
+
 A lesson is a folder `lessons/NN_name` with these files:
 
     lesson.py      percent cells: a notebook, a script and a text in one; its first heading `# # Title` is the title
+    lesson.toml    minutes, what comes first, hints, the explanation of the solution, a summary
     exercise.py    the part that the learner completes; --start copies it into the current folder, as exercise_NN.py
     solution.py    one way to complete it
     wrong_*.py     plausible mistakes, each of which the check must catch
@@ -14,11 +22,14 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import sys
+import textwrap
 import traceback
 from pathlib import Path
 from types import ModuleType
 
 from ...errors import InputError, MinitvmError, MissingExtra
+from .lesson_about import about, end, head
+from .lesson_progress import hints_seen, progress, remember
 from .options import Commands
 from .time_limit import TimeUp, time_limit
 
@@ -36,6 +47,13 @@ def register(commands: Commands) -> None:
     parser.add_argument("--check", action="store_true", help="grade exercise.py instead of running the lesson")
     parser.add_argument("--start", action="store_true", help="copy its exercise into this folder, as exercise_NN.py")
     parser.add_argument("--step", action="store_true", help="wait for Enter after each piece of code")
+    parser.add_argument(
+        "--hint", nargs="?", const=0, type=int, metavar="N", help="show the next hint, or hint N"
+    )
+    parser.add_argument(
+        "--solution", action="store_true", help="show the solution, once you have passed"
+    )
+    parser.add_argument("--anyway", action="store_true", help="with --solution: show it even if you have not passed")
     parser.add_argument("--file", metavar="PY", help="grade this file in place of exercise_NN.py or exercise.py")
     parser.set_defaults(function=lesson)
 
@@ -67,29 +85,74 @@ def find(number: str) -> Path:
 
 def lesson(options: argparse.Namespace) -> int:
     if options.number is None:
-        if options.check or options.file or options.start:
+        if options.check or options.file or options.start or options.solution or options.hint is not None:
             raise InputError("which lesson?\n  try:    minitvm lesson 00 --check")
-        for folder in folders():
-            print(f"{folder.name:<24} {title(folder)}")
-        return 0
+        return list_lessons()
     folder = find(options.number)
     if options.start:
         return start(folder)
+    if options.hint is not None:
+        return hint(folder, options.hint)
+    if options.solution:
+        return solution(folder, options.anyway)
     if options.check or options.file:
         return grade(folder, Path(options.file) if options.file else exercise(folder))
     read_and_run(folder / "lesson.py", step=options.step)
     return 0
 
 
+def number_of(folder: Path) -> str:
+    """The number of a lesson, such as "03"."""
+    return folder.name.split("_")[0]
+
+
+def list_lessons() -> int:
+    """Print a line for each lesson: passed, read or neither; its name, minutes and title."""
+    states = {folder: progress(number_of(folder)) for folder in folders()}
+    for folder, state in states.items():
+        mark = "passed" if state.get("passed") else "read" if state.get("read") else ""
+        print(f"{mark:<7}{folder.name:<30}{about(folder).minutes:>3} min  {title(folder)}")
+    if passed := sum(bool(state.get("passed")) for state in states.values()):
+        print(f"\n{passed} of {len(states)} passed")
+    return 0
+
+
+def hint(folder: Path, wanted: int) -> int:
+    """Show hint number `wanted`; 0 is the first one that was not shown yet, or the last one again."""
+    number, hints = number_of(folder), about(folder).hints
+    if not 0 <= wanted <= len(hints):
+        raise InputError(f"lesson {number} has hints 1 to {len(hints)}, not {wanted}")
+    shown = wanted or min(hints_seen(number) + 1, len(hints))
+    remember(number, hints=max(shown, hints_seen(number)))
+    _show_text(textwrap.fill(f"**Hint {shown} of {len(hints)}.** {hints[shown - 1]}", 100))
+    further = f"--hint {shown + 1}" if shown < len(hints) else "--solution"
+    print(f"\nfor more: minitvm lesson {number} {further}")
+    return 0
+
+
+def solution(folder: Path, anyway: bool) -> int:
+    """Show the solution of an exercise with its explanation if the learner's answer has passed, or `anyway`."""
+    number, own = number_of(folder), exercise(folder)
+    passed = progress(number).get("passed") or (own.parent != folder and failure_of(folder, own) is None)
+    if not (passed or anyway):
+        print(f"You will get more out of it once your own answer has passed: minitvm lesson {number} --check")
+        print(f"A hint: minitvm lesson {number} --hint")
+        print(f"To see the solution now: minitvm lesson {number} --solution --anyway")
+        return 1
+    _show_code((folder / "solution.py").read_text(encoding="utf-8").strip("\n"))
+    _show_text(about(folder).explanation)
+    return 0
+
+
 def exercise(folder: Path) -> Path:
     """The learner's answer: `exercise_NN.py` in the current folder, as --start makes it, or the lesson's own file."""
-    own = Path(f"exercise_{folder.name.split('_')[0]}.py")
+    own = Path(f"exercise_{number_of(folder)}.py")
     return own if own.is_file() else folder / "exercise.py"
 
 
 def start(folder: Path) -> int:
     """Copy a lesson's exercise into the current folder, with the files that it tells you to use; overwrite nothing."""
-    number = folder.name.split("_")[0]
+    number = number_of(folder)
     own = {"lesson.py", "exercise.py", "solution.py", "check.py"}
     extras = [path for path in sorted(folder.glob("*.py")) if path.name not in own and not path.match("wrong_*.py")]
     copies = {Path(f"exercise_{number}.py"): folder / "exercise.py", **{Path(path.name): path for path in extras}}
@@ -122,23 +185,34 @@ def cells(text: str) -> list[tuple[int, bool, str]]:
 def read_and_run(path: Path, step: bool = False) -> None:
     """Show a lesson as in a notebook, cell by cell: text, code, and the output of the code as soon as it is there.
 
-    With `step` it waits for Enter after each piece of code. Run as a script, a lesson prints only the outputs.
+    Its head and its end come from `lesson.toml`. With `step` it waits for Enter after each piece of code. Run as a
+    script, a lesson prints only the outputs.
     """
+    facts, number = about(path.parent), number_of(path.parent)
     name = f"minitvm_lesson_{path.parent.name}_lesson"
     module = ModuleType(name)
     module.__file__ = str(path)
     sys.modules[name] = module  # parsers of decorated functions look their source up by module
     parts = cells(path.read_text(encoding="utf-8"))
-    for number, (first, is_markdown, body) in enumerate(parts):
+    for at, (first, is_markdown, body) in enumerate(parts):
         if is_markdown:
-            _show_text("\n".join(line.removeprefix("#").removeprefix(" ") for line in body.strip("\n").splitlines()))
+            text = "\n".join(line.removeprefix("#").removeprefix(" ") for line in body.strip("\n").splitlines())
+            _show_text(text if at else with_head(text, head(facts)))
         else:
             _show_code(body.strip("\n"))
             # Blank lines at the beginning preserve the line numbers of the file.
             exec(compile("\n" * (first - 1) + body, str(path), "exec"), module.__dict__)
         print(flush=True)
-        if step and not is_markdown and number + 1 < len(parts) and not _goes_on():
+        if step and not is_markdown and at + 1 < len(parts) and not _goes_on():
             return
+    _show_text(end(facts))
+    remember(number, read=True)
+
+
+def with_head(text: str, line: str) -> str:
+    """The first text of a lesson with a line below its title."""
+    heading, _, rest = text.partition("\n")
+    return f"{heading}\n\n{line}\n{rest}"
 
 
 def _goes_on() -> bool:
@@ -191,9 +265,12 @@ def grade(folder: Path, answer: Path) -> int:
     failure = failure_of(folder, answer)
     if failure is None:
         print(f"{folder.name}: passed")
+        if answer.resolve() != folder / "solution.py":
+            remember(number_of(folder), passed=True)
+            print(f"the solution, with its explanation: minitvm lesson {number_of(folder)} --solution")
         following = next((f for f in folders() if f.name > folder.name), None)
         if following is not None:
-            print(f"next: minitvm lesson {following.name.split('_')[0]}, {title(following)}")
+            print(f"next: minitvm lesson {number_of(following)}, {title(following)}")
         return 0
     print(f"{folder.name}: not yet")
     print("\n".join(f"  {line}".rstrip() for line in failure.splitlines()))
