@@ -47,6 +47,7 @@ _DEFINED_IN = {
 # Modules under public names, and where they are; what is beneath a package is found beneath its place.
 _PLACES = {
     "minitvm.cli": "minitvm.tools.cli",
+    "minitvm.film": "minitvm.tools.film",
     "minitvm.frontend": "minitvm.frontends",
     "minitvm.ir": "minitvm.compat.tvm.ir",
     "minitvm.models": "minitvm.tools.models",

@@ -10,18 +10,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """One element read or written: the buffer's name and scope, its flat offset in elements, and the bytes moved."""
+    """One element read or written: the buffer's name and scope, its flat offset in elements, and the bytes moved.
+
+    `node` is the load or store that did it.
+    """
 
     buffer: str
     scope: str
     offset: int
     bytes: int
+    node: Any = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +47,13 @@ class ThreadAccess:
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """A loop as a listener sees it: the variable's name, its first value, the extent and the kind of loop."""
+    """A loop as a listener sees it: the variable's name, its first value, the extent, the kind and the node."""
 
     var: str
     start: int
     extent: int
     kind: str
+    node: Any = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

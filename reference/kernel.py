@@ -372,9 +372,12 @@ class KernelCompiler(StatementCompiler):
             body, settings = self._steps(s.body), self.settings
             self.threads_around.pop()
         barrier = next((n for n in x.walk(s.body) if is_barrier(n)), None)
+        enter, iteration, leave = (self.hear[name] for name in ("loop_enter", "loop_iteration", "loop_exit"))
 
         def block(env: Environment) -> Steps:
             first, outer, execution = start(env), env[ITERATION], next(settings.executions)
+            # Listeners hear each phase, from one barrier to the next, as a loop over the threads of its own.
+            phase = events.Loop(s.var.name, first, extent(env), s.kind.value, s)
             alive: list[tuple[int, Any]] = []
             for k in settings.iterations(extent(env)):
                 own = list(env)
@@ -383,11 +386,15 @@ class KernelCompiler(StatementCompiler):
                 alive.append((first + k, body(own)))
             with settings.suspecting(outermost=outer is None):
                 while alive:
+                    if enter is not None:
+                        enter(phase)
                     running, at_barrier = alive, set()
                     while running:
                         asked: list[Request] = []
                         again = []
                         for k, thread in running:
+                            if iteration is not None:
+                                iteration(phase, k)
                             reached: Any = next(thread, _DONE)
                             if reached is None:
                                 at_barrier.add(k)
@@ -398,7 +405,13 @@ class KernelCompiler(StatementCompiler):
                         if asked and outermost:
                             resolve(asked)
                         elif asked:
+                            if leave is not None:
+                                leave(phase)
                             yield asked
+                            if enter is not None:
+                                enter(phase)
+                    if leave is not None:
+                        leave(phase)
                     if at_barrier and len(at_barrier) < len(alive):
                         waits_there = next(k for k, _ in alive if k in at_barrier)
                         gone = next(k for k, _ in alive if k not in at_barrier)

@@ -47,7 +47,7 @@ MACHINES: dict[str, str] = {
 # The other plug-ins. The public names of a plug-in or machine are its package, what its `__init__` defines, and the
 # modules that its `__all__` lists.
 PLUGINS = [
-    "frontends", "compat.tvm", "quantize", "tune", "tools.cli", "tools.models", "tools.profile",
+    "frontends", "compat.tvm", "quantize", "tune", "tools.cli", "tools.models", "tools.profile", "tools.film",
 ]  # fmt: skip
 
 FOUNDATION = (
@@ -123,6 +123,7 @@ MAY_IMPORT: dict[str, str] = {
 LAZY_DOORS = [
     ("tir.schedule", "reference", "Schedule(..., verify=True) compares each step with the interpreter"),
     ("reference", "te.printer", "a counterexample prints tensor expressions as Python"),
+    ("tools.film", "reference", "a film is what the interpreter does while it runs a program"),
     ("tools.cli", "reference", "`minitvm check` compares every level with its interpreter"),
     (
         "quantize",

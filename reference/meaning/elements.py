@@ -140,7 +140,7 @@ class ElementCompiler(ScalarCompiler):
             return by_thread
 
         def touch(env: Environment, view: View, offset: int) -> None:
-            report(events.Access(view.memory.name, view.memory.scope, offset, size))
+            report(events.Access(view.memory.name, view.memory.scope, offset, size, node))
             if by_thread is not None:
                 by_thread(env, view, offset)
 
@@ -194,7 +194,7 @@ class ElementCompiler(ScalarCompiler):
 
         def heard(env: Environment, view: View, offset: int, value: Value) -> None:
             if report is not None:
-                report(events.Access(view.memory.name, view.memory.scope, offset, size))
+                report(events.Access(view.memory.name, view.memory.scope, offset, size, node))
             if by_thread is not None:
                 by_thread(env, view, offset)
             inner(env, view, offset, value)

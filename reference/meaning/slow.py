@@ -52,7 +52,7 @@ class StatementCompiler(Statements, ElementCompiler):
         report = self.hear["loop_iteration"]
         if report is None:
             return body
-        slot, record = self.slot(s.var), events.Loop(s.var.name, 0, -1, s.kind.value)
+        slot, record = self.slot(s.var), events.Loop(s.var.name, 0, -1, s.kind.value, s)
 
         def heard(env: Environment) -> None:
             report(record, env[slot])
@@ -66,7 +66,7 @@ class StatementCompiler(Statements, ElementCompiler):
             return run
 
         def heard(env: Environment) -> None:
-            loop = events.Loop(s.var.name, start(env), extent(env), s.kind.value)
+            loop = events.Loop(s.var.name, start(env), extent(env), s.kind.value, s)
             if enter is not None:
                 enter(loop)
             run(env)
