@@ -30,7 +30,8 @@ PAGES = (
     "docs/levels.md",
     "docs/using.md",
     "docs/oracle.md",
-    *sorted(str(page.relative_to(ROOT)) for page in (ROOT / "docs" / "howto").glob("*.md")),
+    *sorted(str(page.relative_to(ROOT)) for page in (ROOT / "docs").glob("howto/*.md")),
+    *sorted(str(page.relative_to(ROOT)) for page in (ROOT / "docs").glob("course/slides/*.md")),
 )
 LINES, WIDTH = 60, 120  # of a printed block
 

@@ -8,7 +8,8 @@ def check(module):
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from hypothesis import HealthCheck, Phase, given, settings
@@ -26,17 +27,40 @@ _SETTINGS = settings(
 )
 
 
+# The verdicts of the properties so far, by name, while `every_case` collects them; a failure is in words.
+_verdicts: dict[str, BaseException | None] | None = None
+
+
+@contextmanager
+def every_case() -> Iterator[dict[str, BaseException | None]]:
+    """Try all properties of a check. Without this, a check ends at the first one that fails.
+
+    Yields a dictionary that gets, for each property, its smallest failure, or None if it holds.
+    """
+    global _verdicts
+    before, _verdicts = _verdicts, {}
+    try:
+        yield _verdicts
+    finally:
+        _verdicts = before
+
+
 def cases(_count: int = 60, **strategies: st.SearchStrategy[Any]) -> Callable[[Callable[..., None]], None]:
     """Run the decorated function at once, on random values of its parameters; it raises its smallest failure."""
 
     def run(property_: Callable[..., None]) -> None:
         # Hypothesis shows a failing call in its own words when asked to; the checks say theirs.
         trial = settings(_SETTINGS, max_examples=_count)(given(**strategies)(property_))
+        failure: Exception | None = None
         try:
             trial()
         except Exception as error:
             error.__notes__ = []
-            raise
+            failure = error
+        if _verdicts is not None:
+            _verdicts[property_.__name__.replace("_", " ")] = failure
+        elif failure is not None:
+            raise failure
 
     return run
 

@@ -27,6 +27,7 @@ def build() -> ModuleType:
 
 def test_every_page_and_every_lesson_is_on_the_site(build: ModuleType) -> None:
     pages = {str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md")} - {"docs/README.md"}
+    pages -= {str(deck.relative_to(ROOT)) for deck in build.SLIDES}
     lessons = {f"lessons/{path.parent.name}/lesson.py" for path in (ROOT / "lessons").glob("*/lesson.py")}
     assert set(build.pages()) == pages | lessons | {"README.md", "CONTRIBUTING.md", "CHANGELOG.md", "lessons/README.md"}
     assert len(set(build.pages().values())) == len(build.pages())
@@ -47,6 +48,7 @@ def test_links_lead_to_pages_of_the_site(build: ModuleType) -> None:
     assert linked("[a](https://a.b/c) [b](#c)", "README.md") == "[a](https://a.b/c) [b](#c)"
     assert linked("```\n[a](docs/oracle.md)\n```\n", "README.md") == "```\n[a](docs/oracle.md)\n```\n"
     assert linked("![a](docs/house.svg)", "README.md") == "![a](pictures/house.svg)"
+    assert linked("[a](course/slides/part_1.md)", "docs/course.md") == '<a href="slides/part_1.html">a</a>'
     assert linked("![a](house.svg)", "docs/architecture.md") == "![a](pictures/house.svg)"
     assert images == {ROOT / "docs" / "house.svg"}
 
@@ -68,6 +70,30 @@ def test_each_word_of_the_glossary_has_an_anchor(build: ModuleType) -> None:
     assert '| <span id="term-exposed-read">exposed read</span> |' in shown
     anchors = re.findall(r'id="(.*?)"', shown)
     assert len(anchors) > 70 and len(set(anchors)) == len(anchors)
+
+
+def test_a_slide_fits_on_a_screen(build: ModuleType) -> None:
+    """What is longer would be cut off: the height and width of a slide are fixed."""
+    assert len(build.SLIDES) == 6
+    for deck in build.SLIDES:
+        slides = re.split(r"(?m)^(?=#{1,2} )", deck.read_text(encoding="utf-8"))[1:]
+        # A comment of a program begins like a title; there is none in the programs of slides.
+        assert len(slides) >= 10, deck
+        for slide in slides:
+            lines = slide.splitlines()
+            assert len(lines) <= 36 and max(map(len, lines)) <= 120, (deck.name, lines[0])
+            programs = re.findall(r"```\w+\n(.*?)```", slide, re.DOTALL)
+            assert all(len(line) <= 105 for program in programs for line in program.splitlines()), (deck.name, lines[0])
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::PendingDeprecationWarning")  # of Sphinx's extension
+def test_slides_build_without_a_warning(build: ModuleType, tmp_path: Path) -> None:
+    pytest.importorskip("sphinx_revealjs", reason="the extra site is not installed")
+    assert build.slides(tmp_path) == 0
+    for deck in build.SLIDES:
+        page = (tmp_path / f"{deck.stem}.html").read_text(encoding="utf-8")
+        assert page.count("<section") >= 10
+        assert not re.findall(r'(?:src|href)="(?:https?:)?//', page), "a presentation works without a network"
 
 
 def test_a_lessons_cells_keep_what_they_print_and_draw(build: ModuleType, tmp_path: Path) -> None:

@@ -38,6 +38,7 @@ PARTS: dict[str, tuple[str, ...]] = {
         "docs/howto/pass.md", "docs/howto/instruction.md", "docs/howto/language.md", "docs/howto/back_end.md",
         "docs/howto/accelerator.md", "docs/howto/mode.md",
     ),
+    "Teach": ("docs/course.md",),
     "Look up": (
         "docs/primitives.md", "docs/api.md", "docs/devices.md", "docs/coverage.md", "docs/tvm.md", "CHANGELOG.md",
     ),
@@ -54,6 +55,8 @@ API = {
     "minitvm.tune": ("tune", "tune_func"),
     "minitvm.errors": ("MinitvmError", "ScheduleError", "InputError", "Unsupported"),
 }
+# The course's slides, each a presentation in the site's folder `slides`.
+SLIDES = tuple(sorted((ROOT / "docs" / "course" / "slides").glob("*.md")))
 _LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)")
 _FENCE = re.compile(r"^(?:```.*?^```|    .*?$)", re.DOTALL | re.MULTILINE)
 
@@ -85,6 +88,9 @@ def linked(text: str, page: str, places: dict[str, str], images: set[Path]) -> s
         if mark:
             images.add(ROOT / target)
             return f"![{words}]({os.path.relpath(Path('pictures') / Path(path).name, there)})"
+        if ROOT / target in SLIDES:
+            address = os.path.relpath(Path("slides") / Path(target).with_suffix(".html").name, there)
+            return f'<a href="{address}">{words}</a>'
         if target == "docs/README.md":
             target = "README.md"
         if target in places:
@@ -220,6 +226,21 @@ def stage(source: Path, numbers: set[str] | None) -> None:
         shutil.copy(image, source / "pictures" / image.name)
 
 
+def slides(out: Path) -> int:
+    """Build the presentations of the course; the status of Sphinx."""
+    from sphinx.cmd.build import main as sphinx
+
+    with tempfile.TemporaryDirectory(prefix="minitvm-slides-") as folder:
+        source = Path(folder)
+        for deck in SLIDES:
+            shutil.copy(deck, source)
+        # Sphinx wants a first page; the site's page of the course has the links.
+        _write(source / "index.md", "# A course on tensor compilers\n" + toc(deck.name for deck in SLIDES))
+        shutil.copytree(HERE / "_static", source / "_static")
+        shutil.copy(HERE / "slides_conf.py", source / "conf.py")
+        return sphinx(["-W", "--keep-going", "-q", "-b", "revealjs", str(source), str(out)])
+
+
 def _write(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
@@ -236,7 +257,8 @@ def main(arguments: list[str] | None = None) -> int:
     with tempfile.TemporaryDirectory(prefix="minitvm-site-") as folder:
         source = Path(folder)
         stage(source, None if options.lessons is None else set(options.lessons.split(",")))
-        return sphinx(["-W", "--keep-going", "-q", "-b", "html", str(source), str(options.out)])
+        status = sphinx(["-W", "--keep-going", "-q", "-b", "html", str(source), str(options.out)])
+    return status or slides(options.out / "slides")
 
 
 if __name__ == "__main__":

@@ -40,6 +40,7 @@ def _parser() -> argparse.ArgumentParser:
         explain,
         export,
         farm,
+        grade,
         info,
         lesson,
         models,
@@ -72,6 +73,7 @@ def _parser() -> argparse.ArgumentParser:
         models,
         info,
         lesson,
+        grade,
         explain,
     ):
         module.register(commands)

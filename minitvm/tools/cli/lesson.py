@@ -292,16 +292,38 @@ def failure_of(folder: Path, answer: Path, seconds: float = SECONDS) -> str | No
         raise
     except ModuleNotFoundError as error:
         raise InputError(_with_spot(error, answer)) from None
-    except (AssertionError, MinitvmError) as error:
-        return str(error) or _with_spot(error, answer)
-    except NotImplementedError as error:
-        return f"still to be written: {error}" if str(error) else _with_spot(error, answer)
-    except AttributeError as error:
-        missing = isinstance(error.obj, ModuleType) and error.obj.__file__ == str(answer)
-        return f"{answer.name} has no {error.name}" if missing else _with_spot(error, answer)
     except (Exception, SystemExit) as error:
-        return _with_spot(error, answer)
+        return _in_words(error, answer)
     return None
+
+
+def reasons_of(folder: Path, answer: Path, seconds: float = SECONDS) -> tuple[dict[str, str | None], str]:
+    """The verdict on each property that a check tries, and what else is wrong with an answer.
+
+    The dictionary has the name of each property and its counterexample, or None if the property holds. The text says
+    what else is wrong, such as a syntax error; it is empty if a property fails, which says enough.
+    """
+    open_lessons()
+    from lessons.grading import every_case
+
+    with every_case() as verdicts:
+        try:
+            failure = failure_of(folder, answer, seconds)
+        except (InputError, MissingExtra) as error:
+            failure = str(error)
+    answer = answer.resolve()
+    tests = {name: None if error is None else _in_words(error, answer) for name, error in verdicts.items()}
+    return tests, "" if any(tests.values()) else failure or ""
+
+
+def _in_words(error: BaseException, answer: Path) -> str:
+    if isinstance(error, AssertionError | MinitvmError):
+        return str(error) or _with_spot(error, answer)
+    if isinstance(error, NotImplementedError):
+        return f"still to be written: {error}" if str(error) else _with_spot(error, answer)
+    if isinstance(error, AttributeError) and isinstance(error.obj, ModuleType) and error.obj.__file__ == str(answer):
+        return f"{answer.name} has no {error.name}"
+    return _with_spot(error, answer)
 
 
 def _with_spot(error: BaseException, answer: Path) -> str:
