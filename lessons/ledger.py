@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -15,58 +14,39 @@ import numpy as np
 
 from minitvm import reference
 from minitvm.events import Access
-from minitvm.reference.listeners import Ledger
+from minitvm.reference.listeners import LINE, CachedLedger
 from minitvm.tir.nodes import IRModule, PrimFunc
-
-LINE = 64  # bytes that a cache fetches at a time
 
 
 @dataclass
-class LessonLedger(Ledger):
-    """A `Ledger` of memory that also knows what was done twice, and what a small cache would have fetched.
+class LessonLedger(CachedLedger):
+    """A `CachedLedger` that also knows what was done twice.
 
-    Buffers of scope "local" are registers; moving data to and from them is not counted.
     `loads_again` are loads of an element that was loaded before; `stores_again` are stores to an element that was
-    stored before. `lines_fetched` counts the misses of a cache of `cache_lines` lines of 64 bytes that forgets the
-    line that was not used for longest.
+    stored before.
     """
 
-    cache_lines: int = 16
     loads_again: int = 0
     stores_again: int = 0
-    lines_fetched: int = 0
     seconds: float = 0.0
     _loaded: set[tuple[str, int]] = field(default_factory=set)
     _stored: set[tuple[str, int]] = field(default_factory=set)
-    _cache: OrderedDict[tuple[str, int], None] = field(default_factory=OrderedDict)
 
     def load(self, access: Access) -> None:
         if access.scope == "local":
             return
-        Ledger.load(self, access)
+        CachedLedger.load(self, access)
         element = (access.buffer, access.offset)
         self.loads_again += element in self._loaded
         self._loaded.add(element)
-        self._touch(access)
 
     def store(self, access: Access) -> None:
         if access.scope == "local":
             return
-        Ledger.store(self, access)
+        CachedLedger.store(self, access)
         element = (access.buffer, access.offset)
         self.stores_again += element in self._stored
         self._stored.add(element)
-        self._touch(access)
-
-    def _touch(self, access: Access) -> None:
-        line = (access.buffer, access.offset * access.bytes // LINE)
-        if line in self._cache:
-            self._cache.move_to_end(line)
-            return
-        self.lines_fetched += 1
-        self._cache[line] = None
-        if len(self._cache) > self.cache_lines:
-            self._cache.popitem(last=False)
 
     def lesson_rows(self) -> dict[str, str]:
         """What the lessons print, by name."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, OrderedDict
 from dataclasses import dataclass, field
 
 from minitvm.events import Access, Listener, Loop
 
+LINE = 64  # bytes that a cache fetches at a time
 _FLOPS = {"add": 1, "sub": 1, "mul": 1, "div": 1, "fma": 2, "min": 1, "max": 1}
 
 
@@ -79,3 +80,36 @@ class Ledger(Listener):
         rows = self.rows()
         width = max(len(name) for name, _ in rows)
         return "\n".join(f"{name:<{width}}  {count:>12,}" for name, count in rows)
+
+
+@dataclass
+class CachedLedger(Ledger):
+    """A `Ledger` of memory that also counts the misses of a small cache.
+
+    Buffers of scope "local" are registers: moving data to and from them is not counted. `lines_fetched` counts the
+    misses of a cache of `cache_lines` lines of 64 bytes that drops the least recently used line.
+    """
+
+    cache_lines: int = 16
+    lines_fetched: int = 0
+    _cache: OrderedDict[tuple[str, int], None] = field(default_factory=OrderedDict)
+
+    def load(self, access: Access) -> None:
+        if access.scope != "local":
+            Ledger.load(self, access)
+            self._touch(access)
+
+    def store(self, access: Access) -> None:
+        if access.scope != "local":
+            Ledger.store(self, access)
+            self._touch(access)
+
+    def _touch(self, access: Access) -> None:
+        line = (access.buffer, access.offset * access.bytes // LINE)
+        if line in self._cache:
+            self._cache.move_to_end(line)
+            return
+        self.lines_fetched += 1
+        self._cache[line] = None
+        if len(self._cache) > self.cache_lines:
+            self._cache.popitem(last=False)
