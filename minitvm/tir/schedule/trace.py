@@ -102,17 +102,24 @@ class Instruction:
         """The handles in `result`, as a list."""
         return handles_in(self.result)
 
-    def python(self, names: Mapping[Any, str], schedule: str = "sch") -> str:
-        """Return the call as one line of Python; `names` gives the variable name of each handle."""
+    def python(self, names: Mapping[Any, str], schedule: str = "sch", brief: bool = False) -> str:
+        """Return the call as one line of Python; `names` gives the variable name of each handle.
+
+        If `brief`, the line is as short as a person would write it: required arguments without their names, and no
+        argument that has its default value.
+        """
         left = ", ".join(names[handle] for handle in self.outputs)
         if isinstance(self.result, list) and len(self.outputs) == 1:
             left += ","  # a list of one is unpacked
         shown: list[str] = []
         for name, parameter in self.primitive.signature.parameters.items():
             value = self.decision if name == "decision" else self.arguments[name]
+            required = parameter.default is parameter.empty and parameter.kind is not parameter.KEYWORD_ONLY
             if parameter.kind is parameter.VAR_POSITIONAL:
                 shown.extend(_literal(item, names) for item in value)
-            else:
+            elif brief and required:
+                shown.append(_literal(value, names))
+            elif not brief or isinstance(value, Expr) or value != parameter.default:
                 shown.append(f"{name}={_literal(value, names)}")
         call = f"{schedule}.{self.primitive.name}({', '.join(shown)})"
         return f"{left} = {call}" if left else call
@@ -230,19 +237,30 @@ class Trace:
         is given, they use the result of `decision_provider(instruction, inputs, attributes, decision)` instead (None:
         sample again).
         """
+        with sch.all_or_nothing():
+            for _ in self.replay(sch, remove_postproc, decision_provider):
+                pass
+
+    def replay(
+        self, sch: Schedule, remove_postproc: bool = False, decision_provider: DecisionProvider | None = None
+    ) -> Iterator[Instruction]:
+        """Replay the instructions like `apply_to_schedule`, and yield each one as soon as it has been applied.
+
+        If an instruction fails, those before it stay applied.
+        """
         mapping: dict[Handle, Any] = {}
         names = self.handle_names()
         steps = self._without_postproc(remove_postproc)
         self._require_complete(steps)
-        with sch.all_or_nothing():
-            for step, inst in enumerate(steps, 1):
-                try:
-                    mapping.update(_replayed(inst, sch, mapping, decision_provider))
-                except (ScheduleError, InputError) as error:
-                    line = inst.python(names)
-                    raise ScheduleError(
-                        f"the trace does not fit: step {step} of {len(self)} is refused, {line}\n{error}"
-                    ) from None
+        for step, inst in enumerate(steps, 1):
+            try:
+                mapping.update(_replayed(inst, sch, mapping, decision_provider))
+            except (ScheduleError, InputError) as error:
+                line = inst.python(names)
+                raise ScheduleError(
+                    f"the trace does not fit: step {step} of {len(self)} is refused, {line}\n{error}"
+                ) from None
+            yield inst
 
     @staticmethod
     def _gap(insts: Sequence[Instruction]) -> int | None:
