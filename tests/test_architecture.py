@@ -47,7 +47,8 @@ MACHINES: dict[str, str] = {
 # The other plug-ins. The public names of a plug-in or machine are its package, what its `__init__` defines, and the
 # modules that its `__all__` lists.
 PLUGINS = [
-    "frontends", "compat.tvm", "quantize", "tune", "tools.cli", "tools.models", "tools.profile", "tools.film",
+    "frontends", "compat.tvm", "quantize", "tune", "tools.cli", "tools.explore", "tools.film", "tools.models",
+    "tools.profile",
 ]  # fmt: skip
 
 FOUNDATION = (
@@ -125,6 +126,7 @@ LAZY_DOORS = [
     ("reference", "te.printer", "a counterexample prints tensor expressions as Python"),
     ("tools.film", "reference", "a film is what the interpreter does while it runs a program"),
     ("tools.cli", "reference", "`minitvm check` compares every level with its interpreter"),
+    ("tools.explore", "reference", "each step has its counts and the oracle's verdict"),
     (
         "quantize",
         "reference",

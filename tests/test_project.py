@@ -47,6 +47,13 @@ def test_the_wheel_carries_every_file_of_the_lessons(setup_cfg: configparser.Con
     assert len(files) > 100 and files <= carried
 
 
+def test_the_wheel_carries_what_the_explorer_shows(setup_cfg: configparser.ConfigParser) -> None:
+    folder = ROOT / "minitvm" / "tools" / "explore"
+    carried = set(folder.glob(setup_cfg["options.package_data"]["minitvm.tools.explore"]))
+    assert {path for path in (folder / "assets").iterdir() if path.is_file()} == carried
+    assert folder / "assets" / "page.css" in carried
+
+
 @pytest.mark.skipif(shutil.which("make") is None, reason="make is not installed")
 def test_bare_make_lists_every_target_and_does_nothing() -> None:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}

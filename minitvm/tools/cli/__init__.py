@@ -38,6 +38,7 @@ def _parser() -> argparse.ArgumentParser:
         check_schedules,
         demo,
         explain,
+        explore,
         export,
         farm,
         grade,
@@ -75,6 +76,7 @@ def _parser() -> argparse.ArgumentParser:
         lesson,
         grade,
         explain,
+        explore,
     ):
         module.register(commands)
     return parser

@@ -14,6 +14,7 @@ A lesson is a folder `lessons/NN_name` with these files:
     exercise.py    the part that the learner completes; --start copies it into the current folder, as exercise_NN.py
     solution.py    one way to complete it
     wrong_*.py     plausible mistakes, each of which the check must catch
+    schedule.py    in some lessons, its schedules for `minitvm explore`
     check.py       `check(module)`: AssertionError with a small counterexample, NotImplementedError for a stub
 """
 
@@ -153,7 +154,7 @@ def exercise(folder: Path) -> Path:
 def start(folder: Path) -> int:
     """Copy a lesson's exercise into the current folder, with the files that it tells you to use; overwrite nothing."""
     number = number_of(folder)
-    own = {"lesson.py", "exercise.py", "solution.py", "check.py"}
+    own = {"lesson.py", "exercise.py", "solution.py", "check.py", "schedule.py"}
     extras = [path for path in sorted(folder.glob("*.py")) if path.name not in own and not path.match("wrong_*.py")]
     copies = {Path(f"exercise_{number}.py"): folder / "exercise.py", **{Path(path.name): path for path in extras}}
     for copy in copies:

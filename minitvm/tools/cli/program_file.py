@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import sys
 import traceback
 from collections.abc import Iterator
@@ -11,10 +12,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from ...errors import InputError, InternalError, MinitvmError, MissingExtra, ParseError
+from ...errors import InputError, InternalError, MinitvmError, MissingExtra, ParseError, ScheduleError
 
 if TYPE_CHECKING:
-    from ...tir.schedule import Primitive
+    from ...tir.schedule import Primitive, Schedule
+    from ..explore import Subject
 
 MODULE = "__minitvm_check__"
 # A file written for TVM runs here too: if TVM is not installed, its imports are replaced by these.
@@ -78,6 +80,69 @@ def read_programs(path: Path) -> Programs:
         expected = "@T.prim_func, @I.ir_module, a tir.Schedule or a function under @primitive(...)"
         raise InputError(f"{path}: holds no program\n  wanted: {expected}")
     return programs
+
+
+def read_subjects(path: Path) -> list[Subject]:
+    """Run a file and return its schedules, or else its pairs of programs, or else its programs, as `minitvm explore`
+    shows them.
+
+    A schedule is followed up to the step that it refuses, if the refusal ends the file. Raises like `read_programs`.
+    """
+    from ...tir import IRModule, PrimFunc
+    from ...tir.schedule import Trace
+    from ...tir.schedule.schedule import WATCHERS
+    from ..explore import Refusal, Subject
+
+    schedules: list[Schedule] = []
+    WATCHERS.append(watcher := lambda sch, _: schedules.append(sch))
+    programs, refusal, refused = Programs(), None, None
+    try:
+        programs = read_programs(path)
+    except InputError as error:
+        if not isinstance(error.__context__, ScheduleError):
+            raise
+        refused = _schedule_of(error.__context__)
+        refusal = Refusal.of(error.__context__, _statement_of(path, error.__context__))
+        if refused is None:
+            raise
+    finally:
+        WATCHERS.remove(watcher)
+
+    def module(program: PrimFunc | IRModule) -> IRModule:
+        return program if isinstance(program, IRModule) else IRModule({program.name: program})
+
+    subjects = [
+        Subject(" and ".join(sch.began_with.functions), sch.began_with, sch.trace, refusal if sch is refused else None)
+        for sch in schedules
+        if len(sch.trace) or sch is refused
+    ]
+    if not subjects:
+        subjects = [Subject(p.name, module(p.before), Trace(), after=module(p.after)) for p in programs.pairs]
+    if not subjects:
+        subjects = [Subject(name, module(func), Trace()) for name, func in programs.functions.items()]
+    if not subjects:
+        raise InputError(f"{path}: holds no program to explore\n  wanted: @T.prim_func, or a tir.Schedule")
+    return subjects
+
+
+def _schedule_of(error: ScheduleError) -> Schedule | None:
+    """The schedule that refused a step: the outermost one whose method is on the way to the error."""
+    from ...tir.schedule import Schedule
+
+    owners = (frame.f_locals.get("self") for frame, _ in traceback.walk_tb(error.__traceback__))
+    return next((owner for owner in owners if isinstance(owner, Schedule)), None)
+
+
+def _statement_of(path: Path, error: BaseException) -> str:
+    """The statement of a file that an error comes from, on one line."""
+    lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == str(path)]
+    text = path.read_text(encoding="utf-8")
+    statements = [
+        node for node in ast.walk(ast.parse(text))
+        if lines and isinstance(node, ast.stmt) and not hasattr(node, "body")
+        and node.lineno <= (lines[-1] or 0) <= (node.end_lineno or 0)
+    ]  # fmt: skip
+    return ast.unparse(statements[-1]) if statements else ""
 
 
 def read_primitives(path: Path) -> list[Primitive]:

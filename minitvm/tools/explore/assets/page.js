@@ -1,0 +1,63 @@
+// Chooses which step is visible. All steps are in the page already; without this script all of them are shown.
+
+const subjects = [...document.querySelectorAll(".subject")];
+let shown = subjects[0];
+
+const tabsOf = (subject) => [...subject.querySelectorAll("[role=tab]")];
+const chosenIn = (subject) => tabsOf(subject).findIndex((tab) => tab.getAttribute("aria-selected") === "true");
+
+function choose(subject, number, focus = false) {
+  const tabs = tabsOf(subject);
+  const at = Math.max(0, Math.min(tabs.length - 1, number));
+  tabs.forEach((tab, k) => {
+    tab.setAttribute("aria-selected", String(k === at));
+    tab.tabIndex = k === at ? 0 : -1;
+    document.getElementById(tab.getAttribute("aria-controls")).hidden = k !== at;
+  });
+  subject.querySelector(".previous").disabled = at === 0;
+  subject.querySelector(".next").disabled = at === tabs.length - 1;
+  if (focus) tabs[at].focus();
+  tabs[at].scrollIntoView({ block: "nearest" });
+  history.replaceState(null, "", `#${tabs[at].id.replace("tab-", "")}`);
+}
+
+function show(number) {
+  shown = subjects[number] ?? subjects[0];
+  for (const subject of subjects) subject.hidden = subject !== shown;
+  const select = document.getElementById("subject");
+  if (select) select.value = String(subjects.indexOf(shown));
+}
+
+for (const subject of subjects) {
+  tabsOf(subject).forEach((tab, k) => tab.addEventListener("click", () => choose(subject, k)));
+  subject.querySelector(".previous").addEventListener("click", () => choose(subject, chosenIn(subject) - 1));
+  subject.querySelector(".next").addEventListener("click", () => choose(subject, chosenIn(subject) + 1));
+}
+
+document.getElementById("subject")?.addEventListener("change", (event) => {
+  show(Number(event.target.value));
+  choose(shown, chosenIn(shown));
+});
+
+document.addEventListener("change", (event) => {
+  if (!event.target.matches(".old")) return;
+  document.body.classList.toggle("hide-old", !event.target.checked);
+  for (const box of document.querySelectorAll(".old")) box.checked = event.target.checked;
+});
+
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.altKey || event.metaKey || event.target.matches("select, input, textarea")) return;
+  const inProgram = event.target.matches("pre");
+  const moves = { ArrowDown: 1, ArrowUp: -1, ArrowRight: 1, ArrowLeft: -1, Home: -Infinity, End: Infinity };
+  const move = moves[event.key];
+  // In a program the arrow keys scroll.
+  if (move === undefined || inProgram) return;
+  const onTab = event.target.matches("[role=tab]");
+  if (!onTab && !["ArrowLeft", "ArrowRight"].includes(event.key)) return;
+  event.preventDefault();
+  choose(shown, chosenIn(shown) + move, onTab);
+});
+
+const [subject, step] = location.hash.slice(1).split("-").map(Number);
+show(Number.isInteger(subject) ? subject : 0);
+choose(shown, Number.isInteger(step) ? step : 0);

@@ -1,0 +1,142 @@
+"""A schedule as a list of steps: the lines of each, the program after it, its cost, and the oracle's verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from ...errors import InternalError, MinitvmError, MissingExtra, ScheduleError
+from ...target import Target
+from ...tir.nodes import IRModule, PrimFunc
+from ...tir.schedule import Schedule, Trace
+from .costs import Costs, costs
+from .names import grouped
+
+# "equal", "different", "unknown" if the oracle cannot judge a step, or "" if there is nothing to judge.
+Agreement = str
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """A step that a schedule refused: its line of Python, and the whole error text."""
+
+    line: str
+    error: str
+
+    @staticmethod
+    def of(error: ScheduleError, statement: str) -> Refusal:
+        """The refusal that an error tells of, raised by a `statement` of the user's file.
+
+        The line names loops as the error does, which are the names in the program.
+        """
+        call, named, _ = str(error).split("\n")[0].partition(f": {error.requirement}")
+        return Refusal(f"sch.{call}" if error.requirement and named else statement, str(error))
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A program and the steps that change it.
+
+    `trace` has the steps that were applied to `before`, and `refusal` the refused step after them, if there is one.
+    If `after` is given, there is no trace: `before` and `after` are two programs to compare.
+    """
+
+    name: str
+    before: IRModule
+    trace: Trace
+    refusal: Refusal | None = None
+    after: IRModule | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A step: its lines of Python, the program after it, what that costs, and the verdict of the oracle.
+
+    A refused step has the text of its `error`, and the program as it was before.
+    """
+
+    title: str
+    lines: tuple[str, ...]
+    program: str
+    costs: Costs
+    agreement: Agreement = ""
+    verdict: str = ""
+    error: str = ""
+
+
+def steps(subject: Subject, target: Target) -> Iterator[Step]:
+    """The steps of a subject, the first of which is the program as it was before any step."""
+    before, sch = subject.before, Schedule(subject.before)
+    step = Step("The program", (), text(before), module_costs(before, target))
+    yield step
+    judged = step.costs.loads is not None  # the oracle interprets a program as often as the counts do
+    if subject.after is not None:
+        yield _after("The other program", (), before, subject.after, target, judged)
+        return
+    queries: tuple[str, ...] = ()
+    for lines, changes in grouped(subject.trace, sch):
+        if changes:
+            step = _after(title(lines[-1]), lines, before, sch.mod, target, judged)
+            yield step
+        else:
+            queries = lines
+    if subject.refusal is not None:
+        lines = tuple(line for line in (*queries, subject.refusal.line) if line)
+        yield replace(
+            step, title=title(subject.refusal.line), lines=lines, agreement="", verdict="", error=subject.refusal.error
+        )
+    elif queries:
+        yield replace(step, title="Queries", lines=queries)
+
+
+def title(line: str) -> str:
+    """The name of the primitive that a line calls."""
+    call = line.partition(" = ")[2] or line
+    return call.partition("(")[0].rpartition(".")[2] or "step"
+
+
+def text(module: IRModule) -> str:
+    """A module as TVMScript, without the imports; a single function without the class around it."""
+    functions = list(module.functions.values())
+    node = functions[0] if len(functions) == 1 else module
+    return node.script(with_header=False).rstrip("\n")
+
+
+def module_costs(module: IRModule, target: Target) -> Costs:
+    """The costs of a module's only function."""
+    functions = [f for f in module.functions.values() if isinstance(f, PrimFunc)]
+    if len(functions) == 1:
+        return costs(functions[0], target)
+    return Costs(reason=f"not counted: the module has {len(functions)} functions")
+
+
+def _after(name: str, lines: tuple[str, ...], before: IRModule, after: IRModule, target: Target, judged: bool) -> Step:
+    """A step, `judged` by the oracle or not, which compares its program with the first one."""
+    agreement, verdict = _verdict(before, after) if judged else ("unknown", "it makes too many loads and stores")
+    wrong = agreement == "different"  # it may do something undefined, which ends a count
+    cost = Costs(reason="not counted: the program is wrong") if wrong else module_costs(after, target)
+    return Step(name, lines, text(after), cost, agreement, verdict)
+
+
+def _verdict(before: IRModule, after: IRModule) -> tuple[Agreement, str]:
+    from ...reference import check
+
+    agreement, texts = "equal", []
+    pairs = [(func, after.functions.get(name)) for name, func in before.items()]
+    if len(before.functions) == len(after.functions) == 1:
+        pairs = list(zip(before.functions.values(), after.functions.values(), strict=True))
+    for func, changed in pairs:
+        if changed is None or changed is func:
+            continue
+        try:
+            verdict = check(func, changed)
+        except (InternalError, MissingExtra):
+            raise
+        except MinitvmError as error:
+            texts.append(str(error))
+            agreement = agreement if agreement == "different" else "unknown"
+            continue
+        texts.append(str(verdict))
+        if not verdict:
+            agreement = "different"
+    return agreement, "\n".join(texts) or "nothing changed"
