@@ -23,6 +23,9 @@ sys.path[:0] = [str(ROOT), str(HERE)]
 
 import notebooks  # noqa: E402
 
+from minitvm.target import Target  # noqa: E402
+from minitvm.tools.cli.explore import static_page  # noqa: E402
+
 # The parts of the site with their pages in order; a page is a path of the project. The lessons are a part of their own.
 PARTS: dict[str, tuple[str, ...]] = {
     "Use": (
@@ -200,6 +203,7 @@ def stage(source: Path, numbers: set[str] | None) -> None:
     for name in ("conf.py", "_static"):
         copy = shutil.copytree if (HERE / name).is_dir() else shutil.copy
         copy(HERE / name, source / name)
+    (source / "_extra").mkdir()
     for page, target in places.items():
         if target.endswith(".ipynb"):
             continue
@@ -220,7 +224,13 @@ def stage(source: Path, numbers: set[str] | None) -> None:
         page = f"lessons/{folder.name}/lesson.py"
         prose = partial(linked, page=page, places=places, images=images)
         executed = numbers is None or folder.name.split("_")[0] in numbers
-        _write(source / places[page], notebooks.lesson(folder, prose, executed))
+        explored = f"{folder.name}.html" if executed and (folder / "schedule.py").is_file() else None
+        address = f"../explored/{explored}" if explored else ""
+        _write(source / places[page], notebooks.lesson(folder, prose, executed, address))
+        if explored:
+            title = f"Lesson {folder.name.split('_')[0]}: its schedules"
+            page_of_steps = static_page(folder / "schedule.py", Target("cpu"), title)
+            _write(source / "_extra" / "explored" / explored, page_of_steps)
     for image in images:
         (source / "pictures").mkdir(exist_ok=True)
         shutil.copy(image, source / "pictures" / image.name)

@@ -16,6 +16,7 @@ extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.viewcode", "sphinx_de
 html_theme = "pydata_sphinx_theme"
 html_title = "minitvm"
 html_static_path = ["_static"]
+html_extra_path = ["_extra"]  # pages of `minitvm explore`
 html_css_files = ["site.css"]
 html_copy_source = html_show_sourcelink = False
 html_show_copyright = False

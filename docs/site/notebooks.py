@@ -20,6 +20,13 @@ if TYPE_CHECKING:
     from nbformat import NotebookNode
 
 LESSONS = Path(__file__).resolve().parent.parent.parent / "lessons"
+_EXPLORED = """## The schedules, step by step
+
+Choose a step to see the program after it, the lines that changed, and its cost before and after.
+
+<iframe class="explored" src="{page}" title="The schedules of this lesson, step by step" loading="lazy"></iframe>
+
+<a href="{page}">The same in a page of its own</a>; `minitvm explore` makes such a page for your schedule."""
 LONGEST = 400  # lines of one output; a longer one is cut where a line ends
 
 
@@ -28,10 +35,11 @@ def lessons() -> list[Path]:
     return sorted(path for path in LESSONS.iterdir() if (path / "lesson.py").is_file())
 
 
-def lesson(folder: Path, prose: Callable[[str], str], executed: bool = True) -> str:
+def lesson(folder: Path, prose: Callable[[str], str], executed: bool = True, explored: str = "") -> str:
     """The notebook of a lesson as JSON, with what its cells print and draw if it is `executed`.
 
-    `prose` changes the text of a cell of Markdown.
+    `prose` changes the text of a cell of Markdown. `explored` is the address of the explorer's page of the lesson's
+    schedules, which is shown at the end.
     """
     import jupytext
     import nbformat
@@ -42,6 +50,8 @@ def lesson(folder: Path, prose: Callable[[str], str], executed: bool = True) -> 
     title, _, rest = notebook.cells[0].source.partition("\n")
     facts = about(folder)
     notebook.cells[0].source = f"# {number}. {title.removeprefix('# ')}\n\n{opening(folder, facts)}\n{rest}"
+    if explored:
+        notebook.cells.append(v4.new_markdown_cell(_EXPLORED.format(page=explored)))
     notebook.cells.append(v4.new_markdown_cell(closing(facts)))
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
