@@ -48,12 +48,8 @@ def register(commands: Commands) -> None:
     parser.add_argument("--check", action="store_true", help="grade exercise.py instead of running the lesson")
     parser.add_argument("--start", action="store_true", help="copy its exercise into this folder, as exercise_NN.py")
     parser.add_argument("--step", action="store_true", help="wait for Enter after each piece of code")
-    parser.add_argument(
-        "--hint", nargs="?", const=0, type=int, metavar="N", help="show the next hint, or hint N"
-    )
-    parser.add_argument(
-        "--solution", action="store_true", help="show the solution, once you have passed"
-    )
+    parser.add_argument("--hint", nargs="?", const=0, type=int, metavar="N", help="show the next hint, or hint N")
+    parser.add_argument("--solution", action="store_true", help="show the solution, once you have passed")
     parser.add_argument("--anyway", action="store_true", help="with --solution: show it even if you have not passed")
     parser.add_argument("--file", metavar="PY", help="grade this file in place of exercise_NN.py or exercise.py")
     parser.set_defaults(function=lesson)

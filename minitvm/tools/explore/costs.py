@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 from ... import expr as ex
 from ...errors import InternalError, MinitvmError, MissingExtra
 from ...expr.conditions import is_const
-from ...lowering import lower_function
 from ...target import CPU, Target
 from ...tir import nodes as tir
 from ...tir.analysis.registers import in_registers
+from ...tir.transform.pipeline import lower
 from ...tir.values import NotAnIndex
 from ...tir.work import count
 from ...tir.work.count import PRODUCTS
@@ -96,7 +96,7 @@ def _predicted(func: tir.PrimFunc, target: Target) -> tuple[int | None, str, str
     if not isinstance(cpu, CPU):
         return None, "", "no cycles: the model knows only CPUs"
     try:
-        module = lower_function(func, target).module
+        module = lower(func, target, "kernel")
     except (InternalError, MissingExtra):
         raise
     except MinitvmError as error:

@@ -14,11 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from minitvm import tir
-from minitvm.lowering import lower_function
 from minitvm.reference import strategies
 from minitvm.script import tir as T
 from minitvm.target import CPU, Target
 from minitvm.tir.analysis.registers import in_registers
+from minitvm.tir.transform.pipeline import lower
 from minitvm.tir.work import count
 from minitvm.tir.work.domain import PointDomain
 from minitvm.tools.cli import main
@@ -161,7 +161,7 @@ def test_the_lines_of_a_step_run_and_give_the_same_program(drawn: strategies.Sch
 @given(strategies.scheduled())
 def test_scalar_kernels_have_an_instruction_for_each_operation(drawn: strategies.Scheduled) -> None:
     """Without vectors, instructions and accesses are the numbers that `count` gives."""
-    for _, kernel in lower_function(drawn.schedule.func, GENERIC).module.items():
+    for _, kernel in lower(drawn.schedule.func, GENERIC, "kernel").items():
         if kernel.attrs.get("host"):
             continue
         work, registers = count(kernel), in_registers(kernel)
