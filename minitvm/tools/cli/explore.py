@@ -29,6 +29,7 @@ def register(commands: opt.Commands) -> None:
     )
     parser.add_argument("file", metavar="FILE.py", help="a Python file with programs and their schedules")
     parser.add_argument("--static", metavar="OUT.html", required=True, help="the page to write")
+    parser.add_argument("--no-film", action="store_true", help="leave the films out: a smaller page, made faster")
     parser.add_argument("--target", default="cpu", help="what to predict cycles for; default: cpu")
     parser.set_defaults(function=explore)
 
@@ -40,23 +41,24 @@ def explore(options: argparse.Namespace) -> int:
     if not path.is_file():
         raise InputError(f"{path} is a folder, wanted a file" if path.is_dir() else f"no such file: {path}")
     out = output_path(options.static, "--static")
-    text = static_page(path, target)
+    text = static_page(path, target, films=not options.no_film)
     Path(out).write_text(text, encoding="utf-8")
     print(f"{out}: {len(text) // 1024} KB; open it in a browser")
     return 0
 
 
-def static_page(path: Path, target: Target, name: str = "") -> str:
+def static_page(path: Path, target: Target, name: str = "", films: bool = True) -> str:
     """The page of a file, with a `name` in place of the file's."""
-    from ..explore import page, steps
+    from ..explore import filmed, page, steps
     from .program_file import blamed_on, read_subjects
 
     subjects = read_subjects(path)
     shown = {}
     for subject in subjects:
         with progress(f"{subject.name}: each step"), blamed_on(path):
-            name, number = subject.name, 2
-            while name in shown:
-                name, number = f"{subject.name} ({number})", number + 1
-            shown[name] = list(steps(subject, target))
+            key, number = subject.name, 2
+            while key in shown:
+                key, number = f"{subject.name} ({number})", number + 1
+            rows = list(steps(subject, target))
+            shown[key] = list(filmed(rows)) if films else rows
     return page(name or path.name, shown, getattr(target.description, "name", ""))

@@ -7,7 +7,7 @@ page.py      steps as one HTML page that needs no network
 assets/      the style sheet and the script of that page
 """
 
-from .page import page
-from .steps import Refusal, Step, Subject, steps
+from .pages import page
+from .stepwise import Refusal, Step, Subject, filmed, steps
 
-__all__ = ["Refusal", "Step", "Subject", "page", "steps"]
+__all__ = ["Refusal", "Step", "Subject", "filmed", "page", "steps"]

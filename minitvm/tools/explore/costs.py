@@ -57,9 +57,7 @@ _NOT_COUNTED = (None, None, None, None)
 
 def _counted(func: tir.PrimFunc) -> tuple[tuple[int | None, int | None, int | None, int | None], str]:
     """The operations, loads, stores and misses of a run in the interpreter, and why there are none."""
-    from ...reference import random_inputs
     from ...reference import tir as interpreter
-    from ...reference.judging.inplace import marked, read_first
     from ...reference.listeners import CachedLedger
 
     class Limited(CachedLedger):
@@ -73,9 +71,8 @@ def _counted(func: tir.PrimFunc) -> tuple[tuple[int | None, int | None, int | No
 
     ledger = Limited(cache_lines=LINES)
     try:
-        updated = read_first(func, 0)  # parameters that are in and out
-        inputs = random_inputs(marked(func, updated), 0, magnitude=4)
-        interpreter.run(func, *inputs, inout=[func.params[k].name for k in updated], listeners=[ledger])
+        inputs, inout = arguments(func)
+        interpreter.run(func, *inputs, inout=inout, listeners=[ledger])
     except TooLong:
         return _NOT_COUNTED, f"not counted: more than {MOST:,} loads and stores"
     except (InternalError, MissingExtra):
@@ -84,6 +81,15 @@ def _counted(func: tir.PrimFunc) -> tuple[tuple[int | None, int | None, int | No
         return _NOT_COUNTED, f"not counted: {str(error).splitlines()[0]}"
     work = sum(ledger.operations.values()) + ledger.operations["fma"]
     return (work, ledger.loads.total(), ledger.stores.total(), ledger.lines_fetched), ""
+
+
+def arguments(func: tir.PrimFunc) -> tuple[list[Any], list[str]]:
+    """Arguments for a function, and the names of the parameters that it reads before it writes them."""
+    from ...reference import random_inputs
+    from ...reference.judging.inplace import marked, read_first
+
+    updated = read_first(func, 0)
+    return random_inputs(marked(func, updated), 0, magnitude=4), [func.params[k].name for k in updated]
 
 
 class TooLong(BaseException):

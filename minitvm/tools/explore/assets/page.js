@@ -58,6 +58,32 @@ document.addEventListener("keydown", (event) => {
   choose(shown, chosenIn(shown) + move, onTab);
 });
 
+// A film is an SVG that plays by CSS. The slider shows one moment of it.
+for (const film of document.querySelectorAll(".film")) {
+  const [svg, button, slider] = ["svg", ".play", "input"].map((name) => film.querySelector(name));
+  const play = (on) => {
+    button.textContent = on ? "pause" : "play";
+    button.setAttribute("aria-pressed", String(on));
+    if (on && svg.style.animationName === "none") svg.style.animationName = "";
+    svg.style.animationPlayState = on ? "running" : "paused";
+  };
+  film.querySelector(".moves").hidden = false;
+  slider.max = svg.style.getPropertyValue("--last");
+  button.addEventListener("click", () => play(button.getAttribute("aria-pressed") !== "true"));
+  slider.addEventListener("input", () => {
+    play(false);
+    svg.style.animationName = "none";
+    svg.style.setProperty("--film", slider.value);
+  });
+  film.addEventListener("toggle", () => {
+    if (!film.open) return;
+    svg.style.animationName = "none";
+    svg.getBoundingClientRect(); // from the beginning
+    svg.style.animationName = "";
+    play(true);
+  });
+}
+
 const [subject, step] = location.hash.slice(1).split("-").map(Number);
 show(Number.isInteger(subject) ? subject : 0);
 choose(shown, Number.isInteger(step) ? step : 0);

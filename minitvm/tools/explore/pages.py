@@ -10,7 +10,7 @@ from importlib.resources import files
 
 from ...tir.schedule import PRIMITIVES
 from .costs import LINES, Costs
-from .steps import Step
+from .stepwise import Step
 
 # Nothing may be fetched: the page has its style and its script in itself.
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; base-uri 'none'"
@@ -125,7 +125,7 @@ def panel(key: str, number: int, step: Step, before: Step | None, machine: str) 
         parts += [_costs(step.costs, None, machine)]
     else:
         parts += [program(step.program, before.program if before else None)]
-        parts += [_costs(step.costs, before.costs if before else None, machine), _verdict(step)]
+        parts += [_film(step), _costs(step.costs, before.costs if before else None, machine), _verdict(step)]
     hidden = "" if number == 0 else " hidden"
     return (
         f'<div class="panel" role="tabpanel" id="panel-{key}" aria-labelledby="tab-{key}" tabindex="0"{hidden}>\n'
@@ -212,6 +212,18 @@ def _refused(error: str) -> str:
 
 def _folded(title: str, inside: str) -> str:
     return f"<details><summary>{escape(title)}</summary>\n{inside}</details>\n"
+
+
+def _film(step: Step) -> str:
+    """The film of a step behind a button; it is an SVG of our own, so nothing in it is escaped."""
+    if not step.film:
+        return ""
+    return (
+        '<details class="film"><summary>Play the film: what each iteration reads and writes</summary>\n'
+        '<p class="moves" hidden><button type="button" class="play" aria-pressed="true">pause</button> '
+        '<input type="range" min="0" max="1" step="1" value="0" aria-label="moment of the film"></p>\n'
+        f"{step.film}\n</details>\n"
+    )
 
 
 def _costs(after: Costs, before: Costs | None, machine: str) -> str:

@@ -23,10 +23,10 @@ from minitvm.tir.work import count
 from minitvm.tir.work.domain import PointDomain
 from minitvm.tools.cli import main
 from minitvm.tools.cli.program_file import read_subjects
-from minitvm.tools.explore import Step, page, steps
+from minitvm.tools.explore import Step, filmed, page, steps
 from minitvm.tools.explore.costs import Costs, Instructions, costs, cycles
 from minitvm.tools.explore.names import written
-from minitvm.tools.explore.page import difference
+from minitvm.tools.explore.pages import difference
 from tests.patience import PATIENCE
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -206,14 +206,22 @@ def test_the_page_of_a_file_is_small_and_needs_nothing(
     rows: list[Step], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out, path = tmp_path / "out.html", file_with(tmp_path, PRODUCT + SCHEDULE)
-    assert main(["explore", "--static", str(out), str(path), "--target", "cpu -vector_bits=256"]) == 0
+    assert main(["explore", "--static", str(out), str(path), "--target", "cpu -vector_bits=256", "--no-film"]) == 0
     assert capsys.readouterr().out.startswith(f"{out}: ")
     text = out.read_text(encoding="utf-8")
     assert len(text.encode()) < 200_000
     reader = read(re.sub(r'<span class="line removed".*?\n</span>', "", text, flags=re.DOTALL))
     assert not re.search(r"https?:|\bsrc=|@import|url\(", text), "the page fetches nothing"
+    assert "<h1>steps.py<" in text and "<svg" not in text
     for step in rows:
         assert any(step.program == program.rstrip("\n") for program in reader.programs)
+
+
+def test_films_are_drawn_while_there_is_room(rows: list[Step], monkeypatch: pytest.MonkeyPatch) -> None:
+    films = [step.film for step in filmed(rows, room=1)]
+    assert films[0].startswith("<svg") and not any(films[1:])
+    monkeypatch.setattr("minitvm.tools.explore.stepwise.FILMED", 100)
+    assert not any(step.film for step in filmed(rows)), "the program is too long"
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed: apt install chromium")

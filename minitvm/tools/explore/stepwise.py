@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
 
 from ...errors import InternalError, MinitvmError, MissingExtra, ScheduleError
 from ...target import Target
 from ...tir.nodes import IRModule, PrimFunc
 from ...tir.schedule import Schedule, Trace
-from .costs import Costs, costs
+from .costs import LINES, Costs, arguments, costs
 from .names import grouped
 
 # "equal", "different", "unknown" if the oracle cannot judge a step, or "" if there is nothing to judge.
 Agreement = str
+FILMED = 150_000  # loads and stores of the longest program that is filmed
+FILMS = 600_000  # characters of all films of a page
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +54,8 @@ class Subject:
 class Step:
     """A step: its lines of Python, the program after it, what that costs, and the verdict of the oracle.
 
-    A refused step has the text of its `error`, and the program as it was before.
+    A refused step has the text of its `error`, and the program as it was before. `func` is the program's only function,
+    and `film` the SVG of what it touches.
     """
 
     title: str
@@ -62,12 +65,37 @@ class Step:
     agreement: Agreement = ""
     verdict: str = ""
     error: str = ""
+    func: PrimFunc | None = field(default=None, repr=False, compare=False)
+    film: str = field(default="", repr=False)
+
+
+def filmed(rows: Iterable[Step], room: int = FILMS) -> Iterator[Step]:
+    """The steps, each with its film as SVG while there is room: `room` is the number of characters for all films."""
+    for row in rows:
+        shot = _film(row) if room > 0 and not row.error else ""
+        room -= len(shot)
+        yield replace(row, film=shot)
+
+
+def _film(step: Step) -> str:
+    """The film of a step's program; "" if it is not a single function that was counted."""
+    from ..film import Film
+
+    if step.func is None or step.costs.loads is None or step.costs.loads + (step.costs.stores or 0) > FILMED:
+        return ""
+    try:
+        inputs, inout = arguments(step.func)
+        return Film.of(step.func, *inputs, inout=inout, cache_lines=LINES, line_bytes=64).svg()
+    except (InternalError, MissingExtra):
+        raise
+    except MinitvmError:  # for example, too many buffers for one picture
+        return ""
 
 
 def steps(subject: Subject, target: Target) -> Iterator[Step]:
     """The steps of a subject, the first of which is the program as it was before any step."""
     before, sch = subject.before, Schedule(subject.before)
-    step = Step("The program", (), text(before), module_costs(before, target))
+    step = Step("The program", (), text(before), module_costs(before, target), func=only_function(before))
     yield step
     judged = step.costs.loads is not None  # the oracle interprets a program as often as the counts do
     if subject.after is not None:
@@ -104,10 +132,16 @@ def text(module: IRModule) -> str:
 
 def module_costs(module: IRModule, target: Target) -> Costs:
     """The costs of a module's only function."""
-    functions = [f for f in module.functions.values() if isinstance(f, PrimFunc)]
-    if len(functions) == 1:
-        return costs(functions[0], target)
-    return Costs(reason=f"not counted: the module has {len(functions)} functions")
+    func = only_function(module)
+    if func is not None:
+        return costs(func, target)
+    return Costs(reason=f"not counted: the module has {len(module.functions)} functions")
+
+
+def only_function(module: IRModule) -> PrimFunc | None:
+    """The function of a module that has one; None for other modules."""
+    functions = list(module.functions.values())
+    return functions[0] if len(functions) == 1 and isinstance(functions[0], PrimFunc) else None
 
 
 def _after(name: str, lines: tuple[str, ...], before: IRModule, after: IRModule, target: Target, judged: bool) -> Step:
@@ -115,7 +149,7 @@ def _after(name: str, lines: tuple[str, ...], before: IRModule, after: IRModule,
     agreement, verdict = _verdict(before, after) if judged else ("unknown", "it makes too many loads and stores")
     wrong = agreement == "different"  # it may do something undefined, which ends a count
     cost = Costs(reason="not counted: the program is wrong") if wrong else module_costs(after, target)
-    return Step(name, lines, text(after), cost, agreement, verdict)
+    return Step(name, lines, text(after), cost, agreement, verdict, func=only_function(after))
 
 
 def _verdict(before: IRModule, after: IRModule) -> tuple[Agreement, str]:
