@@ -175,7 +175,7 @@ class Canvas:
         pause = math.ceil(2 / self.seconds)  # at the end, before it begins anew
         end = self.moments + pause
         style = (
-            f"--film:{last};--last:{last};--film-end:{end};--fade:{min(12, max(2.0, 1 / self.seconds)):.3g};"
+            f"--film:{last};--last:{last};--film-end:{end};--fade:{min(8, max(2.0, 0.7 / self.seconds)):.3g};"
             f"--tx:{TICK / self.unit:.4g};--ty:{LINE / self.unit:.4g};"
             f"animation-duration:{end * self.seconds:.4g}s;animation-timing-function:steps({end})"
         )

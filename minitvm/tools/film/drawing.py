@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from textwrap import wrap
@@ -44,8 +45,10 @@ def draw(film: Film, reel: Reel) -> str:
         if mark.touch is not None and mark.touch.buffer in place.panels:
             canvas.ring(mark.moment, place.panels[mark.touch.buffer].square(mark.touch.offset))
     for k, text in enumerate(words):
-        canvas.warning(marks[0].moment, MARGIN, 34 + (len(place.lines) + k + 1) * LINE - 5, text)
-    _below(canvas, place, legend, footer, [len(moment.missed) for moment in reel.moments])
+        canvas.warning(marks[0].moment, MARGIN, place.below + (k + 1) * LINE - 6, text)
+    _below(
+        canvas, place, place.below + len(words) * LINE, legend, footer, [len(moment.missed) for moment in reel.moments]
+    )
     return canvas.svg()
 
 
@@ -137,15 +140,16 @@ def _footer(film: Film, reel: Reel) -> str:
     return text
 
 
-def _below(canvas: Canvas, place: Sheet, legend: Sequence[tuple[str, str]], footer: str, misses: Sequence[int]) -> None:
-    """The legend, the clock and the last line."""
+def _below(canvas: Canvas, place: Sheet, top: float, legend: Sequence[tuple[str, str]], footer: str,
+           misses: Sequence[int]) -> None:  # fmt: skip
+    """The legend, the clock and the last line, from a height on."""
     x = float(MARGIN)
     for kind, text in legend:
-        canvas.square(x, place.legend, kind)
-        canvas.words(x + GAP, place.legend + 10, text, "caption")
+        canvas.square(x, top, kind)
+        canvas.words(x + GAP, top + 10, text, "caption")
         x += GAP + 8 + len(text) * 6.6
-    canvas.clock(place.legend + 26, MARGIN, place.width - 2 * MARGIN, misses)
-    canvas.words(MARGIN, place.legend + 46, footer, "caption")
+    canvas.clock(top + 26, MARGIN, place.width - 2 * MARGIN, misses)
+    canvas.words(MARGIN, top + 46, footer, "caption")
 
 
 def _lines(film: Film) -> list[Line]:
@@ -157,7 +161,10 @@ def _text(film: Film, line: Line) -> str:
     if line.node is BARRIER:
         return "barrier: all threads wait for each other"
     if loop is None:
-        return film.texts.get(id(line.node)) or _statement(line.node)
+        # "float32(0.5)" is 0.5 here: a line is short.
+        return re.sub(
+            r"\b(?:b?float|u?int)\d+\((-?[\d.]+)\)", r"\1", film.texts.get(id(line.node)) or _statement(line.node)
+        )
     kind = getattr(loop.node, "thread", None) or _LOOPS.get(loop.kind, loop.kind)
     bounds = str(loop.extent) if loop.start == 0 else f"{loop.start}, {loop.start + loop.extent}"
     return f"for {loop.var} in {kind}({bounds})"

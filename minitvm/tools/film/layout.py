@@ -13,7 +13,7 @@ from .recording import Line
 SIDE = 32  # squares of a buffer, across and down, at most
 MOST_BUFFERS, MOST_LINES, MOST_TICKS = 12, 18, 16
 MARGIN, GAP = 12, 16  # pixels
-WIDEST = 48  # letters of a line
+WIDEST = 56  # letters of a line
 
 
 @dataclass
@@ -73,7 +73,7 @@ class Sheet:
     lines: Sequence[tuple[Line, str]]  # those that are drawn, each with its text
     number: Mapping[int, int]  # the position of a line on the sheet, by its identity
     ticks: int  # the column where the squares behind the loops begin
-    legend: int  # the height of the legend
+    below: int  # where the grids end
 
 
 def sheet(name: str, lines: Sequence[tuple[Line, str]], panels: Sequence[Panel], warnings: int, legend: int) -> Sheet:
@@ -92,11 +92,20 @@ def sheet(name: str, lines: Sequence[tuple[Line, str]], panels: Sequence[Panel],
     widths = [MARGIN + TICK + len(text) * LETTER for _, text in drawn]
     widths += [(ticks + tick_count(line)) * TICK for line, _ in drawn if line.loop is not None]
     inner = max([420, legend, *map(math.ceil, widths)])
-    top = 34 + len(drawn) * LINE + warnings * LINE
+    top = 34 + len(drawn) * LINE
     unit, height = _placed(panels, inner, top)
     inner = max([inner, *(math.ceil((p.x + p.columns) * unit) for p in panels)])
     number = {id(line): k for k, (line, _) in enumerate(drawn)}
-    return Sheet(inner + MARGIN, height + 62, unit, {p.name: p for p in panels}, drawn, number, ticks, height + 14)
+    return Sheet(
+        inner + MARGIN,
+        height + 66 + warnings * LINE,
+        unit,
+        {p.name: p for p in panels},
+        drawn,
+        number,
+        ticks,
+        height + 14,
+    )
 
 
 def tick_count(line: Line) -> int:
