@@ -43,10 +43,15 @@ class Picture:
         return "\n".join([f'{head} font-family="sans-serif">', sheet, *self.parts, "</svg>", ""])
 
     def save(self, name: str) -> Path:
-        """Write `name`.svg to the folder MINITVM_PICTURES, else to a new temporary one; returns its path."""
-        wanted = os.environ.get("MINITVM_PICTURES")
-        folder = Path(wanted) if wanted else Path(tempfile.mkdtemp(prefix="minitvm-"))
-        folder.mkdir(parents=True, exist_ok=True)
-        path = folder / f"{name}.svg"
-        path.write_text(self.svg(), encoding="utf-8")
-        return path
+        """Write `name`.svg; returns its path."""
+        return save(name, self.svg())
+
+
+def save(name: str, svg: str) -> Path:
+    """Write a picture to `name`.svg in the folder MINITVM_PICTURES, else in a new temporary one; returns its path."""
+    wanted = os.environ.get("MINITVM_PICTURES")
+    folder = Path(wanted) if wanted else Path(tempfile.mkdtemp(prefix="minitvm-"))
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"{name}.svg"
+    path.write_text(svg, encoding="utf-8")
+    return path

@@ -133,9 +133,11 @@ def check_what_it_shows(printed: str, pictures: Path) -> None:
         "a comparison in the lesson failed"
     )
     for picture in pictures.glob("*.svg"):
-        shapes = len(list(ElementTree.parse(picture).getroot()))
+        shapes = sum(1 for _ in ElementTree.parse(picture).getroot().iter())
         assert shapes > 20, f"{picture.name} has {shapes} shapes"
         assert str(picture) in printed
+        is_film = "@keyframes" in picture.read_text(encoding="utf-8")
+        assert is_film == (f"the film: {picture}" in printed)
 
 
 @each_lesson

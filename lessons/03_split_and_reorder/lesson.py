@@ -11,9 +11,10 @@ from minitvm.tools.cli.lesson import open_lessons
 open_lessons()
 
 import minitvm
-from lessons import example, ledger
+from lessons import example, ledger, picture
 from minitvm import reference, tir
 from minitvm.errors import ScheduleError
+from minitvm.film import Film
 from minitvm.script import tir as T
 
 # %% [markdown]
@@ -51,6 +52,19 @@ args = example.inputs(32, 32, 32)
 counted = {"i j r": ledger.measure(program, *args), "i r j": ledger.measure(reordered, *args)}
 for name, entry in counted.items():
     print(f"{name}   {sum(entry.loads.values()):>8,} loads   {entry.lines_fetched * ledger.LINE:>10,} bytes moved")
+
+# %% [markdown]
+# Watch both orders, as two films of a small product, 2 x 8 times 8 x 8. Blue is read, orange is written, green is what
+# a cache of 8 lines holds, and red had to be fetched. Look at B: in the first film almost every element is red, and in
+# the second film one element of four. (Each film is a picture for a browser; it starts anew when it has ended.)
+
+# %%
+for order in ("ijr", "irj"):
+    sch = tir.Schedule(example.blocks(2, 8, 8))
+    loops = dict(zip("ijr", sch.get_loops("C")))
+    sch.reorder(*(loops[name] for name in order))
+    film = Film.of(sch, cache_lines=8, buffers=["A", "B", "C"], title=f"Loops in the order {' '.join(order)}")
+    print("the film:", picture.save(f"order_{order}", film.svg()))
 
 # %% [markdown]
 # ## Split

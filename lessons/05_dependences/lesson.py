@@ -12,10 +12,11 @@ open_lessons()
 
 import itertools
 
-from lessons import example, ledger
+from lessons import example, ledger, picture
 from minitvm import reference, tir
 from minitvm.errors import ScheduleError
 from minitvm.events import Access, Listener, Loop
+from minitvm.film import Film
 from minitvm.reference import random_inputs
 from minitvm.script import tir as T
 from minitvm.tir.nodes import PrimFunc
@@ -125,6 +126,29 @@ assert distances(program) == {(1, -1)}
 # comes later when the first number of the distance that is not 0 is positive. Exchange the loops, and the distance
 # is (-1, 1): what came later comes first now, and reads what has not been written yet.
 #
+# Two films show it. Orange squares have been written, grey ones have not. Look at the blue square, which is read. With
+# i outside, it is orange already, except in the first row and the last column. With j outside, it is still grey: its
+# new value comes too late.
+
+# %%
+
+
+@T.prim_func
+def i_outside(A: T.Buffer((5, 5), "float32")):
+    for i, j in T.grid(4, 4):
+        A[i + 1, j] = A[i, j + 1] + T.float32(1)
+
+
+@T.prim_func
+def j_outside(A: T.Buffer((5, 5), "float32")):
+    for j, i in T.grid(4, 4):
+        A[i + 1, j] = A[i, j + 1] + T.float32(1)
+
+
+for order in (i_outside, j_outside):
+    print("the film:", picture.save(order.name, Film.of(order, inout=["A"]).svg()))
+
+# %% [markdown]
 # **An order of loops is legal when every distance, its numbers put in that order, is still positive in its first number
 # that is not 0.**
 #

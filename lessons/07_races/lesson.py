@@ -13,10 +13,11 @@ open_lessons()
 import numpy as np
 
 import minitvm
-from lessons import example, ledger
+from lessons import example, ledger, picture
 from lessons.text import body_of
 from minitvm import reference, tir
 from minitvm.errors import ScheduleError
+from minitvm.film import Film
 from minitvm.reference.meaning.findings import UndefinedBehaviour
 from minitvm.script import tir as T
 from minitvm.tir.nodes import PrimFunc
@@ -191,6 +192,16 @@ def parallel_outside(A: T.Buffer((4, 8), "int32")):
 
 for program in (serial_outside, parallel_outside):
     print(f"{program.name}: {race_in(program) or 'no race'}")
+
+# %% [markdown]
+# As films, in which the iterations of a parallel loop run side by side. In the first film a row is complete before the
+# next row reads it. In the second film three rows are written at the same time, each from values that another thread
+# is about to write. The red frame is the element that the interpreter named.
+
+# %%
+for program in (serial_outside, parallel_outside):
+    film = Film.of(program, inout=["A"], title=program.name.replace("_", " "))
+    print("the film:", picture.save(program.name, film.svg()))
 
 # %% [markdown]
 # In the first program each row waits for all of the row above it: the threads meet at the end of `j`. Such a meeting is

@@ -17,11 +17,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 import minitvm
-from lessons import example, ledger
+from lessons import example, ledger, picture
 from lessons.text import body_of
 from minitvm import reference, tir
 from minitvm.errors import ScheduleError
 from minitvm.events import Access
+from minitvm.film import Film
 from minitvm.script import tir as T
 from minitvm.tir.nodes import IRModule, PrimFunc
 
@@ -205,6 +206,15 @@ print(body_of(scheduled(rolling)))
 # %% [markdown]
 # Look at `T.where`: in the first iteration all three rows are new, later only the last one.
 #
+# Three films of a small picture. Look at H, and at when it turns orange. The first film writes all of H before Y
+# begins. The second writes three rows of H for each row of Y, and two of them were there already. In the third, H has
+# only three rows, and each row of Y needs one new row.
+
+# %%
+for name, steps in {"compute_root": lambda sch: None, "at_y": at_y, "rolling": rolling}.items():
+    print("the film:", picture.save(f"smooth_{name}", Film.of(scheduled(steps, 4), title=name.replace("_", " ")).svg()))
+
+# %% [markdown]
 # ## The triangle
 #
 # *Work* is how often each element of H was computed, on average, *memory* the most bytes of H that lived at a time, and

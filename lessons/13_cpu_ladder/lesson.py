@@ -17,10 +17,11 @@ import numpy as np
 
 import minitvm
 from lessons import example, ledger
-from lessons.picture import Picture
+from lessons.picture import Picture, save
 from lessons.pipeline import Core, cycles_a_step, starts
 from minitvm import reference, tir
 from minitvm.events import Access, Listener
+from minitvm.film import Film
 from minitvm.target import Target
 from minitvm.tir.nodes import PrimFunc
 from minitvm.tir.schedule import LoopRV
@@ -345,6 +346,18 @@ for name, kernel in kernels.items():
 # more. Rung 3 uses one band of A and two panels of B; rung 4 both bands and one panel: were there more bands of rows,
 # the next window would use that panel again. In rung 5 the panel has moved into P.
 #
+# Two of the rungs as films, still smaller: 4 x 6 times 6 x 16, tiles of 2 x 2 vectors. A vector is one step. Look at C.
+# On rung 2 the vectors of a row of C are read and written again and again, once for each r. On rung 3 four vectors of C
+# stay in use until their sums are complete: they can be registers.
+
+# %%
+for title, steps in (("2 vectorise", small_vectors), ("3 register tile", lambda sch: in_registers(sch, (2, 2, 4)))):
+    sch = tir.Schedule(example.blocks(4, 16, 6))
+    steps(sch)
+    film = Film.of(sch, buffers=["A", "B", "C"], title=title)
+    print("the film:", save(f"rung_{title[0]}", film.svg()))
+
+# %% [markdown]
 # Drawn: early touches are dark, late ones light, what is not touched is white.
 
 # %%

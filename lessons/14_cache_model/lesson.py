@@ -19,9 +19,10 @@ import numpy as np
 
 import minitvm
 from lessons import example, ledger
-from lessons.picture import Picture
+from lessons.picture import Picture, save
 from minitvm import reference, tir
 from minitvm.events import Access, Listener
+from minitvm.film import Film
 from minitvm.script import tir as T
 from minitvm.target import Target
 from minitvm.tir.nodes import IRModule
@@ -195,6 +196,18 @@ for lines in (8, 16, 32):
     largest = max(t for t in TILES if t + 2 <= lines)
     print(f"{lines:>3} lines: best are {best}; {largest} + 2 lines fit")
     assert best == f"tiles of {largest}"
+
+# %% [markdown]
+# Two films, with a cache of 8 lines of 16 bytes. Green elements are in the cache, red ones were just fetched, and the
+# red marks above the clock are all misses of the film. Without tiles, a column of B pushes out the lines that the next
+# column needs. With tiles of 4, four lines of B stay green until the tile is done.
+
+# %%
+for title, steps in (("i j r, no tiles", ordered(*"ijr")), ("tiles of 4", tiled(4))):
+    sch = tir.Schedule(example.blocks(2, 8, 8))
+    steps(sch)
+    film = Film.of(sch, cache_lines=8, buffers=["A", "B", "C"], title=title)
+    print("the film:", save(title.replace(" ", "_").replace(",", ""), film.svg()))
 
 # %% [markdown]
 # Which tile is best? Its B has t rows, each of which lies in one line; beside them a row of A and one of C are in use.

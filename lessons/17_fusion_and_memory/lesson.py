@@ -17,10 +17,11 @@ import numpy as np
 import minitvm
 from lessons import example, ledger
 from lessons.arenas import Live, arena, lower_bound, overlap, random_values
-from lessons.picture import Picture
+from lessons.picture import Picture, save
 from minitvm import reference, te, tir
 from minitvm.errors import ExecutionError
 from minitvm.executable.nodes import ArenaSlice, Barrier, CallKernel, Executable
+from minitvm.film import Film
 from minitvm.graph.builder import GraphBuilder
 from minitvm.graph.nodes import Graph
 from minitvm.link.plan_memory import Lifetime, plan_memory
@@ -104,6 +105,21 @@ three()
 fused_call()
 assert (y == z).all() and (y == example.expected(a, b, bias)).all()
 print("three:", ledger.duration(ledger.best_of(10, three)), " fused:", ledger.duration(ledger.best_of(10, fused_call)))
+
+# %% [markdown]
+# As films of 4 x 2 times 2 x 8, with a cache of 6 lines of 16 bytes. Look at the two tensors between the operators.
+# First each of them is written, falls out of the cache, and is fetched again (red). Fused, one number at a time goes
+# from the product to the result, and it is never in memory.
+
+# %%
+apart = minitvm.lower(graph_of(*OPS, m=4, n=8, k=2), stop_at="tir")["matmul_add_relu"]
+sch = tir.Schedule(apart)
+product, addition, maximum = sch.get_child_blocks(sch.get_block("root"))
+sch.compute_inline(addition)
+sch.reverse_compute_at(maximum, sch.get_loops(product)[1])
+sch.set_scope(product, 0, "local")
+for title, func in (("One operator after the other", apart), ("Fused", sch.func)):
+    print("the film:", save(title.replace(" ", "_").lower(), Film.of(func, cache_lines=6, title=title).svg()))
 
 # %% [markdown]
 # ## What can be fused?

@@ -14,10 +14,11 @@ open_lessons()
 import numpy as np
 
 import minitvm
-from lessons import example, ledger
+from lessons import example, ledger, picture
 from lessons.text import body_of
 from minitvm import reference, tir
 from minitvm.errors import ExecutionError
+from minitvm.film import Film
 from minitvm.machines.cuda.codegen import numba_cuda
 from minitvm.machines.opencl.codegen import statements as opencl
 from minitvm.script import tir as T
@@ -112,6 +113,16 @@ def finding(kernel: PrimFunc) -> str:
 
 print(finding(module["turned_kernel_0"]))
 print(finding(forgotten))
+
+# %% [markdown]
+# The same two kernels as films, in which threads that nothing orders go side by side. Look at S. In the first film all
+# threads wait at the barrier between their writes and their reads. In the second film they happen to go in step, too,
+# but nothing makes them wait: the red frame is an element that one thread reads and another one writes.
+
+# %%
+for kernel in (module["turned_kernel_0"], forgotten):
+    film = Film.of(kernel, np.arange(8, dtype="float32"), np.empty(8, "float32"))
+    print("the film:", picture.save(kernel.name, film.svg()))
 
 # %% [markdown]
 # On a GPU this kernel may well give the right answer: 32 threads of a *warp* often go in step. It does so until the

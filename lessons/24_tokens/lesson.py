@@ -15,7 +15,8 @@ from dataclasses import replace
 import numpy as np
 
 from lessons import example, ledger
-from lessons.picture import Picture
+from lessons.picture import Picture, save
+from lessons.token_film import token_film
 from minitvm.errors import ExecutionError, VerificationError
 from minitvm.machines.scratchpad.timeline import Timeline
 from minitvm.machines.vta.config import configured
@@ -77,6 +78,15 @@ chart(hidden, "two_contexts")
 for unit in ("load", "compute"):
     print(unit, hidden.spent[unit])
 print(f"saved {1 - hidden.cycles / alone.cycles:.0%}; both did {alone.micro_ops:,} micro-ops of products")
+
+# %% [markdown]
+# Both programs as films. Orange squares are tokens that wait in a queue, and a module is green while it runs. Look at
+# load and compute: with one context they take turns, and each token is taken as soon as it comes. With two contexts
+# both are green at the same time.
+
+# %%
+for title, timeline in (("One context", alone), ("Two contexts", hidden)):
+    print("the film:", save(title.replace(" ", "_").lower() + "_film", token_film(timeline, title, 16000)))
 
 # %% [markdown]
 # VTA's authors call this *virtual threading*. The chip does not hide latency. The program does.

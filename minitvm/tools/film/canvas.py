@@ -27,7 +27,7 @@ LETTER = 7.25  # pixels, of a letter of 12 pixels
 # up to its end.
 KINDS = {
     "read": "r", "write": "w", "both": "v", "miss": "m", "was read": "a", "was written": "b", "held": "k",
-    "now": "i", "mark": "x",
+    "token": "q", "now": "i", "mark": "x",
 }  # fmt: skip
 
 _COLOURS = {
@@ -65,7 +65,9 @@ def _style() -> str:
         ".a,.b": f"opacity:{_BEGUN}",
         ".a": "stroke:var(--was-read)",
         ".b": "stroke:var(--was-written)",
-        ".k": f"stroke:var(--held);opacity:calc({_BEGUN}*{_ENDED})",
+        ".k,.q": f"opacity:calc({_BEGUN}*{_ENDED})",
+        ".k": "stroke:var(--held)",
+        ".q": "stroke:var(--write);stroke-width:.8",
         ".i": f"stroke:var(--now);stroke-width:.6;opacity:calc({_BEGUN}*clamp(0,(var(--t) - var(--film) + .5)*99,1));"
         "transform:scale(var(--tx),var(--ty))",
         ".x": f"stroke:var(--miss);stroke-width:.16;opacity:{_BEGUN}",
@@ -120,7 +122,7 @@ class Canvas:
 
     def square(self, x: float, y: float, kind: str) -> None:
         """A small square of a legend, in pixels, in the colour of a kind of mark."""
-        colour = {"both": "write", "mark": "miss"}.get(kind, kind).replace(" ", "-")
+        colour = {"both": "write", "token": "write", "mark": "miss"}.get(kind, kind).replace(" ", "-")
         self._words.append(f'<rect x="{x:g}" y="{y:g}" width="11" height="11" rx="2" fill="var(--{colour})"/>')
 
     def ticks(self, x: int, line: int, count: int) -> None:
