@@ -208,7 +208,7 @@ class GraphBuilder:
                 values.append(operand)
                 continue
             number = isinstance(operand, bool | int | float)
-            values.append(self.constant(np.array(operand, first.dtype.numpy if number and first else None)))
+            values.append(self.constant(_as_dtype(op, operand, first.dtype) if number and first else operand))
         return tuple(values)
 
     def _value(self, name: str, shape: tuple[Dim, ...], dtype: DType) -> Value:
@@ -219,3 +219,19 @@ class GraphBuilder:
         value = Value(fresh(name, self._names), shape, dtype)
         self._known.add(value)
         return value
+
+
+def _as_dtype(op: str, number: float, dtype: DType) -> np.ndarray:
+    """Return a Python number in the dtype of an operator's first input. Only a float may be rounded."""
+    try:
+        with np.errstate(over="ignore"):
+            result = np.array(number, dtype.numpy)
+        holds = dtype.is_float or result.item() == number
+    except (OverflowError, ValueError):
+        holds = False
+    if not holds:
+        raise InputError(
+            f"{op}: {number} is no {dtype}, the dtype of the operator's first input\n"
+            f"  try:    pass it as an array, such as np.float32({number})"
+        )
+    return result

@@ -84,6 +84,29 @@ def test_numbers_take_the_dtype_of_the_value_beside_them() -> None:
     assert b.op("add", b.input("x", (2,), "int8"), 1).dtype == "int8"
 
 
+@pytest.mark.parametrize(("dtype", "number"), [
+    ("uint8", 0.5), ("uint8", -1), ("int8", 128), ("bool", 2), ("int32", float("nan")), ("int64", 2**63),
+])  # fmt: skip
+def test_a_number_that_its_dtype_cannot_hold_is_refused(dtype: str, number: float) -> None:
+    """A scale of 0.5 was once 0 beside bytes, and every result was 0."""
+    b = GraphBuilder()
+    x = b.input("x", (2,), dtype)
+    with pytest.raises(InputError) as error:
+        b.op("add", x, number)
+    assert str(error.value) == (
+        f"add: {number} is no {dtype}, the dtype of the operator's first input\n"
+        f"  try:    pass it as an array, such as np.float32({number})"
+    )
+
+
+def test_a_whole_number_may_be_a_float_and_a_float_is_rounded() -> None:
+    b = GraphBuilder()
+    numbers = [
+        b.op("add", b.input(name, (2,), dtype), n) for name, dtype, n in (("x", "int8", 3.0), ("y", "float16", 0.1))
+    ]
+    assert [str(number.dtype) for number in numbers] == ["int8", "float16"]
+
+
 def test_values_of_another_builder_are_refused() -> None:
     stranger = GraphBuilder().input("x", (1,))
     with pytest.raises(InputError, match="no value of this builder"):

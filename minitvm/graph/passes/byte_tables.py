@@ -28,7 +28,23 @@ _BYTES = 256  # the number of values of a byte
 
 
 def byte_tables(graph: Graph) -> Graph:
-    """Replace each costly function of a single byte with a table lookup."""
+    """Replace each costly function of a single byte with a table lookup.
+
+    before:
+        x = b.input("x", (2, 8), "uint8")
+        y = b.op("qnn.dequantize", x, np.float32(0.5), np.uint8(3))
+        z = b.op("sigmoid", y)
+        return b.op("qnn.quantize", z, 0.125, np.uint8(0))
+    after:
+        def main(x: uint8[2, 8]):
+            const_6 = constant(float32[])  # 0.125
+            const_7 = constant(uint8[])  # 0
+            dequantize_1 = constant(float32[256])
+            sigmoid_1: float32[256] = sigmoid(dequantize_1)
+            quantize: uint8[256] = qnn.quantize(sigmoid_1, const_6, const_7)
+            quantize_1: uint8[2, 8] = qnn.lookup(x, quantize)
+            return quantize_1
+    """
     if not any(item.op == "qnn.quantize" for item in graph.nodes):
         return graph
     chains = _Chains(graph).worthwhile()

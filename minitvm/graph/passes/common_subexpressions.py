@@ -17,7 +17,19 @@ _LARGEST_CONSTANT = 4096
 
 
 def common_subexpressions(graph: Graph) -> Graph:
-    """Merge equal computations into the first one."""
+    """Merge equal computations into the first one.
+
+    before:
+        x = b.input("x", (2, 3))
+        y = b.op("exp", x)
+        z = b.op("exp", x)
+        return b.op("add", y, z)
+    after:
+        def main(x: float32[2, 3]):
+            exp: float32[2, 3] = exp(x)
+            add: float32[2, 3] = add(exp, exp)
+            return add
+    """
     instead: dict[Value, Value] = {}
     first_of: dict[Any, tuple[Value, ...]] = {}
     for constant in graph.constants:

@@ -26,7 +26,18 @@ _GROWTH = 2
 
 
 def constant_folding(graph: Graph, evaluate: Evaluate | None = None) -> Graph:
-    """Replace each node whose inputs are all constants with constants, if its operator can be folded."""
+    """Replace each node whose inputs are all constants with constants, if its operator can be folded.
+
+    before:
+        x = b.input("x", (2,))
+        c = b.constant(np.array([1, 4], "float32"))
+        return b.op("add", x, b.op("sqrt", c))
+    after:
+        def main(x: float32[2]):
+            sqrt = constant(float32[2])  # [1.0, 2.0]
+            add: float32[2] = add(x, sqrt)
+            return add
+    """
     arrays: dict[Value, np.ndarray] = graph.arrays()
     constants: list[Constant] = []
     nodes: list[OpNode] = []

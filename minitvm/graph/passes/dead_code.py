@@ -11,7 +11,18 @@ from ..nodes import Graph, OpNode, Value
 
 
 def dead_code(graph: Graph) -> Graph:
-    """Remove the nodes and constants that no output needs. Inputs are kept, and so are checks that may stop a run."""
+    """Remove the nodes and constants that no output needs. Inputs are kept, and so are checks that may stop a run.
+
+    before:
+        x = b.input("x", (2, 3))
+        y = b.op("nn.relu", x)
+        z = b.op("exp", x)
+        return y
+    after:
+        def main(x: float32[2, 3]):
+            relu: float32[2, 3] = nn.relu(x)
+            return relu
+    """
     needed: set[Value] = set(graph.outputs)
     sizes: set[Var] = {v for value in graph.outputs for d in value.shape if isinstance(d, Expr) for v in free_vars(d)}
     binds = any(item.bound_sizes() for item in graph.nodes)

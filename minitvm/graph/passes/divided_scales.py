@@ -53,6 +53,22 @@ class _Division:
 def divided_scales(graph: Graph, accuracy: str = "fast") -> Graph:
     """Remove divisions by a scale where linear operators before the quantisation can be divided by the scale
     instead.
+
+    before:
+        x = b.input("x", (2, 8), "uint8")
+        y = b.op("qnn.dequantize", x, np.float32(0.5), np.uint8(3))
+        z = b.op("nn.relu", y)
+        return b.op("qnn.quantize", z, 0.25, np.uint8(0))
+    after:
+        def main(x: uint8[2, 8]):
+            const_1 = constant(uint8[])  # 3
+            const_3 = constant(uint8[])  # 0
+            const_4 = constant(float32[])  # 2.0
+            one = constant(float32[])  # 1.0
+            dequantize_1: float32[2, 8] = qnn.dequantize(x, const_4, const_1)
+            relu: float32[2, 8] = nn.relu(dequantize_1)
+            quantize: uint8[2, 8] = qnn.quantize(relu, one, const_3)
+            return quantize
     """
     if accuracy == "strict":
         return graph

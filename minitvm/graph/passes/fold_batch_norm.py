@@ -20,7 +20,22 @@ _OUT_CHANNELS = {"nn.conv1d": 0, "nn.conv2d": 0, "nn.conv3d": 0, "nn.dense": 0,
 
 
 def fold_batch_norm(graph: Graph) -> Graph:
-    """Remove batch normalisations whose parameters are constants."""
+    """Remove batch normalisations whose parameters are constants.
+
+    before:
+        x = b.input("x", (1, 3, 8, 8))
+        w = b.constant(np.ones((2, 3, 1, 1), "float32"))
+        gamma, beta, mean, var = (b.constant(np.array(two, "float32")) for two in ([2, 4], [0, 1], [1, 1], [4, 4]))
+        y = b.op("nn.conv2d", x, w)
+        return b.op("nn.batch_norm", y, gamma, beta, mean, var, epsilon=0.0)
+    after:
+        def main(x: float32[1, 3, 8, 8]):
+            const_scaled = constant(float32[2, 3, 1, 1])  # [[[[1.0]], [[1.0]], [[1.0]]], [[[2.0]], [[2.0]], [[2.0]]]]
+            bias = constant(float32[2])  # [-1.0, -1.0]
+            conv2d: float32[1, 2, 8, 8] = nn.conv2d(x, const_scaled)
+            batch_norm: float32[1, 2, 8, 8] = nn.bias_add(conv2d, bias)
+            return batch_norm
+    """
     return rewrite(graph, RULES)
 
 

@@ -184,6 +184,24 @@ def fuse(graph: Graph) -> Graph:
     Each group is a node "fused" at the position of its last operator. Constants with one element are moved into the
     groups that read them. All other constants stay inputs, so that groups that differ only in weights can share one
     function. A `bind_size` is not a function, because it reads its count from memory.
+
+    before:
+        x = b.input("x", (2, 8))
+        w = b.input("w", (4, 8))
+        c = b.input("c", (4,))
+        y = b.op("nn.dense", x, w)
+        z = b.op("nn.bias_add", y, c)
+        return b.op("nn.relu", z)
+    after:
+        def dense_bias_add_relu(x: float32[2, 8], w: float32[4, 8], c: float32[4]):
+            dense: float32[2, 4] = nn.dense(x, w)
+            bias_add: float32[2, 4] = nn.bias_add(dense, c)
+            relu: float32[2, 4] = nn.relu(bias_add)
+            return relu
+
+        def main(x: float32[2, 8], w: float32[4, 8], c: float32[4]):
+            relu: float32[2, 4] = dense_bias_add_relu(x, w, c)
+            return relu
     """
     fusion = _Fusion(graph)
     for group in fusion.groups:

@@ -19,7 +19,21 @@ from ..rewrite import Rewriter, RewriteRule, rewrite, same_shape
 
 
 def group_norms(graph: Graph) -> Graph:
-    """Replace each chain that computes a group norm with one operator. Nodes that become unused are removed later."""
+    """Replace each chain that computes a group norm with one operator. Nodes that become unused are removed later.
+
+    before:
+        x = b.input("x", (1, 8, 4, 4))
+        c = b.constant(np.ones(2, "float32"))
+        y = b.op("reshape", x, newshape=(1, 2, -1))
+        z = b.op("nn.instance_norm", y, c, c)
+        return b.op("reshape", z, newshape=(1, 8, 4, 4))
+    after:
+        def main(x: float32[1, 8, 4, 4]):
+            gamma = constant(float32[8])  # [1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0]
+            beta = constant(float32[8])  # [1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0]
+            reshape_1: float32[1, 8, 4, 4] = nn.group_norm(x, gamma, beta, num_groups=2)
+            return reshape_1
+    """
     return rewrite(graph, RULES, repeat=True)
 
 

@@ -30,7 +30,18 @@ _PRODUCTS = _MATRICES | {"nn.conv1d", "nn.conv2d", "nn.conv3d"}
 
 
 def half_products(graph: Graph, target: Target, accuracy: str = "fast") -> Graph:
-    """Make products of 16-bit floats sum in float32, in the form that suits the target best."""
+    """Make products of 16-bit floats sum in float32, in the form that suits the target best.
+
+    before:
+        x = b.input("x", (2, 8), "float16")
+        w = b.input("w", (4, 8), "float16")
+        return b.op("nn.dense", x, w)
+    after:
+        def main(x: float16[2, 8], w: float16[4, 8]):
+            dense_float32: float32[2, 4] = nn.dense(x, w, out_dtype='float32')
+            dense: float16[2, 4] = cast(dense_float32, dtype=float16)
+            return dense
+    """
     direct = {half for half in _HALVES if _multiplies(target, accuracy, half)}
     half = value("half", when=lambda v: v.dtype.is_half)
     return rewrite(graph, [

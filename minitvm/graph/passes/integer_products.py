@@ -29,7 +29,23 @@ _LARGEST = 2**31 - 1  # the largest sum in int32
 
 
 def integer_products(graph: Graph) -> Graph:
-    """Use `qnn.conv2d` and `qnn.dense` for products of two dequantised bytes, the second of which is constant."""
+    """Use `qnn.conv2d` and `qnn.dense` for products of two dequantised bytes, the second of which is constant.
+
+    before:
+        x = b.input("x", (2, 8), "uint8")
+        w = b.constant(np.ones((4, 8), "int8"))
+        y = b.op("qnn.dequantize", x, np.float32(0.5), np.uint8(3))
+        v = b.op("qnn.dequantize", w, np.float32(0.25), np.int8(0))
+        return b.op("nn.dense", y, v)
+    after:
+        def main(x: uint8[2, 8]):
+            dequantize_1_bytes = constant(int8[4, 8])
+            scale = constant(float32[])  # 0.125
+            dense: int32[2, 4] = qnn.dense(x, dequantize_1_bytes, zero_point=3)
+            cast: float32[2, 4] = cast(dense, dtype='float32')
+            dense_1: float32[2, 4] = multiply(cast, scale)
+            return dense_1
+    """
     return rewrite(graph, RULES)
 
 

@@ -20,7 +20,27 @@ from ..rewrite import rebuild
 
 
 def loop_bodies(graph: Graph) -> Graph:
-    """Compute values in loops that are constant, or the same in every iteration, once instead of in each iteration."""
+    """Compute values in loops that are constant, or the same in every iteration, once instead of in each iteration.
+
+    before:
+        x = b.input("x", (2, 3))
+        def body(number, total):
+            return True, [b.op("add", total, b.op("exp", x))]
+        count, total = b.loop(body, [x], limit=8)
+        return total
+    after:
+        def loop_body(number: int64[], x_1: float32[2, 3], exp: float32[2, 3]):
+            const_2 = constant(bool[])  # True
+            add: float32[2, 3] = add(x_1, exp)
+            return const_2, add
+
+        def main(x: float32[2, 3]):
+            const = constant(bool[])  # True
+            const_1 = constant(int64[])  # 8
+            exp: float32[2, 3] = exp(x)
+            loop_0, loop_1 = loop(const_1, const, x, exp, body=loop_body, carried=1)  # int64[], float32[2, 3]
+            return loop_1
+    """
     if not any(item.op == LOOP for item in graph.nodes):
         return graph
     constants = graph.arrays()

@@ -27,7 +27,20 @@ _LEAST, _MOST = 1e-30, 1e30
 
 
 def moved_bytes(graph: Graph) -> Graph:
-    """Move bytes instead of floats where the data were dequantised before the move or are quantised after it."""
+    """Move bytes instead of floats where the data were dequantised before the move or are quantised after it.
+
+    before:
+        x = b.input("x", (2, 8), "uint8")
+        y = b.op("qnn.dequantize", x, np.float32(0.5), np.uint8(3))
+        return b.op("transpose", y)
+    after:
+        def main(x: uint8[2, 8]):
+            const_2 = constant(float32[])  # 0.5
+            const_3 = constant(uint8[])  # 3
+            transpose: uint8[8, 2] = transpose(x)
+            transpose_1: float32[8, 2] = qnn.dequantize(transpose, const_2, const_3, axis=0)
+            return transpose_1
+    """
     if not any(item.op in ("qnn.quantize", "qnn.dequantize") for item in graph.nodes):
         return graph
     return _Moving(graph).result()

@@ -24,6 +24,20 @@ _SWAPPED = (0, 2, 1)
 def pointwise_rows(graph: Graph) -> Graph:
     """Replace pointwise convolutions next to a transpose with matrix products. `simplify` then removes transposes
     that cancel.
+
+    before:
+        x = b.input("x", (1, SizeVar("n"), 8))
+        w = b.constant(np.ones((4, 8, 1), "float32"))
+        y = b.op("transpose", x, axes=(0, 2, 1))
+        return b.op("nn.conv1d", y, w)
+    after:
+        def main(x: float32[1, n, 8]):
+            squeeze = constant(float32[4, 8])
+            transpose: float32[1, 8, n] = transpose(x, axes=(0, 2, 1))
+            transpose_1: float32[1, n, 8] = transpose(transpose, axes=(0, 2, 1))
+            dense: float32[1, n, 4] = nn.dense(transpose_1, squeeze)
+            conv1d: float32[1, 4, n] = transpose(dense, axes=(0, 2, 1))
+            return conv1d
     """
     return rewrite(graph, _Rows().rules)
 

@@ -69,6 +69,22 @@ def shifted_scales(graph: Graph) -> Graph:
     """Use integer arithmetic between a `qnn.dequantize` and a `qnn.quantize` whose scales are powers of two.
 
     A product whose result is not quantised again is computed in integers and converted to floats.
+
+    before:
+        x = b.input("x", (2, 8), "int8")
+        y = b.op("qnn.dequantize", x, np.float32(0.5), np.int8(0))
+        z = b.op("nn.relu", y)
+        return b.op("qnn.quantize", z, 2.0, np.int8(0), out_dtype="int8")
+    after:
+        def main(x: int8[2, 8]):
+            offset = constant(int32[])  # 2
+            shift = constant(int32[])  # 2
+            cast: int32[2, 8] = cast(x, dtype='int32')
+            add: int32[2, 8] = add(cast, offset)
+            right_shift: int32[2, 8] = right_shift(add, shift)
+            clip: int32[2, 8] = clip(right_shift, a_min=0, a_max=127)
+            quantize: int8[2, 8] = cast(clip, dtype='int8')
+            return quantize
     """
     integers = _Integers(graph)
 

@@ -11,7 +11,18 @@ from ..rewrite import Rewriter, RewriteRule, rewrite, same_shape
 
 
 def simplify(graph: Graph) -> Graph:
-    """Apply the rules to the nodes, in order, until no rule applies any longer."""
+    """Apply the rules to the nodes, in order, until no rule applies any longer.
+
+    before:
+        x = b.input("x", (2, 3))
+        y = b.op("transpose", x)
+        z = b.op("transpose", y)
+        return b.op("nn.relu", z)
+    after:
+        def main(x: float32[2, 3]):
+            relu: float32[2, 3] = nn.relu(x)
+            return relu
+    """
     return rewrite(graph, RULES, repeat=True)
 
 

@@ -66,7 +66,19 @@ def axis_phases(kernel: int, stride: int, padding: int, dilation: int) -> list[A
 
 
 def split_conv_transpose(graph: Graph) -> Graph:
-    """Replace transposed convolutions with plain ones."""
+    """Replace transposed convolutions with plain ones.
+
+    before:
+        x = b.input("x", (1, 3, 8, 8))
+        w = b.constant(np.ones((3, 4, 2, 2), "float32"))
+        return b.op("nn.conv2d_transpose", x, w, strides=(2, 2))
+    after:
+        def main(x: float32[1, 3, 8, 8]):
+            concatenate = constant(float32[16, 3, 1, 1])
+            conv2d: float32[1, 16, 8, 8] = nn.conv2d(x, concatenate, padding=(0, 0, 0, 0), dilation=(1, 1))
+            conv2d_transpose: float32[1, 4, 16, 16] = nn.interleave(conv2d, strides=(2, 2), size=(16, 16))
+            return conv2d_transpose
+    """
     return rewrite(graph, RULES)
 
 

@@ -26,7 +26,21 @@ _SUMMED = ("float32", "float64")  # narrower floats would be rounded between the
 
 
 def split_pool(graph: Graph) -> Graph:
-    """Replace a maximum or mean pool with large windows by one pool per axis."""
+    """Replace a maximum or mean pool with large windows by one pool per axis.
+
+    before:
+        x = b.input("x", (1, 4, 8, 8))
+        return b.op("nn.max_pool2d", x, pool_size=(5, 5), strides=(1, 1), padding=(2, 2))
+    after:
+        def main(x: float32[1, 4, 8, 8]):
+            max_pool2d: float32[1, 4, 8, 8] = nn.max_pool2d(
+                x, pool_size=(5, 1), strides=(1, 1), padding=(2, 0, 2, 0), dilation=(1, 1)
+            )
+            max_pool2d_1: float32[1, 4, 8, 8] = nn.max_pool2d(
+                max_pool2d, pool_size=(1, 5), strides=(1, 1), padding=(0, 2, 0, 2), dilation=(1, 1)
+            )
+            return max_pool2d_1
+    """
     return rewrite(graph, RULES)
 
 

@@ -15,7 +15,21 @@ from ..rewrite import Rewriter, RewriteRule, rewrite
 
 
 def split_resize(graph: Graph) -> Graph:
-    """Replace resizes of known sizes with an interpolation or a `take` along each axis."""
+    """Replace resizes of known sizes with an interpolation or a `take` along each axis.
+
+    before:
+        x = b.input("x", (1, 2, 4, 4))
+        return b.op("image.resize2d", x, size=(8, 8), method="linear")
+    after:
+        def main(x: float32[1, 2, 4, 4]):
+            weights = constant(float32[2, 8])
+            places = constant(int32[2, 8])
+            weights_1 = constant(float32[2, 8])
+            places_1 = constant(int32[2, 8])
+            interpolate: float32[1, 2, 4, 8] = image.interpolate(x, places, weights, axis=3)
+            resize2d: float32[1, 2, 8, 8] = image.interpolate(interpolate, places_1, weights_1, axis=2)
+            return resize2d
+    """
     return rewrite(graph, RULES)
 
 

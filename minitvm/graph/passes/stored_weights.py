@@ -24,7 +24,21 @@ from .integer_products import columns_of_bytes
 
 
 def stored_weights(graph: Graph, accuracy: str = "fast") -> Graph:
-    """Make products of float32 with constant dequantised weights read the stored bytes."""
+    """Make products of float32 with constant dequantised weights read the stored bytes.
+
+    before:
+        x = b.input("x", (2, 8))
+        w = b.constant(np.ones((4, 8), "int8"))
+        v = b.op("qnn.dequantize", w, np.float32(0.25), np.int8(0))
+        return b.op("nn.dense", x, v)
+    after:
+        def main(x: float32[2, 8]):
+            dequantize_bytes = constant(int8[4, 8])
+            dense_scale = constant(float32[])  # 0.25
+            dense_unscaled: float32[2, 4] = nn.dense(x, dequantize_bytes, out_dtype='float32')
+            dense: float32[2, 4] = multiply(dense_unscaled, dense_scale)
+            return dense
+    """
     if accuracy == "strict":
         return graph
     return rewrite(graph, RULES)

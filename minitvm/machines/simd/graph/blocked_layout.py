@@ -38,6 +38,22 @@ def blocked_layout(graph: Graph, target: Target, accuracy: str = "fast") -> Grap
 
     Blocks are as wide as the target's vectors of float32, or of the 16-bit floats that its tensor cores multiply, where
     the graph has such convolutions. `accuracy="strict"` leaves out Winograd's algorithm.
+
+    before:
+        x = b.input("x", (1, 16, 8, 8))
+        w = b.constant(np.ones((16, 16, 1, 1), "float32"))
+        y = b.op("nn.conv2d", x, w)
+        return b.op("nn.relu", y)
+    after:
+        def main(x: float32[1, 16, 8, 8]):
+            pack_weights = constant(float32[2, 2, 1, 1, 8, 8])
+            block_axis: float32[1, 2, 8, 8, 8] = layout.block_axis(x, axis=1, block=8)
+            conv2d: float32[1, 2, 8, 8, 8] = nn.contrib_conv2d_NCHWc(
+                block_axis, pack_weights, strides=1, padding=0, dilation=1
+            )
+            relu: float32[1, 2, 8, 8, 8] = nn.relu(conv2d)
+            relu_1: float32[1, 16, 8, 8] = layout.unblock_axis(relu, axis=1, extent=16)
+            return relu_1
     """
     return Blocking(graph, target, accuracy).result()
 
