@@ -145,6 +145,9 @@ def verification_asked() -> bool:
     return not _unverified.get() and os.environ.get("MINITVM_VERIFY", "0") not in ("", "0")
 
 
+_BROUGHT_BY = {"llvmlite": "numba", "z3": "z3-solver"}  # what to install for a package, if it is not its own name
+
+
 @contextmanager
 def needed(purpose: str, *tries: str) -> Iterator[None]:
     """Report a package that is not installed as a `MissingExtra` that says what it is needed for, and the way out.
@@ -158,7 +161,28 @@ def needed(purpose: str, *tries: str) -> Iterator[None]:
         if isinstance(error, MissingExtra) or package in ("", "minitvm"):
             raise
         headline = f"{package} is not installed, and it is needed {purpose}"
-        raise MissingExtra(report(headline, tries=[f"pip install {package}", *tries])) from None
+        install = f"pip install {_BROUGHT_BY.get(package, package)}"
+        raise MissingExtra(report(headline, tries=[install, *tries])) from None
+
+
+def first_installed(*packages: str) -> str:
+    """Return the first of these packages that is installed, or the first of all, whose import says that it is missing.
+
+    For packages of which any one is enough.
+    """
+    import importlib.util
+
+    return next((name for name in packages if importlib.util.find_spec(name) is not None), packages[0])
+
+
+def installed_version(distribution: str) -> str:
+    """Return the version of an installed distribution, or "" if it is not installed."""
+    from importlib import metadata
+
+    try:
+        return metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return ""
 
 
 def missing_extra(package: str, extra: str) -> MissingExtra:

@@ -159,6 +159,7 @@ NEVER = [
 ONLY_IMPORTED_BY: dict[str, str] = {
     "sympy": "arith",
     "islpy": "arith",
+    "z3": "arith",
     "numba": "runtime machines",
     "llvmlite": "runtime machines",
     "onnx": "frontends tools.models build tools.cli",
@@ -170,14 +171,14 @@ ONLY_IMPORTED_BY: dict[str, str] = {
 
 # Installed with minitvm itself. Anything else is an extra: imported inside a function, or in a `try` that turns its
 # absence into one sentence.
-CORE_LIBRARIES = {"numpy", "numba", "llvmlite", "sympy", "islpy", "rich", "hypothesis", "ml_dtypes"}
+CORE_LIBRARIES = {"numpy", "numba", "llvmlite", "sympy", "rich", "hypothesis", "ml_dtypes"}
 
 # Modules that are of no use without an extra, and that nothing else imports at module level.
 NEEDS_EXTRA = {"frontends.onnx.backend": "onnx", "frontends.torch.compile": "torch"}
 
 # What a fresh process must not have loaded after importing a layer, whatever path it came by. Beside these, no layer
 # may load a part of minitvm that its row does not reach.
-COMPILER_LIBRARIES = "sympy islpy onnx numba"
+COMPILER_LIBRARIES = "sympy islpy z3 onnx numba"
 TRANSFORMS = (
     "minitvm.arith minitvm.tir.schedule minitvm.tir.transform minitvm.graph.passes minitvm.topi minitvm.strategy "
     "minitvm.codegen minitvm.runtime minitvm.build"
@@ -193,7 +194,7 @@ NOT_LOADED_BY: dict[str, str] = {
     "tir.nodes": f"{COMPILER_LIBRARIES} {TRANSFORMS}",
     "te.nodes": f"{COMPILER_LIBRARIES} {TRANSFORMS}",
     "graph.nodes": f"{COMPILER_LIBRARIES} {TRANSFORMS}",
-    "arith": "onnx numba",
+    "arith": "onnx numba islpy z3",
     "tir": "onnx numba",
     "codegen": "onnx numba",
     "te": "onnx numba",

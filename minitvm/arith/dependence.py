@@ -1,4 +1,4 @@
-"""Exact dependence tests with integer sets (islpy): may these loops run in another order?
+"""Exact dependence tests with integer sets: may these loops run in another order?
 
     write = Access("A", (i, j), {i: 8, j: 8}, write=True)
     read = Access("A", (i - 1, j + 1), {i: 8, j: 8})
@@ -10,7 +10,8 @@ order, it must run before it in the new order too:
     for all s, t:  before(s) < before(t)  and  cell(s) == cell(t)   =>   after(s) < after(t)
 
 where `before` and `after` are vectors of integers, compared lexicographically. A counterexample is a pair of iterations
-and their cell. A test with accesses that are not affine (`A[B[i]]`) is undecided; the answer is never guessed.
+and their cell. A test with accesses that are not affine (`A[B[i]]`) is undecided; the answer is never guessed. A
+library solves the equations: see `integer_sets`.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any
 
 from .. import expr as ex
+from .integer_sets import Condition, Term, Unanswered, point
 
 _COMPARISONS = {ex.LT: "<", ex.LE: "<=", ex.GT: ">", ex.GE: ">=", ex.EQ: "=", ex.NE: "!="}
 
@@ -125,7 +126,7 @@ def find_dependence(
             continue
         try:
             dependence = _violation(source, sink, before, after, unordered)
-        except _NotAffine as error:
+        except (_NotAffine, Unanswered) as error:
             undecided = Undecided(str(error))
             continue
         if dependence is not None:
@@ -149,44 +150,45 @@ class _NotAffine(Exception):
 
 
 class _Space:
-    """The isl names for one instance of an access's loops, and the constraints that describe this instance."""
+    """The names for one instance of an access's loops, and the constraints that describe this instance."""
 
     def __init__(self, tag: str, shared: dict[ex.Var, str]) -> None:
         self.tag = tag
         self.names: dict[ex.Var, str] = {}
         self.shared = shared  # symbolic sizes, the same in both instances
-        self.constraints: list[str] = []
+        self.constraints: list[Condition] = []
         self.extra: list[str] = []
 
     def loop(self, var: ex.Var) -> str:
         name = self.names[var] = f"{self.tag}{len(self.names)}"
         return name
 
-    def text(self, e: Any) -> str:
-        """Return an affine expression in isl's syntax. `//` and `%` by constants are allowed; anything else raises
+    def term(self, e: Any) -> Term:
+        """Return an affine expression as a term. `//` and `%` by constants are allowed; anything else raises
         `_NotAffine`.
         """
         e = ex.as_expr(e)
         if isinstance(e, ex.IntImm):
-            return str(e.value)
+            return e.value
         if isinstance(e, ex.Var):
             if e in self.names:
                 return self.names[e]
             return self.shared.setdefault(e, f"n{len(self.shared)}")
         if isinstance(e, ex.Add | ex.Sub):
-            return f"({self.text(e.a)} {'+' if isinstance(e, ex.Add) else '-'} {self.text(e.b)})"
+            return ("+" if isinstance(e, ex.Add) else "-", self.term(e.a), self.term(e.b))
         if isinstance(e, ex.Mul):
             a, b = (e.a, e.b) if isinstance(e.b, ex.IntImm) else (e.b, e.a)
             if not isinstance(b, ex.IntImm):
                 raise _NotAffine(f"{e} multiplies two variables")
-            return f"({b.value} * {self.text(a)})"
+            return ("*", b.value, self.term(a))
         if isinstance(e, ex.FloorDiv | ex.FloorMod):
             if not isinstance(e.b, ex.IntImm) or e.b.value <= 0:
                 raise _NotAffine(f"{e} does not divide by a positive constant")
-            floor = f"floor(({self.text(e.a)}) / {e.b.value})"
-            return floor if isinstance(e, ex.FloorDiv) else f"({self.text(e.a)} - {e.b.value} * {floor})"
+            dividend, divisor = self.term(e.a), e.b.value
+            floor = ("floor", dividend, divisor)
+            return floor if isinstance(e, ex.FloorDiv) else ("-", dividend, ("*", divisor, floor))
         if isinstance(e, ex.Cast) and e.dtype in ("int32", "int64") and e.value.dtype == "int32":
-            return self.text(e.value)
+            return self.term(e.value)
         if isinstance(e, ex.Min | ex.Max):
             return self.extreme(e)
         raise _NotAffine(f"{e} is not affine in the loops")
@@ -198,23 +200,24 @@ class _Space:
         """
         name = f"{self.tag}m{len(self.extra)}"
         self.extra.append(name)
-        a, b = self.text(e.a), self.text(e.b)
+        a, b = self.term(e.a), self.term(e.b)
         sign = "<=" if isinstance(e, ex.Min) else ">="
-        self.constraints.append(f"(({name} = {a} and {a} {sign} {b}) or ({name} = {b} and {b} {sign} {a}))")
+        cases = [("and", ("=", name, p), (sign, p, q)) for p, q in ((a, b), (b, a))]
+        self.constraints.append(("or", *cases))
         return name
 
-    def condition(self, e: Any) -> str:
+    def condition(self, e: Any) -> Condition:
         e = ex.as_expr(e)
         if isinstance(e, ex.IntImm):
-            return "0 = 0" if e.value else "0 = 1"
+            return ("and",) if e.value else ("or",)
         if isinstance(e, ex.And | ex.Or):
-            return f"({self.condition(e.a)} {'and' if isinstance(e, ex.And) else 'or'} {self.condition(e.b)})"
+            return ("and" if isinstance(e, ex.And) else "or", self.condition(e.a), self.condition(e.b))
         if isinstance(e, ex.Not):
-            return f"(not {self.condition(e.a)})"
+            return ("not", self.condition(e.a))
         if isinstance(e, ex.Call) and e.op == "likely":
             return self.condition(e.args[0])
         if type(e) in _COMPARISONS:
-            return f"({self.text(e.a)} {_COMPARISONS[type(e)]} {self.text(e.b)})"
+            return (_COMPARISONS[type(e)], self.term(e.a), self.term(e.b))
         raise _NotAffine(f"{e} is not an affine condition")
 
     def enter(self, access: Access) -> None:
@@ -227,9 +230,9 @@ class _Space:
                 if isinstance(values, ex.Range)
                 else ex.Range.of(values)
             )
-            start, extent = self.text(r.start), self.text(r.extent)
+            start, extent = self.term(r.start), self.term(r.extent)
             name = self.loop(var)
-            self.constraints.append(f"{start} <= {name} and {name} < {start} + {extent}")
+            self.constraints += [("<=", start, name), ("<", name, ("+", start, extent))]
         if not (isinstance(access.condition, bool) and access.condition):
             self.constraints.append(self.condition(access.condition))
 
@@ -241,19 +244,17 @@ def _violation(
     a, b = _Space("s", shared), _Space("t", shared)
     a.enter(source)
     b.enter(sink)
-    same_cell = [f"{a.text(x)} = {b.text(y)}" for x, y in zip(source.indices, sink.indices, strict=True)]
+    same_cell = [("=", a.term(x), b.term(y)) for x, y in zip(source.indices, sink.indices, strict=True)]
     old = _pairs(a, b, before[source], before[sink])
     new = _pairs(a, b, after[source], after[sink])
     order = _earlier(old, frozenset())
     kept = _earlier(new, parallel)
-    sizes = [f"{name} >= 0" for var, name in shared.items() if isinstance(var, ex.SizeVar)]
-    names = [*a.names.values(), *b.names.values(), *shared.values(), *a.extra, *b.extra]
-    facts = " and ".join([*a.constraints, *b.constraints, *same_cell, *sizes, f"({order})"])
-    # Sizes are dimensions of the set, not parameters, so that a sample has values for them too.
-    point = _point(f"{{ [{', '.join(names)}] : {facts} and not ({kept}) }}")
-    if point is None:
+    sizes = [(">=", name, 0) for var, name in shared.items() if isinstance(var, ex.SizeVar)]
+    names = (*a.names.values(), *b.names.values(), *shared.values(), *a.extra, *b.extra)
+    example = point(names, ("and", *a.constraints, *b.constraints, *same_cell, *sizes, order, ("not", kept)))
+    if example is None:
         return None
-    values = dict(zip(names, point, strict=True))
+    values = dict(zip(names, example, strict=True))
     source_at = {v: values[n] for v, n in a.names.items()}
     sink_at = {v: values[n] for v, n in b.names.items()}
     found_sizes = {v: values[n] for v, n in shared.items()}
@@ -262,11 +263,11 @@ def _violation(
     return Dependence(source, sink, source_at, sink_at, cell, found_sizes)
 
 
-def _pairs(a: _Space, b: _Space, first: Sequence[Any], second: Sequence[Any]) -> list[tuple[str, str]]:
-    return [(a.text(x), b.text(y)) for x, y in itertools.zip_longest(first, second, fillvalue=0)]
+def _pairs(a: _Space, b: _Space, first: Sequence[Any], second: Sequence[Any]) -> list[tuple[Term, Term]]:
+    return [(a.term(x), b.term(y)) for x, y in itertools.zip_longest(first, second, fillvalue=0)]
 
 
-def _earlier(pairs: list[tuple[str, str]], parallel: frozenset[int]) -> str:
+def _earlier(pairs: list[tuple[Term, Term]], parallel: frozenset[int]) -> Condition:
     """Return the condition that `first` is lexicographically before `second`: equal so far, then less.
 
     Positions in `parallel` do not order anything.
@@ -275,51 +276,9 @@ def _earlier(pairs: list[tuple[str, str]], parallel: frozenset[int]) -> str:
     for i, (x, y) in enumerate(pairs):
         if i in parallel:
             continue
-        equal = [f"{p} = {q}" for p, q in pairs[:i]]
-        cases.append("(" + " and ".join([*equal, f"{x} < {y}"]) + ")")
-    return " or ".join(cases) or "0 = 1"
-
-
-@lru_cache(maxsize=4096)
-def _point(text: str) -> tuple[int, ...] | None:
-    """Return a point of the set that `text` describes in isl's syntax, or None if the set is empty.
-
-    The results are cached, because each step of a schedule and each tiling that a search tries repeats the same
-    questions about a loop body. The text is a complete key, because it does not use the program's own variable names.
-    """
-    import islpy as isl
-
-    violations = isl.Set(text)
-    return None if violations.is_empty() else _example(violations)
-
-
-# Steps of isl for the least example: a few milliseconds. In a set of many quotients the search may take hours.
-_STEPS = 5_000
-
-
-def _example(violations: Any) -> tuple[int, ...]:
-    """Return a point of the set: the lexicographically smallest one if it is found quickly, since small numbers make
-    better examples.
-    """
-    point = None
-    context = violations.get_ctx()
-    context.reset_operations()
-    context.set_max_operations(_STEPS)
-    try:
-        least = violations.lexmin()
-        if not least.is_empty():
-            point = least.sample_point()
-    except Exception as error:  # islpy's own Error class: out of steps, or no least point (an unbounded size)
-        if type(error).__name__ != "Error":
-            raise
-    finally:
-        context.set_max_operations(0)
-        context.reset_operations()
-    point = point if point is not None else violations.sample_point()
-    import islpy as isl
-
-    count = violations.dim(isl.dim_type.set)
-    return tuple(int(point.get_coordinate_val(isl.dim_type.set, i).to_python()) for i in range(count))
+        equal = [("=", p, q) for p, q in pairs[:i]]
+        cases.append(("and", *equal, ("<", x, y)))
+    return ("or", *cases)
 
 
 def _value(e: Any, env: Mapping[ex.Var, int]) -> int:

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import importlib.metadata
 import json
 import sys
 from pathlib import Path
 from typing import Any
 
 from .. import backend
-from ..errors import MinitvmError, verification_asked
+from ..errors import MinitvmError, installed_version, verification_asked
 from ..executable.nodes import KernelParam
 from ..expr import DType
 from ..expr.as_json import from_json, to_json
@@ -37,7 +36,7 @@ _COMPILER = (
     "arith", "backend", "codegen", "executable", "expr", "graph", "lowering", "machines", "strategy", "target",
     "te", "tir", "topi", "errors.py",
 )  # fmt: skip
-_LIBRARIES = ("numpy", "sympy", "islpy")
+_LIBRARIES = ("numpy", "sympy", "islpy", "z3-solver")
 
 
 def usable(target: Target) -> bool:
@@ -73,7 +72,7 @@ def code_version() -> bytes:
     """Return a hash of the compiler's own code, of Python's version, and of the versions of the libraries it uses."""
     h = hashlib.sha256(sys.version.encode())
     for package in _LIBRARIES:
-        h.update(f"{package} {importlib.metadata.version(package)}\0".encode())
+        h.update(f"{package} {installed_version(package)}\0".encode())
     for part in _COMPILER:
         path = _PACKAGE / part
         for file in sorted(path.rglob("*.py")) if path.is_dir() else [path]:

@@ -1,5 +1,6 @@
 """Faults in split, fuse, reorder, the kinds of loops, and the conditions that decide on them."""
 
+from tests.arith.test_dependence import test_the_two_libraries_agree
 from tests.tir.schedule.test_mixed_loops import test_parts_of_the_loop_keep_their_order
 from tests.tir.schedule.test_quick_answers import (
     test_an_element_touched_twice_is_not_touched_once,
@@ -123,6 +124,10 @@ ISL.edit(
     "not (source.write or sink.write)",
     "not (source.write and sink.write)",
 )
+SETS = Faults("integer sets", "minitvm.arith.integer_sets",
+              [by_hand("two libraries", test_the_two_libraries_agree)])  # fmt: skip
+SETS.edit("isl reads a negation as what it negates", "_isl_text", 'f"(not {texts[0]})"', 'f"({texts[0]})"')
+SETS.edit("z3 rounds quotients up", "_z3_formula", "a / b,", "-(-a / b),")
 
 STATE = Faults("schedule state", "minitvm.tir.schedule.state", [schedules("split", "fuse"), schedules("compute_at")])
 STATE.edit(
