@@ -16,7 +16,7 @@ import warnings
 from collections.abc import Sequence
 from typing import NoReturn
 
-from ...errors import InternalError, MinitvmError
+from ...errors import InternalError, MinitvmError, needed
 from ...garbage import THRESHOLDS
 
 DONE, DIFFERENT, REFUSED, OUR_BUG, INTERRUPTED = 0, 1, 2, 3, 130
@@ -93,7 +93,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     warnings.formatwarning = lambda message, *_: f"minitvm {options.command}: {message}\n"
     try:
-        status = int(options.function(options) or DONE)
+        with needed(f"for this command (minitvm {options.command})"):
+            status = int(options.function(options) or DONE)
         sys.stdout.flush()
         return status
     except BrokenPipeError:  # `minitvm show ... | head`: the reader has gone

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 import platform
-from importlib import metadata
 from typing import Any
 
-from ...errors import TargetError
+from ...errors import TargetError, installed_version
 from .options import Commands
 
-PACKAGES = ("numpy", "numba", "llvmlite", "sympy", "islpy", "onnx", "onnxruntime", "pyopencl", "numba-cuda")
+PACKAGES = (
+    "numpy", "numba", "llvmlite", "sympy", "islpy", "z3-solver", "onnx", "onnxruntime", "pyopencl", "numba-cuda",
+)  # fmt: skip
 
 
 def register(commands: Commands) -> None:
@@ -33,7 +34,7 @@ def info(options: argparse.Namespace) -> int:
         for device in devices(back_end):
             print(f"{kind:<12} {device}")
     for package in PACKAGES:
-        print(f"{package:<12} {version(package)}")
+        print(f"{package:<12} {installed_version(package) or 'not installed'}")
     return 0
 
 
@@ -44,11 +45,3 @@ def devices(back_end: Any) -> list[str]:
         return [] if listed is None else listed() or ["no device"]
     except TargetError as error:
         return [str(error).splitlines()[0]]
-
-
-def version(package: str) -> str:
-    """The installed version of a distribution, or that there is none."""
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return "not installed"

@@ -13,7 +13,6 @@ from pathlib import Path
 
 from ....store import FileStore
 from ...simd.vectors.source import support_of
-from .loader import cpu_description
 
 KERNELS = FileStore(".o", "compiled kernels", beside=".py")
 _SUPPORT = ("compiler.py", "concurrency.py", "loader.py", "machine_instructions.py")
@@ -28,6 +27,8 @@ def _toolchain() -> bytes:
 
 def key_of(source: str, entry: str) -> bytes:
     """The 32-byte key of one kernel."""
+    from .loader import cpu_description  # in here, so that what is on disk can be counted without LLVM
+
     h = hashlib.sha256(_toolchain())
     for part in (*cpu_description(), entry, source):
         h.update(part.encode() + b"\0")
