@@ -38,6 +38,7 @@ CHECKED = """
 | opencl, amd, intel, mali, adreno | OpenCL C 1.2 | interpreters and oracle; the same source on PoCL; races and bounds under Oclgrind ([`tests/machines/opencl/test_oclgrind.py`](../tests/machines/opencl/test_oclgrind.py)) | not measured: no GPU |
 | opencl, pocl | OpenCL C 1.2, on the CPU | runs there | yes: `python -m benchmarks.opencl` |
 | accel | assembly of the simulated accelerator ([accelerator](accel.md)): products and convolutions of int8, with its options also sums, max pools and depthwise convolutions; the rest on its host | its interpreter, in several orders | cycles of the model |
+| interpreter | TVMScript, by the reference interpreter; no rule schedules a function | it is what the others are checked against | - |
 | gemmini | assembly of a machine in the shape of Gemmini ([accelerator](accel.md)): products and convolutions of int8; the rest on its host | its interpreter, also in the order of a timeline | cycles of the model |
 """  # noqa: E501
 

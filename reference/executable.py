@@ -36,11 +36,13 @@ def run(
     seed: int = 0,
     listeners: Sequence[events.Listener] = (),
     states: dict[str, np.ndarray] | None = None,
+    sizes: dict[x.Var, Any] | None = None,
 ) -> list[np.ndarray]:
     """Run an executable on arrays by name and give its outputs in order; the inputs stay as they are.
 
     `states` are the program's states by name, zeros where one is missing; the run leaves their new values there, for
-    the next one. Without `states` a run begins with zeros, and what it leaves is lost.
+    the next one. Without `states` a run begins with zeros, and what it leaves is lost. The run adds to `sizes` the
+    values of all sizes, including those that its steps computed.
     Outputs marked `inout` are given by name too. Raises `InputError` for arrays that do not fit, `ExecutionError` where
     a kernel or the order of steps is undefined, `Unsupported` for external engines and kernels without their program.
     """
@@ -57,6 +59,8 @@ def run(
     machine.finish()
     if states is not None:
         states.update(zip((spec.name for spec in executable.states), machine.states, strict=True))
+    if sizes is not None:
+        sizes.update(machine.values)
     return machine.outputs
 
 

@@ -42,6 +42,7 @@ MACHINES: dict[str, str] = {
     "machines.opencl": "machines.simd machines.gpu",
     "machines.vta": "machines.scratchpad",
     "machines.gemmini": "machines.scratchpad",
+    "machines.interpreter": "",
 }
 
 # The other plug-ins. The public names of a plug-in or machine are its package, what its `__init__` defines, and the
@@ -133,6 +134,7 @@ LAZY_DOORS = [
         "a network is calibrated on a few samples by its interpreter, which needs no kernels",
     ),
     ("machines.vta.program", "reference", "the accelerator is simulated: its interpreter is the machine"),
+    ("machines.interpreter.program", "reference", "the interpreter is the machine"),
     ("machines.cuda.runtime.simulator", "reference.meaning", "what a simulated thread computes, the oracle defines"),
     ("machines.cuda.runtime.simulated_warps", "reference.meaning", "and what the threads of a warp exchange"),
 ]

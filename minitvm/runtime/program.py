@@ -22,6 +22,8 @@ from .steps import BoundSteps
 # A solution if a compiler is missing: an artifact has machine code for one kind of CPU.
 ONLY_RUN = "an artifact that was exported on a machine with this CPU, by this version: it needs NumPy alone"
 
+_INTERPRETED = 'target="interpreter" (--target interpreter), which is slow and needs no compiler'
+
 Progress = Callable[[int, int, str], None]  # (kernels done, their total, the name of the last one)
 
 
@@ -98,7 +100,7 @@ def open_program(
     `device` selects one of several devices of a kind, by its number or by a part of its name.
     """
     machine = executable.target.split()[0]
-    with needed(f"to prepare {executable.name} for this machine ({machine})", ONLY_RUN):
+    with needed(f"to prepare {executable.name} for this machine ({machine})", _INTERPRETED, ONLY_RUN):
         backend = get(executable.target)
         options = {} if device is None else {"device": str(device)}
         if options and backend.part("opened") is None:

@@ -107,7 +107,7 @@ def test_one_kind_has_one_back_end(complete: Backend) -> None:
 def test_a_kind_without_a_back_end_is_refused_where_code_is_wanted(monkeypatch) -> None:
     monkeypatch.setitem(KINDS, "slide_rule", replace(KINDS["accel"], names=("slide_rule",), device="slide_rule"))
     assert find("slide_rule") is None and find(None) is None
-    refused = "target slide_rule: there is no code generator for it yet, only for accel, cpu, cuda, gemmini, opencl"
+    refused = "target slide_rule: there is no code generator for it yet, only for accel, cpu, cuda, gemmini, interp"
     with pytest.raises(TargetError, match=refused):
         minitvm.backend.get(Target("slide_rule"))
 

@@ -137,7 +137,10 @@ def _in_a_fresh_process(code: str, *paths: Path) -> str:
 def test_an_installed_back_end_is_found_by_its_name(tmp_path: Path) -> None:
     folder = _installed(tmp_path, "toy_backend")
     code = "from minitvm import backend\nprint(sorted(backend.registered()), backend.get('toy').language)"
-    assert _in_a_fresh_process(code, folder, ROOT / "tests") == "['accel', 'cpu', 'cuda', 'gemmini', 'opencl'] numpy\n"
+    assert (
+        _in_a_fresh_process(code, folder, ROOT / "tests")
+        == "['accel', 'cpu', 'cuda', 'gemmini', 'interpreter', 'opencl'] numpy\n"
+    )
 
 
 def test_an_installed_back_end_that_breaks_is_told(tmp_path: Path) -> None:

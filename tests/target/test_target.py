@@ -48,7 +48,7 @@ def test_kinds_and_options() -> None:
     ("spec", "said"),
     [
         ("cpuu", "unknown target 'cpuu'; did you mean cpu"),
-        ("tpu", "known: accel, cpu, cuda, gemmini, llvm, opencl"),
+        ("tpu", "known: accel, cpu, cuda, gemmini, interpreter, llvm, opencl"),
         ("cpu -widht=256", "no option 'widht'; did you mean width"),
         ("cpu -width=lots", "option vector_bits='lots': wanted a value like"),
         ("cpu -width=300", "wanted: 128 (SSE, NEON), 256 (AVX2) or 512"),
