@@ -41,6 +41,7 @@ def _parser() -> argparse.ArgumentParser:
         explore,
         export,
         farm,
+        film,
         grade,
         info,
         lesson,
@@ -77,6 +78,7 @@ def _parser() -> argparse.ArgumentParser:
         grade,
         explain,
         explore,
+        film,
     ):
         module.register(commands)
     return parser
