@@ -1,9 +1,9 @@
 """Bring the generated parts of the documentation in step with the code: `make docs`.
 
 docs/primitives.md is written from the registry of schedule primitives, docs/house.svg is drawn from the table of
-imports and docs/four_levels.svg from what the compiler prints. docs/torch.md lists PyTorch's operators from the
-registry of converters, docs/devices.md shows which rule schedules each operator on each target, and docs/book.md is
-one build that was observed (`minitvm book`).
+imports and docs/four_levels.svg from what the compiler prints. docs/film.svg and docs/films are runs of small programs.
+docs/torch.md lists PyTorch's operators from the registry of converters, docs/devices.md shows which rule schedules each
+operator on each target, and docs/book.md is one build that was observed (`minitvm book`).
 
 The code blocks marked `python` on `PAGES`, and in docs/torch.md where torch is installed, are run in order, each file
 in a namespace of its own. A block marked `text` after one is replaced by what it printed, with similar lines folded.
@@ -65,6 +65,9 @@ def primitives(chosen: Iterable[Primitive] | None = None) -> str:
     from minitvm.compat.tvm.schedule import primitives as for_tvm
     from minitvm.tir.schedule.registry import PRIMITIVES
 
+    sys.path.insert(0, str(ROOT / "docs"))
+    import films
+
     tables: dict[bool, list[str]] = {False: [], True: []}  # by whether they stand on the shelf
     entries = []
     for primitive in PRIMITIVES.values() if chosen is None else chosen:
@@ -73,7 +76,7 @@ def primitives(chosen: Iterable[Primitive] | None = None) -> str:
         row = f"| [`{primitive.name}`](#{primitive.name}) | {summary.replace('|', chr(92) + '|')} |"
         tables[primitive.function.__module__.startswith(f"{for_tvm.__name__}.")].append(row)
         body = "\n".join(rest).strip("\n")
-        entries.append(f"## {primitive.name}\n\n```text\n{first}\n\n{body}\n```\n")
+        entries.append(f"## {primitive.name}\n\n```text\n{first}\n\n{body}\n```\n{films.shown(primitive.name)}")
     head = (
         "# Schedule primitives\n\nWritten by `make docs` from the registry; `minitvm explain NAME` prints an entry.\n\n"
     )
@@ -107,6 +110,7 @@ def generated() -> dict[Path, str]:
 
     sys.path[:0] = [str(ROOT), str(ROOT / "docs")]
     import devices
+    import films
     import four_levels
     import house
 
@@ -115,6 +119,7 @@ def generated() -> dict[Path, str]:
         ROOT / "docs" / "four_levels.svg": four_levels.current(),
         ROOT / "docs" / "house.svg": house.current(),
         ROOT / "docs" / "primitives.md": primitives(),
+        **{ROOT / "docs" / path: text for path, text in films.current().items()},
         ROOT / "docs" / "devices.md": devices.current(),
         Path(method_types.__file__).with_name("methods.pyi"): method_types.method_types(),
     }

@@ -53,7 +53,9 @@ def film(options: argparse.Namespace) -> int:
         inout=_names(options.inout),
     )
     shot.save(out)
-    print(f"{out}: {out.stat().st_size // 1000 + 1} KB, {len(shot.groups):,} steps of {name}; open it in a browser")
+    count = len(shot.groups)
+    size, steps = out.stat().st_size // 1000 + 1, f"{count:,} step{'s' if count != 1 else ''}"
+    print(f"{out}: {size} KB, {steps} of {name}; open it in a browser")
     if shot.error is not None:
         print(str(shot.error))
     return 0

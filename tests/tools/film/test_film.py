@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from pathlib import Path
 from xml.etree import ElementTree
 
 import numpy as np
@@ -20,6 +21,7 @@ from minitvm.film import Canvas, Film
 from minitvm.reference.meaning.findings import UndefinedBehaviour
 from minitvm.reference.strategies import prim_funcs
 from minitvm.script import tir as T
+from minitvm.tools.cli import main
 from minitvm.tools.film import recording
 from minitvm.tools.film.film import MOST_BYTES
 from minitvm.tools.film.recording import Touch
@@ -322,3 +324,35 @@ def test_a_canvas_of_ones_own() -> None:
     assert title is not None
     assert title.text == "a <queue>"
     assert re.findall(r'class="w" d="([^"]*)"', svg) == ["M0 1h1", "M1 1h1", "M2 1h1"]
+
+
+def test_the_command_films_the_result_of_a_schedule(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, out = tmp_path / "race.py", tmp_path / "race.svg"
+    path.write_text(
+        "from minitvm.script import tir as T\n@T.prim_func\ndef chain(A: T.Buffer((5,), 'int32')):\n"
+        "    for i in T.parallel(4):\n        A[i + 1] = A[i] + 1\n"
+        "@T.prim_func\ndef up(A: T.Buffer((5,), 'int32')):\n    for i in range(5):\n        with T.block('A'):\n"
+        "            vi = T.axis.spatial(5, i)\n            A[vi] = i\n"
+        "def schedule(sch):\n    if 'up' in sch.mod:\n        sch.parallel(sch.get_loops('A')[0])\n"
+    )
+    assert main(["film", str(path), "-o", str(out), "--cache", "2"]) == 0
+    assert capsys.readouterr().out == f"{out}: 5 KB, 1 step of up, scheduled; open it in a browser\n"
+    assert "cache of 2 lines of 16 bytes" in out.read_text()
+    assert main(["film", str(path), "chain", "-o", str(out), "--inout", "A"]) == 0
+    assert capsys.readouterr().out.splitlines()[1:] == [
+        "conflicting accesses to element [1] of A: nothing orders them",
+        "  written where i = 0 by: A[i + 1] = A[i] + 1", "  read where i = 1 by: A[i]",
+    ]  # fmt: skip
+
+
+def test_the_command_refuses_in_words(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, out = tmp_path / "rows.py", tmp_path / "rows.svg"
+    path.write_text(
+        "from minitvm.script import tir as T\n@T.prim_func\ndef rows(A: T.Buffer((5,), 'int32')):\n"
+        "    for i in range(5):\n        A[i] = i\n"
+    )
+    assert main(["film", str(path), "row", "-o", str(out)]) == 2
+    assert capsys.readouterr().err == f"minitvm film: {path}: has no program row: did you mean rows?\n"
+    assert main(["film", str(tmp_path / "none.py"), "-o", str(out)]) == 2
+    assert capsys.readouterr().err == f"minitvm film: no such file: {tmp_path / 'none.py'}\n"
+    assert not out.exists()
