@@ -86,7 +86,6 @@ def test_a_slide_fits_on_a_screen(build: ModuleType) -> None:
             assert all(len(line) <= 105 for program in programs for line in program.splitlines()), (deck.name, lines[0])
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::PendingDeprecationWarning")  # of Sphinx's extension
 def test_slides_build_without_a_warning(build: ModuleType, tmp_path: Path) -> None:
     pytest.importorskip("sphinx_revealjs", reason="the extra site is not installed")
     assert build.slides(tmp_path) == 0

@@ -11,6 +11,7 @@ import argparse
 import os
 import re
 import shutil
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterable
@@ -237,9 +238,10 @@ def stage(source: Path, numbers: set[str] | None) -> None:
 
 
 def slides(out: Path) -> int:
-    """Build the presentations of the course; the status of Sphinx."""
-    from sphinx.cmd.build import main as sphinx
+    """Build the presentations of the course; the status of Sphinx, which runs in a process of its own.
 
+    In one process the extensions of the site would be registered for the slides, too.
+    """
     with tempfile.TemporaryDirectory(prefix="minitvm-slides-") as folder:
         source = Path(folder)
         for deck in SLIDES:
@@ -248,7 +250,8 @@ def slides(out: Path) -> int:
         _write(source / "index.md", "# A course on tensor compilers\n" + toc(deck.name for deck in SLIDES))
         shutil.copytree(HERE / "_static", source / "_static")
         shutil.copy(HERE / "slides_conf.py", source / "conf.py")
-        return sphinx(["-W", "--keep-going", "-q", "-b", "revealjs", str(source), str(out)])
+        options = ["-W", "--keep-going", "-q", "-b", "revealjs"]
+        return subprocess.call([sys.executable, "-m", "sphinx", *options, str(source), str(out)])
 
 
 def _write(path: Path, text: str) -> None:
