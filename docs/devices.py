@@ -21,30 +21,30 @@ HEAD = """\
 
 Written by `make docs` from the rules of the back ends (`docs/devices.py`); do not edit.
 
-Every operator runs on every target but the simulated accelerators: what has no rule of its own is done by the fallback,
-a thread an element, or by the host where that is faster ([Operators on the host](opencl.md#operators-on-the-host)). A
-cell names the rule that schedules a function of that kind in a build (`minitvm/strategy`); **bold** are products on
-tensor cores. Shapes are of middle size; a rule may decline small ones.
+Every operator runs on every target except the simulated accelerators. If an operator has no rule of its own, the rule
+`fallback` computes it with one thread per element, or [the host runs it](opencl.md#operators-on-the-host) if that is
+faster. Each cell names the rule that schedules the operator in a build (`minitvm/strategy`). Rules in **bold** use
+tensor cores. The table is for shapes of medium size; a rule may decline smaller ones.
 
 """
 
 CHECKED = """
-## How it is checked, and what was measured
+## How each target is tested and measured
 
-| target | kernels run | checked without the device | measured |
+| target | form of kernels | tests without the device | measurements |
 |---|---|---|---|
-| cpu | compiled by Numba, on the machine at hand | - | yes: `python -m benchmarks`, docs/benchmarks.md |
-| cuda | Python text for Numba CUDA | interpreters and oracle; Numba's simulator ([`tests/machines/cuda/runtime/test_cuda.py`](../tests/machines/cuda/runtime/test_cuda.py)); lanes of warps ([`minitvm/machines/cuda/runtime/simulated_warps.py`](../minitvm/machines/cuda/runtime/simulated_warps.py)); PTX and cubins for sm_75, 80, 90, 90a: registers, spills, shared storage ([`tests/machines/cuda/test_machine_code.py`](../tests/machines/cuda/test_machine_code.py)); a pretended driver ([`tests/machines/cuda/runtime/fake_cuda.py`](../tests/machines/cuda/runtime/fake_cuda.py)) | yes, on an H100: [CUDA](cuda.md#measured-on-a-gpu) |
+| cpu | machine code, compiled by Numba | - | [yes](benchmarks.md): `python -m benchmarks` |
+| cuda | Python text for Numba CUDA | interpreters and oracle; a simulator ([`tests/machines/cuda/runtime/test_cuda.py`](../tests/machines/cuda/runtime/test_cuda.py)); lanes of warps ([`minitvm/machines/cuda/runtime/simulated_warps.py`](../minitvm/machines/cuda/runtime/simulated_warps.py)); PTX and cubins for sm_75, 80, 90, 90a: registers, spills, shared memory ([`tests/machines/cuda/test_machine_code.py`](../tests/machines/cuda/test_machine_code.py)); a fake driver ([`tests/machines/cuda/runtime/fake_cuda.py`](../tests/machines/cuda/runtime/fake_cuda.py)) | yes, on an H100: [CUDA](cuda.md#measured-on-a-gpu) |
 | opencl, amd, intel, mali, adreno | OpenCL C 1.2 | interpreters and oracle; the same source on PoCL; races and bounds under Oclgrind ([`tests/machines/opencl/test_oclgrind.py`](../tests/machines/opencl/test_oclgrind.py)) | not measured: no GPU |
-| opencl, pocl | OpenCL C 1.2, on the CPU | runs there | yes: `python -m benchmarks.opencl` |
-| accel | assembly of the simulated accelerator ([accelerator](accel.md)): products and convolutions of int8, with its options also sums, max pools and depthwise convolutions; the rest on its host | its interpreter, in several orders | cycles of the model |
-| interpreter | TVMScript, by the reference interpreter; no rule schedules a function | it is what the others are checked against | - |
-| gemmini | assembly of a machine in the shape of Gemmini ([accelerator](accel.md)): products and convolutions of int8; the rest on its host | its interpreter, also in the order of a timeline | cycles of the model |
+| opencl, pocl | OpenCL C 1.2, on the CPU | the tests run on it | yes: `python -m benchmarks.opencl` |
+| accel | assembly of the simulated accelerator ([accelerator](accel.md)): products and convolutions in int8; with options also sums, max pools and depthwise convolutions. The host runs the rest | its interpreter, in several orders | [cycles of the model](accel.md#how-close-to-the-limit) |
+| interpreter | TVMScript, run by the reference interpreter; no rule schedules functions | the other targets are compared with it | - |
+| gemmini | assembly of a machine modelled on Gemmini ([accelerator](accel.md)): products and convolutions in int8. The host runs the rest | its interpreter, also in the order of a timeline | [cycles of the model](accel.md#a-second-machine) |
 """  # noqa: E501
 
 
 def functions() -> dict[tuple[str, str], Callable[[], Any]]:
-    """Of each operator and dtype a function of tensor expressions."""
+    """A function of tensor expressions for each operator and dtype."""
     from minitvm import te, topi
     from minitvm.machines.simd.topi.blocked import conv2d_nchwc, depthwise_conv2d_nchwc
 

@@ -98,7 +98,8 @@ def torch_page(page: str, name: str = "torch.md") -> str:
     for operator, function in sorted(converters().items()):
         families.setdefault(function.__module__.rpartition(".")[2], []).append(f"`{operator}`")
     rows = "".join(f"- *{family}*: {', '.join(names)}\n" for family, names in sorted(families.items()))
-    count = f"{len(converters())} of the namespace `aten`, by the file that converts or declares them:\n\n"
+    number = len(converters())
+    count = f"These {number} operators of the namespace `aten` are supported. They are grouped by source file:\n\n"
     listed = _LISTING.sub(lambda match: f"{match[1]}{count}{rows}{match[2]}", page)
     return refreshed(listed, name) if importlib.util.find_spec("torch") else listed
 
