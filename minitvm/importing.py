@@ -62,9 +62,9 @@ def _frontend_of(model: Any) -> Frontend | None:
 
 
 def imported(model: Any, options: Mapping[str, Any]) -> Graph:
-    """The graph of a model that some frontend takes. A `Graph` is one already, and goes with no option but `values`.
+    """Return the graph of a model of any supported kind. A `Graph` is returned as it is; its only option is `values`.
 
-    Raises `InputError` for an option that does not go with the model, and for what is no model.
+    Raises `InputError` for an option that does not apply to the model, and for an object that is not a model.
     """
     used = {name: value for name, value in options.items() if value is not None and value is not False and value != {}}
     frontend = None if isinstance(model, Graph) else _frontend_of(model)

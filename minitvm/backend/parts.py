@@ -31,64 +31,65 @@ class Part:
 
 PARTS: tuple[Part, ...] = (
     Part(
-        "machine", "machine: target.Kind", "Target() to read the options of such a machine",
-        default="the kind of target that is registered under the name",
+        "machine", "machine: target.Kind", "Target() to read the options of the machine",
+        default="the kind of target that is registered under the same name is used",
     ),
     Part(
         "products", "products(target, accuracy) -> [(name, pass on a Graph)]",
-        "graph passes to choose the numbers in which products are computed",
-        default="in integers where operands are bytes, as the target computes them in 16-bit floats",
+        "graph passes to choose the dtype in which products are computed",
+        default="products of bytes are computed in integers, and 16-bit floats depend on the target",
         arguments=("target", "accuracy"),
     ),
     Part(
-        "operators", "operators: a module", "graphs to have operators of the machine's own, which its import registers",
-        default="graphs for it consist of the neutral operators",
+        "operators", "operators: a module", "graphs to use additional operators, which the module registers on import",
+        default="graphs consist of the neutral operators",
     ),
     Part(
-        "layouts", "layouts(target, accuracy) -> [(name, pass on a Graph)]", "graph passes to put values into layouts",
-        default="values stay in the layouts that the model has", arguments=("target", "accuracy"),
+        "layouts", "layouts(target, accuracy) -> [(name, pass on a Graph)]", "graph passes to choose layouts",
+        default="values keep the layouts of the model", arguments=("target", "accuracy"),
     ),
     Part(
         "rules", "rules(target) -> [strategy.Rule]", "the strategy to schedule a function",
-        default="the rules that `strategy.rule` registered for the kind; else loops run as written",
+        default="the rules that `strategy.rule` registered for the kind are used; without any, loops run as written",
         arguments=("target",),
     ),
     Part(
         "algorithms", "algorithms(conv, block, target, accuracy) -> [strategy.Option]",
-        "layouts to choose the algorithm of a convolution", default="a convolution is computed as it is written",
+        "layout passes to choose the algorithm of a convolution", default="a convolution is computed directly",
         arguments=("conv", "block", "target", "accuracy"),
     ),
     Part(
         "channel_block", "channel_block(use, lanes, target, accuracy) -> int | None",
-        "layouts to choose how many channels lie together", default="the widest vector that divides them",
+        "layout passes to choose the number of channels in a block", default="the widest vector that divides them",
         arguments=("use", "lanes", "target", "accuracy"),
     ),
     Part(
-        "explain", "explain(func, target) -> [str]", "`show --level schedule` to say why a function is scheduled so",
-        default="the rule is named, with no figures", arguments=("func", "target"),
+        "explain", "explain(func, target) -> [str]", "`show --level schedule` to explain the choice of a schedule",
+        default="only the name of the rule is printed", arguments=("func", "target"),
     ),
     Part(
-        "passes", "passes: {name of a pass: [tir.transform.pipeline.Pass]}, added behind it; or (Pass, ...) for all",
-        "lowering a scheduled function to kernels", default="tir.transform.pipeline.PASSES, the neutral ones",
+        "passes", "passes: {name of a pass: [tir.transform.pipeline.Pass]} to add after it, or (Pass, ...) for all",
+        "lowering a scheduled function to kernels", default="the neutral passes: tir.transform.pipeline.PASSES",
     ),
     Part(
-        "intrinsics", "intrinsics(name)", "tensorize to know the tensor intrinsic of a name",
-        default="those are known that something registered", arguments=("name",),
+        "intrinsics", "intrinsics(name)", "tensorize to find a tensor intrinsic by its name",
+        default="only intrinsics that are already registered are found", arguments=("name",),
     ),
     Part(
         "instructions", "instructions: tir.tensor_intrin.accelerator.InstructionSet",
-        "tensorize to name what a machine with scratchpads does to one element", default="no names begin with the kind",
+        "tensorize to find the element operations of a machine with scratchpads",
+        default="the machine has no element operations",
     ),
-    Part("language", "language: str", "kernels to say what their source is written in"),
+    Part("language", "language: str", "kernels to name the language of their source"),
     Part("generate", "generate(kernel, target) -> str", "build to get the source of a kernel",
          arguments=("kernel", "target")),
     Part(
         "assembly", "assembly(source, entry, target) -> str", "`show --level asm` to print machine code",
-        default="there is none to print: the device's driver compiles", arguments=("source", "entry", "target"),
+        default="nothing is printed, because the device's driver compiles", arguments=("source", "entry", "target"),
     ),
     Part(
         "waits", "waits(parallel, touches) -> [bool]", "link to put barriers between steps",
-        default="steps of which one writes what the other touches wait, unless both run on one thread",
+        default="there is a barrier if one step writes bytes that the other touches, unless both run on one thread",
         arguments=("parallel", "touches"),
     ),
     Part(
@@ -98,36 +99,36 @@ PARTS: tuple[Part, ...] = (
     Part(
         "hosted", "hosted(kernel, threads) -> run(arguments, parallel)",
         "a program of another machine to run a kernel in the host's memory",
-        default="its kernels work in memory of its own, in its programs alone", arguments=("kernel", "threads"),
+        default="its kernels run only in its own programs, in the machine's memory", arguments=("kernel", "threads"),
     ),
     Part(
         "timed", "timed(kernel, target) -> accel.timeline.Timeline", "`minitvm accel` to count a kernel's cycles",
-        default="nobody counts them", arguments=("kernel", "target"),
+        default="cycles are not counted", arguments=("kernel", "target"),
     ),
     Part(
-        "refusal", "refusal(func, target) -> str", "a network to run an operator on the host, and to say why",
+        "refusal", "refusal(func, target) -> str", "a network to run an operator on the host, and to give the reason",
         default="all operators of a network run on the target", arguments=("func", "target"),
     ),
     Part(
         "opened", "opened() -> runtime.device.device.Device",
-        "build to say what is missing before it works, and a tuner to measure many candidates in one process",
-        default="a process measures one candidate, by the host's clock or that of its program's device", arguments=(),
+        "build to report a missing device early, and the tuner to measure many candidates in one process",
+        default="each candidate is measured in a separate process", arguments=(),
     ),
     Part(
         "at_hand", "at_hand(target) -> target.Target",
-        "build to fill in the device of this machine where a target names none",
-        default="a target is what its text says", arguments=("target",),
+        "build to fill in the device of this machine if a target does not name one",
+        default="targets are used as they are written", arguments=("target",),
     ),
-    Part("devices", "devices() -> [str]", "info to list the devices of this machine", default="none is listed",
+    Part("devices", "devices() -> [str]", "info to list the devices of this machine", default="no devices are listed",
          arguments=()),
     Part(
         "memory", "memory(device) -> runtime.device.device.Device | None",
-        "from_dlpack to use an array on the device that DLPack calls so", default="arrays on its devices are refused",
+        "from_dlpack to find the device of an array by its DLPack number", default="arrays on its devices are refused",
         arguments=("device",),
     ),
     Part(
-        "machine_code", "machine_code: runtime.program.MachineCode", "artifacts to hold compiled kernels",
-        default="artifacts hold the source alone", methods=("pack", "unpack"),
+        "machine_code", "machine_code: runtime.program.MachineCode", "artifacts to contain compiled kernels",
+        default="artifacts contain only the source", methods=("pack", "unpack"),
     ),
 )  # fmt: skip
 

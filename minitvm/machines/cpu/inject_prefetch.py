@@ -19,7 +19,7 @@ from ...tir.transform.affine import coefficient, expr, linear
 
 
 def inject_prefetch(func: PrimFunc) -> PrimFunc:
-    """Follow the notes `prefetch` of innermost loops; on other loops they are dropped. Needs flat buffers.
+    """Insert prefetches into innermost loops with the annotation `prefetch`; drop it from others. Needs flat buffers.
 
     before:
         A: T.Buffer((64,), "float32")

@@ -18,7 +18,7 @@ from ...simd.tile_intrinsics import SCOPE
 
 
 def generate(kernel: PrimFunc, target: Target | None = None) -> str:
-    """The module text of a kernel: an import line and the function, named as the kernel.
+    """Return the module text of a kernel: an import line, and a function with the name of the kernel.
 
     Raises `Unsupported` for what a CPU kernel cannot express (thread axes, barriers, vector-typed buffers).
     """

@@ -130,7 +130,7 @@ def _optimised_module(source: str, entry: str) -> llvm.ModuleRef:
 
 @global_compiler_lock
 def compile_kernel(source: str, entry: str) -> bytes:
-    """Object code for the kernel `entry` of the module text `source`.
+    """Return object code for the kernel `entry` of the module text `source`.
 
     Raises `InternalError`, with the numbered source, when the text does not compile: generated source always should.
     """

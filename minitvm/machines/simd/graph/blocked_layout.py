@@ -34,7 +34,7 @@ def layouts(target: Target, accuracy: str) -> list[tuple[str, Callable[[Graph], 
 
 
 def blocked_layout(graph: Graph, target: Target, accuracy: str = "fast") -> Graph:
-    """The graph with blocked convolutions, each by the algorithm that the target's model finds the cheapest.
+    """Return the graph with blocked convolutions. Each uses the algorithm with the lowest predicted cost.
 
     Blocks are as wide as the target's vectors of float32, or of the 16-bit floats that its tensor cores multiply, where
     the graph has such convolutions. `accuracy="strict"` leaves out Winograd's algorithm.

@@ -50,10 +50,10 @@ def _reduction(func: PrimFunc) -> Block | None:
 
 @rule("cpu", has_contraction)
 def contraction(func: PrimFunc, target: Target) -> Iterator[Candidate]:
-    """Tiles of `rows` by `vectors` along the axes `row` and `column`, by their names; `task_rows` of the result a task.
+    """Yield tiles of `rows` by `vectors` along the axes named `row` and `column`. A task has `task_rows` result rows.
 
-    With `pack` the panel that the rows of a task read is copied first, with `phases` their operand is stored phase by
-    phase. Without rows `row` is `column`.
+    With `pack`, a task first copies the panel that its rows read. With `phases`, the operand of the rows is stored
+    phase by phase. If there are no rows, `row` is `column`.
     """
     block, cpu = _reduction(func), cpu_of(target)
     if block is None:

@@ -51,7 +51,7 @@ class PanelPlan:
 
 
 def contraction_cost(product: Product, plan: PanelPlan, pack: bool, itemsize: int, cpu: CPU) -> Cost:
-    """The cost of its tiles, edges included, and of waiting for the vectors' operand."""
+    """Return the cost of a plan's tiles, including edges and waiting for the operand that the vectors read."""
     tile, m, n, depth = plan.tile, product.m, product.n, product.depth
     known = (None if product.m_open else m, None if product.n_open else n)
     slower = slower_than_least(*known, tile, cpu, streams=not pack)
@@ -104,14 +104,20 @@ def schedule_panels(
     inside: Sequence[int] = (),
     parallel: bool = True,
 ) -> Any:
-    """Compute the reduction `block` in tiles of `loops`, those of the block that writes its result; gives its init.
+    """Compute the reduction `block` in tiles of `loops`, and return its init block.
 
-    `row` and `column` are the positions of the tiled loops, all others are outside; there may be no row. The block's
-    own loops are as many, in the same order, and those of the reduction behind them. With `streams` the panel comes
-    from memory, and is asked for ahead of time; `packed` is a copy of it, made once for a task. A tile stays within
-    `group` rows. The loops at the positions `inside` run within a panel, which is the same for all their iterations.
-    With `parallel` panels are tasks, or blocks of rows of a panel: then one operand is read again for each block, or
-    panel, of the other. It is the one of fewer elements; where it is packed first or an extent is open, the panels.
+    `loops` are the loops of the block that writes the result. `row` and `column` are the positions of the loops to tile
+    (`row` may be None); all other loops go outside. The block itself has the same loops in the same order, followed by
+    those of its reduction. The options:
+
+        streams      the panel comes from memory, so prefetch it
+        packed       a copy of the panel, made once per task
+        group        a tile stays within this many rows
+        inside       positions of loops within a panel, which is the same for all their iterations
+        parallel     panels are tasks, or blocks of rows of a panel
+
+    With `parallel`, one operand is read again for each block or panel of the other. That is the one with fewer
+    elements; if it is packed first or an extent is open, panels are tasks.
     """
     tile, count = plan.tile, len(loops)
     columns = constant_extent(sch, loops[column])

@@ -54,7 +54,7 @@ def register_tile(m: int | None, n: int | None, dtype: str, target: Target) -> R
 def register_tiles(
     m: int | None, n: int | None, dtype: str, target: Target, streams: bool = False
 ) -> list[tuple[RegisterTile, float]]:
-    """The tiles that fit the registers, each with its cycles for one step of k over an m x n result, the best first.
+    """Return the tiles that fit the registers, best first, with the cycles of one step of k over an m x n result.
 
     None is an open extent.
     """
