@@ -12,11 +12,11 @@ from difflib import get_close_matches
 _GRAPHS = "a model is a minitvm.graph.Graph: minitvm.build(model.onnx), or minitvm.graph.GraphBuilder"
 _SCHEDULE = "te.create_prim_func(tensors), then minitvm.tir.Schedule(func)"
 _TUNING = (
-    "minitvm.tune.tune(model) or `minitvm tune MODEL` measures schedules, and later builds take the best;"
+    "minitvm.tune.tune(model) or `minitvm tune MODEL` measures schedules, and later builds use the best;"
     " minitvm.tune.tune_func(func, schedule=template) tunes a template of your own"
 )
-_DEVICES = "minitvm.build(model, target='cuda') or 'opencl' runs on such devices; arrays are NumPy's, on the host"
-_FFI = "there is no foreign function registry: a Python function is called as it is"
+_DEVICES = "minitvm.build(model, target='cuda') or 'opencl' runs on such devices; arrays are NumPy arrays on the host"
+_FFI = "call Python functions directly; there is no registry of foreign functions"
 
 # From an attribute of `minitvm`, or of one of its modules, to its replacement.
 ABSENT: dict[str, str] = {
@@ -28,8 +28,8 @@ ABSENT: dict[str, str] = {
     "meta_schedule": _TUNING,
     "micro": _DEVICES,
     "rpc": _DEVICES,
-    "contrib": "minitvm.build(model) returns a module that you call with arrays, in place of contrib.graph_executor;"
-    " external engines by minitvm.runtime.register_engine",
+    "contrib": "minitvm.build(model) returns a module that you call with arrays, instead of contrib.graph_executor;"
+    " minitvm.runtime.register_engine adds external engines",
     "driver": "minitvm.build and minitvm.lower",
     "parser": "minitvm.script.from_source(text)",
     "cuda": _DEVICES,
@@ -48,7 +48,7 @@ ABSENT: dict[str, str] = {
     "te.extern": "te.extern_primfunc with a T.prim_func",
     "te.scan": "te.extern_primfunc with a loop in a T.prim_func",
     "te.hybrid": "te.extern_primfunc with a T.prim_func",
-    "te.gradient": "no derivatives of tensor expressions here",
+    "te.gradient": "minitvm does not differentiate tensor expressions",
     "tir.ir_builder": "@T.prim_func, or tir.PrimFunc of statements",
     "tir.build": "minitvm.build(func)",
     "tir.ProducerStore": "tir.BufferStore",

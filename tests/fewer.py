@@ -4,7 +4,7 @@
     @pytest.mark.alike(most=2)                    # the first two cases stay
     @examples(10, 40)                             # a property: 10 draws in `make test`, 40 otherwise
 
-CONTRIBUTING.md ("What a test may cost") says which tests may have fewer cases.
+CONTRIBUTING.md ("The cost of a test") says which tests may have fewer cases.
 """
 
 from __future__ import annotations

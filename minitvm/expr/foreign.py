@@ -16,12 +16,12 @@ from .node import Node
 from .nodes import Call, StringImm
 from .visitor import find
 
-_CODE = "what foreign code does is not written down here"
-_POINTER = "a pointer hides what is read and written through it"
-_INSTRUCTION = "an instruction of a machine without an interpreter here"
+_CODE = "minitvm does not know the meaning of foreign code"
+_POINTER = "a pointer hides the elements that are accessed through it"
+_INSTRUCTION = "minitvm has no interpreter for the machine of this instruction"
 _RUNTIME = "a part of TVM's runtime"
-_NO_MEANING = "no interpreter here has a meaning for it"
-_ASSUMPTION = "an assumption is a statement of its own, not a part of another"
+_NO_MEANING = "no interpreter implements it"
+_ASSUMPTION = "an assumption must be a separate statement"
 
 # The dtype of a call: given by the first argument of its text, that of its first or second value, or a fixed dtype.
 GIVEN, FIRST, SECOND = "given", "first", "second"

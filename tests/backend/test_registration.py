@@ -61,7 +61,7 @@ def test_all_missing_parts_are_told_at_once() -> None:
         register(Backend("abacus", rules=lambda target: []))
     assert str(error.value) == (
         "back end 'abacus' cannot be registered\n"
-        "  wanted: language: str, for kernels to say what their source is written in\n"
+        "  wanted: language: str, for kernels to name the language of their source\n"
         "          generate(kernel, target) -> str, for build to get the source of a kernel\n"
         "          program(executable, threads, workers=, progress=, kernels=) -> runtime.program.Program, for the "
         "runtime to run an executable\n"

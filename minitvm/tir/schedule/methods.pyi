@@ -95,30 +95,30 @@ class Methods:
     def skip_zero_terms(self, loop: LoopRV, assume_finite: bool = ...) -> None:
         """Skip the terms of a sum that are zero because a factor is nonzero only in every s-th iteration of the loop."""
     def annotate_buffer_access(self, block: BlockRV | str, buffer_index: int, buf_type: str, gen_new_ranges: Callable[..., Any]) -> None:
-        """Declare which region of a buffer a block reads or writes, where that is to be more than its body shows."""
+        """Declare that a block reads or writes a larger region of a buffer than its body accesses."""
     def set_axis_separators(self, block: BlockRV | str, buffer: object, axis_separators: Sequence[int] | None) -> None:
-        """Say which dimensions of a buffer become one dimension of memory each: those between two separators."""
+        """Set the separators of a buffer: the dimensions between two separators become one dimension of memory."""
     def set_axis_separator(self, block: BlockRV | str, buffer: object, axis_separators: Sequence[int] | None) -> None:
-        """Say which dimensions of a buffer become one dimension of memory each: those between two separators."""
+        """Set the separators of a buffer: the dimensions between two separators become one dimension of memory."""
     def cache_index(self, block: BlockRV | str, storage_scope: str, cse_thresh: int = ...) -> list[BlockRV]:
-        """Compute the indices at which a block loads beforehand, for all its iterations, and look them up."""
+        """Compute the indices of a block's loads in advance, for all its iterations, and look them up in the block."""
     def cache_inplace(self, block: BlockRV | str, read_buffer_index: int | str | Buffer, storage_scope: str) -> list[BlockRV]:
-        """Let a block that updates a buffer in place work on a copy: copied in right before it, back right after it."""
+        """Make a block update a copy of a buffer, which is filled right before the block and copied back right after it."""
     def fuse_reduction_epilogue(self, reduction_block: BlockRV | str, epilogue_block: BlockRV | str) -> None:
-        """Let a reduction start from what its epilogue would combine with the result, and store the result itself."""
+        """Fuse an epilogue, such as a bias, into a reduction: the reduction starts from the value that the epilogue adds."""
     def read_at(self, loop: LoopRV, block: BlockRV | str, read_buffer_index: int, storage_scope: str) -> BlockRV:
-        """Copy what the blocks below a loop read of a buffer in one iteration, by one block at the start of the iteration."""
+        """At the start of each iteration of a loop, copy the part of a buffer that the blocks below the loop read."""
     def write_at(self, loop: LoopRV, block: BlockRV | str, write_buffer_index: int, storage_scope: str) -> BlockRV:
-        """Let the blocks below a loop work on a copy of a buffer, copied back by one block at the end of each iteration."""
+        """Make the blocks below a loop write to a copy of a buffer, which is copied back at the end of each iteration."""
     def sample_categorical(self, candidates: Sequence[int], probs: Sequence[float], decision: int | None = ...) -> ExprRV:
-        """Choose one of the candidates, each as likely as its weight in `probs`; the decision is its position."""
+        """Choose one of the candidates at random, with the probabilities `probs`. The decision is the position."""
     def sample_perfect_tile(self, loop: LoopRV, n: int, max_innermost_factor: int = ..., decision: Sequence[int] | None = ...) -> list[ExprRV]:
-        """Choose n factors whose product is the extent of a loop, outermost first, the last at most `max_innermost_factor`."""
+        """Choose n factors of a loop's extent, outermost first. The last one is at most `max_innermost_factor`."""
     def sample_partitioned_tile(self, loop: LoopRV, n: int, partition_pos: int = ..., innerpart_factor: int = ..., decision: Sequence[int] | None = ...) -> list[ExprRV]:
-        """Choose n factors of a loop's extent; `innerpart_factor` divides the product of those from `partition_pos` on."""
+        """Choose n factors of a loop's extent. `innerpart_factor` divides the product of those from `partition_pos` on."""
     def sample_compute_location(self, block: BlockRV | str, decision: int | None = ...) -> LoopRV:
-        """Choose where to compute a block: inline, where it is, or at a loop of its consumer; for `compute_at`."""
+        """Choose a place for a block, for `compute_at`: inline, its present place, or a loop of its consumer."""
     def enter_postproc(self) -> None:
-        """Mark in the trace where postprocessing begins: `remove_postproc` leaves out what follows."""
+        """Mark the beginning of postprocessing in the trace; `remove_postproc` removes the steps after it."""
     def unsafe_set_dtype(self, block: BlockRV | str, buffer_index: int | str | Buffer, dtype: str) -> None:
-        """Let a buffer hold numbers of another dtype: stores convert to it, loads convert back."""
+        """Change the dtype of a buffer: stores convert to the new dtype, and loads convert back."""

@@ -118,7 +118,7 @@ def new_order(tree: Tree, loops: Sequence[For]) -> list[For]:
 
 @requirement
 def independent_domains(state: ScheduleState, loops: Sequence[For]) -> Failure | None:
-    """no start or extent of a loop depends on a loop that stands, or comes to stand, inside it"""
+    """no start or extent of a loop depends on a loop that is, or will be, inside it"""
     order = new_order(state.home(loops[0]), loops)
     for i, loop in enumerate(order):
         for inner in order[i + 1 :]:
@@ -361,7 +361,7 @@ def uses_loops(tree: Tree, realize: BlockRealize) -> Failure | None:
 
 @invariant
 def lets_hold(state: ScheduleState) -> Failure | None:
-    """the variable of each let is used in its body only: what moves or is copied out of there has no value for it"""
+    """the variable of each let is used only in its body; code that moves out of the body would have no value for it"""
     for tree in state.schedulable_trees():
         lets = {stmt.var: stmt for stmt in tree.order if isinstance(stmt, LetStmt)}
         if not lets:

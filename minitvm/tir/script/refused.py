@@ -32,7 +32,7 @@ _FLATTENED = RefusedName(
     "a buffer has one shape; lowering makes it flat", ("the shape in T.Buffer, or T.match_buffer of a handle",)
 )
 _REALIZE = RefusedName(
-    "the region of a buffer that lives is not a statement", ("T.alloc_buffer in the block that uses it",)
+    "there is no statement for the region in which a buffer exists", ("T.alloc_buffer in the block that uses it",)
 )
 
 REFUSED: dict[str, RefusedName] = {

@@ -58,7 +58,7 @@ def _subtree(state: ScheduleState, target: For | list[BlockRealize]) -> Subtree 
 
 @requirement
 def one_block_below(state: ScheduleState, target: For | list[BlockRealize]) -> Failure | None:
-    """below the loop stand loops, each directly in the one before, and in the innermost one block"""
+    """below the loop there are only loops, each directly inside the previous one, and one block in the innermost"""
     if not isinstance(target, For):
         return None  # blocks: see one_run
     tree = state.home(target)

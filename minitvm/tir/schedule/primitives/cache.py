@@ -87,9 +87,9 @@ def only_writer(state: ScheduleState, block: BlockRealize) -> Failure | None:
 def fills_its_box(
     state: ScheduleState, block: BlockRealize, match: staging.BufferPart, consumer_blocks: Sequence[BlockRealize] | None
 ) -> Failure | None:
-    """the block writes every element of the box that is copied back: else the copy would overwrite with garbage
+    """the block writes every element of the box that is copied back; otherwise garbage would be copied
 
-    An element whose sum has no terms is undefined behind the block, copied or not.
+    An element whose sum has no terms is undefined after the block, copied or not.
     """
     tree = match.tree
     _, within = staging.place_before_readers(tree, block, _left_readers(match, consumer_blocks))
@@ -112,7 +112,7 @@ def readers_are_consumers(
     consumer_blocks: Sequence[BlockRealize] | None,
     block: BlockRealize,
 ) -> Failure | None:
-    """the consumer blocks named stand in the block's scope"""
+    """the given consumer blocks are in the block's scope"""
     tree = state.home(block)
     for consumer in consumer_blocks or ():
         if consumer not in tree.order or tree.scope(consumer) is not tree.scope(block):

@@ -46,7 +46,7 @@ def _flow(state: ScheduleState, block: BlockRealize) -> Flow:
 
 @requirement
 def same_scope(state: ScheduleState, block: BlockRealize, loop: For) -> Failure | None:
-    """the block and the loop stand in the same block"""
+    """the block and the loop are in the same block"""
     tree = state.home(block)
     if loop in tree.order and tree.scope(block) is tree.scope(loop):
         return None
@@ -71,7 +71,7 @@ def loop_not_around(state: ScheduleState, block: BlockRealize, loop: For) -> Fai
 
 @requirement
 def only_loops_around(state: ScheduleState, block: BlockRealize, loop: For) -> Failure | None:
-    """between the block, or the loop, and their scope stand loops only: no condition decides whether they run"""
+    """between the block, or the loop, and their scope there are only loops, and no condition"""
     tree = state.home(block)
     for start in (block, loop):
         for outer in tree.above(start):
@@ -110,7 +110,7 @@ def not_output(state: ScheduleState, block: BlockRealize) -> Failure | None:
 
 @requirement
 def consumers_below(block: BlockRealize, loop: For, match: Flow) -> Failure | None:
-    """there are consumers, and all of them stand below the loop"""
+    """there are consumers, and all of them are below the loop"""
     if not match.consumers:
         return Failure({block.block: "this block"}, "a block that others read", "no consumer")
     for consumer in match.consumers:
@@ -125,7 +125,7 @@ def consumers_below(block: BlockRealize, loop: For, match: Flow) -> Failure | No
 
 @requirement
 def inputs_settled(state: ScheduleState, block: BlockRealize) -> Failure | None:
-    """the block's inputs are written before it, and not again later: at any later place it reads the same values"""
+    """the block's inputs are written before it and not changed later, so it reads the same values at its new place"""
     scope = Scope.around(state.home(block), block)
     for producer in scope.producers(block):
         if not scope.before(producer, block):
@@ -202,7 +202,7 @@ def producers_done(block: BlockRealize, loop: For, match: Flow) -> Failure | Non
 
 @requirement
 def producers_fill(block: BlockRealize, loop: For, match: Flow) -> Failure | None:
-    """the producers below the loop write all of what they write: every iteration of the block finds its place"""
+    """the producers below the loop fill their buffers, so that every iteration of the block has a place"""
     tree, read = match.tree, match.scope.read(block)
     for producer in match.producers:
         for region in regions_written(producer.block):
@@ -216,7 +216,7 @@ def producers_fill(block: BlockRealize, loop: For, match: Flow) -> Failure | Non
     return None
 
 
-known_predicate = holds_inside("known_predicate", "the block's predicate can be said in terms of its iterators")
+known_predicate = holds_inside("known_predicate", "the block's predicate can be expressed by its iterators")
 free_position = holds_inside(
     "free_position", "the loop's body has a place after the producers and before the consumers"
 )
@@ -230,9 +230,9 @@ covers_own_domain = holds_inside(
 )
 same_iterations = holds_inside(
     "same_iterations",
-    """What runs at the new place has run before, and gives the same: the bindings take all values of the box around
-    them, in which the new iterations lie; each point of a reduction once, the first of its domain first; and where
-    several iterations write one element, in the same order.""",
+    """The block runs the same iterations at its new place, with the same result: the old bindings take all values of a
+    box, which contains the new iterations; each point of a reduction runs once, and the first of its domain runs
+    first; and if several iterations write one element, their order is the same.""",
 )
 
 

@@ -37,7 +37,7 @@ def loop_around(state: ScheduleState, block: BlockRealize, loop: For) -> Failure
 
 @requirement
 def no_reduction_above(state: ScheduleState, block: BlockRealize, loop: For) -> Failure | None:
-    """no loop above the given one binds a reduction iterator: else the init would run again in the middle"""
+    """no loop above the given one binds a reduction iterator; otherwise the init would run again later"""
     reduced = loops_binding(block, (REDUCE, OPAQUE))
     for outer in state.home(block).loops_above(block):
         if outer is loop:
@@ -93,7 +93,7 @@ def each_point_once(state: ScheduleState, block: BlockRealize, loop: For) -> Fai
 
 @requirement
 def started_first(state: ScheduleState, block: BlockRealize, loop: For) -> Failure | None:
-    """reduction iterators are at the start of their domains when their loops are: the init runs first"""
+    """the first iteration of the loops is the first of the reduction, so that the init runs first"""
     loops = state.home(block).loops_above(block)
     reason = why_not_started_first(block, loops[loops.index(loop) :], state.analyzer(block))
     if reason is None:
@@ -103,7 +103,7 @@ def started_first(state: ScheduleState, block: BlockRealize, loop: For) -> Failu
 
 @requirement
 def alone_below(state: ScheduleState, block: BlockRealize, loop: For) -> Failure | None:
-    """below the loop no other block touches what the block accumulates, before it is finished"""
+    """no other block below the loop touches the result before it is finished"""
     tree = state.home(block)
     scope = Scope.around(tree, block)
     written = set(buffers_written(block.block))
@@ -122,7 +122,7 @@ def alone_below(state: ScheduleState, block: BlockRealize, loop: For) -> Failure
 
 @requirement
 def init_finds_its_inputs(state: ScheduleState, block: BlockRealize, loop: For) -> Failure | None:
-    """no block below the loop writes what the init reads: it would run before that"""
+    """no block below the loop writes an input of the init, because the init will run before all of them"""
     init = block.block.init
     assert init is not None  # reduction_block
     read = {n.buffer for n in find(init, BufferLoad)}
@@ -153,7 +153,7 @@ def _conditions(block: BlockRealize, inner: Sequence[For], reduced: Collection[V
 
 @requirement
 def fixed_domains(state: ScheduleState, block: BlockRealize, loop: For) -> Failure | None:
-    """from the loop inward, no start or extent of a loop in which the init runs depends on one in which it does not"""
+    """from the loop inward, the domain of a loop that the init needs does not depend on a loop that it does not need"""
     loops = state.home(block).loops_above(block)
     inner = loops[loops.index(loop) :]
     copied = _copied(block, inner)

@@ -251,7 +251,7 @@ def _merge(state: ScheduleState, block: BlockRealize) -> Merge | None:
 
 @requirement
 def one_producer(state: ScheduleState, block: BlockRealize, match: Merge | None) -> Failure | None:
-    """it reads a buffer, allocated in the scope, that one complete block writes and nobody else reads"""
+    """it is the only reader of a buffer that is allocated in the scope and written by one complete block"""
     if match is not None:
         return None
     scope = Scope.around(state.home(block), block)
@@ -324,7 +324,7 @@ def stays_in_the_buffer(state: ScheduleState, block: BlockRealize, match: Merge)
 
 @requirement
 def other_inputs_ready(state: ScheduleState, block: BlockRealize, match: Merge) -> Failure | None:
-    """the block's other inputs are final before the producer runs, where the merged block will read them"""
+    """the block's other inputs are final before the producer runs, because the merged block reads them there"""
     producer, scope = match.producer, match.scope
     for other in scope.producers(block):
         if other is not producer and not scope.before(other, producer):

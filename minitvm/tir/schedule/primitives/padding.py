@@ -32,7 +32,7 @@ def padding_block(state: ScheduleState, block: BlockRealize) -> Failure | None:
 
 @requirement
 def only_loops_below(state: ScheduleState, block: BlockRealize, loop: For) -> Failure | None:
-    """between the loop and the block stand loops, and no condition"""
+    """between the loop and the block there are only loops, and no condition"""
     for outer in state.home(block).above(block):
         if outer is loop:
             return None

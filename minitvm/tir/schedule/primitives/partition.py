@@ -56,7 +56,7 @@ def sibling_nests(state: ScheduleState, loops: Sequence[For]) -> Failure | None:
 
 @requirement
 def same_depth(state: ScheduleState, loops: Sequence[For]) -> Failure | None:
-    """the same number of loops stands around each of the loops, from the sequence of nests inward"""
+    """each of the loops has the same number of loops around it, counted from the sequence of nests"""
     tree = state.home(loops[0])
     depths = {loop: len(_nest(tree, loop)) for loop in loops}
     if len(set(depths.values())) == 1:

@@ -49,7 +49,7 @@ def _reduction_loops(block: tir.BlockRealize, loops: Sequence[tir.For]) -> list[
 
 @requirement
 def one_reduction_block(state: ScheduleState, loop: tir.For) -> Failure | None:
-    """below the outermost loop that binds a reduction iterator of the block stands nothing but this block, a reduction
+    """below the outermost loop that binds a reduction iterator, the block is the only one, and it is a reduction
 
     The loops below it do not all come back in the second step: what else stood there would run less often.
     """
@@ -101,7 +101,7 @@ def binds_only_reduction(state: ScheduleState, loop: tir.For, match: LoopReducti
 
 @requirement
 def first_below(state: ScheduleState, loop: tir.For, match: LoopReduction) -> Failure | None:
-    """the block comes first below its outermost loop, and nothing else there writes what it reads
+    """the block is the first one below its outermost loop, and no other block there writes its inputs
 
     The partial results are computed before that loop, in a nest of their own.
     """

@@ -58,7 +58,7 @@ def not_a_view(state: ScheduleState, block: tir.BlockRealize, buffer: object) ->
 
 @requirement
 def row_major(state: ScheduleState, block: tir.BlockRealize, buffer: object) -> Failure | None:
-    """the buffer declares no strides and no offset: these would say where its elements are in the old layout"""
+    """the buffer declares no strides and no offset, because these would describe the old layout"""
     named = named_buffer(block, buffer)
     if not named.strides and is_const(named.elem_offset, 0):
         return None
@@ -202,7 +202,7 @@ def padding_has_value(
     pad_value: object,
     assume_injective_transform: bool,
 ) -> Failure | None:
-    """where the new shape has places that no element goes to, pad_value says what they hold
+    """if the new shape has places without an element, pad_value gives their value
 
     With assume_injective_transform they may hold anything, as in TVM: nobody reads them.
     """

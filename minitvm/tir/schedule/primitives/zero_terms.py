@@ -81,7 +81,7 @@ def whole_reduction_axis(state: ScheduleState, loop: For, match: Summed) -> Fail
 
 @requirement
 def adds_a_product(state: ScheduleState, match: Summed) -> Failure | None:
-    """the block adds a load or a product of loads, or else 0, to an element whose place the iterator does not decide"""
+    """the block adds a load, a product of loads, or 0 to an element whose place does not depend on the iterator"""
     assert match.block is not None and match.iterator is not None  # one_block_below
     body = match.block.block.body
     if match.store is None or not list(factors(match.operand)):
@@ -94,7 +94,7 @@ def adds_a_product(state: ScheduleState, match: Summed) -> Failure | None:
 
 @requirement
 def finite_factors(state: ScheduleState, match: Summed, assume_finite: bool) -> Failure | None:
-    """the dtype is an integer: else 0 * inf is no zero, and only the caller's word (assume_finite) counts"""
+    """the dtype is an integer, or assume_finite is set: for floats, 0 * inf is not 0"""
     assert match.store is not None  # adds_a_product
     if assume_finite or not match.store.buffer.dtype.is_float:
         return None

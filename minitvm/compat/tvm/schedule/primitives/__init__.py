@@ -1,8 +1,7 @@
-"""The shelf: primitives that stand here so that what is written for TVM runs as it is, one family a file.
+"""More primitives of TVM, so that scripts for TVM run unchanged. Each family is in one file.
 
-No strategy and no lesson of this project calls them. Each is checked like the others; a reader who wants to know how
-scheduling works can leave them for later. The shelf may build on `tir/schedule/primitives`; never the other way
-round.
+No strategy and no lesson of this project uses them, but they are checked like the others. If you want to learn how
+scheduling works, you can skip them. They may use `tir/schedule/primitives`, but not the other way round.
 """
 
 from importlib import import_module

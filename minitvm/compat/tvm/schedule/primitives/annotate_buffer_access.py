@@ -98,7 +98,7 @@ def _shown(name: str, box: Box) -> str:
 
 @requirement
 def directly_in_root(state: ScheduleState, block: BlockRealize) -> Failure | None:
-    """the block stands in the root block: what a block around it declares would be too small"""
+    """the block is directly in the root block; otherwise the declaration of a block around it would be too small"""
     tree = state.home(block)
     outer = tree.scope(block)
     if outer is tree.root:
@@ -111,7 +111,7 @@ def directly_in_root(state: ScheduleState, block: BlockRealize) -> Failure | Non
 def annotate_buffer_access(
     state: ScheduleState, block: BlockRealize, buffer_index: int, buf_type: str, gen_new_ranges: Callable[..., Any]
 ) -> None:
-    """Declare which region of a buffer a block reads or writes, where that is to be more than its body shows.
+    """Declare that a block reads or writes a larger region of a buffer than its body accesses.
 
     before:
         for i, j in T.grid(8, 8):
@@ -128,8 +128,8 @@ def annotate_buffer_access(
                 T.block_attr({"explicit_read_region": [0]})
                 B[vi, vj] = A[vi, vj] * 2.0
 
-    `compute_at`, and all others that ask what the block reads, take that. TVM believes the declaration; here the region
-    must hold what the body touches, and one that is written must be all written.
+    `compute_at` and other primitives then use this region. TVM trusts the declaration. In minitvm the region must
+    contain everything that the body touches, and every element of a written region must be written.
     """
     inner = block.block
     box = _new_box(inner, gen_new_ranges)

@@ -35,7 +35,7 @@ def increasing_axes(
 def set_axis_separators(
     state: ScheduleState, block: BlockRealize, buffer: object, axis_separators: list[int] | None
 ) -> None:
-    """Say which dimensions of a buffer become one dimension of memory each: those between two separators.
+    """Set the separators of a buffer: the dimensions between two separators become one dimension of memory.
 
     before:
         B = T.alloc_buffer((4, 8, 4))
@@ -51,8 +51,8 @@ def set_axis_separators(
         for x in range(4):
             with T.block("C"): C[vx] = B[vx, 0, 0] + 1.0
 
-    The program computes the same. Memory of one dimension, which is all that our targets have, cannot hold such a
-    buffer: `flatten_buffers` refuses it. An empty list (or None) takes the separators away.
+    The meaning of the program does not change. Our targets have only one-dimensional memory, so `flatten_buffers`
+    refuses such a buffer. An empty list (or None) removes the separators.
     """
     tree = state.home(block)
     old = named_buffer(block, buffer)

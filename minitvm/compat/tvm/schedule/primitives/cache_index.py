@@ -45,7 +45,7 @@ def one_level(state: ScheduleState, block: BlockRealize) -> Failure | None:
 def cache_index(
     state: ScheduleState, block: BlockRealize, storage_scope: str, cse_thresh: int = 0
 ) -> list[BlockRealize]:
-    """Compute the indices at which a block loads beforehand, for all its iterations, and look them up.
+    """Compute the indices of a block's loads in advance, for all its iterations, and look them up in the block.
 
     before:
         for i, j in T.grid(8, 8):
@@ -61,10 +61,9 @@ def cache_index(
         for i, j in T.grid(8, 8):
             with T.block("B"): B[vi, vj] = A[index_var_0[vi, vj], index_var_1[vj]]
 
-    With `cse_thresh=0` every index that is computed is cached, each different one once; with n > 0, parts of indices
-    that occur at least n times, larger ones first. An index that depends on data, or divides by what may be zero, or
-    on variables other than the block's iterators, sizes and parameters, stays as it is. Where nothing is left the
-    program stays.
+    With `cse_thresh=0`, each computed index is cached once. With n > 0, parts of indices that occur at least n times
+    are cached, larger ones first. An index is not cached if it depends on data, may divide by zero, or uses variables
+    other than the block's iterators, sizes and parameters. If no index can be cached, the program does not change.
     """
     tree = state.home(block)
     candidates = _chosen(tree, block.block, cse_thresh)

@@ -88,7 +88,7 @@ def cache_inplace(
     read_buffer_index: int | str | Buffer,
     storage_scope: str,
 ) -> list[BlockRealize]:
-    """Let a block that updates a buffer in place work on a copy: copied in right before it, back right after it.
+    """Make a block update a copy of a buffer, which is filled right before the block and copied back right after it.
 
     before:
         for i in range(8):

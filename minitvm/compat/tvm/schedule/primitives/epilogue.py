@@ -142,7 +142,7 @@ def _may_run_between(tree: Tree, other: BlockRealize, first: BlockRealize, last:
     requires=[reduces_into_temporary, epilogue_is_one_store, same_points, goes_into_init, addend_ready],
 )
 def fuse_reduction_epilogue(state: ScheduleState, reduction_block: BlockRealize, epilogue_block: BlockRealize) -> None:
-    """Let a reduction start from what its epilogue would combine with the result, and store the result itself.
+    """Fuse an epilogue, such as a bias, into a reduction: the reduction starts from the value that the epilogue adds.
 
     before:
         B = T.alloc_buffer((8,))
@@ -159,8 +159,8 @@ def fuse_reduction_epilogue(state: ScheduleState, reduction_block: BlockRealize,
                 with T.init(): C[vi] = bias[vi]
                 C[vi] = C[vi] + A[vi, vj]
 
-    Only where this keeps the meaning: the epilogue combines by the operator of the reduction (a bias after a sum, a
-    clamp from below after a maximum). Floating-point sums are associated differently.
+    The epilogue must use the operator of the reduction: for example, a bias after a sum, or a lower bound after a
+    maximum. Floating-point sums are associated differently.
     """
     tree = state.home(reduction_block)
     old, epilogue = reduction_block.block, epilogue_block.block

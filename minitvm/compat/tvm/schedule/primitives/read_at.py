@@ -26,7 +26,7 @@ from .....tir.schedule.state import ScheduleState, nest_around
 
 @requirement
 def below_loop(state: ScheduleState, block: BlockRealize, loop: For) -> Failure | None:
-    """the block stands below the loop, in the same scope"""
+    """the block is below the loop, in the same scope"""
     tree = state.home(block)
     if loop in tree.loops_above(block):
         return None
@@ -40,7 +40,7 @@ def below_loop(state: ScheduleState, block: BlockRealize, loop: For) -> Failure 
 
 @requirement
 def not_written_below(loop: For, block: BlockRealize, match: staging.BufferPart) -> Failure | None:
-    """no block below the loop writes the buffer: what is copied first stays true during the iteration"""
+    """no block below the loop writes the buffer, so that the copy remains valid during the iteration"""
     name = match.buffer.name
     for other in match.tree.blocks_in(loop):
         if staging.region_of(block_regions.regions_written(other.block), match.buffer) is not None:
@@ -131,7 +131,7 @@ def read_at(
     read_buffer_index: int,
     storage_scope: str,
 ) -> BlockRealize:
-    """Copy what the blocks below a loop read of a buffer in one iteration, by one block at the start of the iteration.
+    """At the start of each iteration of a loop, copy the part of a buffer that the blocks below the loop read.
 
     before:
         for i, j in T.grid(4, 8):
@@ -195,7 +195,7 @@ def write_at(
     write_buffer_index: int,
     storage_scope: str,
 ) -> BlockRealize:
-    """Let the blocks below a loop work on a copy of a buffer, copied back by one block at the end of each iteration.
+    """Make the blocks below a loop write to a copy of a buffer, which is copied back at the end of each iteration.
 
     before:
         for i, j in T.grid(4, 8):

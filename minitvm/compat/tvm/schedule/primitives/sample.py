@@ -25,7 +25,7 @@ INLINE_LOCATION, ROOT_LOCATION = -2, -1  # TVM's numbers
 
 @requirement
 def constant_trip_count(state: ScheduleState, loop: For) -> Failure | None:
-    """the extent is a constant, at least 1: its divisors are what is sampled from"""
+    """the extent is a constant, at least 1, because its divisors are sampled"""
     if isinstance(loop.extent, IntImm) and loop.extent.value >= 1:
         return None
     return Failure({loop: "this loop"}, "a constant extent, at least 1", f"{loop.var.name} runs {loop.extent} times")
@@ -116,7 +116,7 @@ def _extent(loop: For) -> int:
 def sample_categorical(
     state: ScheduleState, candidates: Sequence[int], probs: Sequence[float], decision: int | None = None
 ) -> Sampled:
-    """Choose one of the candidates, each as likely as its weight in `probs`; the decision is its position.
+    """Choose one of the candidates at random, with the probabilities `probs`. The decision is the position.
 
     call: `v = sch.sample_categorical([0, 16, 64], [0.2, 0.3, 0.5])`
     """
@@ -132,7 +132,7 @@ sample_categorical.refuses(candidate_decision, "sch.sample_categorical([1, 2], [
 def sample_perfect_tile(
     state: ScheduleState, loop: For, n: int, max_innermost_factor: int = 16, decision: list[int] | None = None
 ) -> Sampled:
-    """Choose n factors whose product is the extent of a loop, outermost first, the last at most `max_innermost_factor`.
+    """Choose n factors of a loop's extent, outermost first. The last one is at most `max_innermost_factor`.
 
     call: `a, b, c = sch.sample_perfect_tile(i, n=3)`
 
@@ -164,7 +164,7 @@ def sample_partitioned_tile(
     innerpart_factor: int = 1,
     decision: list[int] | None = None,
 ) -> Sampled:
-    """Choose n factors of a loop's extent; `innerpart_factor` divides the product of those from `partition_pos` on.
+    """Choose n factors of a loop's extent. `innerpart_factor` divides the product of those from `partition_pos` on.
 
     call: `a, b, c, d = sch.sample_partitioned_tile(i, n=4, partition_pos=2, innerpart_factor=16)`
     """
@@ -191,7 +191,7 @@ sample_partitioned_tile.refuses(tile_decision, "sch.sample_partitioned_tile(i, 2
 
 @primitive(query=True, requires=[location_decision])
 def sample_compute_location(state: ScheduleState, block: BlockRealize, decision: int | None = None) -> Sampled:
-    """Choose where to compute a block: inline, where it is, or at a loop of its consumer; for `compute_at`.
+    """Choose a place for a block, for `compute_at`: inline, its present place, or a loop of its consumer.
 
     call: `loop = sch.sample_compute_location("B"); sch.compute_at("B", loop)`
 
@@ -265,7 +265,7 @@ def _primes(number: int) -> Iterator[int]:
 
 @primitive()
 def enter_postproc(state: ScheduleState) -> None:
-    """Mark in the trace where postprocessing begins: `remove_postproc` leaves out what follows.
+    """Mark the beginning of postprocessing in the trace; `remove_postproc` removes the steps after it.
 
     before:
         for i in range(8):

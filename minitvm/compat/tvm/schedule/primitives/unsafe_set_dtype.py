@@ -47,7 +47,7 @@ def plain_accesses(state: ScheduleState, block: BlockRealize, buffer_index: int 
 
 @primitive(requires=[written_buffer, allocated, numeric_dtype, plain_accesses], kind="UnsafeSetDType")
 def unsafe_set_dtype(state: ScheduleState, block: BlockRealize, buffer_index: int | str | Buffer, dtype: str) -> None:
-    """Let a buffer hold numbers of another dtype: stores convert to it, loads convert back.
+    """Change the dtype of a buffer: stores convert to the new dtype, and loads convert back.
 
     before:
         B = T.alloc_buffer((8, 8))
@@ -63,7 +63,7 @@ def unsafe_set_dtype(state: ScheduleState, block: BlockRealize, buffer_index: in
         for i, j in T.grid(8, 8):
             with T.block("C"): C[vi, vj] = T.Cast("float32", B[vi, vj]) + 1.0
 
-    Unsafe, as its name says: what the dtype cannot hold is rounded, so the meaning stays only where all fits.
+    This is unsafe: numbers that the new dtype cannot represent are rounded, so the result may change.
     """
     tree = state.home(block)
     old = buffer_written(block, buffer_index)
