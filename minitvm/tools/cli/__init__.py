@@ -55,8 +55,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="minitvm",
         description="A tensor compiler in pure Python: run, show and check a model at every level.",
-        epilog="`minitvm COMMAND --help` tells more. Exit status: 0 done, 1 a check failed, 2 a mistake in what was "
-        "asked for, 3 a bug in minitvm.",
+        epilog="See `minitvm COMMAND --help`. Exit status: 0 success, 1 a check failed, 2 a mistake in your command or "
+        "file, 3 a bug in minitvm.",
     )
     parser.add_argument("--version", action="version", version=f"minitvm {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")

@@ -1,8 +1,8 @@
 """`minitvm accel`: run, show and time programs of the simulated tensor accelerator.
 
-minitvm accel run PROGRAM.asm     verify a program, run it in several orders, time it; or a layer: C2 ... C12
+minitvm accel run PROGRAM.asm     verify a program or a layer (C2 ... C12), run it in several orders, time it
 minitvm accel run MODEL           quantise a network, run it on the accelerator and its host, count cycles
-minitvm accel explain MODEL       where each product of a network runs, and why not on the accelerator
+minitvm accel explain MODEL       list the products of a network that the accelerator cannot run, and why
 minitvm accel show PROGRAM        the text of a program, a binary or a layer
 minitvm accel sweep C2 C12        cycles of layers for several arrays and memories
 """
@@ -41,9 +41,13 @@ def register(commands: opt.Commands) -> None:
     run_parser = actions.add_parser("run", help="verify, interpret and time a program or a layer")
     _program(run_parser)
     run_parser.add_argument(
-        "--orders", type=int, default=8, metavar="N", help="of a program or a layer: orders of the modules to try (8)"
+        "--orders",
+        type=int,
+        default=8,
+        metavar="N",
+        help="for a program or a layer: orders to try; default: 8",
     )
-    run_parser.add_argument("--input", metavar="X.npz", help="inputs by name; without it seeded random ones")
+    run_parser.add_argument("--input", metavar="X.npz", help="file with named inputs; default: seeded random inputs")
     run_parser.add_argument("--output", metavar="Y.npz", help="write the outputs there")
     run_parser.add_argument("--timeline", metavar="OUT.html", help="write a page with the Gantt chart")
     run_parser.add_argument("--trace", metavar="OUT.json", help="write a trace for Perfetto or chrome://tracing")
@@ -62,7 +66,7 @@ def register(commands: opt.Commands) -> None:
     _machine(sweep_parser)
     sweep_parser.add_argument("--array", type=_numbers, default=[None], metavar="8,16,32", help="sides of the array")
     sweep_parser.add_argument(
-        "--bandwidth", type=_numbers, default=[None], metavar="8,16,64", help="bytes that DRAM moves in a cycle"
+        "--bandwidth", type=_numbers, default=[None], metavar="8,16,64", help="bytes that DRAM moves per cycle"
     )
     sweep_parser.add_argument(
         "--roofline", metavar="OUT.png", help="draw the layers on the first machine under its roofs"
@@ -83,7 +87,7 @@ def _program(parser: argparse.ArgumentParser) -> None:
     )
     _machine(parser)
     parser.add_argument(
-        "--contexts", type=int, choices=(1, 2), default=2, help="of a layer: 2 hides latency, 1 does not; default: 2"
+        "--contexts", type=int, choices=(1, 2), default=2, help="for a layer: 2 hides latency, 1 does not; default: 2"
     )
 
 

@@ -1,6 +1,6 @@
 """`minitvm book [MODEL.onnx]`: walk through one build, function by function, with the program before and after each.
 
-Without MODEL it is the build of a product of matrices with a ReLU, for a CPU that is the same on each machine.
+Without MODEL, it shows the build of a matrix product with a ReLU, for a fixed CPU.
 """
 
 from __future__ import annotations

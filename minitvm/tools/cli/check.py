@@ -1,13 +1,13 @@
-"""`minitvm check MODEL.onnx` or FILE.py: every level's interpreter against the compiled result, a line per level.
+"""`minitvm check MODEL.onnx` or FILE.py: compare the interpreter of every level with the compiled result.
 
-A Python file with TVMScript is run. Each of its functions is checked, and the oracle compares pairs (`before` and
-`after`, `X_before` and `X_after`, a schedule and the function that it began with). A schedule primitive that the file
-registers is tested: its example, its refusals, and its calls on random programs.
+If you give a Python file with TVMScript, each of its functions is checked. The oracle also compares pairs: `before` and
+`after`, `X_before` and `X_after`, a schedule and the function from which it started. If the file registers a schedule
+primitive, its example, its errors, and its calls on random programs are tested.
 
-A whole model is compared with the graph interpreter. The levels below are compared operator by operator: each
-distinct one is compiled by itself, at reduced size where interpreting the full one would take minutes, and fed with
-small integers, for which sums of products are exact in any order. Each of these levels may compute for --seconds; its
-line lists the operators that were left out, which are the largest.
+A model is compared with the graph interpreter. The other levels are compared operator by operator. Each distinct
+operator is compiled separately, and at a reduced size if interpreting it would take minutes. The inputs are small
+integers, so that sums of products are exact in any order. --seconds limits the time for each level. The largest
+operators are skipped first, and the output lists them.
 """
 
 from __future__ import annotations
@@ -36,13 +36,17 @@ INTERPRETED = ("te", "tir", "schedule", "kernel", "executable")
 
 
 def register(commands: opt.Commands) -> None:
-    parser = commands.add_parser("check", help="compare every level with the compiled result", description=__doc__)
+    parser = commands.add_parser(
+        "check", help="compare the interpreter of every level with the compiled result", description=__doc__
+    )
     opt.add_model(parser, programs=True)
-    parser.add_argument("--seed", type=opt.natural, default=0, metavar="N", help="of the random inputs, 0 or more")
+    parser.add_argument(
+        "--seed", type=opt.natural, default=0, metavar="N", help="seed for the random inputs, 0 or more"
+    )
     parser.add_argument(
         "--seconds", type=opt.natural, metavar="N",
-        help=f"of computing for each level (0: no limit); large operators are left out first; default: {SECONDS}. "
-        "Compiling the operators has this limit only if you give it",
+        help=f"time limit for each level (0: no limit); default: {SECONDS}. If you give it, it also limits the time "
+        "for compiling the operators",
     )  # fmt: skip
     parser.set_defaults(function=check)
 
@@ -82,7 +86,7 @@ def _check_programs(options: argparse.Namespace, target: Target) -> int:
     if not path.is_file():
         raise InputError(f"{path} is a folder, wanted a file" if path.is_dir() else f"no such file: {path}")
     if options.shape:
-        raise InputError("--shape is for models; a program's dimensions stand in its text")
+        raise InputError("--shape is for models; the dimensions of a program are in its text")
     faults = check_file(path, target, options.seed)
     failed = "1 check failed" if faults == 1 else f"{faults} checks failed"
     print(failed if faults else "all agree")

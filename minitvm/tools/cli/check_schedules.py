@@ -1,8 +1,8 @@
-"""`minitvm check-schedules MODEL`: the operators that no specific rule schedules, and why. Nothing is compiled.
+"""`minitvm check-schedules MODEL`: list the operators that have no specific schedule rule, without compiling them.
 
-An operator that sums is expected to have a specific rule; one that only moves or maps elements is not. So the command
-lists the sums that only the fallback rule, or no rule, schedules, and the operators whose rule failed. The exit status
-is 1 if there are any.
+An operator that computes sums should have a specific rule; an operator that only moves or maps elements need not have
+one. The command lists the sums without a specific rule, and the operators whose rule failed. The exit status is 1 if
+there are any.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def register(commands: opt.Commands) -> None:
     parser = commands.add_parser(
         "check-schedules",
-        help="operators without a schedule of their own",
+        help="list the operators without a specific schedule rule",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

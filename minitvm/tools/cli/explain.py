@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def register(commands: Commands) -> None:
-    parser = commands.add_parser("explain", help="what a schedule primitive does", description=__doc__)
+    parser = commands.add_parser("explain", help="explain a schedule primitive", description=__doc__)
     parser.add_argument("primitive", nargs="?", help="its name; without one, the list of all")
     parser.add_argument("--load", metavar="FILE.py", help="a file that registers primitives; without a name, its own")
     parser.add_argument("--errors", action="store_true", help="show how each registered bad call is refused")

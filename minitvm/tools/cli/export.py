@@ -15,10 +15,12 @@ def register(commands: opt.Commands) -> None:
     opt.add_model(parser)
     parser.add_argument(
         "--arch", metavar="sm_80", action="append", default=[],
-        help="for --target cuda: hold machine code for this architecture; may be given several times",
+        help="for --target cuda: include machine code for this architecture; may be repeated",
     )  # fmt: skip
     parser.add_argument("-o", "--output", metavar="NET.mtvm", required=True, help="the file to write")
-    opt.add_key(parser, "sign with the key in this file (at least 16 bytes); default: your own key, made on first use")
+    opt.add_key(
+        parser, "sign with the key in this file (at least 16 bytes); default: your key, which is created on first use"
+    )
     parser.set_defaults(function=run)
 
 

@@ -1,11 +1,12 @@
-"""`minitvm worker ADDRESS`: do signed work for the scheduler there, one request at a time, until Ctrl-C.
+"""`minitvm worker ADDRESS`: make this machine a worker of a farm, until you press Ctrl-C.
 
-Work is what `minitvm tune MODEL --workers ADDRESS` measures, and the rounds of `make fuzz WORKERS=ADDRESS`. A
-scheduler is started with `dask scheduler`. minitvm on a worker refuses what is not signed with the farm's key, a file
-that you copy to each board. That keeps out only who comes through minitvm. Dask's own ports take pickles, and who tunes
-unpickles what comes back: without TLS, whoever reaches the scheduler, or is one of its workers, can run code on the
-workers and at your desk, and forge records, without the key. Run a farm in a network of your own, or with TLS, which
-lets in who has a certificate.
+A worker measures candidates for `minitvm tune MODEL --workers ADDRESS`, and runs rounds of `make fuzz WORKERS=ADDRESS`,
+one request at a time. Start the scheduler with `dask scheduler`.
+
+A worker refuses requests that are not signed with the key of the farm. Copy this file to each board. The key does not
+protect Dask itself, which unpickles the data that it receives. Without TLS, anyone who can reach the scheduler or a
+worker can run code on all machines of the farm, including yours, and forge records. Use a private network, or use TLS,
+which admits only machines with a certificate.
 """
 
 from __future__ import annotations
@@ -18,27 +19,27 @@ from . import options as opt
 
 def register(commands: opt.Commands) -> None:
     parser = commands.add_parser(
-        "worker", help="measure for others: one of the machines of a farm",
+        "worker", help="make this machine a worker of a farm for tuning",
         formatter_class=argparse.RawDescriptionHelpFormatter, description=__doc__,
     )  # fmt: skip
-    parser.add_argument("address", metavar="ADDRESS", help="of the scheduler: tcp://host:8786, or tls://host:8786")
     parser.add_argument(
-        "--target", default="cpu", metavar="TARGET", help="what this machine is; default: cpu, this one"
+        "address", metavar="ADDRESS", help="address of the scheduler: tcp://host:8786 or tls://host:8786"
     )
-    parser.add_argument("--list", action="store_true", help="only list the workers that are there, with their targets")
+    parser.add_argument("--target", default="cpu", metavar="TARGET", help="the target of this machine; default: cpu")
+    parser.add_argument("--list", action="store_true", help="list the present workers with their targets, and exit")
     add_security(parser)
     parser.set_defaults(function=worker)
 
 
 def add_security(parser: argparse.ArgumentParser) -> None:
     """--key, and the files of TLS, by the names that `dask scheduler` has for them."""
-    opt.add_key(parser, "the key of the farm, at least 16 bytes; default: your own key of artifacts")
+    opt.add_key(parser, "file with the key of the farm, at least 16 bytes; default: your key for artifacts")
     for name, what in (
-        ("ca-file", "of who signed the certificates"),
-        ("cert", "of this machine"),
-        ("key", "of --tls-cert"),
+        ("ca-file", "PEM file of the certificate authority"),
+        ("cert", "PEM file with the certificate of this machine"),
+        ("key", "PEM file with the key of --tls-cert"),
     ):
-        parser.add_argument(f"--tls-{name}", metavar="FILE", help=f"PEM, {what}; with tls:// addresses")
+        parser.add_argument(f"--tls-{name}", metavar="FILE", help=f"{what}; for tls:// addresses")
 
 
 def given(options: argparse.Namespace) -> list[str]:

@@ -1,4 +1,4 @@
-"""`minitvm models`: the networks that need no file, by the names that every command with a MODEL takes."""
+"""`minitvm models`: list the built-in networks. You can use their names wherever a command takes a MODEL."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .options import Commands
 
 
 def register(commands: Commands) -> None:
-    parser = commands.add_parser("models", help="the networks that need no file", description=__doc__)
+    parser = commands.add_parser("models", help="list the built-in networks", description=__doc__)
     parser.set_defaults(function=models)
 
 

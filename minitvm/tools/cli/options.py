@@ -35,10 +35,10 @@ def add_model(parser: argparse.ArgumentParser, programs: bool = False, optional:
     parser.add_argument("model", metavar="FILE" if programs else "MODEL.onnx", nargs=number, help=description)
     parser.add_argument(
         "--shape", action="append", default=[], metavar="NAME=1,3,224,224",
-        help="the shape of an input whose dimensions the model leaves open, names for those that stay open: x=b,3,h,w; "
+        help="the shape of an input that the model leaves open; a name, as in x=b,3,h,w, keeps a dimension open; "
         "may be repeated",
     )  # fmt: skip
-    parser.add_argument("--target", default="cpu", help="what to compile for (see minitvm info); default: cpu")
+    parser.add_argument("--target", default="cpu", help="the machine to compile for (see minitvm info); default: cpu")
 
 
 def onnx_model(text: str) -> Any:
@@ -106,7 +106,7 @@ def target(text: str) -> Target:
 def add_threads(parser: argparse.ArgumentParser) -> None:
     """--threads."""
     parser.add_argument(
-        "--threads", type=thread_count, metavar="N", help="threads of the team; default: the machine's cores"
+        "--threads", type=thread_count, metavar="N", help="number of threads; default: the number of cores"
     )
 
 

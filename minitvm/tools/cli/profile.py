@@ -1,4 +1,4 @@
-"""`minitvm profile MODEL`: the time of each operator of a model or an artifact, and what bounds it."""
+"""`minitvm profile MODEL`: measure each operator of a model or artifact, and compare it with the machine's limits."""
 
 from __future__ import annotations
 
@@ -17,32 +17,35 @@ from .run_artifact import random_inputs
 
 def register(commands: opt.Commands) -> None:
     parser = commands.add_parser(
-        "profile", help="time, rate and roofline of each operator",
+        "profile", help="measure each operator, and compare it with the machine's limits",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         description=f"{__doc__}\n\ncolumns:\n"
-        "  ms, time    from the first thread's start to the last one's end (us where all of it is short); its part of\n"
-        "              the whole\n"
-        "  GFLOP/s     operations a second; `of peak` against what this machine was measured to do\n"
-        "  MB, FLOP/B  bytes that its kernels read and write, each once a kernel; operations a byte\n"
-        "  bound by    compute, or the level of memory that its bytes come from; `of bound`: 100% is on the roof\n"
-        "  waits       part of the threads' time spent waiting for each other\n"
-        "  computes    the model's nodes that the operator computes; of what passes have added, its result\n\n"
-        "Dimensions that the model leaves open stay open in the program, which runs at the sizes of --input; --shape\n"
-        "gives them sizes. If an operator does not take them open, they get the sizes of --input.",
+        "  ms, time    time from the start of the first thread to the end of the last (us if short), and its share\n"
+        "  GFLOP/s     operations per second; `of peak`: compared with the measured peak of this machine\n"
+        "  MB, FLOP/B  bytes that the kernels read and write, counted once per kernel; operations per byte\n"
+        "  bound by    the limit: compute, or the level of memory that the bytes come from; `of bound`: 100% is best\n"
+        "  waits       share of the threads' time that they spend waiting for each other\n"
+        "  computes    the nodes of the model that the operator computes, or its result if a pass added it\n\n"
+        "A dimension that the model leaves open stays open. The program runs at the sizes of --input. With --shape\n"
+        "you fix a dimension. If an operator does not support an open dimension, it is fixed to the size in --input.",
     )  # fmt: skip
     opt.add_model(parser)
-    parser.add_argument("--input", metavar="X.npz", help="inputs by name; without it seeded random ones")
+    parser.add_argument("--input", metavar="X.npz", help="file with named inputs; default: seeded random inputs")
     opt.add_threads(parser)
     parser.add_argument("--runs", type=opt.thread_count, default=20, metavar="K", help="timed runs; default: 20")
     parser.add_argument("--png", metavar="ROOFLINE.png", help="draw the operators under the machine's roofline")
     parser.add_argument(
         "--trace", metavar="TRACE.json", help="write a timeline for ui.perfetto.dev or chrome://tracing"
     )
-    parser.add_argument("--in-order", action="store_true", help="operators as they run; default: the slowest first")
     parser.add_argument(
-        "--trust", action="store_true", help="run an artifact that was not signed with your key: it is machine code"
+        "--in-order", action="store_true", help="list operators in the order in which they run; default: slowest first"
     )
-    opt.add_key(parser, "the key that an artifact was signed with, in a file; default: your own")
+    parser.add_argument(
+        "--trust",
+        action="store_true",
+        help="run an artifact that is not signed with your key; it contains machine code",
+    )
+    opt.add_key(parser, "file with the key of the artifact; default: your key")
     parser.set_defaults(function=profile)
 
 

@@ -22,19 +22,21 @@ from .timed import timed
 def register(commands: opt.Commands) -> None:
     parser = commands.add_parser("run", help="compile and run a model", description=__doc__)
     opt.add_model(parser)
-    parser.add_argument("--input", metavar="X.npz", help="inputs by name; without it seeded random ones")
+    parser.add_argument("--input", metavar="X.npz", help="file with named inputs; default: seeded random inputs")
     parser.add_argument("--output", metavar="Y.npz", help="write the outputs there")
     opt.add_threads(parser)
     parser.add_argument(
         "--check", action="store_true", help="compare with the graph interpreter; exit status 1 if wrong"
     )
     parser.add_argument(
-        "--checked", action="store_true", help="end with an error if an index in the data is out of range"
+        "--checked", action="store_true", help="report an error if an index in the data is out of range"
     )
     parser.add_argument(
-        "--trust", action="store_true", help="run an artifact that was not signed with your key: it is machine code"
+        "--trust",
+        action="store_true",
+        help="run an artifact that is not signed with your key; it contains machine code",
     )
-    opt.add_key(parser, "the key that an artifact was signed with, in a file; default: your own")
+    opt.add_key(parser, "file with the key of the artifact; default: your key")
     parser.set_defaults(function=run)
 
 

@@ -15,15 +15,15 @@ from .run import is_artifact
 
 LEVELS = {
     "graph": "the imported model: operators on tensors",
-    "fused": "after the graph passes: one function an operator group, whose name --op takes",
-    "te": "tensor expressions: what each element is",
-    "tir": "loops and blocks, as created",
-    "schedule": "what was chosen and why, the schedule's steps, and the loops and blocks after them",
+    "fused": "after the graph passes: one function for each group of operators; its name is for --op",
+    "te": "tensor expressions: a formula for each element",
+    "tir": "loops and blocks, before scheduling",
+    "schedule": "the choice of a schedule with its reasons, its steps, and the loops and blocks after them",
     "kernel": "flat loop nests over vectors: a host function and its kernels",
     "source": "the kernels in the language of the target's compiler: Python for Numba, OpenCL C",
     "asm": "the kernels as machine code: assembly of this CPU; PTX of a GPU, with registers, spills and shared memory",
     "executable": "steps over memory arenas",
-    "memory": "the memory plan: where each value lies, from which step to which, and the peak",
+    "memory": "the memory plan: the place and lifetime of each value, and the peak",
 }
 _WHOLE = ("graph", "fused", "executable", "memory")  # levels of the model, not of an operator
 
@@ -37,10 +37,10 @@ def register(commands: opt.Commands) -> None:
     )
     opt.add_model(parser)
     parser.add_argument("--level", required=True, choices=LEVELS, metavar="LEVEL", help="one of the list above")
-    parser.add_argument("--op", metavar="NAME", help="only this operator, by the name that --level fused shows")
+    parser.add_argument("--op", metavar="NAME", help="only this operator; --level fused prints the names")
     parser.add_argument(
         "--why-simplified", action="store_true",
-        help="with --level kernel: which simplifications of symbolic sizes needed more than sums of terms, and why",
+        help="with --level kernel: explain the difficult simplifications of symbolic sizes",
     )  # fmt: skip
     parser.set_defaults(function=show)
 

@@ -1,7 +1,7 @@
-"""`minitvm tune MODEL`: measure other schedules of its operators; builds then take those that won.
+"""`minitvm tune MODEL`: measure other schedules of its operators. Later builds use those that were faster.
 
-Candidates are ranked by formula first, and few are measured. All that is measured is kept at once, so Ctrl-C loses
-nothing, and the same command goes on where it was.
+A formula ranks the candidates, and only a few are measured. Each measurement is stored immediately: you can stop with
+Ctrl-C, and continue later with the same command.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ _UNITS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 def register(commands: opt.Commands) -> None:
     parser = commands.add_parser(
-        "tune", help="measure other schedules of a model's operators, and keep those that are faster",
+        "tune", help="find faster schedules for the operators of a model, by measuring",
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        description=f"{__doc__}\n  minitvm tune explain MODEL [--op NAME]   formulas, predicted beside measured\n"
-        "  minitvm tune report MODEL --png FILE     the course of tuning as a picture\n"
-        "  minitvm tune export FILE, import FILE    all records as lines of JSON, and back\n"
-        "  minitvm tune merge OTHER                 the records of another database",
+        description=f"{__doc__}\n  minitvm tune explain MODEL [--op NAME]   cost formulas; predicted, measured time\n"
+        "  minitvm tune report MODEL --png FILE     a picture of the progress\n"
+        "  minitvm tune export FILE, import FILE    write all records as lines of JSON, or read them\n"
+        "  minitvm tune merge OTHER                 add the records of another database",
     )  # fmt: skip
     opt.add_model(parser)
     parser.add_argument("file", nargs="?", help=argparse.SUPPRESS)
-    parser.add_argument("--budget", type=_seconds, metavar="5m", help="time in all: 90, 60s, 5m, 1h; default: no limit")
-    parser.add_argument("--trials", type=opt.thread_count, metavar="N", help="measured candidates in all")
-    parser.add_argument("--runs", type=opt.thread_count, metavar="N", help="of the model, that a saving lasts for; "
-                        "default: a million")  # fmt: skip
+    parser.add_argument("--budget", type=_seconds, metavar="5m", help="total time: 90, 60s, 5m, 1h; default: no limit")
+    parser.add_argument("--trials", type=opt.thread_count, metavar="N", help="total number of candidates to measure")
+    parser.add_argument("--runs", type=opt.thread_count, metavar="N", help="how often you expect to run the model; "
+                        "tuning ends when it no longer pays off; default: a million")  # fmt: skip
     parser.add_argument("--db", metavar="URL", help="a path, sqlite:///PATH or postgresql+psycopg://USER@HOST/NAME; "
-                        "default: MINITVM_RECORDS, else your own")  # fmt: skip
-    parser.add_argument("--seed", type=opt.natural, default=0, metavar="N", help="of what is drawn at random")
-    parser.add_argument("--op", metavar="NAME", help="one operator, by its name in minitvm show --level fused")
-    parser.add_argument("--png", metavar="FILE", help="where `report` draws; default: tune.png")
-    parser.add_argument("--workers", metavar="ADDRESS", help="measure on the workers of this scheduler of Dask's, such "
+                        "default: MINITVM_RECORDS, or else one in your home")  # fmt: skip
+    parser.add_argument("--seed", type=opt.natural, default=0, metavar="N", help="seed for random choices")
+    parser.add_argument("--op", metavar="NAME", help="tune one operator, named as in minitvm show --level fused")
+    parser.add_argument("--png", metavar="FILE", help="output file of `report`; default: tune.png")
+    parser.add_argument("--workers", metavar="ADDRESS", help="measure on the workers of this Dask scheduler, such "
                         "as tcp://host:8786 (see minitvm worker)")  # fmt: skip
     farm.add_security(parser)
     parser.set_defaults(function=tune)
@@ -64,7 +64,7 @@ def tune(options: argparse.Namespace) -> int:
     words = {"explain": _explain, "report": _report, "export": _export, "import": _import, "merge": _merge}
     of_farms = farm.given(options)
     if of_farms and options.workers is None:
-        raise InputError(f"{of_farms[0]} is for a farm: name its scheduler with --workers ADDRESS")
+        raise InputError(f"{of_farms[0]} is for a farm: give its scheduler with --workers ADDRESS")
     if options.model in words and options.file is not None:
         if options.workers is not None:
             raise InputError(f"tune {options.model} measures nothing, so it has no --workers")
@@ -72,7 +72,7 @@ def tune(options: argparse.Namespace) -> int:
     if options.file is not None:
         raise InputError(f"{options.model} {options.file}: wanted one model, or one of {', '.join(words)} before it")
     if options.model in words and not Path(options.model).exists():
-        raise InputError(f"tune {options.model}: wanted a model or file behind it")
+        raise InputError(f"tune {options.model}: wanted a model or file after it")
     return _tune(options)
 
 

@@ -91,7 +91,7 @@ def test_mistakes_are_one_message(model: Path, tmp_path: Path, capsys: pytest.Ca
     assert "no such file: none.onnx" in refused("none.onnx", *db)
     assert "--op conv: no such operator; known: " in refused(str(model), "--op", "conv", *db)
     assert "wanted one model, or one of explain, report" in refused(str(model), "more", *db)
-    assert "tune explain: wanted a model or file behind it" in refused("explain", *db)
+    assert "tune explain: wanted a model or file after it" in refused("explain", *db)
     assert "no such database: " in refused("merge", str(tmp_path / "none.db"), *db)
     assert "nothing was measured yet: minitvm tune MODEL" in refused("report", str(model), *db)
     farm = ["--workers", "tcp://127.0.0.1:1"]
