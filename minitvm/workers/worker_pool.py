@@ -149,6 +149,9 @@ def _in_workers(
                     result: bytes | Exception | None = worker.result(task, requests[i])
                 except errors.MinitvmError as error:
                     result = error
+                if result is None:  # the pipe is closed, and the process ends; only then is it known to have ended
+                    worker.process.kill()
+                    worker.process.wait()
                 finished.put((i, result))
                 if result is None:
                     return

@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 import keyword
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from ...tir.schedule import BlockRV, Instruction, LoopRV, Schedule, Trace
 from ...tir.schedule.handles import Handle
@@ -13,15 +13,16 @@ from ...tir.schedule.handles import Handle
 TAKEN = frozenset({"sch", "tir", "T", "I", "minitvm", *keyword.kwlist, *dir(builtins)})
 
 
-def written(trace: Trace) -> Iterator[tuple[Instruction, str]]:
+def written(trace: Trace, variables: Mapping[Handle, str] | None = None) -> Iterator[tuple[Instruction, str]]:
     """Each instruction of a trace with its line of Python, for a schedule named `sch`.
 
-    A block's variable is named `block_C` and a loop's `i`; a second handle of the same name becomes `i_2`. The letters
-    of a name in the program that are not allowed in Python become underscores.
+    `variables` are names that handles have already. Otherwise a block's variable is named `block_C` and a loop's `i`;
+    a second handle of the same name becomes `i_2`. The letters of a name in the program that are not allowed in Python
+    become underscores.
     """
-    names: dict[Handle, str] = {}
+    names: dict[Handle, str] = dict(variables or {})
     blocks: dict[object, str] = {}
-    used: set[str] = set(TAKEN)
+    used: set[str] = {*TAKEN, *names.values()}
     for inst in trace:
         if inst.primitive.name == "get_block" and isinstance(inst.arguments.get("name"), str):
             blocks.update((handle, inst.arguments["name"]) for handle in inst.outputs)

@@ -38,7 +38,7 @@ SENTENCES = {
 def page(name: str, subjects: Mapping[str, Sequence[Step]], machine: str = "") -> str:
     """The page for a file: its `subjects` by name, each with its steps. `machine` is the core of the predictions."""
     sections = "".join(
-        _subject(number, title, steps, machine, len(subjects) > 1)
+        subject_html(number, title, steps, machine, len(subjects) > 1)
         for number, (title, steps) in enumerate(subjects.items())
     )
     return (
@@ -50,7 +50,41 @@ def page(name: str, subjects: Mapping[str, Sequence[Step]], machine: str = "") -
         f"<header><h1>{escape(name)}<span>, step by step</span></h1>\n"
         f"<p>Each step changes the order of the work, not its result. The arrow keys go from step to step.</p>"
         f"{_choice(list(subjects))}</header>\n<main>\n{sections}</main>\n"
-        f'<script type="module">\n{asset("page.js")}</script>\n</body>\n</html>\n'
+        f'<script type="module">\n{asset("page.js")}\nactivate(document);\n</script>\n</body>\n</html>\n'
+    )
+
+
+def server_page(name: str, subjects: Sequence[str]) -> str:
+    """The page of the local server; its script fetches what it shows."""
+    options = "".join(f'<option value="{escape(one)}">{escape(one)}</option>' for one in subjects)
+    buttons = "".join(
+        f'<button type="button" id="{key}" title="{escape(title)}">{label}</button>\n'
+        for key, label, title in (
+            ("run", "Run", "apply the lines (Ctrl+Enter)"), ("undo", "Undo", "the version before (Alt+Left)"),
+            ("redo", "Redo", "the version after (Alt+Right)"), ("fork", "Fork", "a copy of this version next to it"),
+            ("share", "Save as a file", "a Python file that minitvm check runs"),
+        )
+    )  # fmt: skip
+    return (
+        f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{escape(name)}, explored</title>\n"
+        f'<link rel="stylesheet" href="page.css">\n<link rel="stylesheet" href="server.css">\n'
+        f"<style>{colours()}</style>\n"
+        f'</head>\n<body class="server">\n<header><h1>{escape(name)}<span>, explored</span></h1>\n'
+        f'<label class="pick">Schedule of <select id="choice">{options}</select></label></header>\n<main>\n'
+        f'<section class="edit" aria-label="Schedule">\n<div id="editor"></div>\n<p class="tools">{buttons}</p>\n'
+        f'<p id="message" role="status" aria-live="polite"></p>\n'
+        f'<details id="next"><summary>Legal next steps</summary>\n<p><label>Only those with '
+        f'<input id="filter" placeholder="split, or a loop"></label></p>\n<ul id="offers"></ul></details>\n'
+        f'<details id="history"><summary>Versions</summary><ul id="versions"></ul></details>\n</section>\n'
+        f'<section class="result" aria-label="Result">\n<div role="tablist" class="views" aria-label="View">'
+        f'<button type="button" role="tab" id="view-steps" aria-controls="result" aria-selected="true">Steps</button>\n'
+        '<button type="button" role="tab" id="view-levels" aria-controls="result" aria-selected="false">'
+        "Levels</button>\n"
+        f'<label id="hide" hidden><input type="checkbox" checked> hide passes that change nothing</label></div>\n'
+        f'<div id="result" role="tabpanel" aria-busy="true"></div>\n</section>\n</main>\n'
+        f'<script type="module" src="server.js"></script>\n</body>\n</html>\n'
     )
 
 
@@ -77,7 +111,7 @@ def _choice(names: Sequence[str]) -> str:
     return f'\n<label>Show <select id="subject">{options}</select></label>'
 
 
-def _subject(number: int, name: str, steps: Sequence[Step], machine: str, titled: bool) -> str:
+def subject_html(number: int, name: str, steps: Sequence[Step], machine: str, titled: bool) -> str:
     """The steps of one schedule: the list at the left, and a panel for each."""
     tabs = "".join(_tab(f"{number}-{k}", k, step) for k, step in enumerate(steps))
     panels = "".join(
@@ -276,3 +310,42 @@ def _verdict(step: Step) -> str:
         f'<div class="verdict {step.agreement}" role="status"><p><strong>{SENTENCES[step.agreement]}</strong></p>\n'
         f'<pre tabindex="0" aria-label="verdict">{escape(step.verdict)}</pre></div>\n'
     )
+
+
+def levels(shown: Sequence[tuple[str, str, bool]]) -> str:
+    """Programs side by side: each with its name, its text, and whether it differs from the one before.
+
+    Statements that write the same buffer have the same colour in all of them. They are matched by name, since lowering
+    keeps the names of buffers: `C_sum`, which a pass makes for `C`, counts as `C`.
+    """
+    colours: dict[str, int] = {}
+    defined = re.finditer(r"\b(\w+)(?:: T\.Buffer| = T\.alloc_buffer)", shown[0][1]) if shown else ()
+    buffers = sorted({match[1] for match in defined})
+    parts = []
+    for number, (name, program_text, changed) in enumerate(shown):
+        lines = zip(_highlighted(program_text), program_text.split("\n"), strict=True)
+        body = "".join(_level_line(line, statement(plain, buffers), colours) for line, plain in lines)
+        label = escape(name.replace("_", " "))
+        parts.append(
+            f'<section class="level{"" if changed else " unchanged"}" aria-label="{label}"><h4>{number}. {label}'
+            f'{"" if changed else " <small>changes nothing</small>"}</h4><pre class="code" tabindex="0">{body}</pre>'
+            f"</section>\n"
+        )
+    return f'<div class="levels">{"".join(parts)}</div>\n'
+
+
+def statement(line: str, buffers: Sequence[str]) -> str:
+    """The statement of a line, by the buffer that it writes: `C`, or `C again` if it also reads that buffer."""
+    match = re.match(r"\s*(\w+)\[.*?\] = (.*)", line)
+    if match is None:
+        return ""
+    stored, value = match[1], match[2]
+    owner = max((b for b in buffers if stored == b or stored.startswith(f"{b}_")), key=len, default=stored)
+    return f"{owner} again" if re.search(rf"\b{re.escape(owner)}(_\w+)?\[", value) else owner
+
+
+def _level_line(line: str, key: str, colours: dict[str, int]) -> str:
+    if not key:
+        return f'<span class="row">{line}\n</span>'
+    colour = colours.setdefault(key, len(colours))
+    return f'<span class="row statement hue{colour % 8}" data-key="{escape(key)}">{line}\n</span>'

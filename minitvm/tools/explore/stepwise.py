@@ -69,19 +69,22 @@ class Step:
     film: str = field(default="", repr=False)
 
 
-def filmed(rows: Iterable[Step], room: int = FILMS) -> Iterator[Step]:
-    """The steps, each with its film as SVG while there is room: `room` is the number of characters for all films."""
+def filmed(rows: Iterable[Step], room: int = FILMS, most: int = FILMED) -> Iterator[Step]:
+    """The steps, each with its film as SVG while there is room: `room` is the number of characters for all films.
+
+    A program with more than `most` loads and stores is not filmed.
+    """
     for row in rows:
-        shot = _film(row) if room > 0 and not row.error else ""
+        shot = _film(row, most) if room > 0 and not row.error else ""
         room -= len(shot)
         yield replace(row, film=shot)
 
 
-def _film(step: Step) -> str:
+def _film(step: Step, most: int) -> str:
     """The film of a step's program; "" if it is not a single function that was counted."""
     from ..film import Film
 
-    if step.func is None or step.costs.loads is None or step.costs.loads + (step.costs.stores or 0) > FILMED:
+    if step.func is None or step.costs.loads is None or step.costs.loads + (step.costs.stores or 0) > most:
         return ""
     try:
         inputs, inout = arguments(step.func)
@@ -92,19 +95,23 @@ def _film(step: Step) -> str:
         return ""
 
 
-def steps(subject: Subject, target: Target) -> Iterator[Step]:
-    """The steps of a subject, the first of which is the program as it was before any step."""
+def steps(subject: Subject, target: Target, draft: bool = False) -> Iterator[Step]:
+    """The steps of a subject, the first of which is the program as it was before any step.
+
+    A `draft` has no costs and no verdicts yet, and takes milliseconds.
+    """
+    counted = None if draft else target
     before, sch = subject.before, Schedule(subject.before)
-    step = Step("The program", (), text(before), module_costs(before, target), func=only_function(before))
+    step = _after("The program", (), None, before, counted, False)
     yield step
     judged = step.costs.loads is not None  # the oracle interprets a program as often as the counts do
     if subject.after is not None:
-        yield _after("The other program", (), before, subject.after, target, judged)
+        yield _after("The other program", (), before, subject.after, counted, judged)
         return
     queries: tuple[str, ...] = ()
     for lines, changes in grouped(subject.trace, sch):
         if changes:
-            step = _after(title(lines[-1]), lines, before, sch.mod, target, judged)
+            step = _after(title(lines[-1]), lines, before, sch.mod, counted, judged)
             yield step
         else:
             queries = lines
@@ -144,12 +151,31 @@ def only_function(module: IRModule) -> PrimFunc | None:
     return functions[0] if len(functions) == 1 and isinstance(functions[0], PrimFunc) else None
 
 
-def _after(name: str, lines: tuple[str, ...], before: IRModule, after: IRModule, target: Target, judged: bool) -> Step:
-    """A step, `judged` by the oracle or not, which compares its program with the first one."""
-    agreement, verdict = _verdict(before, after) if judged else ("unknown", "it makes too many loads and stores")
-    wrong = agreement == "different"  # it may do something undefined, which ends a count
-    cost = Costs(reason="not counted: the program is wrong") if wrong else module_costs(after, target)
-    return Step(name, lines, text(after), cost, agreement, verdict, func=only_function(after))
+def _after(
+    name: str, lines: tuple[str, ...], before: IRModule | None, after: IRModule, target: Target | None, judged: bool
+) -> Step:
+    """A step, `judged` by the oracle or not, which compares its program with the first one, if there is one."""
+    shown, func = text(after), only_function(after)
+    if target is None:
+        return Step(name, lines, shown, Costs(reason="counting ..."), func=func)
+    key = (text(before) if before is not None else "", shown, str(target), judged)
+    if key not in _ANSWERS:
+        if len(_ANSWERS) >= REMEMBERED:
+            _ANSWERS.pop(next(iter(_ANSWERS)))
+        agreement, verdict = "", ""
+        if before is not None:
+            agreement, verdict = (
+                _verdict(before, after) if judged else ("unknown", "it makes too many loads and stores")
+            )
+        wrong = agreement == "different"  # it may do something undefined, which ends a count
+        cost = Costs(reason="not counted: the program is wrong") if wrong else module_costs(after, target)
+        _ANSWERS[key] = cost, agreement, verdict
+    return Step(name, lines, shown, *_ANSWERS[key], func=func)
+
+
+# The costs and the verdict of programs by their texts: whoever edits a schedule asks for the same ones again.
+_ANSWERS: dict[tuple[str, str, str, bool], tuple[Costs, Agreement, str]] = {}
+REMEMBERED = 500
 
 
 def _verdict(before: IRModule, after: IRModule) -> tuple[Agreement, str]:

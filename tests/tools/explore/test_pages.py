@@ -143,7 +143,7 @@ def test_parameters_that_are_in_and_out_are_counted(tmp_path: Path) -> None:
 
 def test_a_large_program_is_not_interpreted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("minitvm.tools.explore.costs.MOST", 1000)
-    first, split, *_ = steps_of(tmp_path, PRODUCT + SCHEDULE)
+    first, split, *_ = steps_of(tmp_path, PRODUCT.replace("def product", "def large") + SCHEDULE)
     assert (first.costs.loads, first.costs.reason) == (None, "not counted: more than 1,000 loads and stores")
     assert first.costs.cycles and split.agreement == "unknown"
 
@@ -217,11 +217,10 @@ def test_the_page_of_a_file_is_small_and_needs_nothing(
         assert any(step.program == program.rstrip("\n") for program in reader.programs)
 
 
-def test_films_are_drawn_while_there_is_room(rows: list[Step], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_films_are_drawn_while_there_is_room(rows: list[Step]) -> None:
     films = [step.film for step in filmed(rows, room=1)]
     assert films[0].startswith("<svg") and not any(films[1:])
-    monkeypatch.setattr("minitvm.tools.explore.stepwise.FILMED", 100)
-    assert not any(step.film for step in filmed(rows)), "the program is too long"
+    assert not any(step.film for step in filmed(rows, most=100)), "the program is too long"
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed: apt install chromium")

@@ -1,7 +1,7 @@
-// Chooses which step is visible. All steps are in the page already; without this script all of them are shown.
+// Chooses which step is visible. All steps are in the page already; without this script all of them are
+// shown. `activate` makes the steps inside of an element work.
 
-const subjects = [...document.querySelectorAll(".subject")];
-let shown = subjects[0];
+let shown = null;
 
 const tabsOf = (subject) => [...subject.querySelectorAll("[role=tab]")];
 const chosenIn = (subject) => tabsOf(subject).findIndex((tab) => tab.getAttribute("aria-selected") === "true");
@@ -21,24 +21,6 @@ function choose(subject, number, focus = false) {
   history.replaceState(null, "", `#${tabs[at].id.replace("tab-", "")}`);
 }
 
-function show(number) {
-  shown = subjects[number] ?? subjects[0];
-  for (const subject of subjects) subject.hidden = subject !== shown;
-  const select = document.getElementById("subject");
-  if (select) select.value = String(subjects.indexOf(shown));
-}
-
-for (const subject of subjects) {
-  tabsOf(subject).forEach((tab, k) => tab.addEventListener("click", () => choose(subject, k)));
-  subject.querySelector(".previous").addEventListener("click", () => choose(subject, chosenIn(subject) - 1));
-  subject.querySelector(".next").addEventListener("click", () => choose(subject, chosenIn(subject) + 1));
-}
-
-document.getElementById("subject")?.addEventListener("change", (event) => {
-  show(Number(event.target.value));
-  choose(shown, chosenIn(shown));
-});
-
 document.addEventListener("change", (event) => {
   if (!event.target.matches(".old")) return;
   document.body.classList.toggle("hide-old", !event.target.checked);
@@ -46,7 +28,8 @@ document.addEventListener("change", (event) => {
 });
 
 document.addEventListener("keydown", (event) => {
-  if (event.ctrlKey || event.altKey || event.metaKey || event.target.matches("select, input, textarea")) return;
+  const typing = event.target.matches("select, input, textarea, [contenteditable]");
+  if (!shown || typing || event.ctrlKey || event.altKey || event.metaKey) return;
   const inProgram = event.target.matches("pre");
   const moves = { ArrowDown: 1, ArrowUp: -1, ArrowRight: 1, ArrowLeft: -1, Home: -Infinity, End: Infinity };
   const move = moves[event.key];
@@ -59,7 +42,7 @@ document.addEventListener("keydown", (event) => {
 });
 
 // A film is an SVG that plays by CSS. The slider shows one moment of it.
-for (const film of document.querySelectorAll(".film")) {
+function playable(film) {
   const [svg, button, slider] = ["svg", ".play", "input"].map((name) => film.querySelector(name));
   const play = (on) => {
     button.textContent = on ? "pause" : "play";
@@ -84,6 +67,28 @@ for (const film of document.querySelectorAll(".film")) {
   });
 }
 
-const [subject, step] = location.hash.slice(1).split("-").map(Number);
-show(Number.isInteger(subject) ? subject : 0);
-choose(shown, Number.isInteger(step) ? step : 0);
+export function activate(root, place = location.hash.slice(1).split("-").map(Number)) {
+  const subjects = [...root.querySelectorAll(".subject")];
+  function show(number) {
+    shown = subjects[number] ?? subjects[0];
+    for (const subject of subjects) subject.hidden = subject !== shown;
+    const select = root.querySelector("#subject");
+    if (select) select.value = String(subjects.indexOf(shown));
+  }
+
+  for (const subject of subjects) {
+    tabsOf(subject).forEach((tab, k) => tab.addEventListener("click", () => choose(subject, k)));
+    subject.querySelector(".previous").addEventListener("click", () => choose(subject, chosenIn(subject) - 1));
+    subject.querySelector(".next").addEventListener("click", () => choose(subject, chosenIn(subject) + 1));
+  }
+
+  root.querySelector("#subject")?.addEventListener("change", (event) => {
+    show(Number(event.target.value));
+    choose(shown, chosenIn(shown));
+  });
+
+  root.querySelectorAll(".film").forEach(playable);
+  const [subject, step] = place;
+  show(Number.isInteger(subject) ? subject : 0);
+  choose(shown, Number.isNaN(step) || step === undefined ? 0 : step);
+}
