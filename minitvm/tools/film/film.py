@@ -89,11 +89,19 @@ class Film(Recording):
         self._functions = functions  # their nodes stay alive: `texts` knows them by their identity
 
     @classmethod
-    def of(cls, program: Any, *arrays: Any, inout: Sequence[str] = (), **options: Any) -> Film:
+    def of(
+        cls,
+        program: Any,
+        *arrays: Any,
+        inout: Sequence[str] = (),
+        sizes: Mapping[str, int] | None = None,
+        **options: Any,
+    ) -> Film:
         """Run a function, a lowered module or the result of a schedule on arrays, and return its film.
 
         Without arrays, random ones are made. The arrays are not changed. A first run looks for undefined behaviour:
-        the film marks the place, and `error` is the message. `inout` names outputs that have values before the run.
+        the film marks the place, and `error` is the message. `inout` names outputs that have values before the run,
+        and `sizes` gives open dimensions by name.
         """
         from ...reference import random_inputs
         from ...reference.judging.programs import is_lowered
@@ -104,14 +112,14 @@ class Film(Recording):
         if not is_lowered(program):
             # The interpreter runs this form, in which each thread's own storage and turns are written out.
             film.texts |= _statements([entry_function(program, None)])
-        inputs = list(arrays or random_inputs(program))
+        inputs = list(arrays or random_inputs(program, sizes=sizes))
         for parameter, array in zip(film._functions[0].params, inputs, strict=False):
             if isinstance(array, np.ndarray) and array.ndim:
                 film.shapes[parameter.name] = array.shape
         for listeners in ((), (film,)):
             try:
                 # The second run does not stop at the first fault: the film shows all iterations.
-                _run(program, inputs, inout, listeners)
+                _run(program, inputs, inout, sizes or {}, listeners)
             except ExecutionError as error:
                 film.error = film.error or error
         return film
@@ -232,14 +240,18 @@ def _runnable(program: Any) -> t.PrimFunc | t.IRModule:
     return getattr(program, "mod", program)
 
 
-def _run(program: Any, inputs: Sequence[Any], inout: Sequence[str], listeners: Sequence[Any]) -> None:
+def _run(
+    program: Any, inputs: Sequence[Any], inout: Sequence[str], sizes: Mapping[str, int], listeners: Sequence[Any]
+) -> None:
     """Run on copies, with a look at what is undefined if nobody listens."""
     from ...reference import kernel, tir
     from ...reference.judging.programs import is_lowered
 
-    run = kernel.run if is_lowered(program) else tir.run
     copies = [one.copy() if isinstance(one, np.ndarray) else one for one in inputs]
-    run(program, *copies, shadow=not listeners, listeners=listeners, inout=inout)
+    if is_lowered(program):  # flat buffers do not tell each dimension
+        kernel.run(program, *copies, shadow=not listeners, listeners=listeners, inout=inout, sizes=sizes)
+    else:
+        tir.run(program, *copies, shadow=not listeners, listeners=listeners, inout=inout)
 
 
 def _buffers(func: t.PrimFunc) -> Iterator[t.Buffer]:

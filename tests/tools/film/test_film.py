@@ -250,6 +250,26 @@ def test_long_films_show_several_steps_at_a_time_and_say_so() -> None:
     assert sum(len(moment.touches) for moment in film.reel().moments) == 4 * 12**3 + 12**2 + 3 * 12**2
 
 
+def test_open_dimensions_have_the_sizes_that_you_give() -> None:
+    func = minitvm.from_source("""
+@T.prim_func
+def negated(x: T.handle, y: T.handle):
+    n, m = T.int64(), T.int64()
+    X = T.match_buffer(x, (n, m), "float32")
+    Y = T.match_buffer(y, (n, m), "float32")
+    for i, j in T.grid(n, m):
+        with T.block("Y"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            Y[vi, vj] = -X[vi, vj]
+""")
+    sizes = {"n": 3, "m": 5}
+    film = Film.of(func, sizes=sizes)
+    assert "X  3 x 5" in film.svg()
+    assert len(film.groups) == 15
+    lowered = minitvm.lower(func, stop_at="kernel")["negated"]
+    assert {t.offset for g in Film.of(lowered, sizes=sizes).groups for s in g for t in s.touches} == set(range(15))
+
+
 def test_large_buffers_show_tiles() -> None:
     @T.prim_func
     def copy(X: T.Buffer((80, 40), "float32"), Y: T.Buffer((80, 40), "float32")):
