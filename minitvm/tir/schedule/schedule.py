@@ -336,7 +336,9 @@ class Schedule(Methods):
         self._random = state.random.state
         if sampled is not None:
             recorded["decision"] = None  # the instruction holds it
-        self._trace.append(Instruction(primitive, recorded, outputs, None if sampled is None else sampled.decision))
+        instruction = Instruction(primitive, recorded, outputs, None if sampled is None else sampled.decision)
+        if not primitive.query or not self._trace.repeats(instruction):
+            self._trace.append(instruction)
         return outputs
 
     def _variables(self) -> set[Var]:

@@ -158,6 +158,22 @@ class Trace:
         """Append an instruction, with `decision` as its decision if given."""
         self._insts.append(inst if decision is None else inst.with_decision(decision))
 
+    def repeats(self, query: Instruction) -> bool:
+        """Whether the trace ends with queries, one of which is the same as `query` and gave the same handles.
+
+        No step has changed the program since that one, so recording `query` as well would add nothing.
+        """
+        names = self.handle_names()
+        if any(handle not in names for handle in query.outputs):
+            return False
+        text = query.python(names)
+        for earlier in reversed(self._insts):
+            if not earlier.primitive.query:
+                return False
+            if earlier.primitive is query.primitive and earlier.python(names) == text:
+                return True
+        return False
+
     def pop(self) -> Instruction | None:
         """Remove and return the last instruction; None if the trace is empty."""
         if not self._insts:

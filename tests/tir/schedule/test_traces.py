@@ -395,3 +395,18 @@ def test_a_name_that_two_variables_have_stands_for_none() -> None:
     text = json.dumps(sch.trace.as_json()).replace("(j, i)", '(j + tir.Var(\\"vj\\", \\"int32\\"), i)')
     with pytest.raises(ScheduleError, match=r"found: .*uses vj"):
         Trace.apply_json_to_schedule(text, Schedule(rows))
+
+
+def test_a_query_is_recorded_once_until_a_step_changes_the_program() -> None:
+    sch = Schedule(programs.chain())
+    i, j = sch.get_loops("B")
+    assert sch.get_loops("B") == [i, j]
+    sch.get_producers(sch.get_block("B"))
+    sch.get_producers(sch.get_block("B"))  # there are none
+    text = sch.trace.as_python()
+    assert len(text) == len(set(text)) == 3
+    sch.reorder(j, i)
+    assert sch.get_loops("B") == [j, i]
+    text = sch.trace.as_python()
+    assert text[-1] == "l2, l1 = sch.get_loops(block=b0)" and len(text) == 5
+    verify_trace_roundtrip(sch, programs.chain())
