@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -31,6 +32,7 @@ class LessonLedger(CachedLedger):
     seconds: float = 0.0
     _loaded: set[tuple[str, int]] = field(default_factory=set)
     _stored: set[tuple[str, int]] = field(default_factory=set)
+    _touches: Counter[tuple[str, int]] = field(default_factory=Counter)
 
     def load(self, access: Access) -> None:
         if access.scope == "local":
@@ -39,6 +41,7 @@ class LessonLedger(CachedLedger):
         element = (access.buffer, access.offset)
         self.loads_again += element in self._loaded
         self._loaded.add(element)
+        self._touches[element] += 1
 
     def store(self, access: Access) -> None:
         if access.scope == "local":
@@ -47,6 +50,11 @@ class LessonLedger(CachedLedger):
         element = (access.buffer, access.offset)
         self.stores_again += element in self._stored
         self._stored.add(element)
+        self._touches[element] += 1
+
+    def touched(self, buffer: str, offset: int) -> int:
+        """How often an element was loaded or stored."""
+        return self._touches[buffer, offset]
 
     def lesson_rows(self) -> dict[str, str]:
         """What the lessons print, by name."""

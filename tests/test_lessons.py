@@ -34,7 +34,7 @@ from tests.patience import PATIENCE
 
 open_lessons()
 
-from lessons import example, grading, ledger  # noqa: E402  (found through open_lessons)
+from lessons import example, grading, ledger, predict  # noqa: E402  (found through open_lessons)
 from lessons.text import body_of  # noqa: E402
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -104,7 +104,7 @@ def test_lesson_runs(
         runpy.run_path(str(folder / "lesson.py"), run_name="__main__")
     printed = capfd.readouterr()
     assert printed.err == ""
-    check_what_it_shows(printed.out, tmp_path)
+    check_what_it_shows(folder, printed.out, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -123,15 +123,20 @@ def test_lesson_runs_as_a_script(folder: Path, tmp_path: Path) -> None:
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
-    check_what_it_shows(done.stdout, tmp_path)
+    check_what_it_shows(folder, done.stdout, tmp_path)
 
 
-def check_what_it_shows(printed: str, pictures: Path) -> None:
-    """The ledger, comparisons that hold, and pictures that are named."""
-    assert "multiplies" in printed, "every lesson ends with the ledger"
+NO_LEDGER = {"24", "28", "29", "30"}  # the ledger would say nothing about tokens, a formula, a search, or a farm
+
+
+def check_what_it_shows(folder: Path, printed: str, pictures: Path) -> None:
+    """The ledger, comparisons that hold, pictures that are named, and not more than a reader reads."""
+    assert ("multiplies  " in printed) == (folder.name.split("_")[0] not in NO_LEDGER), "the ledger"
+    assert len(printed.splitlines()) <= 120
     assert not re.search(r"NOT the same|the programs differ|(equal|agree): False", printed), (
         "a comparison in the lesson failed"
     )
+    assert list(pictures.glob("*.svg")), "every lesson draws a picture"
     for picture in pictures.glob("*.svg"):
         shapes = sum(1 for _ in ElementTree.parse(picture).getroot().iter())
         assert shapes > 20, f"{picture.name} has {shapes} shapes"
@@ -216,6 +221,56 @@ def test_what_is_said_about_a_lesson_is_complete(folder: Path) -> None:
     assert all(re.match(r"https://(doi\.org/10\.\d{4}|arxiv\.org/abs/\d{4}\.\d{5}$)", link) for _, link in facts.papers)
     listed = re.findall(r"^\| ([\w -]+) \|", (ROOT / "docs" / "glossary.md").read_text(), re.M)
     assert facts.terms and set(facts.terms) <= set(listed)
+
+
+@each_lesson
+def test_a_lesson_asks_before_it_prints(folder: Path) -> None:
+    """At least once; the question is a text that the site can show above the cell."""
+    tree = ast.parse((folder / "lesson.py").read_text(encoding="utf-8"))
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func) == "predict"]
+    assert calls
+    for call in calls:
+        question, answer = call.args
+        assert isinstance(question, ast.Constant) and question.value.endswith("?")
+        assert not isinstance(answer, ast.Constant), "the code above the question shows the answer"
+
+
+@pytest.mark.parametrize(
+    ("guess", "answer", "said"),
+    [
+        ("36", 36, "Right: 36."),
+        ("1,000", 1000, "Right: 1,000."),
+        ("30 %", 30, "Right: 30."),
+        ("9", 36, "It is 36: your guess is too small, by a factor of 4."),
+        ("72", 36, "It is 36: your guess is too large, by a factor of 2."),
+        ("3", 0, "It is 0: your guess is too large, by 3."),
+        ("0", -0.4921, "It is -0.4921: your guess is too large, by 0.4921."),
+        ("2.82", 2.8235, "Right: 2.824."),
+        ("no idea", 36, "It is 36."),
+        ("Yes", "yes", "Right."),
+        ("1", "yes", "It is yes."),
+        ("nan", 36, "It is 36."),
+    ],
+)
+def test_a_guess_is_compared_with_the_answer(guess: str, answer: float | str, said: str) -> None:
+    assert predict.verdict(guess, answer) == said
+
+
+def test_a_question_waits_only_with_step(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    asked: list[str] = []
+
+    def reader(prompt: str) -> str:
+        asked.append(prompt)
+        return "18" if prompt.startswith("your guess") else ""
+
+    monkeypatch.setattr("builtins.input", reader)
+    assert main(["lesson", "0", "--step"]) == 0
+    printed = capsys.readouterr().out
+    assert "your guess: " in asked
+    assert "table show?\nIt is 36: your guess is too small, by a factor of 2.\nbuffer " in printed
+    asked.clear()
+    assert main(["lesson", "0"]) == 0
+    assert not asked and "Predict first: Y has 6 elements." in capsys.readouterr().out
 
 
 def test_data_that_is_not_complete_is_refused(tmp_path: Path) -> None:

@@ -102,7 +102,8 @@ def test_a_lessons_cells_keep_what_they_print_and_draw(build: ModuleType, tmp_pa
     (folder / "lesson.py").write_text(
         "# %% [markdown]\n# # Two\n#\n# See [this](../x.py).\n\n"
         "# %%\nfrom minitvm.tools.cli.lesson import open_lessons\n\n"
-        "open_lessons()\nfrom lessons.picture import Picture\n\n# %%\nprint(1 + 1)\nprint(Picture(4, 2).save('two'))\n"
+        "open_lessons()\nfrom lessons.picture import Picture\nfrom lessons.predict import predict\n\n"
+        "# %%\npredict('What is 1 + 1?', 1 + 1)\nprint(1 + 1)\nprint(Picture(4, 2).save('two'))\n"
     )
     (folder / "lesson.toml").write_text(
         'minutes = 25\nneeds = ["05", "06"]\nknow = "two things"\nterms = ["exposed read"]\nhints = ["a", "b", "c"]\n'
@@ -110,7 +111,8 @@ def test_a_lessons_cells_keep_what_they_print_and_draw(build: ModuleType, tmp_pa
         '[[papers]]\ntitle = "A paper"\nlink = "https://arxiv.org/abs/1802.04799"\n'
     )
     notebook = json.loads(build.notebooks.lesson(folder, lambda text: text.replace("[this](../x.py)", "this")))
-    title, plumbing, code, end = notebook["cells"]
+    title, plumbing, question, code, end = notebook["cells"]
+    assert "".join(question["source"]) == ":::{admonition} Predict first\n:class: tip\nWhat is 1 + 1?\n:::"
     head, _, text = "".join(title["source"]).partition("Before this one: [05](../05_dependences/lesson.py), ")
     assert head == "# 07. Two\n\n*About 25 minutes. After lessons 05 and 06. You should know two things.*\n\n"
     assert "07_two.ipynb" in text and text.endswith("\n\nSee this.")

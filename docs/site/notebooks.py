@@ -8,6 +8,7 @@ import os
 import re
 import sys
 import tempfile
+import textwrap
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
@@ -58,6 +59,7 @@ def lesson(folder: Path, prose: Callable[[str], str], executed: bool = True, exp
             cell.source = prose(cell.source)
         elif "open_lessons()" in cell.source:
             cell.metadata["tags"] = ["hide-input"]
+    _ask_first(notebook)
     notebook.metadata["kernelspec"] = {"name": "python3", "display_name": "Python 3", "language": "python"}
     if executed:
         with tempfile.TemporaryDirectory(prefix="minitvm-pictures-") as pictures, _environment(Path(pictures)):
@@ -138,6 +140,8 @@ def _run(notebook: NotebookNode, folder: Path, pictures: Path) -> None:
         except Exception:
             raise SystemExit(f"{folder.name}, cell {count}:\n{cell.source}\n{traceback.format_exc()}") from None
         text = re.sub(rf"^.*{re.escape(str(pictures))}.*\n", "", printed.getvalue(), flags=re.MULTILINE)
+        for question in questions(cell.source):  # a note above the cell has it
+            text = text.replace(f"{textwrap.fill(f'Predict first: {question}', 110)}\n", "")
         lines = text.split("\n")
         if len(lines) > LONGEST:
             text = "\n".join([*lines[:LONGEST], f"... and {len(lines) - LONGEST} lines more", ""])
@@ -150,6 +154,27 @@ def _run(notebook: NotebookNode, folder: Path, pictures: Path) -> None:
         elif hasattr(value, "_repr_html_"):
             cell.outputs.append(v4.new_output("display_data", {"text/html": value._repr_html_()}))
         cell.outputs += [v4.new_output("display_data", {"image/svg+xml": svg}) for svg in drawn]
+
+
+def questions(source: str) -> list[str]:
+    """The questions that a cell asks with `predict("...", answer)`."""
+    calls = (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call))
+    return [
+        str(call.args[0].value)
+        for call in calls
+        if isinstance(call.func, ast.Name) and call.func.id == "predict" and isinstance(call.args[0], ast.Constant)
+    ]
+
+
+def _ask_first(notebook: NotebookNode) -> None:
+    """Put a note above each cell that asks a question, so that the reader guesses before the number is in view."""
+    from nbformat import v4
+
+    for at in range(len(notebook.cells) - 1, -1, -1):
+        if notebook.cells[at].cell_type == "code":
+            for question in reversed(questions(notebook.cells[at].source)):
+                note = f":::{{admonition}} Predict first\n:class: tip\n{question}\n:::"
+                notebook.cells.insert(at, v4.new_markdown_cell(note))
 
 
 def _execute(source: str, names: dict[str, Any], where: str) -> Any:

@@ -16,7 +16,8 @@ from minitvm.tools.cli.lesson import open_lessons
 
 open_lessons()  # a lesson finds what all lessons share, from whatever folder it runs
 
-from lessons import example, ledger
+from lessons import drawings, example, ledger
+from lessons.predict import predict
 from minitvm import reference
 from minitvm.events import Listener, Loop
 
@@ -85,9 +86,24 @@ reference.tir.run(program, a, b, bias, y, listeners=[Watch(limit=2 * k)])
 
 # %%
 counted = ledger.measure(program, a, b, bias, y)
+predict("Y has 6 elements. How many stores to Y will the table show?", counted.stores["Y"])
 print("buffer   elements   loads   stores")
 for name, array in (("A", a), ("B", b), ("bias", bias), ("Y", y)):
     print(f"{name:<6} {array.size:>10} {counted.loads[name]:>7} {counted.stores[name]:>8}")
+
+# %% [markdown]
+# The same as a picture, element by element:
+
+# %%
+arrays = {"A": a, "B": b, "Y": y}
+touches = drawings.matrices(
+    {"A": a.shape, "B": b.shape, "Y": y.shape},
+    lambda name, row, column: drawings.shade(counted.touched(name, row * len(arrays[name][0]) + column) / 12),
+    lambda name, row, column: str(counted.touched(name, row * len(arrays[name][0]) + column)),
+    "how often each element is loaded or stored",
+    40,
+)
+print("the picture:", touches.save("touches"))
 
 # %% [markdown]
 # Look at Y. It has six elements, and we stored to it many more times than that. Each round of `r` loads an element
@@ -95,14 +111,14 @@ for name, array in (("A", a), ("B", b), ("bias", bias), ("Y", y)):
 # a good compiler, and we will get there.
 #
 # Look at A. Each of its elements is loaded three times: once for each column of Y. And each element of B twice, once
-# for each row. Here nobody minds. With a thousand rows and columns, every element is fetched a thousand times, and
-# that is where the time goes.
+# for each row. Here that does not matter. With a thousand rows and columns, every element is fetched a thousand times,
+# and that is where the time goes.
 #
 # ## The ledger
 #
 # Each lesson ends with this table. *Loaded again* counts loads of an element that was loaded before; *stored again*
-# counts stores to an element that was stored before. *Bytes moved by a cache* is what a toy cache of 16 lines of
-# 64 bytes would fetch: whoever walks through memory in order pays little. The time is the interpreter's.
+# counts stores to an element that was stored before. *Bytes moved by a cache* is what a toy cache of 16 lines of 64
+# bytes would fetch: a program that walks through memory in order pays little. The time is the interpreter's.
 
 # %%
 ledger.show({f"{m} x {n} x {k}": counted})

@@ -9,7 +9,8 @@ from minitvm.tools.cli.lesson import open_lessons
 
 open_lessons()
 
-from lessons import example, ledger, tiny
+from lessons import drawings, example, ledger, tiny
+from lessons.predict import predict
 from minitvm import arith
 from minitvm import expr as full
 from minitvm.expr import Range, Var, structural_equal, substitute, walk
@@ -17,8 +18,8 @@ from minitvm.expr import Range, Var, structural_equal, substitute, walk
 # %% [markdown]
 # ## Where is A[i, r]?
 #
-# Memory has no rows and columns. It is one long line of elements. If A has 4 columns, the element `A[i, r]` stands at
-# place `i * 4 + r` of the line: skip i whole rows, then r elements.
+# Memory has no rows and columns. It is one long line of elements. If A has 4 columns, the element `A[i, r]` is at place
+# `i * 4 + r` of the line: skip i whole rows, then r elements.
 #
 # We build that expression with Python's own operators. They do not compute anything. They build a tree, because
 # `i` and `r` are not numbers yet.
@@ -35,9 +36,9 @@ print(address)
 print(tiny.drawing(address))
 
 # %% [markdown]
-# The whole language is six kinds of node: `Num`, `Name`, `Add`, `Sub`, `Mul` and `FloorDiv`. Each is a frozen
-# dataclass of a line or two; they stand in `lessons/tiny.py`. Frozen, because a tree that nobody can change can be
-# shared by everybody. Whoever wants another tree builds another tree.
+# The whole language is six kinds of node: `Num`, `Name`, `Add`, `Sub`, `Mul` and `FloorDiv`. Each is a frozen dataclass
+# of a line or two; you find them in `lessons/tiny.py`. They are frozen because a tree that cannot change can be shared.
+# If you want another tree, you build another one.
 #
 # ## Text to tree is easy, tree to text is not
 #
@@ -48,12 +49,26 @@ print(tiny.drawing(address))
 for text in ("i * 4 + r", "i * (4 + r)", "a - b - c", "a - (b - c)", "a * (b // c)"):
     print(f"{text}\n{tiny.drawing(tiny.read(text), '    ')}")
 
+# %%
+texts = ("a - b - c", "a - (b - c)", "a * (b // c)")
+signs = {"Add": "+", "Sub": "-", "Mul": "*", "FloorDiv": "//"}
+picture = drawings.trees(
+    {text: tiny.read(text) for text in texts},
+    lambda e: (e.a, e.b) if isinstance(e, tiny.Binary) else (),
+    lambda e: (
+        signs[type(e).__name__] if isinstance(e, tiny.Binary) else str(getattr(e, "name", getattr(e, "value", "")))
+    ),
+    "three texts and their trees",
+)
+print("the picture:", picture.save("trees"))
+
 # %% [markdown]
 # Now the way back. A tree needs no parentheses; its shape says what belongs together. A text does. Print too few,
 # and the text means something else:
 
 # %%
 a, b, c = 7, 5, 3
+predict("With a = 7, b = 5 and c = 3, what is a * b // c?", a * b // c)
 print("a - (b - c) =", a - (b - c), "   a - b - c =", a - b - c)
 print("a * (b // c) =", a * (b // c), "  a * b // c =", a * b // c)
 
@@ -62,7 +77,7 @@ print("a * (b // c) =", a * (b // c), "  a * b // c =", a * b // c)
 # `a * b / c`. With whole numbers it is not. Index arithmetic is full of `//`, so a printer that is careless here
 # changes programs without a sound.
 #
-# Print too many parentheses, and nobody can read it: `((i * 4) + r)`. A good printer writes exactly those that
+# Print too many parentheses, and you can no longer read it: `((i * 4) + r)`. A good printer writes exactly those that
 # are needed. That is your exercise.
 #
 # ## minitvm does the same

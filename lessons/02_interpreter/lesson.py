@@ -15,7 +15,8 @@ import inspect
 
 import numpy as np
 
-from lessons import example, ledger, values
+from lessons import drawings, example, ledger, values
+from lessons.predict import predict
 from minitvm import reference
 from minitvm.errors import ExecutionError
 from minitvm.expr import Var, const, walk
@@ -60,8 +61,8 @@ print("A is now", memory[A])
 
 # %% [markdown]
 # In the second iteration `A[i - 1]` is what the first one wrote. Run the iterations in another order and you get
-# another result. So an interpreter of loops has to respect their order, and a compiler that changes it
-# has to prove that nobody can tell.
+# another result. So an interpreter of loops has to respect their order, and a compiler that changes it has to prove
+# that the result stays the same.
 #
 # The whole loop, by the reference interpreter. (`inout` says that A has a value when the program starts.)
 
@@ -69,13 +70,28 @@ print("A is now", memory[A])
 program = with_root((A,), loop, {"global_symbol": "running_sum"})
 array = np.array([1, 1, 1, 1, 1], "int32")
 reference.tir.run(program, array, inout=["A"])
+predict("A starts as five ones. What is A[4] when the loop has ended?", int(array[4]))
 print(array)
+
+# %%
+history, now = [[1, 1, 1, 1, 1]], [1, 1, 1, 1, 1]
+for at in range(1, 5):
+    now = [*now[:at], now[at] + now[at - 1], *now[at + 1 :]]
+    history.append(now)
+picture = drawings.cells(
+    [[str(value) for value in row] for row in history],
+    [[drawings.ORANGE if column == at and at else drawings.LIGHT if column < at else drawings.PALE
+      for column in range(5)] for at in range(5)],
+    "A after each iteration; orange was just written",
+    ["at first", *(f"after i = {at}" for at in range(1, 5))],
+)  # fmt: skip
+print("the picture:", picture.save("running_sum"))
 
 # %% [markdown]
 # ## A judge must refuse
 #
-# Suppose that somebody starts the loop at 0. Then it reads `A[-1]`. In Python that is the last element, in C it is
-# whatever happens to lie in memory before A. Both would run on in silence. Ours does not:
+# Suppose that you start the loop at 0. Then it reads `A[-1]`. In Python that is the last element, in C it is whatever
+# happens to be in memory before A. Both would go on without a word. Ours does not:
 
 # %%
 wrong = with_root((A,), For(i, const(0), const(5), ForKind.SERIAL, store), {"global_symbol": "off_by_one"})
@@ -85,8 +101,8 @@ except ExecutionError as error:
     print(error)
 
 # %% [markdown]
-# And if nobody put anything into A before? The array that we pass has *some* numbers in it, but the program must
-# not depend on them. The interpreter keeps a note for each element whether it was written:
+# And if nothing was put into A before? The array that we pass has *some* numbers in it, but the program must not depend
+# on them. The interpreter keeps a note for each element whether it was written:
 
 # %%
 try:
@@ -95,8 +111,8 @@ except ExecutionError as error:
     print(error)
 
 # %% [markdown]
-# The third thing to refuse is what the interpreter does not know. `value` above ends with `raise Unsupported`.
-# Whoever leaves this line out gets an interpreter that is quietly wrong on the programs of next year.
+# The third thing to refuse is what the interpreter does not know. `value` above ends with `raise Unsupported`. If you
+# leave this line out, you get an interpreter that is quietly wrong on the programs of next year.
 #
 # ## The second half is yours
 #

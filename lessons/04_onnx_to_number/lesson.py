@@ -14,7 +14,9 @@ import numpy as np
 from onnx import TensorProto, helper, numpy_helper
 
 import minitvm
-from lessons import example, ledger
+from lessons import drawings, example, ledger
+from lessons.predict import predict
+from lessons.text import body_of
 from minitvm import reference, te
 from minitvm.executable.printer import script as executable_text
 from minitvm.graph import Pattern, register
@@ -55,12 +57,14 @@ print("Y should be\n", expected, sep="")
 
 def compare(level: str, result: np.ndarray) -> None:
     """Says whether a level computed what NumPy did."""
-    print(f"\n{level}: {'the same as NumPy, bit for bit' if (result == expected).all() else 'NOT the same as NumPy'}")
+    print(f"{level}: {'the same as NumPy, bit for bit' if (result == expected).all() else 'NOT the same as NumPy'}")
 
 
 def text_of(program: object) -> str:
-    """A program without its attributes, which are long and not today's subject."""
-    return "\n".join(line for line in program.script().splitlines() if "_attr(" not in line)  # type: ignore[attr-defined]
+    """A program without its attributes and regions, which are long and not today's subject."""
+    hidden = ("T.func_attr(", "T.block_attr(", "T.reads(", "T.writes(", "# from", "@T.prim_func")
+    lines = (line for line in program.script().splitlines() if line)  # type: ignore[attr-defined]
+    return "\n".join(line for line in lines if not line.lstrip().startswith(hidden))
 
 
 # %% [markdown]
@@ -76,14 +80,15 @@ print(graph)
 compare("graph", reference.graph.run(graph, {"A": a})[0])
 
 # %% [markdown]
-# Run like this, operator after operator, each one writes a whole tensor to memory, and the next one reads it
-# again. So the compiler puts operators together that can be computed together: it *fuses* them. Now there is one.
-# Its name tells of another step: B is a constant, so the compiler has *packed* it, here and now, not in every run.
-# Columns that fill a vector stand together, as panels [panel, k, column]. That is the order in which kernels read them.
+# Run like this, operator after operator, each one writes a whole tensor to memory, and the next one reads it again. So
+# the compiler puts operators together that can be computed together: it *fuses* them. Now there is one. Its name tells
+# of another step: B is a constant, so the compiler has *packed* it, here and now, not in every run. Columns that fill a
+# vector are next to each other, as panels [panel, k, column]. That is the order in which kernels read them.
 
 # %%
 fused = minitvm.lower(model, stop_at="fused")
-print(fused)
+predict("The graph has three operators. How many functions are left when they are fused?", len(fused.nodes))
+print(str(fused).partition("\n\n")[0])
 compare("fused graph", reference.graph.run(fused, {"A": a})[0])
 
 # %% [markdown]
@@ -119,6 +124,16 @@ def in_panels(matrix: np.ndarray) -> np.ndarray:
 packed = in_panels(b)
 compare("te", reference.te.evaluate(result, {p0: a, p1: packed, p2: bias})[0])
 
+# %%
+order = {value: place for place, value in enumerate(in_panels(np.arange(b.size).reshape(b.shape)).ravel())}
+picture = drawings.cells(
+    [[str(order[row * b.shape[1] + column]) for column in range(b.shape[1])] for row in range(b.shape[0])],
+    [[drawings.SERIES[column // width % 8] for column in range(b.shape[1])] for _ in range(b.shape[0])],
+    "B, and the place of each element when it is packed; a colour is a panel",
+    [f"k = {row}" for row in range(b.shape[0])],
+)
+print("the picture:", picture.save("packed"))
+
 # %% [markdown]
 # ## 3. Loops
 #
@@ -136,7 +151,7 @@ compare("tir", y)
 
 # %%
 scheduled = minitvm.lower(model, stop_at="schedule")[OPERATOR]
-for step in scheduled.attrs["schedule_trace"][:10]:
+for step in scheduled.attrs["schedule_trace"][:8]:
     print(step)
 print("...")
 y.fill(np.nan)
@@ -152,7 +167,7 @@ compare("schedule", y)
 
 # %%
 module = minitvm.lower(model, stop_at="kernel")[OPERATOR]
-print(text_of(module))
+print(*body_of(module).splitlines()[:16], "    ...", sep="\n")
 y.fill(np.nan)
 reference.kernel.run(module, a, packed, bias, y)
 compare("kernel", y)
@@ -164,11 +179,14 @@ compare("kernel", y)
 
 # %%
 source = minitvm.lower(model, stop_at="source")[OPERATOR]
-print("\n".join(line for line in source.splitlines() if not line.startswith("#")).strip())
+lines = source.splitlines()
+print(
+    "\n".join(lines[next(at for at, line in enumerate(lines) if line.startswith("def ")) :][:18]), "    ...", sep="\n"
+)
 
 # %% [markdown]
-# Around the kernels stands the *executable*: which constants there are, how much memory is needed, and a list of steps,
-# which call the kernels. It is plain data, so it has an interpreter too; and it can be saved and run elsewhere.
+# Around the kernels there is the *executable*: the constants, how much memory is needed, and a list of steps that call
+# the kernels. It is plain data, so it has an interpreter too; and it can be saved and run elsewhere.
 
 # %%
 executable = minitvm.lower(model, stop_at="executable")
@@ -186,9 +204,9 @@ print("Y[0, 0] =", run(a)[0, 0])
 # %% [markdown]
 # ## A new operator
 #
-# Somebody invents a new layer. What does a compiler need to know? Two functions. One says in NumPy what the operator
-# *means*; the judge uses it. The other says the same as a tensor expression; everything below is made from it. Neither
-# may be derived from the other: where they differ, one of us made a mistake, and we want to hear of it.
+# You invent a new layer. What does a compiler need to know? Two functions. One says in NumPy what the operator *means*;
+# the judge uses it. The other says the same as a tensor expression; everything below is made from it. Neither may be
+# derived from the other: where they differ, one of us made a mistake, and we want to hear of it.
 
 
 # %%
@@ -209,10 +227,10 @@ A = builder.input("A", a.shape)
 biased = builder.op("add", builder.op("nn.matmul", A, b), bias)
 grown = builder.build(builder.op("lesson.shifted_relu", biased, by=2.0))
 
-print(minitvm.lower(grown, stop_at="fused"))
+print(str(minitvm.lower(grown, stop_at="fused")).partition("\n\n")[0])
 by_meaning = reference.graph.run(grown, {"A": a})[0]
 compiled = minitvm.build(grown, threads=1)(a)
-print("\nmeaning and machine code agree:", bool((by_meaning == compiled).all()))
+print("meaning and machine code agree:", bool((by_meaning == compiled).all()))
 
 # %% [markdown]
 # No pass knows this operator, yet it was fused: `Pattern.ELEMENTWISE` says that an element of the output needs one

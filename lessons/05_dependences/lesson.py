@@ -13,6 +13,7 @@ open_lessons()
 import itertools
 
 from lessons import example, ledger, picture
+from lessons.predict import predict
 from minitvm import reference, tir
 from minitvm.errors import ScheduleError
 from minitvm.events import Access, Listener, Loop
@@ -63,8 +64,8 @@ print("\n".join(program.script().splitlines()[-6:]))
 # ## Watch
 #
 # An interpreter tells its listeners of every load, store and iteration. This one writes down, for each element, who
-# touched it last; and when somebody touches it again, and one of the two is a store, it has found a *dependence*: the
-# two must stay in this order.
+# touched it last; and when it is touched again, and one of the two accesses is a store, it has found a *dependence*:
+# the two must stay in this order.
 
 
 # %%
@@ -154,9 +155,9 @@ for order in (i_outside, j_outside):
 #
 # ## The other sign
 #
-# What if `written - read` is negative from the start? Nobody reads what is not written yet: instead an iteration reads
-# what a later one will *overwrite*. The later one must not come first, or the old value is gone. It is a dependence
-# just as much; its distance is `read - written`, since the reader is the earlier one.
+# What if `written - read` is negative from the start? Then no iteration reads what is not written yet. Instead an
+# iteration reads what a later one will *overwrite*. The later one must not come first, or the old value is gone. It is
+# a dependence just as much; its distance is `read - written`, since the reader is the earlier one.
 
 # %%
 print("written (0, 1), read (1, 0):")
@@ -165,7 +166,7 @@ assert distances(staircase((0, 1), (1, 0))) == {(1, -1)}
 # %% [markdown]
 # ## The judge agrees
 #
-# We exchange the loops by hand, so that nobody can refuse it, and let `reference.check` compare. Four programs, with
+# We exchange the loops by hand, so that it cannot be refused, and let `reference.check` compare. Four programs, with
 # our rule, with what `reorder` says, and with what really happens:
 
 # %%
@@ -203,9 +204,9 @@ except ScheduleError as error:
 
 # %% [markdown]
 # The first line names the call and the rule that it broke (`minitvm explain reorder` lists all of its rules). The
-# program has both accesses marked. *Found* is a pair that you can check with a pencil: A[1, 1] is
-# written at (0, 1) and read at (1, 0), and with j outside (1, 0) comes first. A refused call changes nothing; the
-# schedule stands where it stood.
+# program has both accesses marked. *Found* is a pair that you can check with a pencil: A[1, 1] is written at (0, 1) and
+# read at (1, 0), and with j outside (1, 0) comes first. A refused call changes nothing; the schedule is as it was
+# before.
 #
 # ## The wavefront
 #
@@ -223,13 +224,16 @@ except ScheduleError as error:
 program = example.blocks(32, 32, 32)
 inputs = example.inputs(32, 32, 32)
 columns = {}
+accepted = 0
 for order in itertools.permutations("ijr"):
     sch = tir.Schedule(program)
     loops = dict(zip("ijr", sch.get_loops("C")))
     sch.reorder(*(loops[name] for name in order))
+    accepted += 1
     if order in (("i", "j", "r"), ("i", "r", "j"), ("r", "i", "j")):
         columns[" ".join(order)] = ledger.measure(sch.func, *inputs)
-print("all six orders are accepted")
+predict("Three loops can be nested in six orders. How many of them does `reorder` accept here?", accepted)
+print(f"{accepted} orders are accepted")
 
 # %% [markdown]
 # ## The ledger

@@ -13,7 +13,8 @@ open_lessons()
 import numpy as np
 
 import minitvm
-from lessons import example, ledger
+from lessons import drawings, example, ledger
+from lessons.predict import predict
 from lessons.text import body_of
 from minitvm import reference, tir
 from minitvm.errors import ScheduleError
@@ -71,11 +72,18 @@ def iterations_and_runs(program: PrimFunc, n: int) -> tuple[int, int]:
     return max(counted.iterations.values()), counted.blocks["Y"]
 
 
-print(" n   iterations   runs   in vain")
-for n in (8, 9, 10, 15, 16, 17):
+def in_eights(n: int) -> tuple[int, int]:
+    """The same for a loop of n in pieces of 8."""
     sch = tir.Schedule(relu(n))
     sch.split(sch.get_loops("Y")[0], factors=[None, 8])
-    turned, ran = iterations_and_runs(sch.func, n)
+    return iterations_and_runs(sch.func, n)
+
+
+turned, ran = in_eights(9)
+predict("A loop of 9 is split into pieces of 8. How many iterations run in vain?", turned - ran)
+print(" n   iterations   runs   in vain")
+for n in (8, 9, 10, 15, 16, 17):
+    turned, ran = in_eights(n)
     print(f"{n:>2} {turned:>12} {ran:>6} {(turned - ran) / turned:>9.0%}")
 
 # %% [markdown]
@@ -98,7 +106,8 @@ assert reference.check(relu(100), sch.func)
 #
 # ## The two ways to get it wrong
 #
-# By hand nobody refuses us. First the rounds rounded up, and no condition; then the rounds rounded down:
+# By hand we can write both, because no schedule is there to refuse them. First the rounds are rounded up, without a
+# condition; then they are rounded down:
 
 
 # %%
@@ -119,9 +128,9 @@ for rounds in (3, 2):
     assert not verdict
 
 # %% [markdown]
-# A compiled program says nothing in either case. The first overwrites whatever lies behind Y in memory; the second
-# returns whatever lay in Y before. The interpreter knows of each element whether it exists and whether
-# it was ever written. That is *shadow* mode, and it is on unless you switch it off.
+# A compiled program says nothing in either case. The first overwrites whatever comes after Y in memory; the second
+# returns whatever was in Y before. The interpreter knows of each element whether it exists and whether it was ever
+# written. That is *shadow* mode, and it is on unless you switch it off.
 #
 # You may say that you need no condition, but then it must be true:
 
@@ -180,6 +189,20 @@ counter = Ledger()
 reference.tir.run(kernel_of(masked), np.zeros(10, "float32"), np.zeros(10, "float32"), listeners=[counter])
 print(f"max was computed {counter.operations['max']} times, for 10 elements")
 
+# %%
+TEN = [str(i) for i in range(10)]
+picture = drawings.cells(
+    [[*TEN, "10", "11"], [*TEN], [*TEN, "-", "-"]],
+    [
+        [*[drawings.LIGHT] * 10, *[drawings.GREY] * 2],
+        [*[drawings.BLUE] * 8, *[drawings.LIGHT] * 2],
+        [*[drawings.BLUE] * 10, *[drawings.GREY] * 2],
+    ],
+    "10 iterations in pieces of 4: dark cells are vectors, grey ones are in vain",
+    ["ask each time", "cut", "mask"],
+)
+print("the picture:", picture.save("three_tails"))
+
 # %% [markdown]
 # So to ask costs a question in each iteration, to cut costs code, and a mask costs lanes.
 #
@@ -218,8 +241,11 @@ ledger.show(
 
 # %% [markdown]
 # All do the same multiplies. Asked in each iteration, the innermost loop turns thousands of times in vain. Cut, it does
-# not: what it turns more often than without tiles is the setting to zero, which has loops of its own now. The toy cache
-# is served about as well with tails as it was without in lesson 03.
+# not: what it turns more often than without tiles is the setting to zero, which has loops of its own now.
+#
+# The toy cache moves several times as many bytes as in lesson 03, where everything fitted. A row of 30 floats is not a
+# whole number of cache lines, so most rows of a tile of B now touch two lines instead of one, and the tile does not
+# stay in 16 lines any more. An awkward size costs more than its tail.
 #
 # There is a fourth way: make the tensor larger, so that there is no tail, and throw the edge away afterwards. It costs
 # work and memory, and pays where the tail is short and a special instruction wants whole tiles (`pad_einsum`).

@@ -14,6 +14,7 @@ import numpy as np
 
 import minitvm
 from lessons import example, ledger, picture
+from lessons.predict import predict
 from lessons.text import body_of
 from minitvm import reference, tir
 from minitvm.errors import ScheduleError
@@ -66,7 +67,7 @@ print("\n".join(source.splitlines()[-2:]))
 # ## Who needs the order?
 #
 # `relu` does not; each iteration has an X and a Y of its own. This program does, because an iteration reads what the
-# one before it wrote. We write it by hand, so that nobody refuses us:
+# one before it wrote. We write it by hand, so that it cannot be refused:
 
 
 # %%
@@ -89,6 +90,10 @@ def run(program: PrimFunc, order: str = "forward") -> np.ndarray:
     return a
 
 
+predict(
+    "The parallel loop runs forward, backward, and shuffled. How many different results are there?",
+    len({run(parallel_chain, order).tobytes() for order in ("forward", "backward", "shuffled")}),
+)
 print(f"{'serial':<22}", run(chain))
 for order in ("forward", "backward", "shuffled"):
     print(f"parallel, {order:<12}", run(parallel_chain, order))
@@ -96,15 +101,15 @@ assert len({run(parallel_chain, order).tobytes() for order in ("forward", "backw
 
 # %% [markdown]
 # Three orders, three results, and on a real machine each run may bring another one. The order "forward" gives the right
-# one: on a quiet day every test passes. That is why nobody should look for races by testing.
+# one: on a quiet day every test passes. That is why you should not look for races by testing.
 #
 # ## A race
 #
 # **Two accesses race when they touch the same element, at least one of them writes, and nothing orders them.**
 #
 # The interpreter need not be unlucky to find one. In shadow mode, which is on unless you switch it off, it writes down
-# who touched each element last, and looks whether a promised order lies between. It runs the loop forward, and the
-# values are right; still it knows:
+# who touched each element last, and checks whether a promised order is between the two. It runs the loop forward, and
+# the values are right; still it finds the race:
 
 # %%
 
@@ -130,8 +135,8 @@ print(race)
 print("\n".join(race.finding.script(parallel_chain).splitlines()[-4:]))
 
 # %% [markdown]
-# Two reads never race: nobody can tell which came first. And an iteration does not race with itself: within one, the
-# order stands.
+# Two reads never race: it makes no difference which came first. And an iteration does not race with itself: within one
+# iteration, the order is fixed.
 #
 # ## Lanes march in step
 #
@@ -313,9 +318,9 @@ for at, name in enumerate("ijr"):
 print("\n".join(refused["parallel", "r"].splitlines()[-4:]))
 
 # %% [markdown]
-# Unrolling takes no promise back, so nobody has to ask. The third way is in the error: `rfactor` makes partial sums, so
-# that each iteration has, again, a place of its own. Lesson 09 is about it. And where no loop will do, as on the
-# staircase of lesson 05, another order may make one.
+# Unrolling takes no promise back, so there is nothing to check. The third way is in the error: `rfactor` makes partial
+# sums, so that each iteration has, again, a place of its own. Lesson 09 is about it. And where no loop will do, as on
+# the staircase of lesson 05, another order may make one.
 #
 # ## The ledger
 #

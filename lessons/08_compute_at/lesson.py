@@ -3,8 +3,8 @@
 #
 # One stage makes values, the next one uses them, each several times. Make all of them first? Then they must be kept,
 # and when they are needed they are far away. Make each of them where it is needed? Then some are made several times.
-# Nobody gets all three for nothing: little work, little memory, short ways. Today we count what each choice costs. At
-# the end you work out what a compiler must know to offer the choice: which values are needed *here*.
+# You cannot have all three for nothing: little work, little memory, short ways. Today we count what each choice costs.
+# At the end you work out what a compiler must know to offer the choice: which values are needed *here*.
 
 # %%
 from minitvm.tools.cli.lesson import open_lessons
@@ -18,6 +18,7 @@ import numpy as np
 
 import minitvm
 from lessons import example, ledger, picture
+from lessons.predict import predict
 from lessons.text import body_of
 from minitvm import reference, tir
 from minitvm.errors import ScheduleError
@@ -103,7 +104,7 @@ assert all_first.computed == ELEMENTS
 print(f"H has {ELEMENTS:,} elements; computed: {all_first.computed:,}; bytes live: {all_first.peak_bytes:,}")
 
 # %% [markdown]
-# As it stands, the program does no work twice, and all of H must live at once. Halide, where these names come from,
+# As it is written, the program does no work twice, and all of H must live at once. Halide, where these names come from,
 # calls it *compute_root*.
 #
 # ## compute_at
@@ -139,6 +140,10 @@ print(body_of(scheduled(at_y)))
 # %%
 print(body_of(kernel_of(scheduled(at_y))))
 run_costs = costs(scheduled(at_y))
+predict(
+    "Each of the 32 windows has 3 rows, and H has 34. How often is a row of H computed, on average?",
+    run_costs.computed / ELEMENTS,
+)
 print(f"computed: {run_costs.computed:,}, each element {run_costs.computed / ELEMENTS:.2f} times", end="; ")
 print(f"live: {run_costs.peak_bytes:,}")
 
@@ -276,21 +281,6 @@ except ScheduleError as error:
 # windows overlap two iterations write the same row of H; the same values, but a race nevertheless. In compute_root and
 # inline an iteration over the rows of Y writes its own row and nothing else. So the triangle has a fourth corner.
 #
-# ## What is refused
-#
-# `compute_at` and `compute_inline` are refused where computing an element again could give another value, or where
-# somebody else is waiting for it (`minitvm explain compute_at` has the list). And a sum cannot be inlined: it is a
-# loop, not a formula.
-
-# %%
-sch = tir.Schedule(example.blocks(4, 4, 4))
-try:
-    sch.compute_inline("C")
-except ScheduleError as error:
-    print(str(error).splitlines()[0].split("  ")[0])
-    print("\n".join(str(error).splitlines()[-2:]))
-
-# %% [markdown]
 # ## And the clock?
 #
 # A picture of 1024 x 1024, compiled, on one thread:
@@ -313,7 +303,7 @@ for name in ("compute_root", "at y", "inline", "rolling, at y"):
 
 # %% [markdown]
 # One multiply and two additions are cheap to do again; to fetch a number from memory may cost as much as dozens of
-# them. So the choice with the most work need not be the slowest. If H were a product of matrices, nobody would compute
+# them. So the choice with the most work need not be the slowest. If H were a product of matrices, you would not compute
 # it three times.
 #
 # ## The ledger

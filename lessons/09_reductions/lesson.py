@@ -13,7 +13,8 @@ open_lessons()
 import numpy as np
 
 import minitvm
-from lessons import example, ledger
+from lessons import drawings, example, ledger
+from lessons.predict import predict
 from minitvm import reference, tir
 from minitvm.errors import ScheduleError
 from minitvm.script import tir as T
@@ -22,8 +23,8 @@ from minitvm.script import tir as T
 # ## What a reduction block says
 #
 # The block C of our example has an iterator of kind R, `vr`, and an `init`: what the sum is before anything was added.
-# The block stands for both, "start" in its first step and "add" in each. `decompose_reduction` makes two blocks of it,
-# and puts the start in front of a loop that you name:
+# The block means both: "start" in its first step and "add" in each step. `decompose_reduction` makes two blocks of it,
+# and puts the start before a loop that you name:
 
 # %%
 program = example.blocks(2, 2, 16)
@@ -33,7 +34,7 @@ sch.decompose_reduction("C", r)
 print("\n".join(sch.func.script().splitlines()[5:18]))
 
 # %% [markdown]
-# It cannot stand just anywhere. With `r` outermost, a start inside of `r` would wipe out the sum in each step:
+# It cannot be just anywhere. With `r` outermost, a start inside `r` would wipe out the sum in each step:
 
 # %%
 sch = tir.Schedule(program)
@@ -76,8 +77,19 @@ sch = in_lanes(program, 4)
 factored = sch.func
 print("\n".join(factored.script().splitlines()[5:22]))
 
+# %%
+lanes_of_r = [drawings.SERIES[r % 4] for r in range(16)]
+picture = drawings.cells(
+    [[f"r={r}" for r in range(16)], [f"C_rf[{lane}]" for lane in range(4)], ["C"]],
+    [lanes_of_r, lanes_of_r[:4], [drawings.ORANGE]],
+    "16 products, added up in four lanes (colours), and these added up",
+    ["products", "partial sums", "sum"],
+    46,
+)
+print("the picture:", picture.save("lanes"))
+
 # %% [markdown]
-# Look at the letters behind `T.axis.remap`. In the first block the lane, `vr_1`, has become S: every lane has its own
+# Look at the letters in `T.axis.remap`. In the first block the lane, `vr_1`, has become S: every lane has its own
 # element of `C_rf`, and any order is fine, even all at once. In the second one it is R. `sch.parallel` agrees now:
 
 # %%
@@ -95,6 +107,7 @@ print("accepted")
 
 # %%
 big, one = np.float32(2**24), np.float32(1)
+predict("In float32, by how much is (2**24 + 1) + 1 larger than 2**24?", int((big + one) + one - big))
 print("(big + 1) + 1 =", (big + one) + one)
 print("big + (1 + 1) =", big + (one + one))
 
@@ -118,8 +131,8 @@ with np.printoptions(precision=8):
     print("four lanes:  ", run(factored, a, b, bias).ravel())
 
 # %% [markdown]
-# Is a program with such differences still right? The usual answer is a tolerance: they should agree up to one part in
-# a thousand, say. Here is a program with a mistake that everybody has made. It leaves the last product out:
+# Is a program with such differences still right? The usual answer is a tolerance: they should agree up to one part in a
+# thousand, say. Here is a program with a mistake that all of us have made. It leaves the last product out:
 
 
 # %%

@@ -1,10 +1,10 @@
 # %% [markdown]
 # # Blocks: what a program says about itself
 #
-# Whoever moves a computation has to know what it reads, what it writes and how often it runs. One can find that out
-# from the loops, each time anew. Or the program says it. A *block* is a computation with its signature; around it
-# loops may change, and nobody has to look inside. Today we take one apart, see what its claims are worth, and put a
-# whole tile behind one signature, so that an instruction can take its place.
+# To move a computation you have to know what it reads, what it writes and how often it runs. You can find that out from
+# the loops, each time anew. Or the program says it. A *block* is a computation with its signature; around it loops may
+# change, and no step has to look inside. Today we take one apart, see what its claims are worth, and give a whole tile
+# one signature, so that an instruction can take its place.
 
 # %%
 from minitvm.tools.cli.lesson import open_lessons
@@ -14,7 +14,8 @@ open_lessons()
 import numpy as np
 
 import minitvm
-from lessons import example, ledger
+from lessons import drawings, example, ledger
+from lessons.predict import predict
 from lessons.text import body_of
 from minitvm import reference, tir
 from minitvm.errors import ScheduleError, VerificationError
@@ -51,7 +52,7 @@ print("body      ", block.body)
 # * **Init** is how a result begins, before the first step of the reduction.
 # * The **body** is the computation.
 #
-# One thing does not belong to the block but to the place where it stands: which values its iterators get from the
+# One thing does not belong to the block but to the place where it is used: which values its iterators get from the
 # loops, and in which iterations it runs at all, the **predicate**. `split` and `reorder` change these two, and nothing
 # else. To split 8 iterations by 3 makes 9, so there is a predicate now:
 
@@ -59,6 +60,8 @@ print("body      ", block.body)
 i, j, r = sch.get_loops("C")
 i_0, i_1 = sch.split(i, factors=[None, 3])
 sch.reorder(r, i_0, j, i_1)
+pieces, piece = (int(sch.get(loop).extent) for loop in (i_0, i_1))
+predict("8 rows in pieces of 3: for how many pairs of i_0 and i_1 must the block not run?", pieces * piece - 8)
 print("\n".join(body_of(sch.func).splitlines()[1:9]))
 print("the block is the same object:", sch.get(sch.get_block("C")) is block)
 
@@ -67,7 +70,7 @@ print("the block is the same object:", sch.get(sch.get_block("C")) is block)
 #
 # ## A signature is a claim
 #
-# Somebody who moves a block believes what it says. What if that is not true? Here is a block that says it reads one
+# A step that moves a block may believe what it says. What if that is not true? Here is a block that says it reads one
 # element, and reads two. The verifier compares what is declared with what is there:
 
 
@@ -88,8 +91,9 @@ except VerificationError as error:
     print(error)
 
 # %% [markdown]
-# To claim too much is not false, only useless. `compute_at` asks the consumer which part of `half` it reads, and
-# computes that part. We count how often `half` is computed, when each iteration of the consumer gets its own part:
+# To claim too much is not false, but it says little. Suppose that `compute_at` believed a consumer which declares that
+# it reads all of `half`: then it would have to compute all eight elements in each iteration, 64 additions instead of
+# 8. We count them:
 
 
 # %%
@@ -135,8 +139,9 @@ for claims, modest_one in (("half[vi]", True), ("half[0:8]", False)):
     print(f"reads {claims:<10} {counted.operations['add']:>2} additions; {verdict}")
 
 # %% [markdown]
-# Both are right, and the second one computes everything in each iteration. So a good signature is as small as the truth
-# allows. Where you write no `T.reads`, the parser works out the smallest.
+# Both do 8: `compute_at` does not rely on this claim. It looks at what the consumer really reads, `half[vi]`. A
+# compiler that has only the signature to go by, as Apache TVM does here, would compute everything each time. So a good
+# signature is as small as the truth allows. Where you write no `T.reads`, the parser works out the smallest.
 #
 # The kinds of iterators are claims too. S says that each value is a result for itself. Here is a block that says S, and
 # whose iterations all write the same element:
@@ -180,6 +185,24 @@ sch, inside = in_tiles(program)
 tile = sch.blockize(inside)
 print("\n".join(sch.func.script().splitlines()[5:24]))
 
+# %%
+run = {"A": (0, 4), "B": (4, 0), "C": (0, 0)}  # the first row and column of each tile, for vi_o = vj_o = 0 and vr_o = 1
+
+
+def part(name: str, row: int, column: int) -> str:
+    """The colour of an element: is it in the tile that this run touches?"""
+    top, left = run[name]
+    inside_tile = top <= row < top + 4 and left <= column < left + 4
+    return (drawings.ORANGE if name == "C" else drawings.BLUE) if inside_tile else drawings.PALE
+
+
+picture = drawings.matrices(
+    dict.fromkeys("ABC", (8, 8)),
+    part,
+    title="one run of C_o, for vr_o = 1: it reads the blue tiles and writes the orange one",
+)
+print("the picture:", picture.save("regions"))
+
 # %% [markdown]
 # Read the signature of `C_o`. Its iterators count tiles. It reads a tile of A and one of B, and writes a tile of C. Of
 # its inside the loops outside see nothing: for them it *is* a multiplication of small matrices.
@@ -198,9 +221,9 @@ print("accepted;", reference.check(program, sch.func))
 # %% [markdown]
 # ## An instruction
 #
-# Processors have instructions for such tiles, or somebody has written very good code for one. A *tensor intrinsic* is
-# a pair of programs: `desc` says what it means, `impl` how it is done. `tensorize` compares a block with `desc`, and
-# where they are the same computation, it puts `impl` there.
+# Processors have instructions for such tiles, or there is very good code for one. A *tensor intrinsic* is a pair of
+# programs: `desc` says what it means, `impl` how it is done. `tensorize` compares a block with `desc`, and where they
+# are the same computation, it puts `impl` there.
 
 # %%
 intrinsic = tir.TensorIntrin.get("matmul_4x4x4_f32")

@@ -1,26 +1,29 @@
 # %% [markdown]
 # # Generate programs, and shrink what fails
 #
-# A test with one program finds the bugs that somebody thought of. Today a machine thinks of the programs, and of the
-# schedules for them. We plant a bug, see how it is found, and how a long failure becomes a short one.
+# A test with one program finds the bugs that you thought of. Today a machine makes up the programs, and the schedules
+# for them. We plant a bug, see how it is found, and how a long failure becomes a short one.
 
 # %%
 from minitvm.tools.cli.lesson import open_lessons
 
 open_lessons()
 
+import io
 import random
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 from typing import Any
 
 import hypothesis
 from hypothesis import strategies as st
 
-from lessons import example, ledger
+from lessons import drawings, example, ledger
+from lessons.picture import Picture
+from lessons.predict import predict
 from lessons.text import body_of
 from minitvm import reference, tir
 from minitvm.errors import MinitvmError
@@ -64,9 +67,9 @@ print(f"\n{len(programs)} programs, of {len(body_of(lengths[0]).splitlines())} t
 print(body_of(lengths[len(lengths) // 2]))
 
 # %% [markdown]
-# Nobody had to throw anything away: each of them is in bounds, writes all of its outputs, and keeps numbers small
-# enough that floats are exact. A strategy that draws what is right by construction is worth the work. One that draws
-# anything and throws away what is wrong spends its time throwing.
+# Nothing was thrown away: each of them is in bounds, writes all of its outputs, and keeps numbers small enough that
+# floats are exact. A strategy that draws what is right by construction is worth the work. One that draws anything and
+# throws away what is wrong spends its time throwing.
 #
 # ## Schedules from what is legal
 #
@@ -96,8 +99,8 @@ print(f"{sum(map(differs, pairs))} of {len(pairs)} differ")
 # %% [markdown]
 # ## A bug
 #
-# `split` puts a condition on the last tile when the factor does not fit: `i_0 * 2 + i_1 < 5`. What if somebody had
-# written `<=` there? We put that mistake into the package while the `with` lasts:
+# `split` puts a condition on the last tile when the factor does not fit: `i_0 * 2 + i_1 < 5`. What if it said `<=`
+# there? We put that mistake into the package while the `with` lasts:
 
 
 # %%
@@ -142,7 +145,7 @@ print(f"found by pair {tried}:\n\n{first}")
 
 # %% [markdown]
 # There it is. But what is it? Several blocks, several steps, and most of them have nothing to do with the bug. If this
-# came from somebody else, you would begin to leave things out, one after the other, to see whether it still fails.
+# came in a bug report, you would begin to leave things out, one after the other, to see whether it still fails.
 #
 # ## Shrinking
 #
@@ -156,7 +159,22 @@ with off_by_one():
     assert smallest is not None
     verdict = reference.check(smallest.before, smallest.after)
 before, after = (len(str(pair).splitlines()) for pair in (first, smallest))
-print(f"{before} lines became {after}, in {tried} comparisons:\n\n{smallest}\n\n{verdict}")
+predict("How many lines of the failing pair are left when it has been shrunk?", after)
+print(f"{before} lines became {after}, in {tried} comparisons:\n")
+print(body_of(smallest.before), *smallest.schedule.trace.as_python(), "", verdict, sep="\n")
+
+# %%
+picture = Picture(620, 60 + 9 * before)
+for left, name, pair in ((20, "before shrinking", first), (330, "after", smallest)):
+    lines = str(pair).splitlines()
+    picture.words(left, 26, f"{name}: {len(lines)} lines", 14)
+    for row, line in enumerate(lines):
+        indent = len(line) - len(line.lstrip())
+        in_trace = "sch" in line
+        length = 2 * min(len(line.strip()), 120)
+        picture.box(left + 4 * indent, 42 + 9 * row, length, 6, drawings.ORANGE if in_trace else drawings.BLUE)
+picture.words(20, 52 + 9 * before, "a bar is a line: blue for the program, orange for the schedule", 11)
+print("the picture:", picture.save("shrunk"))
 
 # %% [markdown]
 # One block, one step, and the verdict names the iteration that is too much. The size is the smallest one that a factor
@@ -172,8 +190,10 @@ print(f"{before} lines became {after}, in {tried} comparisons:\n\n{smallest}\n\n
 with tempfile.TemporaryDirectory() as folder, off_by_one():
     report = Path(folder) / "report.py"
     report.write_text(str(smallest) + "\n", encoding="utf-8")
-    status = minitvm_command(["check", str(report)])
-print("exit status", status)
+    printed = io.StringIO()
+    with redirect_stdout(printed):
+        status = minitvm_command(["check", str(report)])
+print(*printed.getvalue().splitlines()[:10], "...", f"exit status {status}", sep="\n")
 
 # %% [markdown]
 # ## What is not drawn is not found

@@ -15,7 +15,8 @@ import random
 
 import numpy as np
 
-from lessons import ledger
+from lessons import drawings, ledger
+from lessons.predict import predict
 from minitvm import reference, tir
 from minitvm.errors import InternalError, ScheduleError
 from minitvm.reference.strategies import draw_pairs
@@ -26,7 +27,7 @@ from minitvm.tir.schedule.testing import verify_trace_roundtrip
 # %% [markdown]
 # ## A sweep
 #
-# An element is what X puts there, plus half of what stands above it, plus half of what stands at its left, and both of
+# An element is what X puts there, plus half of the element above it, plus half of the element at its left, and both of
 # these must be finished first. Solvers of Gauss and Seidel's kind sweep over a grid like this. The edges are zero.
 
 # %%
@@ -71,17 +72,28 @@ ready = np.zeros((ROWS + 1, COLUMNS + 1), int)
 for row in range(ROWS):
     for column in range(COLUMNS):
         ready[row + 1, column + 1] = 1 + max(ready[row, column + 1], ready[row + 1, column])
+predict(
+    "48 elements wait for their neighbours. With workers without end, how many steps does it take?", int(ready.max())
+)
 print(ready[1:, 1:])
 print(f"{ROWS * COLUMNS} elements, {ready.max()} steps")
 
+# %%
+picture = drawings.cells(
+    [[str(step) for step in row] for row in ready[1:, 1:]],
+    [[drawings.SERIES[step % 6] for step in row] for row in ready[1:, 1:]],
+    "the step in which each element can be computed; a colour is a wave",
+)
+print("the picture:", picture.save("wavefront"))
+
 # %% [markdown]
-# Equal numbers stand on diagonals: i + j is the same there. We want a loop over the diagonals outside and one along a
+# Equal numbers are on diagonals: i + j is the same there. We want a loop over the diagonals outside and one along a
 # diagonal inside. A `reorder` cannot do that, since there is no loop over diagonals yet. So make one: let every row
 # begin one step later than the row above it. That leans the nest over, and what was a diagonal is now a column.
 #
 # ## The file
 #
-# `skew.py` lies beside this lesson. Loading it is all that it takes to register what is in it.
+# `skew.py` is in this lesson's folder. Loading it registers the primitive in it.
 
 # %%
 skew = load(find("12") / "skew.py").skew
@@ -103,7 +115,7 @@ print(source[: source.index('"""')] + "    ..." + source.split('"""')[2])
 
 # %%
 for needed in skew.requires:
-    print(f"{needed.name:<16} {needed.statement}")
+    print(f"{needed.name:<16} {needed.statement.splitlines()[0]}")
 
 # %% [markdown]
 # ## It is a method
@@ -128,8 +140,8 @@ print(verdict)
 # touched what another one wrote, and "order" that they may run in any order. ("exact" wants whole numbers, and we have
 # a half.)
 #
-# This is no matter of course. Here is a nest whose elements need the one above and to the *right*. One step a row is
-# not enough there:
+# That is not guaranteed. Here is a nest whose elements need the one above and to the *right*. One step a row is not
+# enough there:
 
 
 # %%
@@ -169,11 +181,11 @@ print(sch.trace.as_json()[0][2])
 verify_trace_roundtrip(sch, program)
 
 # %% [markdown]
-# ... its documentation (`minitvm explain skew --load skew.py`, and `docs/generate.py --load skew.py` makes a page
-# of it), from the docstring. The example in it is a test, which makes the call and compares:
+# ... its documentation, from the docstring (`minitvm explain skew --load skew.py` prints all of it, and
+# `docs/generate.py --load skew.py` makes a page). It has a program before and after, and that example is a test:
 
 # %%
-print(skew.document().split("\n\nThe order")[0])
+print(skew.document().split("\n\nbefore:")[0])
 verify_example(skew)
 
 # %% [markdown]
@@ -218,13 +230,13 @@ exec(text.replace("old < inner.extent)", "old < inner.extent - 1)"), broken)
 try:
     draw_pairs("skew", seed=0, pairs=12)
 except InternalError as error:
-    print(error)
+    print(str(error).splitlines()[0])
 load(find("12") / "skew.py")
 
 # %% [markdown]
 # The same test, when `skew` was new, found a bug in a pass that is older: the start of a sum was moved out of its loop
-# although, in a skewed nest, the first step of a later row is skipped. Programs that nobody had thought of are what
-# random tests are for, and a new primitive makes many of them.
+# although, in a skewed nest, the first step of a later row is skipped. Unexpected programs are what random tests are
+# for, and a new primitive makes many of them.
 #
 # ## The ledger
 #

@@ -2,9 +2,9 @@
 # # The ladder: from three loops to the peak of a core
 #
 # The product of two matrices, seven times: always the same multiplications, always our own primitives, and each time
-# one idea more. The first is as slow as three loops are. The last keeps the multiply-add units of this machine nearly
-# always busy. Before we climb, we measure how high the ladder is; and at the top we work out, by three divisions, why
-# the decisive rung has the shape that it has.
+# one idea more. The first is as slow as three loops are. The last keeps the multiply-add units of a core busy most of
+# the time. Before we climb, we measure how high the ladder is; and at the top we work out, by three divisions, why the
+# decisive rung has the shape that it has.
 
 # %%
 from minitvm.tools.cli.lesson import open_lessons
@@ -19,6 +19,7 @@ import minitvm
 from lessons import example, ledger
 from lessons.picture import Picture, save
 from lessons.pipeline import Core, cycles_a_step, starts
+from lessons.predict import predict
 from minitvm import reference, tir
 from minitvm.events import Access, Listener
 from minitvm.film import Film
@@ -110,7 +111,7 @@ def three_loops(sch: tir.Schedule) -> None:
 climb("0 three loops", three_loops, rows=6)
 
 # %% [markdown]
-# Two things are wrong with it. `r` runs innermost, so B is read down a column: each element lies in another cache line,
+# Two things are wrong with it. `r` runs innermost, so B is read down a column: each element is in another cache line,
 # and fifteen floats of sixteen that the machine fetches are not used. And all products go into one sum: a single chain.
 #
 # ## Rung 1: reorder
@@ -131,7 +132,7 @@ climb("1 reorder", reordered, rows=24)
 # %% [markdown]
 # ## Rung 2: vectorise
 #
-# A vector of C at a time. (The compiler behind us may have seen this by itself; now we know that it is so.)
+# A vector of C at a time. (The compiler that comes after us may have done this already; now we know that it is done.)
 
 # %%
 
@@ -212,6 +213,12 @@ climb("3 register tile", in_registers)
 # Nothing in the schedule says "register": a tile whose every index is a constant after unrolling becomes one (lesson
 # 07).
 #
+# Were you hoping for more? On many machines this rung is *slower* than the one before. The tile does far fewer loads,
+# but look where they go. Rung 2 read rows of B from one end to the other. The tile reads a few vectors of a row and
+# then jumps to the next row, 4096 bytes further on: another page, a line that will not be used up before it is gone,
+# and nothing that a prefetcher could guess. The register tile is right, and it only pays once B is arranged well. The
+# next two rungs see to that.
+#
 # ## Rung 4: stay near
 #
 # For each band of rows, all of B goes by: 4 MB, more than the caches near the core hold. Exchange the two outer loops,
@@ -234,9 +241,9 @@ climb("4 panels", by_panels)
 # %% [markdown]
 # ## Rung 5: pack
 #
-# A panel fits, but how does it lie? Its rows are 4096 bytes apart, and a cache looks at the middle digits of an address
-# to decide where a line may stand: lines that are 4096 bytes apart compete for the same few places (lesson 14 plays
-# that through). So copy the panel into a buffer of its own first, row behind row. `cache_read` makes the copy, and
+# A panel fits, but where are its rows? They are 4096 bytes apart, and a cache looks at the middle digits of an address
+# to decide where a line may be kept: lines that are 4096 bytes apart compete for the same few places (lesson 14 plays
+# that through). So copy the panel into a buffer of its own first, row after row. `cache_read` makes the copy, and
 # `compute_at` puts it where a panel begins.
 
 # %%
@@ -405,6 +412,11 @@ print("the picture:", picture.save("cpu_ladder"))
 
 # %%
 core = Core(registers=16, latency=4, ports=2, loads=2)
+predict(
+    "Two multiply-adds start in each cycle, and a sum is ready 4 cycles later. A step of a 1 x 2 tile has two. "
+    "How many cycles does a step take in the long run?",
+    round(cycles_a_step(1, 2, core)),
+)
 for tile in ((1, 2), (4, 3)):
     played = starts(*tile, core, steps=3)
     by_cycle: dict[int, str] = {}
@@ -440,8 +452,8 @@ for size in ((2, 1), (2, 2), (6, 1), TILE):
     print(f"{size[0]:>4} x {size[1]} {played_share:>6.0%} {found / peak:>10.0%}")
 
 # %% [markdown]
-# Where they differ, something matters that the small core does not have: the copies, the loop itself, a core that looks
-# ahead far enough to begin the next tile while it waits for this one.
+# The small core has no caches, so it promises more than the clock shows; but it puts the tiles in about the right
+# order. The difference is what it leaves out: the copies, the loop itself, memory, and other programs on your machine.
 #
 # ## The ledger
 #

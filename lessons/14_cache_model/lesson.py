@@ -20,6 +20,7 @@ import numpy as np
 import minitvm
 from lessons import example, ledger
 from lessons.picture import Picture, save
+from lessons.predict import predict
 from minitvm import reference, tir
 from minitvm.events import Access, Listener
 from minitvm.film import Film
@@ -31,7 +32,7 @@ from minitvm.tir.nodes import IRModule
 # ## The trace
 #
 # A cache fetches *lines* of 64 bytes. A listener writes down which line each load and store touches. An address is a
-# number, so buffers need a place: one behind the other, each at the beginning of a line. Registers have no address.
+# number, so buffers need a place: one after the other, each at the beginning of a line. Registers have no address.
 
 # %%
 LINE = 64
@@ -129,6 +130,11 @@ def distances(lines: list[int]) -> list[float]:
     return found
 
 
+predict(
+    "A program touches the lines 7, 8, 7, 7, 9, 8, 7. How many other lines were touched since line 7 was used, "
+    "at the last access?",
+    int(distances([7, 8, 7, 7, 9, 8, 7])[-1]),
+)
 print(distances([7, 8, 7, 7, 9, 8, 7]))
 
 # %%
@@ -152,7 +158,7 @@ table(histograms, "loops")
 
 # %% [markdown]
 # Each row is a stair. Can we read it? In `i j r`, the inner loop walks down a column of B: 32 elements in 32 lines. The
-# next column lies in the same lines. If they are all still there, B is fetched once for each i; if they are not, each
+# next column is in the same lines. If they are all still there, B is fetched once for each i; if they are not, each
 # element is fetched anew. And if all of B is still there when i goes on, it is fetched once. In numbers:
 
 # %%
@@ -210,9 +216,9 @@ for title, steps in (("i j r, no tiles", ordered(*"ijr")), ("tiles of 4", tiled(
     print("the film:", save(title.replace(" ", "_").replace(",", ""), film.svg()))
 
 # %% [markdown]
-# Which tile is best? Its B has t rows, each of which lies in one line; beside them a row of A and one of C are in use.
-# When these t + 2 lines fit, the tile of B is fetched once and used t times. **The best tile is the largest that
-# fits.** And one that is too large is not a bit too slow: it falls down the stair.
+# Which tile is best? Its B has t rows, each of which is in one line; a row of A and one of C are in use as well. When
+# these t + 2 lines fit, the tile of B is fetched once and used t times. **The best tile is the largest that fits.** And
+# one that is too large is not a bit too slow: it falls down the stair.
 #
 # (Tiles are not good by themselves. The inner loop of `i r j` walks along the rows of B and of C, and this simple
 # exchange does better than tiles that are too small or too large.)
@@ -253,7 +259,7 @@ print("the picture:", draw(histograms).save("cache_model"))
 # %% [markdown]
 # ## Sets and ways
 #
-# To look through all lines at each access would take too long. A real cache has *sets*, and a line may stand in one of
+# To look through all lines at each access would take too long. A real cache has *sets*, and a line may be in one of
 # them only: set = number of the line % number of sets. A set has room for a few lines, its *ways*, and in each set it
 # is LRU again. So a real cache is many small ones, each of which sees its own part of the trace.
 
@@ -306,8 +312,8 @@ def packed(t: int) -> Steps:
 show_ways("packed tiles of 8", trace_of(kernel_of(packed(8))))
 
 # %% [markdown]
-# A packed tile is read many times from lines that are full and stand in different sets; the scattered lines are
-# touched once for each tile.
+# A packed tile is read many times from lines that are full and are in different sets; the scattered lines are touched
+# once for each tile.
 #
 # ## Ask the machine
 #

@@ -15,7 +15,8 @@ from collections.abc import Callable
 import numpy as np
 
 import minitvm
-from lessons import example, ledger
+from lessons import drawings, example, ledger
+from lessons.predict import predict
 from lessons.text import body_of
 from minitvm import reference, te, tir, transform
 from minitvm.expr import Expr
@@ -28,8 +29,8 @@ from minitvm.tir.nodes import PrimFunc
 # ## Three layouts
 #
 # N images, C channels, H rows, W columns. NCHW puts the columns innermost, NHWC the channels. NCHW[x]c cuts the
-# channels into blocks of x, and puts the inside of a block innermost: that makes five axes. NumPy can show what stands
-# where. Here is an image of 4 channels with 2 x 3 pixels; the number 213 is channel 2, row 1, column 3.
+# channels into blocks of x, and puts the inside of a block innermost: that makes five axes. NumPy can show which
+# element is where. Here is an image of 4 channels with 2 x 3 pixels; the number 213 is channel 2, row 1, column 3.
 
 # %%
 names = np.array([[[100 * c + 10 * (h + 1) + (w + 1) for w in range(3)] for h in range(2)] for c in range(4)])[None]
@@ -41,11 +42,20 @@ layouts = {
 for layout, array in layouts.items():
     print(f"{layout:<7}", *(f"{number:03}" for number in array.ravel()[:14]), "...")
 
+# %%
+picture = drawings.cells(
+    [[f"{number:03}" for number in array.ravel()] for array in layouts.values()],
+    [[drawings.SERIES[number // 100] for number in array.ravel()] for array in layouts.values()],
+    "the 24 numbers in memory, from left to right; a colour is a channel",
+    list(layouts),
+)
+print("the picture:", picture.save("layouts"))
+
 # %% [markdown]
 # ## What a vector gets
 #
 # A convolution does the same for every channel of the result and for every pixel. So a vector can hold neighbouring
-# columns or neighbouring channels. A good vector is *full*, and its lanes stand in *one* cache line. For images of
+# columns or neighbouring channels. A good vector is *full*, and its lanes are in *one* cache line. For images of
 # several widths, and vectors of 16 floats:
 
 # %%
@@ -67,6 +77,10 @@ def quality(channels: int, side: int, layout: str, along: str) -> tuple[float, f
     return rows.size / (X * len(vectors)), float(np.mean(lines))
 
 
+predict(
+    "16 neighbouring channels of one pixel, in the layout NCHW: in how many cache lines are they?",
+    round(quality(64, 56, "NCHW", "channels")[1]),
+)
 print(f"{'':<24}", *(f"{side:>4} x {side:<4}" for side in (56, 28, 14, 7)))
 for layout, along in (("NCHW", "columns"), ("NCHW", "channels"), ("NHWC", "channels"), ("NCHW16c", "channels")):
     row = [quality(64, side, layout, along) for side in (56, 28, 14, 7)]
@@ -78,7 +92,7 @@ for layout, along in (("NCHW", "columns"), ("NCHW", "channels"), ("NHWC", "chann
 # and networks end with small images; rows begin anywhere in a line. (With a stride of 2, every second lane would be
 # empty as well.) Along the channels, NCHW needs a line for each lane. NHWC and NCHW16c are perfect, as long as 16
 # divides the number of channels. Why then blocks? In NHWC the next pixel of the same 16 channels is C floats further,
-# in NCHW16c it is the next vector: what a tile of pixels reads stands together, like a packed panel in lesson 13.
+# in NCHW16c it is the next vector: what a tile of pixels reads is in one piece, like a packed panel in lesson 13.
 #
 # ## Move the data
 #
@@ -113,10 +127,10 @@ start = next(at for at, line in enumerate(kernel) if "for c in" in line)
 print("\n".join(kernel[start : start + 6]))
 
 # %% [markdown]
-# `T.Ramp(start, 8, 4)` is a vector of 4 elements that stand 8 apart: W is read down a column; and Y is written with
-# lanes 16 apart, an image. So we change how W and Y lie. `cache_read` and `cache_write` give us copies that are ours,
-# and `transform_layout` says where element (o, c) of a copy goes: to [o // 4, c, o % 4]. The index map is all there is
-# to a layout.
+# `T.Ramp(start, 8, 4)` is a vector of 4 elements that are 8 apart: W is read down a column; and Y is written with lanes
+# 16 apart, an image. So we change how W and Y are arranged. `cache_read` and `cache_write` give us copies that are
+# ours, and `transform_layout` says where element (o, c) of a copy goes: to [o // 4, c, o % 4]. The index map is all
+# there is to a layout.
 
 
 # %%
@@ -169,11 +183,11 @@ print("in blocks  ", time_of(blocked))
 # %% [markdown]
 # ## A whole network
 #
-# A copy before and after each convolution would be a waste. What stands between two convolutions can mostly work in
+# A copy before and after each convolution would be a waste. The operators between two convolutions can mostly work in
 # blocks as well: addition and relu do not care where an element is; a pool looks at pixels, not at channels. So the
 # compiler changes the layout once at the beginning and once at the end, and packs the weights when the network is
-# built, since they are constants. Only an operator that looks *across* channels, or moves the axes themselves,
-# asks for the plain layout in between.
+# built, since they are constants. Only an operator that looks *across* channels, or moves the axes themselves, asks for
+# the plain layout in between.
 
 
 # %%
@@ -213,7 +227,7 @@ for name, between in chains.items():
 
 # %% [markdown]
 # `layout.block_axis` and `layout.unblock_axis` are the copies. The relu and the pool follow; the transpose does not, so
-# the data are made plain for it and blocked again behind it. And the weights:
+# the data are made plain for it and blocked again after it. And the weights:
 
 # %%
 graph = minitvm.lower(network(), stop_at="fused", accuracy="strict")

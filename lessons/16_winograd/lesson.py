@@ -17,7 +17,8 @@ from fractions import Fraction
 import numpy as np
 
 import minitvm
-from lessons import ledger
+from lessons import drawings, ledger
+from lessons.predict import predict
 from minitvm import reference
 from minitvm.graph.builder import GraphBuilder
 from minitvm.graph.nodes import Graph
@@ -106,8 +107,8 @@ print("with + m3,", str(wrong).replace("the programs differ", "they differ"))
 # ## Three matrices
 #
 # Written as matrices, F(2, 3) is y = A [ (G g) * (B d) ], where * multiplies element by element. (Papers write A^T and
-# B^T.) In d, and in g, everything is linear. So it is enough to try vectors that have a single 1: whoever agrees on
-# these agrees on all sums of them. That is another proof, in exact fractions:
+# B^T.) In d, and in g, everything is linear. So it is enough to try vectors that have a single 1: two forms that agree
+# on these agree on all sums of them. That is another proof, in exact fractions:
 
 # %%
 Matrix = list[list[Fraction]]
@@ -157,13 +158,23 @@ for m, form in FORMS.items():
 # m x m results takes (m + 2)^2 products:
 
 # %%
+predict("A filter of 3 x 3 needs 9 products for each result. How many does F(4x4, 3x3) need?", (4 + 2) ** 2 / 4**2)
 for m in (2, 4):
     print(f"F({m}x{m}, 3x3): {(m + 2) ** 2} products for {m * m} results: {(m + 2) ** 2 / m**2:g} each, not 9")
 
+# %%
+picture = drawings.matrices(
+    {"directly": (9, 16), "F(2x2, 3x3)": (4, 16), "F(4x4, 3x3)": (6, 6)},
+    lambda name, row, column: {"directly": drawings.GREY, "F(2x2, 3x3)": drawings.BLUE}.get(name, drawings.ORANGE),
+    title="products for a tile of 4 x 4 results: a box is a product",
+    size=14,
+)
+print("the picture:", picture.save("products"))
+
 # %% [markdown]
 # With many channels the products are summed over the channels of the input *before* A is applied. So B d B^T is made
-# once for each channel of the input and used for every channel of the result, and what stands in the middle is, for
-# each of the (m + 2)^2 places, a product of two matrices: our example, the ladder of lesson 13.
+# once for each channel of the input and used for every channel of the result, and in the middle there is, for each of
+# the (m + 2)^2 places, a product of two matrices: our example, the ladder of lesson 13.
 #
 # ## Rounding
 #
@@ -271,9 +282,10 @@ for name, program in (("direct", direct(TILES)), ("F(2, 3)", winograd(TILES))):
 ledger.show(columns)
 
 # %% [markdown]
-# Six multiplications for two results have become four, and one by -1 that a compiler leaves out; the additions have
-# grown. In one dimension, on a machine that multiplies and adds in one instruction, nothing is gained. In two, with
-# many channels, the sums are made once for each channel, and the products for each *pair* of channels.
+# Six multiplications for two results have become four, and one by -1 that a compiler leaves out. The additions are
+# about as many, but the row does not count subtractions, of which F(2, 3) needs four for two results. In one
+# dimension, on a machine that multiplies and adds in one instruction, nothing is gained. In two, with many channels,
+# the sums are made once for each channel, and the products for each *pair* of channels.
 #
 # ## Your turn
 #

@@ -1,9 +1,10 @@
 # %% [markdown]
 # # Fusion, and a place for what is left
 #
-# A network is a list of operators, and between two of them stands a tensor: written by the one, read by the other,
-# thrown away. Today we count what these tensors cost. First we get rid of as many as we can: *fusion*. Then we find a
-# place in memory for those that remain, in which they do not get into each other's way: the *memory plan*.
+# A network is a list of operators, and between two of them there is a tensor: the first writes it, the second reads it,
+# and then it is thrown away. Today we count what these tensors cost. First we get rid of as many as we can: *fusion*.
+# Then we find a place in memory for those that remain, in which they do not get into each other's way: the *memory
+# plan*.
 
 # %%
 from minitvm.tools.cli.lesson import open_lessons
@@ -18,6 +19,7 @@ import minitvm
 from lessons import example, ledger
 from lessons.arenas import Live, arena, lower_bound, overlap, random_values
 from lessons.picture import Picture, save
+from lessons.predict import predict
 from minitvm import reference, te, tir
 from minitvm.errors import ExecutionError
 from minitvm.executable.nodes import ArenaSlice, Barrier, CallKernel, Executable
@@ -72,6 +74,10 @@ def moved(graph: Graph) -> int:
 M, N, K = 512, 512, 8
 alone = {op: moved(graph_of(op, m=M, n=N, k=K)) for op in OPS}
 together = moved(graph_of(*OPS, m=M, n=N, k=K))
+predict(
+    "Two tensors of M x N floats disappear when the three are fused. How many times M x N floats of traffic is that?",
+    (sum(alone.values()) - together) // (4 * M * N),
+)
 print({op: f"{size:,}" for op, size in alone.items()}, f"together {sum(alone.values()):,}; fused {together:,}")
 assert sum(alone.values()) - together == 4 * (4 * M * N)
 
@@ -129,13 +135,13 @@ for title, func in (("One operator after the other", apart), ("Fused", sch.func)
 #
 # - *element-wise* and *broadcast* (add, relu): take whatever makes their input into their own loops;
 # - *injective* (transpose, reshape): the same, with other indices;
-# - *complex* (matmul, convolution): let others work on their results, but take nobody in themselves. Each input is used
+# - *complex* (matmul, convolution): let others work on their results, but take no other operator in. Each input is used
 #   many times there, and would be computed as often;
 # - *reductions* (sum, maximum): take injective producers;
 # - *opaque* (sort): none of this.
 #
-# And a value that several operators read stays in memory: somebody else needs it. Look at a small network with a branch
-# and a way around (`strict` leaves out Winograd's algorithm, lesson 16).
+# And a value that several operators read stays in memory: another operator needs it. Look at a small network with a
+# branch and a way around (`strict` leaves out Winograd's algorithm, lesson 16).
 
 
 # %%
@@ -171,8 +177,8 @@ assert len(fused.nodes) < len(net.nodes) / 2
 #
 # What is left between the groups needs memory. A value lives from the step that writes it to the last step that reads
 # it; then its bytes are free. The executable is a list of steps, and says for each value where it lives and when. (The
-# numbers of kernels have a gap where a barrier stands. Two without a gap need nothing of each other and run at the same
-# time, so that their values share no bytes.)
+# numbers of kernels have a gap where there is a barrier. Two without a gap need nothing of each other and run at the
+# same time, so that their values share no bytes.)
 
 # %%
 program: Executable = minitvm.lower(net, stop_at="executable", accuracy="strict")
@@ -188,7 +194,7 @@ print(f"all together {sum(v.nbytes for v in lives):,} bytes; the most at a time 
 assert overlap(lives, offsets) is None and memory.size >= lower_bound(lives)
 
 # %% [markdown]
-# Drawn with a character for so many bytes, and a row for each kernel:
+# Drawn with one character for each kilobyte or so, and a row for each kernel:
 
 # %%
 SCALE = max(1, int(memory.size) // 64)  # type: ignore[arg-type]
@@ -205,7 +211,7 @@ for number, step in enumerate(program.steps):
 #
 # What if two values get the same bytes, and one is written while the other is still needed? A real machine reports
 # nothing: there are only wrong numbers. The interpreter of executables remembers for each byte who wrote it. We move a
-# value so that its second half lies on the beginning of another one that is still needed, and run:
+# value so that its second half overlaps the beginning of another one that is still needed, and run:
 
 # %%
 x = rng.integers(-2, 3, (1, 16, 8, 8)).astype("float32")
@@ -245,10 +251,10 @@ else:
     raise AssertionError("the interpreter has not seen it")
 
 # %% [markdown]
-# Half of the bytes that the step reads belong to somebody else: as a part of *this* value they have not been written.
+# Half of the bytes that the step reads belong to another value: as a part of *this* value they have not been written.
 #
-# A value that lies all inside of another one is not suspicious by itself: the parts of a concatenation do. There the
-# numbers must tell. The graph has an interpreter of its own, which knows nothing of arenas.
+# A value that is wholly inside another one is not suspicious by itself: the parts of a concatenation are. There only
+# the numbers can tell. The graph has an interpreter of its own, which knows nothing of arenas.
 
 # %%
 misplaced = moved_to(program, offsets[intruder], offsets[victim], nbytes)

@@ -16,7 +16,9 @@ import re
 import numpy as np
 
 import minitvm
-from lessons import ledger
+from lessons import drawings, ledger
+from lessons.picture import Picture
+from lessons.predict import predict
 from lessons.text import body_of
 from minitvm import reference
 from minitvm.graph.builder import GraphBuilder
@@ -152,8 +154,8 @@ partial = sch.rfactor(tile, 0)
 print(body_of(sch.func).partition('with T.block("softmax"):')[2].partition("    for i, c")[0])
 
 # %% [markdown]
-# That is the combination, and it was derived: two parts, each scaled to the larger maximum. The exponentials stand
-# before the loop over the row, because they are the same for all of it.
+# That is the combination, and it was derived: two parts, each scaled to the larger maximum. The exponentials are before
+# the loop over the row, because they are the same for all of it.
 #
 # ## Inside a tile: passes again
 #
@@ -194,7 +196,7 @@ print("flash attention:", verdict)
 assert verdict
 
 # %% [markdown]
-# This is flash attention (Dao, Fu, Ermon, Rudra and Re, 2022), and nobody wrote it. What it is good for is memory. The
+# This is flash attention (Dao, Fu, Ermon, Rudra and Re, 2022), and it was derived, not written. It saves memory. The
 # buffers of 64 queries and 64 keys with rows of 8, before and after lowering has shrunk each to what one step needs:
 
 
@@ -205,9 +207,25 @@ def kept(func: PrimFunc) -> int:
     return 4 * sum(int(extent) for extent in re.findall(r"(?:alloc|decl)_buffer\(\((\d+),\)", lowered))
 
 
+predict(
+    "With twice as many keys, how many bytes more does flash attention keep?",
+    kept(flash(one_pass(64, 128, 8), 8, 16).func) - kept(flash(one_pass(64, 64, 8), 8, 16).func),
+)
 for name, func in (("three passes", three_passes(64, 64, 8)), ("flash", flash(one_pass(64, 64, 8), 8, 16).func)):
     print(f"{name:<13} {kept(func):>6} bytes")
 assert kept(flash(one_pass(64, 128, 8), 8, 16).func) == kept(flash(one_pass(64, 64, 8), 8, 16).func)
+
+# %%
+picture = Picture(440, 400)
+picture.words(20, 26, "scores of 64 queries and 64 keys; flash keeps one tile at a time", 14)
+for query in range(0, 64, 8):
+    for key in range(0, 64, 16):
+        now, done = (query, key) == (24, 32), (query, key) < (24, 32)
+        colour = drawings.ORANGE if now else drawings.LIGHT if done else drawings.PALE
+        picture.box(90 + 5 * key, 50 + 5 * query, 79, 39, colour, "#999999")
+    picture.words(20, 74 + 5 * query, f"{query} to {query + 7}", 11)
+picture.words(90, 390, "keys go right; orange is kept now, light blue is summed up and gone", 11)
+print("the picture:", picture.save("flash"))
 
 # %% [markdown]
 # The first grows with n * m. The second does not grow with the length at all: only O and the inputs do.
@@ -284,11 +302,14 @@ for name, run in (
     print(f"{name:<16} {ledger.duration(seconds):>9}: {4 * n * m * d / seconds / 1e9:>6.1f} GFLOP/s")
 
 # %% [markdown]
-# The three operators are what `build` makes of the graph, each with its own good schedule. The weights are a result
-# here. If they were not, `build` would make one function of the three: whole rows of scores, for a few queries at a
-# time (`machines/cpu/large_attention.py`), as long as the keys and values of a head fit in the L2 cache. How much the
-# trip of the scores to memory and back costs depends on the caches: here a tenth to a third, more with more keys; on
-# a GPU, whose fast memory is small, several times that.
+# Was flash faster? On many CPUs it is not, and there is something to learn from that. `build` schedules each of the
+# three operators by itself, with tiles that a model of your machine chose; our schedule has one tile size, written by
+# hand. And 1024 x 1024 scores are 4 MB, which the last cache of most CPUs holds, so the long trip to memory that flash
+# attention saves hardly takes place. What it saves for certain is memory. It saves time where the scores do not fit:
+# with many more keys, or on a GPU, whose fast memory is small.
+#
+# (The weights are a result here, so that the operators stay apart. If they were not, `build` would make one function
+# of the three: whole rows of scores, for a few queries at a time, see `machines/cpu/large_attention.py`.)
 #
 # ## The ledger
 #

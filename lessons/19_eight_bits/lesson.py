@@ -13,7 +13,8 @@ open_lessons()
 import numpy as np
 
 import minitvm
-from lessons import ledger
+from lessons import drawings, ledger
+from lessons.predict import predict
 from minitvm import reference
 from minitvm.graph.builder import GraphBuilder
 from minitvm.graph.nodes import Graph
@@ -123,11 +124,24 @@ assert verdict
 
 # %%
 weights = rng.standard_normal((4, 64)) * np.array([[1.0], [0.3], [0.1], [0.03]])
+predict(
+    "One scale for all: how many of its eight bits does the filter lose whose weights are 0.03 times as large?",
+    int(np.log2(1 / 0.03)),
+)
+bits: dict[str, float] = {}
 for name, axis in (("one scale", None), ("one for each channel", 1)):
     step = abs(weights).max(axis=axis, keepdims=True) / 127
     rounded = np.rint(weights / step) * step
     noise = [10 * np.log10((w**2).mean() / ((w - r) ** 2).mean()) for w, r in zip(weights, rounded, strict=True)]
     print(f"{name:<22}", "  ".join(f"{value:5.1f} dB" for value in noise))
+    bits |= {f"filter {number}, {name}": float(value) for number, value in enumerate(noise)}
+bits = dict(sorted(bits.items(), key=lambda row: row[0].split(",")[0]))
+
+# %%
+picture = drawings.bars(
+    bits, "signal to noise of four filters, in dB; 6 dB are one bit", "dB", [drawings.GREY, drawings.BLUE] * 4
+)
+print("the picture:", picture.save("scales"))
 
 # %% [markdown]
 # 6 dB are one bit. The last filter has lost five of its eight. A scale for each output channel costs nothing: it is a
@@ -135,9 +149,9 @@ for name, axis in (("one scale", None), ("one for each channel", 1)):
 #
 # ## A network
 #
-# `minitvm.quantize` runs the network on samples, takes the range of each tensor, and writes bytes in front of every
-# product. The pass `integer_products` then moves the scales behind the products, and between two layers from integer to
-# integer: int32 sums, times sx sw / sy, plus the zero point, rounded to the next byte.
+# `minitvm.quantize` runs the network on samples, takes the range of each tensor, and puts a conversion to bytes before
+# every product. The pass `integer_products` then moves the scales after the products, and between two layers from
+# integer to integer: int32 sums, times sx sw / sy, plus the zero point, rounded to the next byte.
 
 
 # %%
@@ -172,8 +186,10 @@ print(f"signal to noise of a new image: {noise:.1f} dB")
 assert noise > 20
 
 # %% [markdown]
-# Four times the products for each instruction, and yet not four times the speed: the floats go by Winograd (lesson 16),
-# with less than half of the multiplications, and to bytes and back takes time too.
+# Are the bytes faster? That depends on your CPU. With an instruction for four products (`vpdpbusd`), they are. Without
+# one, as on CPUs that have only AVX2, each sum takes several instructions. And the floats have an advantage here: they
+# go by Winograd (lesson 16), with less than half of the multiplications, which bytes cannot use. What you save on every
+# machine is memory: a quarter of the weights.
 #
 # ## The ledger
 #
@@ -184,7 +200,7 @@ args = [rng.integers(0, 256, 64).astype("uint8"), rng.integers(-128, 128, 64).as
 ledger.show({name: ledger.measure(func, *args) for name, func in (("bytes", by_bytes(16)), ("words", by_words(16)))})
 
 # %% [markdown]
-# In a compiled network the words are not put together one by one: the bytes lie in this order already, and a vector of
+# In a compiled network the words are not put together one by one: the bytes are in this order already, and a vector of
 # bytes *is* a vector of words.
 #
 # ## Your turn

@@ -16,7 +16,8 @@ import time
 import numpy as np
 
 import minitvm
-from lessons import ledger
+from lessons import drawings, ledger
+from lessons.predict import predict
 from lessons.text import body_of
 from minitvm import reference
 from minitvm.errors import InputError
@@ -52,7 +53,7 @@ print(layer(n))
 #
 # ## Tails again
 #
-# In lesson 6 the tail was known. Now nobody knows whether there is one. Splitting gives a predicate that stays:
+# In lesson 6 the tail was known. Now it is open whether there is one. Splitting gives a predicate that stays:
 
 
 # %%
@@ -81,19 +82,32 @@ kernels = minitvm.lower(sch.func, stop_at="kernel")
 print(body_of(kernels["doubled"]))
 
 # %% [markdown]
-# A whole vector where it fits, and single elements, or a vector with a mask, behind it. The oracle compares programs
-# with open sizes at many sizes, small ones first, for a tail most often goes wrong in the first vectors.
+# A whole vector if it fits; otherwise a vector with a mask (or single elements). The oracle compares programs with open
+# sizes at many sizes, small ones first, for a tail most often goes wrong in the first vectors.
 
 # %%
 verdict = reference.check(doubled(), sch.func)
 print(verdict)
 assert verdict
 
+# %%
+picture = drawings.cells(
+    [[str(at) if at < size else "" for at in range(-(-size // 8) * 8)] for size in (1, 7, 8, 17)],
+    [
+        [drawings.GREY if at >= size else drawings.BLUE if at < size // 8 * 8 else drawings.LIGHT
+         for at in range(-(-size // 8) * 8)]
+        for size in (1, 7, 8, 17)
+    ],
+    "one kernel, four lengths: whole vectors are dark, the rest is light, grey lanes are masked",
+    [f"n = {size}" for size in (1, 7, 8, 17)],
+)  # fmt: skip
+print("the picture:", picture.save("open_length"))
+
 # %% [markdown]
 # ## Memory by a formula
 #
-# Between two kernels lie n * 96 floats. The memory planner (lesson 17) plans with formulas; a run puts n in, and there
-# is nothing else to decide.
+# Between two kernels there are n * 96 floats. The memory planner (lesson 17) plans with formulas; a run puts n in, and
+# there is nothing else to decide.
 
 # %%
 executable = minitvm.lower(layer(n), stop_at="executable")
@@ -148,8 +162,8 @@ total = b.build(b.op("add", x, taken))
 print(minitvm.lower(total, stop_at="executable"))
 
 # %% [markdown]
-# The *guard* stands before the first step: a run that breaks it changes nothing, and its error says which sizes met.
-# The one step calls a kernel, named after the operators in it, with the result, both inputs and their number of rows.
+# The *guards* come before the first step: a run that breaks one changes nothing, and its error says which sizes met.
+# The only step calls a kernel, named after the operators in it, with the result, both inputs and their number of rows.
 
 # %%
 summed = minitvm.build(total)
@@ -169,7 +183,12 @@ except InputError as refused:
 # %%
 sch = Schedule(doubled())
 sch.split(sch.get_loops("B")[0], [None, 8])
-ledger.show({f"n = {n}": ledger.measure(sch.func, np.ones(n, "float32"), np.zeros(n, "float32")) for n in (16, 17)})
+counted = {n: ledger.measure(sch.func, np.ones(n, "float32"), np.zeros(n, "float32")) for n in (16, 17)}
+predict(
+    "For n = 17, how many lines more than for n = 16 does the cache fetch, for A and B together?",
+    counted[17].lines_fetched - counted[16].lines_fetched,
+)
+ledger.show({f"n = {n}": entry for n, entry in counted.items()})
 
 # %% [markdown]
 # ## Your turn

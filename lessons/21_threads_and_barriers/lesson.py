@@ -3,8 +3,8 @@
 #
 # A GPU runs thousands of threads. They come in *blocks*: the threads of one block have a small, fast memory together,
 # and can wait for each other. Nothing else orders them. Today we put loops on a grid by hand, let the threads of a
-# block exchange values, forget to wait, and find the mistake *without a GPU*. At the end one kernel stands there in
-# two languages.
+# block exchange values, forget to wait, and find the mistake *without a GPU*. At the end we see one kernel in two
+# languages.
 
 # %%
 from minitvm.tools.cli.lesson import open_lessons
@@ -15,6 +15,7 @@ import numpy as np
 
 import minitvm
 from lessons import example, ledger, picture
+from lessons.predict import predict
 from lessons.text import body_of
 from minitvm import reference, tir
 from minitvm.errors import ExecutionError
@@ -45,12 +46,13 @@ sch = tir.Schedule(relu)
 blocks, threads = sch.split(i, factors=[None, 32])
 sch.bind(blocks, "blockIdx.x")
 sch.bind(threads, "threadIdx.x")
+predict("100 elements, in blocks of 32 threads: how many threads have nothing to do?", -(-100 // 32) * 32 - 100)
 print(body_of(minitvm.lower(sch.func, target="cuda", stop_at="kernel")["relu"]))
 
 # %% [markdown]
 # The host calls the kernel with a *grid*: four blocks of 32 threads. 4 x 32 is 128, and there are 100 elements, so the
 # last threads have nothing to do: that is what the condition says. The two loops are no loops any more. In the source
-# of the kernel each thread asks where it stands:
+# of the kernel each thread reads its own numbers:
 
 # %%
 print("\n".join(minitvm.lower(sch.func, target="cuda", stop_at="source")["relu"].splitlines()[-8:]))
@@ -82,10 +84,10 @@ module = minitvm.lower(turned, target="cuda", stop_at="kernel")["turned"]
 print(body_of(module["turned_kernel_0"]))
 
 # %% [markdown]
-# In the program there are two loops over the threads, one behind the other: first all threads write, then all threads
-# read. In the kernel there is one thread, which does both, and between the two stands `T.tvm_storage_sync("shared")`: a
-# **barrier**. A thread that comes to it waits until all threads of its block have come. Nobody wrote it: lowering saw
-# that threads meet at an element of `S`.
+# In the program there are two loops over the threads, one after the other: first all threads write, then all threads
+# read. In the kernel there is one thread, which does both, and between the two there is `T.tvm_storage_sync("shared")`:
+# a **barrier**. A thread that comes to it waits until all threads of its block have come. We did not write it: lowering
+# saw that threads meet at an element of `S`.
 #
 # ## The barrier that was forgotten
 #
@@ -165,8 +167,8 @@ print(finding(half_wait).splitlines()[0])
 #
 # ## One kernel, two languages
 #
-# From here on a kernel is text for somebody else's compiler. For NVIDIA's GPUs it is Python, which Numba CUDA compiles;
-# for all others OpenCL C, which the device's driver compiles:
+# From here on a kernel is text for another compiler. For NVIDIA's GPUs it is Python, which Numba CUDA compiles; for all
+# others OpenCL C, which the device's driver compiles:
 
 # %%
 kernel = module["turned_kernel_0"]
@@ -176,11 +178,11 @@ print()
 print("\n".join(in_c.splitlines()[-7:]))
 
 # %% [markdown]
-# The same statements. `cuda.blockIdx.x` is `get_group_id(0)`, `cuda.threadIdx.x` is `get_local_id(0)`,
-# `shared_f32(4)` is `__local float S[4]`, `cuda.syncthreads()` is `barrier(CLK_LOCAL_MEM_FENCE)`. What differs between
-# GPUs is not the language. It is how many threads a block may have, how wide a load is, and whether shared memory is
-# faster than memory at all. On most GPUs it is; on a Mali it is ordinary memory behind the same cache, so copying into
-# it only costs. So the *schedule* differs, and the target says why:
+# The same statements. `cuda.blockIdx.x` is `get_group_id(0)`, `cuda.threadIdx.x` is `get_local_id(0)`, `shared_f32(4)`
+# is `__local float S[4]`, `cuda.syncthreads()` is `barrier(CLK_LOCAL_MEM_FENCE)`. What differs between GPUs is not the
+# language. It is how many threads a block may have, how wide a load is, and whether shared memory is faster than memory
+# at all. On most GPUs it is; on a Mali it is ordinary memory that goes through the same cache, so copying into it only
+# costs. So the *schedule* differs, and the target says why:
 
 # %%
 for target in ("cuda -arch=sm_80", "opencl -device=mali"):

@@ -14,7 +14,9 @@ open_lessons()
 import numpy as np
 
 import minitvm
-from lessons import example, ledger
+from lessons import drawings, example, ledger
+from lessons.picture import Picture
+from lessons.predict import predict
 from lessons.text import body_of
 from minitvm import reference, te, tir
 from minitvm.errors import ExecutionError
@@ -76,10 +78,27 @@ print(reference.check(sums(), across(8)))
 tree = minitvm.lower(across(8), target="opencl", stop_at="kernel")["main"]
 print(body_of(tree["main_kernel_0"]))
 
+# %%
+picture = Picture(560, 275)
+picture.words(20, 26, "8 threads: three levels; an orange element has just taken its neighbour", 14)
+for level in range(4):
+    y = 60 + 56 * level
+    picture.words(20, y + 16, f"level {level}" if level else "shares", 12)
+    for thread in range(8):
+        adds = level and thread % 2**level == 0
+        alive = thread % 2 ** max(level - 1, 0) == 0
+        x = 90 + 56 * thread
+        picture.box(x, y, 44, 26, drawings.ORANGE if adds else drawings.LIGHT if alive else drawings.PALE, "#999999")
+        picture.words(x + 22, y + 17, f"S[{thread}]", 11, "middle")
+        if adds:
+            for source in (thread, thread + 2 ** (level - 1)):
+                picture.line([(112 + 56 * source, y - 30), (x + 22, y)], "#666666", 1.2)
+print("the picture:", picture.save("tree"))
+
 # %% [markdown]
-# Three levels for 8 threads: the number of steps is the logarithm. Before each level stands a barrier, because a thread
-# reads what its neighbour has written. There is one more behind the last: *all* threads read the total then. That is of
-# use in a softmax, where every thread divides by it.
+# Three levels for 8 threads: the number of steps is the logarithm. Before each level there is a barrier, because a
+# thread reads what its neighbour has written. There is one more after the last: *all* threads read the total then. That
+# is of use in a softmax, where every thread divides by it.
 #
 # ## A barrier is forgotten
 #
@@ -171,6 +190,10 @@ def costs(module: IRModule, threads: int) -> tuple[int, int]:
     return seen.barriers // (4 * threads), seen.loads // 4
 
 
+predict(
+    "32 threads add up in a tree. At how many barriers does each of them wait?",
+    costs(minitvm.lower(across(32), target="opencl", stop_at="kernel")["main"], 32)[0],
+)
 print("threads   way        barriers   shared loads")
 for threads in (1, 8, 32, 64):
     for way, target in (("tree", "opencl"), ("shuffles", "cuda")):
@@ -180,7 +203,7 @@ for threads in (1, 8, 32, 64):
 
 # %% [markdown]
 # A block of 64 threads is two warps. Each adds up its own by shuffles, its first lane writes one element to shared
-# memory, all wait *once*, and each warp adds up these two: all threads have the total, and nobody waits again.
+# memory, all wait *once*, and each warp adds up these two: all threads have the total, and no thread waits again.
 #
 # In CUDA's source the shuffles are calls:
 

@@ -13,7 +13,9 @@ open_lessons()
 
 import numpy as np
 
-from lessons import example, ledger
+from lessons import drawings, example, ledger
+from lessons.picture import Picture
+from lessons.predict import predict
 from minitvm.errors import ExecutionError
 from minitvm.machines.vta.assembler import assemble
 from minitvm.machines.vta.config import Scratchpad, configured
@@ -140,10 +142,26 @@ except ExecutionError as error:
 
 # %%
 timeline = simulate(program, machine)
+predict(
+    "The array multiplies for 4 cycles. How many cycles does the whole program take?",
+    timeline.cycles,
+)
 print(timeline.text())
 
+# %%
+colours = {"fetch": drawings.GREY, "load": drawings.BLUE, "compute": drawings.ORANGE, "store": "#b2df8a"}
+picture = Picture(840, 60 + 40 * len(colours))
+picture.words(20, 26, f"the {timeline.cycles} cycles, from left to right", 14)
+for row, (unit, colour) in enumerate(colours.items()):
+    picture.words(20, 64 + 40 * row, unit, 12)
+    picture.box(90, 44 + 40 * row, 5 * timeline.cycles, 30, drawings.PALE)
+    for busy in timeline.intervals:
+        if busy.unit == unit:
+            picture.box(90 + 5 * busy.start, 44 + 40 * row, 5 * (busy.end - busy.start), 30, colour, "#999999")
+print("the picture:", picture.save("one_layer"))
+
 # %% [markdown]
-# Four cycles of products. The rest is waiting for bytes, which is what accelerators do all day if nobody prevents it.
+# Four cycles of products. The rest is waiting for bytes, which is what accelerators do all day unless you prevent it.
 #
 # ## The ledger
 #

@@ -14,8 +14,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from lessons import example, ledger
 from lessons.picture import Picture, save
+from lessons.predict import predict
 from lessons.token_film import token_film
 from minitvm.errors import ExecutionError, VerificationError
 from minitvm.machines.scratchpad.timeline import Timeline
@@ -74,6 +74,11 @@ for unit in ("load", "compute"):
 # array computes on one half, the other half is loaded. The same loads, the same products, in another order:
 
 # %%
+predict(
+    "The same loads and products, but one half is loaded while the other one is used. How many per cent of the cycles "
+    "does that save?",
+    round(100 * (1 - hidden.cycles / alone.cycles)),
+)
 chart(hidden, "two_contexts")
 for unit in ("load", "compute"):
     print(unit, hidden.spent[unit])
@@ -91,8 +96,8 @@ for title, timeline in (("One context", alone), ("Two contexts", hidden)):
 # %% [markdown]
 # VTA's authors call this *virtual threading*. The chip does not hide latency. The program does.
 #
-# `minitvm accel run C8 --timeline c8.html` writes a larger chart, with the tokens as arrows and the reason why a
-# module stands still.
+# `minitvm accel run C8 --timeline c8.html` writes a larger chart, with the tokens as arrows and the reason why a module
+# waits.
 #
 # ## A token less
 #
@@ -149,26 +154,6 @@ try:
     accel.run(stuck, machine, inputs)
 except accel.Deadlock as error:
     print(str(error).split("found:  ")[1])
-
-# %% [markdown]
-# ## The ledger
-#
-# The example in three loops multiplies one number at a time. Here the array is 256 wide, and what counts is how often
-# it has something to do.
-
-# %%
-columns: dict[str, dict[str, str]] = {
-    "three loops": ledger.measure(example.three_loops(4, 16, 16), *example.inputs(4, 16, 16)).lesson_rows()
-}
-for name, timeline in (("one context", alone), ("two contexts", hidden)):
-    columns[name] = {
-        "multiplies": f"{layer.macs:,}",
-        "adds": f"{layer.macs:,}",
-        "cycles": f"{timeline.cycles:,}",
-        "array in use": f"{timeline.utilisation:.0%}",
-        "DRAM in use": f"{timeline.bandwidth:.0%}",
-    }
-ledger.show(columns)
 
 # %% [markdown]
 # ## Your turn

@@ -14,7 +14,8 @@ open_lessons()
 from collections import Counter
 
 import minitvm
-from lessons import example, ledger
+from lessons import drawings, example, ledger
+from lessons.predict import predict
 from minitvm import reference, strategy, te, tir
 from minitvm.arith import Analyzer
 from minitvm.expr import Var, substitute, walk
@@ -79,7 +80,7 @@ def in_registers(func: PrimFunc) -> PrimFunc:
 #
 # `cache_read(..., "shared")` makes the copy, `compute_at` puts it inside the loop over pieces, and binding its loops
 # shares it out among the threads. The tile of A is *turned around*: its lines are steps of the sum, so that the 4 rows
-# of a thread lie side by side. `reindex_cache_read` is a `cache_read` that also says where each element lies.
+# of a thread are side by side. `reindex_cache_read` is a `cache_read` that also says where each element goes.
 
 
 # %%
@@ -118,34 +119,7 @@ for name, way in WAYS.items():
     print(f"{name:<13}", reference.check(product(*SIZES), way(product(*SIZES)), modes=("exact", "shadow")))
 
 # %% [markdown]
-# (What `storage_align` is for comes further down.)
-#
-# ## Two kernels, two languages
-#
-# Each program is a kernel in CUDA, here as Python for Numba, and in OpenCL C. We look at the loop over the sum, for
-# matrices of 1024 x 1024.
-
-
-# %%
-def loop_over_the_sum(source: str) -> str:
-    """The lines of a kernel from the loop over r to the end of that loop."""
-    lines = source.splitlines()
-    first = next(at for at, line in enumerate(lines) if line.lstrip().startswith(("for r", "for (int r")))
-    inside = len(lines[first]) - len(lines[first].lstrip())
-    last = next(at for at in range(first + 1, len(lines)) if lines[at][: inside + 1].strip())
-    last += lines[last].strip() == "}"
-    return "\n".join(lines[first:last])
-
-
-large = product(1024, 1024, 1024)
-for name, way in WAYS.items():
-    for target in ("cuda -arch=sm_80", "opencl -device=mali"):
-        print(f"--- {name}, {target}")
-        print(loop_over_the_sum(minitvm.lower(way(large), target=target, stop_at="source")["main"]))
-
-# %% [markdown]
-# The two languages say the same thing, line by line: `load_whole(..., 4)` is `*(__global float4 *)`,
-# `cuda.syncthreads()` is `barrier(CLK_LOCAL_MEM_FENCE)`. The two *schedules* say different things.
+# (What `storage_align` is for comes further down. Each program is a kernel in CUDA and in OpenCL, as in lesson 21.)
 #
 # ## What a thread loads
 #
@@ -238,11 +212,31 @@ def steps(elements: list[int]) -> int:
     return max(Counter(element % 32 for element in elements).values())
 
 
+predict(
+    "Lines of 32 elements, and 8 neighbouring threads store into 8 lines. How many steps do 32 threads take?",
+    steps(stored(in_shared_tiles(product(*SIZES), 0), "A_shared")),
+)
 print("line   elements of the first 12 threads                    banks used   steps")
 for apart in (0, 1, 2, 3, 4):
     elements = stored(in_shared_tiles(product(*SIZES), apart), "A_shared")
     first = " ".join(f"{element:>3}" for element in elements[:12])
     print(f"{32 + apart:>4}   {first:<51} {len({e % 32 for e in elements}):>10}   {steps(elements):>5}")
+
+# %%
+counts_of = {
+    apart: Counter(e % 32 for e in stored(in_shared_tiles(product(*SIZES), apart), "A_shared")) for apart in (0, 1, 4)
+}
+picture = drawings.cells(
+    [[str(used[bank] or "") for bank in range(32)] for used in counts_of.values()],
+    [
+        [drawings.shade(used[bank] / 8) if used[bank] else drawings.PALE for bank in range(32)]
+        for used in counts_of.values()
+    ],
+    "how many of 32 threads store into each of the 32 banks; the busiest bank decides",
+    [f"line of {32 + apart}" for apart in counts_of],
+    24,
+)
+print("the picture:", picture.save("banks"))
 
 # %% [markdown]
 # Eight neighbouring threads fetch eight neighbours of a row of A. Since the tile is turned around, they store into
@@ -262,6 +256,7 @@ print(steps(stored(in_shared_tiles(product(*SIZES)), "B_shared")))
 # A target describes a machine by a few figures. It does not say which schedule is good, only what the machine has:
 
 # %%
+large = product(1024, 1024, 1024)
 GPUS = ("cuda -arch=sm_80", "opencl -device=amd", "opencl -device=mali")
 print(f"{'':<33}" + "".join(f"{gpu:>21}" for gpu in GPUS))
 for title, field in (
@@ -277,9 +272,8 @@ print(f"{'floats of one load':<33}" + "".join(f"{Target(gpu).vector_lanes('float
 # %% [markdown]
 # ## What `build` chooses
 #
-# `minitvm.build` asks `strategy.scheduled`, which weighs some hundred candidates of one rule by a formula
-# (`machines/gpu/strategy/costs.py`), and builds none of them before one is taken. The tiles of both of our schedules
-# are among them. `strategy.choice_of` says what was taken:
+# `minitvm.build` calls `strategy.scheduled`, which compares hundreds of candidates by a formula
+# (`machines/gpu/strategy/costs.py`), and builds only the one that it chooses. `strategy.choice_of` returns the choice:
 
 # %%
 for gpu in GPUS:
@@ -294,7 +288,7 @@ for gpu in GPUS:
 
 # %% [markdown]
 # One program, one rule, three schedules. On a Mali a thread has 64 registers; 8 x 8 sums alone would take all of them.
-# What is taken has the tile of our `in_registers`.
+# So its tile is smaller, and it shares nothing, like our `in_registers`.
 #
 # Does the one word `local_memory_helps` decide? We change it, and compare the best candidates of both kinds, in cycles
 # that the formula predicts (`*`: the fewest):
@@ -312,8 +306,8 @@ for gpu in GPUS[:1] + GPUS[2:]:
         print(f"{line:<46} {best[False]:>16,.0f}{taken[False]}   {best[True]:>21,.0f}{taken[True]}")
 
 # %% [markdown]
-# It does, on both GPUs. The figures are a model's: none of them was measured on such a GPU, and where two are a few
-# per cent apart, a measurement may say otherwise. But nobody had to write a second kernel.
+# It does, on both GPUs. The figures are a model's: none of them was measured on such a GPU, and where two are a few per
+# cent apart, a measurement may say otherwise. But you did not have to write a second kernel.
 #
 # ## The ledger
 #

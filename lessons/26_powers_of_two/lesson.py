@@ -13,7 +13,8 @@ open_lessons()
 import numpy as np
 
 import minitvm
-from lessons import ledger
+from lessons import drawings, ledger
+from lessons.predict import predict
 from minitvm import reference
 from minitvm.graph.builder import GraphBuilder
 from minitvm.graph.nodes import Graph
@@ -75,6 +76,7 @@ assert (multiplied == shifted).all()
 # %%
 rng = np.random.default_rng(26)
 many = rng.integers(-(2**13), 2**13, 100_000)
+predict("A shift by 6 rounds down. What is its error on average, in steps?", float(((many >> 6) - many / 64).mean()))
 for name, half in (("rounded down", 0), ("to the nearest", 32)):
     error = ((many + half) >> 6) - many / 64
     print(f"{name:<15} mean error {error.mean():+.3f} steps, noise {np.sqrt((error**2).mean()):.3f}")
@@ -93,6 +95,7 @@ tensors = {
     "a bell": rng.standard_normal(10_000),
     "long tails": rng.standard_t(3, 10_000),
 }
+noise: dict[str, float] = {}
 for name, x in tensors.items():
     covering = int(np.floor(np.log2(127.5 / abs(x).max())))
     errors = []
@@ -100,6 +103,15 @@ for name, x in tensors.items():
         rounded = np.clip(np.rint(x * 2.0**e), -128, 127) * 2.0**-e
         errors.append(10 * np.log10((x**2).mean() / ((x - rounded) ** 2).mean()))
     print(f"{name:<11}", "  ".join(f"2^-{covering + k}: {value:4.1f} dB" for k, value in enumerate(errors)))
+    noise |= {f"{name}, 2^-{covering + k}": float(value) for k, value in enumerate(errors)}
+
+# %%
+picture = drawings.bars(
+    noise, "signal to noise with three steps for each tensor; orange is the one to take", "dB",
+    [drawings.ORANGE if value == max(noise[other] for other in noise if other.split(",")[0] == name.split(",")[0])
+     else drawings.GREY for name, value in noise.items()],
+)  # fmt: skip
+print("the picture:", picture.save("steps"))
 
 # %% [markdown]
 # ## Two tensors that meet

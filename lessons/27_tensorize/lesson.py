@@ -13,7 +13,8 @@ open_lessons()
 
 import numpy as np
 
-from lessons import example, ledger
+from lessons import drawings, example, ledger
+from lessons.predict import predict
 from minitvm import reference, te, tir
 from minitvm.errors import ScheduleError
 from minitvm.script import tir as T
@@ -23,8 +24,8 @@ dot = TensorIntrin.get("dot_4x16_u8i8i32")
 print(dot.desc.script(with_header=False))
 
 # %% [markdown]
-# This is `vpdpbusd`, an instruction of CPUs since 2019: four bytes of A against sixteen rows of four bytes, and
-# sixteen sums. The text above is its *description*: plain loops that anybody can run. Beside it stands a *spelling*
+# This is `vpdpbusd`, an instruction of CPUs since 2019: four bytes of A against sixteen rows of four bytes, and sixteen
+# sums. The text above is its *description*: plain loops that any interpreter can run. Next to it there is a *spelling*
 # for each language that has the instruction, which only a code generator reads.
 #
 # ## A product of bytes
@@ -48,7 +49,25 @@ i, jo, ji, ko, ki = sch.get_loops("Y")
 sch.reorder(i, jo, ko, ji, ki)
 sch.decompose_reduction("Y", ko)
 sch.tensorize(ji, "dot_4x16_u8i8i32")
+around = [int(sch.get(loop).extent) for loop in sch.get_loops("Y_update_o")]
+predict(
+    "Y is 4 x 16, and each element is a sum of 16 products. How often does the instruction run?", int(np.prod(around))
+)
 print(sch.func.script(with_header=False))
+
+# %%
+run = {"A": (range(1, 2), range(8, 12)), "B": (range(8, 12), range(16)), "Y": (range(1, 2), range(16))}
+picture = drawings.matrices(
+    {"A": (4, 16), "B, as B[k, j]": (16, 16), "Y": (4, 16)},
+    lambda name, row, column: (
+        (drawings.ORANGE if name == "Y" else drawings.BLUE)
+        if row in run[name[0]][0] and column in run[name[0]][1]
+        else drawings.PALE
+    ),
+    title="one run of the instruction, for i = 1 and ko = 2: it reads the blue elements and adds to the orange ones",
+    size=16,
+)
+print("the picture:", picture.save("instruction"))
 
 # %% [markdown]
 # One statement, `T.instruction`, has taken the place of two loops. It carries its description, so interpreters run it
@@ -64,13 +83,14 @@ print(reference.check(before, sch.func))
 # ways to get it wrong:
 
 # %%
-for name, wrong in (("four rows at once", "i"), ("the loop of the sum", "ko")):
+for name, wrong, shown in (("four rows at once", "i", 99), ("the loop of the sum", "ko", 1)):
     sch = tir.Schedule(before)
     loops = dict(zip(("i", "jo", "ji", "ko", "ki"), sch.get_loops("Y"), strict=True))
     try:
         sch.tensorize(loops[wrong], "dot_4x16_u8i8i32")
     except ScheduleError as error:
-        print(f"{name}:\n{error}\n")
+        lines = str(error).splitlines()
+        print(f"{name}:", *lines[:shown], *(["    ...", lines[-1]] if shown < len(lines) else []), "", sep="\n")
 
 # %% [markdown]
 # ## An instruction that nobody has built
@@ -103,7 +123,7 @@ print(reference.check(plain, sch.func))
 # ## Two machines, one description
 #
 # An accelerator of the lessons before multiplies a row by a matrix. So does a machine with a *systolic array*, in which
-# weights lie still and rows pass through. They have different instructions, memories and programs; for `tensorize`
+# weights stay in place and rows pass through. They have different instructions, memories and programs; for `tensorize`
 # they are the same loops under two names.
 
 # %%

@@ -16,7 +16,8 @@ from itertools import combinations
 import numpy as np
 
 import minitvm
-from lessons import example, ledger
+from lessons import drawings, example, ledger
+from lessons.predict import predict
 from minitvm import tir
 from minitvm.target import Target
 
@@ -85,6 +86,18 @@ print(f"{len(cycles)} tiles in {seconds * 1e6:.0f} us")
 for n in order[:5]:
     print(f"  {rows[n]:>2} x {vectors[n]}: {cycles[n] / 1e3:6.0f} thousand cycles")
 
+# %%
+grid = np.log2(cycles.reshape(24, 8))
+picture = drawings.cells(
+    [[f"{cycles[8 * row + column] / 1e3:.0f}" for row in range(24)] for column in range(8)],
+    [[drawings.ORANGE if 8 * row + column in order[:5] else drawings.shade((grid[row, column] - grid.min()) / 4)
+      for row in range(24)] for column in range(8)],
+    "thousand cycles of each tile: 1 to 24 rows go right; the five best are orange",
+    [f"vectors: {column + 1}" for column in range(8)],
+    34,
+)  # fmt: skip
+print("the picture:", picture.save("all_tiles"))
+
 # %% [markdown]
 # ## Predicted beside measured
 #
@@ -110,6 +123,10 @@ def measured(tile: tuple[int, int]) -> float:
     return ledger.best_of(30, lambda: function(*args))
 
 
+predict(
+    "A tile of 24 rows of 4 vectors, with the vectors of B and an element of A: how many registers are too many?",
+    int(spilled(np.array(24), np.array(4))),
+)
 most = cpu.vector_registers  # the largest tile of two vectors that fits, of rows that divide 96
 best = max((r, 2) for r in (1, 2, 3, 4, 6, 8, 12) if 2 * r + 3 <= most)
 tiles = list(dict.fromkeys([best, (6, 2), (4, 2), (8, 2), (1, 1), (2, 1), (4, 1), (8, 1), (2, 4), (24, 4)]))
@@ -146,21 +163,6 @@ for which, pairs in (("a factor of 1.5 or more apart", apart), ("closer than tha
 # `minitvm tune` does the same for each operator of a network. It reads the formulas off the accesses of a block instead
 # of having them written by hand: `minitvm tune explain MODEL` prints them, and predicted beside measured.
 #
-# ## The ledger
-#
-# Multiplications of a small example with a tile that fits, and with one that sticks out.
-
-
-# %%
-def small(size: int) -> ledger.LessonLedger:
-    """12 rows, in tiles of `size` rows whose rest is computed all the same."""
-    padded = -(-12 // size) * size
-    return ledger.measure(example.blocks(padded, 8, 8), *example.inputs(padded, 8, 8))
-
-
-ledger.show({"12 rows by 6": small(6), "12 rows by 5, so 15": small(5)})
-
-# %% [markdown]
 # ## Your turn
 #
 # Write the model for any product and any core, for a million tiles at once.

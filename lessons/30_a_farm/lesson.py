@@ -2,8 +2,8 @@
 # # A farm of unlike boards
 #
 # A schedule that is good on your laptop may be bad on a phone. So measurements have to run where the network will run:
-# on boards. They are slow, they are few, they hang, and somebody pulls a plug. In this lesson we send work to them so
-# that nothing is lost, no work is wasted, and nobody without a key can send them work.
+# on boards. They are slow, they are few, they hang, and a plug gets pulled. In this lesson we send work to them so that
+# nothing is lost, no work is wasted, and only people with a key can send them work.
 
 # %%
 from minitvm.tools.cli.lesson import open_lessons
@@ -13,9 +13,9 @@ open_lessons()
 import hashlib
 import textwrap
 
-from lessons import example, ledger
 from lessons.farm import Farm
 from lessons.picture import Picture
+from lessons.predict import predict
 from minitvm.errors import ArtifactError
 from minitvm.target import Target
 from minitvm.tune.farm.message import checked, packed, signed, unpacked
@@ -29,8 +29,10 @@ from minitvm.tune.farm.message import checked, packed, signed, unpacked
 
 # %%
 laptop, small = Target("cpu -cores=2 -width=512"), Target("cpu -cores=4 -width=128")
-print(str(laptop)[-60:])
-print(str(small)[-60:])
+for target in (laptop, small):
+    print(
+        *(part for part in str(target).split() if part.split("=")[0] in ("-vector_bits", "-vector_registers", "-cores"))
+    )
 assert str(laptop) != str(small) and Target(str(small)) == small
 
 # %% [markdown]
@@ -99,6 +101,7 @@ boards = {"pi-1": "pi", "pi-2": "pi", "phone": "phone"}
 jobs = {f"tile {n}": "phone" if n % 3 == 0 else "pi" for n in range(9)}
 farm = Farm(boards, faults=[2, 4])
 happened = dispatch(jobs, farm)
+predict("Nine jobs, and two boards die while they work. How many jobs were sent, all together?", len(farm.sent))
 print("\n".join(happened))
 assert sorted(line.split(None, 2)[2] for line in happened if " done" in line) == sorted(jobs)
 
@@ -131,14 +134,6 @@ print(picture.save("farm"))
 #
 # docs/tuning.md goes through it.
 #
-# ## The ledger
-#
-# What one of the jobs computes is the same on every board:
-
-# %%
-ledger.show({board: ledger.measure(example.blocks(4, 8, 8), *example.inputs(4, 8, 8)) for board in ("pi-1", "phone")})
-
-# %% [markdown]
 # ## Your turn
 #
 # Send jobs to a farm whose boards die, and give up those that kill them.

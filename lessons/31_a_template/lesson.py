@@ -10,7 +10,8 @@ from minitvm.tools.cli.lesson import open_lessons
 
 open_lessons()
 
-from lessons import example, ledger
+from lessons import drawings, example, ledger
+from lessons.predict import predict
 from minitvm import tir
 
 M, N, K = 12, 32, 16
@@ -67,6 +68,10 @@ for seed in (7, 70_000, 700_000_000):
 # all of them do the same multiplications.
 
 # %%
+predict(
+    "i runs over 12, and the inner factor is at most 6. How many different tiles can be drawn for i?",
+    sum(M % inner == 0 for inner in range(1, 7)),
+)
 rows = {}
 for number in range(12):
     sch = draw(1_000_003 * (number + 1) ** 3)
@@ -104,6 +109,14 @@ print(
     f"{tried} more schedules tried; the best fetches {best_lines} lines: "
     + " ".join(f"{a}x{b}" for a, b in decisions(best))
 )
+
+# %%
+found = {tile: float(lines) for tile, (lines, _) in sorted(rows.items(), key=lambda row: -row[1][0])}
+found["improved: " + " ".join(f"{a}x{b}" for a, b in decisions(best))] = float(best_lines)
+picture = drawings.bars(
+    found, "lines fetched by each schedule", "lines", [*[drawings.BLUE] * len(rows), drawings.ORANGE]
+)
+print("the picture:", picture.save("draws"))
 
 # %% [markdown]
 # ## The same template on a real machine

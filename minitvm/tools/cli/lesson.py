@@ -21,6 +21,7 @@ A lesson is a folder `lessons/NN_name` with these files:
 from __future__ import annotations
 
 import argparse
+import importlib
 import importlib.util
 import sys
 import textwrap
@@ -186,6 +187,8 @@ def read_and_run(path: Path, step: bool = False) -> None:
     script, a lesson prints only the outputs.
     """
     facts, number = about(path.parent), number_of(path.parent)
+    open_lessons()
+    importlib.import_module("lessons.predict").ASKING = step  # type: ignore[attr-defined]
     name = f"minitvm_lesson_{path.parent.name}_lesson"
     module = ModuleType(name)
     module.__file__ = str(path)
