@@ -90,7 +90,7 @@ class Listener:
         """A float or integer operation on data was done: "add", "mul", "fma", "exp", ...; not index arithmetic."""
 
     def loop_enter(self, loop: Loop) -> None:
-        """A loop begins."""
+        """A loop begins. Threads that meet at barriers: each phase, from one barrier to the next, is such a loop."""
 
     def loop_iteration(self, loop: Loop, value: int) -> None:
         """An iteration begins in which the loop's variable has this value."""
