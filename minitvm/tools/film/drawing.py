@@ -47,14 +47,19 @@ def draw(film: Film, reel: Reel) -> str:
     for k, text in enumerate(words):
         canvas.warning(marks[0].moment, MARGIN, place.below + (k + 1) * LINE - 6, text)
     _below(
-        canvas, place, place.below + len(words) * LINE, legend, footer, [len(moment.missed) for moment in reel.moments]
+        canvas,
+        place,
+        place.below + len(words) * LINE + (6 if words else 0),
+        legend,
+        footer,
+        [len(moment.missed) for moment in reel.moments],
     )
     return canvas.svg()
 
 
 def _program(canvas: Canvas, place: Sheet) -> None:
     for k, (line, text) in enumerate(place.lines):
-        canvas.words(MARGIN + TICK, _line_y(k) * LINE + 4, text)
+        canvas.words(MARGIN + TICK + 5, _line_y(k) * LINE + 4, text)
         if line.loop is not None:
             canvas.ticks(place.ticks, _line_y(k), tick_count(line))
 
@@ -123,7 +128,7 @@ def _legend(film: Film, reel: Reel) -> list[tuple[str, str]]:
     entries += [("write", "written")] if verbs["written"] else []
     if film.cache_lines:
         entries += [("held", "in the cache"), ("miss", "miss: fetched now")]
-    if reel.moments and any(moment.loops for moment in reel.moments):
+    if reel.moments and any(moment.lines for moment in reel.moments):
         entries.append(("now", "running now"))
     return entries
 

@@ -89,7 +89,7 @@ def sheet(name: str, lines: Sequence[tuple[Line, str]], panels: Sequence[Panel],
         drawn = [(line, text) for line, text in drawn if line.loop is not None][:MOST_LINES]
     loops = [len(text) for line, text in drawn if line.loop is not None]
     ticks = math.ceil((MARGIN + TICK + max(loops, default=0) * LETTER + 10) / TICK)
-    widths = [MARGIN + TICK + len(text) * LETTER for _, text in drawn]
+    widths = [MARGIN + TICK + 5 + len(text) * LETTER for _, text in drawn]
     widths += [(ticks + tick_count(line)) * TICK for line, _ in drawn if line.loop is not None]
     inner = max([420, legend, *map(math.ceil, widths)])
     top = 34 + len(drawn) * LINE
@@ -98,7 +98,7 @@ def sheet(name: str, lines: Sequence[tuple[Line, str]], panels: Sequence[Panel],
     number = {id(line): k for k, (line, _) in enumerate(drawn)}
     return Sheet(
         inner + MARGIN,
-        height + 66 + warnings * LINE,
+        height + 66 + warnings * LINE + (6 if warnings else 0),
         unit,
         {p.name: p for p in panels},
         drawn,
