@@ -145,7 +145,7 @@ def verification_asked() -> bool:
     return not _unverified.get() and os.environ.get("MINITVM_VERIFY", "0") not in ("", "0")
 
 
-_BROUGHT_BY = {"llvmlite": "numba", "z3": "z3-solver"}  # what to install for a package, if it is not its own name
+_BROUGHT_BY = {"llvmlite": "numba", "z3": "z3-solver"}  # distributions with another name than the package
 
 
 @contextmanager
@@ -161,7 +161,8 @@ def needed(purpose: str, *tries: str) -> Iterator[None]:
         if isinstance(error, MissingExtra) or package in ("", "minitvm"):
             raise
         headline = f"{package} is not installed, and it is needed {purpose}"
-        install = f"pip install {_BROUGHT_BY.get(package, package)}"
+        bringing = _BROUGHT_BY.get(package)
+        install = f"pip install {bringing}, which brings {package}" if bringing else f"pip install {package}"
         raise MissingExtra(report(headline, tries=[install, *tries])) from None
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import backend
-from ..errors import MinitvmError, ScheduleError
+from ..errors import MinitvmError, MissingExtra, ScheduleError
 from ..expr.as_json import from_json, to_json
 from ..garbage import collected_seldom
 from ..link import link_function
@@ -100,6 +100,8 @@ def _request(task: Task, asked: Decision | None) -> bytes | dict[str, Any]:
     if not cache.decides_all(task.target):
         try:
             func = _scheduled(task.func, task.target, asked)
+        except MissingExtra:  # no fault of the candidate
+            raise
         except MinitvmError as error:
             return _refused(error)
         order.update(func=json.dumps(to_json(func)), scheduled=True)
@@ -158,6 +160,8 @@ def check_request(request: bytes) -> bytes:
         try:
             own = func if body["scheduled"] else _scheduled(func, target, asked)
             lowered = lower_function(own, target, before=func)
+        except MissingExtra:
+            raise
         except MinitvmError as error:
             return json.dumps(_refused(error)).encode()
     option = choice_of(lowered.host).taken
@@ -189,6 +193,8 @@ def artifact_request(request: bytes) -> bytes:
     try:
         executable = link_function(lowered, body["target"])
         export(executable, body["path"], bytes.fromhex(body["key"]), body["architectures"])
+    except MissingExtra:
+        raise
     except MinitvmError as error:
         return json.dumps({"message": _one_line(error)}).encode()
     return b"{}"

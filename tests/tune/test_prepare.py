@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from minitvm.errors import MissingExtra
+from minitvm.runtime.artifact import export
 from minitvm.strategy import Decision
-from minitvm.tune.prepare import artifacts, checked
+from minitvm.tune.prepare import artifact_request, artifacts, checked
 from minitvm.tune.space import Space
 from minitvm.workers import worker_pool
 
@@ -68,3 +70,20 @@ def test_candidates_are_lowered_and_counted_and_refusals_have_a_reason(tmp_path:
         assert "none" in fault and "\n" not in fault
     finally:
         worker_pool.shutdown()
+
+
+def test_a_missing_package_is_no_fault_of_a_candidate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ends the search. Otherwise every candidate would be recorded as one that cannot run."""
+
+    def without_llvm(*_: object) -> None:
+        raise MissingExtra("llvmlite is not installed")
+
+    one = task(product(8, 8, 8))
+    try:
+        (usual,) = checked([(one, None)], workers=1)
+    finally:
+        worker_pool.shutdown()
+    monkeypatch.setattr(export, "export", without_llvm)
+    request = {"lowered": usual.lowered, "target": one.target.brief, "path": str(tmp_path / "x.mtvm"), "key": "00"}
+    with pytest.raises(MissingExtra, match="llvmlite is not installed"):
+        artifact_request(json.dumps({**request, "architectures": []}).encode())
