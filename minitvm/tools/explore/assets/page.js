@@ -2,6 +2,7 @@
 // shown. `activate` makes the steps inside of an element work.
 
 let shown = null;
+let opened = false;
 
 const tabsOf = (subject) => [...subject.querySelectorAll("[role=tab]")];
 const chosenIn = (subject) => tabsOf(subject).findIndex((tab) => tab.getAttribute("aria-selected") === "true");
@@ -17,7 +18,8 @@ function choose(subject, number, focus = false) {
   subject.querySelector(".previous").disabled = at === 0;
   subject.querySelector(".next").disabled = at === tabs.length - 1;
   if (focus) tabs[at].focus();
-  tabs[at].scrollIntoView({ block: "nearest" });
+  // Not when the page opens: inside a frame of another page this would scroll that page to the frame.
+  if (opened) tabs[at].scrollIntoView({ block: "nearest" });
   history.replaceState(null, "", `#${tabs[at].id.replace("tab-", "")}`);
 }
 
@@ -90,5 +92,7 @@ export function activate(root, place = location.hash.slice(1).split("-").map(Num
   root.querySelectorAll(".film").forEach(playable);
   const [subject, step] = place;
   show(Number.isInteger(subject) ? subject : 0);
+  opened = false;
   choose(shown, Number.isNaN(step) || step === undefined ? 0 : step);
+  opened = true;
 }
