@@ -276,10 +276,10 @@ def test_tensors_of_other_libraries_are_taken_and_written_through_dlpack() -> No
 
 def test_a_tensor_of_another_device_is_refused() -> None:
     on_gpu = Foreign(array(), device=2)
-    with pytest.raises(InputError, match="x lies on CUDA device 0, and the program runs on the CPU"):
+    with pytest.raises(InputError, match="x is on CUDA device 0, and the program runs on the CPU"):
         module()(on_gpu)
     out = [Foreign(np.full(shape, 7, "float32"), device=2) for shape in (SHAPE, (2, 8), (3,), SHAPE)]
-    with pytest.raises(InputError, match="lies on CUDA device 0, and the program runs on the CPU"):
+    with pytest.raises(InputError, match="is on CUDA device 0, and the program runs on the CPU"):
         module()(array(), out=out)
 
 
@@ -308,7 +308,7 @@ def test_bfloat16_of_other_libraries_is_taken_and_written() -> None:
     np.testing.assert_array_equal(out.astype(np.float32), wanted)
     with pytest.raises(TypeMismatch, match="the dtype of x does not fit"):
         double(Foreign(data.astype(np.float16)))
-    with pytest.raises(InputError, match="x lies on CUDA device 0, and the program runs on the CPU"):
+    with pytest.raises(InputError, match="x is on CUDA device 0, and the program runs on the CPU"):
         double(Brain(data.view(np.uint16), device=2))
 
 

@@ -52,7 +52,7 @@ def device(name: str = "cpu", index: int = 0) -> Device:
     kind, _, number = str(name).partition(":")
     if kind not in ("cpu", "llvm", "c"):
         raise InputError(
-            f"no array lies on the device {name!r}: a program copies what it reads to its device, and results back\n"
+            f"no array is on the device {name!r}: a program copies what it reads to its device, and results back\n"
             "  try:    tvm.cpu(), and minitvm.build(model, target='opencl')"
         )
     return Device("cpu", int(number or index))

@@ -261,19 +261,19 @@ def test_data_decide_how_much_of_a_result_there_is() -> None:
 def test_an_array_on_another_device_is_refused(fake: FakeDriver) -> None:
     module, x = minitvm.build(doubled(), target="cuda"), numbers()
     with pytest.raises(
-        InputError, match="doubled: x, a Tensor: it lies on CUDA device 1, and programs run on NVIDIA P"
+        InputError, match="doubled: x, a Tensor: it is on CUDA device 1, and programs run on NVIDIA P"
     ):
         module(Tensor(fake, x, device=(2, 1)))
-    with pytest.raises(InputError, match="lies on ROCm device 0, and programs run on NVIDIA Pretended"):
+    with pytest.raises(InputError, match="is on ROCm device 0, and programs run on NVIDIA Pretended"):
         module(x, out=Tensor(fake, x, device=(10, 0)))
-    with pytest.raises(InputError, match="x lies on CUDA device 0, and the program runs on the CPU\n  try:"):
+    with pytest.raises(InputError, match="x is on CUDA device 0, and the program runs on the CPU\n  try:"):
         minitvm.build(doubled())(Tensor(fake, x))
 
 
 def test_an_array_of_another_program_s_device_is_refused() -> None:
     pytest.importorskip("pyopencl")
     there = minitvm.build(doubled(), target="opencl").to_device(numbers())
-    with pytest.raises(InputError, match="x, a DeviceArray: it lies on .*, and programs run on simulator of CUDA"):
+    with pytest.raises(InputError, match="x, a DeviceArray: it is on .*, and programs run on simulator of CUDA"):
         minitvm.build(doubled(), target="cuda")(there)
     with pytest.raises(InputError, match="and the program runs on the CPU"):
         minitvm.build(doubled())(there)
@@ -304,16 +304,16 @@ def test_from_dlpack(fake: FakeDriver) -> None:
     np.testing.assert_array_equal(minitvm.build(doubled(), target="cuda")(array), x + x)
     with pytest.raises(TypeMismatch, match="a list has no __dlpack__"):
         from_dlpack([1.0])
-    with pytest.raises(InputError, match="lies on Metal device 0, on which no programs run here"):
+    with pytest.raises(InputError, match="is on Metal device 0, on which no programs run here"):
         from_dlpack(Tensor(fake, x, device=(8, 0)))
-    with pytest.raises(minitvm.TVMError, match="lies on CUDA device 3(.|\n)*MINITVM_CUDA_DEVICE=3"):
+    with pytest.raises(minitvm.TVMError, match="is on CUDA device 3(.|\n)*MINITVM_CUDA_DEVICE=3"):
         from_dlpack(Tensor(fake, x, device=(2, 3)))
 
 
 def test_a_capsule_for_another_device_is_refused(fake: FakeDriver) -> None:
     array = minitvm.build(doubled(), target="cuda").to_device(numbers())
     for options in ({"dl_device": (1, 0)}, {"copy": True}):
-        with pytest.raises(BufferError, match=r"shared where it lies; numpy\(\) copies it"):
+        with pytest.raises(BufferError, match=r"shared in place; numpy\(\) copies it"):
             array.__dlpack__(**options)
 
 

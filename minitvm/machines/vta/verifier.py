@@ -175,7 +175,7 @@ def _finish(x: CheckedProgram) -> Iterator[Breach]:
     finishes = [i for i, _ in x.each(Finish)]
     last = len(x.program.instructions) - 1
     if finishes != [last]:
-        yield (finishes[0] if finishes else None), f"FINISH stands at {finishes}, wanted once, at the end ({last})"
+        yield (finishes[0] if finishes else None), f"FINISH is at {finishes}, wanted once, at the end ({last})"
 
 
 def _balance(x: CheckedProgram) -> Iterator[Breach]:
@@ -236,7 +236,7 @@ RULES: tuple[Rule, ...] = (
     Rule("dram bounds", "a transfer stays in one buffer, whose role allows it", _dram),
     Rule("scratchpad bounds", "a transfer stays in its scratchpad", _scratchpads),
     Rule("micro-ops", "micro-ops are loaded before, and their indices stay in the scratchpads", _micro_ops),
-    Rule("finish", "FINISH stands once, at the end", _finish),
+    Rule("finish", "FINISH occurs once, at the end", _finish),
     Rule("balance", "as many tokens are popped from a queue as are pushed into it", _balance),
     Rule("deadlock", "every instruction gets its tokens, and room for those that it pushes", _deadlock),
     Rule("order", "tokens order all instructions of different modules that touch an element, if one writes", _ordered),

@@ -94,7 +94,7 @@ class DeviceArray:
         Raises `BufferError` if the caller asks for a copy or for another device.
         """
         if copy or (dl_device is not None and tuple(map(int, dl_device)) != self.device.dlpack):
-            raise BufferError(f"an array on {self.device.name} is shared where it lies; numpy() copies it")
+            raise BufferError(f"an array on {self.device.name} is shared in place; numpy() copies it")
         del stream, max_version
         return dlpack.capsule_of(self.address, self.type, self.shape, self.device.dlpack, self)
 
@@ -151,7 +151,7 @@ def adopted(value: Any, device: Device) -> DeviceArray:
         return value
     where = place_of(value) or (dlpack.CPU, 0)
     if where != device.dlpack or isinstance(value, DeviceArray):
-        raise InputError(f"it lies on {_name(value)}, and programs run on {device.name}")
+        raise InputError(f"it is on {_name(value)}, and programs run on {device.name}")
     foreign = dlpack.described(value, device.stream)
     if not foreign.is_contiguous:
         raise InputError("it is not contiguous, and nothing on a device is copied unasked\n  try:    .contiguous()")
@@ -191,7 +191,7 @@ def from_dlpack(value: Any) -> Any:
         raise type(error)(f"from_dlpack: a {type(value).__name__}: {error}") from None
     except Exception as error:  # another library's object raises its own error
         raise TypeMismatch(f"from_dlpack: the memory of a {type(value).__name__} cannot be shared: {error}") from error
-    raise InputError(f"from_dlpack: the {type(value).__name__} lies on {_name(value)}, on which no programs run here")
+    raise InputError(f"from_dlpack: the {type(value).__name__} is on {_name(value)}, on which no programs run here")
 
 
 def argument(value: Any) -> Any:
@@ -212,7 +212,7 @@ def resident(what: str, spec: TensorSpec, value: Any, device: Device | None) -> 
         return None
     if device is None:
         raise InputError(
-            f"{what}: {spec.name} lies on {_name(value)}, and the program runs on the CPU\n  try:    a copy on the CPU"
+            f"{what}: {spec.name} is on {_name(value)}, and the program runs on the CPU\n  try:    a copy on the CPU"
         )
     try:
         array = adopted(value, device)

@@ -178,7 +178,7 @@ def why_unstructured(block: Block) -> str | None:
             return f"iterator {it.var.name} of block {block.name} is opaque"
     written = set(buffers_written(block))
     if block.init is None and not written.isdisjoint(buffers_read(block)) and not is_update(block):
-        return f"block {block.name} reads what it writes, other than to accumulate"
+        return f"block {block.name} reads its own results, but does not accumulate"
     return None
 
 

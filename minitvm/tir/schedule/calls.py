@@ -47,7 +47,7 @@ def misfit(primitive: Primitive, name: str, value: Any) -> str | None:
     if not isinstance(wrong[0], list | tuple):
         return text
     if several:
-        return f"{text}\n  try:    a star in front of the list: sch.{primitive.name}(*{name})"
+        return f"{text}\n  try:    put a star before the list: sch.{primitive.name}(*{name})"
     return f"{text}\n  try:    one of its items: {primitive.name} takes one {'block' if _is_block(hint) else 'loop'}"
 
 

@@ -85,7 +85,7 @@ def single_chain(state: ScheduleState, loops: Sequence[For]) -> Failure | None:
                 {ordered[0]: "outermost", at: f"reached through {branch}"},
                 "loops nested directly in each other, with nothing else between them",
                 f"{branch} between {ordered[0].var.name} and {at.var.name}",
-                ("decompose_reduction or compute_at move what stands between",),
+                ("move the statements in between with decompose_reduction or compute_at",),
             )
         at = parent
     missing = [l.var.name for l in ordered if not (l is ordered[0] or tree.inside(l, ordered[0]))]

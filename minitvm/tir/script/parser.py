@@ -383,7 +383,7 @@ class FunctionParser(Evaluator):
 
     def _no_else(self, node: ast.For | ast.While) -> None:
         if node.orelse:
-            raise self.error(node.orelse[0], "a loop has no `else`", tries=("the statements behind the loop",))
+            raise self.error(node.orelse[0], "a loop has no `else`", tries=("put the statements after the loop",))
 
     def _For_stmt(self, node: ast.For) -> tir.Stmt:
         self._no_else(node)

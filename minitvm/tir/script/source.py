@@ -234,7 +234,7 @@ def _source_of(item: Any) -> tuple[Source, ast.stmt]:
 def _parse_function(func: Any, captured: Mapping[str, Any], options: dict[str, bool]) -> PrimFunc:
     source, node = _source_of(func)
     if not isinstance(node, ast.FunctionDef):
-        raise source.error(node, "@T.prim_func stands above a function")
+        raise source.error(node, "@T.prim_func must be above a function")
     return FunctionParser(source, captured).function(node, **options)
 
 

@@ -119,7 +119,7 @@ def thread_count(text: str) -> int:
     """A number of threads, for argparse."""
     count = int(text) if text.isascii() and text.isdigit() else 0
     if count < 1:
-        raise argparse.ArgumentTypeError(f"wanted a number from 1, found {text}")
+        raise argparse.ArgumentTypeError(f"wanted a number of at least 1, found {text}")
     return count
 
 

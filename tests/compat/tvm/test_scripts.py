@@ -77,7 +77,7 @@ def test_arrays() -> None:
     dev = tvm.cpu()
     dev.sync()
     assert dev.exist
-    with pytest.raises(InputError, match="no array lies on the device 'cuda'"):
+    with pytest.raises(InputError, match="no array is on the device 'cuda'"):
         tvm.device("cuda")
     with pytest.raises(InputError, match=r"copyfrom: an array of shape \(3,\) into one of shape \(2,\)"):
         a.copyfrom([1, 2, 3])

@@ -48,7 +48,7 @@ BAD = {
     "dram bounds": (changed(twice(), {6: {"x_size": 5}}), 6, "x ends at byte 192, the last row at 208"),
     "scratchpad bounds": (changed(twice(), {2: {"sram": 2045}}), 2, "elements 2045 to 2048 of inp, which has 2048"),
     "micro-ops": (changed(twice(), {4: {"dst_factors": (1000, 0)}}), 4, r"dst is 3000 in iteration (3, 0, 0)"),
-    "finish": (inserted(twice(), 3, Finish()), 3, "FINISH stands at [3, 11], wanted once, at the end (11)"),
+    "finish": (inserted(twice(), 3, Finish()), 3, "FINISH is at [3, 11], wanted once, at the end (11)"),
     "balance": (changed(twice(), {10: {"pop_next": False}}), None, "store pushes 2 tokens to compute, which pops 1"),
     "deadlock": (
         changed(twice(), {1: {"pop_next": True}, 6: {"pop_next": False}}),
@@ -92,7 +92,7 @@ MORE = [
     (changed(twice(), {4: {"wgt_factors": (600, 0)}}), "wgt is 1200 in iteration (2, 0, 0); wgt has 1024 elements"),
     (changed(twice(), {4: {"src_factors": (0, 0), "inner": 3, "outer": 2048, "dst_factors": (1, 1)}}), "dst is 2048"),
     (swapped(twice(), 0, 3), "micro-op 0 was not loaded"),
-    (replace(twice(), instructions=twice().instructions[:-1]), "FINISH stands at []"),
+    (replace(twice(), instructions=twice().instructions[:-1]), "FINISH is at []"),
 ]
 
 

@@ -67,7 +67,7 @@ BODIES: dict[str, tuple[str, str]] = {
         <text>:6:9: a loop has no `else`
             A[0, 0] = 2.0
             ^^^^^^^^^^^^^
-          try:    the statements behind the loop""",
+          try:    put the statements after the loop""",
     ),
     "else of a while loop": (
         """\
@@ -79,7 +79,7 @@ BODIES: dict[str, tuple[str, str]] = {
         <text>:6:9: a loop has no `else`
             P[0] = 7
             ^^^^^^^^
-          try:    the statements behind the loop""",
+          try:    put the statements after the loop""",
     ),
     "init twice": (
         """\

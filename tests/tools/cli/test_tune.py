@@ -87,7 +87,7 @@ def test_mistakes_are_one_message(model: Path, tmp_path: Path, capsys: pytest.Ca
 
     assert "wanted a time above 0 such as 60s, 5m or 1h, found '0'" in refused(str(model), "--budget", "0")
     assert "wanted a time above 0" in refused(str(model), "--budget", "soon")
-    assert "wanted a number from 1, found 0" in refused(str(model), "--trials", "0")
+    assert "wanted a number of at least 1, found 0" in refused(str(model), "--trials", "0")
     assert "no such file: none.onnx" in refused("none.onnx", *db)
     assert "--op conv: no such operator; known: " in refused(str(model), "--op", "conv", *db)
     assert "wanted one model, or one of explain, report" in refused(str(model), "more", *db)

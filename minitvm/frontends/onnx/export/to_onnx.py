@@ -127,7 +127,7 @@ def _summed(writer: Writer, node: OpNode) -> list[str]:
 @_export("nn.matmul")
 def _matmul(writer: Writer, node: OpNode) -> None:
     if node.attrs["transpose_a"] or node.attrs["transpose_b"]:
-        raise UnsupportedOperator("nn.matmul: ONNX's MatMul does not transpose; put a transpose in front of it")
+        raise UnsupportedOperator("nn.matmul: ONNX's MatMul does not transpose; put a transpose before it")
     writer.node("MatMul", _summed(writer, node), [node.outputs[0].name])
 
 

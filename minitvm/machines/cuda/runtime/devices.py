@@ -66,7 +66,7 @@ def memory(where: tuple[int, int]) -> Any:
             device = current(str(where[1]))
     if device.dlpack != where:
         raise TargetError(
-            f"it lies on {dlpack.place_name(where)}, and programs run on {device.name}\n  try:    {VARIABLE}={where[1]}"
+            f"it is on {dlpack.place_name(where)}, and programs run on {device.name}\n  try:    {VARIABLE}={where[1]}"
         )
     return device
 

@@ -157,7 +157,7 @@ def init_moves_out(state: ScheduleState, match: Subtree | None) -> Failure | Non
         if not any(s.buffer is node.buffer and ex.structural_equal(s.indices, node.indices) for s in stores):
             return Failure(
                 {node: "loads what another iteration initialises"},
-                "a body that reads what it accumulates",
+                "a body that reads the accumulated element",
                 str(node),
                 ("decompose_reduction",),
             )
@@ -195,17 +195,17 @@ def one_run(state: ScheduleState, target: For | list[BlockRealize]) -> Failure |
         if b is tree.root:
             return Failure({b.block: "named"}, expected, "the root block, which has no scope around it")
         if b not in tree.order or tree.scope(b) is not tree.scope(target[0]):
-            return Failure(spots, "blocks of one scope", f"{b.block.name} stands in another one")
+            return Failure(spots, "blocks of one scope", f"{b.block.name} is in another one")
     within, parts = _run(tree, target)
     for part in parts:
         inside = [part] if isinstance(part, BlockRealize) else tree.blocks_in(part)
         other = next((b for b in inside if b not in target), None)
         if other is not None:
-            return Failure({**spots, other.block: "not named"}, expected, f"{other.block.name} stands among them")
+            return Failure({**spots, other.block: "not named"}, expected, f"{other.block.name} is among them")
     body: Stmt = within.body  # type: ignore[attr-defined]
     places = [body.stmts.index(part) for part in parts] if isinstance(body, Seq) else [0]
     if places != list(range(places[0], places[0] + len(places))):
-        return Failure(spots, expected, "something else stands between them")
+        return Failure(spots, expected, "there is something else between them")
     return None
 
 

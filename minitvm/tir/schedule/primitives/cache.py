@@ -117,7 +117,7 @@ def readers_are_consumers(
     for consumer in consumer_blocks or ():
         if consumer not in tree.order or tree.scope(consumer) is not tree.scope(block):
             return Failure(
-                {consumer.block: "stands in another scope"},
+                {consumer.block: "is in another scope"},
                 f"consumers in the scope of {block.block.name}",
                 consumer.block.name,
             )

@@ -53,7 +53,7 @@ def same_scope(state: ScheduleState, block: BlockRealize, loop: For) -> Failure 
     return Failure(
         {block.block: "this block", loop: "this loop"},
         "a block and a loop of one scope",
-        f"{loop.var.name} stands inside another block",
+        f"{loop.var.name} is inside another block",
     )
 
 
@@ -132,7 +132,7 @@ def inputs_settled(state: ScheduleState, block: BlockRealize) -> Failure | None:
             return Failure(
                 {block.block: "reads", producer.block: "writes later"},
                 "inputs that are written before only",
-                f"{producer.block.name} writes what {block.block.name} reads, after it",
+                f"{producer.block.name} writes an input of {block.block.name} after it",
             )
         if loops_binding(producer, OPAQUE):
             return Failure(

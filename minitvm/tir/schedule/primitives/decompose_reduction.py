@@ -115,7 +115,7 @@ def alone_below(state: ScheduleState, block: BlockRealize, loop: For) -> Failure
             return Failure(
                 {other.block: "touches it", block.block: "accumulates"},
                 "no reader inside the reduction loops",
-                f"{other.block.name} stands inside them",
+                f"{other.block.name} is inside them",
             )
     return None
 
@@ -132,7 +132,7 @@ def init_finds_its_inputs(state: ScheduleState, block: BlockRealize, loop: For) 
             return Failure(
                 {other.block: f"writes {overwritten.name}", block.block: "its init reads that"},
                 f"{overwritten.name} written before {loop.var.name}",
-                f"{other.block.name} stands below it",
+                f"{other.block.name} is below it",
             )
     return None
 

@@ -49,7 +49,7 @@ def sibling_nests(state: ScheduleState, loops: Sequence[For]) -> Failure | None:
     for (first, top, loop), (second, other, later) in itertools.pairwise(homes):
         if first is not second or top is other:
             expected = "loops of different nests, which are statements of one sequence"
-            fault = "they are in one nest" if top is other else "their nests stand in different places"
+            fault = "they are in one nest" if top is other else "their nests are in different places"
             return Failure({loop: "this loop", later: "and this one"}, expected, fault)
     return None
 

@@ -60,7 +60,7 @@ def reduces_alone(state: ScheduleState, block: BlockRealize, match: RelativeUpda
             return Failure(
                 {loop: "this loop", block.block: "reduces over it"},
                 f"a loop with block {block.block.name} alone in it",
-                "other statements stand in it",
+                "it contains other statements",
             )
         if loop.kind is not ForKind.SERIAL:
             return Failure({loop: "this loop"}, "serial loops", f"{loop.var.name} is {loop.kind.value}")

@@ -308,7 +308,7 @@ def padding_in_reach(
         {grid: f"has {named.name}, in {named.scope} storage, for itself", producers[-1].block: "the last writer"},
         f"{named.name} in storage that the statements after the grid see",
         f"the padding of {named.name} would be written outside of the loop over {grid.var.name}",
-        ("assume_injective_transform=True, where nobody reads the padding",),
+        ("assume_injective_transform=True, if nothing reads the padding",),
     )
 
 

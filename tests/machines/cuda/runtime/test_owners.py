@@ -156,7 +156,7 @@ def test_modules_run_on_several_devices(plugged: Plug) -> None:  # noqa: F811
     assert set(fake.places.values()) == {"context 0", "context 1"}
     there = from_dlpack(Tensor(fake, X, (2, 1)))
     np.testing.assert_array_equal(modules[1](there), modules[0](X))
-    with pytest.raises(InputError, match="it lies on NVIDIA Pretended 1, and programs run on NVIDIA Pretended 0"):
+    with pytest.raises(InputError, match="it is on NVIDIA Pretended 1, and programs run on NVIDIA Pretended 0"):
         modules[0](there)
 
 

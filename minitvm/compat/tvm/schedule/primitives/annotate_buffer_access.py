@@ -103,7 +103,7 @@ def directly_in_root(state: ScheduleState, block: BlockRealize) -> Failure | Non
     outer = tree.scope(block)
     if outer is tree.root:
         return None
-    fault = f"{block.block.name} stands in {outer.block.name}"
+    fault = f"{block.block.name} is in {outer.block.name}"
     return Failure({outer.block: "around it", block.block: "this block"}, "a block of the root block", fault)
 
 

@@ -34,7 +34,7 @@ def one_level(state: ScheduleState, block: BlockRealize) -> Failure | None:
     if inner is None:
         return None
     return Failure(
-        {inner: "stands inside"},
+        {inner: "is inside"},
         f"a block with no block inside, as {block.block.name} is not",
         f"block {inner.name} inside it",
         (f"cache_index({inner.name}, ...)",),

@@ -105,7 +105,7 @@ def goes_into_init(state: ScheduleState, reduction_block: BlockRealize, epilogue
         {store: "not only this"},
         f"{buffer.name} {sign} something, as {sign} is how {buffer.name} is reduced",
         f"{stored}; {example}" if example else stored,
-        (f'reverse_compute_at("{epilogue_block.block.name}", ...) keeps it beside the reduction',),
+        (f'reverse_compute_at("{epilogue_block.block.name}", ...) keeps it as a separate block',),
     )
 
 

@@ -83,7 +83,7 @@ def filled_below(state: ScheduleState, loop: For, match: staging.BufferPart) -> 
         return Failure(
             {first.block: f"reads {buffer.name}"},
             f"{buffer.name} written before it is read, in each iteration of {loop.var.name}",
-            f"block {first.block.name} reads what was there before",
+            f"block {first.block.name} reads elements that were not written below the loop",
             ("cache_inplace", "cache_read and cache_write"),
         )
     reason = why_goes_on(Scope.around(tree, first), first)
