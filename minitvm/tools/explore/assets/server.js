@@ -109,14 +109,16 @@ function listVersions() {
 }
 
 let offers = [];
+let refused = 0; // the line of a refused step, whose place an offered step takes
 
 async function offer() {
   if (!element("next").open) return;
   element("offers").textContent = "looking ...";
   try {
     const answer = await post("answer", { kind: "next" });
-    offers = answer.next ?? [];
-    listOffers(answer.more ? "... there are more" : "");
+    offers = answer.message ? [] : (answer.next ?? []);
+    refused = answer.line;
+    listOffers(answer.message ? "mend the lines first" : answer.more ? "... there are more" : "");
   } catch (error) {
     element("offers").textContent = error.message;
   }
@@ -132,7 +134,11 @@ function listOffers(more = "") {
       button.type = "button";
       button.textContent = one.text;
       button.title = one.line;
-      button.addEventListener("click", () => act("append", one.line));
+      button.addEventListener("click", () => {
+        const before = state.lines.split("\n").slice(0, refused - 1);
+        if (refused) act("edit", [...before, one.line].join("\n"));
+        else act("append", one.line);
+      });
       item.append(button);
       return item;
     });
