@@ -20,8 +20,8 @@ from ...tir.schedule import Schedule
 from ...tir.schedule.handles import BlockRV, ExprRV, Handle, LoopRV
 from ...tir.schedule.registry import transforms
 from ...tir.transform.pipeline import lower
-from .names import written
 from .pages import escape, levels, subject_html
+from .readable_names import written
 from .stepwise import Refusal, Step, Subject, filmed, steps
 
 OFFERED, EACH, SECONDS = 120, 6, 4.0  # next steps: in all, of one primitive, and the time to look for them

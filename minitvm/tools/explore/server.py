@@ -21,8 +21,8 @@ from typing import Any
 from ...errors import InputError, MinitvmError
 from ...workers.worker_pool import PoolTask, run
 from . import state as versions
-from .names import written
 from .pages import asset, server_page
+from .readable_names import written
 from .state import State
 from .stepwise import Subject, text
 

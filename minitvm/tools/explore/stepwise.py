@@ -10,7 +10,7 @@ from ...target import Target
 from ...tir.nodes import IRModule, PrimFunc
 from ...tir.schedule import Schedule, Trace
 from .costs import LINES, Costs, arguments, costs
-from .names import grouped
+from .readable_names import grouped
 
 # "equal", "different", "unknown" if the oracle cannot judge a step, or "" if there is nothing to judge.
 Agreement = str

@@ -13,7 +13,7 @@ import numpy as np
 from ...errors import ExecutionError, InputError
 from ...expr import Expr, IntImm, children, substitute, walk
 from ...tir import nodes as t
-from .cache import Cache, Stay
+from .cache_contents import Cache, Stay
 from .drawing import draw
 from .layout import Panel
 from .recording import Recording, Touch, values

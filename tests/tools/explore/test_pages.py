@@ -25,8 +25,8 @@ from minitvm.tools.cli import main
 from minitvm.tools.cli.program_file import read_subjects
 from minitvm.tools.explore import Step, filmed, page, steps
 from minitvm.tools.explore.costs import Costs, Instructions, costs, cycles
-from minitvm.tools.explore.names import written
 from minitvm.tools.explore.pages import difference
+from minitvm.tools.explore.readable_names import written
 from tests.patience import PATIENCE
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")

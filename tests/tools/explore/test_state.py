@@ -14,7 +14,7 @@ from minitvm.target import Target
 from minitvm.tools.cli.program_file import read_subjects
 from minitvm.tools.explore import state as versions
 from minitvm.tools.explore.evaluate import answer
-from minitvm.tools.explore.names import written
+from minitvm.tools.explore.readable_names import written
 from minitvm.tools.explore.state import State
 
 PROGRAM = """@T.prim_func
