@@ -260,9 +260,7 @@ def test_data_decide_how_much_of_a_result_there_is() -> None:
 
 def test_an_array_on_another_device_is_refused(fake: FakeDriver) -> None:
     module, x = minitvm.build(doubled(), target="cuda"), numbers()
-    with pytest.raises(
-        InputError, match="doubled: x, a Tensor: it is on CUDA device 1, and programs run on NVIDIA P"
-    ):
+    with pytest.raises(InputError, match="doubled: x, a Tensor: it is on CUDA device 1, and programs run on NVIDIA P"):
         module(Tensor(fake, x, device=(2, 1)))
     with pytest.raises(InputError, match="is on ROCm device 0, and programs run on NVIDIA Pretended"):
         module(x, out=Tensor(fake, x, device=(10, 0)))

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 def register(commands: opt.Commands) -> None:
     parser = commands.add_parser(
         "explore",
-        help="a schedule step by step, in your browser",
+        help="change a schedule step by step in your browser",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -42,9 +42,13 @@ def register(commands: opt.Commands) -> None:
     parser.add_argument(
         "--no-film", action="store_true", help="with --static: leave the films out, for a smaller page, made faster"
     )
-    parser.add_argument("--port", type=opt.natural, default=0, metavar="N", help="of the server; default: any free one")
-    parser.add_argument("--seconds", type=opt.natural, default=60, metavar="N", help="for each answer; default: 60")
-    parser.add_argument("--target", default="cpu", help="what to predict cycles for; default: cpu")
+    parser.add_argument(
+        "--port", type=opt.natural, default=0, metavar="N", help="port of the server; default: any free one"
+    )
+    parser.add_argument(
+        "--seconds", type=opt.natural, default=60, metavar="N", help="longest time for one answer; default: 60"
+    )
+    parser.add_argument("--target", default="cpu", help="machine whose cycles are predicted; default: cpu")
     parser.set_defaults(function=explore)
 
 

@@ -1,8 +1,8 @@
-"""`minitvm film FILE.py [NAME] -o OUT.svg`: an animated picture of what a program reads and writes.
+"""`minitvm film FILE.py [NAME] -o OUT.svg`: draw an animated picture of what a program reads and writes.
 
 FILE is what `minitvm check` reads: a Python file with programs, or with a schedule, of which the result is shown. The
 picture shows the loops as they run, the elements that are read and written, and an access that is undefined, such as a
-race. With --cache it also shows what a cache of so many lines holds. It is an SVG without a script: any browser plays
+race. With --cache it also shows what a cache of N lines holds. It is an SVG without a script: any browser plays
 it, and a README or a web page can contain it. Small shapes make good films.
 """
 
@@ -19,7 +19,7 @@ from . import options as opt
 def register(commands: opt.Commands) -> None:
     parser = commands.add_parser(
         "film",
-        help="an animated picture of what a program reads and writes",
+        help="draw an animated picture of what a program reads and writes",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -31,7 +31,9 @@ def register(commands: opt.Commands) -> None:
     parser.add_argument("--cache", type=opt.natural, default=0, metavar="N", help="show a cache of N lines")
     parser.add_argument("--line", type=opt.natural, default=16, metavar="N", help="bytes of a line; default: 16")
     parser.add_argument("--buffers", metavar="A,B", help="draw only these buffers")
-    parser.add_argument("--inout", metavar="A,B", default="", help="outputs that have values before the run")
+    parser.add_argument(
+        "--inout", metavar="A,B", default="", help="outputs that the program also reads, so they start with values"
+    )
     parser.set_defaults(function=film)
 
 

@@ -1,8 +1,9 @@
-"""`minitvm grade FOLDER`: grade the exercises that somebody handed in.
+"""`minitvm grade FOLDER`: grade the exercises of one student.
 
-FOLDER holds the files exercise_NN.py that `minitvm lesson NN --start` made. Each is checked in a process of its own,
-with a limit on computing time and memory and without a network. With --assignment, the exercises of that assignment of
-docs/course.md count, with its points; otherwise each exercise in the folder counts one point.
+FOLDER has the files exercise_NN.py that `minitvm lesson NN --start` made. Each is checked in a separate process, with
+limits on computing time and memory and without a network. This is no sandbox: the program runs with your rights.
+With --assignment, the exercises of that assignment of docs/course.md count, with its points; otherwise each exercise in
+the folder counts one point.
 
 --json prints the results in the form that Gradescope reads. Exit status: 0 if every exercise passed, 1 if one did not.
 """
@@ -70,7 +71,7 @@ class Graded:
 def register(commands: Commands) -> None:
     parser = commands.add_parser(
         "grade",
-        help="grade exercises that were handed in",
+        help="grade the exercises of one student",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -78,9 +79,15 @@ def register(commands: Commands) -> None:
     parser.add_argument("--assignment", type=int, metavar="N", help="grade assignment N of docs/course.md")
     parser.add_argument("--json", action="store_true", help="print the results as JSON")
     parser.add_argument(
-        "--seconds", type=float, default=SECONDS, help=f"of computing for one exercise (default: {SECONDS:g})"
+        "--seconds", type=float, default=SECONDS, help=f"computing time of one exercise (default: {SECONDS:g})"
     )
-    parser.add_argument("--memory", type=float, default=MEMORY, metavar="GIB", help=f"default: {MEMORY:g}")
+    parser.add_argument(
+        "--memory",
+        type=float,
+        default=MEMORY,
+        metavar="GIB",
+        help=f"memory limit of one exercise (default: {MEMORY:g})",
+    )
     parser.set_defaults(function=grade_folder)
 
 

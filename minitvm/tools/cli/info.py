@@ -15,7 +15,7 @@ PACKAGES = (
 
 
 def register(commands: Commands) -> None:
-    parser = commands.add_parser("info", help="targets, devices, versions", description=__doc__)
+    parser = commands.add_parser("info", help="print targets, devices and versions", description=__doc__)
     parser.set_defaults(function=info)
 
 

@@ -1,4 +1,4 @@
-"""`minitvm lesson 03`: run a lesson; with --check, grade the learner's exercise.py.
+"""`minitvm lesson 03`: run a lesson, or check your answer to its exercise.
 
     minitvm lesson                   the list of lessons, and how far you are
     minitvm lesson 03 --step         run it, and wait for Enter after each piece of code
@@ -46,7 +46,7 @@ def register(commands: Commands) -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("number", nargs="?", help="its number, such as 03; without one, the list of all")
-    parser.add_argument("--check", action="store_true", help="grade exercise.py instead of running the lesson")
+    parser.add_argument("--check", action="store_true", help="check your exercise_NN.py instead of running the lesson")
     parser.add_argument("--start", action="store_true", help="copy its exercise into this folder, as exercise_NN.py")
     parser.add_argument("--step", action="store_true", help="wait for Enter after each piece of code")
     parser.add_argument("--hint", nargs="?", const=0, type=int, metavar="N", help="show the next hint, or hint N")
