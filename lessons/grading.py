@@ -14,6 +14,7 @@ from typing import Any
 
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from hypothesis.errors import Flaky
 
 # No database and no seed: the same answer gets the same verdict, everywhere and every time.
 _SETTINGS = settings(
@@ -54,6 +55,8 @@ def cases(_count: int = 60, **strategies: st.SearchStrategy[Any]) -> Callable[[C
         failure: Exception | None = None
         try:
             trial()
+        except Flaky as error:
+            failure = AssertionError(_changing(error))
         except Exception as error:
             error.__notes__ = []
             failure = error
@@ -63,6 +66,13 @@ def cases(_count: int = 60, **strategies: st.SearchStrategy[Any]) -> Callable[[C
             raise failure
 
     return run
+
+
+def _changing(error: BaseException) -> str:
+    """What to say of an answer that fails on a case once, and not when the case is tried again."""
+    failures = [one for one in getattr(error, "exceptions", ()) if isinstance(one, AssertionError)]
+    first = f"; the first time it was this:\n{failures[0]}" if failures else ""
+    return f"one case, tried twice, had two results: the answer remembers something from call to call{first}"
 
 
 def require(holds: bool, message: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 from types import ModuleType
 
@@ -13,8 +14,10 @@ from minitvm.errors import MinitvmError
 from minitvm.expr import Var
 from minitvm.reference.meaning.scalar import evaluate
 
-VARIABLES = {name: Var(name) for name in "abc"}
-LEAVES = st.sampled_from("abc").map(tiny.Name) | st.integers(0, 12).map(tiny.Num)
+NAMES = ("a", "b", "c", "i_0", "rows")
+VARIABLES = {name: Var(name) for name in NAMES}
+NUMBERS = st.integers(0, 12) | st.sampled_from([100, 65536, 10_000_000, 123_456_789])
+LEAVES = st.sampled_from(NAMES).map(tiny.Name) | NUMBERS.map(tiny.Num)
 
 
 def operations(inner: st.SearchStrategy[tiny.Expr]) -> st.SearchStrategy[tiny.Expr]:
@@ -23,18 +26,24 @@ def operations(inner: st.SearchStrategy[tiny.Expr]) -> st.SearchStrategy[tiny.Ex
 
 
 def value(e: tiny.Expr, values: dict[str, int]) -> int | None:
-    """What an expression gives, by the reference interpreter; None where it divides by zero."""
+    """What an expression gives, by the reference interpreter; None where it divides by zero, or a name is unknown."""
     try:
         bound = {VARIABLES[name]: number for name, number in values.items()}
         return int(evaluate(tiny.as_minitvm(e, VARIABLES), bound))
-    except MinitvmError:
+    except (MinitvmError, KeyError):
         return None
+
+
+def leaves(e: tiny.Expr) -> list[tiny.Expr]:
+    """The names and numbers of a tree."""
+    return [*leaves(e.a), *leaves(e.b)] if isinstance(e, tiny.Binary) else [e]
 
 
 def difference(one: tiny.Expr, other: tiny.Expr) -> str:
     """Numbers that show that two expressions differ, if small ones do."""
-    for numbers in itertools.product((3, 1, 2, 5), repeat=3):
-        values = dict(zip("abc", numbers))
+    used = sorted({one.name for tree in (one, other) for one in leaves(tree) if isinstance(one, tiny.Name)})
+    for numbers in itertools.product((3, 1, 2, 5), repeat=len(used)):
+        values = dict(zip(used, numbers))
         of_tree, of_text = value(one, values), value(other, values)
         if of_tree is not None and of_text is not None and of_tree != of_text:
             return (
@@ -46,16 +55,22 @@ def difference(one: tiny.Expr, other: tiny.Expr) -> str:
 def check(module: ModuleType) -> None:
     """Raises AssertionError with the smallest tree that is printed wrongly."""
 
-    @cases(200, e=st.recursive(LEAVES, operations, max_leaves=8))
+    @cases(250, e=st.recursive(LEAVES, operations, max_leaves=8))
     def prints_well(e: tiny.Expr) -> None:
         case = f"the tree\n{tiny.drawing(e, '    ')}"
         text = attempt(case, module.to_text, e)
         require(isinstance(text, str), f"{case}\nto_text returned {text!r}, which is not a text")
+        again = module.to_text(copy.deepcopy(e))
+        require(
+            text == again,
+            f"{case}\nis printed as\n    {text}\nand an equal tree, right after it, as\n    {again}",
+        )
         try:
             back = tiny.read(text)
         except SyntaxError:
             raise AssertionError(f"{case}\nis printed as\n    {text}\nwhich does not read back at all") from None
         best = str(tiny.as_minitvm(e, VARIABLES))
         case += f"\nis printed as\n    {text}"
-        require(back == e, f"{case}\nwhich reads back as\n{tiny.drawing(back, '    ')}\n{difference(e, back)}")
+        if back != e:
+            raise AssertionError(f"{case}\nwhich reads back as\n{tiny.drawing(back, '    ')}\n{difference(e, back)}")
         require(text == best, f"{case}\nand this would do:\n    {best}")

@@ -6,10 +6,12 @@ Write `run(stmt, variables, arrays)`, which executes a statement. It returns not
     Seq           statements one by one         field:  .stmts
     For           for var in range(...): body   fields: .var, .start, .extent, .body
 
-A `For` runs its body with `var` equal to start, start + 1, ..., start + extent - 1, in this order; with an extent of 0
-it does not run at all. `start` and `extent` are expressions. A statement of any other kind must raise
-`Unsupported(...)` with a text that names it: an interpreter that skips unknown statements silently computes wrong
-results.
+A `For` of any kind runs its body with `var` equal to start, start + 1, ..., start + extent - 1, in this order; with an
+extent of 0 it does not run at all. `start` and `extent` are expressions; they are evaluated once, before the first
+iteration. Leave `variables` as it is: after a loop its variable has the value that it had before, if it had one.
+
+A statement of any other kind must raise `Unsupported(...)` with a text that names its class when it is to be run: an
+interpreter that skips unknown statements silently computes wrong results.
 
 `variables` maps each variable in scope to its value, `arrays` maps each buffer to a NumPy array. For expressions, use
 (see lessons/values.py):

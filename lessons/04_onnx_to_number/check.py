@@ -30,13 +30,15 @@ def definition(x: np.ndarray, bias: np.ndarray, cap: float) -> np.ndarray:
 
 @st.composite
 def arguments(draw: Any) -> tuple[np.ndarray, np.ndarray, float]:
-    """x of rank 1 to 3, a bias that fits, and a cap; small whole numbers throughout."""
+    """x of rank 1 to 3, a bias that fits, and a cap: small numbers with few digits, and in x infinities and NaN."""
     shape = tuple(draw(st.lists(st.integers(1, 3), min_size=1, max_size=3)))
     whole = st.integers(-4, 6).map(float)
+    number = st.one_of(whole, whole, st.sampled_from([0.5, 2.25, 12.0, np.inf, -np.inf, np.nan]))
+    cap = st.integers(0, 5).map(float) | st.sampled_from([0.125, 2.5, 4.75, 10.0])
     size = int(np.prod(shape))
-    x = draw(st.lists(whole, min_size=size, max_size=size))
+    x = draw(st.lists(number, min_size=size, max_size=size))
     bias = draw(st.lists(whole, min_size=shape[-1], max_size=shape[-1]))
-    return np.array(x, "float32").reshape(shape), np.array(bias, "float32"), draw(st.integers(0, 5).map(float))
+    return np.array(x, "float32").reshape(shape), np.array(bias, "float32"), draw(cap)
 
 
 def graph_of(shape: tuple[int, ...], width: int, cap: float) -> Graph:
@@ -52,7 +54,12 @@ def check(module: ModuleType) -> None:
     def meaning_is_the_definition(inputs: tuple[np.ndarray, np.ndarray, float]) -> None:
         x, bias, cap = inputs
         case = f"meaning(x = {x.tolist()}, bias = {bias.tolist()}, cap = {cap:g})"
-        compare(case, attempt(case, module.meaning, x.copy(), bias.copy(), cap), definition(x, bias, cap))
+        of_x, of_bias = x.copy(), bias.copy()
+        result = attempt(case, module.meaning, of_x, of_bias, cap)
+        for name, before, after in (("x", x, of_x), ("bias", bias, of_bias)):
+            unchanged = np.array_equal(before, after, equal_nan=True)
+            require(unchanged, f"{case}\nchanges its input {name}: it is {after.tolist()} after the call")
+        compare(case, result, definition(x, bias, cap))
 
     @cases(100, inputs=arguments())
     def compute_is_the_meaning(inputs: tuple[np.ndarray, np.ndarray, float]) -> None:
@@ -65,7 +72,7 @@ def check(module: ModuleType) -> None:
             computed = reference.te.evaluate(result, {tx: x, tbias: bias})[0]
         except MinitvmError as error:
             raise AssertionError(f"{case}:\n{error}") from None
-        compare(case, computed, module.meaning(x, bias, cap))
+        compare(case, computed, definition(x, bias, cap))
 
     in_a_graph()
     in_a_model()
@@ -76,7 +83,10 @@ def compare(case: str, actual: Any, expected: np.ndarray) -> None:
     require(isinstance(actual, np.ndarray), f"{case}: returned {type(actual).__name__}, wanted an array")
     require(actual.shape == expected.shape, f"{case}: the result has shape {actual.shape}, wanted {expected.shape}")
     require(actual.dtype == expected.dtype, f"{case}: the result is {actual.dtype}, wanted {expected.dtype}")
-    require(bool((actual == expected).all()), f"{case}\ngives  {actual.tolist()}\nwanted {expected.tolist()}")
+    require(
+        np.array_equal(actual, expected, equal_nan=True),
+        f"{case}\ngives  {actual.tolist()}\nwanted {expected.tolist()}",
+    )
 
 
 def in_a_graph() -> None:

@@ -6,7 +6,8 @@ The operator "lesson.capped_relu" adds a bias, cuts off below at 0 and above at 
     y = 0 where v < 0, cap where v > cap, v elsewhere
 
 x is float32 of any rank from 1 up, bias is float32 of one dimension, as long as the last axis of x. y has the shape and
-dtype of x. `cap` is a Python float that is not negative.
+dtype of x. `cap` is a Python float that is not negative; it need not be whole. Where x is NaN, so is y. Do
+not change x or bias.
 
     x = [[1, 2], [5, -9]], bias = [0, 3], cap = 4.0   ->   y = [[1, 4], [4, 0]]
 
