@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from hypothesis.errors import Flaky
@@ -81,13 +82,59 @@ def require(holds: bool, message: str) -> None:
         raise AssertionError(message)
 
 
-def attempt(what: str, function: Callable[..., Any], *args: Any) -> Any:
-    """Call the learner's function; if it raises an error, report the error with the case."""
+def attempt(what: str, function: Callable[..., Any], *args: Any, may_change: tuple[int, ...] = ()) -> Any:
+    """Call the learner's function; an error, or a changed argument, is reported with the case.
+
+    `may_change` has the numbers of the arguments, from 0, that the exercise lets the function change.
+    """
+    before = _copy(args)
     try:
-        return function(*args)
+        result = function(*args)
     except (AssertionError, NotImplementedError):
         raise
     except Exception as error:
         said = repr(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
         error.args = (f"{said}\n({what})",)
         raise
+    for number, (old, new) in enumerate(zip(before, args, strict=True)):
+        if number not in may_change and not _same(old, new):
+            name = getattr(function, "__name__", "your function")
+            end = "" if what.endswith("\n") else ": "
+            raise AssertionError(
+                f"{what}{end}do not change the arguments: argument {number + 1} of {name} was {old!r}, and is {new!r} "
+                f"after the call (work on a copy)"
+            )
+    return result
+
+
+def _copy(value: Any) -> Any:
+    """A copy of lists, tuples, dictionaries and arrays, with what they hold; anything else is itself."""
+    match value:
+        case list():
+            return [_copy(one) for one in value]
+        case tuple():
+            parts = [_copy(one) for one in value]
+            return value._make(parts) if hasattr(value, "_make") else tuple(parts)
+        case dict():
+            return {key: _copy(one) for key, one in value.items()}
+        case np.ndarray():
+            return value.copy()
+    return value
+
+
+def _same(old: Any, new: Any) -> bool:
+    """Whether a copy still equals the value. Other objects are compared by identity: `==` of expressions is no bool."""
+    if old is new:
+        return True
+    if type(old) is not type(new):
+        return False
+    match old:
+        case list() | tuple():
+            return len(old) == len(new) and all(_same(a, b) for a, b in zip(old, new, strict=True))
+        case dict():
+            return old.keys() == new.keys() and all(_same(one, new[key]) for key, one in old.items())
+        case np.ndarray():
+            return bool(old.shape == new.shape and old.dtype == new.dtype and old.tobytes() == new.tobytes())
+        case int() | float() | str():
+            return bool(old == new)
+    return False

@@ -15,6 +15,7 @@ import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -616,6 +617,21 @@ def test_attempt_adds_the_case_to_an_error_but_not_to_a_stub() -> None:
 
     with pytest.raises(NotImplementedError, match="^write me$"):
         grading.attempt("with n=0", stub, 0)
+
+
+def test_attempt_refuses_a_changed_argument() -> None:
+    def drops_the_last(values: list[int]) -> None:
+        values.pop()
+
+    def halves(rows: list[list[np.ndarray]]) -> None:
+        rows[0][0] /= 2
+
+    message = r"^a case: do not change the arguments: argument 1 of drops_the_last was \[1, 2\], and is \[1\] after"
+    with pytest.raises(AssertionError, match=message):
+        grading.attempt("a case", drops_the_last, [1, 2])
+    with pytest.raises(AssertionError, match=r"argument 1 of halves was \[\[array\(\[4\.\]\)\]\], and is"):
+        grading.attempt("a case", halves, [[np.array([4.0])]])
+    grading.attempt("a case", drops_the_last, [1, 2], may_change=(0,))
 
 
 def test_a_missing_function_is_named_beside_the_learners_file(tmp_path: Path) -> None:

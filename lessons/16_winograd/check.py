@@ -1,8 +1,10 @@
-"""Filters with the learner's matrices, in exact fractions, and compares with the definition on all unit vectors."""
+"""Compares the learner's matrices with the text, row by row, in exact fractions."""
 
 from __future__ import annotations
 
 from fractions import Fraction
+from itertools import combinations
+from math import prod
 from types import ModuleType
 from typing import Any
 
@@ -11,19 +13,41 @@ from hypothesis import strategies as st
 from lessons.grading import attempt, cases, require
 
 
+def expected(m: int, r: int, points: list[Fraction]) -> dict[str, list[list[Fraction]]]:
+    """A, G and B, each entry by its own formula."""
+    n = m + r - 1
+    others = [[point for point in points if point != one] for one in points]
+    ends = [[Fraction(power == last) for power in range(last + 1)] for last in (m - 1, r - 1)]
+    columns = [[point**power for power in range(m)] for point in points] + [ends[0]]
+    g = [
+        [point**power / prod((point - other for other in rest), start=Fraction(1)) for power in range(r)]
+        for point, rest in zip(points, others, strict=True)
+    ]
+    b = [[coefficient(rest, power) for power in range(n)] for rest in [*others, points]]
+    return {"A": [list(row) for row in zip(*columns, strict=True)], "G": [*g, ends[1]], "B": b}
+
+
+def coefficient(roots: list[Fraction], power: int) -> Fraction:
+    """That of x^power in the product of (x - root): the sum over which factors give their root."""
+    picks = combinations(roots, len(roots) - power) if power <= len(roots) else ()
+    return sum((prod((-root for root in pick), start=Fraction(1)) for pick in picks), start=Fraction(0))
+
+
 def shaped(found: Any, rows: int, columns: int) -> bool:
     """Whether a matrix has that shape and exact entries."""
     return (
         isinstance(found, list)
         and len(found) == rows
         and all(isinstance(row, list) and len(row) == columns for row in found)
-        and all(isinstance(entry, int | Fraction) for row in found for entry in row)
+        and all(isinstance(entry, Fraction) for row in found for entry in row)
     )
 
 
 def check(module: ModuleType) -> None:
     """Raises AssertionError with small points for which the matrices are not those of the filter."""
-    fractions = st.sampled_from([Fraction(a, b) for a in range(-3, 4) for b in (1, 2)])
+    fractions = st.sampled_from(
+        [Fraction(sign * a, b) for b in (1, 2) for a in range(4) for sign in (1, -1)] + [Fraction(1, 1009)]
+    )
 
     @cases(150, m=st.integers(1, 5), r=st.integers(1, 4), points=st.lists(fractions, min_size=7, unique=True))
     def filters(m: int, r: int, points: list[Fraction]) -> None:
@@ -33,21 +57,17 @@ def check(module: ModuleType) -> None:
         found = attempt(case, module.transforms, m, r, list(points))
         require(isinstance(found, tuple) and len(found) == 3, f"{case} returned {found!r}, wanted three matrices")
         for name, made, shape in zip("AGB", found, ((m, n), (n, r), (n, n)), strict=True):
-            require(shaped(made, *shape), f"{case}: {name} is {made!r}, wanted {shape[0]} rows of {shape[1]} Fractions")
-        a, g, b = found
-        told = f"{case} gives\n" + "\n".join(f"  {x} = {shown(y)}" for x, y in zip("AGB", found, strict=True))
-        for i in range(m):
-            for weight in range(r):
-                for place in range(n):
-                    value = sum(a[i][k] * g[k][weight] * b[k][place] for k in range(n))
-                    wanted = int(place == i + weight)
-                    require(
-                        value == wanted,
-                        f"{told}\nwith d = 0 but d[{place}] = 1, and g = 0 but g[{weight}] = 1: "
-                        f"y[{i}] is {value}, wanted {wanted}",
-                    )
+            require(
+                shaped(made, *shape),
+                f"{case}: {name} is {made!r}, wanted a list of {shape[0]} lists of {shape[1]} Fractions",
+            )
+        wanted = expected(m, r, points)
+        for name, made in zip("AGB", found, strict=True):
+            for row, (mine, right) in enumerate(zip(made, wanted[name], strict=True)):
+                message = f"{case}: row {row} of {name} is {shown(mine)}, wanted {shown(right)}"
+                require(mine == right, f"{message}; all of {name} is {', '.join(map(shown, made))}")
 
 
-def shown(matrix: list[list[Fraction]]) -> str:
-    """Rows of plain numbers."""
-    return "[" + ", ".join("[" + ", ".join(map(str, row)) + "]" for row in matrix) + "]"
+def shown(row: list[Fraction]) -> str:
+    """Plain numbers."""
+    return "[" + ", ".join(map(str, row)) + "]"

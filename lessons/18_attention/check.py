@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import warnings
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -12,7 +13,10 @@ from hypothesis import strategies as st
 
 from lessons.grading import attempt, cases, require
 
-SCORES = st.one_of(st.integers(-5, 5).map(float), st.sampled_from([-np.inf, -np.inf, 10000.0, -10000.0, 700.0, -750.0]))
+SCORES = st.one_of(
+    st.integers(-5, 5).map(float),
+    st.sampled_from([-np.inf, -np.inf, 10000.0, -10000.0, -20000.0, 700.0, -750.0, -1e7, -1e100]),
+)
 
 
 def expected(scores: list[float], values: np.ndarray) -> np.ndarray:
@@ -44,17 +48,24 @@ def check(module: ModuleType) -> None:
             many <= 2 * few + 200, f"a state of 1 key takes {few} bytes, one of {keys} keys {many}; wanted one size"
         )
 
-    @cases(200, parts=st.lists(st.lists(SCORES, max_size=3), max_size=4), joined=st.integers(0, 4))
-    def rows_from_parts(parts: list[list[float]], joined: int) -> None:
+    @cases(200, parts=st.lists(st.lists(SCORES, max_size=3), max_size=4), joined=st.integers(0, 4), twice=st.booleans())
+    def rows_from_parts(parts: list[list[float]], joined: int, twice: bool) -> None:
         scores = [s for part in parts for s in part]
         values = np.arange(2.0 * len(scores)).reshape(-1, 2) % 7 - 3
         case = f"the parts {parts}" + (f", the first {joined} of them merged with the others," if joined else "")
 
+        case += " (each call made twice, the first answer thrown away: states stay as they are)" if twice else ""
+
+        def call(what: str, function: Callable[..., Any], *args: Any) -> Any:
+            for _ in range(twice):
+                attempt(what, function, *args)
+            return attempt(what, function, *args)
+
         def state(chosen: list[list[float]], first: int) -> Any:
-            held = attempt("start(2)", module.start, 2)
+            held = call("start(2)", module.start, 2)
             for part in chosen:
                 last = first + len(part)
-                held = attempt(f"add(..., {part})", module.add, held, np.array(part), values[first:last])
+                held = call(f"add(..., {part})", module.add, held, np.array(part), values[first:last])
                 first = last
             return held
 
@@ -63,12 +74,13 @@ def check(module: ModuleType) -> None:
             held = state(parts[:joined], 0)
             if joined:
                 rest = state(parts[joined:], sum(map(len, parts[:joined])))
-                held = attempt("merge", module.merge, held, rest)
+                held = call("merge", module.merge, held, rest)
             else:
                 held = state(parts, 0)
-            row = attempt("result", module.result, held)
+            row = call("result", module.result, held)
         require(
-            isinstance(row, np.ndarray) and row.shape == (2,), f"{case} give {row!r}; wanted an array of shape (2,)"
+            isinstance(row, np.ndarray) and (row.dtype, row.shape) == ("float64", (2,)),
+            f"{case} give {row!r}; wanted an array of float64, of shape (2,)",
         )
         wanted = expected(scores, values)
         close = bool(np.allclose(row, wanted, rtol=1e-9, atol=1e-12))

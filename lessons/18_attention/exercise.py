@@ -8,9 +8,11 @@ vector. The keys come in parts. Keep a state of fixed size, and write
     merge(a, b)                   the state of the keys of both; both have at least been started
     result(state)                 the row, of shape (width,)
 
-All numbers are float64 NumPy arrays. What a state is, is up to you; `add` and `merge` return a new one.
+All numbers are float64 NumPy arrays. What a state is, is up to you; `add` and `merge` return a new one, and no function
+changes its arguments.
 
-- Scores may be as large as 10000, whose exponential no float holds: take the largest score so far off first.
+- Scores may be as large as 10000, whose exponential no float holds: take the largest score so far off first. A key
+  that is alone weighs 1, even if its score is -1e100.
 - A score of -inf is a key that is masked: it weighs nothing, in whatever order it comes.
 - Where no key weighs anything, the row is zeros.
 - There may be no NaN anywhere, and no warning of NumPy.

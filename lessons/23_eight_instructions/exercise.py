@@ -14,11 +14,13 @@ the instructions of `program` in order and change the lists in place. An instruc
                                                       acc[d + i * dd] += inp[s + i * ds] * wgt[w + i * dw]
     ("min", count, d, dd, number)                     for i < count: acc[d + i * dd] = min(acc[d + i * dd], number)
     ("max", ...), ("add", ...)                        alike
-    ("shr", ...)                                      shifts right; a negative number shifts left
-    ("finish",)                                       the end
+    ("shr", ...)                                      shifts right and rounds down: -1 stays -1. A negative number
+                                                      shifts left. The number may be 32 and more
+    ("finish",)                                       the end, even if instructions follow; it may be missing
 
-Numbers of acc are integers of 32 bits that wrap: 2147483647 + 1 is -2147483648. What is stored is the low 8 bits, as a
-number from -128 to 127: 200 is stored as -56.
+Numbers are at most 32 bits wide. gemm, min, max, add and shr write 32 bits to acc, and wrap: 2147483647 + 1 is
+-2147483648. What is stored is the low 8 bits, as a number from -128 to 127: 200 is stored as -56. A load copies numbers
+as they are. Leave `program` as it is.
 
     memory = {"dram": [3, 5, 0], "inp": [0], "wgt": [0], "acc": [0]}
     run([("load", "inp", 0, 0, 1, 1, 1), ("load", "wgt", 0, 1, 1, 1, 1), ("gemm", 1, (0, 0, 0), (0, 0, 0)),
