@@ -11,7 +11,8 @@ what is left over runs one by one after them; and nowhere is a condition. For a 
     for i1 in (8, 10): ...                       2 iterations, one by one
 
 `factor` is at least 2. It may divide the extent: then nothing is left over. It may be larger than the extent: then
-there is not one whole vector, and the loop stays as it is. The loop starts at 0 and is serial.
+there is not one whole vector, and the loop stays as it is. The loop starts at 0 and is serial. The iterations stay in
+their order, each vector takes `factor` of them that follow each other, and all loops but those of lanes are serial.
 
     int(sch.get(loop).extent)                        how many iterations the loop has
     first, second = sch.loop_partition(loop, [8])    two loops: of the first 8 iterations, and of the others

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import ModuleType
@@ -93,10 +94,24 @@ def nests(draw: Callable[..., Any]) -> Nest:
     )
 
 
+ELEMENTS = ("A[1]", "A[10]", "A[1000]", "A[1001]", "B[1]")
+Trace = tuple[tuple[str, ...], list[Access]]
+
+
+@st.composite
+def traces(draw: Callable[..., Any]) -> Trace:
+    """Kinds of loops, and accesses to a few elements, in the order of a serial run; several in an iteration."""
+    kinds = draw(st.lists(st.sampled_from(list(KINDS)), max_size=3))
+    iterations = st.tuples(*[st.integers(0, draw(st.sampled_from([1, 2, 11])))] * len(kinds))
+    element = st.sampled_from(ELEMENTS[: draw(st.sampled_from([1, 1, 2, 5]))])
+    access = st.tuples(iterations, st.sampled_from(["read", "write"]), element)
+    return tuple(kinds), sorted(draw(st.lists(access, max_size=6)), key=lambda one: one[0])
+
+
 def check(module: ModuleType) -> None:
     """Raises AssertionError with the smallest nest whose races are found wrong."""
 
-    @cases(300, nest=nests())
+    @cases(120, nest=nests())
     def agrees_with_the_shadow_mode(nest: Nest) -> None:
         program, size = nest.program()
         diary = Diary()
@@ -112,6 +127,20 @@ def check(module: ModuleType) -> None:
         fault = why_not(nest.kinds, *pair)
         require(not fault, f"{case_and_answer}\n{fault}")
         require(truth is not None, f"{case_and_answer}\nand the interpreter finds nothing; please report it")
+
+    @cases(500, trace=traces())
+    def finds_a_race_in_any_trace(trace: Trace) -> None:
+        kinds, accesses = trace
+        listed = "\n".join(f"  {position}: {told_of(one)}" for position, one in enumerate(accesses)) or "  (none)"
+        case = f"for kinds={kinds} and the accesses\n{listed}\n"
+        answer = attempt(case, module.race, kinds, list(accesses))
+        if answer is None:
+            pairs = itertools.combinations(range(len(accesses)), 2)
+            racing = next(((p, q) for p, q in pairs if not why_not(kinds, accesses[p], accesses[q])), None)
+            require(racing is None, f"{case}race finds nothing, but the accesses {racing} race")
+            return
+        fault = why_not(kinds, *two_accesses(case, answer, accesses))
+        require(not fault, f"{case}race returned {answer}: {fault}")
 
 
 def finding_of(program: PrimFunc, size: int) -> UndefinedBehaviour | None:

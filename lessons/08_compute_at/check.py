@@ -72,7 +72,7 @@ def check(module: ModuleType) -> None:
         tile = min(tile, height)
         windows, new = rows_computed(height, tile, stride, taps)
         for step, (window, rest) in enumerate(zip(windows, new, strict=True)):
-            for function, expected, what in (("needed", window, "compute_at computes"), ("fresh", rest, "new are")):
+            for function, expected, what in (("needed", window, "compute_at computes"), ("fresh", rest, "new:")):
                 case = f"{function}(step={step}, tile={tile}, height={height}, stride={stride}, taps={taps})"
                 answer = attempt(case, getattr(module, function), step, tile, height, stride, taps)
                 require(isinstance(answer, range), f"{case} returned {answer!r}, wanted a range")
@@ -80,7 +80,7 @@ def check(module: ModuleType) -> None:
                 reads = sorted({stride * y + tap for y in rows for tap in taps})
                 require(
                     list(answer) == expected,
-                    f"{case} is rows {listed(list(answer))}\n"
+                    f"{case} is {listed(list(answer))}\n"
                     f"this step makes {listed(list(rows))} of Y and reads {listed(reads)} of H\n"
                     f"{before(step, windows)}{what} {listed(expected)}",
                 )
@@ -92,5 +92,7 @@ def before(step: int, windows: Steps) -> str:
 
 
 def listed(rows: list[int]) -> str:
-    """Numbers in a row."""
-    return ", ".join(map(str, rows)) or "(none)"
+    """`row 3`, `rows 3, 4` or `no row`."""
+    if not rows:
+        return "no row"
+    return f"{'row' if len(rows) == 1 else 'rows'} {', '.join(map(str, rows))}"
