@@ -168,7 +168,7 @@ def two_accesses(case: str, answer: object, accesses: list[Access]) -> tuple[Acc
 def told_of(access: Access) -> str:
     """`A[3] is read where i = 0, j = 1`."""
     iteration, verb, element = access
-    where = ", ".join(f"{var} = {value}" for var, value in zip("ijk", iteration))
+    where = ", ".join(f"{var} = {value}" for var, value in zip("ijk", iteration)) or "no loop runs"
     return f"{element} is {'written' if verb == 'write' else 'read'} where {where}"
 
 
