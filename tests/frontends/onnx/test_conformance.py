@@ -127,4 +127,4 @@ def test_the_table_counts_and_gives_reasons() -> None:
     ]
     text = conformance.table(results, 10)
     assert "| Relu | 2 | 1 | 1 | Relu: dtype int4 is not supported (1) |" in text
-    assert "1 pass compiled, 2 are refused" in text
+    assert "- 1 pass when compiled;" in text and "- 2 are refused with" in text
