@@ -1,7 +1,7 @@
-"""The documentation is written in plain English: habits that a native reader stumbles over are refused, with the cure.
+"""The documentation and the lessons are in plain English: habits that a native reader stumbles over are refused.
 
-The rules are those that can be counted. A page may use such a word for a real place in space or in memory; the phrases
-in `ALLOWED` do.
+The rules are those that can be counted, each with the cure. A page may use such a word for a real place in space or in
+memory; the phrases in `ALLOWED` do.
 """
 
 from __future__ import annotations
@@ -13,7 +13,12 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").rglob("*.md")])
+LESSONS = ROOT / "lessons"
+PAGES = sorted([
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")),
+    *(ROOT / "docs").rglob("*.md"),
+    LESSONS / "README.md", *LESSONS.glob("*/lesson.py"), *LESSONS.glob("*/lesson.toml"),
+])  # fmt: skip
 
 HABITS = {
     r"(?:^|[:;] )Of (?!course\b)": "begin with the subject",
@@ -44,6 +49,20 @@ def sentences(text: str) -> Iterator[tuple[int, str]]:
                 yield text.count("\n", 0, start) + 1, " ".join(sentence.split())
 
 
+def prose(path: Path) -> str:
+    """The text of a page with its lines kept: in a lesson, the text cells and what `lesson.toml` prints."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    if path.suffix == ".toml":
+        lines = [re.sub(r'^(?:know = |    )"|",?$', "", line) for line in lines]
+        lines = ["" if re.match(r'\w+ = |[\]}]|    \{|"*$', line) else line for line in lines]
+    elif path.suffix == ".py":
+        is_text = False
+        for number, line in enumerate(lines):
+            is_text = "[markdown]" in line if line.startswith("# %%") else is_text
+            lines[number] = line[2:] if is_text and not line.startswith("# %%") else ""
+    return "\n".join(lines) + "\n"
+
+
 def habits(text: str) -> list[str]:
     """One line for each habit in a text: its line, the sentence, and what to do."""
     return [
@@ -56,7 +75,7 @@ def habits(text: str) -> list[str]:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_pages_are_in_plain_english(page: Path) -> None:
-    assert habits(page.read_text(encoding="utf-8")) == []
+    assert habits(prose(page)) == []
 
 
 @pytest.mark.parametrize(

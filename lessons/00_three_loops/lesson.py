@@ -1,13 +1,13 @@
 # %% [markdown]
 # # See three loops run
 #
-# A neural network is mostly one computation, done many times: multiply two matrices, add a bias, and replace
-# what is negative by zero.
+# A neural network is mostly one computation, done many times: multiply two matrices, add a bias, and replace negative
+# values by zero.
 #
 #     Y = relu(A @ B + bias)
 #
-# This program will be with us in every lesson. Today we write it as loops, watch them run one iteration at a time,
-# and count what they do. Nothing is compiled yet, and nothing is fast yet.
+# You will meet this program in every lesson. Today we write it as loops, watch them run one iteration at a time, and
+# count what they do. Nothing is compiled yet, and nothing is fast yet.
 #
 # You can read this file as it is, run it with `minitvm lesson 00`, or open it as a notebook.
 
@@ -24,10 +24,10 @@ from minitvm.events import Listener, Loop
 # %% [markdown]
 # ## The program
 #
-# A is 2 x 4, B is 4 x 3, so Y is 2 x 3. Tiny, so that we can look at all of it.
+# A is 2 x 4, B is 4 x 3, so Y is 2 x 3. They are tiny, so that we can look at every element.
 #
-# The text below is TVMScript: Python's letters, but a program of its own. `T.Buffer((2, 4), "float32")` is an array
-# of that shape. `T.grid(2, 3)` is two loops, one inside the other. There is nothing else to know.
+# The text below is TVMScript: it uses Python's syntax, but it is another language. `T.Buffer((2, 4), "float32")` is an
+# array of that shape. `T.grid(2, 3)` is two loops, one inside the other. That is all you need to know.
 
 # %%
 m, n, k = 2, 3, 4
@@ -35,14 +35,14 @@ program = example.three_loops(m, n, k)
 program.show()
 
 # %% [markdown]
-# Three loops: `i` walks over the rows of Y, `j` over its columns, and `r` along a row of A and a column of B.
-# For each element of Y we start at zero, add k products, and then add the bias and cut off what is negative.
+# Three loops: `i` walks over the rows of Y, `j` over its columns, and `r` along a row of A and a column of B. For each
+# element of Y we start at zero, add k products, add the bias, and replace a negative result by zero.
 #
 # ## Does it do what we mean?
 #
 # `reference.tir.run` is an interpreter. It runs each statement exactly as it is written, checks every index, and
-# refuses to read what was never written. It is slow, and it is our judge: in this project, what a program *means*
-# is what its interpreter does.
+# refuses to read elements that were never written. It is slow, but we trust it to judge all other programs: in this
+# project, the *meaning* of a program is the result that its interpreter computes.
 
 # %%
 a, b, bias, y = example.inputs(m, n, k)
@@ -53,8 +53,8 @@ print("\nequal:", bool((y == example.expected(a, b, bias)).all()))
 # %% [markdown]
 # ## Watch it
 #
-# An interpreter can tell a listener what happens. Ours prints a line for each iteration of the innermost loop, for
-# the first two elements of Y.
+# An interpreter can report every event to a listener. Our listener prints a line for each iteration of the innermost
+# loop, for the first two elements of Y.
 
 
 # %%
@@ -77,12 +77,12 @@ class Watch(Listener):
 reference.tir.run(program, a, b, bias, y, listeners=[Watch(limit=2 * k)])
 
 # %% [markdown]
-# `r` runs fastest, then `j`, then `i`, like the digits of a counter. Loops run as they are written; to run them in
-# another order is to write another program. Lesson 03 does that.
+# `r` runs fastest, then `j`, then `i`, like the digits of a counter. Loops run in the order in which they are written.
+# If you want another order, you write another program, as in lesson 03.
 #
 # ## Count it
 #
-# Another listener counts. How often is each buffer read and written?
+# Another listener counts how often each buffer is read and written.
 
 # %%
 counted = ledger.measure(program, a, b, bias, y)
@@ -92,7 +92,7 @@ for name, array in (("A", a), ("B", b), ("bias", bias), ("Y", y)):
     print(f"{name:<6} {array.size:>10} {counted.loads[name]:>7} {counted.stores[name]:>8}")
 
 # %% [markdown]
-# The same as a picture, element by element:
+# Here are the same counts as a picture, element by element:
 
 # %%
 arrays = {"A": a, "B": b, "Y": y}
@@ -106,19 +106,19 @@ touches = drawings.matrices(
 print("the picture:", touches.save("touches"))
 
 # %% [markdown]
-# Look at Y. It has six elements, and we stored to it many more times than that. Each round of `r` loads an element
-# of Y, adds one product and stores it back. A person with a pencil would keep the running sum in their head. So does
-# a good compiler, and we will get there.
+# Look at Y. It has six elements, but it was stored to many more times than that. Each iteration of `r` loads an element
+# of Y, adds one product and stores it back. A person with a pencil would keep the running sum in their head. A good
+# compiler does the same, and so will our programs in later lessons.
 #
-# Look at A. Each of its elements is loaded three times: once for each column of Y. And each element of B twice, once
-# for each row. Here that does not matter. With a thousand rows and columns, every element is fetched a thousand times,
-# and that is where the time goes.
+# Look at A. Each of its elements is loaded three times: once for each column of Y. Each element of B is loaded twice:
+# once for each row. Here that does not matter. With a thousand rows and columns, every element is loaded a thousand
+# times, and those loads take most of the time.
 #
 # ## The ledger
 #
 # Each lesson ends with this table. *Loaded again* counts loads of an element that was loaded before; *stored again*
-# counts stores to an element that was stored before. *Bytes moved by a cache* is what a toy cache of 16 lines of 64
-# bytes would fetch: a program that walks through memory in order pays little. The time is the interpreter's.
+# counts stores to an element that was stored before. *Bytes moved by a cache* counts the bytes that a toy cache of 16
+# lines of 64 bytes would fetch: a program that reads memory in order moves few. The time is that of the interpreter.
 
 # %%
 ledger.show({f"{m} x {n} x {k}": counted})
@@ -131,12 +131,12 @@ larger = {f"{size} x {size} x {size}": (size, size, size) for size in (8, 16, 24
 ledger.show({name: ledger.measure(example.three_loops(*s), *example.inputs(*s)) for name, s in larger.items()})
 
 # %% [markdown]
-# The side doubles from 8 to 16, and the multiplies grow eight times, from m * n * k.
+# From 8 to 16 the side doubles, and the number of multiplies, m * n * k, grows eight times.
 #
 # ## Your turn
 #
-# The ledger counts by running. Can you know the numbers *without* running the program? A compiler must: it cannot
-# run a program in order to decide how to compile it.
+# The ledger runs the program in order to count. Can you know the numbers *without* running it? A compiler has to,
+# because it cannot run a program before it has decided how to compile it.
 #
 #     minitvm lesson 00 --start     (writes exercise_00.py, for you to fill in)
 #     minitvm lesson 00 --check

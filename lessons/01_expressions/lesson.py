@@ -1,8 +1,8 @@
 # %% [markdown]
 # # Expressions, and how to print them
 #
-# A compiler reads a program, changes it, and writes it down again. In between, the program is not a text. It is a
-# tree. Today we look at the smallest trees, arithmetic on indices, and write them back as text.
+# A compiler reads a program, changes it, and writes it out again. Inside the compiler, the program is not text but a
+# tree. Today we look at the smallest trees, which are arithmetic on indices, and write them back as text.
 
 # %%
 from minitvm.tools.cli.lesson import open_lessons
@@ -18,10 +18,10 @@ from minitvm.expr import Range, Var, structural_equal, substitute, walk
 # %% [markdown]
 # ## Where is A[i, r]?
 #
-# Memory has no rows and columns. It is one long line of elements. If A has 4 columns, the element `A[i, r]` is at place
-# `i * 4 + r` of the line: skip i whole rows, then r elements.
+# Memory has no rows and columns. It is one long line of elements. If A has 4 columns, the element `A[i, r]` is at
+# position `i * 4 + r`: skip i whole rows, then r elements.
 #
-# We build that expression with Python's own operators. They do not compute anything. They build a tree, because
+# We build that expression with Python's own operators. Here they do not compute anything: they build a tree, because
 # `i` and `r` are not numbers yet.
 
 # %%
@@ -30,20 +30,20 @@ address = i * 4 + r
 print(address)
 
 # %% [markdown]
-# That is hard to read. The same, drawn: each operator above its operands.
+# That is hard to read. Here is the same tree as a drawing, with each operator above its operands.
 
 # %%
 print(tiny.drawing(address))
 
 # %% [markdown]
 # The whole language is six kinds of node: `Num`, `Name`, `Add`, `Sub`, `Mul` and `FloorDiv`. Each is a frozen dataclass
-# of a line or two; you find them in `lessons/tiny.py`. They are frozen because a tree that cannot change can be shared.
-# If you want another tree, you build another one.
+# of a line or two; you can find them in `lessons/tiny.py`. They are frozen because a tree that cannot change can be
+# shared. If you want a different tree, you build a new one.
 #
 # ## Text to tree is easy, tree to text is not
 #
-# Python can read such a text for us, and it knows the rules: `*` and `//` bind tighter than `+` and `-`, and
-# operators of one strength group from the left.
+# Python can read such a text for us, and it knows the rules: `*` and `//` bind tighter than `+` and `-`, and operators
+# of the same strength group from the left.
 
 # %%
 for text in ("i * 4 + r", "i * (4 + r)", "a - b - c", "a - (b - c)", "a * (b // c)"):
@@ -63,8 +63,8 @@ picture = drawings.trees(
 print("the picture:", picture.save("trees"))
 
 # %% [markdown]
-# Now the way back. A tree needs no parentheses; its shape says what belongs together. A text does. Print too few,
-# and the text means something else:
+# Now we go from the tree to the text. A tree needs no parentheses, because its shape shows what belongs together. A
+# text does need them. If you print too few, the text means something else:
 
 # %%
 a, b, c = 7, 5, 3
@@ -73,17 +73,17 @@ print("a - (b - c) =", a - (b - c), "   a - b - c =", a - b - c)
 print("a * (b // c) =", a * (b // c), "  a * b // c =", a * b // c)
 
 # %% [markdown]
-# The second pair is the dangerous one. `*` and `//` are equally strong, and in school `a * (b / c)` is the same as
-# `a * b / c`. With whole numbers it is not. Index arithmetic is full of `//`, so a printer that is careless here
-# changes programs without a sound.
+# The second pair is the dangerous one. `*` and `//` are equally strong, and in school `a * (b / c)` is the same as `a *
+# b / c`. With whole numbers it is not. Index arithmetic is full of `//`, so a printer that is careless here changes
+# programs without any message.
 #
-# Print too many parentheses, and you can no longer read it: `((i * 4) + r)`. A good printer writes exactly those that
-# are needed. That is your exercise.
+# With too many parentheses, an expression is hard to read: `((i * 4) + r)`. A good printer writes exactly the
+# parentheses that are needed. That is your exercise.
 #
 # ## minitvm does the same
 #
-# minitvm's expressions are the same kind of tree with more kinds of node: dtypes, comparisons, loads from buffers.
-# All its levels share them. Its printer follows the rule that you are about to write.
+# minitvm's expressions are the same kind of tree with more kinds of node: dtypes, comparisons, loads from buffers. All
+# levels of minitvm share these nodes, and its printer follows the rule that you are about to write.
 
 # %%
 i, r = Var("i"), Var("r")
@@ -94,11 +94,11 @@ print("with i=2: ", substitute(address, {i: full.const(2)}))
 print("as before:", address)
 
 # %% [markdown]
-# The last line is worth a look. `substitute` built a new tree; the old one is still there.
+# Look at the last line. `substitute` built a new tree; the old one is still there.
 #
-# And note what it did *not* do: `2 * 4` is still there, not 8. Building a tree never computes. That is a job of its
-# own, because it can go wrong, and because sometimes one wants to see what was written.
-# It has a folder of its own, `minitvm/arith`, which knows, for example, that r is less than 4:
+# And note what it did *not* do: `2 * 4` is still there, not 8. Building a tree never computes anything. Simplifying is
+# a separate step, because it can go wrong, and because sometimes you want to see the expression as it was written. It
+# has its own folder, `minitvm/arith`. For example, it can use the fact that r is less than 4:
 
 # %%
 ranges = {i: Range.of(0, 2), r: Range.of(0, 4)}
@@ -106,11 +106,11 @@ for e in (substitute(address, {i: full.const(2)}), address // 4, address % 4, (a
     print(f"{e!s:<20} ->  {arith.simplify(e, ranges)}")
 
 # %% [markdown]
-# `(i * 4 + r) // 4` is `i`: the row, got back from the address. Such divisions appear whenever loops are split and
-# fused, as in lesson 03, and a compiler that cannot see through them writes slow code.
+# `(i * 4 + r) // 4` is `i`: we get the row back from the address. Such divisions appear whenever loops are split and
+# fused, as in lesson 03, and a compiler that cannot simplify them writes slow code.
 #
-# In Python `==` on expressions builds an expression, too: a comparison that is not decided yet. Whether two trees
-# are equal is another question, asked with `structural_equal`.
+# The operator `==` on expressions also builds an expression: a comparison that is not decided yet. To find out whether
+# two trees are equal, you call `structural_equal`.
 
 # %%
 print("i == r builds:   ", i == r)
@@ -120,8 +120,8 @@ print("the same tree?   ", structural_equal(i * 4 + r, i * 4 + r), structural_eq
 # ## The ledger
 #
 # What does it cost to find the elements? Our example loads and stores through indices such as `A[i, r]`. We give each
-# buffer its address expression, count the operators in it by walking the tree, and multiply by how often the
-# interpreter saw an access.
+# buffer its address expression, count the operators in it by walking the tree, and multiply by the number of accesses
+# that the interpreter counted.
 
 # %%
 m, n, k = 2, 3, 4
@@ -153,9 +153,9 @@ ledger.show(
 )
 
 # %% [markdown]
-# More multiplies for finding the data than for the data itself. Most of them are the same ones again and again:
-# `i * 4` does not change while `r` runs. A compiler that has the address as a tree can see that, and computes
-# it once.
+# The program multiplies more often to find its data than to compute with them. Most of these multiplies repeat earlier
+# ones: `i * 4` does not change while `r` runs. A compiler that has the address as a tree can see that, and computes `i
+# * 4` once.
 #
 # ## Your turn
 #

@@ -1,8 +1,8 @@
 # %% [markdown]
 # # An interpreter in thirty lines
 #
-# What does a program mean? One can answer with a page of prose, or with another program that *does* what the first
-# one says. That is an interpreter. It may be slow. It must be so plain that one believes it by reading it.
+# What does a program mean? You can answer with a page of prose, or with another program that *executes* the first one.
+# That is an interpreter. It may be slow, but it must be so simple that you can check it by reading it.
 #
 # Everything else in minitvm is judged by its interpreters. Today we look inside one, and you write half of it.
 
@@ -25,8 +25,8 @@ from minitvm.tir.nodes import Buffer, BufferStore, For, ForKind, Seq, Stmt, root
 # %% [markdown]
 # ## A program is a tree of statements
 #
-# In the last lesson expressions were trees. Statements are trees as well. Three kinds go a long way: `BufferStore`
-# writes an element, `Seq` does one thing after the other, `For` does a thing many times.
+# In the last lesson expressions were trees. Statements are trees as well. Three kinds are enough for a lot of programs:
+# `BufferStore` writes an element, `Seq` runs one statement after another, and `For` runs a statement many times.
 #
 # This program adds to each element of A the one before it:
 
@@ -40,16 +40,17 @@ print(loop)
 # A `For` has a start and an extent, which is how many times it runs. This one starts at 1 and has the extent 4: i is
 # 1, 2, 3, 4. (The printed text follows Python's `range` and gives the end, 5.)
 #
-# ## The first half: what is an expression worth?
+# ## The first half: the value of an expression
 #
-# Here is that half, whole. One case for each kind of node; the operands first, then the operator.
+# Here is the whole first half. It has one case for each kind of node, and evaluates the operands before it applies the
+# operator.
 
 # %%
 print(inspect.getsource(values.value))
 
 # %% [markdown]
-# It takes the values of the variables that are in scope, and the arrays. Let us ask it, by hand, what the loop above
-# would ask in its first two iterations:
+# Its arguments are the expression, the values of the variables that are in scope, and the arrays. Let us call it by
+# hand for the first two iterations of the loop above:
 
 # %%
 memory = {A: np.array([1, 1, 1, 1, 1], "int32")}
@@ -60,11 +61,11 @@ for at in (1, 2):
 print("A is now", memory[A])
 
 # %% [markdown]
-# In the second iteration `A[i - 1]` is what the first one wrote. Run the iterations in another order and you get
-# another result. So an interpreter of loops has to respect their order, and a compiler that changes it has to prove
-# that the result stays the same.
+# In the second iteration `A[i - 1]` is the value that the first one wrote. If you run the iterations in another order,
+# you get another result. So an interpreter of loops has to respect their order, and a compiler that changes it has to
+# prove that the result stays the same.
 #
-# The whole loop, by the reference interpreter. (`inout` says that A has a value when the program starts.)
+# Now the reference interpreter runs the whole loop. (`inout` says that A has a value when the program starts.)
 
 # %%
 program = with_root((A,), loop, {"global_symbol": "running_sum"})
@@ -91,7 +92,7 @@ print("the picture:", picture.save("running_sum"))
 # ## A judge must refuse
 #
 # Suppose that you start the loop at 0. Then it reads `A[-1]`. In Python that is the last element, in C it is whatever
-# happens to be in memory before A. Both would go on without a word. Ours does not:
+# happens to be in memory before A. Neither reports an error. Our interpreter does:
 
 # %%
 wrong = with_root((A,), For(i, const(0), const(5), ForKind.SERIAL, store), {"global_symbol": "off_by_one"})
@@ -101,8 +102,8 @@ except ExecutionError as error:
     print(error)
 
 # %% [markdown]
-# And if nothing was put into A before? The array that we pass has *some* numbers in it, but the program must not depend
-# on them. The interpreter keeps a note for each element whether it was written:
+# And what if A was never written? The array that we pass has *some* numbers in it, but the program must not depend on
+# them. The interpreter records for each element whether it was written:
 
 # %%
 try:
@@ -111,12 +112,12 @@ except ExecutionError as error:
     print(error)
 
 # %% [markdown]
-# The third thing to refuse is what the interpreter does not know. `value` above ends with `raise Unsupported`. If you
-# leave this line out, you get an interpreter that is quietly wrong on the programs of next year.
+# Third, the interpreter must refuse nodes that it does not know. `value` above ends with `raise Unsupported`. Without
+# this line, the interpreter would silently give wrong results for nodes that are added later.
 #
 # ## The second half is yours
 #
-# You write `run`: what the three kinds of statement do. The check will compare your interpreter with the reference
+# You write `run`, which executes the three kinds of statement. The check compares your interpreter with the reference
 # on more than a hundred random programs such as this one,
 
 # %%
@@ -127,7 +128,7 @@ print(sample)
 
 # %% [markdown]
 # and then on our example. It has grown since lesson 00. The running sum now lives in `total`, a buffer of scope
-# "local": a register, where the program of lesson 00 went to memory in every round.
+# "local": a register. The program of lesson 00 loaded and stored the sum in memory in every iteration.
 
 # %%
 m, n, k = 2, 3, 4
@@ -139,7 +140,8 @@ print("\nkinds of statement:", ", ".join(sorted(kinds)))
 # %% [markdown]
 # ## The ledger
 #
-# Moving to and from a register is not counted: it costs next to nothing. Compare with lesson 00.
+# Loads and stores of a register are not counted, because they cost next to nothing. Compare the two columns: the first
+# one is the program of lesson 00.
 
 # %%
 args = example.inputs(m, n, k)
@@ -153,8 +155,8 @@ ledger.show(
 # %% [markdown]
 # Each element of Y is stored once, and nothing is stored again. The arithmetic is the same.
 #
-# The interpreter needs a while for that little. It has a fast mode, too, which runs many iterations at once with NumPy
-# where they do not depend on each other, and gives the same bits. Here is the program of lesson 00 for 32 x 32 x 32:
+# The interpreter needs a long time for so little work. It also has a fast mode, which runs many iterations at once with
+# NumPy if they do not depend on each other, and gives the same bits. Here is the program of lesson 00 for 32 x 32 x 32:
 
 # %%
 args = example.inputs(32, 32, 32)

@@ -1,9 +1,9 @@
 # %% [markdown]
 # # Split and reorder: the same work in another order
 #
-# The three loops of our example can be nested in six ways. All six compute the same Y. One can be many times
-# faster than another. Today we change the order of the work, measure what it does, and see who guards us
-# from changing the result.
+# The three loops of our example can be nested in six ways. All six compute the same Y, but one can be many times faster
+# than another. Today we change the order of the work, measure the effect, and see how minitvm keeps us from changing
+# the result.
 
 # %%
 from minitvm.tools.cli.lesson import open_lessons
@@ -21,9 +21,10 @@ from minitvm.script import tir as T
 # %% [markdown]
 # ## Blocks
 #
-# We write the example in the form that minitvm schedules. The computation is in *blocks*. A block has iterators
-# of its own, `vi`, `vj`, `vr`, and declares their kinds: S is *spatial*, each value is independent of the others; R is
-# a *reduction*, all values are added up. The loops outside only determine the order in which the block runs.
+# We write the example in the form that minitvm schedules. The computation is in *blocks*. A block has its own
+# iterators, `vi`, `vj` and `vr`, and declares the kind of each: S is *spatial* (each value is independent of the
+# others), and R is a *reduction* (all values are added up). The loops outside only determine the order in which the
+# block runs.
 
 # %%
 program = example.blocks(32, 32, 32)
@@ -32,9 +33,9 @@ program.show()
 # %% [markdown]
 # ## Reorder
 #
-# In the innermost loop `r` runs. From one iteration to the next, `A[vi, vr]` goes one element further; its neighbour
-# is there already, since a cache fetches 64 bytes at a time. But `B[vr, vj]` goes down a column, a whole row further
-# each time, and uses 4 of the 64 bytes that it fetches.
+# The innermost loop runs over `r`. From one iteration to the next, `A[vi, vr]` moves one element further, and this
+# element is in the cache already, since a cache fetches 64 bytes at a time. But `B[vr, vj]` moves down a column, a
+# whole row further each time, and uses only 4 of the 64 bytes that the cache fetches.
 #
 # If `j` ran innermost, `B[vr, vj]` and `C[vi, vj]` would both walk along a row. A `Schedule` does it:
 
@@ -46,13 +47,14 @@ reordered = sch.func
 print("\n".join(reordered.script().splitlines()[5:8]))
 
 # %% [markdown]
-# The same multiplies, the same loads, the same stores. What our toy cache has to move is another matter:
+# The multiplies, the loads and the stores are the same. But the number of bytes that our toy cache has to move is
+# different:
 
 # %%
 args = example.inputs(32, 32, 32)
 counted = {"i j r": ledger.measure(program, *args), "i r j": ledger.measure(reordered, *args)}
 predict(
-    "How many times as many bytes does the cache fetch in the order i j r as in the order i r j?",
+    "In the order i j r the cache fetches more bytes than in the order i r j. How many times more?",
     round(counted["i j r"].lines_fetched / counted["i r j"].lines_fetched),
 )
 for name, entry in counted.items():
@@ -61,7 +63,7 @@ for name, entry in counted.items():
 # %% [markdown]
 # Watch both orders, as two films of a small product, 2 x 8 times 8 x 8. Blue is read, orange is written, green is what
 # a cache of 8 lines holds, and red had to be fetched. Look at B: in the first film almost every element is red, and in
-# the second film one element of four. (Each film is a picture for a browser; it starts anew when it has ended.)
+# the second film one element in four. (Each film is a picture for a browser; it repeats when it has ended.)
 
 # %%
 for order in ("ijr", "irj"):
@@ -74,11 +76,11 @@ for order in ("ijr", "irj"):
 # %% [markdown]
 # ## Split
 #
-# With `j` innermost, all of B passes by for each row of A. It does not fit into the cache, so it is
-# fetched anew for each row. If we worked on a small tile of B until we are done with it, it would be fetched once.
+# With `j` innermost, the program reads all of B for each row of A. B does not fit into the cache, so it is fetched
+# again for each row. If we worked on a small tile of B until we are done with it, it would be fetched once.
 #
-# For that a loop must become two: one that goes from tile to tile, and one inside the tile. `split` does this.
-# A loop of 8, in pieces of 4:
+# To do that, we split a loop into two: one that goes from tile to tile, and one inside the tile. `split` does this.
+# Here is a loop of 8 iterations in pieces of 4:
 
 # %%
 
@@ -95,16 +97,16 @@ def first_loops(m: int, factor: int) -> str:
 print(first_loops(8, 4))
 
 # %% [markdown]
-# Every i from 0 to 7 is `i_0 * 4 + i_1` for one i_0 and one i_1, and they come in the same order. What about a loop
-# of 7?
+# Every i from 0 to 7 is `i_0 * 4 + i_1` for one i_0 and one i_1, and the order stays the same. What about a loop of 7?
 
 # %%
 print(first_loops(7, 4))
 
 # %% [markdown]
-# Two rounds of 4 make 8 iterations: one too many. This is the *tail*. `T.where` is a condition on the block: it
-# runs only where the condition holds. Forget it, and the program writes beyond the end of C. Round down instead of up,
-# and the last rows are never computed. Much of a compiler's trouble lives in tails, and you will meet one below.
+# Two rounds of 4 make 8 iterations: one too many. This is the *tail*. `T.where` is a condition on the block: the block
+# runs only if the condition holds. If you forget it, the program writes beyond the end of C. If you round down instead
+# of up, the last rows are never computed. Tails cause many of a compiler's problems, and in the exercise below you
+# write one.
 #
 # Splitting alone changes nothing. Splitting and then reordering makes tiles:
 
@@ -123,17 +125,17 @@ tiled.show()
 #
 # ## Is it still the same program?
 #
-# `reference.check` runs both on whole numbers so small that float32 makes no rounding error, so that the order
-# of the additions does not matter and equal means *equal, bit for bit*.
+# `reference.check` runs both programs on small whole numbers, for which float32 makes no rounding errors. So the order
+# of the additions does not matter, and equal means *equal, bit for bit*.
 
 # %%
 for name, changed in (("reordered", reordered), ("tiled", tiled)):
     print(f"{name:<10}", reference.check(program, changed))
 
 # %% [markdown]
-# ## What is refused
+# ## Steps that are refused
 #
-# A loop that was split is gone:
+# A loop that was split no longer exists:
 
 # %%
 try:
@@ -142,8 +144,8 @@ except ScheduleError as error:
     print(error)
 
 # %% [markdown]
-# And some orders are wrong. In this program an iteration reads what one of the row before wrote, one place to the
-# right:
+# And some orders are wrong. In this program an iteration reads an element that an iteration of the previous row wrote,
+# one column further to the right:
 
 
 # %%
@@ -163,8 +165,8 @@ except ScheduleError as error:
     print(error)
 
 # %% [markdown]
-# The error shows the program with the two places marked, and a pair of iterations that would come in the wrong order. A
-# schedule that is accepted keeps the meaning. That is the bargain: you choose the order, and minitvm proves that the
+# The error shows the program with the two places marked, and a pair of iterations that would come in the wrong order.
+# An accepted schedule keeps the meaning. So the work is shared: you choose the order, and minitvm proves that the
 # result stays the same.
 #
 # ## The ledger
@@ -195,17 +197,19 @@ counted["tiled"] = ledger.measure(tiled, *args)
 ledger.show({name: {**entry.lesson_rows(), "time compiled, 256": compiled(name)} for name, entry in counted.items()})
 
 # %% [markdown]
-# From the first column to the second: not one multiply, load or store less, only another order. Part of the gain is
-# the cache. Another part is that neighbours in memory can now be computed together, several in one instruction.
+# The second column has exactly as many multiplies, loads and stores as the first; only the order is different. Part of
+# the gain comes from the cache. Another part comes from vector instructions: neighbours in memory can now be computed
+# together.
 #
-# The tiles move the least in our toy cache, and by the clock they gain little or nothing. A real cache is much larger
-# than the toy, and all of B fits into it. Counting tells what is worth trying; the clock tells whether it was. What
-# is left to save is in the ledger, too: C is loaded and stored in every iteration. A tile small enough for the
-# *registers* would end that. minitvm chooses such tiles by itself, as you will see at the end of lesson 04.
+# The tiled program moves the fewest bytes in our toy cache, but in compiled code the tiles gain little or nothing. A
+# real cache is much larger than the toy, and all of B fits into it. Counting shows which schedules are worth trying;
+# only a measurement shows which one is faster. The ledger also shows what you can still save: C is loaded and stored in
+# every iteration. A tile small enough for the *registers* avoids that. minitvm chooses such tiles automatically, as you
+# will see at the end of lesson 04.
 #
 # ## Your turn
 #
-# Write `split` yourself, on a bare loop without blocks, tail and all.
+# Write `split` yourself, for a plain loop without blocks. It must handle the tail.
 #
 #     minitvm lesson 03 --start     (writes exercise_03.py, for you to fill in)
 #     minitvm lesson 03 --check

@@ -1,9 +1,9 @@
 # %% [markdown]
 # # From ONNX to a number
 #
-# Today we follow one model all the way down: from a file that a training framework wrote, to machine code, to
-# a number. On the way it is written in one small language after another. We print it in each, and run it in each:
-# every level has an interpreter of its own.
+# Today we follow one model all the way down: from a file that a training framework wrote, to machine code, to a number.
+# On the way it is translated from one small language to the next. We print it and run it in each of them: every level
+# has its own interpreter.
 
 # %%
 from minitvm.tools.cli.lesson import open_lessons
@@ -26,9 +26,9 @@ from minitvm.reference.operators.table import operator
 # %% [markdown]
 # ## A model
 #
-# ONNX is the format in which frameworks hand models over. A model is a list of operators on whole tensors. Ours has
-# three, and they are our example once more: B and bias are constants (the *weights*, learned in training), A comes in,
-# Y goes out.
+# ONNX is a file format for models that most frameworks can write. A model is a list of operators on whole tensors. Ours
+# has three, and they are our example once more: B and bias are constants (the *weights*, learned in training), A comes
+# in, Y goes out.
 
 
 # %%
@@ -72,7 +72,7 @@ def text_of(program: object) -> str:
 #
 # ## 1. The graph: operators on tensors
 #
-# The importer has translated ONNX's names to its own and worked out every shape.
+# The importer has translated the names of ONNX to those of minitvm and computed every shape.
 
 # %%
 graph = minitvm.lower(model, stop_at="graph")
@@ -80,21 +80,22 @@ print(graph)
 compare("graph", reference.graph.run(graph, {"A": a})[0])
 
 # %% [markdown]
-# Run like this, operator after operator, each one writes a whole tensor to memory, and the next one reads it again. So
-# the compiler puts operators together that can be computed together: it *fuses* them. Now there is one. Its name tells
-# of another step: B is a constant, so the compiler has *packed* it, here and now, not in every run. Columns that fill a
-# vector are next to each other, as panels [panel, k, column]. That is the order in which kernels read them.
+# If you run the graph like this, each operator writes a whole tensor to memory, and the next one reads it again. So the
+# compiler *fuses* operators: those that can be computed together become one. Its name shows another step: B is a
+# constant, so the compiler has *packed* it, once and not in every run. Columns that fill a vector are next to each
+# other, as panels [panel, k, column]. That is the order in which kernels read them.
 
 # %%
 fused = minitvm.lower(model, stop_at="fused")
-predict("The graph has three operators. How many functions are left when they are fused?", len(fused.nodes))
+predict("The graph has three operators. How many functions remain after fusion?", len(fused.nodes))
 print(str(fused).partition("\n\n")[0])
 compare("fused graph", reference.graph.run(fused, {"A": a})[0])
 
 # %% [markdown]
-# ## 2. Tensor expressions: what is an element?
+# ## 2. Tensor expressions: a formula for each element
 #
-# A tensor expression says for each element of a tensor what it is. No loops, no order, no memory. `sum` is over k.
+# A tensor expression is a formula for each element of a tensor. It has no loops, no order and no memory. `sum` is over
+# k.
 
 # %%
 OPERATOR = "dense_packed_add_relu"
@@ -137,7 +138,7 @@ print("the picture:", picture.save("packed"))
 # %% [markdown]
 # ## 3. Loops
 #
-# Each tensor becomes a loop nest around a block; `tir` is the language of the lessons before.
+# Each tensor becomes a loop nest around a block; `tir` is the language of the previous lessons.
 
 # %%
 loops = minitvm.lower(model, stop_at="tir")[OPERATOR]
@@ -146,8 +147,8 @@ reference.tir.run(loops, a, packed, bias, y)
 compare("tir", y)
 
 # %% [markdown]
-# Then it is scheduled, as you did by hand in lesson 03. Here a *strategy* chooses: it knows the machine, how wide its
-# vectors are and how many registers it has. It records its steps, and they can be read (and replayed):
+# Then it is scheduled, as you did by hand in lesson 03. Here a *strategy* chooses the steps. It knows the machine: the
+# width of its vectors and the number of its registers. It records its steps, so you can read (and replay) them:
 
 # %%
 scheduled = minitvm.lower(model, stop_at="schedule")[OPERATOR]
@@ -161,9 +162,9 @@ compare("schedule", y)
 # %% [markdown]
 # ## 4. Kernels
 #
-# Next the blocks go away, buffers become flat, loops that were marked as unrolled or vectorised become statements
-# on vectors. `T.Ramp(first, step, count)` is a vector of that many places. What remains is close to what a processor
-# can do; how wide the vectors are depends on yours.
+# Next the blocks go away, buffers become flat, and loops that were marked as unrolled or vectorised become statements
+# on vectors. `T.Ramp(first, step, count)` is a vector of `count` indices. The result is close to the instructions that
+# a processor has; the width of the vectors depends on yours.
 
 # %%
 module = minitvm.lower(model, stop_at="kernel")[OPERATOR]
@@ -175,7 +176,7 @@ compare("kernel", y)
 # %% [markdown]
 # ## 5. Source, executable, number
 #
-# A kernel is written as Python for Numba, which makes machine code of it.
+# minitvm writes a kernel as Python for Numba, which compiles it to machine code.
 
 # %%
 source = minitvm.lower(model, stop_at="source")[OPERATOR]
@@ -185,8 +186,9 @@ print(
 )
 
 # %% [markdown]
-# Around the kernels there is the *executable*: the constants, how much memory is needed, and a list of steps that call
-# the kernels. It is plain data, so it has an interpreter too; and it can be saved and run elsewhere.
+# The *executable* contains the kernels and everything around them: the constants, the amount of memory, and a list of
+# steps that call the kernels. It is plain data, so it has an interpreter as well, and you can save it and run it on
+# another machine.
 
 # %%
 executable = minitvm.lower(model, stop_at="executable")
@@ -194,7 +196,7 @@ print(executable_text(executable))
 compare("executable", reference.executable.run(executable, {"A": a})[0])
 
 # %% [markdown]
-# And `minitvm.build` does all of this at once and gives something to call.
+# `minitvm.build` does all of this at once and returns a function that you can call.
 
 # %%
 run = minitvm.build(model, threads=1)
@@ -204,9 +206,10 @@ print("Y[0, 0] =", run(a)[0, 0])
 # %% [markdown]
 # ## A new operator
 #
-# You invent a new layer. What does a compiler need to know? Two functions. One says in NumPy what the operator *means*;
-# the judge uses it. The other says the same as a tensor expression; everything below is made from it. Neither may be
-# derived from the other: where they differ, one of us made a mistake, and we want to hear of it.
+# Suppose that you invent a new layer. The compiler needs two functions. One defines the *meaning* of the operator in
+# NumPy; the reference interpreter uses it. The other defines the same as a tensor expression, from which minitvm
+# derives the loops, the schedule and the kernel. Neither may be derived from the other: if they differ, one of them has
+# a mistake, and the comparison finds it.
 
 
 # %%
@@ -234,7 +237,7 @@ print("meaning and machine code agree:", bool((by_meaning == compiled).all()))
 
 # %% [markdown]
 # No pass knows this operator, yet it was fused: `Pattern.ELEMENTWISE` says that an element of the output needs one
-# element of the input, and fusion asks for no more than that.
+# element of the input, and fusion needs no other information.
 #
 # ## The ledger
 #
@@ -254,13 +257,14 @@ columns["kernel"]["time compiled, 256"] = ledger.duration(ledger.best_of(5, lamb
 ledger.show(columns)
 
 # %% [markdown]
-# The multiplies are the same at each level; they are what the model asks for. The loads and stores went down. In the
-# kernel a tile of sums stays in registers, and an element of B that was loaded is used for several rows. This is the
-# tile that was missing at the end of lesson 03. (The interpreter takes no shorter for it: it counts, the machine runs.)
+# The number of multiplies is the same at each level, because the model determines it. The loads and stores went down.
+# In the kernel a tile of sums stays in registers, and an element of B that was loaded is used for several rows. This is
+# the tile that was missing at the end of lesson 03. (The interpreter does not become faster by this; the compiled code
+# does.)
 #
 # ## Your turn
 #
-# Write an operator, its meaning and its tensor expression, and let the check hold them against each other.
+# Write the meaning and the tensor expression of an operator. The check compares the two.
 #
 #     minitvm lesson 04 --start     (writes exercise_04.py, for you to fill in)
 #     minitvm lesson 04 --check

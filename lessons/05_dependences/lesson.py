@@ -1,9 +1,9 @@
 # %% [markdown]
 # # Dependences, and why an order is refused
 #
-# In lesson 03 a `reorder` was refused. Today we find out what was wrong with it: first by watching a program run, then
-# by one subtraction, and then in the words of the error. At the end you can tell from the indices alone which orders
-# of a loop nest are possible.
+# In lesson 03 a `reorder` was refused. In this lesson you find out why: first we watch a program run, then we do one
+# subtraction, and then we read the error. At the end you can tell from the indices alone which orders of a loop nest
+# are legal.
 
 # %%
 from minitvm.tools.cli.lesson import open_lessons
@@ -63,9 +63,9 @@ print("\n".join(program.script().splitlines()[-6:]))
 # %% [markdown]
 # ## Watch
 #
-# An interpreter tells its listeners of every load, store and iteration. This one writes down, for each element, who
-# touched it last; and when it is touched again, and one of the two accesses is a store, it has found a *dependence*:
-# the two must stay in this order.
+# An interpreter reports every load, store and iteration to its listeners. This listener records, for each element,
+# which iterations touched it. If another iteration touches the same element, and one of the two accesses is a store,
+# there is a *dependence*: the two must stay in this order.
 
 
 # %%
@@ -116,20 +116,21 @@ print("written (1, 0), read (0, 1):")
 assert distances(program) == {(1, -1)}
 
 # %% [markdown]
-# Many pairs and one distance: one row further, one place to the left. That could have been had without running
-# anything. Iteration p writes A[p + written]; iteration q reads A[q + read]; that is the same element when
+# There are many pairs, but only one distance: one row down, one column to the left. You can find it without running the
+# program. Iteration p writes A[p + written], and iteration q reads A[q + read]. They touch the same element when
 #
 #     q = p + (written - read)
 #
 # so the distance is `written - read`, here (1, 0) - (0, 1) = (1, -1).
 #
-# Loops count like a clock: the outer hand decides, the inner one only where the outer hands are equal. So an iteration
-# comes later when the first number of the distance that is not 0 is positive. Exchange the loops, and the distance
-# is (-1, 1): what came later comes first now, and reads what has not been written yet.
+# Loops count like a clock with hours and minutes: the outer one decides, and the inner one matters only if the outer
+# ones are equal. So an iteration comes later if the first number of the distance that is not 0 is positive. If you
+# exchange the loops, the distance becomes (-1, 1): the later iteration now runs first, and reads an element that has
+# not been written yet.
 #
-# Two films show it. Orange squares have been written, grey ones have not. Look at the blue square, which is read. With
-# i outside, it is orange already, except in the first row and the last column. With j outside, it is still grey: its
-# new value comes too late.
+# Two films show this. Orange squares have been written, grey ones have not. Look at the blue square, which is read.
+# With i outside, it is orange already, except in the first row and the last column. With j outside, it is still grey:
+# its new value comes too late.
 
 # %%
 
@@ -150,14 +151,14 @@ for order in (i_outside, j_outside):
     print("the film:", picture.save(order.name, Film.of(order, inout=["A"]).svg()))
 
 # %% [markdown]
-# **An order of loops is legal when every distance, its numbers put in that order, is still positive in its first number
-# that is not 0.**
+# **An order of loops is legal if, for every distance with its numbers put in that order, the first number that is not 0
+# is still positive.**
 #
 # ## The other sign
 #
-# What if `written - read` is negative from the start? Then no iteration reads what is not written yet. Instead an
-# iteration reads what a later one will *overwrite*. The later one must not come first, or the old value is gone. It is
-# a dependence just as much; its distance is `read - written`, since the reader is the earlier one.
+# What if `written - read` is negative from the start? Then no iteration reads too early. Instead, an iteration reads an
+# element that a later one *overwrites*. The later one must not run first, or the old value is lost. This is a
+# dependence as well; its distance is `read - written`, because the reader is the earlier one.
 
 # %%
 print("written (0, 1), read (1, 0):")
@@ -166,8 +167,8 @@ assert distances(staircase((0, 1), (1, 0))) == {(1, -1)}
 # %% [markdown]
 # ## The judge agrees
 #
-# We exchange the loops by hand, so that it cannot be refused, and let `reference.check` compare. Four programs, with
-# our rule, with what `reorder` says, and with what really happens:
+# We exchange the loops by hand, which no check prevents, and compare with `reference.check`. The table has four
+# programs, each with the verdict of our rule, the answer of `reorder`, and the result of the comparison:
 
 # %%
 cases = [((1, 0), (0, 1)), ((0, 1), (1, 0)), ((1, 1), (0, 0)), ((0, 0), (0, 1))]
@@ -191,8 +192,8 @@ for written, read in cases:
 # %% [markdown]
 # ## Read the error
 #
-# `reorder` does not run anything. It asks a library that solves equations over whole numbers: are there two iterations
-# and an element, such that this order turns them around? If there are, it shows a pair of them.
+# `reorder` does not run anything. It uses a library that solves equations over whole numbers: are there two iterations
+# that touch the same element and that would change places? If there are, the error shows one such pair.
 
 # %%
 sch = tir.Schedule(program)
@@ -203,22 +204,22 @@ except ScheduleError as error:
     print(error)
 
 # %% [markdown]
-# The first line names the call and the rule that it broke (`minitvm explain reorder` lists all of its rules). The
-# program has both accesses marked. *Found* is a pair that you can check with a pencil: A[1, 1] is written at (0, 1) and
-# read at (1, 0), and with j outside (1, 0) comes first. A refused call changes nothing; the schedule is as it was
-# before.
+# The first line names the call and the rule that it broke (`minitvm explain reorder` lists all of its rules). Both
+# accesses are marked in the program. *Found* is a pair that you can check with a pencil: A[1, 1] is written at (0, 1)
+# and read at (1, 0), and with j outside (1, 0) comes first. A refused call does not change the schedule.
 #
 # ## The wavefront
 #
-# An iteration that reads what the one above it and the one at its left wrote has two distances, (1, 0) and (0, 1). Both
-# orders are legal. But no loop can be run in parallel: each one carries a distance. It could if the nest ran along its
-# diagonals, where no iteration needs another. Making such a nest is called skewing, and lesson 12 does it.
+# Suppose that an iteration reads the elements that the iterations above it and to its left wrote. Then there are two
+# distances, (1, 0) and (0, 1). Both orders are legal. But no loop can be run in parallel: each one has a distance that
+# is not 0. The nest could run in parallel along its diagonals, because no iteration on a diagonal needs another one on
+# it. Making such a nest is called skewing, and lesson 12 does it.
 #
 # ## And our example?
 #
 # `C[vi, vj] = C[vi, vj] + ...` reads and writes the same element, for every r. The distance is (0, 0, 1): r must not
-# run backward. But i, j and r may be nested in any way, since the 1 stays the only number. minitvm allows still
-# more: iterator `vr` says R, a sum, and a sum may be made in any order.
+# run backward. But i, j and r may be nested in any order, since the 1 is always the only number that is not 0. minitvm
+# allows even more: the kind of iterator `vr` is R, a sum, and a sum may be computed in any order.
 
 # %%
 program = example.blocks(32, 32, 32)
@@ -242,12 +243,13 @@ print(f"{accepted} orders are accepted")
 ledger.show(columns)
 
 # %% [markdown]
-# Legal does not mean good: the three orders do the same work, and the toy cache moves many times more in one of them
-# than in another. Dependences say what you *may* do; the ledger tells what you should.
+# Legal does not mean fast: the three orders do the same work, but the toy cache moves many times more bytes in one of
+# them than in another. Dependences tell you which orders you *may* choose, and the ledger tells you which one you
+# should.
 #
 # ## Your turn
 #
-# Write the rule as a function, for three loops, and the check holds it against the schedule.
+# Write the rule as a function, for three loops. The check compares it with the schedule.
 #
 #     minitvm lesson 05 --start     (writes exercise_05.py, for you to fill in)
 #     minitvm lesson 05 --check

@@ -1,9 +1,9 @@
 # %% [markdown]
 # # Tails: when the tiles do not fit
 #
-# Tiles have sizes that the machine likes: 4, 8, 16. Tensors have the sizes that they have. What is left at the edge is
-# the *tail*, and much of the wrong code that compilers write is written there. Today: three ways to make a
-# tail, the two ways to get it wrong, and what each costs, counted.
+# Tiles have sizes that suit the machine: 4, 8, 16. Tensors have all kinds of sizes. The iterations that remain at the
+# edge are the *tail*, and compilers make many of their mistakes there. In this lesson you see three ways to make a
+# tail, two ways to get it wrong, and the cost of each, counted.
 
 # %%
 from minitvm.tools.cli.lesson import open_lessons
@@ -23,7 +23,7 @@ from minitvm.script import tir as T
 from minitvm.tir.nodes import IRModule, PrimFunc
 
 # %% [markdown]
-# The last line of our example, alone: Y = relu(X), for n elements.
+# We use only the last step of our example: Y = relu(X), for n elements.
 
 
 # %%
@@ -46,7 +46,7 @@ def kernel_of(func: PrimFunc) -> IRModule:
 
 
 # %% [markdown]
-# ## First way: ask every time
+# ## First way: a condition in each iteration
 #
 # `split` rounds up, and puts a condition on the block: `T.where`, its *predicate*. The block does not run where
 # the condition is false.
@@ -59,8 +59,8 @@ with_condition = sch.func
 print(body_of(with_condition))
 
 # %% [markdown]
-# The answer is right, and the question is asked in every iteration. How often, and how often for nothing? A `Ledger`
-# counts the iterations of a loop, and the times that a block ran.
+# The result is right, but the condition is tested in every iteration. How often is it tested, and how often is the
+# iteration wasted? A `Ledger` counts the iterations of a loop, and the times that a block ran.
 
 # %%
 
@@ -80,15 +80,15 @@ def in_eights(n: int) -> tuple[int, int]:
 
 
 turned, ran = in_eights(9)
-predict("A loop of 9 is split into pieces of 8. How many iterations run in vain?", turned - ran)
-print(" n   iterations   runs   in vain")
+predict("A loop of 9 is split into pieces of 8. How many iterations are wasted?", turned - ran)
+print(" n   iterations   runs    wasted")
 for n in (8, 9, 10, 15, 16, 17):
     turned, ran = in_eights(n)
     print(f"{n:>2} {turned:>12} {ran:>6} {(turned - ran) / turned:>9.0%}")
 
 # %% [markdown]
-# One more element than fits, and almost half of the work is in vain. Splitting twice adds a second question: 24 does
-# not divide 100, and 5 does not divide 24.
+# If there is one element more than fits, almost half of the work is wasted. Splitting twice adds a second condition: 24
+# does not divide 100, and 5 does not divide 24.
 
 # %%
 sch = tir.Schedule(relu(100))
@@ -100,14 +100,14 @@ print(f"{turned} iterations, {ran} runs")
 assert reference.check(relu(100), sch.func)
 
 # %% [markdown]
-# Why `i_1_0 * 5 + i_1_1 < 24`? Five pieces of 5 are 25. Without the second question the last piece of each tile of 24
-# would run into the next tile, and one element would be computed twice. Here that is only waste. Where the
-# block adds to C[vi], it is a wrong sum.
+# Why `i_1_0 * 5 + i_1_1 < 24`? Five pieces of 5 are 25. Without the second condition the last piece of each tile of 24
+# would run into the next tile, and one element would be computed twice. Here that only wastes work. If the block added
+# to C[vi], the sum would be wrong.
 #
 # ## The two ways to get it wrong
 #
-# By hand we can write both, because no schedule is there to refuse them. First the rounds are rounded up, without a
-# condition; then they are rounded down:
+# If we write the program by hand, no check stops us. First we round the number of tiles up, without a condition; then
+# we round it down:
 
 
 # %%
@@ -128,11 +128,11 @@ for rounds in (3, 2):
     assert not verdict
 
 # %% [markdown]
-# A compiled program says nothing in either case. The first overwrites whatever comes after Y in memory; the second
-# returns whatever was in Y before. The interpreter knows of each element whether it exists and whether it was ever
-# written. That is *shadow* mode, and it is on unless you switch it off.
+# A compiled program reports nothing in either case. The first overwrites the memory after Y; the second returns old
+# contents of Y. The interpreter knows for each element whether it exists and whether it was ever written. That is
+# *shadow* mode, and it is on unless you switch it off.
 #
-# You may say that you need no condition, but then it must be true:
+# You may declare that you need no condition, but then that must be true:
 
 # %%
 sch = tir.Schedule(relu(10))
@@ -144,18 +144,18 @@ except ScheduleError as error:
 # %% [markdown]
 # ## Second way: cut the loop
 #
-# The condition is true in the first two rounds, whatever i_1 is. On the way to a kernel minitvm looks for the place
-# where a condition stops being always true, and cuts the loop there.
+# The condition is true in the first two iterations of the outer loop, whatever i_1 is. When minitvm lowers the program
+# to a kernel, it finds the first iteration in which the condition is not always true, and cuts the loop there.
 
 # %%
 print(body_of(kernel_of(with_condition)))
 
 # %% [markdown]
-# The main part asks nothing. The tail asks nothing either: it has become a loop with an extent of its own. The price is
-# code: there are two bodies now, and with tails in three loops there would be eight.
+# The main part tests nothing. Nor does the tail: it has become a loop with its own extent. The price is code: there are
+# two bodies now, and with tails in three loops there would be eight.
 #
-# You can cut by yourself, with `loop_partition`. It gives blocks of their own to the parts, so that each can be
-# scheduled in its own way, and no predicate ever appears:
+# You can also cut the loop yourself, with `loop_partition`. It gives each part its own block, so that you can schedule
+# each part in its own way, and no predicate is needed:
 
 # %%
 sch = tir.Schedule(relu(10))
@@ -169,8 +169,8 @@ print(reference.check(relu(10), kernel_of(cut)))
 # %% [markdown]
 # ## Third way: a mask
 #
-# Vector instructions work on 4 or 8 elements at once, and there is no half of an instruction. But processors have
-# instructions that take a *mask*, a condition for each lane. This is what a vectorised loop with a predicate becomes:
+# Vector instructions work on 4 or 8 elements at once, and you cannot run half an instruction. But processors have
+# instructions with a *mask*, a condition for each lane. A vectorised loop with a predicate becomes such instructions:
 
 # %%
 sch = tir.Schedule(relu(10))
@@ -182,7 +182,7 @@ print(reference.check(relu(10), kernel_of(masked)))
 
 # %% [markdown]
 # `T.Ramp(8, 1, 4)` is the vector 8, 9, 10, 11. It is less than 10 in its first two lanes, and only these load and
-# store. The other two compute as well, on nothing, and their result is thrown away:
+# store. The other two lanes compute as well, without data, and their results are discarded:
 
 # %%
 counter = Ledger()
@@ -198,17 +198,17 @@ picture = drawings.cells(
         [*[drawings.BLUE] * 8, *[drawings.LIGHT] * 2],
         [*[drawings.BLUE] * 10, *[drawings.GREY] * 2],
     ],
-    "10 iterations in pieces of 4: dark cells are vectors, grey ones are in vain",
-    ["ask each time", "cut", "mask"],
+    "10 iterations in pieces of 4: dark cells are vectors, grey ones are wasted",
+    ["condition", "cut", "mask"],
 )
 print("the picture:", picture.save("three_tails"))
 
 # %% [markdown]
-# So to ask costs a question in each iteration, to cut costs code, and a mask costs lanes.
+# So a condition costs a test in each iteration, a cut costs code, and a mask costs idle lanes.
 #
 # ## The ledger
 #
-# Our example, 30 x 30 x 30, in tiles of 16 columns and 8 rows of B as in lesson 03; only that nothing fits.
+# Our example, 30 x 30 x 30, in tiles of 16 columns and 8 rows of B as in lesson 03. This time neither size divides 30.
 
 # %%
 program, inputs = example.blocks(30, 30, 30), example.inputs(30, 30, 30)
@@ -225,13 +225,13 @@ print("\n".join(line for line in body_of(lowered).splitlines() if "for " in line
 assert reference.check(program, lowered)
 
 # %% [markdown]
-# The nest around `C = C + A * B` has become four, those with an `r`: two loops with tails give 2 x 2. The two nests
-# over `i, j_1` set C to zero, and the last one is the relu.
+# The nest around `C = C + A * B` has become four nests, those with an `r`, because two loops with tails give 2 x 2. The
+# two nests over `i, j_1` set C to zero, and the last one is the relu.
 
 # %%
 counted = {
     "no tiles": ledger.measure(program, *inputs),
-    "tiles, asked": ledger.measure(tiled, *inputs),
+    "tiles, condition": ledger.measure(tiled, *inputs),
     "tiles, cut": ledger.measure(lowered, *inputs),
 }
 innermost = {name: max(entry.iterations.values()) for name, entry in counted.items()}
@@ -240,15 +240,16 @@ ledger.show(
 )
 
 # %% [markdown]
-# All do the same multiplies. Asked in each iteration, the innermost loop turns thousands of times in vain. Cut, it does
-# not: what it turns more often than without tiles is the setting to zero, which has loops of its own now.
+# All three programs do the same multiplies. With a condition, the innermost loop runs thousands of iterations that are
+# wasted. If the loops are cut, it does not: the few iterations that are added belong to the loops that set C to zero,
+# which are now separate.
 #
-# The toy cache moves several times as many bytes as in lesson 03, where everything fitted. A row of 30 floats is not a
+# The toy cache moves several times as many bytes as in lesson 03, where the sizes fitted. A row of 30 floats is not a
 # whole number of cache lines, so most rows of a tile of B now touch two lines instead of one, and the tile does not
 # stay in 16 lines any more. An awkward size costs more than its tail.
 #
-# There is a fourth way: make the tensor larger, so that there is no tail, and throw the edge away afterwards. It costs
-# work and memory, and pays where the tail is short and a special instruction wants whole tiles (`pad_einsum`).
+# There is a fourth way: make the tensor larger, so that there is no tail, and discard the edge afterwards
+# (`pad_einsum`). It costs work and memory. It pays if the tail is short and a special instruction needs whole tiles.
 #
 # ## Your turn
 #

@@ -1,9 +1,9 @@
 # %% [markdown]
 # # Vectorise, unroll, parallel, and races
 #
-# A loop says "one after the other". A machine can do more: eight elements in one instruction, or one half of the loop
-# on each of two cores. Today we tell a loop to run in another way, see what the kernel becomes, and meet what goes
-# wrong when the iterations do not mind their own business: a *race*.
+# A serial loop runs one iteration after another. A machine can do more: eight elements in one instruction, or one half
+# of the loop on each of two cores. Today we make a loop run in another way, look at the kernel, and see what goes wrong
+# when iterations touch the same elements: a *race*.
 
 # %%
 from minitvm.tools.cli.lesson import open_lessons
@@ -26,8 +26,7 @@ from minitvm.tir.nodes import PrimFunc
 # %% [markdown]
 # ## Four kinds of loop
 #
-# Y = relu(X) once more, for 8 elements. A schedule gives its loop a *kind*; on the way to a kernel the kind becomes
-# code.
+# Y = relu(X) once more, for 8 elements. A schedule gives the loop a *kind*, which lowering to a kernel turns into code.
 
 
 # %%
@@ -51,8 +50,8 @@ for kind in ("serial", "vectorize", "unroll", "parallel"):
 # %% [markdown]
 # - **vectorize**: the loop is gone. `T.Ramp(0, 1, 8)` is the index 0, 1, ..., 7: one load of 8 lanes, one max, one
 #   store.
-# - **unroll**: the loop is gone, and its body is written out. Nothing changes places. It saves the counting, and every
-#   index is now a constant. What that is good for, we shall see at the end.
+# - **unroll**: the loop is gone, and its body is repeated for each iteration, in the same order. This saves the
+#   counting, and every index is now a constant. You will see at the end why that helps.
 # - **parallel**: the loop is still there, but each thread runs a share of it. Look at the last two lines of the Python
 #   text that will be compiled:
 
@@ -61,13 +60,13 @@ source = minitvm.lower(kinds["parallel"], stop_at="source")["relu"]
 print("\n".join(source.splitlines()[-2:]))
 
 # %% [markdown]
-# A serial loop promises an order. So does an unrolled one. A vectorised or a parallel loop takes the promise back: what
-# an iteration does may come before, after or in the middle of what another one does.
+# A serial loop guarantees an order. So does an unrolled one. A vectorised or a parallel loop guarantees none: an
+# iteration may run before, after or in the middle of another one.
 #
 # ## Who needs the order?
 #
-# `relu` does not; each iteration has an X and a Y of its own. This program does, because an iteration reads what the
-# one before it wrote. We write it by hand, so that it cannot be refused:
+# `relu` does not, because each iteration has its own element of X and of Y. The next program does, because an iteration
+# reads an element that the previous one wrote. We write it by hand, to avoid the check:
 
 
 # %%
@@ -100,16 +99,16 @@ for order in ("forward", "backward", "shuffled"):
 assert len({run(parallel_chain, order).tobytes() for order in ("forward", "backward", "shuffled")}) == 3
 
 # %% [markdown]
-# Three orders, three results, and on a real machine each run may bring another one. The order "forward" gives the right
-# one: on a quiet day every test passes. That is why you should not look for races by testing.
+# Three orders give three results, and on a real machine each run may give another one. The order "forward" gives the
+# right one, so with some luck every test passes. That is why testing is not a good way to find races.
 #
 # ## A race
 #
 # **Two accesses race when they touch the same element, at least one of them writes, and nothing orders them.**
 #
-# The interpreter need not be unlucky to find one. In shadow mode, which is on unless you switch it off, it writes down
-# who touched each element last, and checks whether a promised order is between the two. It runs the loop forward, and
-# the values are right; still it finds the race:
+# The interpreter finds a race even in a run that gives the right result. In shadow mode, which is on unless you switch
+# it off, it records which iterations touched each element, and checks whether an order between them is guaranteed. Here
+# it runs the loop forward, the values are right, and it still finds the race:
 
 # %%
 
@@ -129,20 +128,20 @@ assert race is not None and race_in(chain) is None
 print(race)
 
 # %% [markdown]
-# Two accesses, each with the iteration that it belongs to. Marked in the program:
+# The error names two accesses, each with its iteration. Here they are marked in the program:
 
 # %%
 print("\n".join(race.finding.script(parallel_chain).splitlines()[-4:]))
 
 # %% [markdown]
-# Two reads never race: it makes no difference which came first. And an iteration does not race with itself: within one
-# iteration, the order is fixed.
+# Two reads never race, because their order makes no difference. And an iteration does not race with itself, because its
+# statements run in order.
 #
 # ## Lanes march in step
 #
 # Vectors are not quite like threads. All lanes load, then all lanes add, then all lanes store. So a vector *has* an
-# order, only it is another one than that of the loop. Here is the chain as a vector, and a loop that runs the other
-# way: each iteration reads what the *next* one overwrites.
+# order, but not the order of the loop. Here is the chain as a vector, and a second loop in which each iteration reads
+# the element that the *next* one overwrites.
 
 
 # %%
@@ -167,17 +166,18 @@ for program in (chain, vector_chain, pull, vector_pull):
 assert (run(chain) != run(vector_chain)).any() and (run(pull) == run(vector_pull)).all()
 
 # %% [markdown]
-# The chain is wrong as a vector. `pull` is right: the vector has read everything before it writes anything. (Threads
-# would race in both.) minitvm does not use this: `vectorize` asks for the same as `parallel`, that no iteration touches
-# what another one writes. Then the result does not depend on how many lanes an instruction has, nor on whether it has
-# any: a loop that is too long for one vector becomes several.
+# The chain is wrong as a vector. `pull` is right, because the vector reads everything before it writes anything.
+# (Threads would race in both.) minitvm does not use this: `vectorize` has the same requirement as `parallel`, that no
+# iteration touches an element that another one writes. Then the result does not depend on the number of lanes of an
+# instruction. For example, a loop that is too long for one vector becomes several vectors.
 #
 # ## Loops in loops
 #
-# Which accesses are ordered, when some of the loops around them are parallel and some are not? Lesson 05 had the clock:
-# the outer hand decides, the inner ones only where the outer ones are equal. The same here: **the outermost loop in
-# which the two differ decides.** If it is serial, all of one iteration is done before the next one begins, whatever
-# runs in parallel inside. If it is parallel, nothing orders them, whatever is serial inside.
+# Which accesses are ordered if some of the loops around them are parallel and some are not? In lesson 05 we compared
+# loops to a clock: the outer number decides, and the inner one matters only if the outer ones are equal. The same is
+# true here: **the outermost loop in which the two differ decides.** If it is serial, one iteration ends before the next
+# one begins, even if loops inside are parallel. If it is parallel, nothing orders the two accesses, even if loops
+# inside are serial.
 
 
 # %%
@@ -199,9 +199,9 @@ for program in (serial_outside, parallel_outside):
     print(f"{program.name}: {race_in(program) or 'no race'}")
 
 # %% [markdown]
-# As films, in which the iterations of a parallel loop run side by side. In the first film a row is complete before the
-# next row reads it. In the second film three rows are written at the same time, each from values that another thread
-# is about to write. The red frame is the element that the interpreter named.
+# Here are both as films, in which the iterations of a parallel loop run at the same time. In the first film a row is
+# complete before the next row reads it. In the second film three rows are written at the same time, each from values
+# that another thread is about to write. The red frame is the element that the interpreter named.
 
 # %%
 for program in (serial_outside, parallel_outside):
@@ -209,14 +209,14 @@ for program in (serial_outside, parallel_outside):
     print("the film:", picture.save(program.name, film.svg()))
 
 # %% [markdown]
-# In the first program each row waits for all of the row above it: the threads meet at the end of `j`. Such a meeting is
-# called a *barrier*.
+# In the first program each row waits for the whole row above it: at the end of `j`, each thread waits for all others.
+# Such a wait is called a *barrier*.
 #
 # ## The schedule refuses
 #
-# An interpreter sees the races of one run. A schedule must be sure for all inputs, so it solves equations, as in
-# lesson 05. Is there an element that two iterations of this loop touch, one of them writing? Here a scratch value is
-# kept in one place for all:
+# An interpreter finds the races of one run. A schedule must be right for all inputs, so it solves equations, as in
+# lesson 05: is there an element that two iterations of this loop touch, one of them writing? In this program all
+# iterations share one scratch value:
 
 
 # %%
@@ -240,10 +240,11 @@ except ScheduleError as error:
     print(error)
 
 # %% [markdown]
-# Found is a pair that you can check by hand, as always: both iterations write `s[0]`. (`s` is used up within the
-# iteration, so serially all is well; in parallel, one thread squares what another one has just stored.)
+# The line *found* has a pair that you can check by hand: both iterations write `s[0]`. (In a serial loop this is fine,
+# because each iteration uses only its own value of `s`. In a parallel loop, one thread may square the value that
+# another one has just stored.)
 #
-# And when the data decide? This program sends each X to a place that it looks up:
+# What if the data determine the index? This program stores each element of X at an index that it looks up:
 
 
 # %%
@@ -262,13 +263,14 @@ except ScheduleError as error:
     print("\n".join(str(error).splitlines()[-2:]))
 
 # %% [markdown]
-# `to` may hold four places that are all different; then nothing races. But the schedule must answer for inputs that it
-# will never see. Of `Y[to[vi]]` it knows that it is somewhere in Y (`e0` is the place), so two iterations *may* meet,
-# and it refuses. What cannot be shown to be safe is not done.
+# If the four indices in `to` are all different, nothing races. But the schedule does not know the inputs. It only knows
+# that `Y[to[vi]]` is somewhere in Y (`e0` is the index), so two iterations *may* touch the same element, and it
+# refuses. A schedule refuses every step that it cannot prove to be safe.
 #
 # ## How to make it legal
 #
-# **Give each iteration a place of its own.** That is nearly always the answer. A scratch with an element for each `i`:
+# **Give each iteration its own element.** That is nearly always the answer. Here is a scratch buffer with an element
+# for each `i`:
 
 
 # %%
@@ -290,15 +292,15 @@ sch.parallel(i)
 print(reference.check(one_scratch, sch.func))
 
 # %% [markdown]
-# It costs no memory in the end: when the function is lowered, minitvm notices that each iteration uses one element
-# only, and makes it a local variable of the thread.
+# In the end this costs no memory: when minitvm lowers the function, it finds that each iteration uses only one element,
+# and makes that element a local variable of the thread.
 
 # %%
 print(body_of(minitvm.lower(sch.func, stop_at="kernel")["scratch_for_each"]))
 
 # %% [markdown]
-# **Take another loop.** In our example, `r` adds everything up in one place, and is refused. But `i` and `j` each have
-# their own row and column of C:
+# **Choose another loop.** In our example, all iterations of `r` add to the same element, so it is refused. But `i` and
+# `j` each have their own row and column of C:
 
 # %%
 program = example.blocks(32, 32, 32)
@@ -318,9 +320,9 @@ for at, name in enumerate("ijr"):
 print("\n".join(refused["parallel", "r"].splitlines()[-4:]))
 
 # %% [markdown]
-# Unrolling takes no promise back, so there is nothing to check. The third way is in the error: `rfactor` makes partial
-# sums, so that each iteration has, again, a place of its own. Lesson 09 is about it. And where no loop will do, as on
-# the staircase of lesson 05, another order may make one.
+# Unrolling does not change the order, so no check is needed. The third way is in the error: `rfactor` makes partial
+# sums, so that each iteration again has its own element. Lesson 09 is about it. And if no loop can be parallel, as with
+# the wavefront of lesson 05, another order of the iterations may help.
 #
 # ## The ledger
 #
@@ -369,8 +371,8 @@ ledger.show(columns)
 # %% [markdown]
 # The multiplies are the same in all columns: lanes and threads save time, not work. But look at the loads and stores.
 # One vector loads an element of A once for 16 columns. And once the rows are unrolled, the tile of C has only constant
-# indices, and minitvm keeps it in *registers* while `r` runs: C goes to memory once for each element, and not once for
-# each product. This is the innermost loop of every fast matrix product:
+# indices, and minitvm keeps it in *registers* while `r` runs: C is stored to memory once for each element, instead of
+# once for each product. This is the innermost loop of every fast matrix product:
 
 # %%
 lines = body_of(minitvm.lower(in_tiles(32, "vector", "unrolled"), stop_at="kernel")["example"]).splitlines()
@@ -378,12 +380,12 @@ start = next(k for k, line in enumerate(lines) if "for r in" in line)
 print("\n".join(lines[start : start + 7]))
 
 # %% [markdown]
-# What the threads bring depends on how many cores are idle, and on the size: to start them takes some microseconds,
-# whatever they do.
+# The gain from threads depends on the number of idle cores, and on the size of the problem: starting the threads takes
+# a few microseconds, however little they do.
 #
 # ## Your turn
 #
-# Write the detector: from a list of who touched what in which iteration, find two accesses that race.
+# Write the detector: from a list of accesses, each with its element and its iteration, find two that race.
 #
 #     minitvm lesson 07 --start     (writes exercise_07.py, for you to fill in)
 #     minitvm lesson 07 --check

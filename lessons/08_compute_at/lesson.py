@@ -1,10 +1,11 @@
 # %% [markdown]
 # # Where to compute: work, memory and distance
 #
-# One stage makes values, the next one uses them, each several times. Make all of them first? Then they must be kept,
-# and when they are needed they are far away. Make each of them where it is needed? Then some are made several times.
-# You cannot have all three for nothing: little work, little memory, short ways. Today we count what each choice costs.
-# At the end you work out what a compiler must know to offer the choice: which values are needed *here*.
+# One stage computes values, and the next one uses each of them several times. If you compute all of them first, you
+# have to store them, and they are far away when they are needed. If you compute each of them where it is needed, some
+# are computed several times. You cannot have little work, little memory and short distances all at once. Today we count
+# the cost of each choice. At the end you compute the information that a compiler needs for this choice: which values
+# are needed at a given point.
 
 # %%
 from minitvm.tools.cli.lesson import open_lessons
@@ -30,8 +31,8 @@ from minitvm.tir.nodes import IRModule, PrimFunc
 # %% [markdown]
 # ## Two stages
 #
-# A small picture is smoothed: first along its rows, with the weights 1, 2, 1, into H; then three rows of H are added
-# up.
+# We smooth a small picture. The first stage smooths it along its rows, with the weights 1, 2, 1, into H. The second
+# stage adds three rows of H.
 
 
 # %%
@@ -65,10 +66,11 @@ print(body_of(program))
 # %% [markdown]
 # ## What we count
 #
-# There is one multiply in an element of H, and none in Y. So the multiplies tell how many elements of H were computed.
-# The ledger counts these, and the loads; and the interpreter tells its listeners of every buffer that comes to life or
-# goes, so it also knows the most bytes that lived at a time. We count in the kernel, where buffers have shrunk to what
-# is needed of them. Local buffers count as memory today: nearly all of those here are too large for registers.
+# An element of H needs one multiply, and an element of Y none. So the number of multiplies is the number of elements of
+# H that were computed. The ledger counts these, and the loads. The interpreter also reports every buffer that is
+# allocated or freed, so the ledger knows the largest number of bytes that were in use at one time. We count in the
+# kernel, where buffers have shrunk to the size that is needed. Local buffers count as memory today, because nearly all
+# of those here are too large for registers.
 
 
 # %%
@@ -104,13 +106,13 @@ assert all_first.computed == ELEMENTS
 print(f"H has {ELEMENTS:,} elements; computed: {all_first.computed:,}; bytes live: {all_first.peak_bytes:,}")
 
 # %% [markdown]
-# As it is written, the program does no work twice, and all of H must live at once. Halide, where these names come from,
-# calls it *compute_root*.
+# In this form the program does no work twice, but all of H must be in memory at once. Halide, where these names come
+# from, calls this *compute_root*.
 #
 # ## compute_at
 #
-# Row y of the result needs three rows of H, no more. `compute_at` moves a block below a loop of its consumer, and
-# makes loops around it for exactly what is read there:
+# Row y of the result needs only three rows of H. `compute_at` moves a block below a loop of its consumer, and makes
+# loops around it for exactly the elements that are read there:
 
 # %%
 
@@ -131,9 +133,9 @@ def at_y(sch: tir.Schedule) -> None:
 print(body_of(scheduled(at_y)))
 
 # %% [markdown]
-# How did it know the 3? It asked which elements iteration y reads: rows y, y + 1 and y + 2. From the first to the last
-# it is a *window*, `[y, y + 3)`, and the window moves one row down in each iteration. Two of its three rows have been
-# there before; they are computed again.
+# Where does the 3 come from? Iteration y reads the rows y, y + 1 and y + 2. These rows are a *window*, `[y, y + 3)`,
+# and the window moves one row down in each iteration. Two of its three rows were computed before; they are computed
+# again.
 #
 # In the kernel, H has become as large as the window:
 
@@ -148,8 +150,8 @@ print(f"computed: {run_costs.computed:,}, each element {run_costs.computed / ELE
 print(f"live: {run_costs.peak_bytes:,}")
 
 # %% [markdown]
-# Larger steps overlap less. If Y is made in tiles of t rows, one tile needs a window of t + 2 rows of H: 2 too many for
-# every t. Does the count agree?
+# Larger steps overlap less. If Y is computed in tiles of t rows, one tile needs a window of t + 2 rows of H, which is 2
+# rows more than t. Does the count agree?
 
 
 # %%
@@ -172,8 +174,8 @@ for rows in (1, 2, 4, 8, 16, 32):
     assert counted.computed == formula
 
 # %% [markdown]
-# In the other direction it can go on, too: below `x`, only three *elements* live at a time. And at the very end of this
-# road there is no H any more. `compute_inline` writes its formula wherever it was read:
+# You can also go in the other direction: below `x`, only three *elements* of H are in memory at a time. In the extreme
+# case there is no H any more. `compute_inline` replaces each read of H by its formula:
 
 # %%
 
@@ -191,11 +193,11 @@ def inline(sch: tir.Schedule) -> None:
 print(body_of(kernel_of(scheduled(inline))).replace(" + (", "\n            + ("))
 
 # %% [markdown]
-# ## rolling_buffer: remember what you had
+# ## rolling_buffer: keep the rows that you have
 #
-# Two rows of each window have been computed one iteration ago. Why not keep them? `rolling_buffer` computes only
-# what is new, and folds H into a ring of three rows: row vy is kept in place vy % 3, over the one that has just become
-# useless.
+# Two rows of each window were computed one iteration ago. Why not keep them? `rolling_buffer` computes only the new
+# rows, and stores H in a ring of three rows: row vy is at index vy % 3, where it overwrites the row that is no longer
+# needed.
 
 # %%
 
@@ -211,9 +213,9 @@ print(body_of(scheduled(rolling)))
 # %% [markdown]
 # Look at `T.where`: in the first iteration all three rows are new, later only the last one.
 #
-# Three films of a small picture. Look at H, and at when it turns orange. The first film writes all of H before Y
-# begins. The second writes three rows of H for each row of Y, and two of them were there already. In the third, H has
-# only three rows, and each row of Y needs one new row.
+# Here are three films, for a small picture. Watch when H turns orange. In the first film, all of H is written before Y
+# begins. In the second, three rows of H are written for each row of Y, and two of them had been computed already. In
+# the third, H has only three rows, and each row of Y needs one new row.
 
 # %%
 for name, steps in {"compute_root": lambda sch: None, "at_y": at_y, "rolling": rolling}.items():
@@ -222,9 +224,9 @@ for name, steps in {"compute_root": lambda sch: None, "at_y": at_y, "rolling": r
 # %% [markdown]
 # ## The triangle
 #
-# *Work* is how often each element of H was computed, on average, *memory* the most bytes of H that lived at a time, and
-# *distance* the bytes that our toy cache of 1024 bytes had to fetch. The last column asks for a parallel loop over the
-# rows of Y.
+# *Work* is the number of times that each element of H was computed, on average. *Memory* is the largest number of bytes
+# of H that were in use at one time. *Distance* is the number of bytes that our toy cache of 1024 bytes had to fetch.
+# The last column shows whether the loop over the rows of Y may be parallel.
 
 
 # %%
@@ -259,11 +261,11 @@ print(f"X and Y together have {4 * ((N + 2) ** 2 + N**2):,} bytes")
 
 # %% [markdown]
 # Go down the first six lines: the memory shrinks from all of H to nothing, and the work grows. The distance is not so
-# simple. A window of 10 rows does not fit into the cache: each row of H is gone again before it is used, and the tiles
-# have only added overlap. A window of 3 rows fits, beside the rows of X and Y that are in use. From there on H is never
-# fetched, and what is left to move is X and Y themselves.
+# simple. A window of 10 rows does not fit into the cache: each row of H is evicted before it is used, and the tiles
+# have only added overlap. A window of 3 rows fits into the cache, together with the rows of X and Y that are in use.
+# Then H is never fetched, and only X and Y themselves still have to be moved.
 #
-# The last line seems to have everything. What does it pay with? Each iteration now needs the one before it:
+# The last line seems to be the best in every column. What is the price? Each iteration now needs the previous one:
 
 # %%
 assert table["rolling, at y"].computed == ELEMENTS
@@ -277,13 +279,14 @@ except ScheduleError as error:
     print("\n".join(str(error).splitlines()[-2:]))
 
 # %% [markdown]
-# An *opaque* iterator is one whose order matters. "At y" is refused, too: H is one buffer for all rows, and where
-# windows overlap two iterations write the same row of H; the same values, but a race nevertheless. In compute_root and
-# inline an iteration over the rows of Y writes its own row and nothing else. So the triangle has a fourth corner.
+# An *opaque* iterator is one whose order matters. "At y" is refused as well: H is one buffer for all rows, and two
+# iterations whose windows overlap write the same row of H. They write the same values, but it is still a race. In
+# compute_root and inline, an iteration over the rows of Y writes only its own row. So the triangle has a fourth corner:
+# whether the loop can be parallel.
 #
-# ## And the clock?
+# ## The measured time
 #
-# A picture of 1024 x 1024, compiled, on one thread:
+# Here are the times for a picture of 1024 x 1024, compiled, on one thread:
 
 
 # %%
@@ -302,15 +305,15 @@ for name in ("compute_root", "at y", "inline", "rolling, at y"):
     print(f"{name:<14} {compiled(choices[name]):>9}")
 
 # %% [markdown]
-# One multiply and two additions are cheap to do again; to fetch a number from memory may cost as much as dozens of
-# them. So the choice with the most work need not be the slowest. If H were a product of matrices, you would not compute
-# it three times.
+# It is cheap to repeat one multiply and two additions; fetching a number from memory may cost as much as dozens of
+# them. So the choice with the most work need not be the slowest. If H were a product of matrices, it would make no
+# sense to compute it three times.
 #
 # ## The ledger
 #
 # Our example has two blocks as well: the product C, and Y = relu(C + bias). Y reads each element of C once, so no
-# windows overlap, and `compute_at` never computes anything again. Here it is all gain. The last column computes C below
-# the tiles of lesson 07, where it fits into registers.
+# windows overlap, and `compute_at` never computes anything again. So here it costs nothing. In the last column, C is
+# computed below the tiles of lesson 07, where it fits into registers.
 
 
 # %%
@@ -343,13 +346,13 @@ for at in ("at root", "at i", "at tiles"):
 ledger.show(columns)
 
 # %% [markdown]
-# Local buffers are left out of this ledger again. In the last column C is never in memory at all: the sums are made in
-# registers, the bias is added there, and what is stored is Y. To finish a tile while it is at hand is called *fusion*,
-# and it is what a compiler for neural networks does more than anything else.
+# Local buffers are left out of this ledger again. In the last column C is never in memory at all: the sums are computed
+# in registers, the bias is added there, and only Y is stored. Finishing a tile while it is still in registers is called
+# *fusion*. It is the most common optimisation of compilers for neural networks.
 #
 # ## Your turn
 #
-# Which rows does a tile need, and which of them are new? With strides and with any distances between the rows.
+# Compute which rows a tile needs, and which of them are new, for any stride and any distances between the rows.
 #
 #     minitvm lesson 08 --start     (writes exercise_08.py, for you to fill in)
 #     minitvm lesson 08 --check

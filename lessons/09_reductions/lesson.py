@@ -1,9 +1,9 @@
 # %% [markdown]
 # # Reductions: a sum in two steps
 #
-# A sum of a thousand numbers is a chain of a thousand additions, and each one waits for the one before it. Several
-# shorter chains side by side would be done sooner. But their result is not the same float! Today we cut the chain, look
-# at what changes in the last digits, and see how one can prove that nothing else did.
+# A sum of a thousand numbers is a chain of a thousand additions, and each one waits for the previous one. Several
+# shorter chains at the same time would end sooner. But their result is not the same float! Today we cut the chain, look
+# at the changes in the last digits, and see how you can prove that nothing else has changed.
 
 # %%
 from minitvm.tools.cli.lesson import open_lessons
@@ -20,11 +20,11 @@ from minitvm.errors import ScheduleError
 from minitvm.script import tir as T
 
 # %% [markdown]
-# ## What a reduction block says
+# ## A reduction block
 #
-# The block C of our example has an iterator of kind R, `vr`, and an `init`: what the sum is before anything was added.
-# The block means both: "start" in its first step and "add" in each step. `decompose_reduction` makes two blocks of it,
-# and puts the start before a loop that you name:
+# The block C of our example has an iterator of kind R, `vr`, and an `init`: the start value of the sum. The block does
+# both: it starts in its first step and adds in each step. `decompose_reduction` splits it into two blocks, and puts the
+# start before a loop that you name:
 
 # %%
 program = example.blocks(2, 2, 16)
@@ -34,7 +34,7 @@ sch.decompose_reduction("C", r)
 print("\n".join(sch.func.script().splitlines()[5:18]))
 
 # %% [markdown]
-# It cannot be just anywhere. With `r` outermost, a start inside `r` would wipe out the sum in each step:
+# You cannot put the start anywhere. If `r` is the outermost loop, a start inside `r` would reset the sum in each step:
 
 # %%
 sch = tir.Schedule(program)
@@ -48,8 +48,8 @@ except ScheduleError as error:
 # %% [markdown]
 # ## The chain
 #
-# The iterations of `r` all add to the same element, so they cannot run at the same time. Two workers who both load 5,
-# add 1 and store 6 have lost an addition.
+# The iterations of `r` all add to the same element, so they cannot run at the same time. If two threads both load 5,
+# add 1 and store 6, one addition is lost.
 
 # %%
 try:
@@ -59,8 +59,8 @@ except ScheduleError as error:
     print("\n".join(str(error).splitlines()[-4:]))
 
 # %% [markdown]
-# The error names the way out. `rfactor` gives every iteration of one loop an element of its own, and adds these up
-# in a second block. We split `r` so that there are four of them:
+# The error names the solution. `rfactor` gives every iteration of one loop its own element, and adds these up in a
+# second block. We split `r` so that there are four such elements:
 
 
 # %%
@@ -90,20 +90,21 @@ print("the picture:", picture.save("lanes"))
 
 # %% [markdown]
 # Look at the letters in `T.axis.remap`. In the first block the lane, `vr_1`, has become S: every lane has its own
-# element of `C_rf`, and any order is fine, even all at once. In the second one it is R. `sch.parallel` agrees now:
+# element of `C_rf`, and the lanes may run in any order, or all at once. In the second block it is R. `sch.parallel` now
+# accepts the loop:
 
 # %%
 sch.parallel(sch.get_loops("C_rf")[-1])
 print("accepted")
 
 # %% [markdown]
-# Why may one cut the chain? Because addition is associative, and because its start, 0, is neutral: it may be added
-# once for each lane and once more at the end. Both are true of `max` with the start -infinity. They are not true of
-# subtraction, nor of a sum that starts at 7. `rfactor` only takes reducers that are known to have both properties.
+# Why may you cut the chain? Because addition is associative, and because its start, 0, is neutral: you may add it once
+# for each lane and once more at the end. `max` with the start -infinity has both properties as well. Subtraction does
+# not, nor does a sum that starts at 7. `rfactor` only accepts reducers that are known to have both properties.
 #
 # ## Floats are not associative
 #
-# Addition of *numbers* is. Addition of floats rounds after each step:
+# Addition of *numbers* is associative. Addition of floats is not, because it rounds after each step:
 
 # %%
 big, one = np.float32(2**24), np.float32(1)
@@ -131,8 +132,8 @@ with np.printoptions(precision=8):
     print("four lanes:  ", run(factored, a, b, bias).ravel())
 
 # %% [markdown]
-# Is a program with such differences still right? The usual answer is a tolerance: they should agree up to one part in a
-# thousand, say. Here is a program with a mistake that all of us have made. It leaves the last product out:
+# Is a program with such differences still right? The usual answer is a tolerance: for example, the results should agree
+# up to one part in a thousand. Here is a program with a common mistake. It omits the last product:
 
 
 # %%
@@ -167,23 +168,23 @@ expected, actual = run(example.blocks(2, 2, k), a, b, bias), run(one_short(k), a
 print("accepted with a tolerance of 1e-3:", np.allclose(actual, expected, rtol=1e-3))
 
 # %% [markdown]
-# A tolerance cannot tell a rounding error from a small mistake. `reference.check` has three better questions.
+# A tolerance cannot tell a rounding error from a small mistake. `reference.check` has three better methods.
 #
-# **exact**: take inputs on which there is no rounding. For small whole numbers every sum is exact, whatever its order,
-# so one may compare with `==`.
+# **exact**: use inputs for which no rounding happens. For small whole numbers every sum is exact in any order, so you
+# may compare with `==`.
 
 # %%
 print("four lanes:  ", reference.check(program, factored, modes=("exact",)))
 verdict = reference.check(program, one_short(16), modes=("exact",))
-print(f"one left out: {verdict.after} in place of {verdict.before} at Y{list(verdict.index)}, on the inputs")
+print(f"one left out: {verdict.after} instead of {verdict.before} at Y{list(verdict.index)}, on the inputs")
 print(verdict.counterexample)
 
 # %% [markdown]
 # **field**: that was one input, or a few. What about all the others? Forget floats for a moment. Our programs compute
 # formulas: sums of products of inputs. If two such formulas are different, they are different polynomials, and
-# different polynomials seldom have the same value. How seldom? There is a theorem (by Schwartz and by Zippel): at a
-# random point among the whole numbers modulo a prime p, two polynomials of degree d agree with a probability of
-# d / p at most. There is no rounding modulo p: addition is associative again. By hand, with p = 2147483647:
+# different polynomials seldom have the same value. How seldom? A theorem by Schwartz and by Zippel says: at a random
+# point among the whole numbers modulo a prime p, two different polynomials of degree d agree with a probability of at
+# most d / p. Modulo p there is no rounding, so addition is associative again. We try it by hand, with p = 2147483647:
 
 # %%
 p = 2**31 - 1
@@ -194,34 +195,35 @@ print("four lanes:  ", sum(sum(products[lane::4]) % p for lane in range(4)) % p)
 print("one left out:", sum(products[:-1]) % p)
 
 # %% [markdown]
-# One evaluation, and the first two are the same polynomial, or we were unlucky in a way that happens once in a
-# thousand million times. This is how an answer at *one* point says something about *all* inputs. The field mode runs
-# whole programs so. Modulo p nothing is larger or smaller, so it carries an ordinary input along, which says at a
-# `max` which side counts; what it shows then holds around this input, on the same side of each `max`.
+# After one evaluation we know that the first two are the same polynomial, unless we had bad luck that happens once in a
+# thousand million times. In this way the result at *one* point tells you something about *all* inputs. The field mode
+# runs whole programs like this. Modulo p no number is larger or smaller than another, so the field mode also computes
+# with an ordinary input, which decides each `max`. Its result then holds for the inputs that take the same side of each
+# `max`.
 
 # %%
 print("four lanes:  ", reference.check(program, factored, modes=("field",)))
 verdict = reference.check(program, one_short(16), modes=("field",))
-print(f"one left out: {verdict.after} in place of {verdict.before} at Y{list(verdict.index)}")
+print(f"one left out: {verdict.after} instead of {verdict.before} at Y{list(verdict.index)}")
 
 # %% [markdown]
-# **shadow**: a program may compute the right formula and still read an element before it was written, or write one
-# from two parallel iterations. The shadow mode watches each element. These three modes are what `check` uses when you
-# do not say which:
+# **shadow**: a program may compute the right formula and still read an element before it was written, or write one from
+# two parallel iterations. The shadow mode watches each element. `check` uses these three modes if you do not choose
+# others:
 
 # %%
 print("lanes in parallel:", reference.check(program, sch.func))
 
 # %% [markdown]
-# Now you know that the formula is the same. How far the *floats* may be off is another question, with an answer of its
-# own: the mode "bound" follows the rounding error through every operation.
+# Now you know that the formula is the same. You may also want to know how far the *floats* may be off. The mode "bound"
+# follows the rounding error through every operation.
 
 # %%
 print(reference.check(program, factored, modes=("bound",)))
 
 # %% [markdown]
-# Do not think of the first program as the right one and of the other as an approximation. Both round. Here is the
-# distance of each from the sum in float64, for sums of 8192:
+# The first program is not the right one and the other an approximation: both round. Here is the distance of each from
+# the sum in float64, for sums of 8192 products:
 
 # %%
 exactly = np.maximum(a.astype("float64") @ b + bias, 0)
@@ -232,8 +234,8 @@ for lanes in (1, 4, 16, 64):
 # %% [markdown]
 # ## The ledger
 #
-# A little more work: a start and an addition more for each lane and element of C, through memory. The last row is the
-# time of compiled code for *one* sum of 65536 products on one thread.
+# The lanes add a little work: one start and one addition for each lane and element of C, through memory. The last row
+# is the time of compiled code for *one* sum of 65536 products on one thread.
 
 
 # %%
@@ -261,12 +263,12 @@ ledger.show(
 
 # %% [markdown]
 # A processor can begin several additions in each cycle, but it needs about four cycles to finish one. In a chain it
-# waits. No compiler may cut the chain by itself, since it would change the bits. You may: you said so, and the oracle
-# has shown what stayed the same.
+# waits. A compiler may not cut the chain without your consent, because that would change the bits. With `rfactor` you
+# give your consent, and the oracle has shown that the formula stayed the same.
 #
 # ## Your turn
 #
-# Write a sum in two steps by hand, for every length and every number of lanes. The tail is yours again.
+# Write a sum in two steps by hand, for every length and every number of lanes. You have to handle the tail again.
 #
 #     minitvm lesson 09 --start     (writes exercise_09.py, for you to fill in)
 #     minitvm lesson 09 --check

@@ -1,10 +1,10 @@
 # %% [markdown]
-# # Blocks: what a program says about itself
+# # Blocks: a program describes itself
 #
-# To move a computation you have to know what it reads, what it writes and how often it runs. You can find that out from
-# the loops, each time anew. Or the program says it. A *block* is a computation with its signature; around it loops may
-# change, and no step has to look inside. Today we take one apart, see what its claims are worth, and give a whole tile
-# one signature, so that an instruction can take its place.
+# To move a computation, you have to know what it reads, what it writes and how often it runs. You can derive that from
+# the loops, again for each step. Or the program can declare it. A *block* is a computation with its signature: the
+# loops around it may change, and no step has to look inside. Today we take a block apart, see how far you can rely on
+# its declarations, and give a whole tile one signature, so that an instruction can replace it.
 
 # %%
 from minitvm.tools.cli.lesson import open_lessons
@@ -25,7 +25,7 @@ from minitvm.tir.verifier import verify
 # %% [markdown]
 # ## The parts
 #
-# This is block C of our example, taken apart. You have seen its lines; here is what each one is for.
+# This is block C of our example, taken apart. You have seen its lines before; here you see the purpose of each one.
 
 
 # %%
@@ -45,33 +45,33 @@ print("init      ", block.init)
 print("body      ", block.body)
 
 # %% [markdown]
-# * **Iterators** are the block's own variables. Inside of it there are no loops i, j, r, only `vi`, `vj` and `vr`.
-#   Kind S is spatial: each value is a result for itself. Kind R is a reduction: all its values work on the same
+# * **Iterators** are the block's own variables. Inside the block there are no loops i, j, r, only `vi`, `vj` and `vr`.
+#   Kind S is spatial: each value has its own result. Kind R is a reduction: all its values contribute to the same
 #   result.
 # * **Reads** and **writes** are the regions of memory that one run of the block touches, in terms of its iterators.
-# * **Init** is how a result begins, before the first step of the reduction.
+# * **Init** sets the start value of a result, before the first step of the reduction.
 # * The **body** is the computation.
 #
-# One thing does not belong to the block but to the place where it is used: which values its iterators get from the
-# loops, and in which iterations it runs at all, the **predicate**. `split` and `reorder` change these two, and nothing
-# else. To split 8 iterations by 3 makes 9, so there is a predicate now:
+# Two things belong not to the block but to its place in the program: the values that its iterators get from the loops,
+# and the **predicate**, which decides in which iterations it runs at all. `split` and `reorder` change these two and
+# nothing else. If you split 8 iterations by 3, you get 9, so there is a predicate now:
 
 # %%
 i, j, r = sch.get_loops("C")
 i_0, i_1 = sch.split(i, factors=[None, 3])
 sch.reorder(r, i_0, j, i_1)
 pieces, piece = (int(sch.get(loop).extent) for loop in (i_0, i_1))
-predict("8 rows in pieces of 3: for how many pairs of i_0 and i_1 must the block not run?", pieces * piece - 8)
+predict("8 rows in pieces of 3: for how many pairs of i_0 and i_1 does the block not run?", pieces * piece - 8)
 print("\n".join(body_of(sch.func).splitlines()[1:9]))
 print("the block is the same object:", sch.get(sch.get_block("C")) is block)
 
 # %% [markdown]
-# That it is still the same object in memory is the point: a step that moves loops cannot break what is in a block.
+# The block is still the same object in memory, so a step that moves loops cannot break anything inside a block.
 #
 # ## A signature is a claim
 #
-# A step that moves a block may believe what it says. What if that is not true? Here is a block that says it reads one
-# element, and reads two. The verifier compares what is declared with what is there:
+# A step that moves a block may rely on its declarations. What if they are wrong? Here is a block that declares one
+# element, but reads two. The verifier compares the declarations with the body:
 
 
 # %%
@@ -91,9 +91,9 @@ except VerificationError as error:
     print(error)
 
 # %% [markdown]
-# To claim too much is not false, but it says little. Suppose that `compute_at` believed a consumer which declares that
-# it reads all of `half`: then it would have to compute all eight elements in each iteration, 64 additions instead of
-# 8. We count them:
+# A region that is too large is not wrong, but less useful. Suppose that a consumer declares that it reads all of
+# `half`, and that `compute_at` relied on it. Then it would have to compute all eight elements in each iteration: 64
+# additions instead of eight. We count them:
 
 
 # %%
@@ -139,12 +139,12 @@ for claims, modest_one in (("half[vi]", True), ("half[0:8]", False)):
     print(f"reads {claims:<10} {counted.operations['add']:>2} additions; {verdict}")
 
 # %% [markdown]
-# Both do 8: `compute_at` does not rely on this claim. It looks at what the consumer really reads, `half[vi]`. A
-# compiler that has only the signature to go by, as Apache TVM does here, would compute everything each time. So a good
-# signature is as small as the truth allows. Where you write no `T.reads`, the parser works out the smallest.
+# Both do 8: `compute_at` does not rely on this claim. It looks at the element that the consumer really reads,
+# `half[vi]`. A compiler that uses only the signature, as Apache TVM does here, would compute everything each time. So a
+# good signature is as small as possible. If you write no `T.reads`, the parser computes the smallest one.
 #
-# The kinds of iterators are claims too. S says that each value is a result for itself. Here is a block that says S, and
-# whose iterations all write the same element:
+# The kinds of iterators are claims too. S claims that each value has its own result. The next block declares S, but all
+# its iterations write the same element:
 
 
 # %%
@@ -163,12 +163,12 @@ except ScheduleError as error:
     print(str(error).splitlines()[-1].strip())
 
 # %% [markdown]
-# `parallel` does not rely on that claim: it looks for two iterations that touch one element, and finds a pair.
+# `parallel` does not rely on that claim: it searches for two iterations that touch the same element, and finds a pair.
 #
-# ## A tile behind one signature
+# ## A tile with one signature
 #
-# Blocks nest. `blockize` makes the loops below one loop the inside of a new block, and works out what that block, as a
-# whole, reads and writes. We cut C into tiles of 4 x 4 x 4 first:
+# Blocks nest. `blockize` turns a loop and everything inside it into a new block, and computes the regions that this
+# block reads and writes as a whole. We first cut C into tiles of 4 x 4 x 4:
 
 
 # %%
@@ -204,13 +204,13 @@ picture = drawings.matrices(
 print("the picture:", picture.save("regions"))
 
 # %% [markdown]
-# Read the signature of `C_o`. Its iterators count tiles. It reads a tile of A and one of B, and writes a tile of C. Of
-# its inside the loops outside see nothing: for them it *is* a multiplication of small matrices.
+# Read the signature of `C_o`. Its iterators count tiles. It reads a tile of A and one of B, and writes a tile of C. The
+# loops outside do not see the inside of the block: for them it *is* a multiplication of small matrices.
 #
-# Look where the init went. `vr_o` is R: a tile of C begins once, before the first `vr_o`, and the steps inside only
-# add. Had the init stayed inside, each `vr_o` would begin anew.
+# Look where the init is now. `vr_o` is R: a tile of C is set to zero once, before the first `vr_o`, and the steps
+# inside only add. If the init had stayed inside, each `vr_o` would start again from zero.
 #
-# The outer loops can move as before. What the inside does is not asked again, the signature answers:
+# The outer loops can move as before. The inside is not checked again; the signature is enough:
 
 # %%
 i_0, j_0, r_0 = sch.get_loops(tile)
@@ -221,9 +221,9 @@ print("accepted;", reference.check(program, sch.func))
 # %% [markdown]
 # ## An instruction
 #
-# Processors have instructions for such tiles, or there is very good code for one. A *tensor intrinsic* is a pair of
-# programs: `desc` says what it means, `impl` how it is done. `tensorize` compares a block with `desc`, and where they
-# are the same computation, it puts `impl` there.
+# Processors have instructions for such tiles, or there is very good hand-written code for one. A *tensor intrinsic* is
+# a pair of programs: `desc` defines its meaning, and `impl` is the implementation. `tensorize` compares a block with
+# `desc`, and if they are the same computation, it replaces the block with `impl`.
 
 # %%
 intrinsic = tir.TensorIntrin.get("matmul_4x4x4_f32")
@@ -284,8 +284,9 @@ ledger.show(
 )
 
 # %% [markdown]
-# The same multiplications, in vectors and registers. `reorder`, `unroll` and `vectorize` could have done this too, anew
-# for each program. The intrinsic does it in one step, and what was checked about it once holds wherever it fits.
+# Both do the same multiplications, but the tensorized program does them in vectors and registers. `reorder`, `unroll`
+# and `vectorize` could have done this as well, but again for each program. The intrinsic does it in one step; it is
+# checked once, and then you can use it in every program that it fits.
 #
 # ## Your turn
 #

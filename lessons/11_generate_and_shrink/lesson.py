@@ -1,8 +1,8 @@
 # %% [markdown]
 # # Generate programs, and shrink what fails
 #
-# A test with one program finds the bugs that you thought of. Today a machine makes up the programs, and the schedules
-# for them. We plant a bug, see how it is found, and how a long failure becomes a short one.
+# A test with one program finds only bugs that its author thought of. Today a machine generates the programs, and the
+# schedules for them. We plant a bug, see how it is found, and see how a long failure becomes a short one.
 
 # %%
 from minitvm.tools.cli.lesson import open_lessons
@@ -37,8 +37,9 @@ from minitvm.tools.cli import main as minitvm_command
 # %% [markdown]
 # ## Programs from nothing
 #
-# Hypothesis is a library for such tests. A *strategy* describes a domain, and Hypothesis draws from it. `prim_funcs()`
-# are programs of a few blocks, each of one of these kinds, which may read what the blocks before it wrote:
+# Hypothesis is a library for such tests. A *strategy* describes a set of values, and Hypothesis draws examples from it.
+# `prim_funcs()` describes programs of a few blocks. A block has one of these kinds, and may read the results of the
+# blocks before it:
 
 # %%
 print(", ".join(KINDS))
@@ -67,14 +68,14 @@ print(f"\n{len(programs)} programs, of {len(body_of(lengths[0]).splitlines())} t
 print(body_of(lengths[len(lengths) // 2]))
 
 # %% [markdown]
-# Nothing was thrown away: each of them is in bounds, writes all of its outputs, and keeps numbers small enough that
-# floats are exact. A strategy that draws what is right by construction is worth the work. One that draws anything and
-# throws away what is wrong spends its time throwing.
+# No program had to be discarded: each of them stays in bounds, writes all of its outputs, and keeps numbers small
+# enough that floats are exact. It is worth writing a strategy whose programs are right by construction. A strategy that
+# generates anything and discards wrong programs spends most of its time discarding.
 #
-# ## Schedules from what is legal
+# ## Generating legal schedules
 #
-# The same for schedules: `scheduled()` draws a program and then steps, each from `Schedule.space`, the calls that are
-# legal *now*. Which steps does it take, in twenty schedules?
+# Schedules can be generated in the same way: `scheduled()` draws a program and then steps. Each step is one of
+# `Schedule.space`, the calls that are legal *now*. Which steps occur in twenty schedules?
 
 # %%
 pairs = some(scheduled(max_steps=4), 20)
@@ -84,8 +85,8 @@ counted = [f"{name} {count}" for name, count in times.most_common() if name not 
 print(", ".join(counted[:8]), f"and {len(counted) - 8} others")
 
 # %% [markdown]
-# And the property that a schedule has to have: the program before and the program after mean the same. That is the
-# whole test. It has no expected values in it, because the program before *is* the expected value.
+# A schedule must have one property: the program before and the program after mean the same. That is the whole test. It
+# contains no expected values, because the program before *is* the expected value.
 
 
 # %%
@@ -99,8 +100,8 @@ print(f"{sum(map(differs, pairs))} of {len(pairs)} differ")
 # %% [markdown]
 # ## A bug
 #
-# `split` puts a condition on the last tile when the factor does not fit: `i_0 * 2 + i_1 < 5`. What if it said `<=`
-# there? We put that mistake into the package while the `with` lasts:
+# `split` puts a condition on the last tile when the factor does not fit: `i_0 * 2 + i_1 < 5`. What if its author had
+# written `<=`? We put that mistake into the package for the duration of a `with`:
 
 
 # %%
@@ -144,14 +145,15 @@ assert first is not None
 print(f"found by pair {tried}:\n\n{first}")
 
 # %% [markdown]
-# There it is. But what is it? Several blocks, several steps, and most of them have nothing to do with the bug. If this
-# came in a bug report, you would begin to leave things out, one after the other, to see whether it still fails.
+# The bug is found, but what is it? There are several blocks and several steps, and most of them have nothing to do with
+# the bug. If this were someone else's report, you would start to remove parts, one after another, to see whether it
+# still fails.
 #
 # ## Shrinking
 #
-# Hypothesis does that for us. It does not know what a program is. It only remembers the *numbers* that were drawn: how
-# many blocks, of what kind, how large, which step. It leaves some of them out, or makes them smaller, draws again from
-# what is left, and keeps whatever still fails.
+# Hypothesis does that for us. It does not know what a program is. It only remembers the *numbers* that were drawn: the
+# number of blocks, their kinds and sizes, the steps. It removes some of these numbers, or makes them smaller, builds a
+# program from the rest, and keeps it if it still fails.
 
 # %%
 with off_by_one():
@@ -159,7 +161,7 @@ with off_by_one():
     assert smallest is not None
     verdict = reference.check(smallest.before, smallest.after)
 before, after = (len(str(pair).splitlines()) for pair in (first, smallest))
-predict("How many lines of the failing pair are left when it has been shrunk?", after)
+predict("How many lines of the failing pair remain after shrinking?", after)
 print(f"{before} lines became {after}, in {tried} comparisons:\n")
 print(body_of(smallest.before), *smallest.schedule.trace.as_python(), "", verdict, sep="\n")
 
@@ -177,14 +179,14 @@ picture.words(20, 52 + 9 * before, "a bar is a line: blue for the program, orang
 print("the picture:", picture.save("shrunk"))
 
 # %% [markdown]
-# One block, one step, and the verdict names the iteration that is too much. The size is the smallest one that a factor
-# does not fit. You know where to look.
+# One block and one step remain, and the verdict names the iteration that should not run. The size is the smallest one
+# that a factor does not divide. Now you know where to look.
 #
-# That this works depends on the strategy. It draws *how many* blocks there are before it draws them, so that a number
-# can be lowered; and each block and each step is a draw of its own, so that one can be left out. Programs shrink well
-# whose parts do not depend on each other more than necessary.
+# Shrinking works well because of the way in which the strategy draws. It draws the *number* of blocks before the
+# blocks, so that this number can be lowered. It draws each block and each step separately, so that one can be removed.
+# Programs shrink well if their parts do not depend on each other more than necessary.
 #
-# What is printed is a file. With it a bug report is complete: save it, and let `minitvm check` run it.
+# The printed text is a complete bug report: save it as a file, and run it with `minitvm check`.
 
 # %%
 with tempfile.TemporaryDirectory() as folder, off_by_one():
@@ -196,9 +198,9 @@ with tempfile.TemporaryDirectory() as folder, off_by_one():
 print(*printed.getvalue().splitlines()[:10], "...", f"exit status {status}", sep="\n")
 
 # %% [markdown]
-# ## What is not drawn is not found
+# ## Bugs that no test generates are not found
 #
-# Another mistake: `reorder` without its question about dependences, of lesson 05.
+# Now we plant another mistake: a `reorder` that does not check dependences (lesson 05).
 
 
 # %%
@@ -219,10 +221,10 @@ with unquestioned():
 print(f"{tried} pairs: {'found' if pair_found else 'nothing found'}")
 
 # %% [markdown]
-# Is everything fine, then? No: to break a dependence it takes a program whose iterations depend on each other in two
-# loops, and in opposite directions. Such ones are too rare among these. A test that passes tells about the programs
-# that it drew. So draw others! A strategy is a function under `composite`, which takes what it needs from `draw`. Here
-# is one for the staircases of lesson 05:
+# Is everything fine, then? No: only a program whose iterations depend on each other in two loops, and in opposite
+# directions, can show this mistake. Such programs are too rare among these. A test that passes is only evidence about
+# the programs that it generated. So we generate others. You write a strategy as a function under `composite`, which
+# gets its values from `draw`. Here is one for the staircases of lesson 05:
 
 
 # %%
@@ -255,14 +257,15 @@ print(f"{tried} pairs, and the smallest one is\n")
 print(body_of(pair_found.before), *pair_found.schedule.trace.as_python()[-1:], sep="\n")
 
 # %% [markdown]
-# The numbers in the indices are as small as they can be: the smallest staircase of which the loops must not be
-# exchanged. You have worked it out yourself, in lesson 05.
+# The numbers in the indices are as small as they can be: this is the smallest staircase whose loops must not be
+# exchanged. In lesson 05 you saw why.
 #
 # ## By hand
 #
-# Back to the long failure, and to leaving things out. A trace is a list of steps. Without one of them it either fails
-# as before, or is fine, or cannot be replayed, since a later step needs a block or loop that the missing one would have
-# given. For a shrinker that one counts as "does not fail": it is another story.
+# Back to the long failure. A trace is a list of steps, and we try to remove them one at a time. Without a step, the
+# trace either still fails, or is fine, or cannot be replayed, because a later step needs a block or loop that the
+# missing step would have returned. A shrinker counts the last case as "does not fail", because it is a different
+# failure.
 
 
 # %%
@@ -283,12 +286,12 @@ with off_by_one():
         print(f"{outcome(without):<18} without   {line.split('(')[0]}(...)")
 
 # %% [markdown]
-# Which of them can go *together* is another question: what is needed by a step that goes may go, too. This is the
-# exercise.
+# Which steps can you remove *together*? If you remove a step, you may also be able to remove the steps whose results it
+# needs. That is the exercise.
 #
 # ## The ledger
 #
-# The example, and what some random legal schedules make of it. The meaning stays; the cost does not.
+# Here is the example, as written and after two random legal schedules. The meaning stays the same; the cost does not.
 
 # %%
 program = example.blocks(8, 8, 8)

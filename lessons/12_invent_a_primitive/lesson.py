@@ -1,9 +1,9 @@
 # %% [markdown]
 # # Invent a primitive
 #
-# `split`, `reorder` and the others are not built in. Each is a function in a file, and you can write one too: outside
-# of the package, in less than a hundred lines. Today we need one that is missing: lesson 05 ended with a loop nest of
-# which no loop can run in parallel, and said what would help.
+# `split`, `reorder` and the others are not built in. Each is a function in a file, and you can write one too, outside
+# the package, in less than a hundred lines. Today we need one that is missing: lesson 05 ended with a loop nest in
+# which no loop can run in parallel, and named the primitive that would help.
 
 # %%
 from minitvm.tools.cli.lesson import find, load, open_lessons
@@ -27,8 +27,8 @@ from minitvm.tir.schedule.testing import verify_trace_roundtrip
 # %% [markdown]
 # ## A sweep
 #
-# An element is what X puts there, plus half of the element above it, plus half of the element at its left, and both of
-# these must be finished first. Solvers of Gauss and Seidel's kind sweep over a grid like this. The edges are zero.
+# An element of A is an element of X, plus half of the element above it, plus half of the element to its left, and both
+# of these must be finished first. Gauss-Seidel solvers sweep over a grid like this. The edges are zero.
 
 # %%
 ROWS, COLUMNS = 6, 8
@@ -64,8 +64,8 @@ for loop in (i, j):
         print(str(error).splitlines()[-1])
 
 # %% [markdown]
-# Neither loop. But look when each element could be computed, if there were workers without end: one step after the
-# later one of its two neighbours.
+# Neither loop can run in parallel. But suppose that we had as many workers as we like. Then each element could be
+# computed one step after the later one of its two neighbours.
 
 # %%
 ready = np.zeros((ROWS + 1, COLUMNS + 1), int)
@@ -73,7 +73,8 @@ for row in range(ROWS):
     for column in range(COLUMNS):
         ready[row + 1, column + 1] = 1 + max(ready[row, column + 1], ready[row + 1, column])
 predict(
-    "48 elements wait for their neighbours. With workers without end, how many steps does it take?", int(ready.max())
+    "48 elements wait for their neighbours. With as many workers as you like, how many steps are needed?",
+    int(ready.max()),
 )
 print(ready[1:, 1:])
 print(f"{ROWS * COLUMNS} elements, {ready.max()} steps")
@@ -88,8 +89,8 @@ print("the picture:", picture.save("wavefront"))
 
 # %% [markdown]
 # Equal numbers are on diagonals: i + j is the same there. We want a loop over the diagonals outside and one along a
-# diagonal inside. A `reorder` cannot do that, since there is no loop over diagonals yet. So make one: let every row
-# begin one step later than the row above it. That leans the nest over, and what was a diagonal is now a column.
+# diagonal inside. A `reorder` cannot do that, since there is no loop over diagonals yet. So we make one: every row
+# begins one step later than the row above it. That makes the nest lean, and turns each diagonal into a column.
 #
 # ## The file
 #
@@ -101,17 +102,17 @@ source = inspect.getsource(skew.function)
 print(source[: source.index('"""')] + "    ..." + source.split('"""')[2])
 
 # %% [markdown]
-# A primitive gets a `state` and the loops as they are *now*, as nodes, and puts other nodes in their place.
+# A primitive gets a `state` and the current loops, as nodes, and replaces them with other nodes.
 #
-# * `wave` is the new loop's variable. In every row it counts `factor` further than j did, so j is
-#   `wave - factor * i`, and `substitute` writes that wherever j stood.
-# * `wave` runs over all steps, from the first one of the first row to the last one of the last row. In a row only
-#   some of them belong to it: `guard` puts these two conditions on the block.
+# * `wave` is the new loop's variable. It begins `factor` steps later in every row, so j is `wave - factor * i`, and
+#   `substitute` replaces j with that.
+# * `wave` runs over all steps, from the first one of the first row to the last one of the last row. Only some of these
+#   steps belong to a given row, so `guard` puts two conditions on the block.
 # * `tidy` simplifies, and `state.replace` changes the program.
 #
-# The decorator above it says `requires=[...]`: what must hold. Most of it is borrowed from `split` and
-# `fuse`; the last one is our own. There is nothing about dependences, and none is needed, since the iterations still
-# run in the same order. A requirement's docstring is its formal statement:
+# The decorator above it has `requires=[...]`, the list of requirements. Most of them are shared with `split` and
+# `fuse`; the last one is new. No requirement about dependences is needed, because the iterations still run in the same
+# order. The docstring of a requirement is its formal statement:
 
 # %%
 for needed in skew.requires:
@@ -125,8 +126,8 @@ wave = sch.skew(i, j)
 print("\n".join(sch.func.script().splitlines()[10:]))
 
 # %% [markdown]
-# `vj` is `j_skewed - i`: neither loop tells `vj` alone, both do. Now `reorder` and `parallel`, which know nothing of
-# `skew`, and which ask what they always ask:
+# `vj` is `j_skewed - i`, so it depends on both loops. Now we call `reorder` and `parallel`. They do not know `skew`,
+# and check the same requirements as always:
 
 # %%
 sch.reorder(wave, i)
@@ -136,12 +137,12 @@ verdict = reference.check(program, sch.func, modes=("exact", "field", "shadow", 
 print(verdict)
 
 # %% [markdown]
-# The loop over i is parallel. "field" says that the same formula is computed for all inputs, "shadow" that no iteration
-# touched what another one wrote, and "order" that they may run in any order. ("exact" wants whole numbers, and we have
-# a half.)
+# The loop over i is parallel. The mode "field" shows that the same formula is computed, "shadow" that no iteration
+# touched an element that another one wrote, and "order" that the iterations may run in any order. ("exact" needs whole
+# numbers, and this program has a half.)
 #
-# That is not guaranteed. Here is a nest whose elements need the one above and to the *right*. One step a row is not
-# enough there:
+# That is not guaranteed. Here is a nest whose elements need the one above and to the *right*. There, one step later for
+# each row is not enough:
 
 
 # %%
@@ -173,7 +174,8 @@ for factor in (1, 2):
 # %% [markdown]
 # ## What else came with it
 #
-# We wrote one function. From its registration alone follow the instruction in the trace, as Python and as JSON:
+# We wrote one function. Its registration gives us the rest, for example the instruction in the trace, as Python and as
+# JSON:
 
 # %%
 print(sch.trace)
@@ -181,23 +183,25 @@ print(sch.trace.as_json()[0][2])
 verify_trace_roundtrip(sch, program)
 
 # %% [markdown]
-# ... its documentation, from the docstring (`minitvm explain skew --load skew.py` prints all of it, and
-# `docs/generate.py --load skew.py` makes a page). It has a program before and after, and that example is a test:
+# We also get its documentation, from the docstring (`minitvm explain skew --load skew.py` prints all of it, and
+# `docs/generate.py --load skew.py` makes a page). The docstring shows a program before and after the call, and that
+# example is a test:
 
 # %%
 print(skew.document().split("\n\nbefore:")[0])
 verify_example(skew)
 
 # %% [markdown]
-# ... the errors, with the program and the spot in it. For each requirement the file has a call that must be refused:
+# We get the errors, with the program and a mark at the right place. For each requirement the file has a call that must
+# be refused:
 
 # %%
 print(*(bad.call for bad in skew.bad_calls), sep="\n", end="\n\n")
 print(gallery(skew)["leans_over"])
 
 # %% [markdown]
-# ... and its place among the steps that tests and tuners draw. `space` names calls that are worth a try. The program
-# has two nests of loops i and j, so a call is not told by its text alone:
+# And tests and tuners can use the new step. `space` lists calls that are worth trying. The program has two nests of
+# loops i and j, so we also print the block that each call is about:
 
 # %%
 untouched = tir.Schedule(program)
@@ -213,15 +217,16 @@ for _ in range(4):
 print(reference.check(program, drawn.func))
 
 # %% [markdown]
-# With a space there is a property test. It makes random programs and legal calls on them, and compares before and
-# after, as loops and as kernels. A few here; `minitvm check skew.py` does all of this, and 200 calls:
+# With a `space`, the primitive also has a property test. It makes random programs and legal calls on them, and compares
+# the programs before and after, as loops and as kernels. Here we run a few calls; `minitvm check skew.py` does all of
+# this, with 200 calls:
 
 # %%
 tried = draw_pairs("skew", seed=0, pairs=12)
 print(f"{tried.pairs} calls on {tried.programs} programs: no difference")
 
 # %% [markdown]
-# Would it find anything? We break the file: the nest gets one column too few.
+# Would it find a mistake? We plant one in the file: the nest gets one column too few.
 
 # %%
 text = (find("12") / "skew.py").read_text(encoding="utf-8")
@@ -234,13 +239,14 @@ except InternalError as error:
 load(find("12") / "skew.py")
 
 # %% [markdown]
-# The same test, when `skew` was new, found a bug in a pass that is older: the start of a sum was moved out of its loop
-# although, in a skewed nest, the first step of a later row is skipped. Unexpected programs are what random tests are
-# for, and a new primitive makes many of them.
+# When `skew` was new, the same test found a bug in an older pass: it moved the start of a sum out of its loop although,
+# in a skewed nest, the first step of a later row is skipped. Random tests are good at programs that we would not have
+# thought of, and a new primitive makes many of them.
 #
 # ## The ledger
 #
-# The same work, in far fewer steps, if there are workers for it. The toy cache does not like diagonals.
+# The work is the same, but with enough workers it takes far fewer steps. The toy cache fetches more, because neighbours
+# on a diagonal are far apart in memory.
 
 # %%
 x = np.random.default_rng(12).integers(-3, 4, (ROWS, COLUMNS)).astype("float32")
@@ -251,13 +257,14 @@ for name, func, steps in (("row by row", program, ROWS * COLUMNS), ("wavefront",
 ledger.show(columns)
 
 # %% [markdown]
-# On a CPU, minitvm's kernels start their team of threads once, so a parallel loop inside of another runs in turn there:
-# this schedule shows what is legal, and would need larger tiles, one wave of *tiles* after another, to be fast. You
-# know how to make them: `split` both loops, and `skew` the outer two.
+# On a CPU, minitvm's kernels start their team of threads once, so a parallel loop inside another loop runs serially.
+# This schedule is legal, but it would need larger tiles, one wave of *tiles* after another, to be fast. You know how to
+# make them: `split` both loops, and `skew` the outer two.
 #
 # ## Your turn
 #
-# Deal the iterations of a loop out like cards. That changes their order, so this time you have to say when it is legal.
+# Deal the iterations of a loop out like cards. That changes their order, so this time you have to state when it is
+# legal.
 #
 #     minitvm lesson 12 --start     (writes exercise_12.py, for you to fill in)
 #     minitvm lesson 12 --check

@@ -1,10 +1,10 @@
 # %% [markdown]
 # # The ladder: from three loops to the peak of a core
 #
-# The product of two matrices, seven times: always the same multiplications, always our own primitives, and each time
-# one idea more. The first is as slow as three loops are. The last keeps the multiply-add units of a core busy most of
-# the time. Before we climb, we measure how high the ladder is; and at the top we work out, by three divisions, why the
-# decisive rung has the shape that it has.
+# In this lesson we compute the product of two matrices in seven ways. The multiplications and the primitives are always
+# the same, and each way adds one idea. The first is as slow as three loops are. The last keeps the multiply-add units
+# of a core busy most of the time. Before we climb, we measure how high the ladder is; at the top, three divisions
+# explain the shape of the most important rung.
 
 # %%
 from minitvm.tools.cli.lesson import open_lessons
@@ -31,11 +31,11 @@ from minitvm.tools.profile.microbenchmarks import multiply_add
 # %% [markdown]
 # ## How high is the ladder?
 #
-# The unit that does the work is the *fused multiply-add*: a vector of x * y + z in one instruction. A core can start
-# one or two of them in a cycle, but a result comes some cycles later. So a chain of them, each of which needs the one
-# before, keeps the unit waiting. Several chains that do not need each other fill the gaps.
+# Most of the work is done by the *fused multiply-add*: one instruction computes x * y + z for a whole vector. A core
+# can start one or two of them in a cycle, but a result is ready only some cycles later. So in a chain, in which each
+# needs the previous one, the unit waits. Several independent chains fill the gaps.
 #
-# This kernel does nothing else. It has no loads, so no memory is in the way: what it reaches is the *peak*.
+# This kernel does nothing else. It has no loads, so memory cannot slow it down: it reaches the *peak*.
 
 # %%
 cpu = Target("cpu").description
@@ -66,17 +66,18 @@ for chains, found in measured.items():
 peak = max(measured.values())
 
 # %% [markdown]
-# Twice the chains, twice the speed, until the units are full. That happens at *latency times units* chains; on most of
-# today's cores, 4 * 2 = 8. Remember this number.
+# Twice as many chains run twice as fast, until the units are busy all the time. That happens at *latency times units*
+# chains; on most cores of today, 4 * 2 = 8. Remember this number.
 #
-# (The rates are of this machine at this minute. If it has other work to do, they will be lower, and not all by the same
-# factor. So the peak is measured again before each rung, and the best that was seen counts. Should a share come out
-# above 100 %, the machine was quieter for the rung than for the peak.)
+# (The rates depend on your machine, and on its other work, which may slow down some measurements more than others. So
+# the peak is measured again before each rung, and the best result counts. If a share is above 100 %, the machine had
+# less other work during the rung than during the peak.)
 #
 # ## Rung 0: three loops
 #
-# Our example with 240 rows, and B of 1024 x 1024. `climb` applies a schedule, builds it, compares the result with
-# NumPy's, and measures. The first rungs are so slow that we give them a part of the rows; the rate is the same.
+# Our example now has 240 rows, and B is 1024 x 1024. `climb` applies a schedule, builds it, compares the result with
+# that of NumPy, and measures. The first rungs are so slow that they only compute a part of the rows; the rate is the
+# same.
 
 # %%
 N = 1024
@@ -111,8 +112,9 @@ def three_loops(sch: tir.Schedule) -> None:
 climb("0 three loops", three_loops, rows=6)
 
 # %% [markdown]
-# Two things are wrong with it. `r` runs innermost, so B is read down a column: each element is in another cache line,
-# and fifteen floats of sixteen that the machine fetches are not used. And all products go into one sum: a single chain.
+# Two things are wrong with this program. `r` is the innermost loop, so B is read down a column: each element is in
+# another cache line, and the machine fetches sixteen floats to use one of them. And all products are added to one sum,
+# which is a single chain.
 #
 # ## Rung 1: reorder
 #
@@ -132,7 +134,7 @@ climb("1 reorder", reordered, rows=24)
 # %% [markdown]
 # ## Rung 2: vectorise
 #
-# A vector of C at a time. (The compiler that comes after us may have done this already; now we know that it is done.)
+# Now we compute one vector of C at a time. (LLVM may already have done so; now we can be sure.)
 
 # %%
 
@@ -150,14 +152,14 @@ climb("2 vectorise", vectorised, rows=24)
 # %% [markdown]
 # ## Rung 3: a tile in registers
 #
-# Look at what a multiply-add costs so far: a vector of B is loaded, a vector of C is loaded, and stored again. Three
-# trips for one instruction of work. So keep C where it is: a tile of `rows` x `vectors` registers, while r runs over
-# all of its range. Each step of r loads `vectors` vectors of B and `rows` elements of A, and does rows * vectors
-# multiply-adds. These have nothing to do with each other: they are our chains.
+# Look at the cost of a multiply-add so far: a vector of B is loaded, and a vector of C is loaded and stored again.
+# These are three memory accesses for one instruction of work. So we keep C in registers: a tile of `rows` x `vectors`
+# registers stays there while r runs over its whole range. Each step of r loads `vectors` vectors of B and `rows`
+# elements of A, and does rows * vectors multiply-adds. These are independent of each other: they are our chains.
 #
-# How large a tile? It must fit into the registers, with the vectors of B and an element of A beside it. The larger, the
-# fewer loads a multiply-add. We try all tiles that fit, and will know more of what counts at the end of the
-# lesson. (Only those that divide 240 and 1024: no tails today.)
+# How large should the tile be? It must fit into the registers together with the vectors of B and an element of A. A
+# larger tile needs fewer loads per multiply-add. Here we choose the tile with the fewest loads among all that fit and
+# that divide 240 and 1024 (no tails today). At the end of the lesson you will have a better rule.
 
 
 # %%
@@ -174,7 +176,7 @@ def loads_a_multiply_add(tile: tuple[int, int]) -> float:
 
 TILE = min(((r, v) for r in range(1, 17) for v in range(1, 9) if fits(r, v)), key=loads_a_multiply_add)
 print(f"{TILE[0]} rows of {TILE[1]} vectors: {TILE[0] * TILE[1]} of {cpu.vector_registers} registers, "
-      f"{loads_a_multiply_add(TILE):.2f} loads a multiply-add")  # fmt: skip
+      f"{loads_a_multiply_add(TILE):.2f} loads per multiply-add")  # fmt: skip
 
 
 # %%
@@ -210,19 +212,20 @@ def in_registers(sch: tir.Schedule, size: tuple[int, int, int] = (*TILE, lanes))
 climb("3 register tile", in_registers)
 
 # %% [markdown]
-# Nothing in the schedule says "register": a tile whose every index is a constant after unrolling becomes one (lesson
-# 07).
+# The schedule does not mention registers: minitvm keeps a tile in registers if all its indices are constants after
+# unrolling (lesson 07).
 #
-# Were you hoping for more? On many machines this rung is *slower* than the one before. The tile does far fewer loads,
-# but look where they go. Rung 2 read rows of B from one end to the other. The tile reads a few vectors of a row and
-# then jumps to the next row, 4096 bytes further on: another page, a line that will not be used up before it is gone,
-# and nothing that a prefetcher could guess. The register tile is right, and it only pays once B is arranged well. The
-# next two rungs see to that.
+# Did you expect more? On many machines this rung is *slower* than the previous one. The tile does far fewer loads, but
+# they are worse ones. Rung 2 read rows of B from one end to the other. The tile reads a few vectors of a row and then
+# jumps to the next row, 4096 bytes further on. That is another page, the line is evicted before all of it has been
+# used, and a prefetcher cannot predict the jump. The register tile is a good idea, but it only pays once B is arranged
+# well. The next two rungs do that.
 #
-# ## Rung 4: stay near
+# ## Rung 4: panels
 #
-# For each band of rows, all of B goes by: 4 MB, more than the caches near the core hold. Exchange the two outer loops,
-# and one *panel* of B, as wide as a tile, serves all bands of rows before the next panel is fetched.
+# For each band of rows, the program reads all of B: 4 MB, which is more than the caches near the core hold. If we
+# exchange the two outer loops, one *panel* of B, as wide as a tile, is used for all bands of rows before the next panel
+# is fetched.
 
 # %%
 
@@ -241,10 +244,10 @@ climb("4 panels", by_panels)
 # %% [markdown]
 # ## Rung 5: pack
 #
-# A panel fits, but where are its rows? They are 4096 bytes apart, and a cache looks at the middle digits of an address
-# to decide where a line may be kept: lines that are 4096 bytes apart compete for the same few places (lesson 14 plays
-# that through). So copy the panel into a buffer of its own first, row after row. `cache_read` makes the copy, and
-# `compute_at` puts it where a panel begins.
+# A panel fits, but how is it stored? Its rows are 4096 bytes apart, and a cache uses the middle bits of an address to
+# decide where a line may be kept: lines that are 4096 bytes apart compete for the same few places (you will see this in
+# lesson 14). So we first copy the panel into a separate buffer, row after row. `cache_read` makes the copy, and
+# `compute_at` moves it to the start of a panel.
 
 # %%
 
@@ -266,8 +269,8 @@ climb("5 pack", packed)
 # %% [markdown]
 # ## Rung 6: threads
 #
-# Panels have nothing to do with each other. Two threads take half of them each; the peak of two cores is twice as high.
-# (If only one core is idle, the two threads take turns, and this rung is a step down.)
+# Panels are independent of each other. Each of two threads computes half of them; the peak of two cores is twice as
+# high. (If only one core is idle, the two threads take turns, and the share goes down.)
 
 # %%
 
@@ -282,9 +285,9 @@ climb("6 two threads", threaded, threads=2)
 # %% [markdown]
 # ## The picture
 #
-# The same rungs on a small problem, where the interpreter can watch: 12 x 8 times 8 x 32, vectors of 4 floats, tiles
-# of 6 x 4 vectors. We cut the run into windows of 1,536 multiplications, which is two tiles, and look which elements
-# the second window touches. What a schedule touches in a window is what should be near.
+# We run the same rungs on a small problem in the interpreter: 12 x 8 times 8 x 32, vectors of 4 floats, tiles of 6 x 4
+# vectors. We cut the run into windows of 1,536 multiplications, which is two tiles, and see which elements the second
+# window touches. The data that a schedule touches in a window should be close to the core.
 
 
 # %%
@@ -349,13 +352,13 @@ for name, kernel in kernels.items():
     print(f"{name:<28} {numbers}")
 
 # %% [markdown]
-# Up to rung 2 all of B goes by in a window, and comes back in the next. From rung 3 on, C is in registers, and seen no
-# more. Rung 3 uses one band of A and two panels of B; rung 4 both bands and one panel: were there more bands of rows,
-# the next window would use that panel again. In rung 5 the panel has moved into P.
+# Up to rung 2 a window reads all of B, and the next window reads it again. From rung 3 on, C is in registers, and is no
+# longer counted. Rung 3 uses one band of A and two panels of B. Rung 4 uses both bands and one panel: if there were
+# more bands of rows, the next window would use that panel again. In rung 5 the panel has moved into P.
 #
-# Two of the rungs as films, still smaller: 4 x 6 times 6 x 16, tiles of 2 x 2 vectors. A vector is one step. Look at C.
-# On rung 2 the vectors of a row of C are read and written again and again, once for each r. On rung 3 four vectors of C
-# stay in use until their sums are complete: they can be registers.
+# Here are two of the rungs as films, for an even smaller problem: 4 x 6 times 6 x 16, tiles of 2 x 2 vectors. A vector
+# is one step. Look at C. On rung 2 the vectors of a row of C are read and written again and again, once for each r. On
+# rung 3 four vectors of C stay in use until their sums are complete: they can be registers.
 
 # %%
 for title, steps in (("2 vectorise", small_vectors), ("3 register tile", lambda sch: in_registers(sch, (2, 2, 4)))):
@@ -365,7 +368,8 @@ for title, steps in (("2 vectorise", small_vectors), ("3 register tile", lambda 
     print("the film:", save(f"rung_{title[0]}", film.svg()))
 
 # %% [markdown]
-# Drawn: early touches are dark, late ones light, what is not touched is white.
+# In the picture, elements that are touched early are dark, those touched late are light, and untouched elements are
+# white.
 
 # %%
 SHAPES = {"A": (12, 8), "B": (8, 32), "C": (12, 32), "P": (8, 16)}
@@ -406,15 +410,15 @@ print("the picture:", picture.save("cpu_ladder"))
 # %% [markdown]
 # ## Three divisions
 #
-# Why is a tile of 1 x 2 registers slow, and one of 4 x 3 fast? The smallest of cores has `ports` multiply-add units,
-# `loads` load units, and a `latency` ([pipeline.py](../pipeline.py)). Here it plays three steps of two tiles. From one
-# cycle to the next, a digit is a multiply-add that starts, and says which step it belongs to:
+# Why is a tile of 1 x 2 registers slow, and one of 4 x 3 fast? Our model of a core has `ports` multiply-add units,
+# `loads` load units, and a `latency` ([pipeline.py](../pipeline.py)). Here it simulates three steps of two tiles. Each
+# group of characters is a cycle, and a digit is a multiply-add that starts in it; the digit is the number of its step:
 
 # %%
 core = Core(registers=16, latency=4, ports=2, loads=2)
 predict(
-    "Two multiply-adds start in each cycle, and a sum is ready 4 cycles later. A step of a 1 x 2 tile has two. "
-    "How many cycles does a step take in the long run?",
+    "Two multiply-adds start in each cycle, and a sum is ready 4 cycles later. A step of a 1 x 2 tile has two "
+    "multiply-adds. How many cycles does a step take on average, if there are many steps?",
     round(cycles_a_step(1, 2, core)),
 )
 for tile in ((1, 2), (4, 3)):
@@ -431,29 +435,31 @@ for tile in ((1, 1), (1, 2), (2, 2), (2, 4), (8, 1), (4, 3), (6, 2)):
     assert tile[0] * tile[1] / step_cycles < core.ports + 0.01
 
 # %% [markdown]
-# No tile does more than `ports` multiply-adds in a cycle, and three things keep it from that:
+# No tile does more than `ports` multiply-adds in a cycle, and three things can make it slower:
 #
-# - each register waits `latency` cycles for its last sum before the next step;
+# - each register has to wait `latency` cycles for its last sum before the next step;
 # - `ports` units have rows * vectors multiply-adds to do;
 # - `loads` units have rows + vectors loads to do.
 #
-# The slowest of the three decides. Do you see the three divisions? (One of them is by 1.)
+# The slowest of the three determines the time. Do you see the three divisions? (One of them is by 1.)
 #
 # ## Does the machine agree?
 #
-# Rung 5 once more, with tiles that the small core finds bad, middling and good; it has the numbers of this machine now.
+# Here is rung 5 once more, with tiles that are bad, average and good according to the model, which now has the numbers
+# of this machine.
 
 # %%
 core = Core(cpu.vector_registers, cpu.fma_latency, cpu.fma_ports, loads=2)
-print("  tile   played   measured")
+print("  tile    model   measured")
 for size in ((2, 1), (2, 2), (6, 1), TILE):
     found = rates["5 pack"] if size == TILE else rate_of(lambda sch, size=size: packed(sch, (*size, lanes)), rows=120)
     played_share = size[0] * size[1] / cycles_a_step(*size, core) / core.ports
     print(f"{size[0]:>4} x {size[1]} {played_share:>6.0%} {found / peak:>10.0%}")
 
 # %% [markdown]
-# The small core has no caches, so it promises more than the clock shows; but it puts the tiles in about the right
-# order. The difference is what it leaves out: the copies, the loop itself, memory, and other programs on your machine.
+# The model has no caches, so its shares are higher than the measured ones, but it puts the tiles in about the right
+# order. The difference comes from everything that the model ignores: the copies, the loop itself, memory, and other
+# programs on your machine.
 #
 # ## The ledger
 #
@@ -466,12 +472,12 @@ ledger.show(columns)
 assert len({column.operations["mul"] for column in columns.values()}) == 1
 
 # %% [markdown]
-# The multiplications are the same in every column, as promised. The last one is fast by what it does *not* do.
+# The multiplications are the same in every column. The last one is fast because it avoids loads and stores.
 #
 # ## Your turn
 #
-# Write the model of the three divisions, and let it choose the tile for any core. The check plays your numbers on the
-# small core, and tries every tile against yours.
+# Write the model with the three divisions, and let it choose the tile for any core. The check compares your numbers
+# with a simulation of the core, and compares your tile with every other tile.
 #
 #     minitvm lesson 13 --start     (writes exercise_13.py, for you to fill in)
 #     minitvm lesson 13 --check

@@ -1,10 +1,10 @@
 # %% [markdown]
-# # A cache model: know the misses before the machine does
+# # A cache model: predict the misses
 #
-# The ledger says how often memory is asked. How often is the answer near? A cache decides that by one number for each
-# access: how many *other* lines were touched since this line was touched last. Today we take the trace of a program
-# from the interpreter, compute that number, and can say for all caches at once how many misses there will be. Then we
-# look at what a real cache does differently, and ask a real one.
+# The ledger counts how often a program accesses memory. How often are the data already in the cache? One number for
+# each access decides that: how many *other* lines were touched since this line was last touched. Today we record the
+# trace of a program in the interpreter, compute that number, and predict the misses of caches of all sizes at once.
+# Then we look at the differences of real caches, and measure one.
 
 # %%
 from minitvm.tools.cli.lesson import open_lessons
@@ -31,8 +31,8 @@ from minitvm.tir.nodes import IRModule
 # %% [markdown]
 # ## The trace
 #
-# A cache fetches *lines* of 64 bytes. A listener writes down which line each load and store touches. An address is a
-# number, so buffers need a place: one after the other, each at the beginning of a line. Registers have no address.
+# A cache fetches *lines* of 64 bytes. A listener records which line each load and store touches. Each buffer needs an
+# address: we place the buffers one after the other, each at the beginning of a line. Registers have no address.
 
 # %%
 LINE = 64
@@ -103,13 +103,13 @@ print({name: f"{len(trace):,} accesses" for name, trace in traces.items()})
 # ## Distance
 #
 # The *reuse distance* of an access is the number of different other lines that were touched since its own line was
-# touched last; infinite when it never was. A cache of n lines that throws out what was not used for longest (LRU: least
-# recently used) holds exactly the n lines that were touched last. So
+# touched last. It is infinite if the line was never touched before. A cache of n lines that evicts the line that was
+# not used for the longest time (LRU: least recently used) holds exactly the n lines that were touched last. So
 #
 # > **an access misses when its distance is n or more.**
 #
-# The distance is a property of the program; n is one of the cache. One pass over the trace answers for all sizes
-# (Mattson and others, 1970).
+# The distance is a property of the program, and n is a property of the cache. So one pass over the trace gives the
+# misses for all sizes (Mattson and others, 1970).
 
 
 # %%
@@ -157,27 +157,28 @@ def table(found: dict[str, Counter[float]], left: str) -> None:
 table(histograms, "loops")
 
 # %% [markdown]
-# Each row is a stair. Can we read it? In `i j r`, the inner loop walks down a column of B: 32 elements in 32 lines. The
-# next column is in the same lines. If they are all still there, B is fetched once for each i; if they are not, each
-# element is fetched anew. And if all of B is still there when i goes on, it is fetched once. In numbers:
+# Each row is a staircase. Can we explain its steps? In `i j r`, the inner loop reads a column of B: 32 elements in 32
+# lines. The next column is in the same lines. If they are all still in the cache, B is fetched once for each i; if they
+# are not, each element is fetched again. And if all of B is still in the cache for the next i, it is fetched only once.
+# In numbers:
 
 # %%
 B_LINES = N * N * 4 // LINE
 stairs = {"once an element": N**3, "once for each i": N * B_LINES, "once": B_LINES}
 least = misses(histograms["i j r"], 10**9)
-print("B is fetched", stairs, f"; the lines that there are: {least}")
+print("lines of B that are fetched:", stairs, f"; lines of all buffers: {least}")
 found = [misses(histograms["i j r"], lines) for lines in SIZES]
-print("the stair of i j r:", found)
+print("the misses of i j r:", found)
 assert found[0] >= stairs["once an element"] > found[3] >= stairs["once for each i"] > found[-1]
 assert found[-1] < stairs["once"] + 4 * B_LINES
 
 # %% [markdown]
-# A step of the stair is a *working set* that has found room: here a column with its company, then all of B. Programs
-# are made faster in two ways: buy a larger cache, or make the working set smaller.
+# At each step of the staircase, a *working set* begins to fit: here first a column of B with the other lines in use,
+# then all of B. You can reduce the misses in two ways: buy a larger cache, or make the working set smaller.
 #
 # ## Tiles
 #
-# Cut all three loops into pieces of t. A tile of A, one of B and one of C are the working set now.
+# We cut all three loops into pieces of t. Now the working set is a tile of A, one of B and one of C.
 
 # %%
 
@@ -204,9 +205,9 @@ for lines in (8, 16, 32):
     assert best == f"tiles of {largest}"
 
 # %% [markdown]
-# Two films, with a cache of 8 lines of 16 bytes. Green elements are in the cache, red ones were just fetched, and the
-# red marks above the clock are all misses of the film. Without tiles, a column of B pushes out the lines that the next
-# column needs. With tiles of 4, four lines of B stay green until the tile is done.
+# Here are two films, with a cache of 8 lines of 16 bytes. Green elements are in the cache, red ones were just fetched,
+# and the red marks above the clock are all misses of the film. Without tiles, a column of B pushes out the lines that
+# the next column needs. With tiles of 4, four lines of B stay green until the tile is done.
 
 # %%
 for title, steps in (("i j r, no tiles", ordered(*"ijr")), ("tiles of 4", tiled(4))):
@@ -216,16 +217,16 @@ for title, steps in (("i j r, no tiles", ordered(*"ijr")), ("tiles of 4", tiled(
     print("the film:", save(title.replace(" ", "_").replace(",", ""), film.svg()))
 
 # %% [markdown]
-# Which tile is best? Its B has t rows, each of which is in one line; a row of A and one of C are in use as well. When
-# these t + 2 lines fit, the tile of B is fetched once and used t times. **The best tile is the largest that fits.** And
-# one that is too large is not a bit too slow: it falls down the stair.
+# Which tile is best? A tile of B has t rows, each of which is in one line; a row of A and a row of C are in use as
+# well. If these t + 2 lines fit, the tile of B is fetched once and used t times. **The best tile is the largest that
+# fits.** A tile that is too large is not just a little slower: its misses jump to the next step of the staircase.
 #
-# (Tiles are not good by themselves. The inner loop of `i r j` walks along the rows of B and of C, and this simple
-# exchange does better than tiles that are too small or too large.)
+# (Tiles do not always help. The inner loop of `i r j` reads along the rows of B and of C, and this simple exchange is
+# better than tiles that are too small or too large.)
 #
 # ## The picture
 #
-# Misses, from 100 up, over the size of the cache; both axes double from mark to mark.
+# The picture shows the misses (100 and more) for each size of the cache; both axes double from mark to mark.
 
 # %%
 COLOURS = ("#d95f02", "#1b9e77", "#a6cee3", "#1f78b4", "#08306b")
@@ -259,9 +260,10 @@ print("the picture:", draw(histograms).save("cache_model"))
 # %% [markdown]
 # ## Sets and ways
 #
-# To look through all lines at each access would take too long. A real cache has *sets*, and a line may be in one of
-# them only: set = number of the line % number of sets. A set has room for a few lines, its *ways*, and in each set it
-# is LRU again. So a real cache is many small ones, each of which sees its own part of the trace.
+# A real cache has no time to search all its lines at each access. So it has *sets*, and a line may be stored only in
+# one of them: set = number of the line % number of sets. A set has room for a few lines, its *ways*, and evicts the
+# least recently used of them. So a real cache consists of many small caches, each of which sees its own part of the
+# trace.
 
 
 # %%
@@ -287,12 +289,13 @@ def show_ways(name: str, trace: list[int]) -> None:
 show_ways("tiles of 8", tile_traces["tiles of 8"])
 
 # %% [markdown]
-# The same size, the same lines, and yet more misses, the fewer ways there are. Ten lines would do for tiles of 8, and
-# there are 32. But the rows of a tile are 128 bytes apart, every second line: half of the sets are not used at all, and
-# in the others it is crowded. These are *conflicts*. Rows of 4096 bytes, as in lesson 13, would all meet in one set.
+# With the same size and the same lines, fewer ways mean more misses. Tiles of 8 need only ten lines, and there are 32.
+# But the rows of a tile are 128 bytes apart, so they use every second line: half of the sets are not used at all, and
+# the others do not have enough ways. The misses that this causes are *conflicts*. Rows of 4096 bytes, as in lesson 13,
+# would all be in the same set.
 #
-# The cure is the one of lesson 13: copy the tile together before it is used. Then its lines follow each other, and so
-# do their sets.
+# The solution is the one of lesson 13: copy the tile into consecutive memory before it is used. Then its lines are next
+# to each other, and so are their sets.
 
 # %%
 
@@ -312,13 +315,13 @@ def packed(t: int) -> Steps:
 show_ways("packed tiles of 8", trace_of(kernel_of(packed(8))))
 
 # %% [markdown]
-# A packed tile is read many times from lines that are full and are in different sets; the scattered lines are touched
-# once for each tile.
+# A packed tile is read many times, from full lines in different sets; the scattered lines are touched only once for
+# each tile.
 #
-# ## Ask the machine
+# ## Measure your cache
 #
-# Does *your* cache have sets? This program runs in circles: each element says where the next one is, so that no load
-# can start before the one before has come back. All of it is waiting.
+# Does *your* cache have sets? This program follows a circle: each element contains the index of the next one, so that
+# no load can start before the previous one has returned. So the program only measures how long a load takes.
 
 
 # %%
@@ -365,13 +368,13 @@ for lines in sorted({1, l1.ways // 2 + 1, max(1, l1.ways - 1), l1.ways + 1, l1.w
         print(f"{lines:>5} | {row[0][0]:>21.0%} {row[0][1]:>8.2f} | {row[1][0]:>21.0%} {row[1][1]:>8.2f}")
 
 # %% [markdown]
-# A handful of lines, a few hundred bytes that are used, in a cache of many thousands: and as soon as there is one line
-# more than ways, they push each other out. (Lines that run in circles are the worst case for LRU; hardware that only
-# comes close to LRU may lose less. And on a busy machine other programs use the cache as well.)
+# The program uses only a few lines, and the cache has room for hundreds. But as soon as there is one line more than
+# ways, the lines evict each other. (A circle is the worst case for LRU; hardware that only approximates LRU may have
+# fewer misses. And on a busy machine other programs use the cache as well.)
 #
 # ## The ledger
 #
-# Two of the programs again, with a cache of 2 KB. The row of bytes moved is what you can now compute yourself.
+# Here are two of the programs again, with a cache of 2 KB. You can now compute the row of bytes moved yourself.
 
 # %%
 columns = {}
@@ -385,8 +388,8 @@ ledger.show(columns)
 # %% [markdown]
 # ## Your turn
 #
-# The distance tells which accesses miss; a cache has to find out as it goes. Build one, with sets and ways, which also
-# counts what it writes back to memory.
+# The distance tells you which accesses miss. A cache does not compute distances; it keeps lines and evicts them. Build
+# one, with sets and ways, which also counts the lines that it writes back to memory.
 #
 #     minitvm lesson 14 --start     (writes exercise_14.py, for you to fill in)
 #     minitvm lesson 14 --check

@@ -1,9 +1,9 @@
 # %% [markdown]
-# # Layout: what a vector holds
+# # Layout: the contents of a vector
 #
-# An image with channels has four axes, and memory has one. Which elements are neighbours? For the meaning of a program
-# it does not matter. For a vector, which loads neighbours, it is everything. Today we move the data instead of the
-# loops: channels in blocks, `NCHW[x]c`, the layout in which convolutions are fast.
+# Images with channels have four axes, and memory has one. Which elements are neighbours in memory? For the meaning of a
+# program that does not matter. For a vector, which loads neighbours, it matters most. Today we change the order of the
+# data instead of the loops: channels in blocks, `NCHW[x]c`, is the layout in which convolutions are fast.
 
 # %%
 from minitvm.tools.cli.lesson import open_lessons
@@ -28,9 +28,10 @@ from minitvm.tir.nodes import PrimFunc
 # %% [markdown]
 # ## Three layouts
 #
-# N images, C channels, H rows, W columns. NCHW puts the columns innermost, NHWC the channels. NCHW[x]c cuts the
-# channels into blocks of x, and puts the inside of a block innermost: that makes five axes. NumPy can show which
-# element is where. Here is an image of 4 channels with 2 x 3 pixels; the number 213 is channel 2, row 1, column 3.
+# The data are N images with C channels, H rows and W columns. NCHW puts the columns innermost, and NHWC the channels.
+# NCHW[x]c cuts the channels into blocks of x, and puts the channels of a block innermost, which makes five axes. NumPy
+# can show which element is where. Here is an image of 4 channels with 2 x 3 pixels; the number 213 is channel 2, row 1,
+# column 3.
 
 # %%
 names = np.array([[[100 * c + 10 * (h + 1) + (w + 1) for w in range(3)] for h in range(2)] for c in range(4)])[None]
@@ -52,11 +53,11 @@ picture = drawings.cells(
 print("the picture:", picture.save("layouts"))
 
 # %% [markdown]
-# ## What a vector gets
+# ## The lanes of a vector
 #
-# A convolution does the same for every channel of the result and for every pixel. So a vector can hold neighbouring
-# columns or neighbouring channels. A good vector is *full*, and its lanes are in *one* cache line. For images of
-# several widths, and vectors of 16 floats:
+# A convolution does the same for every channel of the result and for every pixel. So the lanes of a vector can be
+# neighbouring columns or neighbouring channels. A good vector is *full*, and its lanes are in *one* cache line. The
+# table is for images of several widths, and vectors of 16 floats:
 
 # %%
 X, LINE = 16, 16  # floats in a vector; floats in a cache line
@@ -88,15 +89,16 @@ for layout, along in (("NCHW", "columns"), ("NCHW", "channels"), ("NHWC", "chann
     assert layout != "NCHW16c" or row == [(1.0, 1.0)] * 4
 
 # %% [markdown]
-# Each entry: how full a vector is, and how many lines it touches. Along the columns, small images leave lanes empty,
-# and networks end with small images; rows begin anywhere in a line. (With a stride of 2, every second lane would be
-# empty as well.) Along the channels, NCHW needs a line for each lane. NHWC and NCHW16c are perfect, as long as 16
-# divides the number of channels. Why then blocks? In NHWC the next pixel of the same 16 channels is C floats further,
-# in NCHW16c it is the next vector: what a tile of pixels reads is in one piece, like a packed panel in lesson 13.
+# Each entry has two numbers: the share of lanes that are used, and the number of lines that a vector touches. Along the
+# columns, small images leave lanes empty, and the last layers of a network have small images. Also, rows begin anywhere
+# in a line. (With a stride of 2, every second lane would be empty as well.) Along the channels, NCHW needs a line for
+# each lane. NHWC and NCHW16c are perfect, as long as 16 divides the number of channels. Then why blocks? In NHWC the
+# next pixel of the same 16 channels is C floats further; in NCHW16c it is the next vector. So the data of a tile of
+# pixels are stored together, like a packed panel in lesson 13.
 #
 # ## Move the data
 #
-# A convolution with a kernel of 1 x 1, as a tensor expression:
+# Here is a convolution with a kernel of 1 x 1, as a tensor expression:
 
 
 # %%
@@ -127,10 +129,10 @@ start = next(at for at, line in enumerate(kernel) if "for c in" in line)
 print("\n".join(kernel[start : start + 6]))
 
 # %% [markdown]
-# `T.Ramp(start, 8, 4)` is a vector of 4 elements that are 8 apart: W is read down a column; and Y is written with lanes
-# 16 apart, an image. So we change how W and Y are arranged. `cache_read` and `cache_write` give us copies that are
-# ours, and `transform_layout` says where element (o, c) of a copy goes: to [o // 4, c, o % 4]. The index map is all
-# there is to a layout.
+# `T.Ramp(start, 8, 4)` is a vector of 4 elements that are 8 apart: W is read down a column. The lanes of Y are 16
+# apart, which is the size of an image. So we change the layout of W and Y. `cache_read` and `cache_write` make copies
+# that we can change, and `transform_layout` moves element (o, c) of a copy to [o // 4, c, o % 4]. A layout is nothing
+# more than such an index map.
 
 
 # %%
@@ -154,10 +156,11 @@ start = next(at for at, line in enumerate(kernel) if "for c in" in line)
 print("\n".join(kernel[start : start + 10]))
 
 # %% [markdown]
-# All vectors have stride 1 now, and that has a second effect: the sums stay in registers while c runs, and are stored
-# at the end. (Lanes that are apart cannot.) What does it cost? Two loops that copy: that is a `layout_transform`.
+# All vectors have stride 1 now. This has a second effect: the sums stay in registers while c runs, and are stored at
+# the end. (That is not possible for lanes that are apart.) The price is two loops that copy; such a copy is called a
+# `layout_transform`.
 #
-# The clock, for 64 channels of 28 x 28, on one thread. The copies are part of the time:
+# Here are the times for 64 channels of 28 x 28, on one thread. They include the copies:
 
 # %%
 lanes = Target("cpu").description.vector_bytes // 4
@@ -183,11 +186,11 @@ print("in blocks  ", time_of(blocked))
 # %% [markdown]
 # ## A whole network
 #
-# A copy before and after each convolution would be a waste. The operators between two convolutions can mostly work in
-# blocks as well: addition and relu do not care where an element is; a pool looks at pixels, not at channels. So the
-# compiler changes the layout once at the beginning and once at the end, and packs the weights when the network is
-# built, since they are constants. Only an operator that looks *across* channels, or moves the axes themselves, asks for
-# the plain layout in between.
+# A copy before and after each convolution would be a waste. Most operators between two convolutions can work in blocks
+# as well: for addition and relu the position of an element does not matter, and a pool combines pixels, not channels.
+# So the compiler changes the layout once at the beginning and once at the end, and packs the weights when the network
+# is built, because they are constants. Only an operator that works *across* channels, or moves the axes themselves,
+# needs the plain layout in between.
 
 
 # %%
@@ -226,8 +229,8 @@ for name, between in chains.items():
     assert len(found) == (4 if "transpose" in name else 2)
 
 # %% [markdown]
-# `layout.block_axis` and `layout.unblock_axis` are the copies. The relu and the pool follow; the transpose does not, so
-# the data are made plain for it and blocked again after it. And the weights:
+# `layout.block_axis` and `layout.unblock_axis` are the copies. The relu and the pool work in blocks; the transpose does
+# not, so the data are converted to the plain layout before it, and blocked again after it. Now look at the weights:
 
 # %%
 graph = minitvm.lower(network(), stop_at="fused", accuracy="strict")
@@ -239,8 +242,8 @@ assert not any("pack" in op for op in operators(graph))
 # [32, 16, 3, 3] has become [32 / v, 16 / v, 3, 3, v, v], for vectors of v floats; the last axis, the one that a vector
 # loads, is a block of the channels of the result. No operator packs them when the network runs.
 #
-# You can also choose yourself. `ConvertLayout` puts convolutions into the layout that you want, and changes of layout
-# only where two layouts meet:
+# You can also choose the layout yourself. `ConvertLayout` converts convolutions to the layout that you choose, and
+# inserts a change of layout only between two operators with different layouts:
 
 # %%
 chain = network(("nn.relu", {}))
@@ -254,9 +257,10 @@ for wanted in ("NHWC", "NCHW4c"):
 # %% [markdown]
 # ## The ledger
 #
-# Our example, Y = relu(A B + bias), with one difference: B is stored with its columns as rows, W[j, r], as frameworks
-# store the weights of a dense layer. A vector along j then finds each lane in another line. The second column has W in
-# blocks, [j // 16, r, j % 16], the copy included. In the third the copy was made before: the weights are constants.
+# We use our example, Y = relu(A B + bias), with one difference: B is stored with its columns as rows, W[j, r], as
+# frameworks store the weights of a dense layer. The lanes of a vector along j are then in different lines. The second
+# column has W in blocks, [j // 16, r, j % 16], and includes the copy. In the third column, W was copied beforehand,
+# which is possible because weights are constants.
 
 # %%
 SIZE = (16, 32, 32)
@@ -302,7 +306,8 @@ ledger.show(columns)
 # %% [markdown]
 # ## Your turn
 #
-# Write the index map of a blocked layout, in both directions, for numbers of channels that blocks do not divide.
+# Write the index map of a blocked layout, in both directions. It must also work for numbers of channels that are not a
+# multiple of the block.
 #
 #     minitvm lesson 15 --start     (writes exercise_15.py, for you to fill in)
 #     minitvm lesson 15 --check

@@ -2,9 +2,9 @@
 # # Winograd: fewer multiplications
 #
 # All lessons so far did the same multiplications in a better order. This one does fewer. Two neighbouring results of a
-# filter with three weights need six products; four are enough. For images it becomes 16 in place of 36, or 36 in place
-# of 144, and convolutions get faster than the multiply-add units allow. Nothing is for free: today we also prove that
-# the trick is right, for all inputs, and measure what it costs in accuracy.
+# filter with three weights need six products, but four are enough. For images, 16 products replace 36, or 36 replace
+# 144, and a convolution can become faster than the multiply-add units seem to allow. This has a price: today we also
+# prove that the trick is right, for all inputs, and measure the loss of accuracy.
 
 # %%
 from minitvm.tools.cli.lesson import open_lessons
@@ -39,7 +39,8 @@ from minitvm.tir.nodes import PrimFunc
 #     m2 = (d2 - d1) (g0 - g1 + g2) / 2
 #     m3 = (d1 - d3) g2
 #
-# The sums of g can be made once for the whole signal. This is called F(2, 3): 2 results, 3 weights. As programs:
+# The sums of g are computed once for the whole signal. This is called F(2, 3): 2 results, 3 weights. Here are both as
+# programs:
 
 
 # %%
@@ -83,12 +84,13 @@ def winograd(tiles: int, last: float = -1.0) -> PrimFunc:
 # %% [markdown]
 # ## Is it right?
 #
-# Floats can be tried, but they round: two right programs differ in the last digits, and so may a wrong one. So the
-# oracle has a *field mode*: it runs both programs on random whole numbers modulo a prime p. There one can add, multiply
-# and divide, and nothing is ever rounded: modulo 2^31 - 1, for instance, 1/2 is 2^30, because 2 * 2^30 = 2^31 = 1. Both
-# results are polynomials of the inputs, of degree 2. If they are different polynomials, their difference is zero for at
-# most 2 of p random inputs (Schwartz and Zippel). So when they agree once, they agree *always*, but for a chance of one
-# in a billion. The oracle asks twice, modulo two primes above 2^31: in one field alone, 2^31 might be 1.
+# You could compare floats, but they round: two right programs differ in the last digits, and so may a wrong one. So the
+# oracle has a *field mode*: it runs both programs on random whole numbers modulo a prime p. Modulo p you can add,
+# multiply and divide, and nothing is ever rounded. For example, modulo 2^31 - 1, 1/2 is 2^30, because 2 * 2^30 = 2^31 =
+# 1. Both results are polynomials of the inputs, of degree 2. If they are different polynomials, their difference is
+# zero for at most 2 of p random inputs (Schwartz and Zippel). So if they agree once, they agree *always*, except with a
+# chance of one in a billion. The oracle compares twice, modulo two primes above 2^31: in one field alone, 2^31 might be
+# 1.
 
 # %%
 verdict = reference.check(direct(4), winograd(4), modes=("field",))
@@ -96,7 +98,7 @@ print("2 of 2^31 is", f"{2 / 2**31:.1e};", "the programs:", verdict)
 assert verdict
 
 # %% [markdown]
-# And with one wrong sign?
+# What happens with one wrong sign?
 
 # %%
 wrong = reference.check(direct(4), winograd(4, last=1.0), modes=("field",))
@@ -107,8 +109,8 @@ print("with + m3,", str(wrong).replace("the programs differ", "they differ"))
 # ## Three matrices
 #
 # Written as matrices, F(2, 3) is y = A [ (G g) * (B d) ], where * multiplies element by element. (Papers write A^T and
-# B^T.) In d, and in g, everything is linear. So it is enough to try vectors that have a single 1: two forms that agree
-# on these agree on all sums of them. That is another proof, in exact fractions:
+# B^T.) The result is linear in d and linear in g. So it is enough to try vectors that have a single 1: two linear
+# functions that agree on these agree on all vectors. That is another proof, in exact fractions:
 
 # %%
 Matrix = list[list[Fraction]]
@@ -143,19 +145,20 @@ for m, form in FORMS.items():
 # %% [markdown]
 # ## Where do they come from?
 #
-# Multiply two polynomials, s(x) with m coefficients and g(x) with r. The product has n = m + r - 1 coefficients. Do not
-# multiply each with each: evaluate both at n points, multiply the n *values*, and find the polynomial that goes through
-# them. That makes n products. (One of the "points" may be infinity, where the value is the highest coefficient.)
+# Suppose that you multiply two polynomials, s(x) with m coefficients and g(x) with r. The product has n = m + r - 1
+# coefficients. You need not multiply each coefficient with each: you can evaluate both polynomials at n points,
+# multiply the n *values*, and compute the polynomial with these values. That takes n products. (One of the "points" may
+# be infinity, where the value is the highest coefficient.)
 #
-# Evaluating s is a matrix, evaluating g is one, and so is finding the polynomial. For a fixed g, the whole is a matrix
-# that makes n numbers of m; turn it over, rows to columns, and it makes m numbers of n: that is exactly the filter.
-# F(2, 3) takes the points 0, 1, -1 and infinity, F(4, 3) takes 2 and -2 as well. In the exercise you will do it for any
-# points.
+# Evaluating s is a product with a matrix, and so are evaluating g and computing the polynomial. For a fixed g, all of
+# this together is one matrix that turns m numbers into n. Its transpose turns n numbers into m, and that is exactly the
+# filter. F(2, 3) uses the points 0, 1, -1 and infinity, and F(4, 3) also uses 2 and -2. In the exercise you will do
+# this for any points.
 #
 # ## Images
 #
-# A 3 x 3 filter on an image: do it along the columns and along the rows, d -> B d B^T and g -> G g G^T. A tile of
-# m x m results takes (m + 2)^2 products:
+# For a 3 x 3 filter on an image, we do this along the columns and along the rows: d -> B d B^T and g -> G g G^T. A tile
+# of m x m results takes (m + 2)^2 products:
 
 # %%
 predict("A filter of 3 x 3 needs 9 products for each result. How many does F(4x4, 3x3) need?", (4 + 2) ** 2 / 4**2)
@@ -172,14 +175,14 @@ picture = drawings.matrices(
 print("the picture:", picture.save("products"))
 
 # %% [markdown]
-# With many channels the products are summed over the channels of the input *before* A is applied. So B d B^T is made
-# once for each channel of the input and used for every channel of the result, and in the middle there is, for each of
-# the (m + 2)^2 places, a product of two matrices: our example, the ladder of lesson 13.
+# With many channels the products are summed over the channels of the input *before* A is applied. So B d B^T is
+# computed once for each channel of the input and used for every channel of the result. For each of the (m + 2)^2
+# positions there is a product of two matrices, which is our example again, and the ladder of lesson 13 makes it fast.
 #
 # ## Rounding
 #
 # In exact numbers all forms are the same. In float32 they are not: B adds and subtracts numbers that may be much larger
-# than the result. We measure, for 64 channels of random numbers, how far each form is from float64:
+# than the result. For 64 channels of random numbers, we measure the difference between each form and float64:
 
 
 # %%
@@ -214,16 +217,16 @@ for m in (2, 4):
     assert growth < winograd_error_growth(m)
 
 # %% [markdown]
-# The small form is as good as direct convolution, which adds up 9 * 64 products one after the other. The large one
-# loses something, and still larger ones lose so much that they are hardly used in float32. The bound is what the norms
-# of the matrices allow; it is far above what happens to random numbers. minitvm states it with each choice, and
-# `accuracy="strict"` does without Winograd.
+# The small form is as good as direct convolution, which adds 9 * 64 products one after another. The large one is less
+# accurate, and even larger ones lose so much that they are hardly used in float32. The bound follows from the norms of
+# the matrices; for random numbers the error is far below it. minitvm reports the bound with each choice, and with
+# `accuracy="strict"` it does not use Winograd's algorithm.
 #
 # ## Does it pay?
 #
-# The transforms cost time too, and transformed weights are larger: (m + 2)^2 numbers for 9. For few tiles or many
-# channels they come from far away for little work. So it depends on the layer, and a model of the machine decides. Four
-# layers of ResNet-18, which all have the same number of multiplications:
+# The transforms cost time too, and the transformed weights are larger: (m + 2)^2 numbers instead of 9. With few tiles
+# or many channels, loading these weights takes long compared with the work. So it depends on the layer, and a model of
+# the machine decides. Here are four layers of ResNet-18, which all have the same number of multiplications:
 
 # %%
 target = Target("cpu")
@@ -235,7 +238,7 @@ for name, side, channels in (("C2", 56, 64), ("C6", 28, 128), ("C9", 14, 256), (
     assert [one.cost.cycles for one in found] == sorted(one.cost.cycles for one in found)
 
 # %% [markdown]
-# The first of each row is what `build` takes. And the clock, on one thread, for 64 channels of 28 x 28:
+# `build` uses the first algorithm of each row. Here are the measured times, on one thread, for 64 channels of 28 x 28:
 
 
 # %%
@@ -267,11 +270,11 @@ print(f"largest difference: {difference:.1e} of the largest result")
 assert difference < 1e-4
 
 # %% [markdown]
-# The rate is that of the multiplications which direct convolution *would* do; it may be above the peak.
+# The rate counts the multiplications that direct convolution *would* do, so it may be above the peak.
 #
 # ## The ledger
 #
-# The two programs from the beginning, for 256 results.
+# The columns are the two programs from the beginning, for 256 results.
 
 # %%
 TILES = 128
@@ -282,14 +285,14 @@ for name, program in (("direct", direct(TILES)), ("F(2, 3)", winograd(TILES))):
 ledger.show(columns)
 
 # %% [markdown]
-# Six multiplications for two results have become four, and one by -1 that a compiler leaves out. The additions are
-# about as many, but the row does not count subtractions, of which F(2, 3) needs four for two results. In one
-# dimension, on a machine that multiplies and adds in one instruction, nothing is gained. In two, with many channels,
-# the sums are made once for each channel, and the products for each *pair* of channels.
+# For two results, the six multiplications have become four, plus one by -1 that a compiler removes. There are about as
+# many additions, but this row does not include subtractions, and F(2, 3) needs four of them for two results. In one
+# dimension, on a machine that multiplies and adds in one instruction, you gain nothing. In two dimensions, with many
+# channels, you do: the sums are computed once for each channel, and the products for each *pair* of channels.
 #
 # ## Your turn
 #
-# Make the three matrices, for any number of results, weights, and any points.
+# Compute the three matrices for any number of results, any number of weights, and any points.
 #
 #     minitvm lesson 16 --start     (writes exercise_16.py, for you to fill in)
 #     minitvm lesson 16 --check

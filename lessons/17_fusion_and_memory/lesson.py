@@ -1,10 +1,10 @@
 # %% [markdown]
-# # Fusion, and a place for what is left
+# # Fusion and memory planning
 #
 # A network is a list of operators, and between two of them there is a tensor: the first writes it, the second reads it,
-# and then it is thrown away. Today we count what these tensors cost. First we get rid of as many as we can: *fusion*.
-# Then we find a place in memory for those that remain, in which they do not get into each other's way: the *memory
-# plan*.
+# and then it is no longer needed. Today we count the cost of these tensors. First we avoid as many of them as we can:
+# this is *fusion*. Then we find a place in memory for the others, so that no two overlap while both are needed: this is
+# the *memory plan*.
 
 # %%
 from minitvm.tools.cli.lesson import open_lessons
@@ -32,8 +32,8 @@ from minitvm.tir.work import count
 # %% [markdown]
 # ## Three operators, or one
 #
-# Our example as a graph: a product, an addition, a maximum. `build` makes one function of the three; a graph for each
-# of them alone makes three.
+# As a graph, our example is a product, an addition and a maximum. `build` makes one function of the three. For
+# comparison, we also build a separate graph for each of them, which gives three functions.
 
 
 # %%
@@ -54,8 +54,8 @@ fused = minitvm.lower(graph_of(*OPS, m=64, n=64, k=64), stop_at="fused")
 print(fused)
 
 # %% [markdown]
-# How many bytes does a kernel move at least? `count` multiplies its loops out, and gives the distinct bytes that it
-# reads and writes in memory. (Registers and other local buffers are left out.)
+# How many bytes does a kernel move at least? `count` computes, from the loops, the number of different bytes that it
+# reads and writes in memory. (It does not count registers and other local buffers.)
 
 
 # %%
@@ -82,9 +82,9 @@ print({op: f"{size:,}" for op, size in alone.items()}, f"together {sum(alone.val
 assert sum(alone.values()) - together == 4 * (4 * M * N)
 
 # %% [markdown]
-# The difference is exact: two tensors of M * N floats, each written once and read once. Fusion did not save one
-# multiplication; it saved 4 * M * N floats of traffic. And the clock? Here K is only 8, so there is little to compute
-# for each element of the result:
+# The difference is exact: two tensors of M * N floats, each written once and read once. Fusion did not save a single
+# multiplication; it saved 4 * M * N floats of traffic. Does it save time? Here K is only 8, so there is little to
+# compute for each element of the result:
 
 # %%
 rng = np.random.default_rng(17)
@@ -113,9 +113,9 @@ assert (y == z).all() and (y == example.expected(a, b, bias)).all()
 print("three:", ledger.duration(ledger.best_of(10, three)), " fused:", ledger.duration(ledger.best_of(10, fused_call)))
 
 # %% [markdown]
-# As films of 4 x 2 times 2 x 8, with a cache of 6 lines of 16 bytes. Look at the two tensors between the operators.
-# First each of them is written, falls out of the cache, and is fetched again (red). Fused, one number at a time goes
-# from the product to the result, and it is never in memory.
+# Here are both as films, for 4 x 2 times 2 x 8 and a cache of 6 lines of 16 bytes. Look at the two tensors between the
+# operators. In the first film each of them is written, evicted from the cache, and fetched again (red). In the fused
+# program, one number at a time goes from the product to the result, and it is never in memory.
 
 # %%
 apart = minitvm.lower(graph_of(*OPS, m=4, n=8, k=2), stop_at="tir")["matmul_add_relu"]
@@ -133,15 +133,15 @@ for title, func in (("One operator after the other", apart), ("Fused", sch.func)
 # The fused kernel computes a tile of C in registers, adds the bias, takes the maximum, and then stores (lesson 08).
 # That works because the addition needs, for one element of its result, *one* element of C. So operators have classes:
 #
-# - *element-wise* and *broadcast* (add, relu): take whatever makes their input into their own loops;
+# - *element-wise* and *broadcast* (add, relu): the operator that computes their input can move into their loops;
 # - *injective* (transpose, reshape): the same, with other indices;
-# - *complex* (matmul, convolution): let others work on their results, but take no other operator in. Each input is used
-#   many times there, and would be computed as often;
-# - *reductions* (sum, maximum): take injective producers;
+# - *complex* (matmul, convolution): other operators can work on their results, but none can move into their loops,
+#   because each input is used many times there, and would be computed as often;
+# - *reductions* (sum, maximum): injective producers can move into their loops;
 # - *opaque* (sort): none of this.
 #
-# And a value that several operators read stays in memory: another operator needs it. Look at a small network with a
-# branch and a way around (`strict` leaves out Winograd's algorithm, lesson 16).
+# A value that several operators read stays in memory. Look at a small network with two branches and a skip connection
+# (`strict` avoids Winograd's algorithm, lesson 16).
 
 
 # %%
@@ -173,12 +173,12 @@ for node in fused.nodes:
 assert len(fused.nodes) < len(net.nodes) / 2
 
 # %% [markdown]
-# ## Who lives when
+# ## Lifetimes
 #
-# What is left between the groups needs memory. A value lives from the step that writes it to the last step that reads
-# it; then its bytes are free. The executable is a list of steps, and says for each value where it lives and when. (The
-# numbers of kernels have a gap where there is a barrier. Two without a gap need nothing of each other and run at the
-# same time, so that their values share no bytes.)
+# Values between the groups need memory. A value lives from the step that writes it to the last step that reads it; then
+# its bytes are free. The executable is a list of steps, and has the place and the lifetime of each value. (A barrier is
+# a step too, so the numbers of kernels have a gap at each barrier. Two kernels without a gap do not depend on each
+# other and run at the same time, so their values share no bytes.)
 
 # %%
 program: Executable = minitvm.lower(net, stop_at="executable", accuracy="strict")
@@ -194,7 +194,7 @@ print(f"all together {sum(v.nbytes for v in lives):,} bytes; the most at a time 
 assert overlap(lives, offsets) is None and memory.size >= lower_bound(lives)
 
 # %% [markdown]
-# Drawn with one character for each kilobyte or so, and a row for each kernel:
+# In the drawing, a row is a kernel, and a character is about a kilobyte:
 
 # %%
 SCALE = max(1, int(memory.size) // 64)  # type: ignore[arg-type]
@@ -210,8 +210,8 @@ for number, step in enumerate(program.steps):
 # ## A plan that is wrong
 #
 # What if two values get the same bytes, and one is written while the other is still needed? A real machine reports
-# nothing: there are only wrong numbers. The interpreter of executables remembers for each byte who wrote it. We move a
-# value so that its second half overlaps the beginning of another one that is still needed, and run:
+# nothing; it just computes wrong numbers. The interpreter of executables records for each byte which value was written
+# there. We move a value so that its second half overlaps the beginning of another one that is still needed, and run:
 
 # %%
 x = rng.integers(-2, 3, (1, 16, 8, 8)).astype("float32")
@@ -253,8 +253,8 @@ else:
 # %% [markdown]
 # Half of the bytes that the step reads belong to another value: as a part of *this* value they have not been written.
 #
-# A value that is wholly inside another one is not suspicious by itself: the parts of a concatenation are. There only
-# the numbers can tell. The graph has an interpreter of its own, which knows nothing of arenas.
+# A value that is wholly inside another one need not be a mistake: for example, the parts of a concatenation are. In
+# this case only the numbers show the mistake. The graph has its own interpreter, which does not use arenas.
 
 # %%
 misplaced = moved_to(program, offsets[intruder], offsets[victim], nbytes)
@@ -265,10 +265,10 @@ assert (wrong_answer != right_answer).any()
 # %% [markdown]
 # ## How good can a plan be?
 #
-# To find the smallest arena is hard (as hard as packing bins). The most bytes that live in one step are a lower bound.
-# Three ways to plan 200 random networks: a place for each value, never used again; one value after the other, in the
-# order of the program, each at the first gap; and what minitvm does, the largest value first, each in the smallest gap
-# that takes it. Large stones first, sand later.
+# Finding the smallest arena is hard (as hard as packing bins). The largest number of bytes that live in one step is a
+# lower bound. We compare three ways to plan 200 random networks. The first gives each value its own place, which is
+# never used again. The second places one value after another, in the order of the program, each in the first gap. The
+# third, which minitvm uses, places the largest value first, each in the smallest gap that is large enough.
 
 
 # %%
@@ -309,7 +309,8 @@ for name, size in sizes.items():
 assert sizes["largest first"] < sizes["first gap"] < never
 
 # %% [markdown]
-# The picture shows one of them: steps go down, bytes go right, and each box is a value. What is grey was not needed.
+# The picture shows one of these networks: steps go down, bytes go right, and each box is a value. Grey bytes were not
+# needed.
 
 
 # %%
@@ -334,8 +335,9 @@ print("the picture:", draw(shown, plan, arena(shown, plan)).save("memory_plan"))
 # %% [markdown]
 # ## The ledger
 #
-# The example in three stages; with the addition written into the maximum; and with both done on each tile of C, while
-# it is in registers. The last row is what lives at a time: the interpreter sees buffers come and go.
+# The first column is the example in three stages. In the second, the addition is inlined into the maximum. In the
+# third, both are done on each tile of C while it is in registers. The last row is the largest number of bytes that were
+# allocated at one time.
 
 # %%
 SIZE = (16, 32, 16)
@@ -383,8 +385,8 @@ ledger.show(columns)
 # %% [markdown]
 # ## Your turn
 #
-# Write the planner: a place for each value, none that lives at the same time in the way, and the arena nearly as small
-# as it can be.
+# Write the planner. It gives each value a place, so that no two values that live at the same time overlap, and the
+# arena is nearly as small as possible.
 #
 #     minitvm lesson 17 --start     (writes exercise_17.py, for you to fill in)
 #     minitvm lesson 17 --check

@@ -1,10 +1,10 @@
 # %% [markdown]
 # # Attention as a schedule
 #
-# Attention looks at m keys for each of n queries: scores, a softmax of each row, and a weighted sum of the values.
-# Written down, it goes over each row of scores three times, and keeps all n * m of them. Flash attention goes over them
-# once and keeps a tile. It is known as a clever kernel. Here it is a *schedule*: one reduction, `rfactor`, and
-# `compute_at`, and the oracle says for each step that nothing has changed.
+# Attention looks at m keys for each of n queries: scores, a softmax of each row, and a weighted sum of the values. The
+# textbook version reads each row of scores three times, and keeps all n * m of them. Flash attention reads them once
+# and keeps only a tile. It is known as a clever kernel. Here it is a *schedule*: one reduction, `rfactor`, and
+# `compute_at`, and the oracle checks that the result is still the same.
 
 # %%
 from minitvm.tools.cli.lesson import open_lessons
@@ -29,13 +29,13 @@ from minitvm.tir.schedule import Schedule
 # %% [markdown]
 # ## Three passes
 #
-# The maximum is taken off first, so that no exponential overflows. `total` needs `top`, and `O` needs both: three
-# loops over j, one after the other, and S waits for all of them.
+# The maximum is subtracted first, so that no exponential overflows. `total` needs `top`, and `O` needs both. So there
+# are three loops over j, one after another, and S has to be kept for all of them.
 
 
 # %%
 def three_passes(n: int, m: int, d: int) -> PrimFunc:
-    """O = softmax(Q K) V as it stands in a textbook."""
+    """O = softmax(Q K) V as in a textbook."""
 
     @T.prim_func
     def attention(
@@ -81,9 +81,9 @@ def three_passes(n: int, m: int, d: int) -> PrimFunc:
 # %% [markdown]
 # ## One pass
 #
-# What if a larger score comes later? Then every weight so far was too large by the same factor, exp(old top - new top).
-# Multiply the sums by it and go on (Milakov and Gimelshein, 2018). Three values run together: the maximum, the sum of
-# weights, and the weighted row.
+# What if a larger score comes later? Then every weight so far has to be multiplied by the same factor, exp(old top -
+# new top). So we multiply the sums by it and go on (Milakov and Gimelshein, 2018). Three values are updated together:
+# the maximum, the sum of weights, and the weighted row.
 
 
 # %%
@@ -133,19 +133,21 @@ print("three passes and one:", verdict)
 assert verdict
 
 # %% [markdown]
-# Why does `top` start from the lowest *finite* number and not from -inf? Because of masks. A key that may not be seen
-# has the score -inf. If the first key is masked, then -inf - -inf would be NaN, for the rest of the row. With the
-# lowest finite number the masked key weighs exp(-inf) = 0, and the first real score takes everything over.
+# Why does `top` start from the lowest *finite* number and not from -inf? Because of masks. A masked key has the score
+# -inf. If the first key were masked and `top` were -inf, then -inf - -inf would give NaN, for the rest of the row. With
+# the lowest finite number, the weight of the masked key is exp(-inf) = 0, and the first real score becomes the new
+# maximum.
 #
 # ## It is a reduction
 #
-# Take two parts of a row, each with its (top, total, row). Together they are
+# Suppose that you have two parts of a row, each with its (top, total, row). You combine them like this:
 #
 #     top = max(top1, top2)
 #     total = total1 exp(top1 - top) + total2 exp(top2 - top)        and the row alike
 #
 # This is associative, so it is a *reducer* like sum and max. minitvm has it registered, for up to three sums of numbers
-# or rows. `register_reducer` would take yours. That is all `rfactor` wants to know. We cut the keys into tiles of 2:
+# or rows, and you can register your own with `register_reducer`. `rfactor` needs to know no more than that. We cut the
+# keys into tiles of 2:
 
 # %%
 sch = Schedule(one_pass(2, 4, 3))
@@ -154,15 +156,16 @@ partial = sch.rfactor(tile, 0)
 print(body_of(sch.func).partition('with T.block("softmax"):')[2].partition("    for i, c")[0])
 
 # %% [markdown]
-# That is the combination, and it was derived: two parts, each scaled to the larger maximum. The exponentials are before
-# the loop over the row, because they are the same for all of it.
+# minitvm derived this combination: two parts, each scaled to the larger maximum. The exponentials are before the loop
+# over the row, because they are the same for all of its elements.
 #
 # ## Inside a tile: passes again
 #
-# The partial results still rescale with every key: d multiplications more for each of them. Inside a tile we can afford
-# three passes, because a tile of scores is small. The reducer knows that its sums are *relative* to a reference, so
-# they may wait until the reference is there. `reduce_in_passes` takes the maximum first, then the weights, then each
-# sum; and the row has become a plain product of matrices, which tiles and vectorises like any other.
+# The partial results are still rescaled for every key, which costs d multiplications more for each key. Inside a tile
+# we can afford three passes, because a tile of scores is small. The reducer declares that its sums are *relative* to a
+# reference, so they can be computed after the reference is known. `reduce_in_passes` computes the maximum first, then
+# the weights, then each sum. The row has become an ordinary product of matrices, which you can tile and vectorise like
+# any other.
 
 # %%
 weights, row, total = sch.reduce_in_passes(partial)
@@ -171,8 +174,8 @@ print(body_of(sch.func).partition('with T.block("row_rf"):')[2].partition("    f
 # %% [markdown]
 # ## Compute at
 #
-# Now the order. For a tile of queries, for a tile of keys: scores, maximum, weights, sums, combination. Everything
-# moves under the loop over the tiles of keys, producers last.
+# Now we change the order. For each tile of queries and each tile of keys, the program should compute scores, maximum,
+# weights, sums, and combination. So everything moves under the loop over the tiles of keys, the producers last.
 
 
 # %%
@@ -196,8 +199,9 @@ print("flash attention:", verdict)
 assert verdict
 
 # %% [markdown]
-# This is flash attention (Dao, Fu, Ermon, Rudra and Re, 2022), and it was derived, not written. It saves memory. The
-# buffers of 64 queries and 64 keys with rows of 8, before and after lowering has shrunk each to what one step needs:
+# This is flash attention (Dao, Fu, Ermon, Rudra and Re, 2022), and we derived it instead of writing it by hand. Its
+# advantage is memory. These are the bytes of all buffers for 64 queries and 64 keys with rows of 8, after lowering has
+# shrunk each buffer to the size that one step needs:
 
 
 # %%
@@ -208,7 +212,7 @@ def kept(func: PrimFunc) -> int:
 
 
 predict(
-    "With twice as many keys, how many bytes more does flash attention keep?",
+    "With twice as many keys, how many more bytes does flash attention keep?",
     kept(flash(one_pass(64, 128, 8), 8, 16).func) - kept(flash(one_pass(64, 64, 8), 8, 16).func),
 )
 for name, func in (("three passes", three_passes(64, 64, 8)), ("flash", flash(one_pass(64, 64, 8), 8, 16).func)):
@@ -224,17 +228,18 @@ for query in range(0, 64, 8):
         colour = drawings.ORANGE if now else drawings.LIGHT if done else drawings.PALE
         picture.box(90 + 5 * key, 50 + 5 * query, 79, 39, colour, "#999999")
     picture.words(20, 74 + 5 * query, f"{query} to {query + 7}", 11)
-picture.words(90, 390, "keys go right; orange is kept now, light blue is summed up and gone", 11)
+picture.words(90, 390, "keys go right; orange is kept now, light blue is already added up", 11)
 print("the picture:", picture.save("flash"))
 
 # %% [markdown]
-# The first grows with n * m. The second does not grow with the length at all: only O and the inputs do.
+# The buffers of the first grow with n * m. Those of the second do not grow with the length at all: only O and the
+# inputs do.
 #
-# ## And fast?
+# ## Is it fast?
 #
-# Order is not yet speed. Lesson 13 says what is missing: register tiles and vectors. Put the *queries* into the lanes.
-# Then no maximum and no sum goes across a vector: a row of 16 queries is one vector everywhere. For that the buffers
-# are turned, keys before queries; `transform_layout` does it.
+# The right order alone is not fast. As in lesson 13, we also need register tiles and vectors. We put the *queries* into
+# the lanes. Then no maximum and no sum goes across a vector: a row of 16 queries is one vector everywhere. For that we
+# transpose the buffers with `transform_layout`, so that the keys come before the queries.
 
 
 # %%
@@ -302,19 +307,20 @@ for name, run in (
     print(f"{name:<16} {ledger.duration(seconds):>9}: {4 * n * m * d / seconds / 1e9:>6.1f} GFLOP/s")
 
 # %% [markdown]
-# Was flash faster? On many CPUs it is not, and there is something to learn from that. `build` schedules each of the
-# three operators by itself, with tiles that a model of your machine chose; our schedule has one tile size, written by
-# hand. And 1024 x 1024 scores are 4 MB, which the last cache of most CPUs holds, so the long trip to memory that flash
-# attention saves hardly takes place. What it saves for certain is memory. It saves time where the scores do not fit:
-# with many more keys, or on a GPU, whose fast memory is small.
+# Was flash faster? On many CPUs it is not, for two reasons. `build` schedules each of the three operators separately,
+# with tiles that a model of your machine chose; our schedule has one tile size, written by hand. And 1024 x 1024 scores
+# are 4 MB, which fit into the last cache of most CPUs, so there is little traffic to memory that flash attention could
+# save. It always saves memory. It saves time if the scores do not fit: with many more keys, or on a GPU, whose fast
+# memory is small.
 #
-# (The weights are a result here, so that the operators stay apart. If they were not, `build` would make one function
-# of the three: whole rows of scores, for a few queries at a time, see `machines/cpu/large_attention.py`.)
+# (Here the graph also returns the weights, so that the operators stay separate. Otherwise `build` would make one
+# function of the three, which computes whole rows of scores for a few queries at a time; see
+# `machines/cpu/large_attention.py`.)
 #
 # ## The ledger
 #
-# 16 queries and 32 keys with rows of 4, and a cache of 16 lines. Now the lowered programs: what they keep for a tile
-# is local, in registers or the fastest memory there is, and only the rest is counted.
+# The ledger is for 16 queries and 32 keys with rows of 4, and a cache of 16 lines. It measures the lowered programs:
+# buffers for a tile are local, in registers or the fastest memory, and only the others are counted.
 
 # %%
 args = [rng.standard_normal(shape).astype("float32") for shape in ((16, 4), (32, 4), (32, 4), (16, 4))]
@@ -330,13 +336,13 @@ ledger.show(
 )
 
 # %% [markdown]
-# One pass alone does more work: it rescales with every key. Passes inside a tile, and one combination for each tile, do
-# almost as little as three passes. And nothing but the result is stored.
+# One pass alone does more work, because it rescales for every key. With passes inside a tile and one combination for
+# each tile, there is almost as little work as with three passes, and only the result is stored.
 #
 # ## Your turn
 #
-# Write the running state yourself, so that parts of a row can come in any order, from anywhere, and be merged: that is
-# what makes attention over several machines possible. Mind the masks.
+# Write the running state yourself, so that you can merge parts of a row in any order. This makes attention over several
+# machines possible. Remember the masks.
 #
 #     minitvm lesson 18 --start     (writes exercise_18.py, for you to fill in)
 #     minitvm lesson 18 --check

@@ -2,8 +2,8 @@
 # # Eight bits
 #
 # A trained network does not need 24 bits of each number. Eight are often enough: four times as many fit into a vector,
-# and an instruction of its own multiplies them. Everything between, from floats to bytes and back, is arithmetic that
-# one can get exactly right.
+# and processors have a special instruction that multiplies them. The way from floats to bytes and back is arithmetic
+# that you can get exactly right.
 
 # %%
 from minitvm.tools.cli.lesson import open_lessons
@@ -24,9 +24,9 @@ from minitvm.tir.nodes import PrimFunc
 # %% [markdown]
 # ## A step and a zero
 #
-# A byte q stands for the float (q - z) * s. The *scale* s is the step between two bytes, the *zero point* z is the byte
-# that stands for 0. Zero must be exact: images are padded with it, and after a relu half of all values are zero. For
-# values from -1 to 3:
+# A byte q represents the float (q - z) * s. The *scale* s is the step between two bytes, and the *zero point* z is the
+# byte that represents 0. Zero must be exact: images are padded with it, and after a relu half of all values are zero.
+# Here are both for values from -1 to 3:
 
 # %%
 low, high = -1.0, 3.0
@@ -41,7 +41,7 @@ def to_bytes(x: np.ndarray, scale: float, zero: int) -> np.ndarray:
 
 
 def to_floats(q: np.ndarray, scale: float, zero: int) -> np.ndarray:
-    """What a byte stands for."""
+    """The float that a byte represents."""
     return (q.astype("int32") - zero) * np.float64(scale)
 
 
@@ -55,18 +55,18 @@ assert to_floats(to_bytes(np.zeros(1), scale, zero), scale, zero) == 0
 # %% [markdown]
 # ## A product of bytes
 #
-# Activations are unsigned bytes with a zero point, weights are signed bytes without. Then a sum of products is
+# Activations are unsigned bytes with a zero point, and weights are signed bytes without one. Then a sum of products is
 #
 #     sum (qx - z) sx * qw sw = sx sw ( sum qx qw - z sum qw )
 #
-# The second sum has only weights in it, so it is known when the network is compiled; it goes into the bias. What is
-# left to run is a sum of products of bytes, in int32. No rounding happens in it: integers are exact, and so is the
+# The second sum contains only weights, so it is known when the network is compiled, and becomes a part of the bias.
+# Only a sum of products of bytes remains to be computed, in int32. It is not rounded: integers are exact, and so is the
 # oracle.
 #
 # The machine has an instruction for it (`vpdpbusd` on x86, `usdot` on ARM, `dp4a` on GPUs): four products of bytes and
-# their sum, for every 32 bits of a vector. To the compiler a *word* is an int32 that holds four bytes, and
-# `dot4_u8i8(a, b)` a function of two words like any other. So vectors, register tiles and fusion take it unchanged. By
-# bytes, and by words:
+# their sum, for every 32 bits of a vector. For the compiler a *word* is an int32 that holds four bytes, and
+# `dot4_u8i8(a, b)` is a function of two words like any other. So vectors, register tiles and fusion work with it
+# without changes. Here is the sum by bytes and by words:
 
 
 # %%
@@ -114,18 +114,18 @@ print("by bytes and by words:", verdict)
 assert verdict
 
 # %% [markdown]
-# Older machines have another instruction, which adds *two* products in sixteen bits and stops at the largest number:
-# 255 * 127 * 2 = 64770, and an int16 ends at 32767. Libraries that used it gave wrong results for large weights, or
-# kept weights to seven bits. minitvm takes two exact 16-bit products there.
+# Older machines have another instruction, which adds *two* products in sixteen bits and saturates: 255 * 127 * 2 =
+# 64770, but the largest int16 is 32767. Libraries that used it gave wrong results for large weights, or limited weights
+# to seven bits. On such machines minitvm uses two exact 16-bit products.
 #
 # ## One scale, or one for each channel
 #
-# The filters of a layer are not alike. With one scale for all, a filter of small weights gets a few steps of its own:
+# The filters of a layer differ. With one scale for all, a filter with small weights uses only a few of the steps:
 
 # %%
 weights = rng.standard_normal((4, 64)) * np.array([[1.0], [0.3], [0.1], [0.03]])
 predict(
-    "One scale for all: how many of its eight bits does the filter lose whose weights are 0.03 times as large?",
+    "One scale for all: how many of its eight bits does a filter lose if its weights are 0.03 times as large?",
     int(np.log2(1 / 0.03)),
 )
 bits: dict[str, float] = {}
@@ -144,14 +144,14 @@ picture = drawings.bars(
 print("the picture:", picture.save("scales"))
 
 # %% [markdown]
-# 6 dB are one bit. The last filter has lost five of its eight. A scale for each output channel costs nothing: it is a
-# factor at the end of the sum.
+# 6 dB are one bit. The last filter has lost five of its eight bits. A scale for each output channel costs nothing: it
+# is a factor at the end of the sum.
 #
 # ## A network
 #
-# `minitvm.quantize` runs the network on samples, takes the range of each tensor, and puts a conversion to bytes before
-# every product. The pass `integer_products` then moves the scales after the products, and between two layers from
-# integer to integer: int32 sums, times sx sw / sy, plus the zero point, rounded to the next byte.
+# `minitvm.quantize` runs the network on samples, records the range of each tensor, and converts the inputs of every
+# product to bytes. The pass `integer_products` then moves the scales after the products. Between two layers, the int32
+# sums are multiplied by sx sw / sy, the zero point is added, and the result is rounded to the nearest byte.
 
 
 # %%
@@ -170,8 +170,8 @@ quantized = minitvm.quantize(network(), samples)
 print(quantized)
 
 # %% [markdown]
-# Samples must look like what the network will see: a range that is too small cuts values off, one that is too large
-# wastes steps. `percentile=99.9` leaves out the few largest values. And the clock, on one thread:
+# Samples must be similar to the real inputs: a range that is too small cuts values off, and one that is too large
+# wastes steps. `percentile=99.9` ignores the few largest values. Here are the times, on one thread:
 
 # %%
 image = rng.standard_normal((1, 64, 28, 28)).astype("float32")
@@ -187,21 +187,22 @@ assert noise > 20
 
 # %% [markdown]
 # Are the bytes faster? That depends on your CPU. With an instruction for four products (`vpdpbusd`), they are. Without
-# one, as on CPUs that have only AVX2, each sum takes several instructions. And the floats have an advantage here: they
-# go by Winograd (lesson 16), with less than half of the multiplications, which bytes cannot use. What you save on every
-# machine is memory: a quarter of the weights.
+# one, as on CPUs that have only AVX2, each sum takes several instructions. The floats also have an advantage here: they
+# use Winograd's algorithm (lesson 16), which needs less than half of the multiplications but does not work for bytes.
+# On every machine you save memory: the weights are a quarter of the size.
 #
 # ## The ledger
 #
-# The sum of 64 products. The word program calls `dot4_u8i8` 16 times, which is no multiplication to the ledger.
+# Both columns are the sum of 64 products. The word program calls `dot4_u8i8` 16 times, which the ledger does not count
+# as a multiplication.
 
 # %%
 args = [rng.integers(0, 256, 64).astype("uint8"), rng.integers(-128, 128, 64).astype("int8"), np.zeros(1, "int32")]
 ledger.show({name: ledger.measure(func, *args) for name, func in (("bytes", by_bytes(16)), ("words", by_words(16)))})
 
 # %% [markdown]
-# In a compiled network the words are not put together one by one: the bytes are in this order already, and a vector of
-# bytes *is* a vector of words.
+# A compiled network does not assemble the words one by one: the bytes are already in this order, and a vector of bytes
+# *is* a vector of words.
 #
 # ## Your turn
 #

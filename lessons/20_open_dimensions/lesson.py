@@ -1,10 +1,10 @@
 # %% [markdown]
 # # Open dimensions
 #
-# A sentence has any length, a batch any size. Compile for each, and the user waits; compile for the longest, and most
-# of the work is for nothing. The third way is to compile once, with a length that has a name. Then everything that was
-# a number becomes a formula: extents, tails, memory. And what was checked when the network was compiled is checked when
-# it runs.
+# A sentence can have any length, and a batch any size. If you compile for each size, the user waits; if you compile for
+# the largest, most of the work is wasted. The third way is to compile once, with a length that has a name. Then every
+# number that depends on it becomes a formula: extents, tails, memory. And conditions that were checked at compile time
+# are now checked when the network runs.
 
 # %%
 from minitvm.tools.cli.lesson import open_lessons
@@ -30,9 +30,9 @@ from minitvm.tir.nodes import PrimFunc
 from minitvm.tir.schedule import Schedule
 
 # %% [markdown]
-# ## A name in place of a number
+# ## A name instead of a number
 #
-# One layer, and its rows are n. The graph carries the name through every operator.
+# Here is one layer with n rows. The graph keeps the name through every operator.
 
 
 # %%
@@ -53,7 +53,8 @@ print(layer(n))
 #
 # ## Tails again
 #
-# In lesson 6 the tail was known. Now it is open whether there is one. Splitting gives a predicate that stays:
+# In lesson 06 the tail was known. Now it is unknown whether there is one. Splitting gives a predicate that cannot be
+# removed:
 
 
 # %%
@@ -82,8 +83,9 @@ kernels = minitvm.lower(sch.func, stop_at="kernel")
 print(body_of(kernels["doubled"]))
 
 # %% [markdown]
-# A whole vector if it fits; otherwise a vector with a mask (or single elements). The oracle compares programs with open
-# sizes at many sizes, small ones first, for a tail most often goes wrong in the first vectors.
+# The kernel uses a whole vector if it fits; otherwise it uses a vector with a mask (or single elements). The oracle
+# compares programs with open sizes at many sizes, small ones first, because a mistake in a tail usually shows at small
+# sizes.
 
 # %%
 verdict = reference.check(doubled(), sch.func)
@@ -106,8 +108,8 @@ print("the picture:", picture.save("open_length"))
 # %% [markdown]
 # ## Memory by a formula
 #
-# Between two kernels there are n * 96 floats. The memory planner (lesson 17) plans with formulas; a run puts n in, and
-# there is nothing else to decide.
+# Between two kernels there are n * 96 floats. The memory planner (lesson 17) plans with formulas; a run only has to
+# insert n.
 
 # %%
 executable = minitvm.lower(layer(n), stop_at="executable")
@@ -120,7 +122,7 @@ for rows in (1, 7, 64):
 # %% [markdown]
 # ## One build, any size
 #
-# The weights are packed once, for all sizes. A new size costs nothing but its arena:
+# The weights are packed once, for all sizes. A new size only needs a new arena:
 
 # %%
 start = time.perf_counter()
@@ -142,28 +144,29 @@ x = rng.standard_normal((64, 64)).astype("float32")
 print(f"built for n = 64 alone: {ledger.duration(ledger.best_of(20, lambda: fixed(x))):>9}")
 
 # %% [markdown]
-# Zero rows are a size like any other. A fixed size may still be a little faster: the compiler could choose the tile
+# Zero rows are a size like any other. A fixed size may still be a little faster, because the compiler can choose a tile
 # that fits.
 #
-# ## What can no longer be known
+# ## Guards
 #
-# Two inputs, n and k rows, are added. Is that right? Only if n = k, or if one of them is 1, whose row is then added to
-# every row of the other. A compiler may not guess without a word. It computes for both readings *and checks* that one
-# of them holds: the result has `n == 1 ? k : n` rows. Or you say that the two are equal. That is a `match_cast`, which
-# importers write where the model leaves no other reading; the result then has n rows.
+# Suppose that you add two inputs of n and k rows. That is only right if n = k, or if one of them is 1: then its row is
+# added to every row of the other. The compiler must not guess silently. It compiles for both cases, and a run *checks*
+# that one of them holds: the result has `n == 1 ? k : n` rows. Or you declare that the two are equal, with a
+# `match_cast`; then the result has n rows. Importers insert a `match_cast` if the model allows no other case.
 
 # %%
 k = SizeVar("k")
 b = GraphBuilder("sum")
 x, y = b.input("x", (n, 4)), b.input("y", (k, 4))
-print("for both readings:", b.op("add", x, y).type)
+print("for both cases:", b.op("add", x, y).type)
 taken = b.op("match_cast", y, dims=((k, n),), where="the sum")
 total = b.build(b.op("add", x, taken))
 print(minitvm.lower(total, stop_at="executable"))
 
 # %% [markdown]
-# The *guards* come before the first step: a run that breaks one changes nothing, and its error says which sizes met.
-# The only step calls a kernel, named after the operators in it, with the result, both inputs and their number of rows.
+# The *guards* are checked before the first step: a run that breaks one changes nothing, and its error names the sizes
+# that differ. The only step calls a kernel, which is named after its operators. Its arguments are the result, both
+# inputs and their number of rows.
 
 # %%
 summed = minitvm.build(total)
@@ -177,15 +180,15 @@ except InputError as refused:
 # %% [markdown]
 # ## The ledger
 #
-# `doubled` split by 8, at a length that fits and at one that does not. The predicate is asked in every iteration of the
-# program; what the compiler made of it above asks once for each vector.
+# The ledger has `doubled`, split by 8, at a length that fits and at one that does not. The program tests its predicate
+# in every iteration; the kernel that you saw above tests it once for each vector.
 
 # %%
 sch = Schedule(doubled())
 sch.split(sch.get_loops("B")[0], [None, 8])
 counted = {n: ledger.measure(sch.func, np.ones(n, "float32"), np.zeros(n, "float32")) for n in (16, 17)}
 predict(
-    "For n = 17, how many lines more than for n = 16 does the cache fetch, for A and B together?",
+    "For n = 17, how many more lines does the cache fetch than for n = 16, for A and B together?",
     counted[17].lines_fetched - counted[16].lines_fetched,
 )
 ledger.show({f"n = {n}": entry for n, entry in counted.items()})
@@ -193,7 +196,7 @@ ledger.show({f"n = {n}": entry for n, entry in counted.items()})
 # %% [markdown]
 # ## Your turn
 #
-# Work out what the shape of a sum is when some dimensions are names, and what has to be checked when it runs.
+# Compute the shape of a sum when some dimensions are names, and the conditions that have to be checked when it runs.
 #
 #     minitvm lesson 20 --start     (writes exercise_20.py, for you to fill in)
 #     minitvm lesson 20 --check

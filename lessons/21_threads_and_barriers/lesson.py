@@ -1,9 +1,9 @@
 # %% [markdown]
 # # Threads, shared memory, and the barrier that was forgotten
 #
-# A GPU runs thousands of threads. They come in *blocks*: the threads of one block have a small, fast memory together,
+# A GPU runs thousands of threads. They are grouped in *blocks*: the threads of one block share a small, fast memory,
 # and can wait for each other. Nothing else orders them. Today we put loops on a grid by hand, let the threads of a
-# block exchange values, forget to wait, and find the mistake *without a GPU*. At the end we see one kernel in two
+# block exchange values, forget to wait, and find the mistake *without a GPU*. At the end you see the same kernel in two
 # languages.
 
 # %%
@@ -28,8 +28,8 @@ from minitvm.tir.nodes import PrimFunc
 # %% [markdown]
 # ## A loop on a grid
 #
-# `bind` says that a loop's iterations are not turns but *threads*. Two axes are enough to begin with: `blockIdx.x` is
-# the number of a block, `threadIdx.x` the number of a thread in its block.
+# `bind` turns the iterations of a loop into *threads*. Two axes are enough to begin with: `blockIdx.x` is the number of
+# a block, `threadIdx.x` the number of a thread in its block.
 
 
 # %%
@@ -51,18 +51,18 @@ print(body_of(minitvm.lower(sch.func, target="cuda", stop_at="kernel")["relu"]))
 
 # %% [markdown]
 # The host calls the kernel with a *grid*: four blocks of 32 threads. 4 x 32 is 128, and there are 100 elements, so the
-# last threads have nothing to do: that is what the condition says. The two loops are no loops any more. In the source
-# of the kernel each thread reads its own numbers:
+# condition leaves the last threads idle. The two loops are no longer loops. In the source of the kernel, each thread
+# reads its own position:
 
 # %%
 print("\n".join(minitvm.lower(sch.func, target="cuda", stop_at="source")["relu"].splitlines()[-8:]))
 print(reference.check(relu, sch.func))
 
 # %% [markdown]
-# ## What a block shares
+# ## Shared memory
 #
-# Here threads exchange values. Each block turns its four elements around: thread `t` puts one element into the shared
-# array `S`, and takes another one out, which *another thread* has put there.
+# Now threads exchange values. Each block reverses its four elements: thread `t` writes one element into the shared
+# array `S`, and reads another one, which *another thread* has written.
 
 
 # %%
@@ -85,13 +85,13 @@ print(body_of(module["turned_kernel_0"]))
 
 # %% [markdown]
 # In the program there are two loops over the threads, one after the other: first all threads write, then all threads
-# read. In the kernel there is one thread, which does both, and between the two there is `T.tvm_storage_sync("shared")`:
-# a **barrier**. A thread that comes to it waits until all threads of its block have come. We did not write it: lowering
-# saw that threads meet at an element of `S`.
+# read. The kernel is the program of one thread, which does both, and between the two there is
+# `T.tvm_storage_sync("shared")`: a **barrier**. A thread that reaches it waits until all threads of its block have
+# reached it. We did not write it: lowering saw that one thread reads an element of `S` that another one writes.
 #
 # ## The barrier that was forgotten
 #
-# Many kernels are written by hand, and there the barrier is easily forgotten. The interpreter runs kernels too:
+# Many kernels are written by hand, and then a barrier is easily forgotten. The interpreter runs kernels too:
 
 
 # %%
@@ -105,7 +105,7 @@ def forgotten(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
 
 
 def finding(kernel: PrimFunc) -> str:
-    """What the interpreter's shadow mode says of a kernel from 8 floats to 8 floats."""
+    """The error of the interpreter's shadow mode for a kernel from 8 floats to 8 floats."""
     try:
         reference.kernel.run(kernel, np.arange(8, dtype="float32"), np.empty(8, "float32"))
     except ExecutionError as error:
@@ -117,9 +117,9 @@ print(finding(module["turned_kernel_0"]))
 print(finding(forgotten))
 
 # %% [markdown]
-# The same two kernels as films, in which threads that nothing orders go side by side. Look at S. In the first film all
-# threads wait at the barrier between their writes and their reads. In the second film they happen to go in step, too,
-# but nothing makes them wait: the red frame is an element that one thread reads and another one writes.
+# Here are the same two kernels as films, in which unordered threads run at the same time. Look at S. In the first film
+# all threads wait at the barrier between their writes and their reads. In the second film they happen to run in step as
+# well, but nothing makes them wait: the red frame is an element that one thread reads and another one writes.
 
 # %%
 for kernel in (module["turned_kernel_0"], forgotten):
@@ -127,12 +127,12 @@ for kernel in (module["turned_kernel_0"], forgotten):
     print("the film:", picture.save(kernel.name, film.svg()))
 
 # %% [markdown]
-# On a GPU this kernel may well give the right answer: 32 threads of a *warp* often go in step. It does so until the
-# block has 64 threads, or the compiler moves an instruction, or the GPU is another one. The shadow mode does not run
-# the threads in an unlucky order. It writes down, for each element, who touched it since the last barrier, and says
-# which two accesses nothing orders. That is why it needs no GPU, and no luck.
+# On a GPU this kernel may well give the right result, because the 32 threads of a *warp* often run in step. It does so
+# until the block has 64 threads, or the compiler moves an instruction, or you use another GPU. The shadow mode does not
+# depend on the order in which it runs the threads. It records, for each element, which threads touched it since the
+# last barrier, and reports two accesses that nothing orders. That is why it needs neither a GPU nor luck.
 #
-# A barrier in the wrong place is as bad. All threads must come to it, or those that do wait for ever:
+# A barrier in the wrong place is just as bad. All threads must reach it, or those that do wait for ever:
 
 
 # %%
@@ -153,17 +153,17 @@ print(finding(half_wait).splitlines()[0])
 # %% [markdown]
 # ## How many barriers?
 #
-# A barrier costs time: all wait for the last. So there should be as many as are needed, and none more. Say that a
-# kernel has *stages*, in each of which thread `t` reads or writes one element of `S`. Two accesses need a barrier
-# between them when
+# A barrier costs time, because all threads wait for the last one. So a kernel should have as few barriers as possible.
+# Suppose that a kernel has *stages*, in each of which thread `t` reads or writes one element of `S`. Two accesses need
+# a barrier between them if
 #
 # - they touch the same element,
 # - at least one of them writes, and
-# - they are of *different threads*: a thread keeps its own order.
+# - they belong to *different threads*, since each thread keeps its own order.
 #
-# Go through the stages and remember what was touched since the last barrier. The first stage that would race with
-# something remembered needs a barrier before it, and the memory starts anew. It is never too early to wait, and waiting
-# as late as possible covers most: this greedy rule gives the fewest. You will write it in the exercise.
+# The rule is greedy. Go through the stages and remember the accesses since the last barrier. The first stage that would
+# race with one of them needs a barrier before it; then forget them and go on. Each barrier comes as late as possible,
+# so it separates as many accesses as it can, and the rule gives the fewest barriers. You will write it in the exercise.
 #
 # ## One kernel, two languages
 #
@@ -178,11 +178,12 @@ print()
 print("\n".join(in_c.splitlines()[-7:]))
 
 # %% [markdown]
-# The same statements. `cuda.blockIdx.x` is `get_group_id(0)`, `cuda.threadIdx.x` is `get_local_id(0)`, `shared_f32(4)`
-# is `__local float S[4]`, `cuda.syncthreads()` is `barrier(CLK_LOCAL_MEM_FENCE)`. What differs between GPUs is not the
-# language. It is how many threads a block may have, how wide a load is, and whether shared memory is faster than memory
-# at all. On most GPUs it is; on a Mali it is ordinary memory that goes through the same cache, so copying into it only
-# costs. So the *schedule* differs, and the target says why:
+# Both have the same statements. `cuda.blockIdx.x` is `get_group_id(0)`, `cuda.threadIdx.x` is `get_local_id(0)`,
+# `shared_f32(4)` is `__local float S[4]`, `cuda.syncthreads()` is `barrier(CLK_LOCAL_MEM_FENCE)`. The important
+# differences between GPUs are not in the language. GPUs differ in the number of threads that a block may have, in the
+# width of a load, and in whether shared memory is faster than global memory. On most GPUs it is; on a Mali it is
+# ordinary memory with the same cache, so copying into it only costs time. So the *schedule* differs, and the
+# description of the target shows why:
 
 # %%
 for target in ("cuda -arch=sm_80", "opencl -device=mali"):
@@ -192,13 +193,12 @@ for target in ("cuda -arch=sm_80", "opencl -device=mali"):
 # %% [markdown]
 # ## The ledger
 #
-# Our example with a row of C for each block, and a column for each thread: the loops `i` and `j` are gone from the
-# ledger's order, the work is the same.
+# This is our example with a row of C for each block, and a column for each thread.
 
 
 # %%
 def on_a_grid(n: int) -> PrimFunc:
-    """The example with side n, a thread an element of C."""
+    """The example with side n, one thread for each element of C."""
     sch = tir.Schedule(example.blocks(n, n, n))
     for block in ("C", "Y"):
         i, j = sch.get_loops(block)[:2]
@@ -220,8 +220,8 @@ ledger.show(columns)
 #
 # ## Your turn
 #
-# Place the barriers of a kernel: none too few, and none too many. The check builds the kernel with your barriers, and
-# the shadow mode looks whether threads race.
+# Place the barriers of a kernel: enough of them, but none too many. The check builds the kernel with your barriers and
+# runs it in shadow mode, which finds races.
 #
 #     minitvm lesson 21 --start     (writes exercise_21.py, for you to fill in)
 #     minitvm lesson 21 --check

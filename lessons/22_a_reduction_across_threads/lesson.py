@@ -1,10 +1,10 @@
 # %% [markdown]
 # # A reduction across threads
 #
-# One thread adds up a row in as many steps as the row is long. A block of threads does it together: each adds up a
-# share, and then their results must meet. Today they meet in three ways: in a loop of one thread, in a *tree* in shared
-# memory, and by *shuffles*, in which threads read each other's registers. We forget a barrier in the tree and find it
-# without a GPU, and count what each way costs.
+# One thread needs as many steps to add up a row as the row has elements. A block of threads can share the work: each
+# adds up a part, and then their results must be combined. Today you see three ways: a loop in one thread, a *tree* in
+# shared memory, and *shuffles*, in which threads read each other's registers. We forget a barrier in the tree and find
+# it without a GPU, and count what each way costs.
 
 # %%
 from minitvm.tools.cli.lesson import open_lessons
@@ -28,7 +28,7 @@ from minitvm.tir.nodes import IRModule, PrimFunc
 # %% [markdown]
 # ## One thread
 #
-# Four rows of 64 elements, and the sum of each.
+# The program computes the sum of each of four rows of 64 elements.
 
 
 # %%
@@ -40,7 +40,7 @@ def sums() -> PrimFunc:
 
 
 def serial() -> PrimFunc:
-    """A block of one thread a row."""
+    """A block of one thread for each row."""
     sch = tir.Schedule(sums())
     i, _ = sch.get_loops("B")
     sch.bind(i, "blockIdx.x")
@@ -50,17 +50,17 @@ def serial() -> PrimFunc:
 print(body_of(minitvm.lower(serial(), target="cuda", stop_at="kernel")["main"]["main_kernel_0"]))
 
 # %% [markdown]
-# 64 steps, one after the other, and all other threads of the block have nothing to do.
+# The thread takes 64 steps, one after another, and the block has no other threads that could help.
 #
 # ## Many threads
 #
-# `bind` takes a *reduction* loop too, if it is bound to `threadIdx`. The meaning stays: the iterations are added up.
-# How the threads do that is left to lowering.
+# You can also bind a *reduction* loop, if you bind it to `threadIdx`. The meaning stays the same: the iterations are
+# added up. Lowering decides how the threads do that.
 
 
 # %%
 def across(threads: int) -> PrimFunc:
-    """So many threads a row."""
+    """`threads` threads for each row."""
     sch = tir.Schedule(sums())
     i, k = sch.get_loops("B")
     sch.bind(i, "blockIdx.x")
@@ -71,8 +71,9 @@ def across(threads: int) -> PrimFunc:
 print(reference.check(sums(), across(8)))
 
 # %% [markdown]
-# On a target whose threads cannot read each other's registers, OpenCL for example, they meet in shared memory. Each
-# thread adds up its share: with 8 threads, 8 elements. Then neighbours add up: 8 results become 4, 2, 1.
+# On some targets, for example OpenCL, threads cannot read each other's registers. Then they combine their results in
+# shared memory. Each thread adds up its share: with 8 threads, that is 8 elements. Then neighbours are added: 8 results
+# become 4, 2, 1.
 
 # %%
 tree = minitvm.lower(across(8), target="opencl", stop_at="kernel")["main"]
@@ -80,7 +81,7 @@ print(body_of(tree["main_kernel_0"]))
 
 # %%
 picture = Picture(560, 275)
-picture.words(20, 26, "8 threads: three levels; an orange element has just taken its neighbour", 14)
+picture.words(20, 26, "8 threads: three levels; a neighbour was just added to each orange element", 14)
 for level in range(4):
     y = 60 + 56 * level
     picture.words(20, y + 16, f"level {level}" if level else "shares", 12)
@@ -97,12 +98,12 @@ print("the picture:", picture.save("tree"))
 
 # %% [markdown]
 # Three levels for 8 threads: the number of steps is the logarithm. Before each level there is a barrier, because a
-# thread reads what its neighbour has written. There is one more after the last: *all* threads read the total then. That
-# is of use in a softmax, where every thread divides by it.
+# thread reads what its neighbour has written. There is one more after the last level, because then *all* threads read
+# the total. A softmax needs that: every thread divides by the total.
 #
 # ## A barrier is forgotten
 #
-# The same tree by hand, for 4 threads, with one barrier too few:
+# Here is the same tree by hand, for 4 threads, with one barrier missing:
 
 
 # %%
@@ -119,7 +120,7 @@ def forgotten(A: T.Buffer((4,), "float32"), B: T.Buffer((1,), "float32")):
 
 
 def finding(kernel: PrimFunc) -> str:
-    """What the interpreter's shadow mode says of a kernel from 4 floats to one."""
+    """The error of the interpreter's shadow mode for a kernel from 4 floats to one."""
     try:
         reference.kernel.run(kernel, np.arange(4, dtype="float32"), np.empty(1, "float32"))
     except ExecutionError as error:
@@ -130,21 +131,21 @@ def finding(kernel: PrimFunc) -> str:
 print(finding(forgotten))
 
 # %% [markdown]
-# Thread 0 may read `S[2]` before thread 2 has added to it. On a GPU it would be right most of the time.
+# Thread 0 may read `S[2]` before thread 2 has added to it. On a GPU the result would be right most of the time.
 #
 # ## Shuffles
 #
-# 32 threads of NVIDIA's GPUs are a *warp*, and a thread can read a register of another one in it: a *shuffle*.
-# `tvm_warp_shuffle_down(mask, value, 4, 32, 32)` gives each lane the `value` of the lane 4 further on. No memory, no
-# barrier:
+# On NVIDIA's GPUs 32 threads are a *warp*, and a thread can read a register of another thread in its warp. That is a
+# *shuffle*. `tvm_warp_shuffle_down(mask, value, 4, 32, 32)` gives each lane the `value` of the lane 4 further on. It
+# needs neither memory nor a barrier:
 
 # %%
 shuffles = minitvm.lower(across(8), target="cuda", stop_at="kernel")["main"]
 print(body_of(shuffles["main_kernel_0"]))
 
 # %% [markdown]
-# The mask names the lanes that take part. All of them must come, and none may read from a lane that is not among them:
-# CUDA says nothing about what it would get then. The interpreter does:
+# The mask names the lanes that take part. All of them must reach the shuffle, and none may read from a lane that is not
+# in the mask: in CUDA the result is then undefined. The interpreter reports this:
 
 
 # %%
@@ -159,12 +160,12 @@ def too_far(A: T.Buffer((4,), "float32"), B: T.Buffer((1,), "float32")):
 print(finding(too_far))
 
 # %% [markdown]
-# Lane 3 reads from lane 4, and there are four lanes. That its value is thrown away does not help. With sections of four
-# lanes, `tvm_warp_shuffle_down(mask, value, 1, 4, 32)`, it would get its own value.
+# Lane 3 reads from lane 4, but there are only four lanes, 0 to 3. It is an error even though the value is not used.
+# With sections of four lanes, `tvm_warp_shuffle_down(mask, value, 1, 4, 32)`, lane 3 would get its own value.
 #
-# ## What each costs
+# ## The cost of each way
 #
-# We count while the interpreter runs: barriers of each thread, and loads of shared memory.
+# We count the barriers of each thread and the loads from shared memory while the interpreter runs.
 
 
 # %%
@@ -202,10 +203,11 @@ for threads in (1, 8, 32, 64):
         print(f"{threads:>7}   {way:<9}  {barriers:>8}   {loads:>12}")
 
 # %% [markdown]
-# A block of 64 threads is two warps. Each adds up its own by shuffles, its first lane writes one element to shared
-# memory, all wait *once*, and each warp adds up these two: all threads have the total, and no thread waits again.
+# A block of 64 threads is two warps. Each warp adds up its own values with shuffles, and its first lane writes one
+# element to shared memory. All threads wait *once*, and each warp adds these two elements. Then all threads have the
+# total, and no thread waits again.
 #
-# In CUDA's source the shuffles are calls:
+# In the CUDA source the shuffles are calls:
 
 # %%
 print("\n".join(numba_cuda.generate(shuffles["main_kernel_0"]).splitlines()[-9:]))
@@ -213,13 +215,13 @@ print("\n".join(numba_cuda.generate(shuffles["main_kernel_0"]).splitlines()[-9:]
 # %% [markdown]
 # ## The ledger
 #
-# Our example with a block for each element of C, whose 8 threads share out the sum: the products are as many, and all
-# that the threads do to combine theirs comes on top.
+# This is our example with a block for each element of C, whose 8 threads share the sum. The number of products is the
+# same, and combining the results of the threads takes additional work.
 
 
 # %%
 def on_teams(n: int) -> PrimFunc:
-    """The example with side n, 8 threads an element of C."""
+    """The example with side n, 8 threads for each element of C."""
     sch = tir.Schedule(example.blocks(n, n, n))
     i, j, k = sch.get_loops("C")
     sch.bind(i, "blockIdx.x")
@@ -239,5 +241,5 @@ ledger.show(columns)
 # %% [markdown]
 # ## The exercise
 #
-# Write the steps of a tree that adds up any number of threads, also 5 or 7, in as few levels as possible:
-# `minitvm lesson 22 --check`.
+# Write the steps of a tree that adds up the results of any number of threads, also 5 or 7, in as few levels as
+# possible: `minitvm lesson 22 --check`.

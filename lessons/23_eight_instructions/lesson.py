@@ -1,10 +1,10 @@
 # %% [markdown]
 # # A machine of eight instructions
 #
-# A CPU has caches that guess what you will need, and registers for a few numbers. An *accelerator* for neural
-# networks has neither. It has an array that multiplies a whole matrix in a cycle, small memories beside it,
-# *scratchpads*, and a program that says what is in them at any time. Today we write such a program by hand and run
-# it, and at the end you write the machine.
+# A CPU has caches that guess which data you will need, and registers for a few numbers. An *accelerator* for neural
+# networks has neither. It has an array that multiplies a whole matrix in a cycle, and small memories next to it, called
+# *scratchpads*. The program decides which data they hold at any time. Today we write such a program by hand and run it,
+# and at the end you write the machine.
 
 # %%
 from minitvm.tools.cli.lesson import open_lessons
@@ -30,19 +30,20 @@ for pad in (Scratchpad.INP, Scratchpad.WGT, Scratchpad.ACC):
     print(f"{pad.word}: {machine.depth(pad):>5} elements, each {shape} of {machine.dtype(pad)}")
 
 # %% [markdown]
-# This is VTA, a machine that TVM's authors built. `inp` holds inputs, `wgt` weights, `acc` results: *registers*. An
-# element is not a number but what the array takes at once. Its only multiplication is
+# This is VTA, a machine that the authors of TVM built. `inp` holds inputs, `wgt` weights, and `acc` results (its
+# elements are called *registers*). An element is not a number but the block of numbers that the array processes at
+# once. Its only multiplication is
 #
 #     acc[dst] += inp[src] @ wgt[w].T
 #
-# 256 products in one cycle. There are eight things that it can do: LOAD rows of DRAM into a scratchpad, STORE
-# registers to DRAM, GEMM (that line), MIN, MAX, ADD and SHR (shift right) on registers, and FINISH.
+# That is 256 products in one cycle. There are eight instructions: LOAD (rows of DRAM into a scratchpad), STORE
+# (registers to DRAM), GEMM (the line above), MIN, MAX, ADD and SHR (shift right) on registers, and FINISH.
 #
 # ## The example, by hand
 #
-# `Y = relu(A @ B + bias)` with A of 4 x 16 bytes, B of 16 x 16. The row of A is an element of `inp`, all of B is one
-# element of `wgt`. The bias comes first: LOAD with a stride of 0 reads the same element four times. The sums go on
-# top of it. MAX with 0 is the ReLU. A result must be a byte again, so it is shifted and cut.
+# `Y = relu(A @ B + bias)` with A of 4 x 16 bytes, B of 16 x 16. A row of A is an element of `inp`, and all of B is one
+# element of `wgt`. The bias comes first: LOAD with a stride of 0 reads the same element four times. GEMM adds the sums
+# to it. MAX with 0 is the ReLU. A result must be a byte again, so it is shifted and limited to 127.
 
 # %%
 TEXT = """
@@ -78,21 +79,21 @@ print("first results:", Y[0, 0, :6], " equal:", np.array_equal(Y[:, 0], np.minim
 # %% [markdown]
 # ## Micro-ops, and loops around them
 #
-# GEMM does not hold its three indices. They are in a list of *micro-ops* in yet another scratchpad, and the
-# instruction says which part of the list to run, in two loops. In each round of a loop, factors are added to the
-# indices:
+# GEMM does not hold its three indices. They are in a list of *micro-ops* in another scratchpad, and the instruction
+# names the part of the list to run, in two loops. In each iteration of a loop, factors are added to the indices:
 #
 #     for i in range(outer):
 #         for j in range(inner):
 #             for k in range(uop_begin, uop_end):
 #                 dst = uop[k].dst + i * dst[0] + j * dst[1]        # src and wgt alike
 #
-# So a whole convolution is one instruction and a short list: the list goes over the filter, the loops over rows and
-# columns.
+# So a whole convolution is one instruction and a short list: the list covers the filter, and the loops run over rows
+# and columns.
 #
 # ## 128 bits
 #
-# The machine reads none of this text. An instruction is a number of 128 bits, each field at its place:
+# The machine does not read this text. For the machine, an instruction is a number of 128 bits, with each field at a
+# fixed position:
 
 # %%
 gemm = program.instructions[4]
@@ -102,8 +103,8 @@ for place in fields(type(gemm), machine.widths)[:10]:
     print(f"  bits {place.low:>3} to {place.low + place.bits - 1:>3}  {place.path}")
 
 # %% [markdown]
-# A field's width is a promise of the hardware. `dst` has 11 bits because there are 2048 registers. A machine with
-# more registers and the same field could not name them, so it is refused when you describe it:
+# The width of a field limits the hardware. `dst` has 11 bits because there are 2048 registers. A machine with more
+# registers and the same field could not address them all, so minitvm refuses its description:
 
 # %%
 try:
@@ -112,10 +113,11 @@ except ValueError as error:
     print(error)
 
 # %% [markdown]
-# ## Integers as the machine has them
+# ## Integers that wrap
 #
-# Bytes are multiplied, and summed in 32 bits that *wrap*: no flag, no error. STORE keeps the low 8 bits of a
-# register, and throws away the rest. That is why MIN with 127 is in the program. Without it:
+# The machine multiplies bytes and sums the products in 32 bits that *wrap*, without a flag or an error. STORE keeps the
+# low 8 bits of a register and discards the rest. That is why the program has a MIN with 127. Without it, results are
+# wrong:
 
 # %%
 careless = assemble(TEXT.replace("imm=127", "imm=30000").replace("imm=8", "imm=2"), machine, "careless")
@@ -124,8 +126,8 @@ print("sums >> 2:", np.maximum(sums, 0)[0, :6] >> 2)
 print("stored:   ", wrong[0, 0, :6])
 
 # %% [markdown]
-# And nothing is in a scratchpad that was not loaded. Real scratchpads hold what was there before; the interpreter
-# remembers what was written:
+# A scratchpad contains only data that the program loaded. In real hardware it would contain old data; the interpreter
+# remembers which elements were written, and refuses to read others:
 
 # %%
 try:
@@ -137,8 +139,8 @@ except ExecutionError as error:
 # %% [markdown]
 # ## How long?
 #
-# The words `push` and `pop` in the text are the subject of another lesson: loads, products and stores run at the same
-# time unless a *token* makes one wait. Here everything waits for everything, and the array has little to do:
+# The words `push` and `pop` in the text are the subject of lesson 24: loads, products and stores run at the same time
+# unless a *token* makes one wait. Here each step waits for the one before it, and the array is mostly idle:
 
 # %%
 timeline = simulate(program, machine)
@@ -161,11 +163,13 @@ for row, (unit, colour) in enumerate(colours.items()):
 print("the picture:", picture.save("one_layer"))
 
 # %% [markdown]
-# Four cycles of products. The rest is waiting for bytes, which is what accelerators do all day unless you prevent it.
+# Products take four cycles. In the other cycles the array waits for bytes, which is how accelerators spend their time
+# if the program does not prevent it.
 #
 # ## The ledger
 #
-# The example in three loops, and on the machine. It counts elements: a load of weights is one load, of 256 bytes.
+# The columns are the example in three loops and on the machine. For the machine we count elements: a load of weights is
+# one load, of 256 bytes.
 
 # %%
 loops = ledger.measure(example.three_loops(4, 16, 16), *example.inputs(4, 16, 16)).lesson_rows()
@@ -183,8 +187,8 @@ ledger.show({"three loops": loops, "accelerator": array})
 # %% [markdown]
 # ## Your turn
 #
-# Write the machine: an interpreter for eight instructions, with an array of one number. The check runs random
-# programs on it and on the reference interpreter.
+# Write the machine: an interpreter for eight instructions, with an array of one number. The check runs random programs
+# on your interpreter and on the reference interpreter.
 #
 #     minitvm lesson 23 --start     (writes exercise_23.py, for you to fill in)
 #     minitvm lesson 23 --check

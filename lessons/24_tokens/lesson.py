@@ -1,9 +1,9 @@
 # %% [markdown]
 # # Tokens, two halves, and a deadlock on a chart
 #
-# An accelerator loads, computes and stores at the same time. Nothing puts these in order but *tokens*, which the
-# program passes around. Today we look at a chart of who does what when, make the array wait less by giving each
-# scratchpad two halves, take one token away, and let three modules wait for each other for ever.
+# An accelerator loads, computes and stores at the same time. Only *tokens*, which the modules pass to each other, put
+# these in order. Today we look at a chart of the times at which each module runs, make the array wait less by dividing
+# each scratchpad into two halves, remove one token, and let three modules wait for each other for ever.
 
 # %%
 from minitvm.tools.cli.lesson import open_lessons
@@ -32,22 +32,22 @@ one, two = (conv2d(layer, machine, contexts=n, tile=tile, name=f"{n} contexts") 
 print("\n".join(f"{n:>3}  {text}" for n, text in list(enumerate(one.instructions))[1:7]))
 
 # %% [markdown]
-# A small convolution. Each `load` brings a part of the image or of the filters, each `gemm` multiplies one part by
-# the other. `push(compute)` says: when I have ended, put a token into the queue from load to compute. `pop(load)`
-# says: before I begin, take one out, and wait if there is none. There are four queues, one in each direction between
-# load and compute and between compute and store.
+# This is a small convolution. Each `load` brings a part of the image or of the filters, and each `gemm` multiplies one
+# part by the other. `push(compute)` means: when this instruction has ended, put a token into the queue from load to
+# compute. `pop(load)` means: before this instruction begins, take a token out, and wait if there is none. There are
+# four queues, one in each direction between load and compute and between compute and store.
 #
-# The tokens in one direction say *here are your data*. Those in the other say *your data are used, you may overwrite
-# them*.
+# A token in one direction means *here are your data*. A token in the other direction means *the data are used, you may
+# overwrite them*.
 #
 # ## The chart
 #
-# Time goes to the right, a row for each module.
+# In the chart, time goes to the right, and each module has a row.
 
 
 # %%
 def chart(timeline: Timeline, name: str) -> None:
-    """Draw who runs when, up to a cycle, and print where the picture is."""
+    """Draw when each module runs, up to a cycle, and print where the picture is."""
     colours = {"load": "#1f78b4", "compute": "#2ca02c", "store": "#7b5bb5"}
     until, sheet = 16000, Picture(900, 150)
     for row, (unit, colour) in enumerate(colours.items()):
@@ -65,13 +65,13 @@ for unit in ("load", "compute"):
     print(unit, alone.spent[unit])
 
 # %% [markdown]
-# While one works, the other waits. It must: there is one place for a part of the image, and it cannot be overwritten
-# while the array reads it.
+# While one module works, the other waits. It must, because there is only one place for a part of the image, and it
+# cannot be overwritten while the array reads it.
 #
 # ## Two halves
 #
-# So let there be two places. Each scratchpad is divided in halves, and two tiles of the result take turns. While the
-# array computes on one half, the other half is loaded. The same loads, the same products, in another order:
+# So we use two places. Each scratchpad is divided into halves, and two tiles of the result take turns. While the array
+# computes with one half, the other half is loaded. The loads and the products are the same, in another order:
 
 # %%
 predict(
@@ -85,24 +85,23 @@ for unit in ("load", "compute"):
 print(f"saved {1 - hidden.cycles / alone.cycles:.0%}; both did {alone.micro_ops:,} micro-ops of products")
 
 # %% [markdown]
-# Both programs as films. Orange squares are tokens that wait in a queue, and a module is green while it runs. Look at
-# load and compute: with one context they take turns, and each token is taken as soon as it comes. With two contexts
-# both are green at the same time.
+# Here are both programs as films. Orange squares are tokens that wait in a queue, and a module is green while it runs.
+# Look at load and compute: with one context they take turns, and each token is popped soon after it was pushed. With
+# two contexts both are green at the same time.
 
 # %%
 for title, timeline in (("One context", alone), ("Two contexts", hidden)):
     print("the film:", save(title.replace(" ", "_").lower() + "_film", token_film(timeline, title, 16000)))
 
 # %% [markdown]
-# VTA's authors call this *virtual threading*. The chip does not hide latency. The program does.
+# The authors of VTA call this *virtual threading*. Not the chip but the program hides the latency.
 #
 # `minitvm accel run C8 --timeline c8.html` writes a larger chart, with the tokens as arrows and the reason why a module
 # waits.
 #
-# ## A token less
+# ## One token fewer
 #
-# Which token could we do without? We remove one that says *you may overwrite*: a push from compute to load, and its
-# pop.
+# Is every token necessary? We remove one that means *you may overwrite*: a push from compute to load, and its pop.
 
 
 # %%
@@ -128,11 +127,11 @@ except ExecutionError as error:
     print(error)
 
 # %% [markdown]
-# On a slow memory this program is right every time. The day the memory is faster, it is not. Trying orders shows it
-# only if the right order is tried. There is a better way. Each queue has one module that pushes and one that pops, so
-# the third pop takes the third push, in every run. Draw an arrow from each push to its pop, and one from each
-# instruction of a module to the next. If two instructions touch the same place, one of them writes, and no path leads
-# from one to the other, then nothing orders them. No run is needed to see that:
+# With a slow memory this program is right every time. With a faster memory it is not. If you try different orders, you
+# only find the mistake if you try a wrong one. There is a better way. Each queue has one module that pushes and one
+# that pops, so the third pop always gets the third token. Draw an arrow from each push to its pop, and one from each
+# instruction of a module to the next. Suppose that two instructions touch the same place, one of them writes, and no
+# path leads from one to the other. Then nothing orders them. You need no run to see that:
 
 # %%
 try:
@@ -143,8 +142,8 @@ except VerificationError as error:
 # %% [markdown]
 # ## A deadlock
 #
-# Too many tokens are as bad. Let the first load wait for a token of compute. Compute waits for the load, and store
-# for compute:
+# Too many waits are just as bad. We let the first load wait for a token from compute. Compute waits for the load, and
+# store waits for compute:
 
 # %%
 instructions = list(one.instructions)
@@ -158,7 +157,7 @@ except accel.Deadlock as error:
 # %% [markdown]
 # ## Your turn
 #
-# Place the tokens of a program: none too few, and none too many. The accelerator's verifier judges.
+# Place the tokens of a program: enough of them, but none too many. The check uses the verifier of the accelerator.
 #
 #     minitvm lesson 24 --start     (writes exercise_24.py, for you to fill in)
 #     minitvm lesson 24 --check

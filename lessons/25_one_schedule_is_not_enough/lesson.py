@@ -1,10 +1,10 @@
 # %% [markdown]
 # # One schedule is not enough: a matrix product for three GPUs
 #
-# A kernel for one GPU runs on another one, if both speak its language. It need not be fast there. Today we schedule one
-# matrix product twice: once with nothing shared, once with tiles that a block fetches together into shared memory. We
-# count what each loads, from where, and in how many steps. At the end the compiler chooses for three GPUs, and one
-# word in a GPU's description changes its choice.
+# A kernel for one GPU runs on another one, if both support its language. It need not be fast there. Today we schedule
+# one matrix product twice: once with nothing shared, and once with tiles that a block fetches together into shared
+# memory. We count the loads of each kernel, from each memory, and the steps that they take. At the end the compiler
+# chooses schedules for three GPUs, and one word in the description of a GPU changes its choice.
 
 # %%
 from minitvm.tools.cli.lesson import open_lessons
@@ -26,7 +26,7 @@ from minitvm.tir.nodes import BufferStore, PrimFunc
 # %% [markdown]
 # ## The product
 #
-# Our example once more, this time as tensor expressions:
+# This is our example once more, this time as tensor expressions:
 
 
 # %%
@@ -46,12 +46,12 @@ print(reference.check(example.blocks(*SIZES), product(*SIZES)))
 # ## Nothing shared
 #
 # A thread computes 4 rows by one vector of 4 columns, and keeps these 16 sums in registers. For each step of the sum it
-# loads 4 elements of A and a vector of B, and does 16 multiply-adds with them. It knows nothing of its neighbours.
+# loads 4 elements of A and a vector of B, and does 16 multiply-adds with them. It shares nothing with its neighbours.
 
 
 # %%
 def in_registers(func: PrimFunc) -> PrimFunc:
-    """A thread for each tile of 4 x 4 results; 64 threads a block."""
+    """A thread for each tile of 4 x 4 results; 64 threads per block."""
     sch = tir.Schedule(func)
     sch.set_scope("C", 0, "local")
     sums = sch.get_block("C")
@@ -74,18 +74,18 @@ def in_registers(func: PrimFunc) -> PrimFunc:
 # %% [markdown]
 # ## Tiles fetched together
 #
-# The thread's tile is the same. But 8 x 8 threads are a block, and compute 32 x 32 results. All threads of a row need
-# the same elements of A, all threads of a column the same elements of B. So for 8 steps of the sum at a time the block
-# fetches a tile of A and a tile of B into shared memory, and each thread brings a 64th of both.
+# The tile of a thread is the same. But now 8 x 8 threads are a block, and compute 32 x 32 results. All threads of a row
+# need the same elements of A, and all threads of a column need the same elements of B. So the block fetches a tile of A
+# and a tile of B into shared memory, for 8 steps of the sum at a time, and each thread fetches 1/64 of both.
 #
-# `cache_read(..., "shared")` makes the copy, `compute_at` puts it inside the loop over pieces, and binding its loops
-# shares it out among the threads. The tile of A is *turned around*: its lines are steps of the sum, so that the 4 rows
-# of a thread are side by side. `reindex_cache_read` is a `cache_read` that also says where each element goes.
+# `cache_read(..., "shared")` makes the copy, `compute_at` moves it inside the loop over pieces, and binding its loops
+# divides the work among the threads. The tile of A is *transposed*: its rows are steps of the sum, so that the 4 rows
+# of a thread are next to each other. `reindex_cache_read` is a `cache_read` with a map for the place of each element.
 
 
 # %%
 def in_shared_tiles(func: PrimFunc, apart: int = 4) -> PrimFunc:
-    """The same tiles of threads, 8 x 8 of them a block; lines of A's tile are `apart` elements longer than 32."""
+    """The same tiles of threads, 8 x 8 of them per block; rows of A's tile are `apart` elements longer than 32."""
     sch = tir.Schedule(func)
     sch.set_scope("C", 0, "local")
     sums = sch.get_block("C")
@@ -119,12 +119,13 @@ for name, way in WAYS.items():
     print(f"{name:<13}", reference.check(product(*SIZES), way(product(*SIZES)), modes=("exact", "shadow")))
 
 # %% [markdown]
-# (What `storage_align` is for comes further down. Each program is a kernel in CUDA and in OpenCL, as in lesson 21.)
+# (You will see the purpose of `storage_align` below. Each program can become a kernel in CUDA and in OpenCL, as in
+# lesson 21.)
 #
-# ## What a thread loads
+# ## The loads of a thread
 #
-# `work.count` counts a kernel's loads without running it. Barriers we count while the interpreter runs, and the ledger
-# for the end of the lesson with them.
+# `work.count` counts the loads of a kernel without running it. We count barriers while the interpreter runs, together
+# with the ledger for the end of the lesson.
 
 
 # %%
@@ -159,20 +160,21 @@ def moved(name: str) -> dict[str, int]:
 
 
 counts = {name: moved(name) for name in WAYS}
-print(f"{'':<14}" + "".join(f"{name + ', a thread':>26}{'a block':>9}" for name in counts))
+print(f"{'':<14}" + "".join(f"{name + ', thread':>26}{'block':>9}" for name in counts))
 for what in counts["registers"]:
     row = (f"{count[what]:>26}{count[what] * (THREADS if what != 'barriers' else 1):>9}" for count in counts.values())
     print(f"{what:<14}" + "".join(row))
 
 # %% [markdown]
-# 128 loads from memory become 16: a block fetches each element once for its 8 readers. The rest of the table is the
-# price: the 128 loads are now loads from shared memory, and there are 16 stores and 4 barriers on top.
+# For each thread, 128 loads from global memory become 16, because a block fetches each element once for its 8 readers.
+# The rest of the table is the price: the 128 loads are now loads from shared memory, and 16 stores and 4 barriers are
+# added.
 #
-# Whether that pays depends on what shared memory *is*. On NVIDIA's and AMD's GPUs it is storage inside the
-# multiprocessor, and fast. On a Mali it is memory like any other, and everything goes through the same cache:
+# Whether that pays depends on the hardware. On NVIDIA's and AMD's GPUs, shared memory is fast storage inside the
+# multiprocessor. On a Mali it is ordinary memory, and everything goes through the same cache:
 
 # %%
-print(f"{'through the cache, a thread':<32}" + "".join(f"{name:>14}" for name in counts))
+print(f"{'through the cache, per thread':<32}" + "".join(f"{name:>14}" for name in counts))
 for machine, whats in (
     ("shared memory is separate", ["global loads"]),
     ("shared memory is memory", ["global loads", "shared loads", "shared stores"]),
@@ -180,16 +182,16 @@ for machine, whats in (
     print(f"  {machine:<30}" + "".join(f"{sum(count[what] for what in whats):>14}" for count in counts.values()))
 
 # %% [markdown]
-# On such a GPU shared tiles add a quarter to the traffic, and the barriers buy nothing.
+# On such a GPU shared tiles add a quarter to the traffic, and the barriers bring no advantage.
 #
 # ## Banks
 #
-# Where shared memory is separate, it has **banks**: 32 of them on NVIDIA's GPUs. Element `e` (of 4 bytes) is in bank
-# `e % 32`, and each bank loads or stores one element in a step. 32 threads are served in one step if they use 32
-# different banks. If k different elements are in one bank, it takes k steps: a *bank conflict*.
+# If shared memory is separate, it has **banks**: 32 of them on NVIDIA's GPUs. Element `e` (of 4 bytes) is in bank `e %
+# 32`, and each bank loads or stores one element in a step. The accesses of 32 threads take one step if they use 32
+# different banks. If k different elements are in one bank, they take k steps: a *bank conflict*.
 #
-# We ask the kernel itself which elements the first 32 threads store when they fetch A's tile: the index of the store,
-# with the numbers of the thread put in.
+# Which elements do the first 32 threads store when they fetch the tile of A? We read the index of the store in the
+# kernel, and insert the numbers of each thread.
 
 
 # %%
@@ -208,15 +210,15 @@ def stored(scheduled: PrimFunc, tile: str) -> list[int]:
 
 
 def steps(elements: list[int]) -> int:
-    """Steps until 32 banks have served all of these different elements: what the busiest bank needs."""
+    """Steps that 32 banks need for all of these different elements: those of the busiest bank."""
     return max(Counter(element % 32 for element in elements).values())
 
 
 predict(
-    "Lines of 32 elements, and 8 neighbouring threads store into 8 lines. How many steps do 32 threads take?",
+    "Rows of 32 elements, and 8 neighbouring threads store into 8 rows. How many steps do 32 threads take?",
     steps(stored(in_shared_tiles(product(*SIZES), 0), "A_shared")),
 )
-print("line   elements of the first 12 threads                    banks used   steps")
+print("row    elements of the first 12 threads                    banks used   steps")
 for apart in (0, 1, 2, 3, 4):
     elements = stored(in_shared_tiles(product(*SIZES), apart), "A_shared")
     first = " ".join(f"{element:>3}" for element in elements[:12])
@@ -233,27 +235,27 @@ picture = drawings.cells(
         for used in counts_of.values()
     ],
     "how many of 32 threads store into each of the 32 banks; the busiest bank decides",
-    [f"line of {32 + apart}" for apart in counts_of],
+    [f"row of {32 + apart}" for apart in counts_of],
     24,
 )
 print("the picture:", picture.save("banks"))
 
 # %% [markdown]
-# Eight neighbouring threads fetch eight neighbours of a row of A. Since the tile is turned around, they store into
-# eight *lines*. With lines of 32 elements these eight elements are in one bank. The 32 threads use 4 banks, 8 steps
-# each, and 28 banks are idle. Well-known advice is to make each line one element longer: that halves the steps, to 4.
-# With 4 elements more, `storage_align(tile, 0, 0, 32, 4)`, each thread uses a bank of its own. Neither an index in the
-# program nor a result changes. And 36 is a multiple of 4, so that vectors of 4 in the tile stay aligned.
+# Eight neighbouring threads fetch eight neighbours in a row of A. Because the tile is transposed, they store them into
+# eight different *rows* of the tile. With rows of 32 elements these eight elements are in one bank. The 32 threads use
+# 4 banks, 8 steps each, and 28 banks are idle. The usual advice is to make each row one element longer, which halves
+# the steps, to 4. With 4 elements more, `storage_align(tile, 0, 0, 32, 4)`, each thread uses its own bank. Neither an
+# index in the program nor a result changes. And 36 is a multiple of 4, so that vectors of 4 in the tile stay aligned.
 #
-# Fetching B's tile has no conflict: neighbours are stored side by side.
+# Fetching the tile of B causes no conflict, because neighbours are stored next to each other:
 
 # %%
 print(steps(stored(in_shared_tiles(product(*SIZES)), "B_shared")))
 
 # %% [markdown]
-# ## What a target says
+# ## The description of a target
 #
-# A target describes a machine by a few figures. It does not say which schedule is good, only what the machine has:
+# A target describes a machine by a few figures. They describe the machine, not the schedule:
 
 # %%
 large = product(1024, 1024, 1024)
@@ -261,16 +263,16 @@ GPUS = ("cuda -arch=sm_80", "opencl -device=amd", "opencl -device=mali")
 print(f"{'':<33}" + "".join(f"{gpu:>21}" for gpu in GPUS))
 for title, field in (
     ("shared storage helps", "local_memory_helps"),
-    ("shared bytes of a block", "max_shared_memory_per_block"),
-    ("threads of a block, at most", "max_threads_per_block"),
-    ("registers of a thread, at most", "max_registers_per_thread"),
-    ("multiply-adds started in a cycle", "lanes"),
+    ("shared bytes per block", "max_shared_memory_per_block"),
+    ("threads per block, at most", "max_threads_per_block"),
+    ("registers per thread, at most", "max_registers_per_thread"),
+    ("multiply-adds started per cycle", "lanes"),
 ):
     print(f"{title:<33}" + "".join(f"{getattr(Target(gpu), field)!s:>21}" for gpu in GPUS))
-print(f"{'floats of one load':<33}" + "".join(f"{Target(gpu).vector_lanes('float32'):>21}" for gpu in GPUS))
+print(f"{'floats per load':<33}" + "".join(f"{Target(gpu).vector_lanes('float32'):>21}" for gpu in GPUS))
 
 # %% [markdown]
-# ## What `build` chooses
+# ## The choice of `build`
 #
 # `minitvm.build` calls `strategy.scheduled`, which compares hundreds of candidates by a formula
 # (`machines/gpu/strategy/costs.py`), and builds only the one that it chooses. `strategy.choice_of` returns the choice:
@@ -284,11 +286,11 @@ for gpu in GPUS:
         threads = k["rows"] * k["columns"] // (rows * columns)
     else:
         rows, columns, threads, where = k["rows"], k["vectors"] * k["lanes"], k["threads"], "nothing shared"
-    print(f"{gpu:<20} 1 of {choice.count}: {rows} x {columns} results a thread, {threads} threads a block, {where}")
+    print(f"{gpu:<20} 1 of {choice.count}: {rows} x {columns} per thread, {threads} threads per block, {where}")
 
 # %% [markdown]
-# One program, one rule, three schedules. On a Mali a thread has 64 registers; 8 x 8 sums alone would take all of them.
-# So its tile is smaller, and it shares nothing, like our `in_registers`.
+# From one program, one rule derives three schedules. On a Mali a thread has 64 registers, and 8 x 8 sums alone would
+# take all of them. So its tile is smaller, and it shares nothing, like our `in_registers`.
 #
 # Does the one word `local_memory_helps` decide? We change it, and compare the best candidates of both kinds, in cycles
 # that the formula predicts (`*`: the fewest):
@@ -306,12 +308,12 @@ for gpu in GPUS[:1] + GPUS[2:]:
         print(f"{line:<46} {best[False]:>16,.0f}{taken[False]}   {best[True]:>21,.0f}{taken[True]}")
 
 # %% [markdown]
-# It does, on both GPUs. The figures are a model's: none of them was measured on such a GPU, and where two are a few per
-# cent apart, a measurement may say otherwise. But you did not have to write a second kernel.
+# It does, on both GPUs. The figures come from a model, and none of them was measured on such a GPU; if two are only a
+# few per cent apart, a measurement may show the opposite. But you did not have to write a second kernel.
 #
 # ## The ledger
 #
-# What both schedules do, all threads together. Registers are not counted; shared memory is.
+# The ledger counts the work of all threads together. It does not count registers, but it counts shared memory.
 
 # %%
 serial = ledger.LessonLedger()
@@ -322,14 +324,14 @@ for rows in columns.values():
 ledger.show(columns)
 
 # %% [markdown]
-# The arithmetic is the same. (The serial program has its sums in memory.) Shared tiles have *more* loads and stores
-# than registers alone: they pay only where most of these are cheaper. The row about a cache is of one core that runs
-# the threads one after the other; no GPU does.
+# The arithmetic is the same. (The serial program keeps its sums in memory.) Shared tiles have *more* loads and stores
+# than registers alone: they pay only if most of these are cheaper. The row about a cache is for one core that runs the
+# threads one after another, which no GPU does.
 #
 # ## Your turn
 #
-# Find the length of a tile's lines: one with the fewest steps for all that threads do with the tile, where vectors too
-# are read, and several threads may read one element.
+# Find the length of the rows of a tile that needs the fewest steps for all accesses to the tile. Threads may also read
+# vectors, and several threads may read the same element.
 #
 #     minitvm lesson 25 --start     (writes exercise_25.py, for you to fill in)
 #     minitvm lesson 25 --check

@@ -1,9 +1,9 @@
 # %% [markdown]
 # # Powers of two: a network on a machine without floats
 #
-# Lesson 19 made bytes of a network, and every layer still ended in a multiplication by a float. A small accelerator has
-# no floats. It has an array that multiplies bytes, and an ALU that adds, shifts and compares int32. That is enough,
-# if every scale is a power of two.
+# Lesson 19 converted a network to bytes, but every layer still ended in a multiplication by a float. A small
+# accelerator has no floats. It has an array that multiplies bytes, and an ALU that adds, shifts and compares int32.
+# That is enough if every scale is a power of two.
 
 # %%
 from minitvm.tools.cli.lesson import open_lessons
@@ -25,14 +25,14 @@ from minitvm.tir.nodes import PrimFunc
 # %% [markdown]
 # ## Scales that are shifts
 #
-# A byte q stands for q * 2^-e. There is no zero point: 0 stands for 0. A product of a byte in units of 2^-a and one in
-# units of 2^-b is in units of 2^-(a+b), and so is a sum of such products. To go on in units of 2^-e, divide by
-# 2^(a+b-e), which is a shift. Both programs below take the same sums to bytes:
+# A byte q represents q * 2^-e. There is no zero point: the byte 0 represents 0. A product of a byte in units of 2^-a
+# and one in units of 2^-b is in units of 2^-(a+b), and so is a sum of such products. To convert it to units of 2^-e,
+# divide by 2^(a+b-e), which is a shift. Both programs below convert the same sums to bytes:
 
 
 # %%
 def by_multiplication(n: int, places: int) -> PrimFunc:
-    """Sums times 2^-places, rounded to the next integer with halves up, kept between -128 and 127."""
+    """Sums times 2^-places, rounded to the nearest integer with halves up, kept between -128 and 127."""
 
     @T.prim_func
     def narrow(S: T.Buffer((n,), "int32"), Q: T.Buffer((n,), "int8")):
@@ -67,11 +67,11 @@ print(shifted)
 assert (multiplied == shifted).all()
 
 # %% [markdown]
-# ## Half of what is cut off
+# ## Round to the nearest
 #
 # A shift rounds down. On average that loses half a step, always in the same direction, and the next layer adds up
-# hundreds of them. Adding half of what the shift cuts off makes it round to the nearest. It costs nothing: a layer adds
-# a bias before it shifts, and the half goes into the bias when the network is compiled.
+# hundreds of these errors. If you add half a step before the shift, the result is rounded to the nearest. This costs
+# nothing: a layer adds a bias before it shifts, and the half step is added to the bias when the network is compiled.
 
 # %%
 rng = np.random.default_rng(26)
@@ -85,9 +85,9 @@ for name, half in (("rounded down", 0), ("to the nearest", 32)):
 # ## Which power
 #
 # The steps 1/16 and 1/32 are far apart: with the first the largest value of a tensor may be stored as 65, and half of
-# the bytes are never used; with the second it may be cut off. What is better depends on how many values are large.
-# `minitvm.quantize` tries three steps, the one that covers everything and the two below, and takes the one with the
-# least squared error:
+# the bytes are never used; with the second it may be cut off. Which one is better depends on the number of large
+# values. `minitvm.quantize` tries three steps, the one that covers everything and the two below, and chooses the one
+# with the smallest squared error:
 
 # %%
 tensors = {
@@ -107,14 +107,14 @@ for name, x in tensors.items():
 
 # %%
 picture = drawings.bars(
-    noise, "signal to noise with three steps for each tensor; orange is the one to take", "dB",
+    noise, "signal to noise with three steps for each tensor; orange is the best one", "dB",
     [drawings.ORANGE if value == max(noise[other] for other in noise if other.split(",")[0] == name.split(",")[0])
      else drawings.GREY for name, value in noise.items()],
 )  # fmt: skip
 print("the picture:", picture.save("steps"))
 
 # %% [markdown]
-# ## Two tensors that meet
+# ## Adding two tensors
 #
 # A shortcut adds a tensor in units of 2^-a to one in units of 2^-b. Integers of different units cannot be added. The
 # coarser one is shifted left to the units of the finer one, which is exact in int32; then the sum is shifted to the
@@ -143,8 +143,7 @@ quantized = minitvm.quantize(network(), samples, dtype="int8")
 print(quantized)
 
 # %% [markdown]
-# From the first `qnn.quantize` to the last `qnn.dequantize` there is no float. `offset` is the bias with the half in
-# it:
+# From the first `qnn.quantize` to the last `qnn.dequantize` there is no float. `offset` is the bias plus the half step:
 
 # %%
 print("\n".join(line for line in str(quantized.graph).splitlines() if "=" in line and "constant" not in line))
@@ -152,8 +151,9 @@ print("\n".join(line for line in str(quantized.graph).splitlines() if "=" in lin
 # %% [markdown]
 # ## On the accelerator
 #
-# The machine of lesson 24 takes convolutions that end like this: an addition, a shift, limits, int8. Others stay on
-# its host. One program holds both, and integers are exact, so the result is the interpreter's, bit for bit.
+# The machine of lesson 24 can run convolutions that end like this: an addition, a shift, limits, int8. Other operators
+# run on its host. One program contains both, and integers are exact, so the result is the same as that of the
+# interpreter, bit for bit.
 
 # %%
 module = minitvm.build(quantized.graph, target="vta")
@@ -164,12 +164,12 @@ for kernel in module.executable.kernels:
     print(f"{kernel.language:<10} {kernel.name}")
 
 # %% [markdown]
-# The first convolution has three channels. The array takes sixteen at once, so thirteen of them would be zeros: the
-# host does it.
+# The first convolution has three channels. The array processes sixteen at once, so thirteen of them would be zeros.
+# Therefore the host computes this convolution.
 #
 # ## The ledger
 #
-# Sixteen sums to bytes, both ways; and the convolutions on the array.
+# The first two columns convert sixteen sums to bytes, in both ways. The others are the convolutions on the array.
 
 # %%
 args = [rng.integers(-9000, 9000, 16).astype("int32"), np.zeros(16, "int8")]

@@ -1,10 +1,10 @@
 # %% [markdown]
 # # Tensorize: loops that are one instruction
 #
-# A vector instruction does one thing to many numbers, and compilers find a use for it on their own. Newer
-# instructions multiply whole matrices, and no compiler finds those by chance. So a schedule says it: *these loops are
-# that instruction*. The primitive is called `tensorize`. It needs to know what the instruction does, and it checks
-# that the loops do the same.
+# A vector instruction does one thing to many numbers, and compilers use it automatically. Newer instructions multiply
+# whole matrices, and a compiler hardly ever finds a use for them by itself. So you state it in a schedule: *these loops
+# are that instruction*. The primitive is called `tensorize`. It needs a description of the instruction, and it checks
+# that the loops compute the same.
 
 # %%
 from minitvm.tools.cli.lesson import open_lessons
@@ -24,14 +24,14 @@ dot = TensorIntrin.get("dot_4x16_u8i8i32")
 print(dot.desc.script(with_header=False))
 
 # %% [markdown]
-# This is `vpdpbusd`, an instruction of CPUs since 2019: four bytes of A against sixteen rows of four bytes, and sixteen
-# sums. The text above is its *description*: plain loops that any interpreter can run. Next to it there is a *spelling*
-# for each language that has the instruction, which only a code generator reads.
+# This is `vpdpbusd`, an instruction of CPUs since 2019: it multiplies four bytes of A with each of sixteen rows of four
+# bytes, and adds the products to sixteen sums. The text above is its *description*: plain loops that any interpreter
+# can run. It also has a *spelling* for each language that has the instruction, which only a code generator reads.
 #
 # ## A product of bytes
 #
-# B comes in the order in which the instruction reads it: blocks of sixteen columns and four rows. That is the price
-# of such an instruction, and layouts pay it before the kernel runs.
+# B must be in the order in which the instruction reads it: blocks of sixteen columns and four rows. That is the price
+# of such an instruction. A change of layout pays it before the kernel runs.
 
 # %%
 A = te.placeholder((4, 16), "uint8", name="A")
@@ -70,17 +70,17 @@ picture = drawings.matrices(
 print("the picture:", picture.save("instruction"))
 
 # %% [markdown]
-# One statement, `T.instruction`, has taken the place of two loops. It carries its description, so interpreters run it
-# like anything else, dependences are read off it, and nothing in the compiler has to know what `dot_4x16` is.
+# One statement, `T.instruction`, has replaced two loops. It contains its description, so interpreters run it like any
+# other statement, the compiler derives dependences from it, and no part of the compiler needs to know `dot_4x16`.
 
 # %%
 print(reference.check(before, sch.func))
 
 # %% [markdown]
-# ## What it asks for
+# ## Its requirements
 #
-# The loops have to be the instruction's: as many, of these extents, over operands of these types, in these places. Two
-# ways to get it wrong:
+# The loops have to be those of the instruction: the same number of loops with the same extents, over operands of the
+# same types with the same indices. Here are two ways to get it wrong:
 
 # %%
 for name, wrong, shown in (("four rows at once", "i", 99), ("the loop of the sum", "ko", 1)):
@@ -93,10 +93,10 @@ for name, wrong, shown in (("four rows at once", "i", 99), ("the loop of the sum
         print(f"{name}:", *lines[:shown], *(["    ...", lines[-1]] if shown < len(lines) else []), "", sep="\n")
 
 # %% [markdown]
-# ## An instruction that nobody has built
+# ## An instruction that does not exist
 #
-# An instruction is a description and a spelling, so you can have the ones that you wish for. Here is one that adds
-# eight numbers. Its spelling is never called: we run the description.
+# An instruction is a description and a spelling, so you can invent instructions. Here is one that adds eight numbers.
+# Its spelling is never called: we only run the description.
 
 
 # %%
@@ -122,9 +122,9 @@ print(reference.check(plain, sch.func))
 # %% [markdown]
 # ## Two machines, one description
 #
-# An accelerator of the lessons before multiplies a row by a matrix. So does a machine with a *systolic array*, in which
-# weights stay in place and rows pass through. They have different instructions, memories and programs; for `tensorize`
-# they are the same loops under two names.
+# The accelerator of lesson 23 multiplies a row by a matrix. So does a machine with a *systolic array*, in which weights
+# stay in the array and rows pass through. They have different instructions, memories and programs, but for `tensorize`
+# they are the same loops with two names.
 
 # %%
 from minitvm.machines.scratchpad.instruction_set import Elements
@@ -138,8 +138,8 @@ for machine in ("accel", "gemmini"):
 # %% [markdown]
 # ## The ledger
 #
-# The example in three loops, and the product of bytes with the instruction. The interpreter counts what the
-# description does: the work stays, the loops around it are fewer.
+# The columns are the example in three loops, and the product of bytes with the instruction. The interpreter counts the
+# operations of the description: the work is the same, with fewer loops around it.
 
 # %%
 loops = ledger.measure(example.three_loops(4, 16, 16), *example.inputs(4, 16, 16)).lesson_rows()
@@ -156,8 +156,8 @@ ledger.show({"three loops": loops, "dot_4x16": tensorized})
 # %% [markdown]
 # ## Your turn
 #
-# Which loops are the instruction's? A person sees it; a compiler tries. Write the search: given the loops and operands
-# of a computation and of an instruction, all the ways in which one is the other.
+# Which loops match those of the instruction? A person sees it; a compiler has to search. Write the search: from the
+# loops and operands of a computation and of an instruction, find all ways to map one to the other.
 #
 #     minitvm lesson 27 --start     (writes exercise_27.py, for you to fill in)
 #     minitvm lesson 27 --check

@@ -1,9 +1,10 @@
 # %% [markdown]
-# # A cost model: predicted first, measured last
+# # A cost model: predict first, measure last
 #
-# There are thousands of ways to tile one product. To measure one takes a second, nearly all of it in the compiler; to
-# compute a formula for *all* of them takes a millisecond. In this lesson we derive the formula from what a core does,
-# rank every tile with it, and measure only a few. Then we see how far the formula is from the clock, and why.
+# There are thousands of ways to tile one product. Measuring one takes a second, nearly all of it in the compiler;
+# computing a formula for *all* of them takes a millisecond. In this lesson we derive the formula from the work of a
+# core, rank every tile with it, and measure only a few. Then we compare the formula with the measured times, and
+# explain the difference.
 
 # %%
 from minitvm.tools.cli.lesson import open_lessons
@@ -27,17 +28,18 @@ M, N, K = 96, 512, 256
 print(f"{cpu.name}: vectors of {lanes} floats, {cpu.vector_registers} registers, {cpu.fma_ports} multiply-adds a cycle")
 
 # %% [markdown]
-# ## What a tile costs
+# ## The cost of a tile
 #
-# The tile of lesson 13: `rows` x `vectors` registers of C stay where they are while r runs over all K terms. Each step
-# of r
+# This is the tile of lesson 13: `rows` x `vectors` vectors of C stay in registers while r runs over all K terms. Each
+# step of r
 #
 # - starts rows * vectors multiply-adds, of which `fma_ports` start in a cycle;
 # - loads rows + vectors times, of which two start in a cycle;
-# - cannot start before the sums of the step before are there: `fma_latency` cycles.
+# - cannot start before the sums of the previous step are ready, which takes `fma_latency` cycles.
 #
-# These three overlap, so the slowest of them decides: a *maximum*, not a sum. And there are as many tiles as are needed
-# to cover C. A tile that sticks out does all of its work, so each axis is rounded up *by itself*.
+# These three overlap, so the slowest of them determines the time: it is a *maximum*, not a sum. Tiles have to cover all
+# of C. A tile at the edge that is larger than the rest of C still does all of its work, so each axis is rounded up
+# *separately*.
 #
 # Everything is NumPy, so `rows` and `vectors` may be numbers or arrays of a million of them.
 
@@ -51,9 +53,10 @@ def arithmetic(rows: np.ndarray, vectors: np.ndarray) -> np.ndarray:
 
 
 # %% [markdown]
-# Registers are few. A tile that needs more of them spills: each register too many is stored and loaded again in each
-# step. And bytes have to come from somewhere. If a panel of B, K rows of a tile's width, stays in the first cache, B
-# comes from the second cache once, and A once for each panel; else B comes once for each band of rows.
+# There are only a few registers. A tile that needs more of them spills: each register too many is stored and loaded
+# again in each step. The data also have to be fetched. Suppose that a panel of B (K rows of the width of a tile) stays
+# in the first cache. Then B is fetched from the second cache once, and A once for each panel. Otherwise B is fetched
+# once for each band of rows.
 
 # %%
 BYTES_A_CYCLE = 32  # from the second cache
@@ -65,7 +68,7 @@ def spilled(rows: np.ndarray, vectors: np.ndarray) -> np.ndarray:
 
 
 def memory(rows: np.ndarray, vectors: np.ndarray) -> np.ndarray:
-    """Cycles in which bytes come from beyond the first cache."""
+    """Cycles to fetch bytes from beyond the first cache."""
     panels, bands = -(-N // (vectors * lanes)), -(-M // rows)
     stays = 4 * K * vectors * lanes <= cpu.l1.size // 2
     return (4 * M * K * panels + 4 * K * N * np.where(stays, 1, bands)) / BYTES_A_CYCLE
@@ -99,10 +102,10 @@ picture = drawings.cells(
 print("the picture:", picture.save("all_tiles"))
 
 # %% [markdown]
-# ## Predicted beside measured
+# ## Predicted and measured times
 #
-# We measure some of the best by formula, and some that it finds bad for different reasons: too few chains, too many
-# loads, and registers that spill.
+# We measure some of the tiles that are best according to the formula, and some that are bad for different reasons: too
+# few chains, too many loads, or registers that spill.
 
 
 # %%
@@ -141,9 +144,9 @@ for tile, found in sorted(clock.items(), key=lambda item: item[1]):
           f"{int(spilled(*map(np.array, tile))):>9}")  # fmt: skip
 
 # %% [markdown]
-# The ratio is not 1, and is not meant to be: the formula knows nothing of the loop itself, of the bias and the maximum,
-# nor of another program on this machine. A ratio that is the same for all tiles costs nothing. Its *spread* tells what
-# the formula can order: two tiles whose predictions are further apart than the spread, and no others.
+# The ratio is not 1, and need not be: the formula ignores the loop itself, the bias and the maximum, and other programs
+# on this machine. If the ratio were the same for all tiles, the order would be right. Its *spread* limits what the
+# formula can order: only two tiles whose predictions are further apart than the spread.
 
 # %%
 print(f"ratios from {min(ratios):.2f} to {max(ratios):.2f}")
@@ -153,15 +156,16 @@ for a, b in combinations(tiles, 2):
     pairs = apart if max(first, second) >= 1.5 * min(first, second) else close
     pairs.append((first < second) == (clock[a] < clock[b]))
 for which, pairs in (("a factor of 1.5 or more apart", apart), ("closer than that", close)):
-    print(f"pairs of tiles predicted {which}: {sum(pairs)} of {len(pairs)} are in the predicted order on the clock")
+    print(f"pairs of tiles predicted {which}: {sum(pairs)} of {len(pairs)} are measured in the predicted order")
 
 # %% [markdown]
-# So a formula throws out the bad tiles, which are most of them, in microseconds. It does not find the best one among
-# the good: there only the clock decides, and a tuner measures a handful. Lesson 29 learns what the formula leaves over.
+# So a formula excludes the bad tiles, which are most of them, in microseconds. It does not find the best one of the
+# good tiles: for these a tuner has to measure a few. In lesson 29 we learn the remaining error from measurements.
 
 # %% [markdown]
-# `minitvm tune` does the same for each operator of a network. It reads the formulas off the accesses of a block instead
-# of having them written by hand: `minitvm tune explain MODEL` prints them, and predicted beside measured.
+# `minitvm tune` does the same for each operator of a network. It derives the formulas from the accesses of a block, so
+# that you need not write them by hand: `minitvm tune explain MODEL` prints them, and compares predictions with
+# measurements.
 #
 # ## Your turn
 #

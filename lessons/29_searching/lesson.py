@@ -1,10 +1,10 @@
 # %% [markdown]
 # # Searching: chance, evolution, and a formula that learns
 #
-# A candidate is a choice for each of a few knobs. Measuring one costs a second; how many seconds until we have a good
-# one? We let four searchers loose on the same machine and draw their progress on one plot. To give each of them twenty
-# tries, the machine is a simulated one: it takes the cycles that are played on the small core of lesson 13, and some
-# that no formula of ours knows of.
+# A candidate is a choice of a value for each of a few knobs. Measuring one takes a second; how many seconds do we need
+# to find a good one? We run four searchers on the same machine and draw their progress in one plot. To give each of
+# them twenty tries, we simulate the machine: it takes the cycles of the core model of lesson 13, and some more that our
+# formula does not know about.
 
 # %%
 from minitvm.tools.cli.lesson import open_lessons
@@ -39,10 +39,10 @@ Candidate = tuple[int, int, int, int, int]
 # %% [markdown]
 # ## The machine
 #
-# What it takes: the steps as they are played, on all tiles with their tails; and, hidden from the formula, the loop
-# around the steps (less of it when it is unrolled), a small instruction cache that long code overflows, columns that
-# collide if the tiles are walked in the wrong order, and data that is asked for too late, or so early that it is gone
-# again.
+# Its time consists of the simulated steps, for all tiles with their tails. Four more effects are hidden from the
+# formula: the loop around the steps (less of it when it is unrolled), a small instruction cache that long code
+# overflows, columns that collide if the tiles are visited in the wrong order, and data that are prefetched too late, or
+# so early that they are evicted again.
 
 
 # %%
@@ -72,7 +72,7 @@ def machine(candidate: Candidate) -> float:
 
 
 def formula(candidate: Candidate) -> float:
-    """What lesson 28 predicts: it knows the tile, and nothing of the other knobs."""
+    """The prediction of lesson 28: it depends on the tile, and ignores the other knobs."""
     rows, vectors, *_ = candidate
     step = max(core.latency, rows * vectors / core.ports, (rows + vectors) / core.loads) + spilled(rows, vectors)
     return tiles(rows, vectors) * step
@@ -86,16 +86,16 @@ print(f"measured over predicted: from {(truth / said).min():.2f} to {(truth / sa
 # %% [markdown]
 # ## Four searchers
 #
-# Each gets the numbers of the candidates that were measured, and their cycles, and names the next one.
+# Each gets the numbers of the candidates that were measured, with their cycles, and chooses the next one.
 #
-# - *random* draws;
-# - *evolution* takes one of the four best so far and changes a knob of it;
-# - *formula* takes the best prediction that was not measured;
-# - *learned* multiplies each prediction by a *residual*: what measured over predicted was, as a smooth function of the
-#   knobs. Until four points are known it is as the formula.
+# - *random* draws any candidate;
+# - *evolution* chooses one of the four best so far and changes one of its knobs;
+# - *formula* chooses the candidate with the best prediction that was not measured yet;
+# - *learned* multiplies each prediction by a *residual*: the ratio of measured to predicted, as a smooth function of
+#   the knobs. For the first four points it is the same as *formula*.
 #
 # The residual is a plane through the logarithms: ridge regression, which you will write. It is fitted to a few points,
-# so it must not believe them too much. That is what the penalty is for.
+# so it must not trust them too much. The penalty takes care of that.
 
 # %%
 rng = np.random.default_rng(0)
@@ -203,13 +203,15 @@ for row in range(0, TRIALS, 4):
 print(picture.save("searching"))
 
 # %% [markdown]
-# The formula starts where evolution arrives after many measurements: it knows the tile. But it finds candidates equal
-# that differ in what it does not know, and has to try them in turn. The residual learns that from the first few. It
-# works because the large and crooked part, how tiles fit registers and matrix, is in the formula; what is left is small
-# and smooth, and a plane is enough for it.
+# The formula starts at a level that evolution reaches only after many measurements, because it knows the cost of a
+# tile. But candidates that differ only in other knobs are equal for the formula, so it has to try them one after
+# another. The residual learns these differences from the first few measurements. A plane is enough for that: the
+# formula already has the large and irregular part, which is how tiles fit the registers and the matrix, and the rest is
+# small and smooth.
 #
-# `minitvm tune` is the fourth one. Its formulas come from the accesses of the operator, its residual from all records
-# that it has of the same rules, and a candidate wins only when it runs in turn with the best and is faster.
+# `minitvm tune` works like the fourth searcher. It derives its formulas from the accesses of the operator, and its
+# residual from all records of the same rules. A candidate wins only if it is faster than the best one when both run in
+# turn.
 #
 # ## Your turn
 #

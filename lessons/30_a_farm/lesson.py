@@ -2,8 +2,9 @@
 # # A farm of unlike boards
 #
 # A schedule that is good on your laptop may be bad on a phone. So measurements have to run where the network will run:
-# on boards. They are slow, they are few, they hang, and a plug gets pulled. In this lesson we send work to them so that
-# nothing is lost, no work is wasted, and only people with a key can send them work.
+# on boards. There are few of them, they are slow, they hang, and sometimes a plug is pulled. In this lesson we send
+# work to them so that no job is lost, no board is idle while it could work, and only people with a key can send them
+# work.
 
 # %%
 from minitvm.tools.cli.lesson import open_lessons
@@ -21,11 +22,11 @@ from minitvm.target import Target
 from minitvm.tune.farm.message import checked, packed, signed, unpacked
 
 # %% [markdown]
-# ## Which board can do what
+# ## Boards and their tags
 #
-# Code is generated for a *target*: vectors, registers, caches, cores. A board's *tag* is the text of its target, and a
-# measurement is sent only to boards with the tag of its code. A result of another board would be a number, but not an
-# answer.
+# Code is generated for a *target*: vectors, registers, caches, cores. The *tag* of a board is the text of its target,
+# and a measurement is sent only to boards with the tag of its code. A measurement on another board would not tell you
+# anything about your target.
 
 # %%
 laptop, small = Target("cpu -cores=2 -width=512"), Target("cpu -cores=4 -width=128")
@@ -36,11 +37,11 @@ for target in (laptop, small):
 assert str(laptop) != str(small) and Target(str(small)) == small
 
 # %% [markdown]
-# ## What travels
+# ## The request
 #
-# Not the candidate: compiling on a board would be slow. The artifact travels, compiled, with the artifact of the
-# untuned program beside it. A board that never saw this operator finds out from that what the right result is, so
-# *any* board of the tag can do *any* request, and one that was lost can simply be sent again.
+# We do not send the schedule, because compiling on a board would be slow. We send the compiled artifact, together with
+# the artifact of the untuned program. A board that has never seen this operator computes the right result with the
+# untuned program. So *any* board of the tag can do *any* request, and a request that was lost can simply be sent again.
 
 # %%
 request = packed({"runs": 30, "seconds": 0.1}, [b"the untuned program", b"the candidate"])
@@ -48,8 +49,8 @@ head, programs = unpacked(request)
 print(len(request), "bytes:", head, programs)
 
 # %% [markdown]
-# It is machine code, which runs with all rights of the board's owner. So it is signed, with a key that you copied to
-# the board yourself. One bit of another one, and the board refuses.
+# The request is machine code, which runs with all rights of the owner of the board. So it is signed, with a key that
+# you copied to the board yourself. If a single bit is changed, the board refuses the request.
 
 # %%
 key = hashlib.sha256(b"in earnest: 32 random bytes in a file").digest()
@@ -65,15 +66,16 @@ for other, lock in ((forged, key), (letter, bytes(32))):
 # %% [markdown]
 # ## A board is one process that may die
 #
-# A candidate can crash, hang, or take all memory. On a board it runs in a process of its own, which the worker's runner
-# forks: the worker lives on, and the record has the signal. But the whole board can die as well. Then its request
-# goes to another one. The rules:
+# A candidate can crash, hang, or use all memory. On a board it runs in a separate process, which the runner of the
+# worker forks. If it crashes, the worker goes on, and the record contains the signal. But the whole board can die as
+# well. Then its request is sent to another board. These are the rules:
 #
-# - a job goes to an idle board of its tag, and a board has one job at a time;
+# - a job is sent to an idle board of its tag, and a board has one job at a time;
 # - the job of a board that died waits again;
-# - a job during which *several* boards died is probably the reason: it is given up, with that as its result.
+# - if *several* boards died during the same job, the job is probably the reason: it is given up, and that is its
+#   result.
 #
-# Here is a farm to play with (lessons/farm.py). Its third send and its fifth kill the board.
+# Here is a small simulated farm (lessons/farm.py). The third and the fifth job that are sent kill their boards.
 
 
 # %%
@@ -101,12 +103,12 @@ boards = {"pi-1": "pi", "pi-2": "pi", "phone": "phone"}
 jobs = {f"tile {n}": "phone" if n % 3 == 0 else "pi" for n in range(9)}
 farm = Farm(boards, faults=[2, 4])
 happened = dispatch(jobs, farm)
-predict("Nine jobs, and two boards die while they work. How many jobs were sent, all together?", len(farm.sent))
+predict("Nine jobs, and two boards die while they work. How many times was a job sent?", len(farm.sent))
 print("\n".join(happened))
 assert sorted(line.split(None, 2)[2] for line in happened if " done" in line) == sorted(jobs)
 
 # %% [markdown]
-# Two boards died, and all nine jobs are done. (What is still missing above is the third rule. It is yours to write.)
+# Two boards died, and all nine jobs are done. (The third rule is still missing. You will write it in the exercise.)
 
 # %%
 picture = Picture(460, 40 * len(boards) + 30)
@@ -119,24 +121,25 @@ for row, board in enumerate(boards):
         if line.startswith(board):
             picture.box(70 + 34 * column, 18 + 40 * row, 32, 24, colours[line.split()[1]])
             picture.words(86 + 34 * column, 34 + 40 * row, line.split()[-1], 11, "middle")
-picture.words(8, 40 * len(boards) + 20, "time goes right; red: the board died, and its job goes to another one", 11)
+picture.words(8, 40 * len(boards) + 20, "time goes right; red: the board died, and its job is sent to another one", 11)
 print(picture.save("farm"))
 
 # %% [markdown]
-# ## The real one
+# ## A real farm
 #
-# Dask distributed does this bookkeeping in earnest, over the network, with TLS. (`pip install 'minitvm[farm]'`)
+# The library Dask distributed does this bookkeeping for real boards, over the network, with TLS (`pip install
+# 'minitvm[farm]'`):
 #
 #     dask scheduler                                            one, anywhere
 #     minitvm worker tcp://desk:8786 --key farm.key             on each board
 #     minitvm worker tcp://desk:8786 --key farm.key --list      who is there, and their targets
 #     minitvm tune resnet18 --workers tcp://desk:8786 --key farm.key --target "..."
 #
-# docs/tuning.md goes through it.
+# `docs/tuning.md` explains each step.
 #
 # ## Your turn
 #
-# Send jobs to a farm whose boards die, and give up those that kill them.
+# Send jobs to a farm whose boards die, and give up jobs that kill several boards.
 #
 #     minitvm lesson 30 --start     (writes exercise_30.py, for you to fill in)
 #     minitvm lesson 30 --check

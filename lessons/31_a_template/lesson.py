@@ -2,8 +2,8 @@
 # # A template: you write the steps, a search finds the numbers
 #
 # In lesson 13 you chose the tile of a matrix product by hand. On another machine, or for another size, other numbers
-# are better. A *template* is a schedule in which you leave such numbers open. You decide which steps are taken; a
-# search decides how large the tiles are.
+# are better. A *template* is a schedule in which you leave such numbers open. You choose the steps, and a search
+# chooses the sizes of the tiles.
 
 # %%
 from minitvm.tools.cli.lesson import open_lessons
@@ -27,7 +27,7 @@ SIZES = {"i": M, "j": N, "r": K}
 
 # %%
 def template(sch: tir.Schedule) -> None:
-    """Register tiles of any height and width, walked over the sum in blocks."""
+    """Register tiles of any height and width, with the sum in blocks."""
     i, j, r = sch.get_loops("C")
     i_0, i_1 = sch.split(i, sch.sample_perfect_tile(i, 2, max_innermost_factor=6))
     j_0, j_1 = sch.split(j, sch.sample_perfect_tile(j, 2, max_innermost_factor=8))
@@ -43,7 +43,7 @@ def draw(seed: int) -> tir.Schedule:
 
 
 def decisions(sch: tir.Schedule) -> list[list[int]]:
-    """What was drawn, in order."""
+    """The numbers that were drawn, in order."""
     return [inst.decision for inst in sch.trace.insts if inst.decision is not None]
 
 
@@ -51,7 +51,7 @@ one = draw(7)
 print(one.trace)
 
 # %% [markdown]
-# The trace holds the decisions: replayed, it makes the same schedule again. Each seed gives another one.
+# The trace contains the decisions: if you replay it, you get the same schedule again. Each seed gives another schedule.
 
 # %%
 for seed in (7, 70_000, 700_000_000):
@@ -61,11 +61,11 @@ for seed in (7, 70_000, 700_000_000):
     )
 
 # %% [markdown]
-# ## Compare what was drawn
+# ## Compare the candidates
 #
-# A real tuner runs each schedule and takes the time. Here we count, so that you see the same numbers on every machine:
-# the lines that a small cache of 16 lines fetches while the interpreter runs the program. Twelve schedules are drawn;
-# all of them do the same multiplications.
+# A real tuner runs each schedule and measures the time. Here we count instead, so that you see the same numbers on
+# every machine: the number of lines that a small cache of 16 lines fetches while the interpreter runs the program. We
+# draw twelve schedules; all of them do the same multiplications.
 
 # %%
 predict(
@@ -84,7 +84,7 @@ for tile, (lines, _) in sorted(rows.items(), key=lambda row: row[1][0]):
 # ## Improve the best one
 #
 # A search need not draw blindly. Take the best schedule, change one decision, and replay the trace: `with_decision`
-# returns a trace with another decision, and everything after it follows.
+# returns a trace with another decision, and replaying it repeats all other steps.
 
 # %%
 best_lines, best = min(rows.values(), key=lambda row: row[0])
@@ -121,15 +121,15 @@ print("the picture:", picture.save("draws"))
 # %% [markdown]
 # ## The same template on a real machine
 #
-# `tune.tune_func` does this with a clock instead of a cache. It draws decisions, compiles the schedules in other
-# processes, runs each in turn with the schedule that a build would take, and learns from the times which decisions
-# to try next:
+# `tune.tune_func` does this with measured times instead of a simulated cache. It draws decisions and compiles the
+# schedules in other processes. It runs each in turn with the schedule that `build` would choose, and learns from the
+# times which decisions to try next:
 #
 #     from minitvm import tune
 #     best = tune.tune_func(func, schedule=template, budget=30)
 #     module = minitvm.build(best.mod)
 #
-# Parameters of your own are knobs as well:
+# You can also add your own parameters as knobs:
 #
 #     def template(sch, order, unroll): ...
 #     tune.tune_func(func, schedule=template, knobs={"order": ["ij", "ji"], "unroll": [1, 2, 4]})
