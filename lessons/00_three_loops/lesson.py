@@ -7,7 +7,7 @@
 #     Y = relu(A @ B + bias)
 #
 # You will meet this program in every lesson. Today we write it as loops, watch them run one iteration at a time, and
-# count what they do. Nothing is compiled yet, and nothing is fast yet.
+# count their work. Nothing is compiled yet, and nothing is fast yet.
 #
 # You can read this file as it is, run it with `minitvm lesson 00`, or open it as a notebook.
 

@@ -61,9 +61,9 @@ for name, entry in counted.items():
     print(f"{name}   {sum(entry.loads.values()):>8,} loads   {entry.lines_fetched * ledger.LINE:>10,} bytes moved")
 
 # %% [markdown]
-# Watch both orders, as two films of a small product, 2 x 8 times 8 x 8. Blue is read, orange is written, green is what
-# a cache of 8 lines holds, and red had to be fetched. Look at B: in the first film almost every element is red, and in
-# the second film one element in four. (Each film is a picture for a browser; it repeats when it has ended.)
+# Watch both orders, as two films of a small product, 2 x 8 times 8 x 8. Blue is read, orange is written, green is in a
+# cache of 8 lines, and red had to be fetched. Look at B: in the first film almost every element is red, and in the
+# second film one element in four. (Each film is a picture for a browser; it repeats when it has ended.)
 
 # %%
 for order in ("ijr", "irj"):
@@ -103,10 +103,10 @@ print(first_loops(8, 4))
 print(first_loops(7, 4))
 
 # %% [markdown]
-# Two rounds of 4 make 8 iterations: one too many. This is the *tail*. `T.where` is a condition on the block: the block
-# runs only if the condition holds. If you forget it, the program writes beyond the end of C. If you round down instead
-# of up, the last rows are never computed. Tails cause many of a compiler's problems, and in the exercise below you
-# write one.
+# Two times 4 make 8 iterations: one too many. This is the *tail*. `T.where` is a condition on the block: the block runs
+# only if the condition holds. If you forget it, the program writes beyond the end of C. If you round down instead of
+# up, the last rows are never computed. Tails cause many of a compiler's problems, and in the exercise below you write
+# one.
 #
 # Splitting alone changes nothing. Splitting and then reordering makes tiles:
 

@@ -56,7 +56,7 @@ print("Y should be\n", expected, sep="")
 
 
 def compare(level: str, result: np.ndarray) -> None:
-    """Says whether a level computed what NumPy did."""
+    """Print whether a level computed the same as NumPy."""
     print(f"{level}: {'the same as NumPy, bit for bit' if (result == expected).all() else 'NOT the same as NumPy'}")
 
 

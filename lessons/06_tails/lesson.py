@@ -245,8 +245,8 @@ ledger.show(
 # which are now separate.
 #
 # The toy cache moves several times as many bytes as in lesson 03, where the sizes fitted. A row of 30 floats is not a
-# whole number of cache lines, so most rows of a tile of B now touch two lines instead of one, and the tile does not
-# stay in 16 lines any more. An awkward size costs more than its tail.
+# whole number of cache lines, so most rows of a tile of B now touch two lines instead of one, and the tile no longer
+# fits into 16 lines. An awkward size costs more than its tail.
 #
 # There is a fourth way: make the tensor larger, so that there is no tail, and discard the edge afterwards
 # (`pad_einsum`). It costs work and memory. It pays if the tail is short and a special instruction needs whole tiles.

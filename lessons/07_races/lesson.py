@@ -83,7 +83,7 @@ def parallel_chain(A: T.Buffer((5,), "int32")):
 
 
 def run(program: PrimFunc, order: str = "forward") -> np.ndarray:
-    """What is in A at the end, when it starts as 10, 20, 30, 40, 50."""
+    """The final contents of A, if it starts as 10, 20, 30, 40, 50."""
     a = np.array([10, 20, 30, 40, 50], "int32")
     reference.tir.run(program, a, inout=["A"], order=order, mode="slow", shadow=False)
     return a
@@ -114,7 +114,7 @@ assert len({run(parallel_chain, order).tobytes() for order in ("forward", "backw
 
 
 def race_in(program: PrimFunc) -> UndefinedBehaviour | None:
-    """What the shadow mode says about a program on an A of any values; None when it finds nothing."""
+    """The race that the shadow mode finds in a program, or None."""
     a = np.zeros([int(size) for size in program.params[0].shape], "int32")
     try:
         reference.tir.run(program, a, inout=["A"])

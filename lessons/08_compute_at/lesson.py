@@ -64,7 +64,7 @@ program = smooth(N)
 print(body_of(program))
 
 # %% [markdown]
-# ## What we count
+# ## The counts
 #
 # An element of H needs one multiply, and an element of Y none. So the number of multiplies is the number of elements of
 # H that were computed. The ledger counts these, and the loads. The interpreter also reports every buffer that is
@@ -156,7 +156,7 @@ print(f"live: {run_costs.peak_bytes:,}")
 
 # %%
 def at_tiles(rows: int) -> Callable[[tir.Schedule], None]:
-    """H for so many rows of Y at a time."""
+    """H for `rows` rows of Y at a time."""
 
     def steps(sch: tir.Schedule) -> None:
         y, _ = sch.get_loops("Y")

@@ -65,7 +65,7 @@ except ScheduleError as error:
 
 # %%
 def in_lanes(func: tir.PrimFunc, lanes: int) -> tir.Schedule:
-    """The sums of block C in so many partial sums, which then are added up."""
+    """The sums of block C in `lanes` partial sums, which are then added up."""
     sch = tir.Schedule(func)
     _, _, r = sch.get_loops("C")
     _, lane = sch.split(r, factors=[None, lanes])

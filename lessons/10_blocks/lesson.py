@@ -98,7 +98,7 @@ except VerificationError as error:
 
 # %%
 def two_steps(modest: bool) -> tir.PrimFunc:
-    """Y = 2 * (A + 1) in two blocks; the second says that it reads one element of the first, or all of them."""
+    """Y = 2 * (A + 1) in two blocks; the second declares that it reads one element of the first, or all of them."""
 
     @T.prim_func
     def exact(A: T.Buffer((8,), "float32"), Y: T.Buffer((8,), "float32")):
@@ -173,7 +173,7 @@ except ScheduleError as error:
 
 # %%
 def in_tiles(func: tir.PrimFunc) -> tuple[tir.Schedule, object]:
-    """The schedule, and the loop below which a tile of 4 x 4 x 4 lies."""
+    """The schedule, and the loop around a tile of 4 x 4 x 4."""
     sch = tir.Schedule(func)
     i, j, r = sch.get_loops("C")
     pairs = [sch.split(loop, factors=[None, 4]) for loop in (i, j, r)]

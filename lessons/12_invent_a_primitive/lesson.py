@@ -119,7 +119,7 @@ for needed in skew.requires:
     print(f"{needed.name:<16} {needed.statement.splitlines()[0]}")
 
 # %% [markdown]
-# ## It is a method
+# ## The new method
 
 # %%
 wave = sch.skew(i, j)
@@ -172,7 +172,7 @@ for factor in (1, 2):
         print(f"factor {factor}: refused; {str(error).splitlines()[-1].split(':', 1)[1].strip()}")
 
 # %% [markdown]
-# ## What else came with it
+# ## More from the registration
 #
 # We wrote one function. Its registration gives us the rest, for example the instruction in the trace, as Python and as
 # JSON:

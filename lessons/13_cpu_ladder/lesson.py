@@ -86,7 +86,7 @@ rates: dict[str, float] = {}
 
 
 def rate_of(schedule: Callable[[tir.Schedule], object], rows: int = ROWS, threads: int = 1) -> float:
-    """Build the example by a schedule and check its result; GFLOP/s."""
+    """Build the example with a schedule and check its result; returns GFLOP/s."""
     global peak
     sch = tir.Schedule(example.blocks(rows, N, N))
     schedule(sch)
@@ -99,7 +99,7 @@ def rate_of(schedule: Callable[[tir.Schedule], object], rows: int = ROWS, thread
 
 
 def climb(name: str, schedule: Callable[[tir.Schedule], object], rows: int = ROWS, threads: int = 1) -> None:
-    """Say how fast the example is by a schedule."""
+    """Print the rate of the example with a schedule."""
     rates[name] = found = rate_of(schedule, rows, threads)
     print(f"{name:<24} {found:>7.1f} GFLOP/s, {found / peak / threads:>6.1%} of the peak of {threads} core"
           f"{'s' * (threads > 1)}")  # fmt: skip
@@ -181,7 +181,7 @@ print(f"{TILE[0]} rows of {TILE[1]} vectors: {TILE[0] * TILE[1]} of {cpu.vector_
 
 # %%
 def tiles(sch: tir.Schedule, size: tuple[int, int, int] = (*TILE, lanes)) -> list[LoopRV]:
-    """Splits C into tiles of rows x vectors x lanes; gives the loops over tiles, i_0, j_0 and r; inside is one tile."""
+    """Split C into tiles of rows x vectors x lanes; returns the loops around a tile: i_0, j_0 and r."""
     rows, vectors, width = size
     i, j, r = sch.get_loops("C")
     i_0, row = sch.split(i, factors=[None, rows])

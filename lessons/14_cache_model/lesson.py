@@ -49,7 +49,7 @@ class Tape(Listener):
             self.place(name, size)
 
     def place(self, name: str, size: int) -> None:
-        """Give a buffer of so many bytes its address, when it is first seen."""
+        """Give a buffer of `size` bytes its address, at its first access."""
         if name not in self.base:
             self.base[name] = self.end
             self.end += -(-size // LINE) * LINE
@@ -77,7 +77,7 @@ def kernel_of(steps: Steps) -> IRModule:
 
 
 def trace_of(kernel: IRModule, *listeners: Listener) -> list[int]:
-    """The lines that it touches; others may listen, too."""
+    """The lines that a kernel touches; other listeners may count as well."""
     args = example.inputs(N, N, N)
     tape = Tape(dict(zip(("A", "B", "bias", "Y"), (array.nbytes for array in args))))
     reference.tir.run(kernel, *args, listeners=[tape, *listeners], shadow=False)
@@ -143,7 +143,7 @@ SIZES = (8, 16, 32, 64, 128, 256)
 
 
 def misses(histogram: Counter[float], lines: int) -> int:
-    """The misses of a cache of so many lines."""
+    """The misses of a cache of `lines` lines."""
     return sum(count for distance, count in histogram.items() if distance >= lines)
 
 
@@ -268,7 +268,7 @@ print("the picture:", draw(histograms).save("cache_model"))
 
 # %%
 def misses_in_sets(trace: list[int], lines: int, ways: int) -> int:
-    """The misses of a cache of so many lines in sets of `ways`."""
+    """The misses of a cache of `lines` lines in sets of `ways`."""
     sets = lines // ways
     parts: dict[int, list[int]] = {}
     for line in trace:
@@ -341,7 +341,7 @@ run_circle = minitvm.build(circle, threads=1)
 
 
 def nanoseconds(lines: int, step: int) -> float:
-    """The time of a load, in a circle of so many lines, `step` bytes apart."""
+    """The time of a load, in a circle of `lines` lines that are `step` bytes apart."""
     x, last = np.zeros(1 << 16, "int32"), np.zeros(1, "int32")
     places = np.arange(lines) * step // 4
     x[places] = np.roll(places, -1)

@@ -157,8 +157,8 @@ print("\n".join(kernel[start : start + 10]))
 
 # %% [markdown]
 # All vectors have stride 1 now. This has a second effect: the sums stay in registers while c runs, and are stored at
-# the end. (That is not possible for lanes that are apart.) The price is two loops that copy; such a copy is called a
-# `layout_transform`.
+# the end. (That is not possible for lanes that are not adjacent.) The price is two loops that copy; such a copy is
+# called a `layout_transform`.
 #
 # Here are the times for 64 channels of 28 x 28, on one thread. They include the copies:
 

@@ -131,7 +131,8 @@ for title, func in (("One operator after the other", apart), ("Fused", sch.func)
 # ## What can be fused?
 #
 # The fused kernel computes a tile of C in registers, adds the bias, takes the maximum, and then stores (lesson 08).
-# That works because the addition needs, for one element of its result, *one* element of C. So operators have classes:
+# That works because the addition needs, for one element of its result, *one* element of C. So operators are divided
+# into classes:
 #
 # - *element-wise* and *broadcast* (add, relu): the operator that computes their input can move into their loops;
 # - *injective* (transpose, reshape): the same, with other indices;

@@ -132,7 +132,7 @@ for kernel in (module["turned_kernel_0"], forgotten):
 # depend on the order in which it runs the threads. It records, for each element, which threads touched it since the
 # last barrier, and reports two accesses that nothing orders. That is why it needs neither a GPU nor luck.
 #
-# A barrier in the wrong place is just as bad. All threads must reach it, or those that do wait for ever:
+# A barrier in the wrong place is just as bad. All threads must reach it, or those that do wait forever:
 
 
 # %%

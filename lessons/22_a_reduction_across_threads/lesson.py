@@ -4,7 +4,7 @@
 # One thread needs as many steps to add up a row as the row has elements. A block of threads can share the work: each
 # adds up a part, and then their results must be combined. Today you see three ways: a loop in one thread, a *tree* in
 # shared memory, and *shuffles*, in which threads read each other's registers. We forget a barrier in the tree and find
-# it without a GPU, and count what each way costs.
+# it without a GPU, and count the cost of each way.
 
 # %%
 from minitvm.tools.cli.lesson import open_lessons

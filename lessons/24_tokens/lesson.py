@@ -3,7 +3,7 @@
 #
 # An accelerator loads, computes and stores at the same time. Only *tokens*, which the modules pass to each other, put
 # these in order. Today we look at a chart of the times at which each module runs, make the array wait less by dividing
-# each scratchpad into two halves, remove one token, and let three modules wait for each other for ever.
+# each scratchpad into two halves, remove one token, and let three modules wait for each other forever.
 
 # %%
 from minitvm.tools.cli.lesson import open_lessons
@@ -94,7 +94,7 @@ for title, timeline in (("One context", alone), ("Two contexts", hidden)):
     print("the film:", save(title.replace(" ", "_").lower() + "_film", token_film(timeline, title, 16000)))
 
 # %% [markdown]
-# The authors of VTA call this *virtual threading*. Not the chip but the program hides the latency.
+# The authors of VTA call this *virtual threading*. The chip does not hide the latency; the program does.
 #
 # `minitvm accel run C8 --timeline c8.html` writes a larger chart, with the tokens as arrows and the reason why a module
 # waits.

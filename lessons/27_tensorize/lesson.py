@@ -31,7 +31,7 @@ print(dot.desc.script(with_header=False))
 # ## A product of bytes
 #
 # B must be in the order in which the instruction reads it: blocks of sixteen columns and four rows. That is the price
-# of such an instruction. A change of layout pays it before the kernel runs.
+# of such an instruction. You pay it with a change of layout before the kernel runs.
 
 # %%
 A = te.placeholder((4, 16), "uint8", name="A")

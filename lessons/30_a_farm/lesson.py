@@ -1,5 +1,5 @@
 # %% [markdown]
-# # A farm of unlike boards
+# # A farm of different boards
 #
 # A schedule that is good on your laptop may be bad on a phone. So measurements have to run where the network will run:
 # on boards. There are few of them, they are slow, they hang, and sometimes a plug is pulled. In this lesson we send
@@ -66,9 +66,9 @@ for other, lock in ((forged, key), (letter, bytes(32))):
 # %% [markdown]
 # ## A board is one process that may die
 #
-# A candidate can crash, hang, or use all memory. On a board it runs in a separate process, which the runner of the
-# worker forks. If it crashes, the worker goes on, and the record contains the signal. But the whole board can die as
-# well. Then its request is sent to another board. These are the rules:
+# A candidate can crash, hang, or use all memory. On a board it runs in a separate process. If it crashes, the worker
+# goes on, and the record contains the signal. But the whole board can die as well. Then its request is sent to another
+# board. These are the rules:
 #
 # - a job is sent to an idle board of its tag, and a board has one job at a time;
 # - the job of a board that died waits again;
