@@ -201,8 +201,8 @@ def test_readme_lists_the_lessons() -> None:
         (folder.name.split("_")[0], folder.name, title(folder), str(each.minutes), ", ".join(each.needs))
         for folder, each in facts.items()
     ]
-    hours = round(sum(each.minutes for each in facts.values()) / 60)
-    assert f"; about {hours} hours, no GPU needed" in (ROOT / "README.md").read_text()
+    minutes = round(sum(each.minutes for each in facts.values()) / len(facts), -1)
+    assert f"A lesson takes about {minutes:.0f} minutes" in (ROOT / "README.md").read_text()
 
 
 # --- lesson.toml --------------------------------------------------------------------------------------------------
