@@ -19,27 +19,28 @@ TARGETS = {
 HEAD = """\
 # What runs where
 
-Written by `make docs` from the rules of the back ends (`docs/devices.py`); do not edit.
+`make docs` writes this page from the back ends' rules (`docs/devices.py`); do not edit it.
 
-Every operator runs on every target except the simulated accelerators. If an operator has no rule of its own, the rule
-`fallback` computes it with one thread per element, or [the host runs it](opencl.md#operators-on-the-host) if that is
-faster. Each cell names the rule that schedules the operator in a build (`minitvm/strategy`). Rules in **bold** use
-tensor cores. The table is for shapes of medium size; a rule may decline smaller ones.
+Every operator runs on every target except the simulated accelerators. If there is no special rule for an operator on a
+GPU, the rule `fallback` computes it with one thread per element, or [the host runs
+it](opencl.md#operators-on-the-host) if that is faster. Each cell names the rule that schedules the operator in a build
+(`minitvm/strategy`). Rules in **bold** use tensor cores. The table is for medium-sized shapes; some rules decline
+smaller shapes.
 
 """
 
 CHECKED = """
 ## How each target is tested and measured
 
-| target | form of kernels | tests without the device | measurements |
+| target | kernel form | tests without the device | measurements |
 |---|---|---|---|
 | cpu | machine code, compiled by Numba | - | [yes](benchmarks.md): `python -m benchmarks` |
-| cuda | Python text for Numba CUDA | interpreters and oracle; a simulator ([`tests/machines/cuda/runtime/test_cuda.py`](../tests/machines/cuda/runtime/test_cuda.py)); lanes of warps ([`minitvm/machines/cuda/runtime/simulated_warps.py`](../minitvm/machines/cuda/runtime/simulated_warps.py)); PTX and cubins for sm_75, 80, 90, 90a: registers, spills, shared memory ([`tests/machines/cuda/test_machine_code.py`](../tests/machines/cuda/test_machine_code.py)); a fake driver ([`tests/machines/cuda/runtime/fake_cuda.py`](../tests/machines/cuda/runtime/fake_cuda.py)) | yes, on an H100: [CUDA](cuda.md#measured-on-a-gpu) |
-| opencl, amd, intel, mali, adreno | OpenCL C 1.2 | interpreters and oracle; the same source on PoCL; races and bounds under Oclgrind ([`tests/machines/opencl/test_oclgrind.py`](../tests/machines/opencl/test_oclgrind.py)) | not measured: no GPU |
+| cuda | Python text for Numba CUDA | interpreters and the oracle; a simulator ([`tests/machines/cuda/runtime/test_cuda.py`](../tests/machines/cuda/runtime/test_cuda.py)); warps, lane by lane ([`minitvm/machines/cuda/runtime/simulated_warps.py`](../minitvm/machines/cuda/runtime/simulated_warps.py)); registers, spills and shared memory in PTX and cubins for sm_75, 80, 90 and 90a ([`tests/machines/cuda/test_machine_code.py`](../tests/machines/cuda/test_machine_code.py)); a fake driver ([`tests/machines/cuda/runtime/fake_cuda.py`](../tests/machines/cuda/runtime/fake_cuda.py)) | yes, on an H100: [CUDA](cuda.md#measured-on-a-gpu) |
+| opencl, amd, intel, mali, adreno | OpenCL C 1.2 | interpreters and the oracle; the same source on PoCL; checks for races and bounds under Oclgrind ([`tests/machines/opencl/test_oclgrind.py`](../tests/machines/opencl/test_oclgrind.py)) | none, because we have no such GPU |
 | opencl, pocl | OpenCL C 1.2, on the CPU | the tests run on it | yes: `python -m benchmarks.opencl` |
-| accel | assembly of the simulated accelerator ([accelerator](accel.md)): products and convolutions in int8; with options also sums, max pools and depthwise convolutions. The host runs the rest | its interpreter, in several orders | [cycles of the model](accel.md#how-close-to-the-limit) |
-| interpreter | TVMScript, run by the reference interpreter; no rule schedules functions | the other targets are compared with it | - |
-| gemmini | assembly of a machine modelled on Gemmini ([accelerator](accel.md)): products and convolutions in int8. The host runs the rest | its interpreter, also in the order of a timeline | [cycles of the model](accel.md#a-second-machine) |
+| accel | assembly for the simulated accelerator ([accelerator](accel.md)), for products and convolutions in int8; with options, also for sums, max pools and depthwise convolutions. The host runs all other operators | its interpreter, in several orders | [simulated cycles](accel.md#how-close-to-the-limit) |
+| interpreter | TVMScript, run by the reference interpreter, without schedules | the other targets are compared with it | - |
+| gemmini | assembly for a machine modelled on Gemmini ([accelerator](accel.md)), for products and convolutions in int8. The host runs all other operators | its interpreter, also in timeline order | [simulated cycles](accel.md#a-second-machine) |
 """  # noqa: E501
 
 

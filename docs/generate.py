@@ -77,9 +77,7 @@ def primitives(chosen: Iterable[Primitive] | None = None) -> str:
         tables[primitive.function.__module__.startswith(f"{for_tvm.__name__}.")].append(row)
         body = "\n".join(rest).strip("\n")
         entries.append(f"## {primitive.name}\n\n```text\n{first}\n\n{body}\n```\n{films.shown(primitive.name)}")
-    head = (
-        "# Schedule primitives\n\nWritten by `make docs` from the registry; `minitvm explain NAME` prints an entry.\n\n"
-    )
+    head = "# Schedule primitives\n\n`make docs` writes this page. `minitvm explain NAME` prints one entry of it.\n\n"
     titles = "| primitive | what it does |\n|---|---|\n"
     page = head + titles + "\n".join(tables[False])
     if tables[True]:

@@ -62,7 +62,7 @@ def _frontend_of(model: Any) -> Frontend | None:
 
 
 def imported(model: Any, options: Mapping[str, Any]) -> Graph:
-    """Return the graph of a model of any supported kind. A `Graph` is returned as it is; its only option is `values`.
+    """Return the graph of a model of any supported kind. A `Graph` is returned unchanged; its only option is `values`.
 
     Raises `InputError` for an option that does not apply to the model, and for an object that is not a model.
     """

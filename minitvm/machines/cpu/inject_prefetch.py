@@ -19,7 +19,7 @@ from ...tir.transform.affine import coefficient, expr, linear
 
 
 def inject_prefetch(func: PrimFunc) -> PrimFunc:
-    """Insert prefetches into innermost loops with the annotation `prefetch`; drop it from others. Needs flat buffers.
+    """Insert prefetches into innermost loops annotated `prefetch`; other loops lose the annotation. Needs flat buffers.
 
     before:
         A: T.Buffer((64,), "float32")

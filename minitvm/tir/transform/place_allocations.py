@@ -26,7 +26,7 @@ STACK_BYTES = 960 << 10
 
 def place_allocations(func: PrimFunc) -> PrimFunc:
     """Move allocations inward: `alloc B; for i: (B[..] = ..; .. = B[..])` -> `for i: alloc B; ...`, if no iteration
-    reads what another one wrote.
+    reads a value that another wrote.
 
     before:
         S = T.decl_buffer((4, 8))

@@ -27,8 +27,8 @@ TARGET = (
 HEAD = """# The book: one build from model to machine code
 
 `minitvm book` prints this page, and `minitvm book MODEL.onnx` prints it for your own model. Each section
-is a function that `minitvm.build` called in a real build, in the order of the calls. You see its file, the first
-paragraph of its docstring, and the programs that it received and returned. If both programs are of the same level, you
+shows a function that `minitvm.build` called in a real build, in the order of the calls. You see its file, the first
+paragraph of its docstring, and the programs that it received and returned. If both programs are at the same level, you
 see the lines that changed. Long programs are shortened; `minitvm show MODEL.onnx --level LEVEL` prints them in full.
 
 The target:

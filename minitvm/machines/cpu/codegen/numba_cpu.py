@@ -18,7 +18,7 @@ from ...simd.tile_intrinsics import SCOPE
 
 
 def generate(kernel: PrimFunc, target: Target | None = None) -> str:
-    """Return the module text of a kernel: an import line, and a function with the name of the kernel.
+    """Return a kernel's module text: an import line, and a function with the kernel's name.
 
     Raises `Unsupported` for what a CPU kernel cannot express (thread axes, barriers, vector-typed buffers).
     """

@@ -95,7 +95,7 @@ class CpuProgram(Program):
 
 
 def load_kernels(executable: exe.Executable, workers: int | None, progress: Progress | None) -> Sequence[LoadedCode]:
-    """Return the loaded CPU kernels of an executable, in order. Those that are not in the cache are compiled."""
+    """Return an executable's loaded CPU kernels, in order. Kernels that are not in the cache are compiled."""
     from . import kernel_cache
     from .compile_pool import compile_kernels
     from .loader import load_kernel

@@ -51,7 +51,7 @@ class PanelPlan:
 
 
 def contraction_cost(product: Product, plan: PanelPlan, pack: bool, itemsize: int, cpu: CPU) -> Cost:
-    """Return the cost of a plan's tiles, including edges and waiting for the operand that the vectors read."""
+    """Return the cost of a plan's tiles, including partial tiles and waiting for the vector operand."""
     tile, m, n, depth = plan.tile, product.m, product.n, product.depth
     known = (None if product.m_open else m, None if product.n_open else n)
     slower = slower_than_least(*known, tile, cpu, streams=not pack)

@@ -23,7 +23,7 @@ MAX_CUTS = 4  # of one nest
 
 
 def partition_loops(func: PrimFunc) -> PrimFunc:
-    """Peel the iterations in which conditions are not known to hold.
+    """Peel off the iterations for which a condition is not known to hold.
 
     before:
         A: T.Buffer((10,), "float32")

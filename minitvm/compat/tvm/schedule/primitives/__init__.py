@@ -1,7 +1,7 @@
-"""More primitives of TVM, so that scripts for TVM run unchanged. Each family is in one file.
+"""Further TVM primitives, included so that TVM scripts run unchanged. There is one file per family.
 
-No strategy and no lesson of this project uses them, but they are checked like the others. If you want to learn how
-scheduling works, you can skip them. They may use `tir/schedule/primitives`, but not the other way round.
+No strategy or lesson in this project uses them, but they are tested like the others. If you want to learn how
+scheduling works, you can skip them. They may import `tir/schedule/primitives`, but not the other way round.
 """
 
 from importlib import import_module
