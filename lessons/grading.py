@@ -108,7 +108,7 @@ def attempt(what: str, function: Callable[..., Any], *args: Any, may_change: tup
 
 
 def _copy(value: Any) -> Any:
-    """A copy of lists, tuples, dictionaries and arrays, with what they hold; anything else is itself."""
+    """A copy of lists, tuples, dictionaries, sets and arrays, with what they hold; anything else is itself."""
     match value:
         case list():
             return [_copy(one) for one in value]
@@ -117,7 +117,7 @@ def _copy(value: Any) -> Any:
             return value._make(parts) if hasattr(value, "_make") else tuple(parts)
         case dict():
             return {key: _copy(one) for key, one in value.items()}
-        case np.ndarray():
+        case np.ndarray() | set():
             return value.copy()
     return value
 
@@ -135,6 +135,6 @@ def _same(old: Any, new: Any) -> bool:
             return old.keys() == new.keys() and all(_same(one, new[key]) for key, one in old.items())
         case np.ndarray():
             return bool(old.shape == new.shape and old.dtype == new.dtype and old.tobytes() == new.tobytes())
-        case int() | float() | str():
+        case int() | float() | str() | set():
             return bool(old == new)
     return False

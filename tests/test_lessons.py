@@ -631,6 +631,8 @@ def test_attempt_refuses_a_changed_argument() -> None:
         grading.attempt("a case", drops_the_last, [1, 2])
     with pytest.raises(AssertionError, match=r"argument 1 of halves was \[\[array\(\[4\.\]\)\]\], and is"):
         grading.attempt("a case", halves, [[np.array([4.0])]])
+    with pytest.raises(AssertionError, match=r"argument 1 of <lambda> was \(\{3\},\), and is \(set\(\),\)"):
+        grading.attempt("a case", lambda sets: sets[0].clear(), ({3},))
     grading.attempt("a case", drops_the_last, [1, 2], may_change=(0,))
 
 

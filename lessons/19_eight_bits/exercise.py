@@ -1,7 +1,7 @@
 """Exercise 19: a layer of bytes.
 
-A layer computes y = W x + b in floats: W has shape (n, k), x (k,), b (n,). In bytes, x is (qx - zx) * sx with qx uint8,
-and y is (qy - zy) * sy with qy uint8. Write
+A layer computes y = W x + b in floats: W has shape (n, k), x (k,), b (n,), all float64. In bytes, x is (qx - zx) * sx
+with qx uint8, and y is (qy - zy) * sy with qy uint8. Write
 
     prepare(W, b, sx, zx) -> (qw, sw, qb)    when the network is compiled
     layer(qx, qw, qb, sw, sx, sy, zy) -> qy  when it runs
@@ -12,6 +12,7 @@ and y is (qy - zy) * sy with qy uint8. Write
   x appears nowhere else.
 - `layer` sums in int32, exactly: `qx` times `qw` plus `qb`. Then one multiplication by sx * sw / sy for each row,
   `np.rint`, plus zy, and whatever is below 0 or above 255 is 0 or 255. qy is uint8.
+- Neither function changes its arguments.
 
 Check it with: minitvm lesson 19 --check
 """

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from lessons.grading import attempt, cases, require
 
-SIZES = {"n": 3, "k": 3, "m": 5}
+SIZES = {"n": 3, "k": 3, "m": 5, "l": 3}
 
 
 def expected(a: tuple[Any, ...], b: tuple[Any, ...]) -> tuple[tuple[Any, ...], list[tuple[Any, Any]]] | None:
@@ -31,10 +31,10 @@ def expected(a: tuple[Any, ...], b: tuple[Any, ...]) -> tuple[tuple[Any, ...], l
 
 def check(module: ModuleType) -> None:
     """Raises AssertionError with small shapes for which the answer is wrong."""
-    dims = st.sampled_from([1, 1, 3, 5, "n", "n", "k", "m"])
+    dims = st.sampled_from([1, 1, 3, 5, 0, "n", "n", "k", "m", "l"])
     shapes = st.lists(dims, max_size=3).map(tuple)
+    names = st.lists(st.sampled_from(["n", "k", 3]), min_size=3, max_size=4).map(tuple)
 
-    @cases(400, a=shapes, b=shapes)
     def sums(a: tuple[Any, ...], b: tuple[Any, ...]) -> None:
         case, wanted = f"broadcast({a}, {b})", expected(a, b)
         if wanted is None:
@@ -53,3 +53,6 @@ def check(module: ModuleType) -> None:
             sizes = [tuple(SIZES.get(d, d) for d in s) for s in (a, b, shape)]
             real = np.broadcast_shapes(*sizes[:2])
             require(real == sizes[2], f"{case} where {SIZES}: NumPy says {real}, the shape says {sizes[2]}")
+
+    cases(400, a=shapes, b=shapes)(sums)
+    cases(100, a=names, b=names)(sums)  # several pairs of names, some of them again

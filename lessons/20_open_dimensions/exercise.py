@@ -10,12 +10,13 @@ For each pair of dimensions p of a and q of b:
 - equal numbers or equal names: the result has that dimension;
 - one of them is the number 1: the result has the other one;
 - two different numbers, neither 1: raise ValueError;
-- a name and a number above 1, or two different names: take them for equal. The result has the number, or of two names
-  the one of `a`; and the pair (p, q) is a guard: it is checked when the network runs. (That a name might be 1 and be
-  stretched is left out on purpose: the guard says so.)
+- a name and a number other than 1, or two different names: take them for equal. The result has the number, or of two
+  names the one of `a`; and the pair (p, q) is a guard: it is checked when the network runs. (That a name might be 1 and
+  be stretched is left out on purpose: the guard says so.)
 
 `shape` is a tuple of dimensions; `guards` is a list of pairs (p, q), in the order of the result's dimensions from the
-first to the last, each pair once. A pair begins with the dimension of `a`.
+first to the last, each pair once. A pair begins with the dimension of `a`, so ("n", "k") and ("k", "n") are two. A
+number may be 0, as in NumPy; the dimensions 0 and 1 give 0.
 
     broadcast(("n", 64), ("k", 1))   ->   (("n", 64), [("n", "k")])
     broadcast((3, "n"), (64,))       ->   ((3, 64), [("n", 64)])

@@ -87,6 +87,9 @@ def check(module: ModuleType) -> None:
         require(race is None, f"{what}barriers returned {answer}, and there are {race}")
         fewer = fewest(case)
         require(len(answer) <= len(fewer), f"{what}barriers returned {answer}; {fewer} are enough")
+        require(
+            answer == fewer, f"{what}barriers returned {answer}; {fewer} are as few, and each is as late as it can be"
+        )
 
 
 def race_of(case: Stages, placed: list[int]) -> UndefinedBehaviour | None:

@@ -9,8 +9,9 @@ Write
 elements[t]. Return the numbers of the stages that need a barrier before them, in increasing order.
 
 Two accesses race when different threads touch the same element, at least one of them writes, and no barrier stands
-between the two stages. With your barriers nothing may race, and there must be as few of them as possible: wait as late
-as you can. (Within one stage nothing races.)
+between the two stages. With your barriers nothing may race, and there must be as few of them as possible. Where several
+places are as good, take the latest. (Within one stage nothing races: no two threads write the same element in it.)
+Leave `stages` as it is.
 
     barriers([("write", [0, 1, 2]), ("read", [2, 1, 0])])                          ->   [1]
     barriers([("write", [0, 1, 2]), ("read", [0, 1, 2])])                          ->   []    each thread reads its own

@@ -157,7 +157,7 @@ except accel.Deadlock as error:
 # %% [markdown]
 # ## Your turn
 #
-# Place the tokens of a program: enough of them, but none too many. The check uses the verifier of the accelerator.
+# Place the tokens of a program: enough of them, but none too many.
 #
 #     minitvm lesson 24 --start     (writes exercise_24.py, for you to fill in)
 #     minitvm lesson 24 --check

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import ModuleType
@@ -69,11 +70,8 @@ def check(module: ModuleType) -> None:
         last = f"after step {len(served)} all threads have what they read"
         require(answer == len(served), f"{what}steps returned {answer}; {last}, since the steps hand out {served}")
 
-    @cases(150, width=st.integers(1, 66), accesses=st.lists(readings(), min_size=1, max_size=2))
-    def lines_are_as_short_as_they_can_be(width: int, accesses: list[Reading]) -> None:
-        each = max(reading.wide for reading in accesses)
-        listed = "\n".join(f"    {reading}" for reading in accesses)
-        what = f"with width {width} and\n{listed}\n"
+    def judge(what: str, width: int, accesses: list[Reading]) -> None:
+        each = max((reading.wide for reading in accesses), default=1)
         answer = attempt(what, module.shortest_line, width, [reading.told() for reading in accesses])
         fits = isinstance(answer, int) and answer >= width
         require(fits, f"{what}shortest_line returned {answer!r}; wanted a number of at least {width}")
@@ -86,7 +84,23 @@ def check(module: ModuleType) -> None:
         require(total(accesses, answer) == fewest, f"{found}; with {best} there are {fewest}")
         require(answer == best, f"{found}; {best} has as many and is shorter")
 
+    @cases(120, width=st.integers(1, 66), accesses=st.lists(readings(), max_size=2))
+    def lines_are_as_short_as_they_can_be(width: int, accesses: list[Reading]) -> None:
+        listed = "\n".join(f"    {reading}" for reading in accesses) or "    no accesses"
+        judge(f"with width {width} and\n{listed}\n", width, accesses)
+
+    @cases(32, width=st.integers(32, 66), bank=st.integers(0, BANKS - 1))
+    def one_length_of_32_is_best(width: int, bank: int) -> None:
+        accesses = [Reading(1, ((0, c), (1, 0))) for c in range(BANKS) if c != bank]
+        judge(f"shortest_line({width}, [(1, [(0, c), (1, 0)]) for c in range(32) if c != {bank}]):\n", width, accesses)
+
 
 def total(accesses: list[Reading], line: int) -> int:
-    """The steps of all accesses together."""
-    return sum(len(reading.served(line)) for reading in accesses)
+    """The steps of all accesses together. A group takes as many as its busiest bank has elements."""
+    steps = 0
+    for reading in accesses:
+        for first in range(0, len(reading.places), BANKS // reading.wide):
+            group = reading.places[first : first + BANKS // reading.wide]
+            elements = {row * line + column + k for row, column in group for k in range(reading.wide)}
+            steps += max(Counter(element % BANKS for element in elements).values())
+    return steps

@@ -8,6 +8,7 @@ address r * line + c, and is in bank address % 32. Write
 
 `steps` says in how many steps the threads of a warp get what they read. `places` has the (row, column) of each thread,
 at most 32. Each thread reads `wide` neighbours in its row, which is 1, 2 or 4: its own place is the first of them.
+Both `line` and each column are multiples of `wide`.
 
 - A warp asks for at most 32 elements at a time: 32 // wide threads, in their order, then the next 32 // wide ones. One
   group has all that it asks for before the next one begins.

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 from fractions import Fraction
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -40,6 +42,20 @@ def fetched_of(m: int, n: int, k: int, tile: Tile, lanes: int, cache: int) -> in
     return total
 
 
+LOOPS = (ast.For, ast.While, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+CALLS_OF_EACH = {"map", "vectorize", "frompyfunc", "fromiter", "fromfunction", "nditer", "apply_along_axis",
+                 "apply_over_axes"}  # fmt: skip
+
+
+def loop_in(source: str) -> str | None:
+    """The first line of an answer that goes through the tiles one by one."""
+    for node in ast.walk(ast.parse(source)):
+        name = node.id if isinstance(node, ast.Name) else node.attr if isinstance(node, ast.Attribute) else ""
+        if isinstance(node, LOOPS) or name in CALLS_OF_EACH:
+            return f"line {node.lineno}: {source.splitlines()[node.lineno - 1].strip()}"
+    return None
+
+
 def check(module: ModuleType) -> None:
     """Raises AssertionError with a small product for which a number is wrong."""
     size, few = st.integers(1, 9), st.integers(1, 3)
@@ -72,3 +88,9 @@ def check(module: ModuleType) -> None:
             wanted = fetched_of(m, n, k, one, lanes, cache)
             require(found == wanted, f"{case}: {found:g} for the tile of {one[0]} rows and {one[1]} vectors\n"
                     f"counted band by band, {wanted} elements are fetched")  # fmt: skip
+
+    @cases(1, path=st.just(str(module.__file__)))
+    def there_are_no_loops(path: str) -> None:
+        line = loop_in(Path(path).read_text(encoding="utf-8"))
+        require(line is None, f"the numbers are right, but there is a loop in the answer\n    {line}\n"
+                "wanted operations on whole arrays, which NumPy does for all tiles at once")  # fmt: skip

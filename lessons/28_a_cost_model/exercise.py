@@ -21,8 +21,9 @@ vectors * lanes columns, then the next panel. A is fetched for each panel. B is 
 K * vectors * lanes elements (they all count, also those that stick out), is at most `cache` elements; else a panel is
 fetched for each band. Of A and B only elements that exist are fetched.
 
-`rows` and `vectors` are NumPy arrays of whole numbers from 1, of the same length: one tile each. There are no loops in
-the answer; -(-a // b) is a / b, rounded up.
+`rows` and `vectors` are NumPy arrays of whole numbers from 1, of the same length: one tile each. Leave them as they
+are. There are no loops in the answer, no comprehensions, and no `map` or `np.vectorize`, which are loops as well;
+-(-a // b) is a / b, rounded up.
 
     core = Core(registers=16, latency=4, ports=2, loads=2)
     cycles(4, 16, 10, np.array([4, 3]), np.array([2, 1]), 8, core)     ->   array([40., 160.])

@@ -13,6 +13,7 @@ from minitvm.tir.nodes import For, ForKind
 
 ROWS, COLUMNS = 4, 16  # a tile has at most so many
 WANTED = ("parallel", "serial", "serial", "unroll", "vectorized")
+SEEDS = 100
 SPREAD = 1_000_003  # seeds that are far apart
 
 
@@ -37,7 +38,10 @@ def tile(sch: tir.Schedule, sizes: tuple[int, int, int], case: str) -> tuple[int
     rows, columns = extents[3], extents[4]
     require(rows <= ROWS, f"{shown}\na tile has {rows} rows; wanted at most {ROWS}")
     require(columns <= COLUMNS, f"{shown}\na tile has {columns} columns; wanted at most {COLUMNS}")
-    require(extents[0] * rows == m and extents[1] * columns == n, f"{shown}\nthe tiles do not make up {m} x {n}")
+    outer = (m // rows, n // columns)
+    order = f"wanted {outer[0]} tiles of rows in the first loop, and {outer[1]} tiles of columns in the second"
+    require((extents[0], extents[1]) == outer, f"{shown}\n{order}")
+    require(m % rows == 0 and n % columns == 0, f"{shown}\ntiles of {rows} x {columns} do not make up {m} x {n}")
     return rows, columns
 
 
@@ -60,12 +64,14 @@ def check(module: ModuleType) -> None:
         reference.tir.run(sch.func, a, b, bias, y)
         require(bool((y == example.expected(a, b, bias)).all()), f"{case} the result is another one")
 
-    sizes = (8, 12, 3)
-    drawn = set()
-    for seed in range(120):
+    sizes = (12, 48, 2)  # each divisor up to the limit, and the limits themselves
+    drawn = []
+    for seed in range(SEEDS):
         sch = tir.Schedule(example.blocks(*sizes), seed=SPREAD * seed + 1)
         module.template(sch)
-        drawn.add(tile(sch, sizes, f"for m, n, k = {sizes} and seed {SPREAD * seed + 1}"))
-    for wanted in [(rows, columns) for rows in divisors(sizes[0], ROWS) for columns in divisors(sizes[1], COLUMNS)]:
-        story = f"no seed of {120} draws a tile of {wanted[0]} x {wanted[1]} for m, n, k = {sizes}"
-        require(wanted in drawn, f"{story}; drawn were {', '.join(f'{a} x {b}' for a, b in sorted(drawn))}")
+        drawn.append(tile(sch, sizes, f"for m, n, k = {sizes} and seed {SPREAD * seed + 1}"))
+    for what, axis, size, most in (("rows", 0, sizes[0], ROWS), ("columns", 1, sizes[1], COLUMNS)):
+        numbers = {one[axis] for one in drawn}
+        for wanted in divisors(size, most):
+            story = f"no seed of {SEEDS} draws a tile of {wanted} {what} for m, n, k = {sizes}"
+            require(wanted in numbers, f"{story}; drawn were tiles of {', '.join(map(str, sorted(numbers)))} {what}")

@@ -14,7 +14,7 @@ which schedules the block "C" as follows, whatever the sizes m, n and k are:
                         C[..] = ..
 
 Leave the number of rows and the number of columns of a tile open: sample both, so that all divisors of m up to 4 and
-all divisors of n up to 16 can be drawn.
+all divisors of n up to 16 can be drawn. You may schedule "Y" too, or leave it.
 
 A hint: `sch.sample_perfect_tile(loop, 2, max_innermost_factor=...)` draws the two factors of a split.
 
