@@ -13,7 +13,7 @@ from minitvm.tir.nodes import For, ForKind
 
 ROWS, COLUMNS = 4, 16  # a tile has at most so many
 WANTED = ("parallel", "serial", "serial", "unroll", "vectorized")
-SEEDS = 100
+SEEDS = 80
 SPREAD = 1_000_003  # seeds that are far apart
 
 
@@ -64,10 +64,15 @@ def check(module: ModuleType) -> None:
         reference.tir.run(sch.func, a, b, bias, y)
         require(bool((y == example.expected(a, b, bias)).all()), f"{case} the result is another one")
 
-    sizes = (12, 48, 2)  # each divisor up to the limit, and the limits themselves
-    drawn = []
+    for sizes in ((12, 16, 2), (3, 12, 2)):
+        draws_all_divisors(module, sizes)
+
+
+def draws_all_divisors(module: ModuleType, sizes: tuple[int, int, int]) -> None:
+    """Of the rows and of the columns of a tile, up to the limits."""
+    drawn, func = [], example.blocks(*sizes)
     for seed in range(SEEDS):
-        sch = tir.Schedule(example.blocks(*sizes), seed=SPREAD * seed + 1)
+        sch = tir.Schedule(func, seed=SPREAD * seed + 1)
         module.template(sch)
         drawn.append(tile(sch, sizes, f"for m, n, k = {sizes} and seed {SPREAD * seed + 1}"))
     for what, axis, size, most in (("rows", 0, sizes[0], ROWS), ("columns", 1, sizes[1], COLUMNS)):
