@@ -19,8 +19,9 @@ from .state import ScheduleState
 
 @requirement
 def declares_what_it_touches(state: ScheduleState) -> Failure | None:
-    """the regions that each block declares hold all that its body surely reads and writes: they are what a
-    reader goes by"""
+    """the regions that each block declares contain everything that its body certainly reads and writes, because readers
+    of the program rely on them
+    """
     return next(
         (failure for tree in state.schedulable_trees() if (failure := _undeclared(tree.func)) is not None), None
     )

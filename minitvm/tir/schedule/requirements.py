@@ -30,7 +30,8 @@ from .thread_storage import combined_alone, safe_storage
 def plain_loops(state: ScheduleState, loops: Sequence[For]) -> Failure | None:
     """l has no annotation and no thread, for all loops l
 
-    Another kind is dropped, as in TVM: the new loops are serial, one of the orders that a kind allows.
+    If a loop is not serial, its kind is dropped, as in TVM: the new loops are serial, which is one of the orders that
+    the kind allows.
     """
     for loop in loops:
         if loop.kind == ForKind.THREAD:
@@ -62,7 +63,7 @@ def starts_at_zero(state: ScheduleState, loops: Sequence[For]) -> Failure | None
 
 @requirement
 def distinct_loops(state: ScheduleState, loops: Sequence[For]) -> Failure | None:
-    """the loops are at least one, and different ones"""
+    """there is at least one loop, and the loops are different"""
     if not loops:
         return Failure({}, "at least one loop", "none")
     for i, loop in enumerate(loops):
@@ -73,7 +74,7 @@ def distinct_loops(state: ScheduleState, loops: Sequence[For]) -> Failure | None
 
 @requirement
 def single_chain(state: ScheduleState, loops: Sequence[For]) -> Failure | None:
-    """all loops lie on one path, and between the outermost and the innermost each loop's body is the next loop"""
+    """all loops are on one path, and from the outermost to the innermost, each loop's body is the next loop"""
     tree = state.home(loops[0])
     ordered = sorted(loops, key=lambda l: tree.order[l])
     at = ordered[-1]
@@ -133,7 +134,7 @@ def independent_domains(state: ScheduleState, loops: Sequence[For]) -> Failure |
 
 @requirement
 def no_opaque_iterators(state: ScheduleState, loops: Sequence[For]) -> Failure | None:
-    """iterators of the blocks below are spatial or reduction: an opaque one claims that its order matters"""
+    """the blocks below have only spatial and reduction iterators; an opaque iterator means that order matters"""
     tree = state.home(loops[0])
     for loop in loops:
         for realize in tree.blocks_in(loop):
@@ -148,8 +149,8 @@ def no_opaque_iterators(state: ScheduleState, loops: Sequence[For]) -> Failure |
 
 @requirement
 def affine_bindings(state: ScheduleState, loops: Sequence[For]) -> Failure | None:
-    """the loops from the outermost given one inward map injectively and quasi-affinely to the iterators of each block
-    below that has iterators; the loops around them stand still
+    """for each block below that has iterators, the loops from the outermost given one inward map injectively and
+    quasi-affinely to its iterators, with the loops around them fixed
     """
     tree = state.home(loops[0])
     outermost = chain(tree, loops)[0]
@@ -191,8 +192,9 @@ def quasi_affine_bindings(state: ScheduleState, loop: For) -> Failure | None:
 def keeps_dependences(state: ScheduleState, loops: Sequence[For]) -> Failure | None:
     """no value is read before it is written
 
-    For accesses a, b to one buffer, one a write, at iterations p before q: q must not come before p in the new order.
-    Shown by: the loops that may carry such a dependence keep their order among themselves.
+    Suppose accesses a and b, at least one of them a write, touch the same element, in iterations p before q. Then q
+    must not come before p in the new order. This is shown by checking that the loops that may carry such a dependence
+    keep their order among themselves.
     """
     tree = state.home(loops[0])
     old = chain(tree, loops)
@@ -236,7 +238,7 @@ def witnessed(accesses: Sequence[Access], witness: Dependence | Undecided, conse
 
 @requirement
 def structured_below(state: ScheduleState, loop: For) -> Failure | None:
-    """every block below the loop is complete, a reduction, or the init or update of a decomposed one"""
+    """every block below the loop is complete, a reduction, or the init or update of a decomposed reduction"""
     # Other writers of the buffer do not matter here if iterations touch distinct elements, as `no_races` shows.
     tree = state.home(loop)
     for realize in tree.blocks_in(loop):
@@ -248,9 +250,9 @@ def structured_below(state: ScheduleState, loop: For) -> Failure | None:
 
 @requirement
 def only_spatial(state: ScheduleState, loop: For, thread_axis: str | None = None) -> Failure | None:
-    """the loop appears in the bindings of spatial iterators only (threadIdx: also of reductions), for every block below
+    """in every block below, the loop is bound only to spatial iterators (for threadIdx, also to reduction iterators)
 
-    The threads of a block may compute one result together: a cross-thread reduction, which begins with its init.
+    The threads of a block may compute one result together, in a cross-thread reduction that begins with its init.
     """
     tree = state.home(loop)
     if str(thread_axis).startswith("threadIdx"):
@@ -292,10 +294,10 @@ def _ways_to_spatial(tree: Tree, loop: For, realize: BlockRealize) -> tuple[str,
 def no_races(state: ScheduleState, loop: For, thread_axis: str | None = None) -> Failure | None:
     """iterations of the loop do not touch each other's data
 
-    For accesses a, b to one buffer, one a write, at iterations l != l' of the loop and any of the loops inside it:
-    box(a, l) and box(b, l') are disjoint. Left out is storage that each iteration on a GPU's grid owns, and such that
-    its threads share and fill in step with the same values. Where threads compute one result together, so are the
-    accesses of a block that accumulates.
+    For accesses a, b to one buffer, one a write, at iterations l != l' of the loop and any iterations of the loops
+    inside it: box(a, l) and box(b, l') are disjoint. This ignores storage that each iteration on a GPU's grid owns, and
+    storage that its threads share and fill in step with the same values. If threads compute one result together, it
+    also ignores the accesses of a block that accumulates.
     """
     tree = state.home(loop)
     above = tree.all_loops_above(loop)
@@ -333,13 +335,15 @@ def threads_add_up(state: ScheduleState) -> Failure | None:
 
 @requirement
 def own_iterators(state: ScheduleState, block: BlockRealize) -> Failure | None:
-    """what the block holds uses its iterators, no variable of a loop or let around it: it means the same elsewhere"""
+    """the block's contents use its iterators, but no variable of a loop or let around it, so they mean the same
+    elsewhere
+    """
     return uses_loops(state.home(block), block)
 
 
 @requirement
 def own_iterators_below(state: ScheduleState, loop: For) -> Failure | None:
-    """the blocks below the loop use their iterators, and no variable of a loop around them"""
+    """the blocks below the loop use their iterators, but no variable of a loop around them"""
     tree = state.home(loop)
     return next((failure for b in tree.blocks_in(loop) if (failure := uses_loops(tree, b)) is not None), None)
 
@@ -375,7 +379,7 @@ def lets_hold(state: ScheduleState) -> Failure | None:
 
 @requirement
 def known_scope(state: ScheduleState, block: BlockRealize, storage_scope: str) -> Failure | None:
-    """storage_scope is global, shared, local, warp or that of a matrix unit or accelerator"""
+    """storage_scope is global, shared, local, warp or the scope of a matrix unit or accelerator"""
     if is_scope(storage_scope):
         return None
     return Failure({block.block: ""}, COMMON_SCOPES, repr(storage_scope), suggestion(storage_scope, SCOPES))

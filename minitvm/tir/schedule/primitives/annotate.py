@@ -23,7 +23,7 @@ def _annotated(block_or_loop: BlockRealize | For) -> Block | For:
 
 @requirement
 def has_annotation(state: ScheduleState, block_or_loop: BlockRealize | For, ann_key: str) -> Failure | None:
-    """the loop or block carries an annotation of that key"""
+    """the loop or block has an annotation with this key"""
     target = _annotated(block_or_loop)
     if ann_key in target.annotations:
         return None
@@ -48,7 +48,7 @@ def _no_data(value: Any) -> list[Any]:
 
 @requirement
 def note_is_data(state: ScheduleState, block_or_loop: BlockRealize | For, ann_val: Any) -> Failure | None:
-    """the value is a string, number (also a sampled one) or bool, or a list or dictionary of these, keys are strings"""
+    """the value is a string, number (perhaps sampled) or bool, or a list or dictionary of these with string keys"""
     strange = _no_data(ann_val)
     if not strange:
         return None
@@ -63,7 +63,7 @@ _ON_LOOPS, _ON_BLOCKS = software_pipelines.KEYS, (software_pipelines.DOUBLE,)
 
 @requirement
 def note_in_place(state: ScheduleState, block_or_loop: BlockRealize | For, ann_key: str) -> Failure | None:
-    """the notes of a software pipeline are put on a loop, that of a double buffer on the block that fills it"""
+    """the annotations of a software pipeline are on a loop, and those of a double buffer on the block that fills it"""
     on_loop = isinstance(block_or_loop, For)
     if ann_key not in (_ON_BLOCKS if on_loop else _ON_LOOPS):
         return None
@@ -73,7 +73,7 @@ def note_in_place(state: ScheduleState, block_or_loop: BlockRealize | For, ann_k
 
 @requirement
 def counts(state: ScheduleState, block_or_loop: BlockRealize | For, ann_key: str, ann_val: Any) -> Failure | None:
-    """the lanes of "vector_reduction" and the iterations of "prefetch" are whole numbers above 0"""
+    """the lanes of "vector_reduction" and the iterations of "prefetch" are positive integers"""
     if ann_key not in _COUNTS or (isinstance(plain(ann_val), int) and plain(ann_val) > 0):
         return None
     return Failure({_annotated(block_or_loop): "here"}, f"a whole number above 0 for {ann_key}", repr(plain(ann_val)))
@@ -83,7 +83,7 @@ def counts(state: ScheduleState, block_or_loop: BlockRealize | For, ann_key: str
 def alignment_fits(
     state: ScheduleState, block_or_loop: BlockRealize | For, ann_key: str, ann_val: Any
 ) -> Failure | None:
-    """\"buffer_dim_align", on a block, lists [position of a written buffer, axis, factor above 0, offset]"""
+    """a block's "buffer_dim_align" lists [position of a written buffer, axis, positive factor, offset]"""
     if ann_key != ALIGNMENTS:
         return None
     if isinstance(block_or_loop, For):

@@ -61,7 +61,7 @@ def _reorder_block_iter_var_space(state: ScheduleState) -> Iterator[tuple[Any, .
 
 @requirement
 def inside_root(state: ScheduleState, block_or_loop: BlockRealize | For) -> Failure | None:
-    """the block is not the root block: a function's body is its root block"""
+    """the block is not the root block, which is the body of a function"""
     if block_or_loop is not state.home(block_or_loop).root:
         return None
     return Failure({}, "a loop, or a block inside the root block", "the root block")

@@ -58,7 +58,7 @@ def _subtree(state: ScheduleState, target: For | list[BlockRealize]) -> Subtree 
 
 @requirement
 def one_block_below(state: ScheduleState, target: For | list[BlockRealize]) -> Failure | None:
-    """below the loop there are only loops, each directly inside the previous one, and one block in the innermost"""
+    """below the loop there are only loops, each directly inside the previous, and the innermost contains one block"""
     if not isinstance(target, For):
         return None  # blocks: see one_run
     tree = state.home(target)
@@ -77,7 +77,7 @@ def one_block_below(state: ScheduleState, target: For | list[BlockRealize]) -> F
 def fixed_inner_domains(
     state: ScheduleState, target: For | list[BlockRealize], match: Subtree | None
 ) -> Failure | None:
-    """the loops below start at 0, and no loop around the subtree decides how far they run"""
+    """the loops below start at 0, and their extents do not depend on a loop around the subtree"""
     if match is None or not isinstance(target, For):
         return None
     tree = state.home(target)
@@ -94,8 +94,8 @@ def fixed_inner_domains(
 
 @requirement
 def bindings_divide(state: ScheduleState, target: For | list[BlockRealize], match: Subtree | None) -> Failure | None:
-    """each iterator's value is outer * n + inner: `inner`, of the loops below, runs once through 0 <= inner < n, and
-    `outer` is a quasi-affine function of the loops around
+    """each iterator's value is outer * n + inner, where `inner` depends on the loops below and runs once through 0 <=
+    inner < n, and `outer` is a quasi-affine function of the loops around
 
     Together the inner parts are a bijective map of the loops below.
     """
@@ -110,8 +110,8 @@ def bindings_divide(state: ScheduleState, target: For | list[BlockRealize], matc
 
 @requirement
 def predicate_divides(state: ScheduleState, match: Subtree | None) -> Failure | None:
-    """each condition of the block's predicate uses only loops around the subtree, or only loops of it, and under the
-    latter the loops of the subtree still run through a box
+    """each condition of the block's predicate uses only loops around the subtree or only loops of the subtree, and the
+    latter conditions leave a box of iterations
     """
     if match is None or not match.divided.predicate_errors:
         return None
@@ -125,10 +125,10 @@ def predicate_divides(state: ScheduleState, match: Subtree | None) -> Failure | 
 
 @requirement
 def init_moves_out(state: ScheduleState, match: Subtree | None) -> Failure | None:
-    """where the block has an init, its loops are not thread loops, its inner conditions bind no reduction, and its body
-    loads what the init stores at that place only
+    """if the block has an init, its loops are not thread loops, its inner conditions do not use a reduction iterator,
+    and of a buffer that the init writes, the body reads only the element that it accumulates into
 
-    Then all the init's of a subtree may run before all its updates.
+    Then all inits of a subtree may run before all its updates.
     """
     if match is None or match.block.block.init is None:
         return None
@@ -178,8 +178,8 @@ def _run(tree: Tree, blocks: Sequence[BlockRealize]) -> tuple[Stmt, list[Stmt]]:
 
 @requirement
 def one_run(state: ScheduleState, target: For | list[BlockRealize]) -> Failure | None:
-    """blocks in the place of a loop: different ones of one scope; below the innermost loop around them all, their nests
-    follow one on the other and hold no other block
+    """if you pass blocks instead of a loop: they are different blocks of one scope; below the innermost loop around all
+    of them, their nests directly follow each other and contain no other block
     """
     if isinstance(target, For):
         return None
@@ -211,7 +211,7 @@ def one_run(state: ScheduleState, target: For | list[BlockRealize]) -> Failure |
 
 @requirement
 def reductions_inside(state: ScheduleState, target: For | list[BlockRealize]) -> Failure | None:
-    """blocks in the place of a loop: those with an init reduce over loops inside of the new block only"""
+    """if you pass blocks instead of a loop: blocks with an init reduce only over loops inside the new block"""
     if isinstance(target, For):
         return None
     tree = state.home(target[0])

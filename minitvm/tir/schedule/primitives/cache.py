@@ -25,7 +25,7 @@ from ..state import ScheduleState
 
 @requirement
 def reads_it(state: ScheduleState, block: BlockRealize, read_buffer_index: int | str | Buffer) -> Failure | None:
-    """the index (or name) is that of a buffer which the block reads"""
+    """the index or name refers to a buffer that the block reads"""
     if staging.region_of(regions_read(block.block), read_buffer_index) is not None:
         return None
     return Failure(
@@ -37,7 +37,7 @@ def reads_it(state: ScheduleState, block: BlockRealize, read_buffer_index: int |
 
 @requirement
 def writes_it(state: ScheduleState, block: BlockRealize, write_buffer_index: int | str | Buffer) -> Failure | None:
-    """the index (or name) is that of a buffer which the block writes"""
+    """the index or name refers to a buffer that the block writes"""
     if staging.region_of(regions_written(block.block), write_buffer_index) is not None:
         return None
     return Failure(
@@ -49,10 +49,11 @@ def writes_it(state: ScheduleState, block: BlockRealize, write_buffer_index: int
 
 @requirement
 def at_most_one_writer(match: staging.BufferPart) -> Failure | None:
-    """the scope has at most one block that writes the buffer, another one, and that comes before all others who read it
+    """at most one block in the scope writes the buffer; it is not this block, and it comes before all other blocks that
+    read the buffer
 
-    Then a copy made right after the writer, or at the start, holds what every other reader would have read. A block
-    that updates the buffer goes on reading the buffer itself.
+    Then a copy made directly after the writer, or at the start, contains the values that every other reader would have
+    read. A block that updates the buffer continues to read the buffer itself.
     """
     scope, buffer = match.scope, match.buffer
     writers = scope.writers(buffer)
@@ -78,7 +79,7 @@ def at_most_one_writer(match: staging.BufferPart) -> Failure | None:
 
 @requirement
 def only_writer(state: ScheduleState, block: BlockRealize) -> Failure | None:
-    """the block is complete or a reduction: in particular the only writer of its buffers, and before their readers"""
+    """the block is complete or a reduction, so it is the only writer of its buffers and comes before their readers"""
     reason = why_neither(Scope.around(state.home(block), block), block)
     return None if reason is None else Failure({block.block: "this block"}, "a complete or a reduction block", reason)
 
@@ -89,7 +90,7 @@ def fills_its_box(
 ) -> Failure | None:
     """the block writes every element of the box that is copied back; otherwise garbage would be copied
 
-    An element whose sum has no terms is undefined after the block, copied or not.
+    An element whose sum has no terms is undefined after the block, whether it is copied or not.
     """
     tree = match.tree
     _, within = staging.place_before_readers(tree, block, _left_readers(match, consumer_blocks))
@@ -138,13 +139,13 @@ def _only_blocks_touch(part: staging.BufferPart) -> Failure | None:
 
 @requirement
 def read_in_blocks(match: staging.BufferPart) -> Failure | None:
-    """in the scope, the buffer is touched by blocks only"""
+    """in the scope, only blocks touch the buffer"""
     return _only_blocks_touch(match)
 
 
 @requirement
 def written_in_blocks(match: staging.BufferPart) -> Failure | None:
-    """in the scope, the buffer is touched by blocks only"""
+    """in the scope, only blocks touch the buffer"""
     return _only_blocks_touch(match)
 
 

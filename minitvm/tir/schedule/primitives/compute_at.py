@@ -59,7 +59,7 @@ def same_scope(state: ScheduleState, block: BlockRealize, loop: For) -> Failure 
 
 @requirement
 def loop_not_around(state: ScheduleState, block: BlockRealize, loop: For) -> Failure | None:
-    """the loop is not one of those around the block already"""
+    """the loop is not already around the block"""
     if not state.home(block).inside(block, loop):
         return None
     return Failure(
@@ -71,7 +71,7 @@ def loop_not_around(state: ScheduleState, block: BlockRealize, loop: For) -> Fai
 
 @requirement
 def only_loops_around(state: ScheduleState, block: BlockRealize, loop: For) -> Failure | None:
-    """between the block, or the loop, and their scope there are only loops, and no condition"""
+    """between the block (or the loop) and their scope there are only loops, and no conditions"""
     tree = state.home(block)
     for start in (block, loop):
         for outer in tree.above(start):
@@ -88,7 +88,7 @@ def only_loops_around(state: ScheduleState, block: BlockRealize, loop: For) -> F
 
 @requirement
 def complete_or_reduction(state: ScheduleState, block: BlockRealize) -> Failure | None:
-    """the block is complete or a reduction: it may run again, and computes the same"""
+    """the block is complete or a reduction, so it can run again and computes the same values"""
     reason = why_neither(Scope.around(state.home(block), block), block)
     return None if reason is None else Failure({block.block: "this block"}, "a complete or a reduction block", reason)
 
@@ -125,7 +125,7 @@ def consumers_below(block: BlockRealize, loop: For, match: Flow) -> Failure | No
 
 @requirement
 def inputs_settled(state: ScheduleState, block: BlockRealize) -> Failure | None:
-    """the block's inputs are written before it and not changed later, so it reads the same values at its new place"""
+    """the block's inputs are written before it and do not change later, so it reads the same values at its new place"""
     scope = Scope.around(state.home(block), block)
     for producer in scope.producers(block):
         if not scope.before(producer, block):
@@ -170,7 +170,7 @@ def _changes(state: ScheduleState, producer: BlockRealize, block: BlockRealize) 
 
 @requirement
 def producers_done(block: BlockRealize, loop: For, match: Flow) -> Failure | None:
-    """there are producers below the loop, the others come before it; none reduces over the loop or one around it"""
+    """there are producers below the loop; all others come before it; none reduces over the loop or a loop around it"""
     tree, scope, producers = match.tree, match.scope, match.producers
     below = [p for p in producers if tree.inside(p, loop)]
     if not below:
@@ -202,7 +202,7 @@ def producers_done(block: BlockRealize, loop: For, match: Flow) -> Failure | Non
 
 @requirement
 def producers_fill(block: BlockRealize, loop: For, match: Flow) -> Failure | None:
-    """the producers below the loop fill their buffers, so that every iteration of the block has a place"""
+    """the producers below the loop fill their buffers, so that every iteration of the block has a place to run"""
     tree, read = match.tree, match.scope.read(block)
     for producer in match.producers:
         for region in regions_written(producer.block):

@@ -19,8 +19,9 @@ from ..state import ScheduleState
 
 @requirement
 def reduction_block(state: ScheduleState, block: BlockRealize) -> Failure | None:
-    """the block is a reduction: it has an init, is the only writer of its buffers, reduces over spatial or reduction
-    iterators of which none of the second kind indexes the output"""
+    """the block is a reduction: it has an init, it is the only writer of its buffers, all its iterators are spatial or
+    reduction iterators, and no reduction iterator indexes the output
+    """
     reason = why_not_reduction(Scope.around(state.home(block), block), block)
     return None if reason is None else Failure({block.block: "this block"}, "a reduction block", reason)
 
@@ -37,7 +38,7 @@ def loop_around(state: ScheduleState, block: BlockRealize, loop: For) -> Failure
 
 @requirement
 def no_reduction_above(state: ScheduleState, block: BlockRealize, loop: For) -> Failure | None:
-    """no loop above the given one binds a reduction iterator; otherwise the init would run again later"""
+    """no loop around the given loop binds a reduction iterator; otherwise the init would run again later"""
     reduced = loops_binding(block, (REDUCE, OPAQUE))
     for outer in state.home(block).loops_above(block):
         if outer is loop:
@@ -54,8 +55,9 @@ def no_reduction_above(state: ScheduleState, block: BlockRealize, loop: For) -> 
 
 @requirement
 def separable_loops(state: ScheduleState, block: BlockRealize, loop: For) -> Failure | None:
-    """from the loop inward, each loop binds only spatial or only reduction iterators, and each condition of the
-    predicate uses only loops of one of these kinds"""
+    """from the loop inward, each loop binds either only spatial or only reduction iterators, and each condition of the
+    predicate uses only loops of one of these kinds
+    """
     loops = state.home(block).loops_above(block)
     inner = {l.var: l for l in loops[loops.index(loop) :]}
     spatial, reduced = loops_binding(block, SPATIAL), loops_binding(block, (REDUCE, OPAQUE))
@@ -80,7 +82,7 @@ def separable_loops(state: ScheduleState, block: BlockRealize, loop: For) -> Fai
 
 @requirement
 def each_point_once(state: ScheduleState, block: BlockRealize, loop: For) -> Failure | None:
-    """the loops from the given one inward map injectively to the block's iterators: no sum is started twice"""
+    """the loops from the given one inward map injectively to the block's iterators, so no sum is started twice"""
     tree = state.home(block)
     loops = tree.loops_above(block)
     reason = why_not_injective(block, loops[loops.index(loop) :], state.analyzer(block))
@@ -93,7 +95,7 @@ def each_point_once(state: ScheduleState, block: BlockRealize, loop: For) -> Fai
 
 @requirement
 def started_first(state: ScheduleState, block: BlockRealize, loop: For) -> Failure | None:
-    """the first iteration of the loops is the first of the reduction, so that the init runs first"""
+    """the first iteration of the loops is the reduction's first iteration, so that the init runs first"""
     loops = state.home(block).loops_above(block)
     reason = why_not_started_first(block, loops[loops.index(loop) :], state.analyzer(block))
     if reason is None:
@@ -153,7 +155,7 @@ def _conditions(block: BlockRealize, inner: Sequence[For], reduced: Collection[V
 
 @requirement
 def fixed_domains(state: ScheduleState, block: BlockRealize, loop: For) -> Failure | None:
-    """from the loop inward, the domain of a loop that the init needs does not depend on a loop that it does not need"""
+    """from the loop inward, the domains of loops that the init needs do not depend on loops that it does not need"""
     loops = state.home(block).loops_above(block)
     inner = loops[loops.index(loop) :]
     copied = _copied(block, inner)

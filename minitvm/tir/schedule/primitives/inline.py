@@ -29,14 +29,16 @@ from .compute_at import inputs_settled, not_output, region_cover
 
 @requirement
 def complete(state: ScheduleState, block: BlockRealize) -> Failure | None:
-    """the block is complete: all iterators spatial, the only writer, before all readers, no init"""
+    """the block is complete: all its iterators are spatial, it is the only writer, it precedes all readers, and it has
+    no init
+    """
     reason = why_not_complete(Scope.around(state.home(block), block), block)
     return None if reason is None else Failure({block.block: "this block"}, "a complete block", reason)
 
 
 @requirement
 def one_store(state: ScheduleState, block: BlockRealize) -> Failure | None:
-    """the body is one store, and runs at every iteration"""
+    """the body is one store, and runs in every iteration"""
     return _why_not_one_store(state.home(block), block)
 
 
@@ -60,10 +62,10 @@ def _store(block: BlockRealize) -> BufferStore:
 
 @requirement
 def plain_indices(state: ScheduleState, block: BlockRealize) -> Failure | None:
-    """it stores at its iterators and at constants: distinct variables, all that its value uses among them
+    """the store's indices are constants and distinct iterators, which include all iterators that the stored value uses
 
-    Nothing else of the buffer is ever written. So what is read there has the constants as indices, too, and the value
-    is what it is at the other indices.
+    No other element of the buffer is ever written. So every read has the same constants as indices, and its value
+    follows from the other indices.
     """
     store = _store(block)
     seen: list[ex.Var] = []
@@ -251,7 +253,7 @@ def _merge(state: ScheduleState, block: BlockRealize) -> Merge | None:
 
 @requirement
 def one_producer(state: ScheduleState, block: BlockRealize, match: Merge | None) -> Failure | None:
-    """it is the only reader of a buffer that is allocated in the scope and written by one complete block"""
+    """the block is the only reader of a buffer that is allocated in the scope and written by one complete block"""
     if match is not None:
         return None
     scope = Scope.around(state.home(block), block)
@@ -267,7 +269,7 @@ def one_producer(state: ScheduleState, block: BlockRealize, match: Merge | None)
 
 @requirement
 def producer_is_one_store(state: ScheduleState, match: Merge) -> Failure | None:
-    """the producer's body is one store that writes each element of its buffer"""
+    """the producer's body is one store, which writes each element of its buffer"""
     producer = match.producer
     failure = _why_not_one_store(match.tree, producer)
     if failure is not None:
@@ -278,8 +280,9 @@ def producer_is_one_store(state: ScheduleState, match: Merge) -> Failure | None:
 
 @requirement
 def reads_its_own_point(state: ScheduleState, block: BlockRealize, match: Merge) -> Failure | None:
-    """all loads of the producer's buffer are at one point: distinct iterators, all that have more than one value; or
-    indices that are an injective quasi-affine map of the iterators, whose inverse is known"""
+    """all loads of the producer's buffer have the same indices: either distinct iterators, including all that have more
+    than one value, or an injective quasi-affine map of the iterators whose inverse is known
+    """
     buffer, loads = match.buffer, match.loads
     for load in loads:
         if not ex.structural_equal(load.indices, loads[0].indices):
@@ -302,9 +305,9 @@ def reads_its_own_point(state: ScheduleState, block: BlockRealize, match: Merge)
 
 @requirement
 def stays_in_the_buffer(state: ScheduleState, block: BlockRealize, match: Merge) -> Failure | None:
-    """the iterators that index the producer's buffer run inside of its shape
+    """the iterators that index the producer's buffer stay inside its shape
 
-    An iteration outside of it, one that guards its load, would have no iteration of the producer to happen in.
+    An iteration outside the shape, whose load is guarded, would have no corresponding iteration of the producer.
     """
     buffer, load = match.buffer, match.loads[0]
     analyzer = Analyzer()
@@ -324,7 +327,7 @@ def stays_in_the_buffer(state: ScheduleState, block: BlockRealize, match: Merge)
 
 @requirement
 def other_inputs_ready(state: ScheduleState, block: BlockRealize, match: Merge) -> Failure | None:
-    """the block's other inputs are final before the producer runs, because the merged block reads them there"""
+    """the block's other inputs are final before the producer runs, because the merged block reads them at that time"""
     producer, scope = match.producer, match.scope
     for other in scope.producers(block):
         if other is not producer and not scope.before(other, producer):
@@ -370,7 +373,7 @@ def _changes(state: ScheduleState, other: BlockRealize, match: Merge, block: Blo
 
 @requirement
 def runs_everywhere(state: ScheduleState, block: BlockRealize) -> Failure | None:
-    """the block's loops reach all of its domain: it will run wherever the producer runs inside of that"""
+    """the block's loops cover its whole domain, because it will run wherever the producer runs in this domain"""
     tree = state.home(block)
     decides = tree.condition_above(block, None)
     if decides is not None:

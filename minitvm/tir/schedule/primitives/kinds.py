@@ -21,8 +21,8 @@ from .annotate import pipelines_well_formed
 def changeable_kind(state: ScheduleState, loop: For) -> Failure | None:
     """kind(loop) is not a thread axis, or all buffers that are touched below it are in global storage
 
-    The new kind takes the place of the old one. A thread owns its local storage, and shares what is in shared storage
-    with the others; what was legal for threads may not be for another kind.
+    The new kind replaces the old one. A thread owns its local storage, and shares shared storage with the other
+    threads, so an access that is legal for threads may not be legal for another kind.
     """
     if loop.kind != ForKind.THREAD:
         return None
@@ -40,7 +40,7 @@ def changeable_kind(state: ScheduleState, loop: For) -> Failure | None:
 
 @requirement
 def serial_loop(state: ScheduleState, loop: For) -> Failure | None:
-    """kind(loop) = serial: a loop has one kind"""
+    """kind(loop) = serial, because a loop has only one kind"""
     if loop.kind == ForKind.SERIAL:
         return None
     kind = f"bound to {loop.thread}" if loop.kind == ForKind.THREAD else str(loop.kind)
@@ -51,7 +51,7 @@ def serial_loop(state: ScheduleState, loop: For) -> Failure | None:
 
 @requirement
 def constant_extent(state: ScheduleState, loop: For) -> Failure | None:
-    """the extent is a constant: it becomes the number of lanes"""
+    """the extent is a constant, because it becomes the number of lanes"""
     if isinstance(loop.extent, IntImm):
         return None
     return Failure(
@@ -64,7 +64,7 @@ def constant_extent(state: ScheduleState, loop: For) -> Failure | None:
 
 @requirement
 def thread_axis(state: ScheduleState, loop: For, thread_axis: str) -> Failure | None:
-    """blockIdx.x|y|z, threadIdx.x|y|z, vthread or vthread.x|y|z"""
+    """the axis is blockIdx.x|y|z, threadIdx.x|y|z, vthread or vthread.x|y|z"""
     if is_thread_axis(thread_axis):
         return None
     expected = "blockIdx.x, .y, .z, threadIdx.x, .y, .z or vthread"
@@ -73,10 +73,11 @@ def thread_axis(state: ScheduleState, loop: For, thread_axis: str) -> Failure | 
 
 @requirement
 def axis_not_taken(state: ScheduleState, loop: For, thread_axis: str) -> Failure | None:
-    """no loop around this one, or inside it, is bound to the same axis, or the inner one of both is shared out
+    """no loop around this one, or inside it, is bound to the same axis, unless the threads share out the inner of the
+    two loops
 
-    The threads of threadIdx share out the iterations of an inner loop (cooperative fetching) that are as many as they,
-    are the same for each of them, and write only what they share: "shared" storage.
+    The threads of threadIdx can share out the iterations of an inner loop (cooperative fetching) if there are as many
+    iterations as threads, all threads run the same iterations, and these write only "shared" storage.
     """
     tree = state.home(loop)
     for other in tree.loops.values():
@@ -97,7 +98,7 @@ def axis_not_taken(state: ScheduleState, loop: For, thread_axis: str) -> Failure
 
 @requirement
 def blocks_around_threads(state: ScheduleState, loop: For, thread_axis: str) -> Failure | None:
-    """in one nest, loops bound to blockIdx stand around those bound to threadIdx: a block consists of its threads"""
+    """in a nest, loops bound to blockIdx are outside loops bound to threadIdx, because a block consists of threads"""
     tree = state.home(loop)
     for other in tree.loops.values():
         block, thread = (loop, other) if thread_axis.startswith("blockIdx") else (other, loop)

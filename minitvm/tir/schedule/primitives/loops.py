@@ -36,7 +36,7 @@ def valid_factors(state: ScheduleState, loop: For, factors: Sequence[Any]) -> Fa
 
 @requirement
 def covers(state: ScheduleState, loop: For, factors: Sequence[Any]) -> Failure | None:
-    """product(factors) >= extent, when no factor is None"""
+    """product(factors) >= extent, if no factor is None"""
     if None in list(factors):
         return None
     product = _product([as_expr(f, loop.var.dtype) for f in factors], loop.var.dtype)
@@ -141,7 +141,7 @@ def _split_space(state: ScheduleState) -> Iterator[tuple[Any, ...]]:
 
 @requirement
 def consecutive(state: ScheduleState, loops: Sequence[For]) -> Failure | None:
-    """each loop is the only statement of the one before it"""
+    """each loop is the only statement in the loop before it"""
     tree = state.home(loops[0])
     for outer, inner in itertools.pairwise(loops):
         if outer.body is inner:
@@ -160,7 +160,7 @@ def consecutive(state: ScheduleState, loops: Sequence[For]) -> Failure | None:
 
 @requirement
 def rectangular(state: ScheduleState, loops: Sequence[For]) -> Failure | None:
-    """no start or extent of a loop depends on another of the loops"""
+    """no start or extent of a loop depends on another of these loops"""
     variables = [loop.var for loop in loops]
     for loop in loops:
         if uses(loop.start, variables) or uses(loop.extent, variables):
@@ -174,7 +174,7 @@ def rectangular(state: ScheduleState, loops: Sequence[For]) -> Failure | None:
 
 @requirement
 def product_fits(state: ScheduleState, loops: Sequence[For]) -> Failure | None:
-    """the product of the extents is a value of the first loop's dtype, as far as they are constants"""
+    """the product of the extents, as far as they are constants, fits the first loop's dtype"""
     dtype = loops[0].var.dtype
     count = math.prod(loop.extent.value for loop in loops if isinstance(loop.extent, IntImm))
     if count <= dtype.max:

@@ -22,8 +22,9 @@ from ..state import ScheduleState, nest_around
 
 @requirement
 def einsum_block(state: ScheduleState, block: BlockRealize, padding: Sequence[int]) -> Failure | None:
-    """the block is complete or a reduction, stores to one buffer, and an iterator that is padded is an index by itself,
-    running over the whole dimension that it indexes"""
+    """the block is complete or a reduction and stores to one buffer; each padded iterator is an index on its own, and
+    runs over the whole dimension that it indexes
+    """
     tree = state.home(block)
     old = block.block
     reason = why_neither(Scope.around(tree, block), block)
@@ -59,8 +60,9 @@ def einsum_block(state: ScheduleState, block: BlockRealize, padding: Sequence[in
 
 @requirement
 def trivial_binding(state: ScheduleState, block: BlockRealize) -> Failure | None:
-    """the iterators are the loops around the block, one each, serial and from 0; nothing else stands in these loops,
-    and no predicate"""
+    """each iterator is bound to one loop around the block; these loops are serial, start at 0 and contain nothing else,
+    and there is no predicate
+    """
     tree = state.home(block)
     loops = tree.loops_above(block)
     expected = "one serial loop for each iterator, and nothing else in them"
@@ -90,8 +92,9 @@ def trivial_binding(state: ScheduleState, block: BlockRealize) -> Failure | None
 
 @requirement
 def iterates(state: ScheduleState, block: BlockRealize, padding: Sequence[int]) -> Failure | None:
-    """where the result is padded, each loop whose iterator is no index of it has an iteration, symbolic sizes being at
-    least 1: else a result that the block never writes would be copied back"""
+    """if the result is padded, each loop whose iterator does not index the result has at least one iteration (a
+    symbolic size counts as at least 1); otherwise a result that the block never writes would be copied back
+    """
     stores = [stmt for stmt in statements(block.block) if isinstance(stmt, BufferStore)]
     indices = {index for store in stores for index in store.indices if isinstance(index, ex.Var)}
     if not indices & _grown(block.block, padding).keys():
@@ -115,7 +118,7 @@ def iterates(state: ScheduleState, block: BlockRealize, padding: Sequence[int]) 
 
 @requirement
 def valid_padding(state: ScheduleState, block: BlockRealize, padding: Sequence[int]) -> Failure | None:
-    """one positive integer for each iterator"""
+    """there is one positive integer for each iterator"""
     count = len(block.block.iter_vars)
     if len(padding) == count and all(isinstance(p, int) and p > 0 for p in padding):
         return None
@@ -125,11 +128,12 @@ def valid_padding(state: ScheduleState, block: BlockRealize, padding: Sequence[i
 
 @requirement
 def padding_adds_nothing(state: ScheduleState, block: BlockRealize, padding: Sequence[int]) -> Failure | None:
-    """with its loads of padded elements replaced by the neutral value of the reduction, what a padded iteration
-    combines into the result is that value: 0 for +, 1 for *, the lowest for max, the highest for min
+    """if loads of padded elements return the reduction's neutral value, a padded iteration also combines this value
+    into the result: 0 for +, 1 for *, the lowest value for max, the highest for min
 
-    Whatever else it reads there: for floats, 0 times an element that is not padded may be NaN. Iterations that are
-    padded in spatial iterators only compute what nobody reads; they must not divide by a padded zero.
+    This must hold whatever else the iteration reads: for floats, 0 times an unpadded element may be NaN. Iterations
+    that are padded only in spatial iterators compute elements that are never read, but must not divide by a padded
+    zero.
     """
     old = block.block
     grown = _grown(old, padding)
@@ -227,7 +231,7 @@ def _grown(block: Block, padding: Sequence[int]) -> dict[ex.Var, ex.Expr]:
 
 @requirement
 def one_shape_each(state: ScheduleState, block: BlockRealize, padding: Sequence[int]) -> Failure | None:
-    """two accesses to one buffer pad a dimension of it to the same extent"""
+    """if two accesses to a buffer pad the same dimension, they pad it to the same extent"""
     shapes: dict[tuple[Buffer, int], ex.Expr] = {}
     grown = _grown(block.block, padding)
     for access in ex.walk(block.block):
@@ -250,9 +254,9 @@ def one_shape_each(state: ScheduleState, block: BlockRealize, padding: Sequence[
 
 @requirement
 def copies_have_values(state: ScheduleState, block: BlockRealize, padding: Sequence[int]) -> Failure | None:
-    """every element that is copied has a value: the block writes all of a result that is padded; of a buffer that it
-    reads and that is padded, it reads every element, or another block writes every element, or it is an input that is
-    not written"""
+    """every copied element has a value: the block writes all of a padded result; for a padded buffer that it reads,
+    either it reads every element, or another block writes every element, or the buffer is an input that is not written
+    """
     tree = state.home(block)
     around = tree.parent[tree.loops_above(block)[0]]  # where the copies go
     scope, analyzer = tree.scope(block), state.analyzer(block)

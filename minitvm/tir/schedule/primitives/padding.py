@@ -19,8 +19,9 @@ from .decompose_reduction import loop_around
 
 @requirement
 def padding_block(state: ScheduleState, block: BlockRealize) -> Failure | None:
-    """the block is complete; its body is one store of if_then_else(inside, value, pad), with a pad that reads nothing
-    and an `inside` that bounds iterators, each by itself: lo <= v < hi"""
+    """the block is complete; its body is one store of if_then_else(inside, value, pad), where `pad` reads nothing and
+    `inside` bounds iterators separately: lo <= v < hi
+    """
     reason = why_not_complete(Scope.around(state.home(block), block), block)
     if reason is not None:
         return Failure({block.block: "this block"}, "a complete block", reason)
@@ -32,7 +33,7 @@ def padding_block(state: ScheduleState, block: BlockRealize) -> Failure | None:
 
 @requirement
 def only_loops_below(state: ScheduleState, block: BlockRealize, loop: For) -> Failure | None:
-    """between the loop and the block there are only loops, and no condition"""
+    """between the loop and the block there are only loops, and no conditions"""
     for outer in state.home(block).above(block):
         if outer is loop:
             return None

@@ -25,7 +25,7 @@ from ..state import ScheduleState, tidy
 
 @requirement
 def at_least_two(state: ScheduleState, loops: Sequence[For]) -> Failure | None:
-    """the loops are at least two, and different ones"""
+    """there are at least two loops, and they are different"""
     if len(set(loops)) == len(loops) >= 2:
         return None
     return Failure(dict.fromkeys(loops, ""), "two different loops, or more", f"{len(set(loops))} of {len(loops)}")
@@ -33,7 +33,7 @@ def at_least_two(state: ScheduleState, loops: Sequence[For]) -> Failure | None:
 
 @requirement
 def sibling_nests(state: ScheduleState, loops: Sequence[For]) -> Failure | None:
-    """there is a sequence of statements, in one block, of which each loop's nest is one
+    """the loops' nests are statements of one sequence, in one block
 
     From that statement inward to the loop, each loop's body is the next loop.
     """
@@ -56,7 +56,7 @@ def sibling_nests(state: ScheduleState, loops: Sequence[For]) -> Failure | None:
 
 @requirement
 def same_depth(state: ScheduleState, loops: Sequence[For]) -> Failure | None:
-    """each of the loops has the same number of loops around it, counted from the sequence of nests"""
+    """all loops are at the same depth, counted from the sequence of nests"""
     tree = state.home(loops[0])
     depths = {loop: len(_nest(tree, loop)) for loop in loops}
     if len(set(depths.values())) == 1:
@@ -67,7 +67,7 @@ def same_depth(state: ScheduleState, loops: Sequence[For]) -> Failure | None:
 
 @requirement
 def plain_nests(state: ScheduleState, loops: Sequence[For]) -> Failure | None:
-    """the loops and those around them in their nests are serial, without annotation or thread, and start at 0"""
+    """the loops, and the loops around them in their nests, are serial, start at 0, and have no annotation or thread"""
     tree = state.home(loops[0])
     nests = [loop for l in loops for loop in _nest(tree, l)]
     for loop in nests:
@@ -79,7 +79,7 @@ def plain_nests(state: ScheduleState, loops: Sequence[For]) -> Failure | None:
 
 @requirement
 def same_extents(state: ScheduleState, loops: Sequence[For]) -> Failure | None:
-    """at each depth, down to that of the loops, the nests' loops have one extent"""
+    """at each depth, down to the given loops, the loops of all nests have the same extent"""
     tree = state.home(loops[0])
     first = _nest(tree, loops[0])
     analyzer = state.analyzer(loops[0])
@@ -101,7 +101,7 @@ def same_extents(state: ScheduleState, loops: Sequence[For]) -> Failure | None:
 def keeps_order_of_nests(state: ScheduleState, loops: Sequence[For]) -> Failure | None:
     """no value is read or overwritten out of order
 
-    Suppose nest A stands before nest B, and both access one element, A in iteration p and B in iteration q of the
+    Suppose nest A comes before nest B, and both access the same element, A in iteration p and B in iteration q of the
     merged loops. If at least one access is a write, p must not come after q. A statement between two nests must not
     access an element that an earlier nest accesses, if at least one of the two accesses is a write.
     """
@@ -231,7 +231,7 @@ def _chain_below(loop: For) -> list[For]:
 
 @requirement
 def known_bounds(state: ScheduleState, loop: For) -> Failure | None:
-    """start and extent of the loop are constants; those of the loops around it are, or depend on no loop"""
+    """the loop's start and extent are constants; those of the loops around it are constants or depend on no loop"""
     if not (isinstance(loop.start, ex.IntImm) and isinstance(loop.extent, ex.IntImm)):
         fault = f"{loop.var.name} runs from {loop.start}, {loop.extent} times"
         return Failure({loop: "this loop"}, "a loop with constant bounds", fault)
@@ -246,7 +246,7 @@ def known_bounds(state: ScheduleState, loop: For) -> Failure | None:
 
 @requirement
 def positive_factors(state: ScheduleState, loop: For, factors: Sequence[Any]) -> Failure | None:
-    """factors are positive constants, or None for at most one; there is at least one"""
+    """there is at least one factor; factors are positive constants, except that one may be None"""
     numbers = [f for f in factors if f is not None]
     expected = "positive integers, and None for at most one of them"
     if (
@@ -260,7 +260,7 @@ def positive_factors(state: ScheduleState, loop: For, factors: Sequence[Any]) ->
 
 @requirement
 def leaves_a_rest(state: ScheduleState, loop: For, factors: Sequence[Any]) -> Failure | None:
-    """sum(factors) < extent: what is left is a range too"""
+    """sum(factors) < extent, because the remaining iterations form a range too"""
     total, extent = sum(int(f) for f in factors if f is not None), _value(loop.extent)
     if total < extent:
         return None
@@ -274,8 +274,9 @@ def leaves_a_rest(state: ScheduleState, loop: For, factors: Sequence[Any]) -> Fa
 
 @requirement
 def starts_in_one_part(state: ScheduleState, loop: For, factors: Sequence[Any]) -> Failure | None:
-    """a reduction that continues from one range to the next starts in the first: in the others some reduction iterator
-    is never at its start"""
+    """a reduction that continues from one range to the next starts in the first range; in the others, some reduction
+    iterator is never at its start
+    """
     tree = state.home(loop)
     for block in _going_on(tree, loop):
         for first, extent in _ranges(loop, factors)[1:]:

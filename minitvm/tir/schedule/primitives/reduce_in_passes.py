@@ -51,7 +51,7 @@ def _own_loops(tree: Tree, block: BlockRealize) -> list[For]:
 
 @requirement
 def reduces_alone(state: ScheduleState, block: BlockRealize, match: RelativeUpdate) -> Failure | None:
-    """the loops that bind reduction iterators of the block hold nothing else, and each is serial"""
+    """the loops that bind the block's reduction iterators contain nothing else, and are serial"""
     reduced = loops_binding(block, (ex.REDUCE, ex.OPAQUE))
     for loop in state.home(block).loops_above(block):
         if loop.var not in reduced:
@@ -69,8 +69,9 @@ def reduces_alone(state: ScheduleState, block: BlockRealize, match: RelativeUpda
 
 @requirement
 def relative_sums(state: ScheduleState, block: BlockRealize, match: RelativeUpdate) -> Failure | None:
-    """the body is the update of a reducer that is registered as `relative`: a reference, which combines by itself, and
-    sums that are relative to it and start from 0"""
+    """the body is the update of a reducer that is registered as `relative`: a reference, which is combined
+    independently, and sums that are relative to it and start from 0
+    """
     if isinstance(match.update, str):
         return Failure({block.block.body: "here"}, "sums relative to a running reference", match.update)
     update, reducer = match.update
@@ -92,7 +93,7 @@ def relative_sums(state: ScheduleState, block: BlockRealize, match: RelativeUpda
 
 @requirement
 def own_iterators(state: ScheduleState, block: BlockRealize) -> Failure | None:
-    """the block uses its iterators, and no variable of a loop around it"""
+    """the block uses its iterators, but no variable of a loop around it"""
     return uses_loops(state.home(block), block)
 
 

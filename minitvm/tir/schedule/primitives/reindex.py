@@ -69,7 +69,7 @@ def _access(block: Block, buffer: Chosen) -> tuple[str, Buffer] | None:
 
 @requirement
 def names_an_access(state: ScheduleState, block: BlockRealize, buffer: Chosen) -> Failure | None:
-    """the buffer is given as ("read", k), ("write", k), or by a name, and is one that the block reads or writes"""
+    """the buffer is ("read", k), ("write", k) or a name, and the block reads or writes it"""
     if _access(block.block, buffer) is not None:
         return None
     return Failure(
@@ -122,15 +122,15 @@ def _not_written(realize: BlockRealize, buffer: Buffer) -> Failure | None:
 
 @requirement
 def single_point(match: PartByPoint) -> Failure | None:
-    """each iteration of the block touches one element of the buffer, f(v); for a write, f is injective;
-    a buffer that it reads it does not write, too
+    """each iteration of the block touches one element of the buffer, f(v); for a write, f is injective; the block does
+    not write a buffer that it reads
     """
     return _single(match)
 
 
 @requirement
 def single_point_read(match: PartByPoint) -> Failure | None:
-    """each iteration of the block reads one element of the buffer, and writes none"""
+    """each iteration of the block reads one element of the buffer, and writes none of its elements"""
     return _single(match)
 
 
@@ -142,8 +142,8 @@ def single_point_written(match: PartByPoint) -> Failure | None:
 
 @requirement
 def sound_dataflow(state: ScheduleState, block: BlockRealize, match: PartByPoint) -> Failure | None:
-    """as in cache_read and cache_write: the buffer that is read has at most one writer, and that comes first;
-    the block that writes is complete or a reduction
+    """as in cache_read and cache_write: a buffer that is read has at most one writer, which comes first; a block that
+    writes is complete or a reduction
     """
     if match.write:
         return only_writer.check(state=state, block=block)
@@ -205,17 +205,17 @@ def _narrowed(point: Point, finals: Sequence[Expr]) -> tuple[IndexMap, list[Expr
 
 @requirement
 def map_of_read(match: PartByPoint, index_map: Map) -> Failure | None:
-    """the map takes the block's iterators to indices from zero, uses only those that index the buffer,
-    and takes no two of their values to one place: or only where both read one element, because all indices of the read
-    are among those of the map
+    """the map takes the block's iterators to indices from zero, uses only iterators that index the buffer, and sends
+    two iterations to one place only if both read the same element, because the map's indices include all indices of the
+    read
     """
     return _bad_map(match, index_map)
 
 
 @requirement
 def map_of_write(match: PartByPoint, index_map: Map) -> Failure | None:
-    """the map takes the block's iterators to indices from zero, uses only those that index the buffer,
-    and takes no two of their values to one place
+    """the map takes the block's iterators to indices from zero, uses only iterators that index the buffer, and sends no
+    two of their values to the same place
     """
     return _bad_map(match, index_map)
 

@@ -49,9 +49,9 @@ def _reduction_loops(block: tir.BlockRealize, loops: Sequence[tir.For]) -> list[
 
 @requirement
 def one_reduction_block(state: ScheduleState, loop: tir.For) -> Failure | None:
-    """below the outermost loop that binds a reduction iterator, the block is the only one, and it is a reduction
+    """the block is a reduction, and is the only block below the outermost loop that binds a reduction iterator
 
-    The loops below it do not all come back in the second step: what else stood there would run less often.
+    Some loops below that loop are absent from the second step, so another block there would run less often.
     """
     tree = state.home(loop)
     blocks = tree.blocks_in(loop)
@@ -77,8 +77,9 @@ def one_reduction_block(state: ScheduleState, loop: tir.For) -> Failure | None:
 
 @requirement
 def binds_only_reduction(state: ScheduleState, loop: tir.For, match: LoopReduction) -> Failure | None:
-    """the loop binds reduction iterators of the block only, at least one, or runs once and binds none; no loop binds
-    iterators of both kinds"""
+    """the loop binds only reduction iterators of the block, at least one, or runs once and binds none; no loop binds
+    iterators of both kinds
+    """
     block = match.block
     spatial, reduced = loops_binding(block, ex.SPATIAL), loops_binding(block, (ex.REDUCE, ex.OPAQUE))
     # A single iteration on which nothing depends makes one partial result, which is the result.
@@ -101,9 +102,9 @@ def binds_only_reduction(state: ScheduleState, loop: tir.For, match: LoopReducti
 
 @requirement
 def first_below(state: ScheduleState, loop: tir.For, match: LoopReduction) -> Failure | None:
-    """the block is the first one below its outermost loop, and no other block there writes its inputs
+    """the block is the first block below its outermost loop, and no other block there writes its inputs
 
-    The partial results are computed before that loop, in a nest of their own.
+    The partial results are computed before that loop, in a separate nest.
     """
     tree, block = match.tree, match.block
     outermost = tree.loops_above(block)[0]
@@ -134,8 +135,9 @@ def first_below(state: ScheduleState, loop: tir.For, match: LoopReduction) -> Fa
 
 @requirement
 def each_point_once(state: ScheduleState, loop: tir.For, match: LoopReduction) -> Failure | None:
-    """the loops map injectively and quasi-affinely to the block's iterators, and reduction iterators start where their
-    loops start: each element is started once, first, and takes in each point once"""
+    """the loops map injectively and quasi-affinely to the block's iterators, and reduction iterators start when their
+    loops start, so each element is started once, at the beginning, and each point contributes once
+    """
     block, loops = match.block, match.loops
     reason = why_not_injective(block, loops, state.analyzer(block)) or why_not_started_first(
         block, loops, state.analyzer(block)
@@ -148,8 +150,9 @@ def each_point_once(state: ScheduleState, loop: tir.For, match: LoopReduction) -
 
 @requirement
 def fixed_domains(state: ScheduleState, loop: tir.For, match: LoopReduction) -> Failure | None:
-    """no start or extent of the loop, of a loop that becomes an iterator, or of a loop that stays in the second step
-    depends on a loop that is not there any more; the extent of the loop itself depends on no loop at all"""
+    """the starts and extents of the loop, of loops that become iterators, and of loops that stay in the second step do
+    not depend on a loop that disappears; the loop's own extent depends on no loop
+    """
     block, loops = match.block, match.loops
     turned = _turned(block, loop, loops)
     outer = {l.var for l in loops}
@@ -177,8 +180,9 @@ def _domain(loop: tir.For) -> str:
 
 @requirement
 def registered_reducer(state: ScheduleState, loop: tir.For, match: LoopReduction) -> Failure | None:
-    """the body is the update of a registered associative reducer: sum, prod, min, max, argmin, argmax, or one made
-    known by `register_reducer`; or of several buffers, each with one of its own"""
+    """the body is the update of a registered associative reducer: sum, prod, min, max, argmin, argmax, or a reducer
+    that you registered with `register_reducer`; if it updates several buffers, each may have a separate reducer
+    """
     block, update = match.block.block, match.update
     if not isinstance(update, str):
         return None
@@ -187,7 +191,8 @@ def registered_reducer(state: ScheduleState, loop: tir.For, match: LoopReduction
 
 @requirement
 def keeps_order(state: ScheduleState, loop: tir.For, match: LoopReduction) -> Failure | None:
-    """a reducer that is not commutative combines in the old order: the loop is the outermost reduction loop
+    """if the reducer is not commutative, the loop is the outermost reduction loop, so that values are combined in the
+    old order
 
     Each iteration of the loop then combines a run of consecutive elements, and the partial results are combined in the
     order of these runs.
@@ -213,8 +218,9 @@ def keeps_order(state: ScheduleState, loop: tir.For, match: LoopReduction) -> Fa
 
 @requirement
 def fitting_axis(state: ScheduleState, factor_axis: int, match: LoopReduction) -> Failure | None:
-    """-ndim - 1 <= factor_axis <= ndim, for the buffer that the block writes (of rows that it writes at once, without
-    the dimensions along them)"""
+    """-ndim - 1 <= factor_axis <= ndim, where ndim is the number of dimensions of the buffer that the block writes (for
+    a block that writes whole rows, without the dimensions along them)
+    """
     assert not isinstance(match.update, str)  # registered_reducer
     first = match.update[0].elements[0]
     buffer, ndim = first.buffer, len(first.places)

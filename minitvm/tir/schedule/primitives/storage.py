@@ -24,7 +24,7 @@ from ..views import views_on, with_buffers
 def written_buffer(
     state: ScheduleState, block: tir.BlockRealize, buffer_index: int | str | tir.Buffer
 ) -> Failure | None:
-    """buffer_index is the position, or the name, of a buffer that the block writes"""
+    """buffer_index is the position or the name of a buffer that the block writes"""
     if region_of(regions_written(block.block), buffer_index) is not None:
         return None
     expected = f"one of the buffers that {block.block.name} writes, which are {listing(regions_written(block.block))}"
@@ -33,7 +33,7 @@ def written_buffer(
 
 @requirement
 def allocated(state: ScheduleState, block: tir.BlockRealize, buffer_index: int | str | tir.Buffer) -> Failure | None:
-    """the buffer is allocated by a block of the function: how a parameter is stored is the caller's affair"""
+    """the buffer is allocated by a block of the function, because the caller decides how a parameter is stored"""
     buffer = buffer_written(block, buffer_index)
     if _owner(state.home(block), buffer) is not None:
         return None
@@ -61,7 +61,7 @@ def axis_of_buffer(
 
 @requirement
 def alignment(state: ScheduleState, block: tir.BlockRealize, factor: int, offset: int) -> Failure | None:
-    """factor > 0 and 0 <= offset < factor: the stride is offset modulo factor"""
+    """factor > 0 and 0 <= offset < factor; the stride becomes offset modulo factor"""
     if factor > 0 and 0 <= offset < factor:
         return None
     return Failure(
@@ -142,11 +142,11 @@ def each_written(tree: Tree) -> Iterator[tuple[tir.BlockRealize, int, tir.Buffer
 def one_owner(
     state: ScheduleState, block: tir.BlockRealize, buffer_index: int | str | tir.Buffer, storage_scope: str
 ) -> Failure | None:
-    """whoever owns the storage alone touches it; iterations that run in no order do not meet there
+    """each piece of the storage is touched only by its owner; iterations that run in no order do not share a piece
 
-    All accesses stand in the same loops of those that divide the storage: threads and parallel loops for "local" and
-    whatever else is not global or shared, block indices (and parallel loops) for "shared". Iterations of such a loop
-    pass nothing on to each other. Loops over threads that are bound again are the thread that they are bound to.
+    All accesses are inside the same loops that divide the storage: threads and parallel loops for "local" and for any
+    scope that is neither global nor shared, and block indices (and parallel loops) for "shared". Iterations of such a
+    loop pass no values to each other. A loop over threads inside a loop with the same axis counts as that axis.
     """
     buffer = buffer_written(block, buffer_index)
     if buffer.scope == storage_scope:

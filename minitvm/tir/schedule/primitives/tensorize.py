@@ -35,7 +35,7 @@ def _intrinsic(tensor_intrin: str | TensorIntrin) -> TensorIntrin:
 def known_intrinsic(
     state: ScheduleState, block_or_loop: tir.BlockRealize | tir.For, tensor_intrin: str | TensorIntrin
 ) -> Failure | None:
-    """there is a tensor intrinsic of that name"""
+    """a tensor intrinsic with this name is registered"""
     try:
         _intrinsic(tensor_intrin)
     except InputError as error:

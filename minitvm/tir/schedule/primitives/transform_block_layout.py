@@ -30,7 +30,7 @@ def _nest(tree: Tree, block: BlockRealize) -> list[For] | None:
 
 @requirement
 def alone_in_its_nest(state: ScheduleState, block: BlockRealize) -> Failure | None:
-    """all loops around the block hold nothing else, are serial, start at 0 and carry no annotation"""
+    """the loops around the block contain nothing else, are serial, start at 0 and have no annotations"""
     tree = state.home(block)
     loops = tree.loops_above(block)
     if _nest(tree, block) is None:
@@ -46,7 +46,9 @@ def alone_in_its_nest(state: ScheduleState, block: BlockRealize) -> Failure | No
 
 @requirement
 def loops_are_iterators(state: ScheduleState, block: BlockRealize) -> Failure | None:
-    """every iterator's value is one loop, over the whole domain; every loop is the value of one; no predicate"""
+    """each iterator is bound to one loop and covers its whole domain; each loop is bound to one iterator; there is no
+    predicate
+    """
     loops = {loop.var: loop for loop in state.home(block).loops_above(block)}
     if conjuncts(block.predicate):
         return Failure({block: "this predicate"}, "a block without predicate", str(block.predicate))
@@ -71,8 +73,9 @@ def loops_are_iterators(state: ScheduleState, block: BlockRealize) -> Failure | 
 
 @requirement
 def map_fits_iterators(state: ScheduleState, block: BlockRealize, index_map: Callable[..., Any]) -> Failure | None:
-    """the map takes as many indices as the block has iterators and gives at least one, in terms of these and of the
-    sizes of the function"""
+    """the map takes one index for each iterator of the block, and returns at least one index, expressed in these and in
+    the sizes of the function
+    """
     count = len(block.block.iter_vars)
     return fitting_map(state.home(block), index_map, count, f"{block.block.name} has {count} iterators", block.block)
 
@@ -110,7 +113,7 @@ def _kinds(block: BlockRealize, mapping: IndexMap) -> list[str | tuple[str, ...]
 
 @requirement
 def kinds_stay_apart(state: ScheduleState, block: BlockRealize, index_map: Callable[..., Any]) -> Failure | None:
-    """each new iterator comes from spatial iterators only or from reduction iterators only; none is opaque"""
+    """each new iterator comes either only from spatial or only from reduction iterators; no iterator is opaque"""
     mapping = made_map(index_map, len(block.block.iter_vars))
     for e, kind in zip(mapping.final_indices, _kinds(block, mapping), strict=True):
         if isinstance(kind, tuple) or kind == OPAQUE:
@@ -128,7 +131,8 @@ def kinds_stay_apart(state: ScheduleState, block: BlockRealize, index_map: Calla
 def order_of_accesses(state: ScheduleState, block: BlockRealize, index_map: Callable[..., Any]) -> Failure | None:
     """no value is read or overwritten out of order
 
-    For accesses a, b to one buffer, one a write, at iterations p before q: map(p) comes before map(q).
+    Suppose accesses a and b, at least one of them a write, touch the same element, in iterations p before q. Then
+    map(p) comes before map(q).
     """
     mapping = made_map(index_map, len(block.block.iter_vars))
     tree = state.home(block)

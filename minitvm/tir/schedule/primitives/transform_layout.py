@@ -27,7 +27,7 @@ def named_buffer(block: tir.BlockRealize, buffer: object) -> tir.Buffer:
 
 @requirement
 def names_a_buffer(state: ScheduleState, block: tir.BlockRealize, buffer: object) -> Failure | None:
-    """the buffer is ("read", i) or ("write", i) with an i that the block has, or the name of one that it touches"""
+    """the buffer is ("read", i) or ("write", i), for an access of the block, or the name of a buffer that it touches"""
     if access_remapping.chosen_region(block, buffer) is not None:
         return None
     names = [
@@ -48,7 +48,7 @@ def _home(tree: Tree, block: tir.BlockRealize, buffer: tir.Buffer) -> tir.BlockR
 
 @requirement
 def not_a_view(state: ScheduleState, block: tir.BlockRealize, buffer: object) -> Failure | None:
-    """the buffer is a parameter or allocated in a block: not a view of part of another, whose layout it has"""
+    """the buffer is a parameter or allocated in a block, not a view of another buffer, which determines its layout"""
     named = named_buffer(block, buffer)
     if _home(state.home(block), block, named) is not None:
         return None
@@ -68,7 +68,7 @@ def row_major(state: ScheduleState, block: tir.BlockRealize, buffer: object) -> 
 
 @requirement
 def plain_accesses(state: ScheduleState, block: tir.BlockRealize, buffer: object) -> Failure | None:
-    """all accesses of the buffer are loads and stores of single elements: none as a view, a vector or a pointer"""
+    """all accesses of the buffer are loads and stores of single elements, without views, vectors or pointers"""
     named = named_buffer(block, buffer)
     tree = state.home(block)
     seen = {id(n.buffer) for n in ex.find(tree.func.body, tir.BufferLoad | tir.BufferStore)}
@@ -135,9 +135,10 @@ def fitting_map(
 def map_fits_buffer(
     state: ScheduleState, block: tir.BlockRealize, buffer: object, index_map: Callable[..., Any]
 ) -> Failure | None:
-    """the map takes as many indices as the buffer has dimensions and gives at least one, in terms of these, of the
-    sizes of the function, and of what stands still while the buffer lives: the iterators of the block that allocates
-    it and of those around"""
+    """the map takes one index for each dimension of the buffer, and returns at least one index, expressed in these, in
+    the sizes of the function, and in variables that do not change while the buffer exists: the iterators of the block
+    that allocates it and of the blocks around that block
+    """
     named, tree = named_buffer(block, buffer), state.home(block)
     what = f"{named.name} has {named.ndim} dimensions"
     return fitting_map(tree, index_map, named.ndim, what, block.block, _fixed_for(tree, named))
@@ -162,8 +163,8 @@ def injective_map(
 ) -> Failure | None:
     """for elements p != q of the buffer's shape: 0 <= map(p) != map(q)
 
-    Decided from the quasi-affine form of the map, else by looking at every element. Only where neither gives an answer
-    the caller's word (assume_injective_transform) counts.
+    This is decided from the quasi-affine form of the map, or else by trying every element. Your promise
+    (assume_injective_transform) counts only if neither gives an answer.
     """
     named = named_buffer(block, buffer)
     mapping, _ = _map(index_map, named.ndim)
@@ -204,7 +205,7 @@ def padding_has_value(
 ) -> Failure | None:
     """if the new shape has places without an element, pad_value gives their value
 
-    With assume_injective_transform they may hold anything, as in TVM: nobody reads them.
+    With assume_injective_transform they may hold anything, as in TVM, because they are never read.
     """
     if assume_injective_transform:
         return None
@@ -269,7 +270,7 @@ def pad_value_fits(
 def known_padding(
     state: ScheduleState, block: tir.BlockRealize, buffer: object, index_map: Callable[..., Any]
 ) -> Failure | None:
-    """if the function writes the buffer, the padding is a condition on the new indices: a block must write it"""
+    """if the function writes the buffer, the padding is a condition on the new indices, so that a block can write it"""
     named = named_buffer(block, buffer)
     mapping, _ = _map(index_map, named.ndim)
     _, where = _padding(mapping, named.shape)
@@ -287,9 +288,10 @@ def known_padding(
 def padding_in_reach(
     state: ScheduleState, block: tir.BlockRealize, buffer: object, index_map: Callable[..., Any], pad_value: object
 ) -> Failure | None:
-    """padding that gets a block of its own lies in storage which that block sees
+    """if a separate block writes the padding, that block can access the storage
 
-    It stands after the loops of the last writer. What a thread or a block of threads has for itself ends with them.
+    The block comes after the loops of the last writer, where storage that belongs to a thread or a block of threads no
+    longer exists.
     """
     tree, named = state.home(block), named_buffer(block, buffer)
     mapping, _ = _map(index_map, named.ndim)

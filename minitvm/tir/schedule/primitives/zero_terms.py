@@ -48,7 +48,7 @@ def _summed(state: ScheduleState, loop: For) -> Summed:
 
 @requirement
 def one_block_below(state: ScheduleState, loop: For, match: Summed) -> Failure | None:
-    """below the loop are loops and one block, and of these only the value of one iterator depends on the loop"""
+    """below the loop are only loops and one block, of which the value of exactly one iterator depends on the loop"""
     inner: list[For] = []
     at: Stmt = loop.body
     while isinstance(at, For):
@@ -66,7 +66,7 @@ def one_block_below(state: ScheduleState, loop: For, match: Summed) -> Failure |
 
 @requirement
 def whole_reduction_axis(state: ScheduleState, loop: For, match: Summed) -> Failure | None:
-    """the iterator is a reduction iterator; the loop runs over its whole domain, from 0 to a constant"""
+    """the iterator is a reduction iterator, and the loop covers its whole domain, from 0 to a constant"""
     iterator = match.iterator
     assert iterator is not None  # one_block_below
     extent = loop.extent.value if isinstance(loop.extent, IntImm) else None
@@ -81,7 +81,7 @@ def whole_reduction_axis(state: ScheduleState, loop: For, match: Summed) -> Fail
 
 @requirement
 def adds_a_product(state: ScheduleState, match: Summed) -> Failure | None:
-    """the block adds a load, a product of loads, or 0 to an element whose place does not depend on the iterator"""
+    """the block adds a load, a product of loads, or 0 to an element whose position does not depend on the iterator"""
     assert match.block is not None and match.iterator is not None  # one_block_below
     body = match.block.block.body
     if match.store is None or not list(factors(match.operand)):
@@ -94,7 +94,7 @@ def adds_a_product(state: ScheduleState, match: Summed) -> Failure | None:
 
 @requirement
 def finite_factors(state: ScheduleState, match: Summed, assume_finite: bool) -> Failure | None:
-    """the dtype is an integer, or assume_finite is set: for floats, 0 * inf is not 0"""
+    """the dtype is an integer, or assume_finite is set, because 0 * inf is not 0 for floats"""
     assert match.store is not None  # adds_a_product
     if assume_finite or not match.store.buffer.dtype.is_float:
         return None
@@ -104,8 +104,10 @@ def finite_factors(state: ScheduleState, match: Summed, assume_finite: bool) -> 
 
 @requirement
 def zeros_in_steps(state: ScheduleState, loop: For, match: Summed) -> Failure | None:
-    """a factor is an element of a buffer that one store fills, of 0 where f(p) % s != 0 at element p; at the element
-    that is read f is a*k + g, where k is the iterator, a has no factor in common with s, and g does not depend on k"""
+    """a factor is an element of a buffer that one store fills, with 0 at every element p for which f(p) % s != 0; at
+    the element that is read, f is a*k + g, where k is the iterator, a has no common factor with s, and g does not
+    depend on k
+    """
     if _pattern(state, loop, match) is not None:
         return None
     assert match.store is not None and match.iterator is not None

@@ -21,7 +21,7 @@ from .....tir.schedule.state import ScheduleState
 
 @requirement
 def region_of_block(state: ScheduleState, block: BlockRealize, buffer_index: int, buf_type: str) -> Failure | None:
-    """buf_type is "read" or "write", and buffer_index the position of one of the block's regions of that kind"""
+    """buf_type is "read" or "write", and buffer_index is the position of a region of that kind"""
     if buf_type not in ("read", "write"):
         return Failure({block.block: ""}, 'buf_type "read" or "write"', repr(buf_type))
     regions = _regions(block.block, buf_type)
@@ -36,7 +36,7 @@ def region_of_block(state: ScheduleState, block: BlockRealize, buffer_index: int
 def one_range_a_dimension(
     state: ScheduleState, block: BlockRealize, buffer_index: int, buf_type: str, gen_new_ranges: Callable[..., Any]
 ) -> Failure | None:
-    """gen_new_ranges takes the block's iterators; for each dimension of the buffer it gives an index or (begin, end)"""
+    """gen_new_ranges takes the block's iterators, and returns an index or (begin, end) for each dimension"""
     region = _regions(block.block, buf_type)[buffer_index]
     expected = f"for {len(block.block.iter_vars)} iterators {region.buffer.ndim} indices or pairs (begin, end)"
     try:
@@ -54,7 +54,7 @@ def one_range_a_dimension(
 def holds_the_accesses(
     state: ScheduleState, block: BlockRealize, buffer_index: int, buf_type: str, gen_new_ranges: Callable[..., Any]
 ) -> Failure | None:
-    """the new region holds all that the block's body touches; one that is written is all written, so it is equal"""
+    """the new region contains all elements that the body touches; a write region equals the written elements"""
     region = _regions(block.block, buf_type)[buffer_index]
     touched = regions_touched(block.block)[1 if buf_type == "write" else 0]
     own = next((r.region for r in touched if r.buffer is region.buffer), None)
@@ -98,7 +98,7 @@ def _shown(name: str, box: Box) -> str:
 
 @requirement
 def directly_in_root(state: ScheduleState, block: BlockRealize) -> Failure | None:
-    """the block is directly in the root block; otherwise the declaration of a block around it would be too small"""
+    """the block is directly in the root block; otherwise the declaration of an enclosing block would be too small"""
     tree = state.home(block)
     outer = tree.scope(block)
     if outer is tree.root:

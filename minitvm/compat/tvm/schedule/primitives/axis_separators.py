@@ -20,7 +20,7 @@ from .....tir.schedule.state import ScheduleState
 def increasing_axes(
     state: ScheduleState, block: BlockRealize, buffer: object, axis_separators: list[int] | None
 ) -> Failure | None:
-    """the separators are positions between dimensions of the buffer, 0 to its number of dimensions, increasing"""
+    """the separators are increasing positions between dimensions of the buffer, from 0 to its number of dimensions"""
     named = named_buffer(block, buffer)
     separators = list(axis_separators or ())
     ordered = all(a < b for a, b in pairwise(separators))

@@ -29,7 +29,7 @@ def valid_threshold(state: ScheduleState, block: BlockRealize, cse_thresh: int) 
 
 @requirement
 def one_level(state: ScheduleState, block: BlockRealize) -> Failure | None:
-    """the block holds no other block: its index computations are functions of its own iterators"""
+    """the block contains no other block, so its index computations depend only on its own iterators"""
     inner = next((n for n in ex.find(block.block.body, Block)), None)
     if inner is None:
         return None

@@ -34,7 +34,7 @@ def updates_it(block: BlockRealize, match: staging.BufferPart) -> Failure | None
 
 @requirement
 def writes_what_it_reads(block: BlockRealize, match: staging.BufferPart) -> Failure | None:
-    """write region of the block is inside its read region: what is copied back was copied in, or written since"""
+    """the write region is inside the read region, so every element that is copied back was copied in or written"""
     read, buffer = match.region, match.buffer
     write = staging.region_of(regions_written(block.block), buffer)
     assert write is not None  # updates_it
@@ -50,7 +50,7 @@ def writes_what_it_reads(block: BlockRealize, match: staging.BufferPart) -> Fail
 
 @requirement
 def finds_values(block: BlockRealize, match: staging.BufferPart) -> Failure | None:
-    """every element that is copied in has a value: the block reads it before it writes it, or the caller gave it"""
+    """every element that is copied in has a value, because the block reads it before writing it or the caller set it"""
     buffer = match.buffer
     copied = [r for r in regions_read(block.block) if r.buffer is buffer]
     if all(reads_before_writing(block.block, r) for r in copied) or _is_given(match.tree, block, buffer):

@@ -25,8 +25,9 @@ from .....tir.schedule.state import ScheduleState
 def reduces_into_temporary(
     state: ScheduleState, reduction_block: BlockRealize, epilogue_block: BlockRealize
 ) -> Failure | None:
-    """the reduction block is a reduction: X = X op e with op one of +, *, min, max, over the whole of its domain, into
-    a buffer that is allocated in the scope and that nobody but the epilogue reads"""
+    """the reduction block is a reduction X = X op e over its whole domain, where op is +, *, min or max; X is allocated
+    in the scope, and only the epilogue reads it
+    """
     tree = state.home(reduction_block)
     block, scope = reduction_block.block, Scope.around(tree, reduction_block)
     reason = why_not_reduction(scope, reduction_block)
@@ -46,7 +47,7 @@ def reduces_into_temporary(
 
 @requirement
 def epilogue_is_one_store(state: ScheduleState, epilogue_block: BlockRealize) -> Failure | None:
-    """the epilogue block is complete, of the same scope, and its body is one store that runs at every iteration"""
+    """the epilogue block is complete and in the same scope, and its body is one store that runs in every iteration"""
     tree = state.home(epilogue_block)
     block = epilogue_block.block
     reason = why_not_complete(Scope.around(tree, epilogue_block), epilogue_block)
@@ -60,9 +61,10 @@ def epilogue_is_one_store(state: ScheduleState, epilogue_block: BlockRealize) ->
 
 @requirement
 def same_points(state: ScheduleState, reduction_block: BlockRealize, epilogue_block: BlockRealize) -> Failure | None:
-    """the epilogue reads each element of the temporary at its own point and stores at that point: the indices of both
-    are its iterators, all of them, and their domains are those of the reduction's spatial iterators; both blocks visit
-    every point of their domain, once"""
+    """the epilogue reads each element of the temporary where it stores its own: both accesses are indexed by all the
+    epilogue's iterators, their domains equal those of the reduction's spatial iterators, and both blocks visit every
+    point of their domain once
+    """
     tree = state.home(reduction_block)
     epilogue = epilogue_block.block
     points = _points(reduction_block.block, epilogue)
@@ -88,10 +90,12 @@ def same_points(state: ScheduleState, reduction_block: BlockRealize, epilogue_bl
 
 @requirement
 def goes_into_init(state: ScheduleState, reduction_block: BlockRealize, epilogue_block: BlockRealize) -> Failure | None:
-    """the epilogue stores t or t op e, with t the temporary's element, op the reduction's own operator (or t - e where
-    that is +), e free of t, and without a conversion: (init op x1 op x2 ...) op e = (init op e) op x1 op x2 ...
+    """the epilogue stores t or t op e without a conversion, where t is the temporary's element, op is the reduction's
+    operator (or t - e, if that is +), and e does not use t, so that (init op x1 op x2 ...) op e = (init op e) op x1 op
+    x2 ..
 
-    Any other epilogue, an activation or a scaling, would be applied to partial results. (TVM 0.27 does that.)
+    Any other epilogue, for example an activation or a scaling, would be applied to partial results. (TVM 0.27 does
+    that.)
     """
     store = _store(epilogue_block.block)
     kind, _ = _found(reduction_block.block)
@@ -111,7 +115,9 @@ def goes_into_init(state: ScheduleState, reduction_block: BlockRealize, epilogue
 
 @requirement
 def addend_ready(state: ScheduleState, reduction_block: BlockRealize, epilogue_block: BlockRealize) -> Failure | None:
-    """the epilogue's other inputs are written before the reduction, and not by the blocks between the two"""
+    """the epilogue's other inputs are written before the reduction, and not by blocks between the reduction and the
+    epilogue
+    """
     tree = state.home(reduction_block)
     scope = Scope.around(tree, reduction_block)
     temporary = buffers_written(reduction_block.block)[0]

@@ -55,9 +55,9 @@ def not_written_below(loop: For, block: BlockRealize, match: staging.BufferPart)
 
 @requirement
 def written_below_only(loop: For, match: staging.BufferPart) -> Failure | None:
-    """all blocks of the scope that write the buffer stand below the loop
+    """all blocks of the scope that write the buffer are below the loop
 
-    What the new buffer holds at the start of an iteration was then written there by an earlier one, and not changed.
+    So at the start of an iteration, the new buffer contains only values that earlier iterations wrote there.
     """
     name = match.buffer.name
     for writer in match.scope.writers(match.buffer):
@@ -72,8 +72,9 @@ def written_below_only(loop: For, match: staging.BufferPart) -> Failure | None:
 
 @requirement
 def filled_below(state: ScheduleState, loop: For, match: staging.BufferPart) -> Failure | None:
-    """below the loop, the first block that touches the buffer writes every element of the box that is copied back,
-    without reading it unless it has an init and reduces over loops of its scope; the others touch that box only
+    """below the loop, the first block that touches the buffer writes every element of the box that is copied back; it
+    does not read the buffer, unless it has an init and reduces over loops of its scope; the other blocks touch only
+    that box
     """
     buffer, tree = match.buffer, match.tree
     users = _users(tree, loop, buffer)

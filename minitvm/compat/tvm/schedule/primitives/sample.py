@@ -25,7 +25,7 @@ INLINE_LOCATION, ROOT_LOCATION = -2, -1  # TVM's numbers
 
 @requirement
 def constant_trip_count(state: ScheduleState, loop: For) -> Failure | None:
-    """the extent is a constant, at least 1, because its divisors are sampled"""
+    """the extent is a constant of at least 1, because its divisors are sampled"""
     if isinstance(loop.extent, IntImm) and loop.extent.value >= 1:
         return None
     return Failure({loop: "this loop"}, "a constant extent, at least 1", f"{loop.var.name} runs {loop.extent} times")
@@ -36,7 +36,7 @@ _MOST_FACTORS = 1024  # each becomes a handle
 
 @requirement
 def tile_count(state: ScheduleState, loop: For, n: int) -> Failure | None:
-    """n, the number of factors, is from 1 to 1024"""
+    """the number of factors, n, is from 1 to 1024"""
     if 1 <= n <= _MOST_FACTORS:
         return None
     return Failure({loop: ""}, f"n, the number of factors, at least 1 and at most {_MOST_FACTORS}", str(n))
@@ -44,7 +44,7 @@ def tile_count(state: ScheduleState, loop: For, n: int) -> Failure | None:
 
 @requirement
 def innermost_fits(state: ScheduleState, loop: For, n: int, max_innermost_factor: int) -> Failure | None:
-    """max_innermost_factor is at least 1, or -1 for any; a single factor, the extent, is no greater"""
+    """max_innermost_factor is at least 1, or -1 for no limit; if n is 1, it is at least the extent"""
     extent = _extent(loop)
     if max_innermost_factor == -1 or (max_innermost_factor >= 1 and (n > 1 or extent <= max_innermost_factor)):
         return None
@@ -56,7 +56,7 @@ def innermost_fits(state: ScheduleState, loop: For, n: int, max_innermost_factor
 
 @requirement
 def tile_decision(state: ScheduleState, loop: For, n: int, decision: list[int] | None) -> Failure | None:
-    """a decision is n positive factors"""
+    """a decision consists of n positive factors"""
     if decision is None or (len(decision) == n and all(factor >= 1 for factor in decision)):
         return None
     return Failure({loop: ""}, f"a decision of {n} positive factors", str(decision))
@@ -66,7 +66,7 @@ def tile_decision(state: ScheduleState, loop: For, n: int, decision: list[int] |
 def partition_fits(
     state: ScheduleState, loop: For, n: int, partition_pos: int, innerpart_factor: int
 ) -> Failure | None:
-    """0 <= partition_pos <= n; innerpart_factor divides the extent, and is 1 where no factor is in the second part"""
+    """0 <= partition_pos <= n; innerpart_factor divides the extent, and is 1 if no factor is in the second part"""
     if not 0 <= partition_pos <= n:
         return Failure({loop: ""}, f"partition_pos from 0 to {n}", str(partition_pos))
     extent = _extent(loop)
@@ -81,7 +81,7 @@ def partition_fits(
 
 @requirement
 def distribution(state: ScheduleState, candidates: Sequence[int], probs: Sequence[float]) -> Failure | None:
-    """a probability for each candidate, none negative, of a finite sum above zero"""
+    """there is a probability for each candidate; none is negative, and their sum is finite and above zero"""
     if not candidates or len(candidates) != len(probs):
         fault = f"{len(candidates)} candidates, {len(probs)} probabilities"
         return Failure({}, "one probability for each of at least one candidate", fault)
@@ -100,8 +100,9 @@ def candidate_decision(state: ScheduleState, candidates: Sequence[int], decision
 
 @requirement
 def location_decision(state: ScheduleState, block: BlockRealize, decision: int | None) -> Failure | None:
-    """a decision is -2 (inline), -1 (where the block is) or the position of a loop around its consumer, and the block
-    can be computed there"""
+    """a decision is -2 (inline), -1 (where the block is) or the position of a loop around its consumer, and is a place
+    where the block can be computed
+    """
     possible = [number for number, _ in locations(state, block)] if decision is not None else []
     if decision is None or decision in possible:
         return None

@@ -20,7 +20,7 @@ from .....tir.schedule.views import views_on, with_buffers
 def numeric_dtype(
     state: ScheduleState, block: BlockRealize, buffer_index: int | str | Buffer, dtype: str
 ) -> Failure | None:
-    """dtype, like the buffer's own, is that of one number: an integer or a float"""
+    """dtype and the buffer's own dtype are scalar integers or floats"""
     try:
         requested = DType(dtype)
     except (MinitvmError, ValueError):
@@ -35,7 +35,7 @@ def numeric_dtype(
 
 @requirement
 def plain_accesses(state: ScheduleState, block: BlockRealize, buffer_index: int | str | Buffer) -> Failure | None:
-    """the buffer, and a view of it, is loaded and stored only: no intrinsic is given its address"""
+    """the buffer and its views are only loaded and stored; no intrinsic receives their address"""
     tree = state.home(block)
     buffer = buffer_written(block, buffer_index)
     all_ = {buffer, *views_on(tree.func.body, buffer)}
