@@ -9,7 +9,11 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+from minitvm.executable.nodes import ArenaSlice, CallKernel, Executable
+
+from .picture import Picture
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,3 +55,34 @@ def random_values(seed: int) -> list[Live]:
         Live(64 * rng.choice(sizes), step, min(steps, step + rng.choice(waits)))
         for step in range(steps)
     ]  # fmt: skip
+
+
+def moved(executable: Executable, old: int, new: int, nbytes: int) -> Executable:
+    """The executable with all slices of `nbytes` bytes at `old` moved to `new`."""
+    steps = []
+    for step in executable.steps:
+        if isinstance(step, CallKernel):
+            slices = [
+                replace(arg, offset=new)
+                if isinstance(arg, ArenaSlice) and (arg.offset, arg.nbytes) == (old, nbytes)
+                else arg
+                for arg in step.args
+            ]
+            step = replace(step, args=tuple(slices))
+        steps.append(step)
+    return replace(executable, steps=tuple(steps))
+
+
+def plan_picture(values: Sequence[Live], offsets: Sequence[int]) -> Picture:
+    """A plan as a picture: steps go down, bytes go right, and each box is a value."""
+    size = arena(values, offsets)
+    steps = max(value.last for value in values) + 1
+    picture = Picture(860, 60 + 12 * steps)
+    picture.words(20, 24, f"{len(values)} values in {size:,} bytes; {lower_bound(values):,} is the lower bound", 14)
+    wide, high = 820 / size, 12
+    picture.box(20, 40, 820, high * steps, "#dddddd")
+    colours = ("#1f78b4", "#33a02c", "#e31a1c", "#ff7f00", "#6a3d9a", "#b15928", "#a6cee3", "#b2df8a", "#fdbf6f")
+    for number, (value, offset) in enumerate(zip(values, offsets, strict=True)):
+        picture.box(20 + offset * wide, 40 + value.first * high, value.nbytes * wide,
+                    (value.last - value.first + 1) * high, colours[number % len(colours)], "white")  # fmt: skip
+    return picture

@@ -1,4 +1,4 @@
-"""Pictures that several lessons draw: grids of cells, matrices with a marked part, bars, and trees.
+"""Pictures that several lessons draw: grids of cells, matrices with a marked part, curves, bars, and trees.
 
 print("the picture:", cells([["0", "1"], ["2", "3"]], title="places").save("places"))
 """
@@ -12,6 +12,7 @@ from .picture import Picture
 
 PALE, LIGHT, BLUE, DARK, ORANGE, GREY = "#f4f6f8", "#c6dbef", "#6baed6", "#2171b5", "#fdae6b", "#d9d9d9"
 SERIES = ("#a6cee3", "#fdbf6f", "#b2df8a", "#cab2d6", "#fb9a99", "#ffff99", "#1f78b4", "#33a02c")
+STRONG = ("#d95f02", "#1b9e77", "#1f78b4", "#7570b3", "#08306b", "#e7298a")
 Node = TypeVar("Node")
 
 
@@ -66,6 +67,31 @@ def matrices(
                 if words := text(name, row, column):
                     picture.words(x + size / 2, y + size * 0.68, words, min(12, size // 2 + 2), "middle")
         left += size * columns + 30
+    return picture
+
+
+def curves(
+    lines: Mapping[str, Sequence[tuple[float, float]]],
+    across: Mapping[float, str],
+    up: Mapping[float, str],
+    title: str = "",
+    below: str = "",
+) -> Picture:
+    """Lines, with their names at the right. Points and marks are shares of an axis, from 0 to 1."""
+    wide, high = 450, 300
+    picture = Picture(wide + 220, high + 110)
+    picture.words(20, 26, title, 13)
+    for share, mark in across.items():
+        picture.line([(60 + wide * share, 50), (60 + wide * share, 50 + high)], "#eeeeee", 1)
+        picture.words(60 + wide * share, 68 + high, mark, 11, "middle")
+    for share, mark in up.items():
+        picture.line([(60, 50 + high * (1 - share)), (60 + wide, 50 + high * (1 - share))], "#eeeeee", 1)
+        picture.words(54, 54 + high * (1 - share), mark, 11, "end")
+    picture.words(60 + wide / 2, 90 + high, below, 12, "middle")
+    for row, (name, points) in enumerate(lines.items()):
+        picture.line([(60 + wide * x, 50 + high * (1 - y)) for x, y in points], STRONG[row])
+        picture.box(wide + 80, 52 + 24 * row, 16, 10, STRONG[row])
+        picture.words(wide + 104, 62 + 24 * row, name, 13)
     return picture
 
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
+import minitvm
 from minitvm import reference
 from minitvm.events import Access
 from minitvm.reference.listeners import LINE, CachedLedger
@@ -92,6 +93,17 @@ def best_of(times: int, call: Callable[[], object]) -> float:
         call()
         found.append(time.perf_counter() - start)
     return min(found)
+
+
+def time_compiled(
+    program: PrimFunc, args: Sequence[np.ndarray], expected: Callable[..., np.ndarray], threads: int = 1, calls: int = 5
+) -> str:
+    """The time of the compiled program; its last argument must then be `expected` of the others."""
+    function = minitvm.build(program, threads=threads)
+    function(*args)
+    if not (args[-1] == expected(*args[:-1])).all():
+        raise AssertionError("the compiled program computes something else")
+    return duration(best_of(calls, lambda: function(*args)))
 
 
 def duration(seconds: float) -> str:

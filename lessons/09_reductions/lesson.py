@@ -12,7 +12,6 @@ open_lessons()
 
 import numpy as np
 
-import minitvm
 from lessons import drawings, example, ledger
 from lessons.predict import predict
 from minitvm import reference, tir
@@ -242,11 +241,8 @@ for lanes in (1, 4, 16, 64):
 def compiled(lanes: int | None) -> str:
     """The time of one long sum."""
     func = example.blocks(1, 1, 65536)
-    function = minitvm.build(func if lanes is None else in_lanes(func, lanes).func, threads=1)
-    large = example.inputs(1, 1, 65536)
-    function(*large)
-    assert (large[-1] == example.expected(*large[:3])).all()
-    return ledger.duration(ledger.best_of(5, lambda: function(*large)))
+    func = func if lanes is None else in_lanes(func, lanes).func
+    return ledger.time_compiled(func, example.inputs(1, 1, 65536), example.expected)
 
 
 args = example.inputs(2, 2, 16)

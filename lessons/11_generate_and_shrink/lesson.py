@@ -24,6 +24,7 @@ from hypothesis import strategies as st
 from lessons import drawings, example, ledger
 from lessons.picture import Picture
 from lessons.predict import predict
+from lessons.sampling import search, some
 from lessons.text import body_of
 from minitvm import reference, tir
 from minitvm.errors import MinitvmError
@@ -43,23 +44,6 @@ from minitvm.tools.cli import main as minitvm_command
 
 # %%
 print(", ".join(KINDS))
-QUIET = hypothesis.settings(
-    database=None, deadline=None, derandomize=True, suppress_health_check=list(hypothesis.HealthCheck)
-)
-
-
-def some(strategy: st.SearchStrategy[Any], count: int) -> list[Any]:
-    """The first examples of a strategy."""
-    examples: list[Any] = []
-
-    @hypothesis.settings(QUIET, max_examples=count, phases=[hypothesis.Phase.generate])
-    @hypothesis.given(strategy)
-    def collect(drawn: Any) -> None:
-        examples.append(drawn)
-
-    collect()
-    return examples
-
 
 programs = some(prim_funcs(), 20)
 lengths = sorted(programs, key=lambda func: len(body_of(func)))
@@ -122,25 +106,8 @@ def off_by_one() -> Iterator[None]:
 
 NAMES = ("split", "reorder", "fuse", "compute_at", "cache_read")
 
-
-def search(strategy: st.SearchStrategy[Scheduled], *phases: hypothesis.Phase) -> tuple[Scheduled | None, int]:
-    """A pair that differs, None where there is none among 60, and how many pairs were compared."""
-    tried = 0
-
-    def failing(pair: Scheduled) -> bool:
-        nonlocal tried
-        tried += 1
-        return differs(pair)
-
-    try:
-        settings = hypothesis.settings(QUIET, derandomize=False, max_examples=60, phases=phases)
-        return hypothesis.find(strategy, failing, settings=settings, random=random.Random(2)), tried
-    except hypothesis.errors.NoSuchExample:
-        return None, tried
-
-
 with off_by_one():
-    first, tried = search(scheduled(None, *NAMES), hypothesis.Phase.generate)
+    first, tried = search(scheduled(None, *NAMES), differs, hypothesis.Phase.generate)
 assert first is not None
 print(f"found by pair {tried}:\n\n{first}")
 
@@ -157,7 +124,7 @@ print(f"found by pair {tried}:\n\n{first}")
 
 # %%
 with off_by_one():
-    smallest, tried = search(scheduled(None, *NAMES), hypothesis.Phase.generate, hypothesis.Phase.shrink)
+    smallest, tried = search(scheduled(None, *NAMES), differs, hypothesis.Phase.generate, hypothesis.Phase.shrink)
     assert smallest is not None
     verdict = reference.check(smallest.before, smallest.after)
 before, after = (len(str(pair).splitlines()) for pair in (first, smallest))
@@ -217,7 +184,7 @@ def unquestioned() -> Iterator[None]:
 
 
 with unquestioned():
-    pair_found, tried = search(scheduled(None, "reorder"), hypothesis.Phase.generate)
+    pair_found, tried = search(scheduled(None, "reorder"), differs, hypothesis.Phase.generate)
 print(f"{tried} pairs: {'found' if pair_found else 'nothing found'}")
 
 # %% [markdown]
@@ -250,7 +217,7 @@ def staircases(draw: Callable[..., int]) -> tir.PrimFunc:
 
 with unquestioned():
     pair_found, tried = search(
-        scheduled(staircases(), "reorder", max_steps=3), hypothesis.Phase.generate, hypothesis.Phase.shrink
+        scheduled(staircases(), "reorder", max_steps=3), differs, hypothesis.Phase.generate, hypothesis.Phase.shrink
     )
 assert pair_found is not None
 print(f"{tried} pairs, and the smallest one is\n")

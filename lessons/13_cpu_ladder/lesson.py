@@ -13,20 +13,17 @@ open_lessons()
 
 from collections.abc import Callable
 
-import numpy as np
-
 import minitvm
 from lessons import example, ledger
-from lessons.picture import Picture, save
+from lessons.ladder import Window, chains_rate, ladder_picture, rate
+from lessons.picture import save
 from lessons.pipeline import Core, cycles_a_step, starts
 from lessons.predict import predict
 from minitvm import reference, tir
-from minitvm.events import Access, Listener
 from minitvm.film import Film
 from minitvm.target import Target
 from minitvm.tir.nodes import PrimFunc
 from minitvm.tir.schedule import LoopRV
-from minitvm.tools.profile.microbenchmarks import multiply_add
 
 # %% [markdown]
 # ## How high is the ladder?
@@ -43,24 +40,7 @@ lanes = cpu.vector_bytes // 4
 print(f"{cpu.name}: vectors of {lanes} floats, {cpu.vector_registers} vector registers")
 
 
-def rate(operations: float, call: Callable[[], object], times: int) -> float:
-    """GFLOP/s in the best of several calls."""
-    return operations / ledger.best_of(times, call) / 1e9
-
-
-chain_kernels: dict[int, Callable[..., object]] = {}
-
-
-def chains_rate(chains: int) -> float:
-    """GFLOP/s of so many independent chains of multiply-adds, on one core."""
-    if chains not in chain_kernels:
-        chain_kernels[chains] = minitvm.build(multiply_add(chains, lanes), threads=1)
-    kernel = chain_kernels[chains]
-    factor, result, repeats = np.zeros(lanes, "float32"), np.zeros((1, chains, lanes), "float32"), 500_000 // chains
-    return rate(2 * chains * lanes * repeats, lambda: kernel(factor, repeats, 1, result), 100)
-
-
-measured = {chains: chains_rate(chains) for chains in (1, 2, 4, 8, 12)}
+measured = {chains: chains_rate(chains, lanes) for chains in (1, 2, 4, 8, 12)}
 for chains, found in measured.items():
     print(f"{chains:>3} chains {found:>8.1f} GFLOP/s  {'#' * round(40 * found / max(measured.values()))}")
 peak = max(measured.values())
@@ -94,7 +74,7 @@ def rate_of(schedule: Callable[[tir.Schedule], object], rows: int = ROWS, thread
     args = example.inputs(rows, N, N)
     function(*args)
     assert (args[-1] == example.expected(*args[:3])).all()
-    peak = max(peak, chains_rate(12))
+    peak = max(peak, chains_rate(12, lanes))
     return rate(2 * rows * N * N, lambda: function(*args), 6 if rows < ROWS else 20)
 
 
@@ -286,33 +266,12 @@ climb("6 two threads", threaded, threads=2)
 # ## The picture
 #
 # We run the same rungs on a small problem in the interpreter: 12 x 8 times 8 x 32, vectors of 4 floats, tiles of 6 x 4
-# vectors. We cut the run into windows of 1,536 multiplications, which is two tiles, and see which elements the second
-# window touches. The data that a schedule touches in a window should be close to the core.
+# vectors. We cut the run into windows of 1,536 multiplications, which is two tiles, and record which elements the
+# second window touches (with a listener in [ladder.py](../ladder.py)). The data that a schedule touches in a window
+# should be close to the core.
 
 
 # %%
-class Window(Listener):
-    """When each element was first touched in the second window of so many multiplications: 0 early, 1 late.
-
-    The copy of B that rung 5 makes is called P here. Accumulators are registers, and are not counted.
-    """
-
-    def __init__(self, size: int) -> None:
-        self.size, self.done = size, 0
-        self.touched: dict[str, dict[int, float]] = {name: {} for name in "ABCP"}
-
-    def operation(self, name: str, dtype: str) -> None:
-        if name in ("mul", "fma"):
-            self.done += int(dtype.rpartition("x")[2]) if "x" in dtype else 1
-
-    def load(self, access: Access) -> None:
-        name = access.buffer if access.scope == "global" else "P" if access.buffer.startswith("B") else "register"
-        if self.size <= self.done < 2 * self.size and name in self.touched:
-            self.touched[name].setdefault(access.offset, self.done / self.size - 1)
-
-    store = load
-
-
 SMALL = (12, 32, 8)  # m, n, k
 WINDOW = 2 * 6 * 16 * 8
 SMALL_TILE = (6, 4, 4)
@@ -372,39 +331,7 @@ for title, steps in (("2 vectorise", small_vectors), ("3 register tile", lambda 
 # white.
 
 # %%
-SHAPES = {"A": (12, 8), "B": (8, 32), "C": (12, 32), "P": (8, 16)}
-DOT = 5
-COLOURS = ((8, 48, 107), (158, 202, 225))  # from the first touch to the last
-
-
-def shade(when: float) -> str:
-    """The colour of an element that was first touched then."""
-    return "#" + "".join(f"{round(a + (b - a) * when):02x}" for a, b in zip(*COLOURS))
-
-
-def draw(found: dict[str, Window], rates: dict[str, float], ceiling: float) -> Picture:
-    """A row for each rung: the bar of its rate, and what it touches of A, B, C and the copy of B."""
-    picture = Picture(900, 60 + 110 * len(rates))
-    picture.words(20, 28, f"GFLOP/s, {N} columns; the grey bar is the peak of the cores used", 14)
-    for row, (name, value) in enumerate(rates.items()):
-        top = 50 + 110 * row
-        cores = 2 if "threads" in name else 1
-        picture.words(20, top + 20, name, 15)
-        picture.box(20, top + 30, 140 * cores, 18, "#e8e8e8")
-        picture.box(20, top + 30, 140 * value / ceiling, 18, "#d95f02")
-        picture.words(20, top + 66, f"{value:.1f} GFLOP/s: {value / ceiling / cores:.1%}", 12)
-        left = 340.0
-        for buffer, (height, width) in SHAPES.items():
-            picture.box(left, top, DOT * width, DOT * height, "white", "#999999")
-            picture.words(left, top + DOT * height + 14, buffer, 11)
-            for offset, when in found[name].touched[buffer].items():
-                y, x = divmod(offset, width)
-                picture.box(left + DOT * x, top + DOT * y, DOT, DOT, shade(when))
-            left += DOT * width + 20
-    return picture
-
-
-picture = draw({**windows, "6 two threads": windows["5 pack"]}, rates, peak)
+picture = ladder_picture({**windows, "6 two threads": windows["5 pack"]}, rates, peak)
 print("the picture:", picture.save("cpu_ladder"))
 
 # %% [markdown]

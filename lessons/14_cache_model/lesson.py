@@ -18,8 +18,8 @@ from collections.abc import Callable
 import numpy as np
 
 import minitvm
-from lessons import example, ledger
-from lessons.picture import Picture, save
+from lessons import drawings, example, ledger
+from lessons.picture import save
 from lessons.predict import predict
 from minitvm import reference, tir
 from minitvm.events import Access, Listener
@@ -229,33 +229,20 @@ for title, steps in (("i j r, no tiles", ordered(*"ijr")), ("tiles of 4", tiled(
 # The picture shows the misses (100 and more) for each size of the cache; both axes double from mark to mark.
 
 # %%
-COLOURS = ("#d95f02", "#1b9e77", "#a6cee3", "#1f78b4", "#08306b")
-
-
-def draw(found: dict[str, Counter[float]]) -> Picture:
-    """The stairs of all loops."""
-    picture = Picture(720, 460)
-
-    def at(lines: float, count: int) -> tuple[float, float]:
-        return 60 + 50 * math.log2(lines), 420 - 36 * math.log2(max(count, 100) / 100)
-
-    for k in range(10):
-        x, _ = at(2**k, 100)
-        picture.words(x, 440, f"{2**k * LINE / 1024:g}", 11, "middle")
-        picture.line([(x, 420), (x, 60)], "#eeeeee", 1)
-    for k in range(11):
-        _, y = at(1, 100 * 2**k)
-        picture.words(50, y + 4, f"{100 * 2**k:,}", 11, "end")
-        picture.line([(60, y), (510, y)], "#eeeeee", 1)
-    picture.words(300, 456, "KB of cache", 12, "middle")
-    for row, (name, histogram) in enumerate(found.items()):
-        picture.line([at(lines, misses(histogram, lines)) for lines in range(1, 513)], COLOURS[row])
-        picture.box(540, 40 + 24 * row, 16, 10, COLOURS[row])
-        picture.words(564, 50 + 24 * row, name, 13)
-    return picture
-
-
-print("the picture:", draw(histograms).save("cache_model"))
+stairs_of_misses = {
+    name: [
+        (math.log2(lines) / 9, math.log2(max(misses(histogram, lines), 100) / 100) / 10) for lines in range(1, 513)
+    ]
+    for name, histogram in histograms.items()
+}  # fmt: skip
+picture = drawings.curves(
+    stairs_of_misses,
+    across={k / 9: f"{2**k * LINE / 1024:g}" for k in range(10)},
+    up={k / 10: f"{100 * 2**k:,}" for k in range(11)},
+    title="misses",
+    below="KB of cache",
+)
+print("the picture:", picture.save("cache_model"))
 
 # %% [markdown]
 # ## Sets and ways

@@ -11,18 +11,16 @@ from minitvm.tools.cli.lesson import open_lessons
 
 open_lessons()
 
-from dataclasses import replace
-
 import numpy as np
 
 import minitvm
-from lessons import example, ledger
+from lessons import arenas, example, ledger
 from lessons.arenas import Live, arena, lower_bound, overlap, random_values
-from lessons.picture import Picture, save
+from lessons.picture import save
 from lessons.predict import predict
 from minitvm import reference, te, tir
 from minitvm.errors import ExecutionError
-from minitvm.executable.nodes import ArenaSlice, Barrier, CallKernel, Executable
+from minitvm.executable.nodes import Barrier, CallKernel, Executable
 from minitvm.film import Film
 from minitvm.graph.builder import GraphBuilder
 from minitvm.graph.nodes import Graph
@@ -219,24 +217,7 @@ x = rng.integers(-2, 3, (1, 16, 8, 8)).astype("float32")
 (right_answer,) = reference.executable.run(program, {"x": x})
 assert (right_answer == reference.graph.run(net, {"x": x})[0]).all()
 
-
-def moved_to(executable: Executable, old: int, new: int, nbytes: int) -> Executable:
-    """The executable with all slices of so many bytes at `old` moved to `new`."""
-    steps = []
-    for step in executable.steps:
-        if isinstance(step, CallKernel):
-            slices = [
-                replace(arg, offset=new)
-                if isinstance(arg, ArenaSlice) and (arg.offset, arg.nbytes) == (old, nbytes)
-                else arg
-                for arg in step.args
-            ]
-            step = replace(step, args=tuple(slices))
-        steps.append(step)
-    return replace(executable, steps=tuple(steps))
-
-
-victim, intruder = next(  # two values; what writes the second one runs alone, with barriers before and behind it
+victim, intruder = next(  # two values; what writes the second one runs alone, with barriers before and after it
     (i, j) for i, v in enumerate(lives) for j, w in enumerate(lives)
     if v.first < w.first < v.last and w.nbytes <= v.nbytes and offsets[i] >= w.nbytes
     and all(isinstance(program.steps[k], Barrier) for k in (w.first - 1, w.first + 1))
@@ -245,7 +226,7 @@ late, early = residents[intruder], residents[victim]
 print(f"{late.name} is written in step {late.first}, and {early.name} is needed until step {early.last}")
 nbytes = lives[intruder].nbytes
 try:
-    reference.executable.run(moved_to(program, offsets[intruder], offsets[victim] - nbytes // 2, nbytes), {"x": x})
+    reference.executable.run(arenas.moved(program, offsets[intruder], offsets[victim] - nbytes // 2, nbytes), {"x": x})
 except ExecutionError as error:
     print(error)
 else:
@@ -258,7 +239,7 @@ else:
 # this case only the numbers show the mistake. The graph has its own interpreter, which does not use arenas.
 
 # %%
-misplaced = moved_to(program, offsets[intruder], offsets[victim], nbytes)
+misplaced = arenas.moved(program, offsets[intruder], offsets[victim], nbytes)
 (wrong_answer,) = reference.executable.run(misplaced, {"x": x})
 print(f"{int((wrong_answer != right_answer).sum())} of {right_answer.size} numbers are wrong")
 assert (wrong_answer != right_answer).any()
@@ -315,23 +296,9 @@ assert sizes["largest first"] < sizes["first gap"] < never
 
 
 # %%
-def draw(values: list[Live], plan: list[int], size: int) -> Picture:
-    """Who lives where and when."""
-    steps = max(value.last for value in values) + 1
-    picture = Picture(860, 60 + 12 * steps)
-    picture.words(20, 24, f"{len(values)} values in {size:,} bytes; {lower_bound(values):,} is the lower bound", 14)
-    wide, high = 820 / size, 12
-    picture.box(20, 40, 820, high * steps, "#dddddd")
-    colours = ("#1f78b4", "#33a02c", "#e31a1c", "#ff7f00", "#6a3d9a", "#b15928", "#a6cee3", "#b2df8a", "#fdbf6f")
-    for number, (value, offset) in enumerate(zip(values, plan)):
-        picture.box(20 + offset * wide, 40 + value.first * high, value.nbytes * wide,
-                    (value.last - value.first + 1) * high, colours[number % len(colours)], "white")  # fmt: skip
-    return picture
-
-
 shown = max(networks, key=len)
 plan = largest_first(shown)
-print("the picture:", draw(shown, plan, arena(shown, plan)).save("memory_plan"))
+print("the picture:", arenas.plan_picture(shown, plan).save("memory_plan"))
 
 # %% [markdown]
 # ## The ledger

@@ -16,7 +16,7 @@ from functools import cache
 
 import numpy as np
 
-from lessons.picture import Picture
+from lessons import drawings
 from lessons.pipeline import Core, cycles_a_step
 from lessons.predict import predict
 
@@ -184,23 +184,17 @@ for name, curve in curves.items():
     print(f"{name:<14}" + "".join(f"{curve[n - 1]:>8.2f}" for n in (1, 5, 10, 20, 40))
           + f"   {close[0] + 1 if len(close) else f'more than {TRIALS}'}")  # fmt: skip
 
-picture = Picture(560, 300)
-colours = {"random": "#999999", "evolution": "#33a02c", "formula": "#1f78b4", "learned": "#e31a1c"}
-for level in (1.0, 1.25, 1.5, 1.75, 2.0):
-    picture.line([(50, 260 - 220 * (level - 1)), (450, 260 - 220 * (level - 1))], "#dddddd", 1)
-    picture.words(44, 264 - 220 * (level - 1), f"{level:.2f}", 10, "end")
-for number, (name, curve) in enumerate(curves.items()):
-    points = [(50 + 400 * n / (TRIALS - 1), 260 - 220 * (min(2.0, float(v)) - 1)) for n, v in enumerate(curve)]
-    picture.line(points, colours[name])
-    picture.box(466, 40 + 24 * number, 12, 12, colours[name])
-    picture.words(484, 51 + 24 * number, name)
-for n in (1, 10, 20, 30, 40):
-    picture.words(50 + 400 * (n - 1) / (TRIALS - 1), 276, str(n), 10, "middle")
-picture.words(250, 294, "measurements", 11, "middle")
-picture.words(50, 24, "cycles of the best so far, over the optimum (median of 20 tries)", 11)
-for row in range(0, TRIALS, 4):
-    picture.box(50 + 400 * row / (TRIALS - 1) - 1.5, 258, 3, 4, "#666666")
-print(picture.save("searching"))
+picture = drawings.curves(
+    {
+        name: [(n / (TRIALS - 1), min(2.0, float(value)) - 1) for n, value in enumerate(curve)]
+        for name, curve in curves.items()
+    },
+    across={(n - 1) / (TRIALS - 1): str(n) for n in (1, 10, 20, 30, 40)},
+    up={level - 1: f"{level:.2f}" for level in (1.0, 1.25, 1.5, 1.75, 2.0)},
+    title="cycles of the best so far, divided by the optimum (median of 20 tries)",
+    below="measurements",
+)
+print("the picture:", picture.save("searching"))
 
 # %% [markdown]
 # The formula starts at a level that evolution reaches only after many measurements, because it knows the cost of a
