@@ -15,10 +15,10 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, HTTPServer, ThreadingHTTPServer
-from threading import Lock
 from typing import Any
 
 from ...errors import InputError, MinitvmError
+from ...forks import lock
 from ...workers.worker_pool import PoolTask, run
 from . import state as versions
 from .pages import asset, server_page
@@ -60,7 +60,7 @@ class Explorer:
     def __init__(self, states: Mapping[str, State], target: str, seconds: float = SECONDS) -> None:
         self.states, self.target, self.seconds = dict(states), target, seconds
         self._answers: dict[tuple[str, str, str], Mapping[str, Any]] = {}
-        self._lock = Lock()
+        self._lock = lock()
 
     def act(self, name: str, action: str, *arguments: Any) -> Mapping[str, Any]:
         """Change the state of a schedule; returns what the page shows of it. Raises `InputError` for a bad request."""
