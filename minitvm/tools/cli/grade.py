@@ -142,8 +142,9 @@ def graded(number: str, answer: Path, of: float, seconds: float = SECONDS, memor
     with tempfile.TemporaryDirectory(prefix="minitvm-grade-") as scratch:
         verdict_file = Path(scratch) / "verdict.json"
         arguments = [number, str(answer.resolve()), str(verdict_file), str(seconds), str(memory)]
-        # This minitvm, and no module of the folder: one may be called random.py.
-        path = os.pathsep.join(filter(None, [str(Path(__file__).parents[3]), os.environ.get("PYTHONPATH")]))
+        # This minitvm, and no module of the folder: one may be called random.py. (An empty entry means the folder.)
+        entries = [str(Path(__file__).parents[3]), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+        path = os.pathsep.join(filter(None, entries))
         process = subprocess.Popen(
             [sys.executable, "-P", "-m", "minitvm.tools.cli.grade", *arguments],
             env={**os.environ, "PYTHONPATH": path},
