@@ -21,13 +21,15 @@ def check(module: ModuleType) -> None:
         st.integers(0, 4),
     )
 
-    @cases(300, values=st.lists(lives, max_size=7))
-    def nobody_is_overwritten(values: list[Live]) -> None:
+    @cases(300, lives=st.lists(lives, max_size=7), later=st.sampled_from([0, 0, 0, 70, 5000]))
+    def nobody_is_overwritten(lives: list[Live], later: int) -> None:
+        values = [Live(live.nbytes, live.first + later, live.last + later) for live in lives]
         case = f"plan([{', '.join(map(shown, values))}])"
         offsets = attempt(case, module.plan, list(values))
         sound = isinstance(offsets, list) and all(type(offset) is int for offset in offsets)
         require(
-            sound and len(offsets) == len(values), f"{case} returned {offsets!r}, wanted {len(values)} whole numbers"
+            sound and len(offsets) == len(values),
+            f"{case} returned {offsets!r}, wanted a list of {len(values)} whole numbers",
         )
         require(
             all(offset >= 0 and offset % 64 == 0 for offset in offsets),
@@ -53,7 +55,7 @@ def play(values: list[Live], offsets: list[int]) -> str:
     """Run the steps on an arena in which each block of 64 bytes says whose it is; "" when nothing goes wrong."""
     owner: dict[int, int] = {}
     blocks = [range(offset // 64, (offset + value.nbytes) // 64) for value, offset in zip(values, offsets, strict=True)]
-    for step in range(max((value.last for value in values), default=-1) + 1):
+    for step in sorted({step for value in values for step in (value.first, value.last)}):
         for number, value in enumerate(values):
             if value.first == step:
                 owner.update(dict.fromkeys(blocks[number], number))

@@ -3,7 +3,7 @@
 `values` is a list of `Live(nbytes, first, last)` (lessons/arenas.py): a value of so many bytes, written in step `first`
 and read for the last time in step `last`. In a step, what is read is there before what is written, and still there
 when it is written: two values live at the same time when there is a step in which both do, `first` and `last` included.
-Write
+Steps are whole numbers from 0 up; leave `values` as it is. Write
 
     plan(values) -> list of offsets, one for each value, in their order
 

@@ -33,6 +33,15 @@ def kernel(n: int, tree: list[list[tuple[int, int]]]) -> PrimFunc:
     return PrimFunc((out,), Allocate(shared, body), {"global_symbol": "tree"})
 
 
+def sum_of_first(n: int, tree: list[list[tuple[int, int]]]) -> int:
+    """How many values element 0 holds in the end, if all pairs are in order."""
+    ends = list(range(1, n + 1))
+    for level in tree:
+        for to, source in level:
+            ends[to] = ends[source]
+    return ends[0]
+
+
 def order_broken(n: int, tree: list[list[tuple[int, int]]]) -> str | None:
     """The pair that takes values that are not right behind those of its element; None if there is none."""
     held = [(k, k + 1) for k in range(n)]
@@ -57,10 +66,18 @@ def counted(n: int, tree: list[list[tuple[int, int]]]) -> Counter[int]:
 def check(module: ModuleType) -> None:
     """Raises AssertionError with the smallest number of threads for which the tree is wrong."""
 
+    def levels(n: int) -> Any:
+        """The answer; it is called twice, and has to say the same."""
+        first = repr(attempt(f"for {n} threads\n", module.levels, n))
+        again = attempt(f"for {n} threads\n", module.levels, n)
+        forgets = f"levels remembers something from call to call: levels({n}) was {first[:200]}"
+        require(repr(again) == first, f"{forgets}\ncalled again, it is {repr(again)[:200]}")
+        return again
+
     @cases(40, n=st.integers(1, 40))
     def it_adds_up_everything_in_few_levels(n: int) -> None:
         what = f"for {n} threads "
-        tree: Any = attempt(f"{what}\n", module.levels, n)
+        tree = levels(n)
         pairs = [pair for level in tree for pair in level] if isinstance(tree, list) else None
         fits = pairs is not None and all(
             isinstance(p, tuple) and len(p) == 2 and all(isinstance(k, int) and 0 <= k < n for k in p) for p in pairs
@@ -83,3 +100,14 @@ def check(module: ModuleType) -> None:
         fewest = ceil(log2(n)) if n > 1 else 0
         require(len(tree) <= fewest, f"{what}levels returned {len(tree)} levels; {fewest} are enough")
         require(len(pairs or ()) == n - 1, f"{what}levels returned {len(pairs or ())} pairs; {n - 1} are enough")
+
+    # A block has at most 1024 threads; a tree may be larger. No kernel runs here.
+    @cases(6, n=st.one_of(st.integers(41, 3000), st.just(1025)))
+    def it_adds_up_many(n: int) -> None:
+        tree = levels(n)
+        broken = order_broken(n, tree)
+        require(broken is None, f"levels({n}) is out of order at {broken}")
+        last = sum_of_first(n, tree)
+        require(last == n, f"after levels({n}) element 0 holds the values 0 to {last - 1}, wanted 0 to {n - 1}")
+        fewest = ceil(log2(n))
+        require(len(tree) <= fewest, f"levels({n}) has {len(tree)} levels; {fewest} are enough")

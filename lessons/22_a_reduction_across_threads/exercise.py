@@ -1,6 +1,6 @@
 """Exercise 22: plan a tree.
 
-Threads 0 to n - 1 each hold a value in an element of shared memory. Write
+Threads 0 to n - 1 each hold a value in an element of shared memory; n is any number from 1 up. Write
 
     levels(n)
 

@@ -64,10 +64,14 @@ def check(module: ModuleType) -> None:
             isinstance(answer, list) and all(isinstance(one, dict) for one in answer),
             f"{what}wanted a list of dictionaries, found {answer!r}",
         )
-        listed = [tuple((other, one.get(other, "nothing")) for other in instruction["loops"]) for one in answer]
         right = expected(computation, instruction)
-        for pairs in listed:
-            require(pairs in right, f"{what}{dict(pairs)} is not one: {why(dict(pairs), computation, instruction)}")
+        for one in answer:
+            named = set(one) == set(instruction["loops"])
+            keys = f"its keys are to be the loops of the instruction, {', '.join(instruction['loops'])}"
+            require(named, f"{what}{one} is not one: {keys}")
+        listed = [tuple((other, one[other]) for other in instruction["loops"]) for one in answer]
+        for one, pairs in zip(answer, listed, strict=True):
+            require(pairs in right, f"{what}{one} is not one: {why(one, computation, instruction)}")
         require(len(set(listed)) == len(listed), f"{what}a mapping stands twice in {answer}")
         for pairs in sorted(right):
             require(pairs in listed, f"{what}{dict(pairs)} is missing")

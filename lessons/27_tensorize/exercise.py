@@ -18,7 +18,8 @@ that these could be tensorized: of each, a tile of the instruction's extent beco
   products commute. An operand of the computation has the mapped loop among its letters exactly where the operand of the
   instruction that it becomes has the loop. Which of the two orders it is has to be the same for all loops.
 
-The order of the list does not matter, and no mapping stands in it twice.
+The order of the list does not matter, and no mapping stands in it twice. Leave both arguments as they are. Each has at
+least one loop.
 
     matmul = {"loops": {"i": 32, "j": 16, "k": 64}, "result": "ij", "left": "ik", "right": "jk"}
     row = {"loops": {"n": 16, "p": 4}, "result": "n", "left": "p", "right": "np"}

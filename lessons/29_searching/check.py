@@ -31,7 +31,7 @@ def check(module: ModuleType) -> None:
         lambda n: st.lists(st.tuples(st.lists(small, min_size=n, max_size=n), small), min_size=1, max_size=6)
     )
 
-    @cases(200, points=points, penalty=st.sampled_from([0.5, 1.0, 2.0, 8.0]))
+    @cases(200, points=points, penalty=st.sampled_from([0.5, 1e-4, 0.01, 1.0, 2.0, 8.0, 1000.0]))
     def finds_the_least(points: Points, penalty: float) -> None:
         x = np.array([row for row, _ in points], dtype=float)
         y = np.array([value for _, value in points], dtype=float)
@@ -49,7 +49,7 @@ def check(module: ModuleType) -> None:
         while loss(x, y, penalty, constant + step * first, weights + step * rest) >= here:
             step /= 2  # it falls in this direction, if only the step is small
         better = constant + step * first, weights + step * rest
-        answer = f"({constant:.4g}, {np.round(weights, 4).tolist()})"
-        other = f"({better[0]:.4g}, {np.round(better[1], 4).tolist()})"
+        answer = f"({constant:.6g}, {np.round(weights, 6).tolist()})"
+        other = f"({better[0]:.6g}, {np.round(better[1], 6).tolist()})"
         there = loss(x, y, penalty, *better)
-        require(False, f"{case} is {answer}: the sum is {here:.4g}\n{other} is better: {there:.4g}")
+        require(False, f"{case} is {answer}: the sum is {here:.10g}\n{other} is better: {there:.10g}")

@@ -10,7 +10,7 @@ the number c and the vector w, one weight for each feature, for which
     sum over the points of (y - c - x w)^2   +   penalty * sum of w^2
 
 is the least. The penalty is above 0. The constant is not penalised: points that are all a factor slower move it and
-nothing else. There may be fewer points than features.
+nothing else. There may be fewer points than features, and there may be one point. Leave `x` and `y` as they are.
 
     plane(np.array([[0.0], [2.0]]), np.array([1.0, 5.0]), 2.0)   ->   (2.0, array([1.]))
         without the penalty: (1.0, array([2.])), through both points

@@ -67,6 +67,9 @@ def check(module: ModuleType) -> None:
         except Misuse as error:
             text = str(error).splitlines()[0]
             raise AssertionError("\n".join([case, boards, *farm.log[-16:], text])) from None
-        wanted = {job: farm.ended.get(job, "never sent") for job in jobs}
-        require(found == wanted and "never sent" not in wanted.values(),
-                "\n".join([case, boards, *farm.log[-16:], f"returned {found}", f"wanted   {wanted}"]))  # fmt: skip
+        story = "\n".join([case, boards, *farm.log[-16:], f"returned {found}"])
+        for job in jobs:
+            sends = sum(1 for _, sent in farm.sent if sent == job)
+            deaths = f"it was sent {sends} times, and {farm.deaths[job]} boards died"
+            require(job in farm.ended, f"{story}\n{job} is neither done nor given up: {deaths}")
+        require(found == farm.ended, f"{story}\nwanted   { {job: farm.ended[job] for job in jobs} }")

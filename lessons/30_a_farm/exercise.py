@@ -14,6 +14,7 @@ Write
 the outcome of each job: "done", or "given up" if `limit` boards died while they did it. Send a job only to a board of
 its tag, and only if it is not done, not given up, and not at work elsewhere. There is a board for each tag, and one
 that died joins again some time. No board may be idle while a job that it could do waits: send first, then wait.
+You may go on waiting after all jobs have ended, as long as a board is still to join. Leave `jobs` as it is.
 
     run({"a": "pi", "b": "pi"}, Farm({"x": "pi"}, faults=[0]), 3)            ->   {"a": "done", "b": "done"}
     run({"a": "pi", "b": "pi"}, Farm({"x": "pi"}, deadly=["a"]), 2)          ->   {"a": "given up", "b": "done"}

@@ -1,0 +1,24 @@
+"""Wrong: steps from 64 on are not looked at."""
+
+from __future__ import annotations
+
+from lessons.arenas import Live
+
+
+def plan(values: list[Live]) -> list[int]:
+    """An offset for each value."""
+    offsets: dict[int, int] = {}
+    for number in sorted(range(len(values)), key=lambda k: (-values[k].nbytes, values[k].first)):
+        value = values[number]
+        busy = sorted(
+            (offset, offset + values[other].nbytes)
+            for other, offset in offsets.items()
+            if any(values[other].first <= s <= values[other].last and value.first <= s <= value.last for s in range(64))
+        )
+        end = 0
+        for start, stop in busy:
+            if start - end >= value.nbytes:
+                break
+            end = max(end, stop)
+        offsets[number] = end
+    return [offsets[number] for number in range(len(values))]
