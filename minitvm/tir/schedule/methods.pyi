@@ -31,7 +31,7 @@ class Methods:
     def compute_at(self, block: BlockRV | str, loop: LoopRV, preserve_unit_loops: bool = ..., index: int = ...) -> None:
         """Compute a producer below a loop of its consumers: each iteration computes what the consumers read in it."""
     def reverse_compute_at(self, block: BlockRV | str, loop: LoopRV, preserve_unit_loops: bool = ..., index: int = ...) -> None:
-        """Compute a consumer below a loop of its producers: each iteration computes all that its results allow."""
+        """Compute a consumer below a loop of its producers: an iteration computes each element whose inputs are ready."""
     def decompose_reduction(self, block: BlockRV | str, loop: LoopRV) -> BlockRV:
         """Move the init of a reduction into its own loops before the given loop."""
     def compute_inline(self, block: BlockRV | str) -> None:
@@ -55,11 +55,11 @@ class Methods:
     def pad_einsum(self, block: BlockRV | str, padding: Sequence[int]) -> None:
         """Pad the extents of a block's iterators to multiples of `padding`, and use padded copies of its buffers."""
     def decompose_padding(self, block: BlockRV | str, loop: LoopRV) -> BlockRV:
-        """Split a padding block into one that fills the buffer with the pad value before the loop, and one for the rest."""
+        """Split a padding block in two: the first fills the buffer with the pad value, the second computes the rest."""
     def get_block(self, name: str, func_name: str | None = ...) -> BlockRV:
-        """Return the block with this name, in the named function or, by default, in the one that you work on."""
+        """Return the block with this name, in the named function or, by default, in the function that you work on."""
     def get_sblock(self, name: str, func_name: str | None = ...) -> BlockRV:
-        """Return the block with this name, in the named function or, by default, in the one that you work on."""
+        """Return the block with this name, in the named function or, by default, in the function that you work on."""
     def get_loops(self, block: BlockRV | str) -> list[LoopRV]:
         """Return the loops around a block, up to the block that contains it, outermost first."""
     def get_child_blocks(self, block_or_loop: BlockRV | str | LoopRV) -> list[BlockRV]:
@@ -81,13 +81,13 @@ class Methods:
     def rfactor(self, loop: LoopRV, factor_axis: int) -> BlockRV:
         """Reduce in two steps: compute a partial result for each iteration of the loop, and then combine them."""
     def rolling_buffer(self, block: BlockRV | str, write_buffer_index: int) -> None:
-        """Keep the elements that consecutive iterations share, and compute only the new ones."""
+        """Keep the elements that consecutive iterations share, and compute only the new elements."""
     def storage_align(self, block: BlockRV | str, buffer_index: int, axis: int, factor: int, offset: int) -> None:
         """Make the stride of a dimension equal `offset` modulo `factor`, so that rows use different cache sets."""
     def set_scope(self, block: BlockRV | str, buffer_index: int | str | Buffer, storage_scope: str) -> None:
         """Move a buffer to another scope, such as "shared" or "local". All blocks that use it are changed accordingly."""
     def tensorize(self, block_or_loop: BlockRV | str | LoopRV, tensor_intrin: str | TensorIntrin, preserve_unit_iters: bool = ...) -> None:
-        """Replace the computation of a block or loop by an intrinsic that does the same."""
+        """Replace the computation of a block or loop by an intrinsic that computes the same."""
     def transform_layout(self, block: BlockRV | str, buffer: object, index_map: Callable[..., Any], pad_value: object = ..., *, assume_injective_transform: bool = ...) -> None:
         """Store a buffer in another layout: element `p` moves to `index_map(*p)`, and all blocks that use it are updated."""
     def transform_block_layout(self, block: BlockRV | str, index_map: Callable[..., Any]) -> None:
@@ -111,11 +111,11 @@ class Methods:
     def write_at(self, loop: LoopRV, block: BlockRV | str, write_buffer_index: int, storage_scope: str) -> BlockRV:
         """Make the blocks below a loop write to a copy of a buffer, which is copied back at the end of each iteration."""
     def sample_categorical(self, candidates: Sequence[int], probs: Sequence[float], decision: int | None = ...) -> ExprRV:
-        """Choose one of the candidates at random, with the probabilities `probs`. The decision is the position."""
+        """Choose one of the candidates at random, with the probabilities `probs`. The decision is the candidate's position."""
     def sample_perfect_tile(self, loop: LoopRV, n: int, max_innermost_factor: int = ..., decision: Sequence[int] | None = ...) -> list[ExprRV]:
-        """Choose n factors of a loop's extent, outermost first. The last one is at most `max_innermost_factor`."""
+        """Choose n factors of a loop's extent, outermost first. The last factor is at most `max_innermost_factor`."""
     def sample_partitioned_tile(self, loop: LoopRV, n: int, partition_pos: int = ..., innerpart_factor: int = ..., decision: Sequence[int] | None = ...) -> list[ExprRV]:
-        """Choose n factors of a loop's extent. `innerpart_factor` divides the product of those from `partition_pos` on."""
+        """Choose n factors of a loop's extent. `innerpart_factor` divides the product of all from `partition_pos` on."""
     def sample_compute_location(self, block: BlockRV | str, decision: int | None = ...) -> LoopRV:
         """Choose a place for a block, for `compute_at`: inline, its present place, or a loop of its consumer."""
     def enter_postproc(self) -> None:

@@ -44,8 +44,8 @@ def reorder_block_iter_var(state: ScheduleState, block: BlockRealize, new_order:
                 with T.init(): B[vi] = 0.0
                 B[vi] = B[vi] + A[vi, vk]
 
-    The loops stay, so every iteration runs when it did before. Primitives that depend on the order of the iterators
-    (tensorize, blockize) use the new order.
+    The loops do not change, so every iteration runs when it did before. Primitives that depend on the order of the
+    iterators (tensorize, blockize) use the new order.
     """
     inner = replace(block.block, iter_vars=tuple(block.block.iter_vars[k] for k in new_order))
     state.replace({block: replace(block, iter_values=tuple(block.iter_values[k] for k in new_order), block=inner)})

@@ -255,8 +255,8 @@ def blockize(
                         vi_i, vj_i = T.axis.remap("SS", [i_1, j_1])
                         B[vi_o * 4 + vi_i, vj_o * 8 + vj_i] = A[vi_o * 4 + vi_i, vj_o * 8 + vj_i] * 2.0
 
-    The init of a reduction moves to the outer block, where it becomes a block of its own. If an iterator of the
-    outer block has only a single value, it is kept and bound to the surrounding loops with one iteration. With
+    The init of a reduction moves to the outer block, where it becomes a separate block. If an iterator of the outer
+    block has only a single value, it is kept and bound to the surrounding loops with one iteration. With
     `preserve_unit_iters=False` it is replaced by a constant.
 
     If you pass a list of blocks whose nests directly follow each other, all of them are wrapped in one block

@@ -221,9 +221,9 @@ def cache_read(
                 with T.init(): C[vi, vj] = 0.0
                 C[vi, vj] = C[vi, vj] + A_local[vi, vk] * B[vk, vj]
 
-    The new buffer has the shape of the old one. If a block writes the buffer, all that it writes is copied before
-    the first reader; an input is copied in full at the start of the scope. You can move the copy with compute_at.
-    `consumer_blocks` are the readers that use the copy, by default all readers in the scope.
+    The new buffer has the shape of the old one. If a block writes the buffer, everything that it writes is copied
+    before the first reader. An input is copied in full at the start of the scope. You can move the copy with
+    compute_at. `consumer_blocks` are the readers that use the copy, by default all readers in the scope.
     """
     tree, scope, buffer = match.tree, match.scope, match.buffer
     writers = scope.writers(buffer)

@@ -271,9 +271,9 @@ def compute_at(
             for y in range(8):
                 with T.block("C"): C[vx, vy] = B[vx, vy] + 1.0
 
-    If the parts that consumers read overlap (a halo), some elements are computed more than once. A buffer in
-    "shared" storage is computed for all threads of the block; bind the new loops to threadIdx to share the work
-    among the threads. `index` is the position in the loop's body: -1 is the last possible one, -2 the first.
+    If the parts that consumers read overlap (a halo), some elements are computed more than once. A buffer in "shared"
+    storage is computed for all threads of the block; bind the new loops to threadIdx to share the work among the
+    threads. `index` is the position in the loop's body: -1 is the last possible position, and -2 the first.
     """
     tree, analyzer = match.tree, state.analyzer(loop)
     needed = []
@@ -325,7 +325,7 @@ def reverse_compute_at(
     preserve_unit_loops: bool = False,
     index: int = -1,
 ) -> None:
-    """Compute a consumer below a loop of its producers: each iteration computes all that its results allow.
+    """Compute a consumer below a loop of its producers: an iteration computes each element whose inputs are ready.
 
     before:
         B = T.alloc_buffer((8, 8))

@@ -225,10 +225,9 @@ def bind(state: ScheduleState, loop: For, thread_axis: str) -> None:
         for i in T.thread_binding(8, thread="threadIdx.x"):
             with T.block("B"): B[vi] = A[vi] * 2.0
 
-    A loop that drives a reduction may be bound to threadIdx: its threads then compute one result together, and no
-    later step may introduce a race between them (`threads_add_up`). Its iterations have the same meaning as those
-    of a serial loop. On a GPU, each thread computes a partial result, and the threads then combine them
-    (`lower_thread_reductions`).
+    You may bind a reduction loop to threadIdx. Its threads then compute one result together, and no later step may
+    introduce a race between them (`threads_add_up`). Its iterations have the same meaning as those of a serial loop. On
+    a GPU, each thread computes a partial result, and the threads then combine them (`lower_thread_reductions`).
     """
     state.replace({loop: replace(loop, kind=ForKind.THREAD, thread=thread_axis)})
 

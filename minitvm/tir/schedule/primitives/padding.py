@@ -119,7 +119,7 @@ def _bound(condition: ex.CompareOp, var: ex.Var, analyzer: Analyzer) -> tuple[in
 
 @primitive(past="was decomposed, which made", requires=[padding_block, loop_around, only_loops_below])
 def decompose_padding(state: ScheduleState, block: BlockRealize, loop: For) -> BlockRealize:
-    """Split a padding block into one that fills the buffer with the pad value before the loop, and one for the rest.
+    """Split a padding block in two: the first fills the buffer with the pad value, the second computes the rest.
 
     before:
         for i in range(14):
@@ -137,9 +137,9 @@ def decompose_padding(state: ScheduleState, block: BlockRealize, loop: For) -> B
                 vi = T.axis.remap("S", [i])
                 B[vi + 2] = A[vi]
 
-    The second block iterates only over the elements that are not padding. If a loop is the only one that binds an
-    iterator, it becomes shorter; otherwise the block gets a predicate. Returns the block that fills the buffer; the
-    handle of the old block now refers to the second block.
+    The first block runs before the loop. The second iterates only over the elements that are not padding. If an
+    iterator is bound to only one loop, that loop becomes shorter; otherwise the block gets a predicate. Returns the
+    block that fills the buffer; the handle of the old block now refers to the second block.
     """
     tree = state.home(block)
     old = block.block

@@ -173,7 +173,7 @@ def merge(state: ScheduleState, *loops: For) -> For:
                     vx, vy = T.axis.remap("SS", [i_m, y])
                     C[vx, vy] = A[vx, vy] + 1.0
 
-    The loops around the given ones are merged too. The merged nest takes the place of the last one. Within an
+    The loops around the given loops are merged too. The merged nest replaces the last of the nests. Within an
     iteration, the parts keep their order.
     """
     tree = state.home(loops[0])
@@ -357,8 +357,8 @@ def loop_partition(
                         B[vi] = A[vi] * 2.0
 
     If a factor is None, its loop gets the remaining iterations. The order of iterations stays the same, so no
-    dependence can break. A reduction that continues in a later range does so without its init. TVM declares that
-    its blocks around the ranges touch nothing; here they declare what they actually touch.
+    dependence can break. A reduction that continues in a later range does so without its init. In TVM, the blocks
+    around the ranges declare that they touch nothing; in minitvm they declare the regions that they actually touch.
     """
     tree = state.home(loop)
     blocks = tree.blocks_in(loop)

@@ -128,12 +128,12 @@ def reduce_in_passes(state: ScheduleState, match: RelativeUpdate, block: BlockRe
                 with T.init(): L[vi] = T.float32(0)
                 L[vi] = L[vi] + softmax_weights[vi, vj]
 
-    Values that were rescaled in every step are now summed only once, as products that can be tiled and vectorised
-    like any others. The price is a buffer of weights. If you use it after `rfactor`, the partial results are
-    reduced in this way, while their combination keeps the running form; together with `compute_at` this is flash
-    attention. Returns the block of the weights, followed by the block of each sum in the order in which the sums
-    were stored; the handle of the block now refers to the reference. Floating-point sums are rounded differently.
-    (Dao, Fu, Ermon, Rudra and Re, "FlashAttention", 2022.)
+    Values that were rescaled in every step are now summed only once, as products that can be tiled and vectorised like
+    any other product. The price is a buffer of weights. If you use it after `rfactor`, the partial results are reduced
+    in this way, while their combination keeps the running form; together with `compute_at` this is flash attention.
+    Returns the block of the weights, followed by the block of each sum in the order in which the sums were stored; the
+    handle of the block now refers to the reference. Floating-point sums are rounded differently. (Dao, Fu, Ermon, Rudra
+    and Re, "FlashAttention", 2022.)
     """
     assert not isinstance(match.update, str)  # relative_sums
     update, reducer = match.update

@@ -289,7 +289,7 @@ def reindex_cache_read(
         for i, j in T.grid(8, 4):
             with T.block("B"): B[vi, vj] = A_local[vj, vi] * 2.0
 
-    The copy has the same loops as the block, except for those that do not index the buffer.
+    The copy has the same loops as the block, except for loops that do not index the buffer.
     """
     return _cached(state, match, storage_scope, index_map)
 

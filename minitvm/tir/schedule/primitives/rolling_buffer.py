@@ -344,7 +344,7 @@ def inputs_stay(state: ScheduleState, block: tir.BlockRealize, write_buffer_inde
     match=_flat,
 )  # fmt: skip
 def rolling_buffer(state: ScheduleState, match: _Flat, block: tir.BlockRealize, write_buffer_index: int) -> None:
-    """Keep the elements that consecutive iterations share, and compute only the new ones.
+    """Keep the elements that consecutive iterations share, and compute only the new elements.
 
     before:
         B = T.alloc_buffer((10,))

@@ -222,8 +222,8 @@ def set_scope(
         for i, j in T.grid(8, 8):
             with T.block("C"): C[vi, vj] = B_shared[vi, vj] + 1.0
 
-    If each thread will own the elements that it fetches in loops that bind its axis again, these loops are removed
-    and the thread runs its own iteration.
+    If an inner loop that is bound to the thread axis again fetches elements that each thread will now own, the loop is
+    removed and each thread runs only its own iteration.
     """
     tree = state.home(block)
     buffer = buffer_written(block, buffer_index)

@@ -80,7 +80,7 @@ def tensorize(
     tensor_intrin: str | TensorIntrin,
     preserve_unit_iters: bool = True,
 ) -> None:
-    """Replace the computation of a block or loop by an intrinsic that does the same.
+    """Replace the computation of a block or loop by an intrinsic that computes the same.
 
     before:
         for i, j in T.grid(2, 2):
@@ -103,8 +103,8 @@ def tensorize(
                             vi, vj = T.axis.remap("SS", [i_1, j_1])
                             C_1[vi, vj] = 0.0
 
-    A loop is first turned into a block, as by `blockize`. The init of a reduction stays as it is, unless the
-    description has one too. See `tir.TensorIntrin`.
+    A loop is first turned into a block, as `blockize` does. The init of a reduction does not change, unless the
+    description has an init too. See `tir.TensorIntrin`.
     """
     intrin = _intrinsic(tensor_intrin)
     realize = _as_block(state, block_or_loop, preserve_unit_iters)

@@ -357,12 +357,12 @@ def transform_layout(
         for i, j in T.grid(8, 16):
             with T.block("C"): C[vi, vj] = B[vj // 4, vi, vj % 4] + 1.0
 
-    `buffer` is ("read", i), ("write", i) or a name. The new shape is the smallest one that holds all elements. A
-    parameter changes its shape too, so you then need to pass arrays in the new layout (`IndexMap.map_ndarray`).
-    Loops stay as they are. If the new shape has room for more elements than there are, the padding must be written.
-    If a single block stores every element exactly once, this block writes the padding too, and its loops then cover
-    the new shape; otherwise an additional block right after the last writer does. The padding of a buffer that the
-    function only reads is never read.
+    `buffer` is ("read", i), ("write", i) or a name. The new shape is the smallest shape that holds all elements. A
+    parameter changes its shape too, so you then need to pass arrays in the new layout (`IndexMap.map_ndarray`). Loops
+    stay as they are. If the new shape has more places than there are elements, the padding must be written. If a single
+    block stores every element exactly once, this block writes the padding too, and its loops then cover the new shape;
+    otherwise an additional block right after the last writer does. The padding of a buffer that the function only reads
+    is never read.
     """
     tree = state.home(block)
     old = named_buffer(block, buffer)

@@ -155,8 +155,8 @@ def skip_zero_terms(state: ScheduleState, match: Summed, loop: For, assume_finit
 
     The term of iteration k may be nonzero only if a*k + g is a multiple of s, which holds if k = -g/a (mod s): the
     first such k is z % s with z = -g * (1/a mod s), and the others follow in steps of s. If s does not divide the
-    extent, terms beyond the end are 0. The remaining terms keep their order. (A transposed convolution is a
-    convolution of data with zeros in between; this primitive creates its phases. Shi et al., "Is the deconvolution
+    extent, terms beyond the end are 0. The remaining terms keep their order. (A transposed convolution is a convolution
+    of data with zeros between the elements; this primitive separates its phases. Shi et al., "Is the deconvolution
     layer the same as a convolutional layer?", 2016.)
     """
     pattern = _pattern(state, loop, match)

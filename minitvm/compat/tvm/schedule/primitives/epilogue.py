@@ -165,8 +165,8 @@ def fuse_reduction_epilogue(state: ScheduleState, reduction_block: BlockRealize,
                 with T.init(): C[vi] = bias[vi]
                 C[vi] = C[vi] + A[vi, vj]
 
-    The epilogue must use the operator of the reduction: for example, a bias after a sum, or a lower bound after a
-    maximum. Floating-point sums are associated differently.
+    The epilogue must use the reduction's operator. Examples are a bias after a sum, or a lower bound after a maximum.
+    Floating-point sums are associated differently.
     """
     tree = state.home(reduction_block)
     old, epilogue = reduction_block.block, epilogue_block.block

@@ -117,7 +117,7 @@ def _extent(loop: For) -> int:
 def sample_categorical(
     state: ScheduleState, candidates: Sequence[int], probs: Sequence[float], decision: int | None = None
 ) -> Sampled:
-    """Choose one of the candidates at random, with the probabilities `probs`. The decision is the position.
+    """Choose one of the candidates at random, with the probabilities `probs`. The decision is the candidate's position.
 
     call: `v = sch.sample_categorical([0, 16, 64], [0.2, 0.3, 0.5])`
     """
@@ -133,11 +133,12 @@ sample_categorical.refuses(candidate_decision, "sch.sample_categorical([1, 2], [
 def sample_perfect_tile(
     state: ScheduleState, loop: For, n: int, max_innermost_factor: int = 16, decision: list[int] | None = None
 ) -> Sampled:
-    """Choose n factors of a loop's extent, outermost first. The last one is at most `max_innermost_factor`.
+    """Choose n factors of a loop's extent, outermost first. The last factor is at most `max_innermost_factor`.
 
     call: `a, b, c = sch.sample_perfect_tile(i, n=3)`
 
-    A given decision that does not divide the extent keeps what does, from the innermost factor outward.
+    If you pass a decision that does not divide the extent, it is reduced to factors that do, from the innermost factor
+    outward.
     """
     extent = _extent(loop)
     if decision is not None:
@@ -165,7 +166,7 @@ def sample_partitioned_tile(
     innerpart_factor: int = 1,
     decision: list[int] | None = None,
 ) -> Sampled:
-    """Choose n factors of a loop's extent. `innerpart_factor` divides the product of those from `partition_pos` on.
+    """Choose n factors of a loop's extent. `innerpart_factor` divides the product of all from `partition_pos` on.
 
     call: `a, b, c, d = sch.sample_partitioned_tile(i, n=4, partition_pos=2, innerpart_factor=16)`
     """
@@ -196,8 +197,8 @@ def sample_compute_location(state: ScheduleState, block: BlockRealize, decision:
 
     call: `loop = sch.sample_compute_location("B"); sch.compute_at("B", loop)`
 
-    The decision is -2 for inline, -1 for where it is (`compute_at` then does nothing), else the position of the loop
-    among those around the first consumer. Only legal places are drawn.
+    The decision is -2 for inline, -1 for the block's present place (`compute_at` then does nothing), or else the
+    position of the loop among the loops around the first consumer. Only legal places are drawn.
     """
     possible = locations(state, block)
     number = possible[state.random.below(len(possible))][0] if decision is None else decision
