@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from types import ModuleType
 
+import numpy as np
 from hypothesis import strategies as st
 
-from lessons.grading import attempt, cases, require
-from minitvm import reference, tir
+from lessons.grading import attempt, cases, require, yours
+from minitvm import events, reference, tir
 from minitvm.errors import InputError, MinitvmError, ScheduleError
+from minitvm.expr import Var
 from minitvm.script import tir as T
 
 
@@ -35,6 +38,30 @@ def in_one_chain(n: int) -> tir.PrimFunc:
     return dot
 
 
+class Reads(events.Listener):
+    """How often A is read in each iteration of a loop, and how often each buffer inside and outside of that loop."""
+
+    def __init__(self, loop: Var) -> None:
+        self.loop, self.inside = loop, False
+        self.lanes: list[int] = []
+        self.counts: Counter[tuple[bool, str]] = Counter()
+
+    def loop_enter(self, loop: events.Loop) -> None:
+        self.inside |= loop.node.var is self.loop
+
+    def loop_exit(self, loop: events.Loop) -> None:
+        self.inside &= loop.node.var is not self.loop
+
+    def loop_iteration(self, loop: events.Loop, value: int) -> None:
+        if loop.node.var is self.loop:
+            self.lanes.append(0)
+
+    def load(self, access: events.Access) -> None:
+        self.counts[self.inside, access.buffer] += 1
+        if self.inside and access.buffer == "A":
+            self.lanes[-1] += 1
+
+
 def check(module: ModuleType) -> None:
     """Raises AssertionError with the smallest length and number of lanes for which something is wrong."""
 
@@ -48,6 +75,7 @@ def check(module: ModuleType) -> None:
         require(isinstance(answer, tir.PrimFunc), f"{case} returned {type(answer).__name__}, wanted a PrimFunc")
         same_as_the_chain(case, n, answer)
         has_its_lanes(case, n, lanes, answer)
+        adds_infinity(case, n, answer)
 
 
 def same_as_the_chain(case: str, n: int, answer: tir.PrimFunc) -> None:
@@ -56,7 +84,10 @@ def same_as_the_chain(case: str, n: int, answer: tir.PrimFunc) -> None:
         verdict = reference.check(in_one_chain(n), answer, modes=("exact", "field", "shadow"))
     except InputError as error:
         raise AssertionError(f"{case} has other parameters than the plain dot product:\n{error}") from None
-    require(bool(verdict), f"{case} is not the dot product, by the mode {verdict.mode!r}:\n{verdict}")
+    text = yours(verdict)
+    if "is used where it has no value" in text:
+        text += "\nT.where must be the first line of its block: what stands above it has no value there"
+    require(bool(verdict), f"{case} is not the dot product, by the mode {verdict.mode!r}:\n{text}")
 
 
 def has_its_lanes(case: str, n: int, lanes: int, answer: tir.PrimFunc) -> None:
@@ -70,8 +101,43 @@ def has_its_lanes(case: str, n: int, lanes: int, answer: tir.PrimFunc) -> None:
             extent == lanes,
             f"{case}: the outermost loop around partial has {extent} iterations; wanted one for each lane, {lanes}",
         )
+        reads_what_it_may(case, n, lanes, sch.func, sch.get(around[0]).var)
         sch.parallel(around[0])
     except ScheduleError as error:
         raise AssertionError(f"{case}: the loop over the lanes cannot be parallel\n{error}") from None
     verdict = reference.check(in_one_chain(n), sch.func, modes=("shadow", "exact"))
-    require(bool(verdict), f"{case}: with parallel lanes\n{verdict}")
+    require(bool(verdict), f"{case}: with parallel lanes\n{yours(verdict)}")
+
+
+def reads_what_it_may(case: str, n: int, lanes: int, answer: tir.PrimFunc, loop: Var) -> None:
+    """Each lane has its share of products, the other blocks add partial sums, and the bias is added once."""
+    reads = Reads(loop)
+    reference.tir.run(answer, *arrays(n), listeners=[reads], shadow=False)
+    most = -(-n // lanes)
+    for lane, count in enumerate(reads.lanes):
+        require(
+            count <= most, f"{case}: lane {lane} reads A {count} times; wanted at most ceil({n} / {lanes}) = {most}"
+        )
+    for buffer in "AB":
+        again = reads.counts[False, buffer]
+        require(
+            not again, f"{case}: {buffer} is read outside of the lanes, too; wanted a sum of the partial sums there"
+        )
+    in_lanes, after = reads.counts[True, "bias"], reads.counts[False, "bias"]
+    require(not in_lanes, f"{case}: a lane reads bias; wanted partial sums of products only")
+    require(after == 1, f"{case}: bias[0] is read {after} times; wanted once: add it when the lanes are added up")
+
+
+def arrays(n: int) -> tuple[np.ndarray, ...]:
+    """Arguments of the program: A and B of ones, bias and Y of zeros."""
+    return np.ones(n, "float32"), np.ones(n, "float32"), np.zeros(1, "float32"), np.zeros(1, "float32")
+
+
+def adds_infinity(case: str, n: int, answer: tir.PrimFunc) -> None:
+    """An infinite element is counted once: 0 times infinity would be NaN."""
+    a, b, bias, y = arrays(n)
+    a[-1] = np.inf
+    with np.errstate(invalid="ignore"):
+        reference.tir.run(answer, a, b, bias, y, shadow=False)
+    message = f"{case} gives {y[0]} with A[{n - 1}] = inf and all else in A and B = 1; wanted inf\nis A[{n - 1}] read"
+    require(bool(y[0] == np.inf), f"{message} where there is no product, and multiplied by 0? That is NaN")

@@ -18,12 +18,13 @@ This is one element of our example, without the relu:
 Write `two_steps(n, lanes)`, which returns a program with the same four parameters that
 
     1. has a block "partial", which computes `lanes` partial sums, the outermost loop around it being the one over the
-       lanes. The check will make this loop parallel: no lane may touch what another one writes.
-    2. has another block, which adds them up,
-    3. and puts the sum plus the bias into Y[0].
+       lanes. The check will make this loop parallel: no lane may touch what another one writes. No lane takes more than
+       ceil(n / lanes) products, and none reads bias,
+    2. has another block, which adds them up and does not read A or B,
+    3. and puts the sum plus the bias into Y[0], reading bias[0] once.
 
 n and lanes are at least 1; lanes need not divide n, and there may be more lanes than products. A lane without any
-product still has a partial sum: 0.
+product still has a partial sum: 0. The result is right for infinite elements, too.
 
 What you need:
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from types import ModuleType
 from typing import Any
 
 from hypothesis import strategies as st
 
-from lessons.grading import attempt, cases, require
+from lessons.grading import attempt, cases, require, yours
 from minitvm import reference, tir
 from minitvm.errors import InputError, MinitvmError, ScheduleError, VerificationError
+from minitvm.expr import Node, walk
 from minitvm.script import tir as T
+from minitvm.tir.nodes import BlockRealize, BufferStore, For
 from minitvm.tir.verifier import verify
 
 
@@ -42,21 +45,31 @@ def check(module: ModuleType) -> None:
         m, n, k = rows * t, columns * t, depth * t
         case = f"in_tiles(m={m}, n={n}, k={k}, t={t})"
         answer = written(module, case, m, n, k, t)
+        is_one_tile(case, answer, t)
         says_what_it_touches(case, answer, (rows, columns, depth), t)
         try:
             verdict = reference.check(plain(m, n, k), answer, modes=("exact", "shadow"))
         except InputError as error:
             raise AssertionError(f"{case} has other parameters than the plain product:\n{error}") from None
-        require(bool(verdict), f"{case} is not the product, by the mode {verdict.mode!r}:\n{verdict}")
+        require(bool(verdict), f"{case} is not the product, by the mode {verdict.mode!r}:\n{yours(verdict)}")
 
     case = "in_tiles(m=8, n=8, k=8, t=4)"
-    sch = tir.Schedule(written(module, case, 8, 8, 8, 4), error_render_level="fast")
+    answer = written(module, case, 8, 8, 8, 4)
+    is_one_tile(case, answer, 4)
+    sch = tir.Schedule(answer, error_render_level="fast")
     try:
+        # The instruction's own loops are in the order of its iterators.
+        step = block_of(answer.body, "step")
+        loops = {sch.get(loop).var: loop for loop in sch.get_loops("step")}
+        if step is not None and all(value in loops for value in step.iter_values):
+            sch.reorder(*(loops[value] for value in step.iter_values))  # type: ignore[index]
         sch.tensorize("tile", "matmul_4x4x4_f32")
     except ScheduleError as error:
-        raise AssertionError(f"{case}: the instruction does not fit the block\n{error}") from None
+        told = "\n".join(line for line in str(error).splitlines() if re.match(r" +(wanted|found):", line))
+        message = "an instruction for the product of 4 x 4 x 4 cannot take the place of the block tile"
+        raise AssertionError(f"{case}: {message}\n{told}") from None
     verdict = reference.check(plain(8, 8, 8), sch.func)
-    require(bool(verdict), f"{case}, with the instruction in place of the tile:\n{verdict}")
+    require(bool(verdict), f"{case}, with the instruction in place of the tile:\n{yours(verdict)}")
 
 
 def written(module: ModuleType, case: str, m: int, n: int, k: int, t: int) -> tir.PrimFunc:
@@ -66,12 +79,46 @@ def written(module: ModuleType, case: str, m: int, n: int, k: int, t: int) -> ti
     except MinitvmError as error:
         raise AssertionError(f"{case} is no program that the parser accepts:\n{error}") from None
     require(isinstance(answer, tir.PrimFunc), f"{case} returned {type(answer).__name__}, wanted a PrimFunc")
+    tile = block_of(answer.body, "tile")
+    if tile is not None:
+        require(
+            tile.block.init is not None, f"{case}: tile has no init; wanted one (`with T.init():`) that sets C to 0"
+        )
     try:
         verify(answer)
     except VerificationError as error:
         told = "\n".join(str(error).splitlines()[-2:])
         raise AssertionError(f"{case}: what a block says is not what it does\n{told}") from None
     return answer
+
+
+def block_of(node: Node, name: str) -> BlockRealize | None:
+    """The block of this name beneath a node, with the values of its iterators."""
+    return next((one for one in walk(node) if isinstance(one, BlockRealize) and one.block.name == name), None)
+
+
+def is_one_tile(case: str, answer: tir.PrimFunc, t: int) -> None:
+    """The block "step" is in "tile", inside three loops over t, and nothing outside of "tile" stores."""
+    tile = block_of(answer.body, "tile")
+    if tile is None:
+        return  # which another part of the check says
+    within = {id(one) for one in walk(tile)}
+    for store in walk(answer.body):
+        inside = not isinstance(store, BufferStore) or id(store) in within
+        require(inside, f"{case}: `{store}` is outside of the block tile; wanted all of the computation in it")
+    step = block_of(tile.block.body, "step")
+    if step is None:
+        raise AssertionError(f'{case}: the body of tile has no block "step"; wanted one that multiplies')
+    require(step.block.init is None, f"{case}: step has an init; wanted none: it would start the sum again for each vr")
+    iterators = [(int(it.dom.extent), it.kind) for it in step.block.iter_vars]
+    expected = [(t, kind) for kind in "SSR"]
+    require(iterators == expected, f"{case}: the iterators of step are {told(iterators)}\nwanted {told(expected)}")
+    around = [one for one in walk(tile.block.body) if isinstance(one, For) and any(each is step for each in walk(one))]
+    extents = [str(loop.extent) for loop in around]
+    require(
+        extents == [str(t)] * 3,
+        f"{case}: around step in tile are loops over {', '.join(extents) or 'nothing'}; wanted {t}, {t} and {t}",
+    )
 
 
 def says_what_it_touches(case: str, answer: tir.PrimFunc, counts: tuple[int, ...], t: int) -> None:
@@ -101,4 +148,4 @@ def says_what_it_touches(case: str, answer: tir.PrimFunc, counts: tuple[int, ...
 
 def told(iterators: list[tuple[int, str]]) -> str:
     """`2 values S, 3 values R`."""
-    return ", ".join(f"{extent} values {kind}" for extent, kind in iterators)
+    return ", ".join(f"{extent} value{'s' if extent > 1 else ''} {kind}" for extent, kind in iterators)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from types import ModuleType
 from typing import Any
 
@@ -40,6 +41,21 @@ def failures(draw: Any) -> Failure:
     return steps, needs, {opening: closing}, wanted
 
 
+@st.composite
+def chains(draw: Any) -> Failure:
+    """Distinct steps, each of which can go only after another one, in a drawn order; and a culprit, or none."""
+    count = draw(st.integers(0, 7))
+    needs, closes = {}, {}
+    order = draw(st.permutations(range(count)))
+    for goes_first, stays in itertools.pairwise(order):
+        (needs if stays < goes_first else closes)[goes_first] = stays
+    steps = list(range(count))
+    if draw(st.booleans()):
+        return steps, needs, closes, {}
+    steps.insert(draw(st.integers(0, count)), count)
+    return steps, needs, closes, {count: 1}
+
+
 def still_fails(steps: Steps, needs: dict[int, int], closes: dict[int, int], wanted: dict[int, int]) -> bool:
     """Whether the steps can be replayed and hold the culprits."""
     replays = all(
@@ -52,7 +68,7 @@ def still_fails(steps: Steps, needs: dict[int, int], closes: dict[int, int], wan
 def check(module: ModuleType) -> None:
     """Raises AssertionError with the smallest list of steps for which the answer is wrong."""
 
-    @cases(400, failure=failures())
+    @cases(600, failure=failures() | chains())
     def leaves_out_all_that_can_go(failure: Failure) -> None:
         steps, needs, closes, culprits = failure
         calls = 0
@@ -65,6 +81,7 @@ def check(module: ModuleType) -> None:
         rules = [f"{a} needs a {b} in front of it" for a, b in needs.items() if a in steps]
         rules += [f"{a} needs a {b} behind it" for a, b in closes.items() if a in steps]
         rules += [f"it fails with {count} times {step}" for step, count in culprits.items()]
+        rules += [] if culprits else ["it fails in any case"]
         case = f"shrink({steps}, fails), where {', '.join(rules)},"
         answer = attempt(case, module.shrink, list(steps), fails)
         require(isinstance(answer, list), f"{case} returned {answer!r}, wanted a list")

@@ -7,7 +7,7 @@ Write
 `steps` is a list of numbers; each is a step of a schedule. `fails(some)` replays a list of them and returns whether the
 result is still wrong. It returns False if the result is right, and also if the list cannot be replayed: a step may need
 an earlier step, or a later step that completes it, and that step may be missing.
-`fails(steps)` is True.
+`fails(steps)` is True; perhaps even the empty list fails.
 
 Return some of the steps, in their original order, such that
 

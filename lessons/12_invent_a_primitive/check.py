@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -13,6 +14,7 @@ from minitvm import reference, tir
 from minitvm.errors import ScheduleError
 from minitvm.events import Access, Listener
 from minitvm.script import tir as T
+from minitvm.tir.nodes import ForKind
 from minitvm.tir.schedule import Primitive
 
 
@@ -78,6 +80,46 @@ def summed(n: int) -> tir.PrimFunc:
     return total
 
 
+def triangle(n: int) -> tir.PrimFunc:
+    """A loop whose extent depends on the loop around it."""
+
+    @T.prim_func
+    def rows(X: T.Buffer((n, n), "float32"), Y: T.Buffer((n, n), "float32")):
+        for i, j in T.grid(n, n):
+            with T.block("start"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                Y[vi, vj] = T.float32(0)
+        for i in T.serial(n):
+            for j in T.serial(i + 1):
+                with T.block("Y"):
+                    vi = T.axis.spatial(n, i)
+                    vj = T.axis.spatial(n, j)
+                    Y[vi, vj] = X[vi, vj] * X[vi, vj]
+
+    return rows
+
+
+def counted_in_64_bits(n: int) -> tir.PrimFunc:
+    """A loop over int64."""
+
+    @T.prim_func
+    def squares(X: T.Buffer((n,), "float32"), Y: T.Buffer((n,), "float32")):
+        for i in T.serial(T.int64(n)):
+            with T.block("Y"):
+                vi = T.axis.spatial(T.int64(n), i)
+                Y[vi] = X[vi] * X[vi]
+
+    return squares
+
+
+KINDS: dict[str, Callable[[Any, Any], object]] = {
+    "serial": lambda sch, loop: None,
+    "parallel": lambda sch, loop: sch.parallel(loop),
+    "vectorized": lambda sch, loop: sch.vectorize(loop),
+    "unrolled": lambda sch, loop: sch.unroll(loop),
+}
+
+
 class Stores(Listener):
     """The elements of Y, in the order in which they are stored."""
 
@@ -94,11 +136,12 @@ def check(module: ModuleType) -> None:
     primitive = module.deal
     require(isinstance(primitive, Primitive), "deal is not a primitive; wanted a function under @primitive(...)")
 
-    @cases(40, n=st.integers(1, 9), hands=st.integers(1, 5))
-    def deals_a_loop_out(n: int, hands: int) -> None:
-        case = f"deal(loop, {hands}) on a loop of {n}"
-        before = independent(n)
-        sch = tir.Schedule(before)
+    @cases(50, n=st.integers(1, 9), hands=st.integers(1, 5), kind=st.sampled_from(list(KINDS)))
+    def deals_a_loop_out(n: int, hands: int, kind: str) -> None:
+        case = f"deal(loop, {hands}) on a {kind} loop of {n}"
+        sch = tir.Schedule(independent(n))
+        KINDS[kind](sch, sch.get_loops("Y")[0])
+        before = sch.func
         answer = called(sch, primitive, hands, case)
         require(
             not isinstance(answer, ScheduleError),
@@ -116,8 +159,15 @@ def check(module: ModuleType) -> None:
         require(loops == [hands, -(-n // hands)], f"{case} makes loops of {loops}, wanted {[hands, -(-n // hands)]}")
         handles = answer if isinstance(answer, list) else [answer]
         require(handles == sch.get_loops("Y"), f"{case} returns {answer}, wanted the two loops, hands first")
+        kinds = [sch.get(loop).kind for loop in sch.get_loops("Y")]
+        require(
+            all(made == ForKind.SERIAL for made in kinds),
+            f"{case} makes loops of the kinds {', '.join(made.value for made in kinds)}; wanted serial ones",
+        )
         verdict = reference.check(before, sch.func, shrink=False)
         require(bool(verdict), f"{case} makes another program: {verdict}")
+
+    deals_other_loops(primitive)
 
     @cases(40, n=st.integers(1, 6), distance=st.integers(1, 6), hands=st.integers(1, 4))
     def refuses_what_changes_the_result(n: int, distance: int, hands: int) -> None:
@@ -144,11 +194,32 @@ def check(module: ModuleType) -> None:
         case = f"deal(loop, {hands})"
         try:
             accepted = not isinstance(called(tir.Schedule(independent(4)), primitive, hands, case), ScheduleError)
-        except ArithmeticError as error:
+        except Exception as error:
             raise AssertionError(
-                f"{case} ends in {type(error).__name__}; wanted a requirement that refuses it"
+                f"{case} ends in {type(error).__name__}; wanted a requirement that refuses it, listed in `requires`"
             ) from None
-        require(not accepted, f"{case} is accepted; wanted a requirement that refuses it")
+        require(not accepted, f"{case} is accepted; wanted a requirement that refuses it, listed in `requires`")
+
+
+def deals_other_loops(primitive: Primitive) -> None:
+    """Raises AssertionError unless loops with other extents and dtypes are dealt out, and a sum of one term."""
+    for case, before, hands in (
+        ("deal(j, 2) in `for i in range(3): for j in range(i + 1): Y[i, j] = X[i, j] * X[i, j]`", triangle(3), 2),
+        ("deal(loop, 2) on a loop over int64", counted_in_64_bits(5), 2),
+        ("deal(loop, 2) on `for i in range(1): Y[0] = Y[0] + X[i]`, a sum of one term,", summed(1), 2),
+    ):
+        sch = tir.Schedule(before)
+        dtype = sch.get(sch.get_loops("Y")[-1]).var.dtype
+        try:
+            answer = called(sch, primitive, hands, case)
+        except Exception as error:
+            raise AssertionError(f"{case} ends in {type(error).__name__}: {str(error).splitlines()[0]}") from None
+        message = f"{case} is refused, though its iterations are independent:\n{answer}"
+        require(not isinstance(answer, ScheduleError), message)
+        verdict = reference.check(before, sch.func, shrink=False)
+        require(bool(verdict), f"{case} makes another program: {verdict}")
+        for loop in map(sch.get, sch.get_loops("Y")[-2:]):
+            require(loop.var.dtype == dtype, f"{case} makes a loop over {loop.var.dtype}; wanted {dtype}, as it was")
 
 
 def refuses_other_loops(primitive: Primitive) -> None:
@@ -172,7 +243,7 @@ def called(sch: tir.Schedule, primitive: Primitive, hands: int, case: str) -> An
 
     def call() -> Any:
         try:
-            return sch.call(primitive, {"loop": sch.get_loops("Y")[0], "hands": hands})
+            return sch.call(primitive, {"loop": sch.get_loops("Y")[-1], "hands": hands})
         except ScheduleError as refused:
             return refused
 

@@ -8,12 +8,15 @@ h + hands, h + 2 * hands, ... and all iterations of one hand run before those of
     for hand in range(3):
         for turn in range(3): ...  0 3 6   1 4   2 5
 
-There are always `hands` hands, even when some get nothing. `deal` returns the two loops, the one over hands first.
+There are always `hands` hands, even when some get nothing. `deal` returns the two loops, the one over hands first. Both
+are serial, whatever the old loop was, and their variables have its dtype. The extent of the old loop may be an
+expression, such as i + 1 for an outer loop over i.
 
 The order of iterations changes, so it is not always legal. List the conditions in `requires`; a call that
 violates one is refused. Refuse calls that would change the result, and fewer than 1 hand. Refuse a loop that is bound
-to a thread or has an annotation, since the new loops would not have them. Any other loop is legal if no iteration
-touches elements that another one writes (as the iterations of a sum do), also when some hands get fewer iterations.
+to a thread or has an annotation, since the new loops would not have them. Any other loop is legal, a
+parallel one too, if no iteration touches elements that another one writes (as the iterations of a sum do), also when
+some hands get fewer iterations.
 
 You need parts of `skew.py`, next to this file, and these requirements:
 
