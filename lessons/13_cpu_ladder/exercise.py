@@ -7,7 +7,8 @@ sum in a register can be used `core.latency` cycles after its multiply-add has s
 
     cycles(rows, vectors, core) -> Fraction
 
-the cycles of one step in the long run, with many steps one after the other, and
+the cycles of one step in the long run, with many steps one after the other, exactly (an int will do where the number is
+whole, a float will not), and
 
     tile(core) -> (rows, vectors)
 

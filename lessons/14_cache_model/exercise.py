@@ -4,8 +4,8 @@
 
     run(trace, sets, ways, line) -> (misses, write_backs)
 
-The line of an address is `address // line`. It may stand in one set only, number of the line % sets. A set has room for
-`ways` lines. At each access
+The line of an address is `address // line`; sets, ways and line are any numbers from 1. It may stand in one set only,
+number of the line % sets. A set has room for `ways` lines. At each access
 
 - if the line stands in its set, it is a hit;
 - else it is a miss, for a load and for a store alike: the line is fetched, and when the set is full, the line of it
