@@ -1,4 +1,4 @@
-"""Names of TVM that minitvm does not have, each with its replacement here.
+"""TVM names that minitvm does not have, each with what to do instead.
 
 `absent` returns a module's error for an attribute that it does not have. `absent_module` returns the error for
 an import. docs/tvm.md has the table; a test compares it with these entries.
@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from difflib import get_close_matches
 
-_GRAPHS = "a model is a minitvm.graph.Graph: minitvm.build(model.onnx), or minitvm.graph.GraphBuilder"
-_SCHEDULE = "te.create_prim_func(tensors), then minitvm.tir.Schedule(func)"
+_GRAPHS = "use minitvm.build(model.onnx), or write a minitvm.graph.Graph with minitvm.graph.GraphBuilder"
+_SCHEDULE = "use te.create_prim_func(tensors), and then minitvm.tir.Schedule(func)"
 _TUNING = (
-    "minitvm.tune.tune(model) or `minitvm tune MODEL` measures schedules, and later builds use the best;"
-    " minitvm.tune.tune_func(func, schedule=template) tunes a template of your own"
+    "use minitvm.tune.tune(model) or `minitvm tune MODEL` to measure schedules, of which later builds use the best;"
+    " minitvm.tune.tune_func(func, schedule=template) tunes your own template"
 )
-_DEVICES = "minitvm.build(model, target='cuda') or 'opencl' runs on such devices; arrays are NumPy arrays on the host"
-_FFI = "call Python functions directly; there is no registry of foreign functions"
+_DEVICES = "for such devices, use minitvm.build(model, target='cuda') or target='opencl', and pass NumPy arrays"
+_FFI = "call Python functions directly, because there is no registry of foreign functions"
 
-# From an attribute of `minitvm`, or of one of its modules, to its replacement.
+# From an attribute of `minitvm`, or of one of its modules, to what you can do instead.
 ABSENT: dict[str, str] = {
     "relay": _GRAPHS,
     "relax": _GRAPHS,
@@ -28,10 +28,10 @@ ABSENT: dict[str, str] = {
     "meta_schedule": _TUNING,
     "micro": _DEVICES,
     "rpc": _DEVICES,
-    "contrib": "minitvm.build(model) returns a module that you call with arrays, instead of contrib.graph_executor;"
+    "contrib": "instead of contrib.graph_executor, call the module that minitvm.build(model) returns;"
     " minitvm.runtime.register_engine adds external engines",
-    "driver": "minitvm.build and minitvm.lower",
-    "parser": "minitvm.script.from_source(text)",
+    "driver": "use minitvm.build and minitvm.lower",
+    "parser": "use minitvm.script.from_source(text)",
     "cuda": _DEVICES,
     "gpu": _DEVICES,
     "rocm": _DEVICES,
@@ -44,38 +44,38 @@ ABSENT: dict[str, str] = {
     "ffi": _FFI,
     "te.create_schedule": _SCHEDULE,
     "te.Schedule": _SCHEDULE,
-    "te.thread_axis": 'sch.bind(loop, "threadIdx.x")',
-    "te.extern": "te.extern_primfunc with a T.prim_func",
-    "te.scan": "te.extern_primfunc with a loop in a T.prim_func",
-    "te.hybrid": "te.extern_primfunc with a T.prim_func",
+    "te.thread_axis": 'use sch.bind(loop, "threadIdx.x")',
+    "te.extern": "use te.extern_primfunc with a T.prim_func",
+    "te.scan": "use te.extern_primfunc with a loop in a T.prim_func",
+    "te.hybrid": "use te.extern_primfunc with a T.prim_func",
     "te.gradient": "minitvm does not differentiate tensor expressions",
-    "tir.ir_builder": "@T.prim_func, or tir.PrimFunc of statements",
-    "tir.build": "minitvm.build(func)",
-    "tir.ProducerStore": "tir.BufferStore",
-    "tir.ProducerLoad": "tir.BufferLoad",
-    "tir.BufferRealize": "a block's alloc_buffers",
-    "tir.AttrStmt": "annotations of loops and blocks",
-    "tir.DataProducer": "a te.Tensor",
-    "tir.Layout": "tir.IndexMap",
-    "tir.bijective_layout": "tir.IndexMap",
-    "tir.layout": "tir.IndexMap",
-    "ir.GlobalVar": "the name of the function, a string",
-    "ir.Op": "the name of the operation, a string",
-    "ir.register_op_attr": "minitvm.graph's registry of operators",
-    "ir.module": "minitvm.ir.IRModule, or minitvm.IRModule",
+    "tir.ir_builder": "use @T.prim_func, or tir.PrimFunc of statements",
+    "tir.build": "use minitvm.build(func)",
+    "tir.ProducerStore": "use tir.BufferStore",
+    "tir.ProducerLoad": "use tir.BufferLoad",
+    "tir.BufferRealize": "use a block's alloc_buffers",
+    "tir.AttrStmt": "use annotations of loops and blocks",
+    "tir.DataProducer": "use a te.Tensor",
+    "tir.Layout": "use tir.IndexMap",
+    "tir.bijective_layout": "use tir.IndexMap",
+    "tir.layout": "use tir.IndexMap",
+    "ir.GlobalVar": "use the function's name, a string",
+    "ir.Op": "use the operation's name, a string",
+    "ir.register_op_attr": "use minitvm.graph's registry of operators",
+    "ir.module": "use minitvm.ir.IRModule, or minitvm.IRModule",
     "script.relax": _GRAPHS,
-    "script.ir_builder": "@T.prim_func, or tir.PrimFunc of statements",
-    "script.parser": "minitvm.script.from_source(text)",
-    "ir.load_pass": "minitvm.tir.transform by name",
-    "runtime.Module": "runtime.Function and runtime.GraphModule",
-    "runtime.vm": "runtime.GraphModule",
+    "script.ir_builder": "use @T.prim_func, or tir.PrimFunc of statements",
+    "script.parser": "use minitvm.script.from_source(text)",
+    "ir.load_pass": "get the pass from minitvm.tir.transform by its name",
+    "runtime.Module": "use runtime.Function and runtime.GraphModule",
+    "runtime.vm": "use runtime.GraphModule",
     "runtime.disco": _DEVICES,
-    "runtime.ShapeTuple": "a tuple",
-    "runtime.String": "a str",
-    "runtime.PackedFunc": "runtime.Function",
+    "runtime.ShapeTuple": "use a tuple",
+    "runtime.String": "use a str",
+    "runtime.PackedFunc": "use runtime.Function",
     "testing.requires_gpu": _DEVICES,
-    "testing.enabled_targets": '["cpu"], or the emulated targets: minitvm.target',
-    "testing.parametrize_targets": "pytest.mark.parametrize",
+    "testing.enabled_targets": 'use ["cpu"], or the emulated targets of minitvm.target',
+    "testing.parametrize_targets": "use pytest.mark.parametrize",
 }
 
 

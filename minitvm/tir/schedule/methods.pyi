@@ -115,7 +115,7 @@ class Methods:
     def sample_perfect_tile(self, loop: LoopRV, n: int, max_innermost_factor: int = ..., decision: Sequence[int] | None = ...) -> list[ExprRV]:
         """Choose n factors of a loop's extent, outermost first. The last factor is at most `max_innermost_factor`."""
     def sample_partitioned_tile(self, loop: LoopRV, n: int, partition_pos: int = ..., innerpart_factor: int = ..., decision: Sequence[int] | None = ...) -> list[ExprRV]:
-        """Choose n factors of a loop's extent. `innerpart_factor` divides the product of all from `partition_pos` on."""
+        """Choose n factors of a loop's extent. `innerpart_factor` divides the product of factors `partition_pos` to n - 1."""
     def sample_compute_location(self, block: BlockRV | str, decision: int | None = ...) -> LoopRV:
         """Choose a place for a block, for `compute_at`: inline, its present place, or a loop of its consumer."""
     def enter_postproc(self) -> None:

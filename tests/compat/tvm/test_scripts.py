@@ -304,9 +304,9 @@ def test_the_table_of_names_is_true() -> None:
     for left, right in rows.items():
         name = left.partition("(")[0].partition("[")[0]
         if name.removeprefix("tvm.") in ABSENT:
-            assert right == f"not here: {ABSENT[name.removeprefix('tvm.')]}", left
+            assert right == f"not in minitvm: {ABSENT[name.removeprefix('tvm.')]}", left
         else:
-            assert not right.startswith("not here"), left
+            assert not right.startswith("not in minitvm"), left
             resolved(name)
     assert set(ABSENT) <= {left.removeprefix("tvm.") for left in rows}
 

@@ -166,7 +166,7 @@ def sample_partitioned_tile(
     innerpart_factor: int = 1,
     decision: list[int] | None = None,
 ) -> Sampled:
-    """Choose n factors of a loop's extent. `innerpart_factor` divides the product of all from `partition_pos` on.
+    """Choose n factors of a loop's extent. `innerpart_factor` divides the product of factors `partition_pos` to n - 1.
 
     call: `a, b, c, d = sch.sample_partitioned_tile(i, n=4, partition_pos=2, innerpart_factor=16)`
     """
