@@ -1,4 +1,4 @@
-"""A film of an accelerator: which modules run, and which tokens are in the queues between them."""
+"""A chart and a film of an accelerator: which modules run, and which tokens are in the queues between them."""
 
 from __future__ import annotations
 
@@ -7,8 +7,23 @@ from collections.abc import Sequence
 from minitvm.film import Canvas
 from minitvm.machines.scratchpad.timeline import Timeline, TokenUse
 
+from .picture import Picture
+
 MODULES = ("load", "compute", "store")
 WIDE, APART, PLACES = 5, 7, 5  # squares: of a module, between two of them; tokens of a queue that are shown
+
+
+def chart(timeline: Timeline, name: str, until: int) -> None:
+    """Draw when each module runs in the first `until` cycles, and print where the picture is."""
+    colours = {"load": "#1f78b4", "compute": "#2ca02c", "store": "#7b5bb5"}
+    sheet = Picture(900, 150)
+    for row, (unit, colour) in enumerate(colours.items()):
+        sheet.words(5, 37 + 40 * row, unit)
+        for i in timeline.intervals:
+            if i.unit == unit and i.start < until:
+                end = min(i.end, until)
+                sheet.box(80 + i.start / 20, 20 + 40 * row, max(0.5, (end - i.start) / 20 - 0.4), 28, colour)
+    print(f"{timeline.cycles:,} cycles, array in use {timeline.utilisation:.0%}: {sheet.save(name)}")
 
 
 def token_film(timeline: Timeline, title: str, until: int, moments: int = 160) -> str:

@@ -42,7 +42,7 @@ print(tiny.drawing(address))
 #
 # ## Text to tree is easy, tree to text is not
 #
-# Python can read such a text for us, and it knows the rules: `*` and `//` bind tighter than `+` and `-`, and operators
+# Python can parse such text for us, and it knows the rules: `*` and `//` bind tighter than `+` and `-`, and operators
 # of the same strength group from the left.
 
 # %%

@@ -241,8 +241,8 @@ ledger.show(
 
 # %% [markdown]
 # All three programs do the same multiplies. With a condition, the innermost loop runs thousands of iterations that are
-# wasted. If the loops are cut, it does not: the few iterations that are added belong to the loops that set C to zero,
-# which are now separate.
+# wasted. If the loops are cut, it does not: the 900 additional iterations belong to the loops that set C to zero, which
+# are now separate.
 #
 # The toy cache moves several times as many bytes as in lesson 03, where the sizes fitted. A row of 30 floats is not a
 # whole number of cache lines, so most rows of a tile of B now touch two lines instead of one, and the tile no longer

@@ -326,9 +326,9 @@ print("\n".join(refused["parallel", "r"].splitlines()[-4:]))
 #
 # ## The ledger
 #
-# Our example in tiles of 4 rows and 16 columns of C. The four columns of the ledger have *the same loops in the same
-# order*. First all are serial; then the 16 columns become one vector; then the 4 rows are unrolled; then the tiles are
-# shared among two threads.
+# The ledger is for our example in tiles of 4 rows and 16 columns of C. Its four columns have *the same loops in the
+# same order*. First all are serial; then the 16 columns become one vector; then the 4 rows are unrolled; then the tiles
+# are shared among two threads.
 
 
 # %%

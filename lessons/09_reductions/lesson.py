@@ -2,8 +2,8 @@
 # # Reductions: a sum in two steps
 #
 # A sum of a thousand numbers is a chain of a thousand additions, and each one waits for the previous one. Several
-# shorter chains at the same time would end sooner. But their result is not the same float! Today we cut the chain, look
-# at the changes in the last digits, and see how you can prove that nothing else has changed.
+# shorter chains that run at the same time would finish sooner. But their result is not the same float! Today we cut the
+# chain, look at the changes in the last digits, and see how you can prove that nothing else has changed.
 
 # %%
 from minitvm.tools.cli.lesson import open_lessons

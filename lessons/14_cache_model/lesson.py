@@ -164,12 +164,12 @@ table(histograms, "loops")
 
 # %%
 B_LINES = N * N * 4 // LINE
-stairs = {"once an element": N**3, "once for each i": N * B_LINES, "once": B_LINES}
+stairs = {"once per element": N**3, "once per i": N * B_LINES, "once": B_LINES}
 least = misses(histograms["i j r"], 10**9)
 print("lines of B that are fetched:", stairs, f"; lines of all buffers: {least}")
 found = [misses(histograms["i j r"], lines) for lines in SIZES]
 print("the misses of i j r:", found)
-assert found[0] >= stairs["once an element"] > found[3] >= stairs["once for each i"] > found[-1]
+assert found[0] >= stairs["once per element"] > found[3] >= stairs["once per i"] > found[-1]
 assert found[-1] < stairs["once"] + 4 * B_LINES
 
 # %% [markdown]
@@ -269,7 +269,7 @@ CACHE = 32
 def show_ways(name: str, trace: list[int]) -> None:
     """Misses of a trace in three caches of the same size."""
     found = {ways: misses_in_sets(trace, CACHE, ways) for ways in (CACHE, 2, 1)}
-    print(f"{name:<18}", ", ".join(f"{ways:>2} ways {count:>6,}" for ways, count in found.items()))
+    print(f"{name:<18}", ", ".join(f"{ways:>2}-way {count:>6,}" for ways, count in found.items()))
     assert found[CACHE] < found[2] < found[1]
 
 

@@ -235,8 +235,9 @@ else:
 # %% [markdown]
 # Half of the bytes that the step reads belong to another value: as a part of *this* value they have not been written.
 #
-# A value that is wholly inside another one need not be a mistake: for example, the parts of a concatenation are. In
-# this case only the numbers show the mistake. The graph has its own interpreter, which does not use arenas.
+# If a value is wholly inside another one, the interpreter cannot call that a mistake: for example, the parts of a
+# concatenation are inside the result. Then only the numbers show the mistake. The graph has its own interpreter, which
+# does not use arenas.
 
 # %%
 misplaced = arenas.moved(program, offsets[intruder], offsets[victim], nbytes)

@@ -20,7 +20,6 @@ from lessons.predict import predict
 from lessons.text import body_of
 from minitvm import reference, te, tir
 from minitvm.errors import ExecutionError
-from minitvm.events import Access, Listener
 from minitvm.machines.cuda.codegen import numba_cuda
 from minitvm.script import tir as T
 from minitvm.tir.nodes import IRModule, PrimFunc
@@ -169,26 +168,12 @@ print(finding(too_far))
 
 
 # %%
-class Costs(Listener):
-    """Counts what a kernel does with shared memory."""
-
-    def __init__(self) -> None:
-        self.barriers = self.loads = 0
-
-    def barrier(self, scope: str) -> None:
-        """A thread comes to a barrier."""
-        self.barriers += 1
-
-    def load(self, access: Access) -> None:
-        """An element is read."""
-        self.loads += access.scope == "shared"
-
-
 def costs(module: IRModule, threads: int) -> tuple[int, int]:
     """Barriers of one thread, and loads of shared memory of one block."""
-    seen = Costs()
-    reference.kernel.run(module, np.ones((4, 64), "float32"), np.empty(4, "float32"), mode="slow", listeners=[seen])
-    return seen.barriers // (4 * threads), seen.loads // 4
+    counted = ledger.LessonLedger()
+    reference.kernel.run(module, np.ones((4, 64), "float32"), np.empty(4, "float32"), mode="slow", listeners=[counted])
+    shared = sum(count for buffer, count in counted.loads.items() if buffer.endswith("_shared"))
+    return counted.barriers // (4 * threads), shared // 4
 
 
 predict(

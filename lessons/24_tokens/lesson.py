@@ -14,11 +14,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from lessons.picture import Picture, save
+from lessons.picture import save
 from lessons.predict import predict
-from lessons.token_film import token_film
+from lessons.token_film import chart, token_film
 from minitvm.errors import ExecutionError, VerificationError
-from minitvm.machines.scratchpad.timeline import Timeline
 from minitvm.machines.vta.config import configured
 from minitvm.machines.vta.isa import Program
 from minitvm.machines.vta.layers import Conv2d, Tile, conv2d, pack_filters, pack_image, random_tensors
@@ -46,21 +45,8 @@ print("\n".join(f"{n:>3}  {text}" for n, text in list(enumerate(one.instructions
 
 
 # %%
-def chart(timeline: Timeline, name: str) -> None:
-    """Draw when each module runs, up to a cycle, and print where the picture is."""
-    colours = {"load": "#1f78b4", "compute": "#2ca02c", "store": "#7b5bb5"}
-    until, sheet = 16000, Picture(900, 150)
-    for row, (unit, colour) in enumerate(colours.items()):
-        sheet.words(5, 37 + 40 * row, unit)
-        for i in timeline.intervals:
-            if i.unit == unit and i.start < until:
-                end = min(i.end, until)
-                sheet.box(80 + i.start / 20, 20 + 40 * row, max(0.5, (end - i.start) / 20 - 0.4), 28, colour)
-    print(f"{timeline.cycles:,} cycles, array in use {timeline.utilisation:.0%}: {sheet.save(name)}")
-
-
 alone, hidden = simulate(one, machine), simulate(two, machine)
-chart(alone, "one_context")
+chart(alone, "one_context", until=16000)
 for unit in ("load", "compute"):
     print(unit, alone.spent[unit])
 
@@ -79,7 +65,7 @@ predict(
     "does that save?",
     round(100 * (1 - hidden.cycles / alone.cycles)),
 )
-chart(hidden, "two_contexts")
+chart(hidden, "two_contexts", until=16000)
 for unit in ("load", "compute"):
     print(unit, hidden.spent[unit])
 print(f"saved {1 - hidden.cycles / alone.cycles:.0%}; both did {alone.micro_ops:,} micro-ops of products")

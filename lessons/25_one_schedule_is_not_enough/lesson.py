@@ -129,24 +129,14 @@ for name, way in WAYS.items():
 
 
 # %%
-class WithBarriers(ledger.LessonLedger):
-    """The ledger, and how often a thread comes to a barrier."""
-
-    barriers = 0
-
-    def barrier(self, scope: str) -> None:
-        """A thread comes to a barrier."""
-        self.barriers += 1
-
-
 THREADS = 64  # of a block; the product is one block's
-ledgers: dict[str, WithBarriers] = {}
+ledgers: dict[str, ledger.LessonLedger] = {}
 
 
 def moved(name: str) -> dict[str, int]:
-    """What a thread moves for the sum, in elements of A and B, and its barriers."""
+    """The elements of A and B that a thread loads and stores for the sum, and its barriers."""
     module = minitvm.lower(WAYS[name](product(*SIZES)), target="cuda", stop_at="kernel")["main"]
-    counted, heard = work.count(module["main_kernel_0"]), ledgers.setdefault(name, WithBarriers())
+    counted, heard = work.count(module["main_kernel_0"]), ledgers.setdefault(name, ledger.LessonLedger())
     reference.kernel.run(module, *example.inputs(*SIZES), mode="slow", listeners=[heard])
     assert counted.exact
     scopes = [(buffer.scope, n) for buffer, n in counted.loads.items() if buffer.name != "bias"]
