@@ -35,8 +35,8 @@ program = example.three_loops(m, n, k)
 program.show()
 
 # %% [markdown]
-# Three loops: `i` walks over the rows of Y, `j` over its columns, and `r` along a row of A and a column of B. For each
-# element of Y we start at zero, add k products, add the bias, and replace a negative result by zero.
+# There are three loops: `i` runs over the rows of Y, `j` over its columns, and `r` along a row of A and a column of B.
+# For each element of Y we start at zero, add k products, add the bias, and replace a negative result by zero.
 #
 # ## Does it do what we mean?
 #
