@@ -16,6 +16,13 @@ HERE = Path(__file__).resolve().parent
 RECORD, PAGE = HERE / "record.json", HERE.parent.parent / "docs" / "oracle.md"
 BEGIN, END = "<!-- drawn: begin, written by `make drawn` -->", "<!-- drawn: end -->"
 SHOWN = 6  # names without a reason that a row lists
+LABELS = {  # of categories, on the page
+    "requirement holds": "requirement that holds",
+    "requirement refuses": "requirement that is violated",
+    "pass changes": "pass that changes a program",
+    "pass changes nothing": "pass that leaves a program unchanged",
+    "graph pass changes": "graph pass that changes a graph",
+}
 
 
 @dataclass(frozen=True)
@@ -61,12 +68,12 @@ class Record:
 
     def table(self) -> str:
         """The table of the page."""
-        lines = ["", "| feature | exist | reached | not reached |", "|---|---|---|---|"]
+        lines = ["", "| feature | number | reached | not reached (reason) |", "|---|---|---|---|"]
         undrawn = self.undrawn()
         for category, names in vocabulary().items():
             missing = [name for c, name in undrawn if c == category]
             why = _explained(category, missing)
-            lines.append(f"| {category} | {len(names)} | {len(names) - len(missing)} | {why} |")
+            lines.append(f"| {LABELS.get(category, category)} | {len(names)} | {len(names) - len(missing)} | {why} |")
         taken, total = (sum(numbers) for numbers in zip(*self.files.values(), strict=True))
         left = sum(reason_of_branch(branch) is None for branch in self.left)
         lines += ["", f"The passes have {total} branches in {len(self.files)} files; {taken} were taken. {left} of the"]
@@ -82,7 +89,7 @@ def _explained(category: str, names: Iterable[str]) -> str:
     for reason, some in groups.items():
         listed = ", ".join(f"`{name}`" for name in (some if reason else some[:SHOWN]))
         more = f" and {len(some) - SHOWN} more" if not reason and len(some) > SHOWN else ""
-        parts.append(f"{listed}{more}: {reason or 'open'}")
+        parts.append(f"{listed}{more} ({reason or 'open'})")
     return "; ".join(parts)
 
 
