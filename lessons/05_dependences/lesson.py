@@ -205,15 +205,16 @@ except ScheduleError as error:
 
 # %% [markdown]
 # The first line names the call and the rule that it broke (`minitvm explain reorder` lists all of its rules). Both
-# accesses are marked in the program. *Found* is a pair that you can check with a pencil: A[1, 1] is written at (0, 1)
-# and read at (1, 0), and with j outside (1, 0) comes first. A refused call does not change the schedule.
+# accesses are marked in the program. The line *found* gives a pair of iterations that you can check with a pencil: A[1,
+# 1] is written at (0, 1) and read at (1, 0), and if j is the outer loop, (1, 0) comes first. A refused call does not
+# change the schedule.
 #
 # ## The wavefront
 #
 # Suppose that an iteration reads the elements that the iterations above it and to its left wrote. Then there are two
-# distances, (1, 0) and (0, 1). Both orders are legal. But no loop can be run in parallel: each one has a distance that
-# is not 0. The nest could run in parallel along its diagonals, because no iteration on a diagonal needs another one on
-# it. Making such a nest is called skewing, and lesson 12 does it.
+# distances, (1, 0) and (0, 1). Both orders are legal. But neither loop can run in parallel, because each carries one
+# of the two distances. The iterations on one diagonal, however, do not depend on each other, so they could run in
+# parallel. To rewrite the nest so that a loop follows the diagonals is called skewing; lesson 12 does it.
 #
 # ## And our example?
 #

@@ -309,8 +309,8 @@ for name in ("compute_root", "at y", "inline", "rolling, at y"):
 # ## The ledger
 #
 # Our example has two blocks as well: the product C, and Y = relu(C + bias). Y reads each element of C once, so no
-# windows overlap, and `compute_at` never computes anything again. So here it costs nothing. In the last column, C is
-# computed below the tiles of lesson 07, where it fits into registers.
+# windows overlap, and `compute_at` never recomputes anything, so here it is free. In the last column, C is computed
+# inside the tile loops of lesson 07, one tile at a time, so that it fits into registers.
 
 
 # %%

@@ -221,8 +221,8 @@ print("lanes in parallel:", reference.check(program, sch.func))
 print(reference.check(program, factored, modes=("bound",)))
 
 # %% [markdown]
-# The first program is not the right one and the other an approximation: both round. Here is the distance of each from
-# the sum in float64, for sums of 8192 products:
+# Neither program is exact, because both round. Here is how far each one is from the sum in float64, for sums of 8192
+# products:
 
 # %%
 exactly = np.maximum(a.astype("float64") @ b + bias, 0)

@@ -138,9 +138,10 @@ for claims, modest_one in (("half[vi]", True), ("half[0:8]", False)):
     print(f"reads {claims:<10} {counted.operations['add']:>2} additions; {verdict}")
 
 # %% [markdown]
-# Both do 8: `compute_at` does not rely on this claim. It looks at the element that the consumer really reads,
-# `half[vi]`. A compiler that uses only the signature, as Apache TVM does here, would compute everything each time. So a
-# good signature is as small as possible. If you write no `T.reads`, the parser computes the smallest one.
+# Both versions do 8 additions, because `compute_at` does not rely on this claim. It looks at the element that the
+# consumer really reads, `half[vi]`. A compiler that uses only the signature, as Apache TVM does here, would compute
+# everything each time. So a good signature is as small as possible. If you write no `T.reads`, the parser computes the
+# smallest one.
 #
 # The kinds of iterators are claims too. S claims that each value has its own result. The next block declares S, but all
 # its iterations write the same element:

@@ -189,9 +189,9 @@ print(f"{tried} pairs: {'found' if pair_found else 'nothing found'}")
 
 # %% [markdown]
 # Is everything fine, then? No: only a program whose iterations depend on each other in two loops, and in opposite
-# directions, can show this mistake. Such programs are too rare among these. A test that passes is only evidence about
-# the programs that it generated. So we generate others. You write a strategy as a function under `composite`, which
-# gets its values from `draw`. Here is one for the staircases of lesson 05:
+# directions, can expose this mistake, and our generator rarely makes one. A test that passes is only evidence about the
+# programs that it generated, so we need another generator. You write a strategy as a function decorated with
+# `composite`, which gets its values from `draw`. Here is one for the staircases of lesson 05:
 
 
 # %%

@@ -104,8 +104,8 @@ print(source[: source.index('"""')] + "    ..." + source.split('"""')[2])
 # %% [markdown]
 # A primitive gets a `state` and the current loops, as nodes, and replaces them with other nodes.
 #
-# * `wave` is the new loop's variable. It begins `factor` steps later in every row, so j is `wave - factor * i`, and
-#   `substitute` replaces j with that.
+# * `wave` is the new loop's variable. In each row it begins `factor` steps later than in the row above, so j is
+#   `wave - factor * i`, and `substitute` replaces j with that.
 # * `wave` runs over all steps, from the first one of the first row to the last one of the last row. Only some of these
 #   steps belong to a given row, so `guard` puts two conditions on the block.
 # * `tidy` simplifies, and `state.replace` changes the program.

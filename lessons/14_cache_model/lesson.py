@@ -102,9 +102,9 @@ print({name: f"{len(trace):,} accesses" for name, trace in traces.items()})
 # %% [markdown]
 # ## Distance
 #
-# The *reuse distance* of an access is the number of different other lines that were touched since its own line was
-# touched last. It is infinite if the line was never touched before. A cache of n lines that evicts the line that was
-# not used for the longest time (LRU: least recently used) holds exactly the n lines that were touched last. So
+# The *reuse distance* of an access is the number of distinct other lines that were touched since its own line was
+# last touched. It is infinite if the line was never touched before. A cache of n lines that always evicts the least
+# recently used one (LRU) holds exactly the n lines that were touched most recently. So
 #
 # > **an access misses when its distance is n or more.**
 #
@@ -281,8 +281,8 @@ show_ways("tiles of 8", tile_traces["tiles of 8"])
 # the others do not have enough ways. The misses that this causes are *conflicts*. Rows of 4096 bytes, as in lesson 13,
 # would all be in the same set.
 #
-# The solution is the one of lesson 13: copy the tile into consecutive memory before it is used. Then its lines are next
-# to each other, and so are their sets.
+# The solution is the same as in lesson 13: copy the tile into consecutive memory before you use it. Then its lines are
+# adjacent, and so are their sets.
 
 # %%
 

@@ -200,8 +200,8 @@ assert verdict
 
 # %% [markdown]
 # This is flash attention (Dao, Fu, Ermon, Rudra and Re, 2022), and we derived it instead of writing it by hand. Its
-# advantage is that it needs less memory. These are the bytes of all buffers for 64 queries and 64 keys with rows of 8,
-# after lowering has shrunk each buffer to the size that one step needs:
+# advantage is that it needs less memory. Here is the total size of its buffers in bytes, for 64 queries and 64 keys
+# with rows of 8, after lowering has shrunk each buffer to the size that one step needs:
 
 
 # %%

@@ -144,8 +144,8 @@ picture = drawings.bars(
 print("the picture:", picture.save("scales"))
 
 # %% [markdown]
-# 6 dB are one bit. The last filter has lost five of its eight bits. A scale for each output channel costs nothing: it
-# is a factor at the end of the sum.
+# Every 6 dB is worth one bit, so the last filter has lost five of its eight bits. A separate scale for each output
+# channel costs nothing, because the finished sum is simply multiplied by it.
 #
 # ## A network
 #
@@ -193,8 +193,8 @@ assert noise > 20
 #
 # ## The ledger
 #
-# Both columns are the sum of 64 products. The word program calls `dot4_u8i8` 16 times, which the ledger does not count
-# as a multiplication.
+# Both columns are for a sum of 64 products. The program that works on words calls `dot4_u8i8` 16 times, and the ledger
+# does not count these calls as multiplications.
 
 # %%
 args = [rng.integers(0, 256, 64).astype("uint8"), rng.integers(-128, 128, 64).astype("int8"), np.zeros(1, "int32")]

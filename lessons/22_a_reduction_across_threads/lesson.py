@@ -53,8 +53,8 @@ print(body_of(minitvm.lower(serial(), target="cuda", stop_at="kernel")["main"]["
 #
 # ## Many threads
 #
-# You can also bind a *reduction* loop, if you bind it to `threadIdx`. The meaning stays the same: the iterations are
-# added up. Lowering decides how the threads do that.
+# You can also bind a *reduction* loop, but only to `threadIdx`. The meaning stays the same: the values of all
+# iterations are added up. Lowering decides how the threads do that.
 
 
 # %%

@@ -1,10 +1,11 @@
 # %% [markdown]
 # # One schedule is not enough: a matrix product for three GPUs
 #
-# A kernel for one GPU runs on another one, if both support its language. It need not be fast there. Today we schedule
-# one matrix product twice: once with nothing shared, and once with tiles that a block fetches together into shared
-# memory. We count the loads of each kernel, from each memory, and the steps that they take. At the end the compiler
-# chooses schedules for three GPUs, and one word in the description of a GPU changes its choice.
+# A kernel that was written for one GPU also runs on another, if both support its language, but it may be slow there.
+# Today we schedule one matrix product twice: once with nothing shared, and once with tiles that a block fetches
+# together into shared memory. We count how often each kernel loads from each kind of memory, and how many steps these
+# loads take. At the end the compiler chooses schedules for three GPUs, and one word in the description of a GPU changes
+# its choice.
 
 # %%
 from minitvm.tools.cli.lesson import open_lessons
@@ -314,14 +315,14 @@ for rows in columns.values():
 ledger.show(columns)
 
 # %% [markdown]
-# The arithmetic is the same. (The serial program keeps its sums in memory.) Shared tiles have *more* loads and stores
-# than registers alone: they pay only if most of these are cheaper. The row about a cache is for one core that runs the
-# threads one after another, which no GPU does.
+# The arithmetic is the same. The version with shared tiles does *more* loads and stores than the one with registers
+# alone, so it pays off only if most of them are cheaper. The cache row assumes one core that runs the threads one after
+# another, which no GPU does. (The serial program keeps its sums in memory.)
 #
 # ## Your turn
 #
-# Find the length of the rows of a tile that needs the fewest steps for all accesses to the tile. Threads may also read
-# vectors, and several threads may read the same element.
+# Find the row length for a tile in shared memory with which all accesses to the tile take the fewest steps in total.
+# Threads may also read vectors, and several threads may read the same element.
 #
 #     minitvm lesson 25 --start     (writes exercise_25.py, for you to fill in)
 #     minitvm lesson 25 --check

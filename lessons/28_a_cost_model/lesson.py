@@ -144,9 +144,9 @@ for tile, found in sorted(clock.items(), key=lambda item: item[1]):
           f"{int(spilled(*map(np.array, tile))):>9}")  # fmt: skip
 
 # %% [markdown]
-# The ratio is not 1, and need not be: the formula ignores the loop itself, the bias and the maximum, and other programs
-# on this machine. If the ratio were the same for all tiles, the order would be right. Its *spread* limits what the
-# formula can order: only two tiles whose predictions are further apart than the spread.
+# The ratio is not 1, and need not be: the formula ignores the loop itself, the bias, the maximum, and whatever else
+# runs on this machine. If the ratio were the same for all tiles, the order would be right. The formula can order two
+# tiles reliably only if their predictions differ by more than the *spread* of the ratios.
 
 # %%
 print(f"ratios from {min(ratios):.2f} to {max(ratios):.2f}")

@@ -94,8 +94,9 @@ print(f"measured over predicted: from {(truth / said).min():.2f} to {(truth / sa
 # - *learned* multiplies each prediction by a *residual*: the ratio of measured to predicted, as a smooth function of
 #   the knobs. For the first four points it is the same as *formula*.
 #
-# The residual is a plane through the logarithms: ridge regression, which you will write. It is fitted to a few points,
-# so it must not trust them too much. The penalty takes care of that.
+# The logarithm of the residual is fitted by a linear function of the knobs' logarithms, with ridge regression, which
+# you will write. It has only a few points to learn from, so it must not trust them too much. The penalty takes care of
+# that.
 
 # %%
 rng = np.random.default_rng(0)

@@ -25,8 +25,8 @@ from minitvm.tune.farm.message import checked, packed, signed, unpacked
 # ## Boards and their tags
 #
 # Code is generated for a *target*: vectors, registers, caches, cores. The *tag* of a board is the text of its target,
-# and a measurement is sent only to boards with the tag of its code. A measurement on another board would not tell you
-# anything about your target.
+# and a program is measured only on boards whose tag is the target that it was compiled for. A measurement on another
+# board would not tell you anything about your target.
 
 # %%
 laptop, small = Target("cpu -cores=2 -width=512"), Target("cpu -cores=4 -width=128")
