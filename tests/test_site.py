@@ -61,7 +61,7 @@ def test_primitives_stand_before_and_after_side_by_side(build: ModuleType) -> No
     assert "before:\n" not in shown and shown.count("```") % 2 == 0
     split = shown.split("\n## split\n")[1].split("\n## ")[0]
     assert "Call: `i_0, i_1 = sch.split(i, factors=[None, 32])`" in split
-    assert "- **covers**: product(factors) >= extent, when no factor is None" in split
+    assert "- **covers**: product(factors) >= extent, if no factor is None" in split
 
 
 def test_each_word_of_the_glossary_has_an_anchor(build: ModuleType) -> None:
@@ -81,7 +81,8 @@ def test_a_slide_fits_on_a_screen(build: ModuleType) -> None:
         assert len(slides) >= 10, deck
         for slide in slides:
             lines = slide.splitlines()
-            assert len(lines) <= 36 and max(map(len, lines)) <= 120, (deck.name, lines[0])
+            text = [line for line in lines if not line.startswith("|")]  # a table breaks its lines
+            assert len(lines) <= 36 and max(map(len, text)) <= 120, (deck.name, lines[0])
             programs = re.findall(r"```\w+\n(.*?)```", slide, re.DOTALL)
             assert all(len(line) <= 105 for program in programs for line in program.splitlines()), (deck.name, lines[0])
 
