@@ -98,5 +98,7 @@ def test_mistakes_are_one_message(model: Path, tmp_path: Path, capsys: pytest.Ca
     assert "no such file: none.onnx" in refused("none.onnx", *farm, *db)  # before a farm is looked for
     assert "tune explain measures nothing, so it has no --workers" in refused("explain", str(model), *farm, *db)
     for option in ("--key", "--tls-cert"):
-        assert f"{option} is for a farm: give its scheduler with --workers ADDRESS" in refused(str(model), option, "x", *db)
+        assert f"{option} is for a farm: give its scheduler with --workers ADDRESS" in refused(
+            str(model), option, "x", *db
+        )
     assert "is not a database" in refused(str(model), "--db", "x://y")
