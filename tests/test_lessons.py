@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import io
 import os
 import re
@@ -266,6 +267,7 @@ def test_a_question_waits_only_with_step(monkeypatch: pytest.MonkeyPatch, capsys
 
     monkeypatch.setattr("builtins.input", reader)
     assert main(["lesson", "0", "--step"]) == 0
+    assert not importlib.import_module("lessons.predict").ASKING, "a lesson in the same process would wait, too"
     printed = capsys.readouterr().out
     assert "your guess: " in asked
     assert "table show?\nIt is 36: your guess is too small, by a factor of 2.\nbuffer " in printed

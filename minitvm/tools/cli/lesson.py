@@ -28,6 +28,7 @@ import textwrap
 import traceback
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 from ...errors import InputError, MinitvmError, MissingExtra
 from .lesson_about import about, end, head
@@ -188,7 +189,7 @@ def read_and_run(path: Path, step: bool = False) -> None:
     """
     facts, number = about(path.parent), number_of(path.parent)
     open_lessons()
-    importlib.import_module("lessons.predict").ASKING = step  # type: ignore[attr-defined]
+    questions: Any = importlib.import_module("lessons.predict")
     name = f"minitvm_lesson_{path.parent.name}_lesson"
     module = ModuleType(name)
     module.__file__ = str(path)
@@ -200,8 +201,12 @@ def read_and_run(path: Path, step: bool = False) -> None:
             _show_text(text if at else with_head(text, head(facts)))
         else:
             _show_code(body.strip("\n"))
-            # Blank lines at the beginning preserve the line numbers of the file.
-            exec(compile("\n" * (first - 1) + body, str(path), "exec"), module.__dict__)
+            questions.ASKING = step
+            try:
+                # Blank lines at the beginning preserve the line numbers of the file.
+                exec(compile("\n" * (first - 1) + body, str(path), "exec"), module.__dict__)
+            finally:
+                questions.ASKING = False  # a lesson that runs as a script in this process asks nothing
         print(flush=True)
         if step and not is_markdown and at + 1 < len(parts) and not _goes_on():
             return
