@@ -71,7 +71,7 @@ def cases(_count: int = 60, **strategies: st.SearchStrategy[Any]) -> Callable[[C
 
 
 def _changing(error: BaseException) -> str:
-    """What to say of an answer that fails on a case once, and not when the case is tried again."""
+    """The message for an answer that fails on a case once, and not when the case is tried again."""
     failures = [one for one in getattr(error, "exceptions", ()) if isinstance(one, AssertionError)]
     first = f"; the first time it was this:\n{failures[0]}" if failures else ""
     return f"one case, tried twice, had two results: the answer remembers something from call to call{first}"

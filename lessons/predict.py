@@ -28,7 +28,7 @@ def predict(question: str, answer: float | str) -> None:
 
 
 def verdict(guess: str, answer: float | str) -> str:
-    """What to say about a guess: right, too small or too large and by how much, or just the answer."""
+    """The message about a guess: right, too small or too large and by how much, or just the answer."""
     shown = answer if isinstance(answer, str) else f"{answer:,.4g}" if isinstance(answer, float) else f"{answer:,}"
     try:
         number, truth = float(guess.replace(",", "").rstrip(" %")), float(answer)

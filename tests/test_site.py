@@ -73,7 +73,7 @@ def test_each_word_of_the_glossary_has_an_anchor(build: ModuleType) -> None:
 
 
 def test_a_slide_fits_on_a_screen(build: ModuleType) -> None:
-    """What is longer would be cut off: the height and width of a slide are fixed."""
+    """A longer slide would be cut off: the height and width of a slide are fixed."""
     assert len(build.SLIDES) == 6
     for deck in build.SLIDES:
         slides = re.split(r"(?m)^(?=#{1,2} )", deck.read_text(encoding="utf-8"))[1:]

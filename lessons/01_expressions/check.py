@@ -26,7 +26,7 @@ def operations(inner: st.SearchStrategy[tiny.Expr]) -> st.SearchStrategy[tiny.Ex
 
 
 def value(e: tiny.Expr, values: dict[str, int]) -> int | None:
-    """What an expression gives, by the reference interpreter; None where it divides by zero, or a name is unknown."""
+    """The value of an expression, by the reference interpreter; None if it divides by zero, or a name is unknown."""
     try:
         bound = {VARIABLES[name]: number for name, number in values.items()}
         return int(evaluate(tiny.as_minitvm(e, VARIABLES), bound))

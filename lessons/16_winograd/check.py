@@ -28,7 +28,7 @@ def expected(m: int, r: int, points: list[Fraction]) -> dict[str, list[list[Frac
 
 
 def coefficient(roots: list[Fraction], power: int) -> Fraction:
-    """That of x^power in the product of (x - root): the sum over which factors give their root."""
+    """The coefficient of x^power in the product of (x - root): the sum over which factors give their root."""
     picks = combinations(roots, len(roots) - power) if power <= len(roots) else ()
     return sum((prod((-root for root in pick), start=Fraction(1)) for pick in picks), start=Fraction(0))
 

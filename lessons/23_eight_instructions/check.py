@@ -19,7 +19,7 @@ Memory = dict[str, list[int]]
 
 
 def expected(program: Program, memory: Memory) -> Memory:
-    """What the lists hold at the end."""
+    """The contents of the lists at the end."""
     after = {name: list(numbers) for name, numbers in memory.items()}
     acc = after["acc"]
     for name, *rest in program:

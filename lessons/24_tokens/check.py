@@ -19,7 +19,7 @@ Pairs = list[tuple[int, int]]
 
 
 def instructions(module: str) -> st.SearchStrategy[Instruction]:
-    """Of one module: any places that are read, and any that are written."""
+    """Instructions of one module, which read and write any of its places."""
     places = st.sets(st.sampled_from(PLACES[module]), max_size=2)
     return st.tuples(st.just(module), places, places)
 

@@ -69,7 +69,7 @@ def check(module: ModuleType) -> None:
 
 
 def draws_all_divisors(module: ModuleType, sizes: tuple[int, int, int]) -> None:
-    """Of the rows and of the columns of a tile, up to the limits."""
+    """Raises AssertionError unless some seed draws each divisor, up to the limits, for a tile's rows and columns."""
     drawn, func = [], example.blocks(*sizes)
     for seed in range(SEEDS):
         sch = tir.Schedule(func, seed=SPREAD * seed + 1)

@@ -166,11 +166,10 @@ class Trace:
         names = self.handle_names()
         if any(handle not in names for handle in query.outputs):
             return False
-        text = query.python(names)
         for earlier in reversed(self._insts):
             if not earlier.primitive.query:
                 return False
-            if earlier.primitive is query.primitive and earlier.python(names) == text:
+            if earlier.primitive is query.primitive and earlier.python(names) == query.python(names):
                 return True
         return False
 

@@ -1,4 +1,4 @@
-"""What `lesson.toml` says about a lesson: read by `minitvm lesson`, by the site, and by the tests.
+"""The facts about a lesson in its `lesson.toml`: read by `minitvm lesson`, by the site, and by the tests.
 
 minutes        how long a reader needs, with the exercise
 needs          numbers of the lessons that come first

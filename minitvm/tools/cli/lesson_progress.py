@@ -29,7 +29,7 @@ def progress_file() -> Path | None:
 
 
 def progress(number: str) -> dict[str, Any]:
-    """What is remembered of a lesson: `read` and `passed` are booleans, `hints` is a count. {} for nothing."""
+    """The remembered progress of a lesson: `read` and `passed` are booleans, `hints` is a count. {} for nothing."""
     entry = _all().get(number)
     return entry if isinstance(entry, dict) else {}
 

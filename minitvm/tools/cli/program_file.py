@@ -109,7 +109,7 @@ def read_subjects(path: Path) -> list[Subject]:
         WATCHERS.remove(watcher)
 
     def module(program: PrimFunc | IRModule) -> IRModule:
-        return program if isinstance(program, IRModule) else IRModule({program.name: program})
+        return program if isinstance(program, IRModule) else IRModule.from_expr(program)
 
     subjects = [
         Subject(" and ".join(sch.began_with.functions), sch.began_with, sch.trace, refusal if sch is refused else None)

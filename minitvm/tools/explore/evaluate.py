@@ -1,4 +1,4 @@
-"""What a schedule's lines do to a program, computed in a worker process: its steps, its levels, and what is legal next.
+"""Apply the lines of a schedule to a program in a worker process: its steps, its levels, and the legal next steps.
 
 `evaluate` is the function that `minitvm.workers` calls: JSON in, JSON out.
 """
@@ -22,7 +22,7 @@ from ...tir.schedule.registry import transforms
 from ...tir.transform.pipeline import lower
 from .pages import escape, levels, subject_html
 from .readable_names import written
-from .stepwise import Refusal, Step, Subject, filmed, steps
+from .stepwise import Refusal, Step, Subject, filmed, script_of, steps
 
 OFFERED, EACH, SECONDS = 120, 6, 4.0  # next steps: in all, of one primitive, and the time to look for them
 # The primitives that are offered first.
@@ -35,8 +35,8 @@ FILMS, FILMED = 200_000, 10_000  # characters of the films of one answer; access
 
 def evaluate(request: bytes) -> bytes:
     """Answer a request: `{"kind": "draft", "program": ..., "lines": ..., "target": ...}`, of a kind of `KINDS`."""
-    asked = json.loads(request)
-    return json.dumps(answer(asked["kind"], asked["program"], asked["lines"], Target(asked["target"]))).encode()
+    fields = json.loads(request)
+    return json.dumps(answer(fields["kind"], fields["program"], fields["lines"], Target(fields["target"]))).encode()
 
 
 def answer(kind: str, program: str, lines: str, target: Target) -> Mapping[str, Any]:
@@ -49,7 +49,7 @@ def answer(kind: str, program: str, lines: str, target: Target) -> Mapping[str, 
 def module_of(program: str) -> IRModule:
     """The module of a program in TVMScript."""
     node = from_source(program)
-    return IRModule({node.name: node}) if isinstance(node, PrimFunc) else node
+    return IRModule.from_expr(node) if isinstance(node, PrimFunc) else node
 
 
 class Applied:
@@ -89,8 +89,8 @@ class Applied:
     @property
     def handles(self) -> dict[Handle, str]:
         """The variables of the lines that hold a block, a loop or a number."""
-        held = (BlockRV, LoopRV, ExprRV)
-        return {value: name for name, value in self.names.items() if isinstance(value, held)}
+        kinds = (BlockRV, LoopRV, ExprRV)
+        return {value: name for name, value in self.names.items() if isinstance(value, kinds)}
 
 
 def _draft(applied: Applied, target: Target, draft: bool = True) -> Mapping[str, Any]:
@@ -117,19 +117,15 @@ def _levels(applied: Applied, target: Target) -> Mapping[str, Any]:
 def each_level(sch: Schedule, target: Target) -> Iterator[tuple[str, str, bool]]:
     """The program at each level and after each pass of lowering: its name, its text, and whether it differs."""
     before = sch.began_with[sch.func_working_on or next(iter(sch.began_with.functions))]
-    yield "the program", _text(before), True
-    yield "after the schedule", _text(sch.func), sch.func is not before
+    yield "the program", script_of(before), True
+    yield "after the schedule", script_of(sch.func), sch.func is not before
     passed: list[tuple[str, Any, Any]] = []
     lower(sch.func, target, callback=lambda name, old, new: passed.append((name, old, new)))
-    last = _text(sch.func)
+    last = script_of(sch.func)
     for name, _, new in passed:
-        text = _text(new)
+        text = script_of(new)
         yield name, text, text != last
         last = text
-
-
-def _text(node: Any) -> str:
-    return str(node.script(with_header=False)).rstrip("\n")
 
 
 def _next(applied: Applied, _: Target) -> Mapping[str, Any]:

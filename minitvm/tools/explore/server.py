@@ -130,13 +130,15 @@ class Handler(BaseHTTPRequestHandler):
         if rest is None:
             return
         try:
-            asked = self._body()
+            fields = self._body()
             if rest == "act":
-                self._send("json", json.dumps(self.explorer.act(asked["name"], asked["action"], *asked["arguments"])))
+                self._send(
+                    "json", json.dumps(self.explorer.act(fields["name"], fields["action"], *fields["arguments"]))
+                )
             elif rest == "answer":
-                self._send("json", json.dumps(self.explorer.answer(asked["name"], asked["kind"])))
+                self._send("json", json.dumps(self.explorer.answer(fields["name"], fields["kind"])))
             elif rest == "share":
-                self._send("py", self.explorer.shared(asked["name"]))
+                self._send("py", self.explorer.shared(fields["name"]))
             else:
                 self._refuse(HTTPStatus.NOT_FOUND, "no such request")
         except MinitvmError as error:
@@ -164,12 +166,12 @@ class Handler(BaseHTTPRequestHandler):
         if self.headers.get_content_type() != "application/json" or not length.isdigit() or int(length) > MOST:
             raise InputError("wanted a body of JSON")
         try:
-            asked = json.loads(self.rfile.read(int(length)))
+            fields = json.loads(self.rfile.read(int(length)))
         except ValueError:
             raise InputError("wanted a body of JSON") from None
-        if not isinstance(asked, dict):
+        if not isinstance(fields, dict):
             raise InputError("wanted an object of JSON")
-        return asked
+        return fields
 
     def _refuse(self, status: HTTPStatus, message: str) -> None:
         self._send("json", json.dumps({"error": message}), status)

@@ -133,7 +133,11 @@ def title(line: str) -> str:
 def text(module: IRModule) -> str:
     """A module as TVMScript, without the imports; a single function without the class around it."""
     functions = list(module.functions.values())
-    node = functions[0] if len(functions) == 1 else module
+    return script_of(functions[0] if len(functions) == 1 else module)
+
+
+def script_of(node: IRModule | PrimFunc) -> str:
+    """A program as TVMScript, without the imports."""
     return node.script(with_header=False).rstrip("\n")
 
 

@@ -70,7 +70,7 @@ def _line_y(number: int) -> int:
 
 
 def _moment(canvas: Canvas, place: Sheet, number: int, moment: Moment) -> None:
-    """What lights up at one moment."""
+    """Draw the marks that light up at one moment."""
     read, written, missed = (
         _squares(place, touches)
         for touches in (

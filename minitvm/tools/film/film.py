@@ -199,12 +199,12 @@ class Film(Recording):
 
     def _spot(self, finding: Any, access: Any) -> tuple[int, Touch] | None:
         """The step and the element of an access that an error names."""
-        wanted, shape = dict(access.loops), self.shapes.get(finding.buffer, ())
+        iteration, shape = dict(access.loops), self.shapes.get(finding.buffer, ())
         offset = _flat(finding.index, shape) if len(finding.index) == len(shape) else None
         for number, group in enumerate(self.groups):
             for step in group:
                 at = values(step.loops)
-                if all(at.get(name, value) == value for name, value in wanted.items()):
+                if all(at.get(name, value) == value for name, value in iteration.items()):
                     for touch in step.touches:
                         same = touch.buffer == finding.buffer and touch.verb == access.verb
                         if same and offset in (None, touch.offset):
