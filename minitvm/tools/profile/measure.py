@@ -131,12 +131,13 @@ def _times(executable: exe.Executable, stamps: Any, group: _OperatorSteps) -> tu
 
 
 def _spans(stamps: Any, first: int, last: int) -> Any:
-    """Seconds of each run and thread between two stamps; a thread that took no part has no stamp, and that of thread 0.
+    """Seconds of each run and thread between two stamps; where a thread has no stamp, that of thread 0 stands in.
 
-    Threads help each other: any one of them may come to an operator when all is done.
+    Threads help each other: any one of them may come to an operator when all is done. Each missing stamp is replaced
+    by itself, so that the spans of neighbouring operators add up to the span of both.
     """
-    begin, end = stamps[:, :, first], stamps[:, :, last]
-    return np.where((begin != 0) & (end != 0), end - begin, (end - begin)[:, :1]) * 1e-9
+    begin, end = (np.where(at != 0, at, at[:, :1]) for at in (stamps[:, :, first], stamps[:, :, last]))
+    return (end - begin) * 1e-9
 
 
 def _timeline(executable: exe.Executable, stamps: Any, groups: Sequence[_OperatorSteps]) -> tuple[Any, ...]:

@@ -13,6 +13,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 
 import minitvm as tvm
 from minitvm.errors import InputError
@@ -127,6 +130,18 @@ def test_what_one_thread_does_for_another_is_shared() -> None:
     for runs, wanted in (([late], [2_900, 2_001]), ([late, usual], [900, 2_001]), ([absent], [900, 2_100])):
         times = [measure._times(executable, np.array(runs), group)[0] for group in groups]
         np.testing.assert_allclose(times, [one * 1e-9 for one in wanted])
+
+
+@given(st.data(), st.integers(1, 4), st.integers(1, 5))
+def test_operators_take_no_longer_than_the_run(data: st.DataObject, threads: int, count: int) -> None:
+    """Whatever threads are missing at whatever stamps: thread 0 has them all."""
+    moments = st.lists(st.integers(1, 10_000), min_size=count + 1, max_size=count + 1).map(sorted)
+    stamps = np.array([data.draw(moments) for _ in range(threads)])
+    stamps[1:] *= data.draw(arrays(bool, (threads - 1, count + 1)))
+    executable = SimpleNamespace(steps=(None,) * count)
+    groups = [measure._OperatorSteps("f", range(step, step + 1)) for step in range(count)]
+    total = sum(measure._times(executable, stamps[None], group)[0] for group in groups)
+    assert total <= measure._spans(stamps[None], 0, -1).max() * (1 + 1e-9)
 
 
 def test_work_is_counted_not_guessed(profiled: tuple[GraphModule, Profile]) -> None:
