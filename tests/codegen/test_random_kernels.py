@@ -15,14 +15,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from minitvm.codegen.spelling import rounded
-from minitvm.expr import Cast, DType, Expr, FloatImm, Select, Var, const, find
+from minitvm.expr import Cast, DType, Expr, FloatImm, Ramp, Select, Shuffle, Var, const, find
 from minitvm.machines.opencl.codegen.statements import generate
 from minitvm.machines.opencl.codegen.vector_pieces import in_pieces
 from minitvm.reference import kernel as reference
 from minitvm.reference.strategies.expressions import exprs
 from minitvm.script import from_source
 from minitvm.target import Target
-from minitvm.tir.nodes import Buffer, BufferStore, For, ForKind, LetStmt, PrimFunc, Seq, Stmt
+from minitvm.tir.nodes import Buffer, BufferLoad, BufferStore, For, ForKind, LetStmt, PrimFunc, Seq, Stmt
 from tests.codegen.masked_kernels import COUNT, FIRST, Run, compare, index, masks_alike, run_compiled
 from tests.machines.cuda.cuda_kernels import run_on_cuda
 from tests.machines.opencl.opencl_kernels import run_on_device, target
@@ -262,3 +262,11 @@ def k(A: T.Buffer((40,), "{values}"), B: T.Buffer((40,), "{values}"), n: T.int64
     source = generate(func, Target(f"opencl -device=pocl -vector_bits={bits}"))
     types = re.findall(r"\b(?:char|long|half|float|double)(\d+)\b", source.split("FP_CONTRACT OFF")[1])
     assert max(map(int, types)) == lanes
+
+
+def test_a_store_may_read_narrower_vectors_of_its_buffer() -> None:
+    """The pieces are read before they are written, since the two halves change places."""
+    data = Buffer("data", (4,), "int32")
+    halves = [BufferLoad(data, (Ramp(const(2 * k), const(1), 2),)) for k in (1, 0)]
+    swap = BufferStore(data, Shuffle(halves, (0, 1, 2, 3)), (Ramp(const(0), const(1), 4),))
+    compare(PrimFunc((data,), swap), [np.arange(4, dtype="int32")], inout=["data"], run=run_in_pieces)

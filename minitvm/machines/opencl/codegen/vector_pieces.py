@@ -86,7 +86,7 @@ class _Pieces:
         at = node.indices[-1]
         reads = [load for load in ex.find(node.value, BufferLoad) if load.buffer is node.buffer]
         names = []
-        if any(load.indices[-1] is not at and load.indices[-1] != at for load in reads):
+        if not all(ex.structural_equal(load.indices[-1], at) for load in reads):
             names = [ex.Var(f"{node.buffer.name}_{k}", value.dtype) for k, value in enumerate(values)]
         stores: Stmt = Seq(tuple(
             ex.replace(
