@@ -6,9 +6,11 @@ import ctypes
 import os
 import platform
 import re
+import sys
 from functools import cache, lru_cache
 from pathlib import Path
 
+from .isas import Isa
 from .machines import CPU, Cache
 
 _CACHES = "/sys/devices/system/cpu/cpu0/cache"
@@ -37,6 +39,15 @@ def detect_cpu(cpuinfo: str = "/proc/cpuinfo", caches: str = _CACHES) -> CPU:
         features=tuple(f for f in _FEATURES if f in flags and (not f.startswith("amx") or tiles_allowed())),
         l1_rate=_L1_RATES.get(_field(text, "vendor_id"), 128),
     )
+
+
+@cache
+def native() -> Isa:
+    """Return the instruction set of this machine. LLVM and the compilers detect its CPU and features themselves."""
+    spelled = platform.machine().lower()
+    architecture = {"amd64": "x86_64", "arm64": "aarch64"}.get(spelled, spelled)
+    flag = "-march=native" if architecture == "x86_64" else "-mcpu=native"
+    return Isa(architecture, f"{architecture}-unknown-{sys.platform}-gnu", "", (), (flag,))
 
 
 @cache

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import functools
 import importlib
-import os
 import pkgutil
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from ..errors import TargetError, nearest
+from .isas import NATIVE, Isa, find_isa
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +27,7 @@ class Cache:
 
 
 FOR_PEOPLE = {"for people": True}  # marks a field on which no kernel depends
+IMPLIED = "implied"  # the value that an identity leaves out, as the identities of older versions did
 _GHZ = 3.0  # used if a CPU's description does not say
 _GPU_GHZ = 1.5
 
@@ -38,6 +39,9 @@ class CPU:
     Widths are in bits, sizes in bytes, and the latency in cycles. `fma_ports` is the number of fused multiply-adds that
     start per cycle. `ghz` is 0 if unknown. The rates are in bytes per cycle and core: `l1_rate` for loads from the L1
     cache, and the others for streaming from the other caches and from memory (the defaults are those of Zen 3 and 5).
+
+    `features` are those that schedules ask for, as Linux spells them. `isa` names the instructions that compilers may
+    use, in `isas.ISAS`. A CPU of at most 32 bits is *scalar*: it has no vectors of any dtype.
     """
 
     name: str = "generic"
@@ -56,6 +60,12 @@ class CPU:
     l2_rate: float = 64.0
     l3_rate: float = 16.0
     memory_rate: float = 5.0
+    isa: str = field(default=NATIVE, metadata={IMPLIED: NATIVE})
+
+    @property
+    def instruction_set(self) -> Isa:
+        """The facts that compilers need: architecture, triple, flags."""
+        return find_isa(self.isa)
 
     @property
     def vector_bytes(self) -> int:
@@ -249,130 +259,3 @@ def _import_plug_ins() -> None:
             entry.load()
         except Exception as error:
             raise TargetError(f"the back end {entry.value} of {PLUG_INS} cannot be imported: {error}") from error
-
-
-HOST = "MINITVM_CPU"  # a CPU model that is used instead of the host
-
-
-def _host() -> CPU:
-    """Return the CPU of this machine.
-
-    If the environment variable HOST names a model, that model is returned with this machine's number of cores. Raises
-    `TargetError` for an unknown model.
-    """
-    from .host import detect_cpu
-
-    model = os.environ.get(HOST)
-    if not model:
-        return detect_cpu()
-    if model not in _CPUS:
-        raise TargetError(f"{HOST}={model!r} names no model of a CPU; {nearest(model, list(_CPUS))}")
-    return replace(_CPUS[model], cores=detect_cpu().cores)
-
-
-_KB, _MB = 1024, 1024 * 1024
-_CPUS = {
-    "x86-64": CPU("x86-64", vector_bits=128, fma_ports=1, has_fma=False),
-    "haswell": CPU("haswell", 256, 16, 2, 5, True, 4, 0.0, Cache(32 * _KB, 8), Cache(256 * _KB, 8), Cache(8 * _MB, 16)),
-    "skylake-avx512": CPU(
-        "skylake-avx512", 512, 32, 2, 4, True, 8, 0.0, Cache(32 * _KB, 8), Cache(_MB, 16), Cache(11 * _MB, 11)
-    ),
-    "znver3": CPU("znver3", 256, 16, 2, 4, True, 8, 0.0, Cache(32 * _KB, 8), Cache(512 * _KB, 8), Cache(32 * _MB, 16)),
-    "znver4": CPU("znver4", 512, 32, 2, 4, True, 8, 0.0, Cache(32 * _KB, 8), Cache(_MB, 8), Cache(32 * _MB, 16)),
-    "cortex-a72": CPU("cortex-a72", 128, 32, 2, 7, True, 4, 1.5, Cache(32 * _KB, 2), Cache(_MB, 16), Cache(0, 1)),
-}
-
-
-_MATRICES = ("float16", "bfloat16", "tfloat32")  # from sm_80 on, with instructions that we have
-
-
-def _capability(arch: str, block_kb: int, shared_kb: int, lanes: int, threads: int) -> GPU:
-    """Return the GPU description of a CUDA architecture.
-
-    `block_kb` and `shared_kb` are the shared memory of a block and of a multiprocessor in KB, `lanes` is the number of
-    float32 lanes, and `threads` the largest number of threads of a multiprocessor.
-    """
-    return GPU(
-        arch, arch, max_shared_memory_per_block=block_kb * _KB, lanes=lanes, threads_per_multiprocessor=threads,
-        shared_memory_per_multiprocessor=shared_kb * _KB, channel_block=32,
-        matrix_dtypes=() if arch == "sm_75" else _MATRICES,
-    )  # fmt: skip
-
-
-_GPUS = {
-    "h100": replace(
-        _capability("sm_90a", 227, 228, 128, 2048), name="h100", multiprocessors=132, ghz=1.98, l2_bytes=50 * _MB
-    ),
-    "a100": replace(
-        _capability("sm_80", 163, 164, 64, 2048), name="a100", multiprocessors=108, ghz=1.41, l2_bytes=40 * _MB
-    ),
-    "gtx-1080-ti": GPU("gtx-1080-ti", "sm_61", multiprocessors=28, ghz=1.58, l2_bytes=2816 * _KB),
-}
-# By compute capability, from the tables of NVIDIA's programming guide.
-_CUDAS = {
-    "sm_75": _capability("sm_75", 64, 64, 64, 1024),
-    "sm_80": _capability("sm_80", 163, 164, 64, 2048),
-    "sm_86": _capability("sm_86", 99, 100, 128, 1536),
-    "sm_89": _capability("sm_89", 99, 100, 128, 1536),
-    "sm_90": _capability("sm_90", 227, 228, 128, 2048),
-    "sm_90a": _capability("sm_90a", 227, 228, 128, 2048),
-}
-# OpenCL 1.2 has no shuffles.
-_WIDTHS = (2, 4, 8)  # of vectors in OpenCL C; on GPUs those of 16 are useful only for bytes
-_OPENCL = GPU("generic", "", 1, 256, (256, 256, 256), (), 32 * _KB, 0, 0, 0, 128, True, _WIDTHS, False)
-
-
-def _pocl() -> GPU:
-    """Describe this machine's CPU as a PoCL device. Vectors in a kernel are as wide as the vectors of the CPU.
-
-    The compiler of PoCL 3.0 treats AMD processors with AVX-512 like older ones without it, so their vectors have 256
-    bits.
-    """
-    cpu = _host()
-    if cpu.vector_bits > 256 and cpu.name.startswith(("AMD", "znver")):
-        cpu = replace(cpu, vector_bits=256, vector_registers=16)
-    return replace(
-        _OPENCL, name="pocl", max_threads_per_block=4096, max_block_dim=(4096, 4096, 4096),
-        max_shared_memory_per_block=512 * _KB, multiprocessors=cpu.cores, vector_bits=cpu.vector_bits,
-        local_memory_helps=False, vector_registers=cpu.vector_registers, l1_rate=cpu.l1_rate,
-        vector_widths=(2, 4, 8, 16),
-    )  # fmt: skip
-
-
-# 32-bit registers per thread. Mali has 16 of 128 bits; Intel has 128 of 256 bits for 16 threads; AMD has 256.
-_OPENCLS = {
-    "mali": replace(
-        _OPENCL, name="mali", warp_size=4, max_registers_per_thread=64, multiprocessors=4, local_memory_helps=False,
-        lanes=16, threads_per_multiprocessor=256,
-    ),
-    "adreno": replace(
-        _OPENCL, name="adreno", warp_size=64, max_threads_per_block=512, max_block_dim=(512, 512, 512),
-        multiprocessors=4,
-        local_memory_helps=False, lanes=128,
-    ),
-    "amd": replace(
-        _OPENCL, name="amd", warp_size=64, max_shared_memory_per_block=64 * _KB, registers_per_block=65536,
-        max_registers_per_thread=256, multiprocessors=64, threads_per_multiprocessor=2560,
-    ),
-    "intel": replace(
-        _OPENCL, name="intel", warp_size=16, max_shared_memory_per_block=64 * _KB, max_registers_per_thread=64,
-        threads_per_multiprocessor=896,
-    ),
-    "pocl": _pocl,
-}  # fmt: skip
-
-register_kind(
-    Kind(("cpu", "llvm"), CPU, _host, "cpu", _CPUS, {"width": "vector_bits", "num-cores": "cores", "mcpu": "model"})
-)
-register_kind(
-    Kind(
-        ("cuda",),
-        GPU,
-        lambda: GPU(matrix_dtypes=_MATRICES),
-        "cuda",
-        {**_GPUS, **_CUDAS},
-        {"max_num_threads": "max_threads_per_block"},
-        "arch",
-    )
-)
-register_kind(Kind(("opencl",), GPU, lambda: _OPENCL, "opencl", _OPENCLS, {"device": "model"}))

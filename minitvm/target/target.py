@@ -2,7 +2,7 @@
 
 Target("cpu")                                   this machine
 Target("cpu -width=256 -cores=4")               the same with other figures
-Target("cpu -model=znver3"), Target("cuda -model=h100"), Target("accel -model=vdla")
+Target("cpu -model=znver3"), Target("cpu -arch=cortex-a76"), Target("cuda -model=h100"), Target("accel -model=vdla")
 """
 
 from __future__ import annotations
@@ -17,11 +17,13 @@ from contextvars import ContextVar
 from typing import Any
 
 from ..errors import TargetError, nearest
-from .machines import Cache, Kind, find_kind
+from .isas import find_isa
+from .machines import IMPLIED, Cache, Kind, find_kind
 from .tvm_options import as_ours
 
 _CURRENT: ContextVar[Target | None] = ContextVar("target", default=None)
 _BITS = {"bool": 8}
+SCALAR_BITS = 32
 DEFAULT_CAPABILITY = 80  # for a CUDA target that names no architecture
 
 
@@ -103,7 +105,14 @@ class Target:
         1.
         """
         bits = getattr(self.description, "vector_bits", 0)
+        if self.is_scalar:
+            return 1
         return max(1, int(bits) // _element_bits(str(dtype)))
+
+    @property
+    def is_scalar(self) -> bool:
+        """Return whether this is a CPU without vectors: one of 32 bits has no vectors of bytes either."""
+        return self.kind == "cpu" and self.description.vector_bits <= SCALAR_BITS
 
     def multiplies_matrices(self, dtype: str) -> bool:
         """Return whether the machine has tensor cores that multiply matrices of a dtype and sum in float32."""
@@ -192,8 +201,11 @@ class Target:
 
     def code_identity(self) -> str:
         """Return a text that is equal for two targets if the same code is generated for both."""
-        fields = [f for f in dataclasses.fields(self.description) if not f.metadata.get("for people")]
-        parts = [self.kind, *(f"{f.name}={getattr(self.description, f.name)!r}" for f in fields)]
+        parts = [self.kind]
+        for f in dataclasses.fields(self.description):
+            value = getattr(self.description, f.name)
+            if not f.metadata.get("for people") and value != f.metadata.get(IMPLIED, dataclasses.MISSING):
+                parts.append(f"{f.name}={value!r}")
         return " ".join(parts if self.host is None else [*parts, f"host=({self.host.code_identity()})"])
 
     def to_json(self) -> str:
@@ -253,7 +265,9 @@ def _describe(row: Kind, options: dict[str, Any]) -> Any:
     elif model in row.presets:
         base = row.preset(model)
     else:
-        raise TargetError(f"unknown {row.names[0]} model {model!r}\n  known: {', '.join(row.presets)}")
+        hint = nearest(str(model), list(row.presets))
+        guess = f"; {hint}" if hint.startswith("did you mean") else ""
+        raise TargetError(f"unknown {row.names[0]} model {model!r}{guess}\n  known: {', '.join(row.presets)}")
     fields = {f.name: f for f in dataclasses.fields(row.description)}
     for key in options:
         if key not in fields:
@@ -261,11 +275,15 @@ def _describe(row: Kind, options: dict[str, Any]) -> Any:
     changes = {key: _convert(key, value, getattr(base, key)) for key, value in options.items()}
     if "vector_bits" in changes and row.names[0] == "cpu":
         bits = changes["vector_bits"]
-        if bits not in (64, 128, 256, 512, 1024, 2048):
-            raise TargetError(f"vector_bits={bits}\n  wanted: 128 (SSE, NEON), 256 (AVX2) or 512 (AVX-512)")
+        if bits not in (32, 64, 128, 256, 512, 1024, 2048):
+            raise TargetError(
+                f"vector_bits={bits}\n  wanted: 32 (no vectors), 64, 128 (SSE, NEON), 256 (AVX2) or 512 (AVX-512)"
+            )
         # Narrower vectors on a wide machine use the encoding of the narrower instruction set.
         if "vector_registers" not in changes and base.vector_bits != bits and base.vector_bits + bits > 512:
             changes["vector_registers"] = 32 if bits >= 512 else 16
+    if "isa" in changes:
+        find_isa(changes["isa"])
     return dataclasses.replace(base, **changes)
 
 

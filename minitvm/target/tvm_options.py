@@ -5,29 +5,35 @@ A refusal suggests what to write instead.
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Mapping
 from typing import Any
 
 from ..errors import TargetError
+from .isas import ISAS, NATIVE, find_isa
 from .machines import KINDS
 
 # CPUs by LLVM's names, each with a model that has the same vectors and similar caches.
 _LIKE: dict[str, tuple[str, ...]] = {
-    "x86-64": ("x86-64-v2", "core2", "nehalem", "westmere"),
-    "haswell": ("core-avx2", "broadwell", "skylake", "alderlake", "raptorlake", "x86-64-v3"),
+    "x86-64": ("core2",),
+    "x86-64-v2": ("nehalem", "westmere"),
+    "haswell": ("core-avx2", "broadwell", "skylake", "alderlake", "raptorlake"),
     "skylake-avx512": (
         "cascadelake", "cooperlake", "cannonlake", "icelake-client", "icelake-server", "rocketlake", "tigerlake",
-        "sapphirerapids", "emeraldrapids", "graniterapids", "znver4", "znver5", "x86-64-v4",
+        "sapphirerapids", "emeraldrapids", "graniterapids",
     ),
     "znver3": ("znver1", "znver2"),
-    "cortex-a72": ("cortex-a53", "cortex-a55", "cortex-a57", "cortex-a73", "cortex-a76", "neoverse-n1"),
+    "znver4": ("znver5",),
+    "cortex-a53": ("cortex-a55",),
+    "cortex-a72": ("cortex-a57", "cortex-a73"),
+    "cortex-a76": ("neoverse-n1",),
 }  # fmt: skip
 MODELS = {name: model for model, names in _LIKE.items() for name in names}
 
 _WIDTHS = {"avx512f": 512, "avx2": 256, "avx": 256, "sse4.2": 128, "sse4.1": 128, "neon": 128}
 _NO_EFFECT = ("keys", "tag")
-_MACHINES = {"x86_64": ("x86_64", "amd64"), "aarch64": ("aarch64", "arm64")}
+_MACHINES = {
+    "x86_64": ("x86_64", "amd64"), "aarch64": ("aarch64", "arm64"), "arm": ("arm", "thumb", "thumbv7em"),
+}  # fmt: skip
 
 TAGS = {
     "nvidia/nvidia-h100": ("cuda", {"model": "h100"}),
@@ -92,7 +98,7 @@ def _cpu(options: dict[str, Any]) -> dict[str, Any]:
         if reason is not None:
             raise _refusal(f"option -{key} of llvm", *reason)
     if "mtriple" in options:
-        _require_this_machine(str(options.pop("mtriple")))
+        _require_architecture(str(options.pop("mtriple")), str(options.get("mcpu", "")))
     if "vector-width" in options:
         options["vector_bits"] = options.pop("vector-width")
     features = str(options.pop("mattr", ""))
@@ -116,10 +122,15 @@ def _of_features(text: str) -> dict[str, Any]:
     return options
 
 
-def _require_this_machine(triple: str) -> None:
-    here, there = platform.machine().lower(), triple.partition("-")[0].lower()
+def _require_architecture(triple: str, model: str) -> None:
+    """Raise `TargetError` unless the CPU that `model` names, or this machine if it names none, has the architecture of
+    a triple.
+    """
+    name = MODELS.get(model, model)
+    here, there = find_isa(name if name in ISAS else NATIVE).architecture, triple.partition("-")[0].lower()
     if not any(here in names and there in names for names in _MACHINES.values()) and here != there:
-        raise _refusal(f"option -mtriple={triple} of llvm", f"code runs on the machine at hand, {here}", "cpu")
+        whose = f"{model} is" if name in ISAS else "without a model, code is for the machine at hand,"
+        raise _refusal(f"option -mtriple={triple} of llvm", f"{whose} {here}", "cpu -mcpu=cortex-a72")
 
 
 def _refusal(what: str, why: str, write: str) -> TargetError:

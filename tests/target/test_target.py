@@ -51,7 +51,7 @@ def test_kinds_and_options() -> None:
         ("tpu", "known: accel, cpu, cuda, gemmini, interpreter, llvm, opencl"),
         ("cpu -widht=256", "no option 'widht'; did you mean width"),
         ("cpu -width=lots", "option vector_bits='lots': wanted a value like"),
-        ("cpu -width=300", "wanted: 128 (SSE, NEON), 256 (AVX2) or 512"),
+        ("cpu -width=300", "wanted: 32 (no vectors), 64, 128 (SSE, NEON), 256 (AVX2) or 512"),
         ("cpu width", "'width' is no option"),
         ("cuda -model=h900", "unknown cuda model 'h900'"),
         ("cpu -l1=big", "option l1='big'"),

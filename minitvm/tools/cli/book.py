@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 TARGET = (
     "cpu -name=example -vector_bits=256 -vector_registers=16 -fma_ports=2 -fma_latency=4 -has_fma=true -cores=2"
     " -ghz=2.5 -l1=32768:8:64:1 -l2=524288:8:64:1 -l3=33554432:16:64:2 -features=sse4_2,avx,avx2,fma,f16c"
-    " -l1_rate=128 -l2_rate=64.0 -l3_rate=16.0 -memory_rate=5.0"
+    " -l1_rate=128 -l2_rate=64.0 -l3_rate=16.0 -memory_rate=5.0 -isa=native"
 )
 HEAD = """# The book: one build from model to machine code
 
