@@ -65,10 +65,10 @@ def sum_over(f: Any, v: Any, low: Any, high: Any, budget: Budget) -> Any:
 
 
 def _tiles(f: Any, v: Any, low: Any, high: Any) -> Any:
-    """Return the sum over ceil(c / t) tiles of a function that is linear in the number of elements of a tile.
+    """Return the sum of f over all tiles of size t of c elements, if f is linear in the number of elements of a tile.
 
-    Each tile has t elements, and the last one may be incomplete; all tiles together have c elements. Returns None if
-    `f` has no such tile.
+    There are ceil(c / t) tiles, and the last one may be incomplete, so f contains max(0, min(t, c - t*v)). Returns None
+    if `f` has no such part.
     """
     import sympy
 
@@ -117,7 +117,7 @@ def linear(f: Any, v: Any) -> tuple[Any, Any] | None:
 
 
 def _divided(f: Any, extreme: Any, v: Any, low: Any, high: Any, budget: Budget) -> Any:
-    """Return the sum, split at the point where the value of a minimum or maximum switches from one argument to the
+    """Return the sum of f, split at the v where a minimum or maximum in f (`extreme`) switches from one argument to the
     other.
     """
     import sympy
@@ -141,7 +141,8 @@ def _divided(f: Any, extreme: Any, v: Any, low: Any, high: Any, budget: Budget) 
 
 
 def _by_residue(f: Any, division: Any, v: Any, low: Any, high: Any, budget: Budget) -> Any:
-    """Return the sum after substituting v = low + s + p*q for each residue s below the period p.
+    """Return the sum of f, computed separately for each residue s below the period p, by substituting v = low + s +
+    p*q.
 
     The quotient is then linear in q.
     """

@@ -33,7 +33,7 @@ class Access:
 
     `buffer` is any hashable name for the array. `domain` lists the enclosing loops, outermost first; each has a `Range`
     (or an extent) that may use outer loops and symbolic sizes. `condition` limits the domain further. Accesses are
-    compared by identity, because two equal ones are two places in the program.
+    compared by identity, because two accesses with equal fields may be at different places in the program.
     """
 
     buffer: Any
@@ -150,7 +150,9 @@ class _NotAffine(Exception):
 
 
 class _Space:
-    """The names for one instance of an access's loops, and the constraints that describe this instance."""
+    """An iteration of an access as integer unknowns: a name for the value of each loop variable, and the constraints on
+    these names.
+    """
 
     def __init__(self, tag: str, shared: dict[ex.Var, str]) -> None:
         self.tag = tag
@@ -268,9 +270,11 @@ def _pairs(a: _Space, b: _Space, first: Sequence[Any], second: Sequence[Any]) ->
 
 
 def _earlier(pairs: list[tuple[Term, Term]], parallel: frozenset[int]) -> Condition:
-    """Return the condition that `first` is lexicographically before `second`: equal so far, then less.
+    """Return the condition that a vector comes lexicographically before another one, given the pairs (x, y) of their
+    elements.
 
-    Positions in `parallel` do not order anything.
+    For example, the condition for two pairs is `x0 < y0 or (x0 == y0 and x1 < y1)`. A position in `parallel` never
+    decides the order.
     """
     cases = []
     for i, (x, y) in enumerate(pairs):

@@ -1,12 +1,12 @@
-"""Points of sets of integers: the question of a dependence test, and the two libraries that can answer it.
+"""Find an integer point that meets a condition, with either of two libraries; dependence tests are such questions.
 
     point(("i", "j"), ("and", ("<", 3, "i"), ("=", "j", ("floor", "i", 2))))  # (4, 2)
 
 A condition is a nested tuple: a comparison of two terms, ("and", ...), ("or", ...) or ("not", condition); ("and",) is
-true and ("or",) is false. A term is a name, a number, ("+", a, b), ("-", a, b), ("*", number, a) or
-("floor", a, number), the quotient by a positive number, rounded down.
+true and ("or",) is false. A term is a name, a number, ("+", a, b), ("-", a, b), ("*", number, a) or ("floor", a,
+number), the quotient by a positive number, rounded down.
 
-islpy answers if it is installed, because it is the faster one, and otherwise z3. They share no code, so the tests
+If islpy is installed, minitvm uses it, because it is faster; otherwise it uses z3. They share no code, so the tests
 compare their answers.
 """
 
@@ -25,7 +25,7 @@ _INSTEAD = "pip install z3-solver, which answers the same questions"
 
 
 class Unanswered(Exception):
-    """The library gave up: it neither found a point nor proved that there is none."""
+    """Raised if the library gave up: it neither found a point nor proved that there is none."""
 
 
 @lru_cache(maxsize=4096)
@@ -33,7 +33,7 @@ def point(names: tuple[str, ...], condition: Condition) -> tuple[int, ...] | Non
     """Return a point of the set of all values of `names` that meet the condition, or None if the set is empty.
 
     It is the lexicographically smallest point if that is found quickly, since small numbers make better examples.
-    Raises `MissingExtra` if no library is installed, and `Unanswered`.
+    Raises `MissingExtra` if no library is installed, and `Unanswered` if the library finds no answer.
 
     The results are cached, because each step of a schedule and each tiling that a search tries repeats the same
     questions about a loop body. The arguments are a complete key, because callers do not use the program's own names.
@@ -52,7 +52,7 @@ _STEPS = 5_000
 
 
 def point_by_isl(names: Sequence[str], condition: Condition) -> tuple[int, ...] | None:
-    """Like `point`, by islpy."""
+    """Like `point`, but always use islpy."""
     import islpy as isl
 
     # Sizes are dimensions of the set, not parameters, so that a sample has values for them too.
@@ -103,7 +103,7 @@ _RESOURCES = 20_000_000
 
 
 def point_by_z3(names: Sequence[str], condition: Condition) -> tuple[int, ...] | None:
-    """Like `point`, by z3."""
+    """Like `point`, but always use z3."""
     import z3
 
     variables = {name: z3.Int(name) for name in names}
@@ -126,7 +126,7 @@ def point_by_z3(names: Sequence[str], condition: Condition) -> tuple[int, ...] |
 
 
 def _z3_formula(e: Any, variables: Mapping[str, Any]) -> Any:
-    """Return a term or a condition as z3's."""
+    """Convert a term or a condition to z3's form."""
     import z3
 
     if not isinstance(e, tuple):

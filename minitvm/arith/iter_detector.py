@@ -1,4 +1,4 @@
-"""Sums of splits of iterators, and the conversion of expressions to them; `iter_map` describes the form."""
+"""Convert expressions to sums of splits of iterators. `iter_map` describes this form."""
 
 from __future__ import annotations
 
@@ -245,7 +245,9 @@ class Detector:
         return IterSum(tuple(high), base), IterSum(tuple(low)) if low else None
 
     def limited(self, x: IterSum) -> Affine | None:
-        """Return the extent that a predicate sets for a part of this sum, or None if there is no such predicate."""
+        """Return the smaller extent that a predicate sets for splits of this sum, or None if there is no such
+        predicate.
+        """
         for steps, extent in self.limits:
             mine = {self.key(a): a.scale for a in x.args}
             if set(steps) <= set(mine) and len(steps) > 1:
@@ -341,7 +343,9 @@ class Detector:
         return result
 
     def with_limits(self, args: tuple[IterSplit, ...]) -> tuple[IterSplit, ...]:
-        """Fuse the splits whose sum a predicate bounds into one iterator with the smaller extent; return all splits."""
+        """Return the splits of a sum after fusing those that a predicate bounds together. For example, under `i*4 + j <
+        30`, the splits of i and j become one iterator with the extent 30.
+        """
         for steps, extent in self.limits:
             parts = [a for a in args if self.key(a) in steps]
             if len(parts) != len(steps) or len(parts) < 1:

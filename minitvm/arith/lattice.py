@@ -353,7 +353,7 @@ def upper_bound(points: Points, symbols: Symbols, hulls: Mapping[Var, Affine]) -
 
 
 def exactly(points: Points, symbols: Symbols, hulls: Mapping[Var, Affine]) -> Formula:
-    """Return the number of points, or the number of points in their bounding box if there is no closed form."""
+    """Return the exact number of points, or, if there is no closed form, the number of points in their bounding box."""
     try:
         return Formula(number_of(points, symbols))
     except NoClosedForm:

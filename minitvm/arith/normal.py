@@ -195,7 +195,9 @@ class Normalizer:
         return self._opaque(e) if narrows and not self._fits(inner, _LIMITS[e.dtype]) else inner
 
     def _fits(self, x: aff.Affine, limits: Interval) -> bool:
-        """Return whether a sum, its terms and their parts keep their values in a narrower dtype."""
+        """Return whether a sum, its terms, and the parts of its terms all keep their values when converted to a
+        narrower dtype with these limits.
+        """
         if not _inside(self.domain.interval(x), limits):
             return False
         return all(self._term_fits(term, limits) for term in x.terms)
@@ -243,7 +245,9 @@ class Normalizer:
         )
 
     def value_interval(self, e: ex.Expr) -> Interval:
-        """Return bounds on a value that follow from its kind; in the worst case, the limits of its dtype."""
+        """Return bounds on the value of an expression, derived from the kind of its node, or else the limits of its
+        dtype.
+        """
         limits: Interval = _LIMITS[e.dtype]
         if isinstance(e, ex.Cast):
             source = e.value.dtype
@@ -334,7 +338,7 @@ class Normalizer:
         return result
 
     def _leaves(self, x: aff.Affine, limits: Interval) -> bool:
-        """Return whether a sum of indices is known to leave the limits."""
+        """Return whether a sum of indices certainly has a value outside of the limits."""
         low, high = self.domain.interval(x)
         outside = (low is not None and low < limits[0]) or (high is not None and high > limits[1])  # type: ignore[operator]
         return outside and not any(map(_has_data, x.terms))

@@ -54,8 +54,8 @@ def nonnegative(domain: Domain, f: Affine) -> bool:
 
 
 def _relations(domain: Domain, shape: TermNumbers) -> list[Any]:
-    """Return sums that are >= 0 and relate the variables that are asked about. They follow from symbolic bounds of
-    ranges and from known facts.
+    """Return sums that are >= 0 and contain variables of the question. They come from symbolic bounds of ranges and
+    from known facts.
     """
     from_ranges: list[Affine] = []
     for term in list(shape.terms):

@@ -1,6 +1,6 @@
 """Record which simplifications needed more than the affine normal form: `with recording() as reasons`.
 
-Outside of such a scope no reason is recorded, and no text is made.
+Outside of such a scope nothing is recorded, and no text is created.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .affine import FLOORDIV, FLOORMOD, OPAQUE, PRODUCT, Affine
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """A simplification step: `rule` turned `before` into `after`, and was allowed to because `fact` was proved."""
+    """A simplification step: `rule` rewrote `before` to `after`, which is legal because `fact` was proved."""
 
     rule: str
     before: str

@@ -118,9 +118,7 @@ def _sides(e: Expr, within: Loops, around: Loops, analyzer: Analyzer) -> tuple[A
 
 
 def _quotient(e: Expr, outside: Affine, inside: Expr, row: IterSum, detector: Detector) -> tuple[Expr, Expr]:
-    """Return the outer part of a binding, counted in steps of its inner part, and the number of values of the inner
-    part.
-    """
+    """Return (the outer part of a binding, the number of values of its inner part), given the two sums of `_sides`."""
     reached = values(row)
     if reached is None or reached[0] != Affine({}):
         raise _Indivisible(f"{inside} does not take all values from 0 up")

@@ -1,6 +1,6 @@
 """Convert trees of any level to JSON values and back.
 
-A node that occurs twice stays one node, and a variable one variable.
+A node or variable that occurs twice in the tree is stored once, and is a single object again after reading.
 
     {"nodes": [[class, field, ...], ...], "root": value}
 

@@ -1,4 +1,4 @@
-"""Upper bounds of expressions over sizes that have bounds, by interval arithmetic (Moore, 1966).
+"""Compute upper bounds of expressions over bounded sizes, by interval arithmetic (Moore, 1966).
 
 The ends of intervals are expressions over the other variables.
 """
@@ -68,9 +68,7 @@ def _ends(x: Dim, most: Mapping[e.Var, Dim]) -> Interval:
 
 
 def _negative(ends: Interval) -> bool:
-    """Return whether an interval is never positive but can be negative, which is never the case for an interval of
-    sizes.
-    """
+    """Return whether an interval contains negative numbers but no positive ones, which never happens for sizes."""
     return isinstance(ends[1], int) and ends[1] <= 0 and isinstance(ends[0], int) and ends[0] < 0
 
 

@@ -60,7 +60,7 @@ def _constructor(cls: Any) -> Callable[..., None]:
 
 
 class _PrettyText:
-    """The `_repr_pretty_` method of nodes and of their classes.
+    """A descriptor for the method `_repr_pretty_`, which works on nodes and also on their classes.
 
     IPython looks the method up in the class and calls it with the node. Hypothesis looks it up in the object that it
     prints. That may be a class (`sampled_from([Add, Sub])`), and then Hypothesis calls the method without a node.

@@ -382,7 +382,8 @@ class GE(CompareOp):
 
 @node
 class LogicalOp(BinaryOp):
-    """Base class of `and` and `or`. The right operand is evaluated only if the left one does not decide the result."""
+    """Base class of `and` and `or`. The right operand is evaluated only if the left operand does not decide the result.
+    """
 
     def __post_init__(self) -> None:
         BinaryOp.__post_init__(self)

@@ -259,7 +259,7 @@ _FEW = 8
 
 
 def _names(node: Node) -> _Names:
-    """Return the variables in a tree, the buffers that it accesses, and the buffers whose address it makes available.
+    """Return (the variables in a tree, the buffers that it accesses, the buffers of `handed_out`).
 
     Each node keeps its result, as in `_below`.
     """
@@ -303,7 +303,9 @@ def accessed(node: Node) -> frozenset[Any]:
 
 
 def handed_out(node: Node) -> frozenset[Any]:
-    """Return the buffers whose address a tree passes on, and the buffers that decide which address that is."""
+    """Return the buffers whose addresses a tree passes to other code. For `address_of(A[B[i]])` these are A and B,
+    because B decides which address is passed.
+    """
     return _names(node)[2]
 
 
