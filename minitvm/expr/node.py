@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, ClassVar, TypeVar, dataclass_transform
 
@@ -41,8 +41,13 @@ def _constructor(cls: Any) -> Callable[..., None]:
             value = f"make_{f.name}() if {f.name} is MISSING else {f.name}" if f.init else f"make_{f.name}()"
         if f.default is not MISSING:
             names[f"default_{f.name}"] = f.default
+        if f.name == value and f.init and str(f.type).startswith("tuple[") and "None" not in str(f.type):
+            names["sub_nodes"] = _sub_nodes
+            as_tuple = "sub_nodes" if f.name in getattr(cls, "_children", ()) else "tuple"
+            value = f"{value} if {value}.__class__ is tuple else {as_tuple}({value})"
         if f.init:
-            default = f"default_{f.name}" if f.default is not MISSING else "MISSING" if value != f.name else ""
+            default = f"default_{f.name}" if f.default is not MISSING else ""
+            default = "MISSING" if f.default_factory is not MISSING else default
             parameters.append(f"{f.name}={default}" if default else f.name)
         elif f.default is not MISSING:
             value = f"default_{f.name}"
@@ -57,6 +62,13 @@ def _constructor(cls: Any) -> Callable[..., None]:
     made.__qualname__, made.__module__ = f"{cls.__qualname__}.__init__", cls.__module__
     made.__annotations__ = {f.name: f.type for f in fields(cls) if f.init} | {"return": None}
     return made
+
+
+def _sub_nodes(items: Iterable[Any]) -> tuple[Any, ...]:
+    """Return the sub-nodes of a field as a tuple, numbers as constants: TVM's constructors accept lists of both."""
+    from .nodes import as_expr
+
+    return tuple(item if isinstance(item, Node) else as_expr(item) for item in items)
 
 
 class _PrettyText:

@@ -127,7 +127,6 @@ class BufferLoad(ex.Expr):
     _accesses = "element"
 
     def __post_init__(self) -> None:
-        _with_tuple(self, "indices")
         _check_rank(self.buffer, self.indices)
         object.__setattr__(self, "dtype", _element_dtype(self.buffer, self.indices))
 
@@ -184,7 +183,6 @@ class BufferStore(Stmt):
     _accesses = "element"
 
     def __post_init__(self) -> None:
-        _with_tuple(self, "indices")
         _check_rank(self.buffer, self.indices)
         element = _element_dtype(self.buffer, self.indices)
         if self.value.dtype != element:
@@ -246,9 +244,6 @@ class Seq(Stmt):
 
     stmts: tuple[Stmt, ...]
     _children = ("stmts",)
-
-    def __post_init__(self) -> None:
-        _with_tuple(self, "stmts")
 
     @staticmethod
     def of(*stmts: Stmt | None) -> Stmt:
@@ -343,9 +338,6 @@ class Instruction(Stmt):
     body: Stmt
     together: int = 1
     _children = ("operands", "body")
-
-    def __post_init__(self) -> None:
-        _with_tuple(self, "operands")
 
     @property
     def tiles(self) -> tuple[Tile, ...]:
@@ -626,14 +618,6 @@ def with_root(
     """Return a level-3 function with `body` inside the root block that every such function has."""
     root = Block((), (), (), "root", body, alloc_buffers=alloc_buffers)
     return PrimFunc(params, BlockRealize((), ex.const(True), root), attrs)
-
-
-def _with_tuple(node: Any, name: str) -> None:
-    """Convert a list passed for a field to a tuple, because TVM's constructors accept lists."""
-    value = getattr(node, name)
-    if type(value) is not tuple:
-        items = tuple(ex.as_expr(item) if not isinstance(item, ex.Node) else item for item in value)
-        object.__setattr__(node, name, items)
 
 
 def _check_rank(buffer: Buffer, indices: tuple[ex.Expr, ...]) -> None:

@@ -118,3 +118,12 @@ def test_intrinsics_work_out_their_dtype() -> None:
     assert x.call("if_then_else", b, f, 1.0).dtype == "float32"
     assert x.call("fma", f, h, f).dtype == "float32"
     assert isinstance(x.call("abs", i), Call)
+
+
+def test_lists_of_sub_nodes_become_tuples() -> None:
+    """A list would be no sub-node of `walk`; TVM's constructors accept lists, and numbers in them."""
+    i = x.Var("i")
+    shuffle = x.Shuffle([x.Ramp(i, x.const(1), 2), x.Ramp(i, x.const(1), 2)], [3, 0])  # type: ignore[arg-type]
+    assert shuffle.indices == (3, 0) and sum(e is i for e in x.walk(shuffle)) == 2
+    call = x.Call("int32", "shift_left", [i, 2])  # type: ignore[arg-type]
+    assert [str(a) for a in call.args] == ["i", "2"] and isinstance(call.args, tuple)
