@@ -72,14 +72,15 @@ def _from_rows(node: BufferLoad, index: Expr) -> Shuffle | None:
         return None
     ordered = sorted(set(offsets))
     gaps = [k for k in range(1, len(ordered)) if ordered[k] != ordered[k - 1] + 1]
-    places = {offset: place for place, offset in enumerate(ordered)}
-    if not gaps and len(ordered) > 1:
-        vectors = _vectors(node, base, (ordered[0],), len(ordered))
-    elif len(gaps) == 1 and 2 * gaps[0] == len(ordered) and gaps[0] > 1:
-        vectors = _vectors(node, base, (ordered[0], ordered[gaps[0]]), gaps[0])
-    else:
+    rows = (ordered[0],) if not gaps else (ordered[0], ordered[gaps[0]])
+    length = len(ordered) // len(rows)
+    if length < 2 or (gaps and gaps != [length]):
         return None
-    return Shuffle(vectors, tuple(places[offset] for offset in offsets))
+    # Languages have vectors of 2, 4, 8, ... lanes. Two of them, which overlap, cover a row of any other length.
+    lanes = 1 << (length.bit_length() - 1)
+    starts = tuple(dict.fromkeys(first for row in rows for first in (row, row + length - lanes)))
+    picks = {start + lane: k * lanes + lane for k, start in enumerate(starts) for lane in range(lanes)}
+    return Shuffle(_vectors(node, base, starts, lanes), tuple(picks[offset] for offset in offsets))
 
 
 def _vectors(node: BufferLoad, base: Expr, starts: tuple[int, ...], lanes: int) -> tuple[Expr, ...]:

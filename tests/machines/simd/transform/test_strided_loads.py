@@ -7,10 +7,11 @@ import pytest
 
 import minitvm
 from minitvm import te
+from minitvm.expr import find
 from minitvm.reference import check
 from minitvm.target import Target
 from minitvm.tir import Schedule
-from minitvm.tir.nodes import PrimFunc
+from minitvm.tir.nodes import BufferLoad, PrimFunc
 from minitvm.tir.transform.pipeline import lower
 
 
@@ -71,6 +72,24 @@ def test_each_element_several_times(times: int) -> None:
     found = np.zeros(32 * times, "float32")
     minitvm.build(sch.func, target="cpu")(row, found)
     np.testing.assert_array_equal(found, np.repeat(row, times))
+
+
+@pytest.mark.parametrize("target", ["cpu", "opencl -device=pocl -vector_bits=512"])
+@pytest.mark.parametrize(("times", "lanes"), [(2, 4), (2, 8), (2, 16), (4, 16)])
+def test_rows_of_a_length_that_no_vector_has(times: int, lanes: int, target: str) -> None:
+    """16 lanes that read elements 0, 1, 1, ..., 7, 7, 8 read nine of them: two vectors of eight overlap."""
+    a = te.placeholder((2, 32), "float32", name="A")
+    for rows in (1, 2):
+        b = te.compute(
+            (62,), lambda i, rows=rows: a[i % rows, (i // rows + times // 2) // times], name="B"
+        )  # fmt: skip
+        sch = Schedule(te.create_prim_func([a, b]))
+        _, lane = sch.split(sch.get_loops("B")[0], [None, lanes])
+        sch.vectorize(lane)
+        module = lower(sch.func, Target(target))
+        widths = {e.dtype.lanes for e in find(module, BufferLoad)}
+        assert "Shuffle" in str(module) and widths <= {1, 2, 4, 8, 16}
+        assert check(sch.func, module, modes=("exact", "shadow"))
 
 
 @pytest.mark.parametrize(("step", "lanes"), [(5, 8), (1, 8), (2, 2)])
