@@ -212,7 +212,7 @@ class Analyzer:
 
     @property
     def domain(self) -> Domain:
-        """The current ranges and facts, for the other modules of arith."""
+        """The current ranges and facts, for other modules in arith."""
         return self._domain
 
     def normal_form(self, e: ex.Expr) -> Affine | None:
@@ -249,8 +249,8 @@ class Analyzer:
     def _written(self, x: Affine, e: ex.Expr) -> ex.Expr:
         """Return the normal form of `e` as an expression, or `e` itself if the form does not fit in its dtype.
 
-        In the second case, the operands of `e` stay unchanged too. If an operand such as `A[i] - A[i] + j` became `j`,
-        the sum would no longer contain data, and minitvm would assume that it cannot wrap.
+        In the second case, the operands of `e` stay unchanged too. If an operand `A[i] - A[i]` became 0, the sum would
+        no longer contain data, and minitvm would assume that it cannot wrap.
         """
         try:
             return self._normal.expr(x, e.dtype)
@@ -402,9 +402,8 @@ class Analyzer:
             return e
 
     def _decided_as_numbers(self, e: ex.CompareOp) -> ex.Expr | None:
-        """Decide a comparison of two sums that contain data and may wrap, by bounding the wrapped values themselves.
-
-        Returns None if the bounds do not decide it.
+        """Decide a comparison of sums that may wrap, using conditions on the sums themselves. Returns None if that
+        fails.
         """
         if not isinstance(e, ex.LT | ex.LE | ex.GT | ex.GE):
             return None

@@ -64,8 +64,8 @@ def _independence(sums: tuple[IterSum, ...], detector: Detector) -> list[str]:
 def _apart(split: IterSplit, steps: dict[Any, Affine], direct: set[Any], detector: Detector) -> bool:
     """Return whether a split uses part of an iterator in a bounded sum, but is used outside of this sum.
 
-    For example, under the predicate `i*4 + j < 30` no binding may be `i` alone. `steps` are the splits of the bounded
-    sum, and `direct` are those that bindings use as they are.
+    For example, under the predicate `i*4 + j < 30` no binding may be `i` alone. `steps` has the keys of the splits in
+    the bounded sum, and `direct` the keys of the splits that are terms of a binding.
     """
     key = detector.key(split)
     if key in steps:
@@ -175,10 +175,9 @@ def _steps_overlap(row: IterSum, detector: Detector) -> str | None:
 
 
 def _determines(mark: IterMark, splits: list[IterSplit], detector: Detector) -> bool:
-    """Return whether the values of the splits determine the value of the iterator.
+    """Return whether the splits determine the whole value of the iterator.
 
-    They are combined from the smallest digit up: once `mark % reach` is known, a split that begins at or below `reach`
-    adds its own digits.
+    If mark % reach is known, a split that begins at or below reach adds further digits.
     """
     reach = _ONE
     rest = list(splits)
@@ -307,9 +306,7 @@ def _take_apart(
 
 
 def _below(one: IterSplit, other: IterSplit, domain: Any) -> bool:
-    """Return whether `one` can be ordered before `other` by step: its step is at most as large, or `extent` of its
-    steps make one step of `other` (j in `i * n + j` for j below n).
-    """
+    """Return whether one step is at most another one, or covers it exactly, as in `j * n + i` with i below n."""
     size, next_size = _size(one, domain), _size(other, domain)
     return bool(domain.nonnegative(next_size - size)) or multiply(size, one.extent) == next_size
 
@@ -319,7 +316,8 @@ def _size(split: IterSplit, domain: Any) -> Affine:
 
 
 def _assemble(parts: list[tuple[IterSplit, Expr]], analyzer: Analyzer) -> Expr:
-    """Return the value of an iterator, given (split, value) pairs. A split whose digits are already known is skipped.
+    """Return the value of an iterator, given the values of its splits. A split that only repeats known digits is
+    skipped.
     """
     result: Expr | None = None
     reach = _ONE

@@ -26,8 +26,8 @@ Ends = tuple[Affine, Affine]
 class Region:
     """The elements that an access touches. All of them are in `box`; if `exact`, every element of the box is touched.
 
-    `unbounded` lists the dimensions whose ends could not be computed, as for `A[B[i]]`, and for which `evaluate` had no
-    `fallback`.
+    `unbounded` lists the dimensions whose ends could not be computed, as for `A[B[i]]`. `evaluate` says what `box`
+    contains for these dimensions.
     """
 
     box: Box
@@ -54,8 +54,7 @@ def evaluate(
 
 
 class Moving:
-    """Variables that run through their ranges, together with facts about the ranges that are computed once for all
-    boxes.
+    """Variables that run through their ranges, together with the facts that are shared by all boxes over them.
 
     The ranges are bound in the analyzer, so you must not use it for anything else, unless you are inside a
     `constraint`.
@@ -108,8 +107,8 @@ def _reach(moving: Mapping[Any, Range]) -> dict[Any, set[Any]]:
 
 
 def _joins_on(ends: Ends | None, used: set[Var], moving: Mapping[Any, Range]) -> bool:
-    """Return whether the ranges that a variable has for different values of outer variables overlap enough to form one
-    range without gaps.
+    """Return whether the ranges that a variable has for different values of outer variables form one range without
+    gaps.
 
     They do if they all start or all end at the same place, and if no variable that decides the other end is in the same
     sum. For example, j in [0, i + 1) covers [0, n) for i in [0, n), but the sum i + 2*j may have gaps.
@@ -305,7 +304,7 @@ def same(a: Box, b: Box, analyzer: Analyzer) -> bool:
 
 
 class Boxes:
-    """A set of boxes with fast lookup: `hold` returns whether one of them is provably the `same` as a given box.
+    """A set of boxes with fast lookup: is one of them provably the `same` box for all values of the variables?
 
     Boxes with linear ends are equal only if their normal forms are; boxes with other ends are compared one by one.
     """

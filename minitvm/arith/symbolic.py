@@ -84,7 +84,7 @@ def _smaller(domain: Domain, x: Affine, d: Affine, kind: str) -> Affine | None:
 
 
 def _again(domain: Domain, x: Affine, d: Affine, kind: str) -> Affine:
-    """Return x // d or x % d. If d has become a number, use the rules for constant divisors."""
+    """Return x // d or x % d for a divisor that may have become a number."""
     if d.is_const and d.const > 0:
         return (rules.floordiv if kind == FLOORDIV else rules.floormod)(domain, x, d.const)
     quotient = (floordiv if kind == FLOORDIV else floormod)(domain, x, d)
@@ -92,7 +92,7 @@ def _again(domain: Domain, x: Affine, d: Affine, kind: str) -> Affine:
 
 
 def _cancel(domain: Domain, x: Affine, d: Affine, kind: str) -> tuple[Affine, str] | None:
-    """(g*a) // (g*b) -> a // b, (g*a) % (g*b) -> g*(a % b) where g is not 0, because it divides d, which is not 0"""
+    """(g*a) // (g*b) -> a // b, (g*a) % (g*b) -> g*(a % b)    for g != 0, which holds because g divides d != 0"""
     common = common_factor(x, d)
     if common is None:
         return None

@@ -135,8 +135,8 @@ def dtype_of_value(value: Any) -> DType:
 
 
 def promote(a: DType, b: DType) -> DType:
-    """Return the common dtype of two operands, as in TVM: float if either is a float, the wider of the two widths, and
-    a vector if either is a vector.
+    """Return the common dtype of two operands, as in TVM: a float dtype if either is a float, otherwise the wider
+    dtype; it is a vector if either is a vector.
 
     An int and a uint of the same width become uint (TVM's rule), and a bool takes the dtype of the other operand.
     Raises `TypeError` if both are vectors with different numbers of lanes.
