@@ -56,7 +56,7 @@ def cummin(x: Tensor, *, axis: int = 0) -> Tensor:
 
 
 def _neutral(kind: str, dtype: Any) -> Any:
-    """Return the neutral element. Combining it with an element leaves the element unchanged."""
+    """Return the neutral element of a running sum, product, maximum or minimum; for example, 0 for a sum."""
     if kind == _LARGEST:
         return lowest(dtype)
     return highest(dtype) if kind == _LEAST else const(int(kind == _PRODUCT), dtype)

@@ -51,8 +51,8 @@ def along(
     result, which has the shape of `whole`. `whole` may be longer along the other axes: lines that the tensors do not
     have keep their initial values.
 
-    Lines run in parallel if there is enough work. With `in_step`, which says that the function does the same steps for
-    all data, the schedule decides which lines are lanes of vectors, and which run in parallel.
+    Lines run in parallel if there is enough work. Pass `in_step` if the function does the same steps for all data: then
+    the schedule decides which lines are lanes of vectors, and which run in parallel.
     """
     count, operands = len(tensors), [*tensors, *([] if whole is None else [whole])]
     lead, rest = tensors[0].shape[:axis], tensors[0].shape[axis + 1 :]
@@ -82,7 +82,7 @@ def along(
 
 
 def _of(shape: Sequence[Expr], line: tir.PrimFunc, tensors: Sequence[Tensor], axis: int) -> tuple[Expr, ...]:
-    """Return the extents of the line's function, expressed by the extents of the tensors."""
+    """Return the shape with the sizes of the line's function replaced by the extents of the tensors along `axis`."""
     extents = {
         b.shape[0]: t.shape[axis] for b, t in zip(line.buffers, tensors, strict=False) if isinstance(b.shape[0], Var)
     }
@@ -150,8 +150,8 @@ def updated(
 
 
 def zeroed(func: tir.PrimFunc, results: Sequence[int]) -> tir.PrimFunc:
-    """Return the function with the buffers of index `results` set to zero first, because it writes them at places
-    from data.
+    """Return the function with the results of the given indices set to zero first. It needs this if it writes them at
+    data-dependent places.
     """
     buffers = [func.buffers[k] for k in results]
     zeros = [started(b, lambda *_, b=b: const(0, b.dtype)) for b in buffers]

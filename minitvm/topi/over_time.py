@@ -247,18 +247,20 @@ class TimeStep:
         self.statements: list[Stmt] = []
 
     def x(self, gate: int, b: Expr, j: Expr) -> Expr:
-        """Return the contribution of the input to a gate."""
+        """Return what the input contributes to a gate, for row `b` and element `j`."""
         g = self._group
         return g.x[self._place, g.first + b, g.way, plus(j, gate * self.hidden)]
 
     def weight(self, number: int, place: Expr) -> Expr:
-        """Return an element of a weight that is neither of the two products', for the current direction."""
+        """Return element `place` of the further weight `number` of the cell (`LayerInputs.weights`), for the current
+        direction.
+        """
         return self._group.weights[number][self._group.way, place]
 
     def unless_over(self, b: Expr, new: Expr, old: Expr) -> Expr:
-        """Return `new` if this time step lies within the length of row `b`, and `old` if the row has already ended.
+        """Return `new` if row `b` has this time step, and `old` if the row has already ended.
 
-        A row without a length of its own never ends early.
+        A row without a given length has all time steps.
         """
         length = self._group.length(b)
         return new if length is None else te.select(self._place.astype("int64") < length, new, old)

@@ -23,7 +23,9 @@ _SPATIAL = {1: ("x",), 2: ("y", "x"), 3: ("z", "y", "x")}
 
 
 class Windows:
-    """The windows of a pooling operator: the output shape, and the padding that the last window extends into."""
+    """The windows of a pooling operator: the shape of the output, and the padding, which includes the part of the last
+    window beyond the data.
+    """
 
     def __init__(self, op: str, data: Tensor, pool_size: Ints, strides: Ints, padding: Ints, dilation: Ints,
                  ceil_mode: bool, layout: str = "") -> None:  # fmt: skip

@@ -197,8 +197,8 @@ def _require_arrays(name: str, types: Sequence[TensorType]) -> None:
 
 
 def _remembered(value: Any) -> Hashable:
-    """Return a hashable key for a plain value that tells types apart (1 and 1.0). Raises `TypeError` for other
-    values.
+    """Return a hashable key for plain data. Values of different types, such as 1 and 1.0, have different keys. Raises
+    `TypeError` for anything else.
     """
     if isinstance(value, dict):
         return tuple((name, _remembered(item)) for name, item in value.items())
@@ -231,17 +231,19 @@ def register(
     """Return a decorator that registers a te function as the operator `name`. See the docstring of this module.
 
     `fold(*arrays, **attrs)` returns the output array (or a tuple of them). `infer(*types, **attrs)` returns a list of
-    (shape, dtype). `fold_types(*types, **attrs)` returns the output of an operator that depends on types alone
-    (`shape_of`) as an array, of expressions (dtype object) if dimensions are symbolic; a `fold` should accept such
-    arrays if it can, so that a frontend can carry symbolic shapes through shape arithmetic. `view` is for an operator
-    with one input whose output has the same bytes in the same order. The output shares its input's memory, and the
-    operator joins other views if the dtype is the same, too. `absorbs` lists changes of layout that may join this
-    operator's group in fusion, because its schedule can store the result in that layout while it is in the cache. They
-    end the group, unless they are complex-out-fusable. `updates` says that the output is the first input with some
-    elements replaced, and that the te function is a loop program (`te.extern_primfunc`) that begins by copying this
-    input and reads it nowhere else. Such an operator can work in place. `sought` says that passes look for the operator
-    with constant inputs (stored weights). Importers do not fold it; if no pass has used it, it is folded afterwards.
-    `onnx` and `aten` are the operator's names in ONNX and ATen, or what `spelling` has for names and attributes.
+    (shape, dtype). `fold_types(*types, **attrs)` is for an operator such as `shape_of`, whose output depends only on
+    types. It returns this output as an array, which contains expressions (dtype object) if dimensions are symbolic. A
+    `fold` should accept such arrays if it can, so that frontends can do arithmetic on symbolic shapes.
+
+    `view` is for an operator with one input whose output has the same bytes in the same order. The output shares its
+    input's memory, and the operator joins other views if the dtype is the same, too. `absorbs` lists changes of layout
+    that fusion may add at the end of this operator's group, because its schedule can store the result in that layout
+    while it is in the cache. Nothing is fused after them, unless they are complex-out-fusable. `updates` is for an
+    operator whose output is the first input with some elements replaced, and whose te function is a loop program
+    (`te.extern_primfunc`) that begins by copying this input and reads it nowhere else. Such an operator can work in
+    place. `sought` is for an operator with constant inputs (stored weights) that passes look for. Importers do not fold
+    it; if no pass has used it, it is folded afterwards. `onnx` and `aten` are the operator's names in ONNX and ATen, or
+    the objects of `spelling`.
 
     Raises `InputError` if the name is taken, unless `override` is set.
     """

@@ -44,8 +44,8 @@ def resize(
 
     `method` is nearest_neighbor, linear or cubic. `scales` holds output extent / input extent for each axis; by default
     it is the quotient of the extents, which may be symbolic. `roi` (starts, then ends, relative to the extents) and
-    `extrapolation_value` are for tf_crop_and_resize. Coordinates are computed in float64. Sums of integers are rounded
-    toward zero; between equal integers the result is this integer.
+    `extrapolation_value` are for tf_crop_and_resize. Coordinates are computed in float64. For integer data, weighted
+    sums are rounded toward zero, and interpolating between equal elements returns exactly their value.
     """
     if method not in ("nearest_neighbor", "linear", "cubic"):
         raise InputError(f"image.resize: method is nearest_neighbor, linear or cubic, found {method!r}")

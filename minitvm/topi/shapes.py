@@ -81,8 +81,8 @@ def is_condition(dim: Dim) -> bool:
 
 
 def condition_of(a: Dim, b: Dim) -> ex.Expr:
-    """Return the condition that a pair means: two dimensions are equal, or a condition holds (1) or does not hold
-    (0).
+    """Return the condition for a pair from `assuming`: `a == b` for dimensions; for a condition, a itself (b = 1) or
+    its negation (b = 0).
     """
     if is_condition(a):
         return a if isinstance(b, int) and b else ex.Not(a)
@@ -90,8 +90,8 @@ def condition_of(a: Dim, b: Dim) -> ex.Expr:
 
 
 def agree(a: Dim, b: Dim) -> bool:
-    """Return whether two dimensions that must be equal are equal. Inside `assuming`, return whether they can be
-    equal.
+    """Return whether two dimensions are known to be equal. Inside `assuming`, return whether they can be equal, and
+    list the pair.
     """
     if same(a, b):
         return True
@@ -103,7 +103,7 @@ def agree(a: Dim, b: Dim) -> bool:
 
 
 def require(condition: Dim, message: str) -> None:
-    """State a bool condition on sizes. Raises `InputError` if no sizes satisfy it.
+    """Require that a bool condition on sizes holds. Raises `InputError` if no sizes satisfy it.
 
     Inside `assuming`, a condition that only some sizes satisfy is listed, so that a run can check it.
     """
@@ -118,13 +118,15 @@ def require(condition: Dim, message: str) -> None:
 
 
 def require_at_least(size: Dim, least: Dim, what: str) -> None:
-    """State that a size is at least `least`. For the error, `what` describes what the size counts."""
+    """Require that a size is at least `least` (see `require`). For the error, `what` describes what the size counts."""
     if not (isinstance(size, int) and isinstance(least, int) and size >= least):
         require(ex.GE(*ex.match(ex.as_expr(size), ex.as_expr(least))), f"wanted at least {least} {what}, found {size}")
 
 
 def require_divides(divisor: Dim, size: Dim, what: str) -> None:
-    """State that a size, the number of `what`, is a multiple of a divisor, which must be at least 1."""
+    """Require that a size is a multiple of a divisor, which must be at least 1 (see `require`). `what` names what the
+    size counts.
+    """
     if isinstance(divisor, int) and divisor < 1:
         raise InputError(f"{what} are divided by {divisor}: wanted a number from 1")
     if not isinstance(divisor, int):
@@ -135,7 +137,9 @@ def require_divides(divisor: Dim, size: Dim, what: str) -> None:
 
 
 def require_some(size: Dim, what: str, read_by: Sequence[Dim]) -> None:
-    """State that a size, the number of `what`, is not 0 if the result (with shape `read_by`) has any elements."""
+    """Require that a size is not 0, unless the result, which has the shape `read_by`, is empty. `what` names what the
+    size counts.
+    """
     if isinstance(size, int) and size > 0:
         return
     empty = [ex.EQ(*ex.match(ex.as_expr(d), ex.as_expr(0))) for d in read_by if not (isinstance(d, int) and d > 0)]
@@ -172,8 +176,10 @@ def at_least_one(dim: Dim) -> Dim:
 
 
 def _broadcasts(dim: Dim) -> bool:
-    """Return whether a dimension is 1. Inside `assuming`, it counts as 1 if it is 1 whenever no size of the network
-    is 0.
+    """Return whether a dimension is 1.
+
+    Inside `assuming`, also return True if it is 1 for all sizes of the network that are at least 1, and list this as an
+    assumption. For example, this is the case for `min(n, 1)`.
     """
     if is_one(dim):
         return True
@@ -252,7 +258,9 @@ def _is_free(dim: Dim) -> bool:
 
 
 def require_repeats(size: Dim, extent: Dim, what: str = "entries to repeat") -> None:
-    """State that a size, the number of `what`, is either `extent`, or 1, in which case its only entry is repeated."""
+    """Require that a size is `extent`, or 1, in which case the only entry is repeated. `what` names what the size
+    counts.
+    """
     left, right = ex.match(ex.as_expr(size), ex.as_expr(extent))
     one = ex.EQ(left, ex.const(1, left.dtype))
     require(ex.Or(one, ex.EQ(left, right)), f"wanted 1 or {extent} {what}, found {size}")
@@ -260,7 +268,7 @@ def require_repeats(size: Dim, extent: Dim, what: str = "entries to repeat") -> 
 
 
 def _one_of_two(a: Dim, b: Dim) -> Dim:
-    """Return the common size of two sizes, one of which may be 1."""
+    """Return the common size of two sizes. They must be equal, or one of them must be 1."""
     left, right = ex.match(ex.as_expr(a), ex.as_expr(b))
     is_left, is_right = (ex.EQ(x, ex.const(1, x.dtype)) for x in (left, right))
     require(ex.Or(ex.Or(is_left, is_right), ex.EQ(left, right)), f"sizes {a} and {b} do not broadcast")

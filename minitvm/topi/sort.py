@@ -140,7 +140,7 @@ def _along_last(data: Tensor, at: int, apply: Callable[[Tensor], list[Tensor]]) 
 
 
 def strictly_before(ascending: bool) -> Any:
-    """Return a function that says whether one element comes before another, regardless of their positions."""
+    """Return a function that returns whether one element comes before another, regardless of their positions."""
 
     def greater(a: Expr, b: Expr) -> Expr:
         if not a.dtype.is_float:
