@@ -95,8 +95,8 @@ def padded_edges(
     back: Sequence[ex.Expr],
     conditions: int,
 ) -> ex.Expr | None:
-    """Write the padding of a tiled layout as TVM does: compare the tile index, and the position in the tile where
-    padding begins.
+    """Return the condition for the padding of a tiled layout as TVM writes it: a comparison of the tile index, and one
+    of the position inside the tile.
 
     For example, `axis0 == 3 and 2 <= axis1` for 14 elements in tiles of 4. `back` are the elements as sums over
     `places`, the indices of the new shape. `conditions` is the number of conditions that select the existing elements.

@@ -99,8 +99,8 @@ def infinity(dtype: str, negative: bool = False) -> ex.Expr:
 def lowest(dtype: str) -> ex.Expr:
     """Return a value that is at most as large as any value of a dtype; a maximum starts from it.
 
-    TVM starts a float maximum from the lowest finite number. That is not a neutral element: the maximum of nothing but
-    -inf would not be -inf.
+    TVM starts a float maximum from the lowest finite number. That is not a neutral element: if all values were -inf,
+    their maximum would be that number.
     """
     return infinity(dtype, negative=True) if ex.DType(dtype).is_float else min_value(dtype)
 

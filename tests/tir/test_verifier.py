@@ -104,7 +104,7 @@ BAD: dict[str, tuple[Callable[[], PrimFunc | IRModule], str, str]] = {
             def main(A: T.Buffer((8,), "float32"), S: T.Buffer((4, 4), "float32", strides=(1, 1))):
                                                    ^ S: two elements share the place 1 with strides (1, 1)
                 A[0] = T.float32(1.0)
-          wanted: explicit strides are as many as dimensions, and lead each element to a place of its own
+          wanted: explicit strides have one entry for each dimension, and give each element a different location
           found:  S: two elements share the place 1 with strides (1, 1)
         """),
     "variables_are_defined_once": (twice, "tir", """
@@ -114,7 +114,7 @@ BAD: dict[str, tuple[Callable[[], PrimFunc | IRModule], str, str]] = {
                 for i, i in T.grid(8, 8):
                        ^ i is defined a second time
                     A[i] = T.float32(1.0)
-          wanted: every loop, iterator and let has a variable of its own
+          wanted: each loop, iterator and let defines a different variable
           found:  i is defined a second time
         """),
     "buffers_are_defined": (lambda: around(loop(ONE), B), "tir", """
@@ -134,7 +134,7 @@ BAD: dict[str, tuple[Callable[[], PrimFunc | IRModule], str, str]] = {
                 A = T.decl_buffer((8,))
                 ^^^^^^^^^^^^^^^^^^^^^^^ A is defined a second time
                 A[0] = T.float32(1.0)
-          wanted: every parameter, allocation and view is a buffer of its own
+          wanted: each parameter, allocation and view defines a different buffer
           found:  A is defined a second time
         """),
     "dimensions_can_be_bound": (
@@ -146,7 +146,7 @@ BAD: dict[str, tuple[Callable[[], PrimFunc | IRModule], str, str]] = {
                 C = T.match_buffer(var_C, (n * 2,))
                 ^ n stands only inside n * 2: no argument tells its value
                 A[0] = T.float32(1.0)
-          wanted: a symbolic dimension stands alone in the shape, strides or offset of a parameter, or is a parameter
+          wanted: a symbolic dimension is a parameter, or an entry of a parameter's shape, strides or offset by itself
           found:  n stands only inside n * 2: no argument tells its value
         """,
     ),
@@ -157,7 +157,7 @@ BAD: dict[str, tuple[Callable[[], PrimFunc | IRModule], str, str]] = {
             def main(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
                 A[B[0]] = T.float32(1.0)
                 ^^^^^^^^^^^^^^^^^^^^^^^^ the index B[0] has dtype float32
-          wanted: the indices of loads, stores and regions are integers, one a dimension
+          wanted: loads, stores and regions have one integer index for each dimension
           found:  the index B[0] has dtype float32
         """,
     ),
@@ -170,7 +170,7 @@ BAD: dict[str, tuple[Callable[[], PrimFunc | IRModule], str, str]] = {
                 for i in range(8):
                 ^^^^^^^^^^^^^^^^^^ int64 runs from int32 over int32
                     A[0] = T.float32(1.0)
-          wanted: start, extent and variable of a loop have one integer dtype
+          wanted: the start, extent and variable of a loop have the same integer dtype
           found:  int64 runs from int32 over int32
         """,
     ),
@@ -205,7 +205,7 @@ BAD: dict[str, tuple[Callable[[], PrimFunc | IRModule], str, str]] = {
                     for j in T.thread_binding(2, thread="threadIdx.x"):
                     ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ threadIdx.x is bound by the loop over i already; j has extent 2, i has 4
                         A[0] = T.float32(1.0)
-          wanted: a thread loop names its axis, no other loop does, and an axis that is bound again shares an inner loop out
+          wanted: thread loops, and no others, name an axis; an inner loop over the same axis divides its work among the threads
           found:  threadIdx.x is bound by the loop over i already; j has extent 2, i has 4
         """,
     ),
@@ -218,7 +218,7 @@ BAD: dict[str, tuple[Callable[[], PrimFunc | IRModule], str, str]] = {
                 ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ B is no operand of fill
                     A[0] = T.float32(1.0)
                     B[0] = T.float32(1.0)
-          wanted: what an instruction does is done to its tiles, and to nothing else outside of it
+          wanted: an instruction touches only the buffers of its tiles, and buffers that it allocates itself
           found:  B is no operand of fill
         """),
     "there_is_a_root_block": (lambda: PrimFunc((A,), ONE, ATTRS), "tir", """
@@ -227,7 +227,7 @@ BAD: dict[str, tuple[Callable[[], PrimFunc | IRModule], str, str]] = {
             def main(A: T.Buffer((8,), "float32")):
                 A[0] = T.float32(1.0)
                 ^^^^^^^^^^^^^^^^^^^^^ a BufferStore
-          wanted: the body is the root block, with no iterators
+          wanted: the body is the root block, which has no iterators
           found:  a BufferStore
         """),
     "nothing_is_lowered_yet": (lambda: around(Allocate(Buffer("t", (4,)), ONE)), "tir", """
@@ -237,7 +237,7 @@ BAD: dict[str, tuple[Callable[[], PrimFunc | IRModule], str, str]] = {
                 t = T.decl_buffer((4,))
                 ^^^^^^^^^^^^^^^^^^^^^^^ Allocate at level 3
                 A[0] = T.float32(1.0)
-          wanted: allocations belong to blocks, and kernels are called by host functions only
+          wanted: blocks allocate buffers, and only host functions call kernels
           found:  Allocate at level 3
         """),
     "iterators_are_bound": (one_iterator_two_values, "tir", """
@@ -252,7 +252,7 @@ BAD: dict[str, tuple[Callable[[], PrimFunc | IRModule], str, str]] = {
                         T.reads()
                         T.writes(A[0:8])
                         A[0] = T.float32(1.0)
-          wanted: every iterator of a block has one value, of its dtype, and is spatial, reduction or opaque
+          wanted: each iterator of a block has one value, with the dtype of the iterator, and is spatial, reduction or opaque
           found:  1 iterators, 2 values
         """),
     "blocks_use_their_iterators": (
@@ -276,7 +276,7 @@ BAD: dict[str, tuple[Callable[[], PrimFunc | IRModule], str, str]] = {
                         T.writes(A[vi])
                         A[vi] = B[j]
                                 ^^^^ the loop variable j inside the block b
-          wanted: a block uses the loops around it only through its iterators, and where it names threads that combine values
+          wanted: a block uses the loops around it only through its iterators, except to name threads that combine values
           found:  the loop variable j inside the block b
         """,
     ),
@@ -299,7 +299,7 @@ BAD: dict[str, tuple[Callable[[], PrimFunc | IRModule], str, str]] = {
                         T.reads(B[vi])
                         T.writes(A[vi])
                         A[vi] = B[vi]
-          wanted: where a block has no predicate, the values of its iterators lie in their domains
+          wanted: if a block has no predicate, the values of its iterators are in their domains
           found:  vi = i * 4 + j runs from 0 to 11
         """,
     ),
@@ -324,7 +324,7 @@ BAD: dict[str, tuple[Callable[[], PrimFunc | IRModule], str, str]] = {
                         T.writes(A[vi])
                         A[vi] = B[vi] + B[vi + 2]
                                         ^^^^^^^^^ dimension 0 of B is read outside of the declared region
-          wanted: what the body of a block reads lies in the regions that the block declares to read
+          wanted: the body of a block reads only elements that the block declares to read
           found:  dimension 0 of B is read outside of the declared region
         """,
     ),
@@ -351,7 +351,7 @@ BAD: dict[str, tuple[Callable[[], PrimFunc | IRModule], str, str]] = {
                         A[vi] = B[vi]
                         B[vi] = T.float32(0.0)
                         ^^^^^^^^^^^^^^^^^^^^^^ the block b declares no writes of B
-          wanted: what the body of a block writes lies in the regions that the block declares to write
+          wanted: the body of a block writes only elements that the block declares to write
           found:  the block b declares no writes of B
         """,
     ),
@@ -372,7 +372,7 @@ BAD: dict[str, tuple[Callable[[], PrimFunc | IRModule], str, str]] = {
                     T.writes(A[0:8])
                     T.call_extern("int32", "copy", T.tvm_access_ptr(T.type_annotation("float32"), A.data, 0, 8, 2), B.data)
                                                                                                                     ^^^^^^ the block b declares no access of B, whose address it hands out
-          wanted: a block declares to read or write each buffer of which it hands out the address, or makes that buffer itself
+          wanted: a block that passes on the address of a buffer declares an access to the buffer, or allocates or matches it
           found:  the block b declares no access of B, whose address it hands out
         """),
     "views_fit_their_source": (view_of_another_dtype, "tir", """
@@ -385,7 +385,7 @@ BAD: dict[str, tuple[Callable[[], PrimFunc | IRModule], str, str]] = {
                     V = T.match_buffer(A[0:8], (8,), "int32")
                     ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^ int32 in global, a view of float32 in global
                     V[0] = 1
-          wanted: a matched buffer has the dtype and scope of the buffer that it views, the dimensions and strides of the region
+          wanted: a matched buffer has the dtype and scope of its source, and the dimensions and strides of the matched region
           found:  int32 in global, a view of float32 in global
         """),
     "concurrent_loops_bind_no_reductions": (

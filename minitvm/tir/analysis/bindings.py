@@ -78,8 +78,7 @@ def why_not_started_first(block: BlockRealize, loops: Sequence[For], analyzer: A
     """Return None if each reduction iterator is at the start of its domain when its loops are at their start; otherwise
     return the reason.
 
-    If an iterator is not, the init, which runs at the start of the domain, would run after the first iteration or
-    never.
+    If an iterator starts later, the init, which belongs to the start of the domain, would run too late or never.
     """
     starts: dict[Var, Expr] = {}
     for l in loops:

@@ -85,15 +85,16 @@ def regions_written(block: Block) -> Regions:
 
 
 def numbered_reads(block: Block) -> Regions:
-    """Return the regions that steps number as `("read", k)`, in the order that a reader of `T.reads` counts.
+    """Return the regions to which schedule steps refer as `("read", k)`: first the regions in `T.reads`, and then the
+    undeclared ones.
 
-    A region that is declared keeps its number even if the block does not read its buffer.
+    A declared region keeps its number even if the block does not read its buffer.
     """
     return _numbered(regions_read(block), block.reads)
 
 
 def numbered_writes(block: Block) -> Regions:
-    """Return the regions that steps number as `("write", k)`, like `numbered_reads`."""
+    """Return the regions to which schedule steps refer as `("write", k)`, like `numbered_reads`."""
     return _numbered(regions_written(block), block.writes)
 
 

@@ -33,9 +33,9 @@ def clip(box: Box, buffer: tir.Buffer, analyzer: Analyzer) -> Box:
     """Return the part of a box that is inside the buffer. The box is only cut where it provably reaches outside; the
     result may be empty.
 
-    A whole axis is a range with the extent of the axis, even if the extent is not provably nonnegative (for example,
-    `(n - 3) // 2 + 1` results of a convolution). Legal: an axis with a negative extent has no element, and a loop over
-    it has no iteration.
+    If the result covers a whole axis, its range has exactly the extent of the axis, even if this extent may be
+    negative, such as `(n - 3) // 2 + 1` results of a convolution. Legal: an axis with a negative extent has no element,
+    and a loop over it has no iteration.
     """
     clipped = []
     for r, dim in zip(box, buffer.shape, strict=True):

@@ -296,10 +296,9 @@ def _behind(touch: Touch, stores: Sequence[Touch]) -> Touch | None:
 
 
 def _where_read(store: Touch, read: Touch) -> Touch:
-    """Return a store without the conditions that certainly hold at the read.
+    """Return a store without the conditions that certainly hold whenever the read happens.
 
-    A condition that is shared by both and does not change with their loops holds at the read, so it also holds at the
-    store.
+    These are the conditions of the read itself, if they do not change in the loops of the store or of the read.
     """
     moved = [loop.var for loop in (*store.loops, *read.loops)]
     held = [c for c in read.conditions if not uses(c, moved) and not reads_memory(c)]
@@ -316,10 +315,10 @@ def _same_pattern(store: Touch, read: tuple[Affine, dict[int, int]]) -> bool:
 
 
 def _before_all(touch: Touch, store: Touch, shared: Sequence[tir.For]) -> bool:
-    """Return whether a conditional store certainly happens before all of the reads.
+    """Return whether a conditional store, such as an init in `if k == 0`, certainly happens before all of the reads.
 
-    The shared loops that its conditions use must be in order; the store must run when these loops are at their start
-    and the other shared loops are at the iteration of the read.
+    It does if the loops in its conditions run in order, and if the store covers the reads when these loops are at their
+    start and the other shared loops are at the same iteration as the reads.
     """
     named = [l for l in shared if any(uses(c, [l.var]) for c in store.conditions)]
     if not named or any(l.kind not in _IN_ORDER for l in named):

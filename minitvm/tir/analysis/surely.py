@@ -59,7 +59,7 @@ def _comes_first(read: Touch, write: Touch) -> bool:
     earlier iteration of a loop around both.
 
     This holds if each iteration reads exactly the elements that it writes: the first iteration that touches an element
-    then reads it first. All accesses of a foreign call count as made at the call.
+    then reads it first. All accesses of a foreign call are assumed to happen at the same time.
     """
     if isinstance(read.node, BufferRegion) is not isinstance(write.node, BufferRegion):
         return False
@@ -177,8 +177,8 @@ def _inside(block: Block) -> Analyzer:
 def all_touched(touches: Sequence[Touch], region: BufferRegion, analyzer: Analyzer) -> bool:
     """Return whether every element of a region is certainly touched. Elements outside of the buffer do not count.
 
-    Either a single touch covers the region, or several do that each touch elements at constant offsets from the start
-    of the region.
+    Either a single touch covers the region, or the elements are covered by several touches at constant offsets from the
+    start of the region.
     """
     boxes = [box for t in touches if (box := t.certain(analyzer)) is not None]
     if any(holds(box, region.region, region.buffer, analyzer) for box in boxes):
@@ -191,8 +191,8 @@ def all_touched(touches: Sequence[Touch], region: BufferRegion, analyzer: Analyz
 
 
 def _places(box: Box, region: Box, sizes: Sequence[int], analyzer: Analyzer) -> Iterator[tuple[int, ...]]:
-    """Yield the elements of a box that are inside a region, relative to the region's start. Yields nothing if they are
-    only known at run time.
+    """Yield the positions, relative to the start of a region, of the elements of a box that are inside the region.
+    Yields nothing if they are only known at run time.
     """
     sides = []
     for r, own, size in zip(box, region, sizes, strict=True):

@@ -56,7 +56,7 @@ class Touch:
 
     @property
     def least(self) -> Box | None:
-        """The box of elements that are touched in every run, while all loops of this touch run; None if no such box is
+        """The box of elements that are certainly touched while all loops of this touch run; None if no such box is
         known.
 
         This is `certain()` without arguments, computed once and cached.

@@ -14,7 +14,7 @@ from .reducers import ReducerMatch, recognise
 class AccumulatedElement:
     """The element of a buffer that a block accumulates into, or a row of elements if it has `loops` of its own.
 
-    Each of these loops has a variable that is exactly one of `indices`. `value` is the stored value, and `init` the
+    The variable of each of these loops is itself an entry of `indices`. `value` is the stored value, and `init` the
     initial value.
     """
 
@@ -36,8 +36,8 @@ class AccumulatedElement:
         return [k for k, index in enumerate(self.indices) if index not in own]
 
     def place(self, axis: int) -> int:
-        """Return the position in `indices` at which to insert a new index so that it comes at `axis` among the block's
-        own indices.
+        """Return the position at which to insert a new index into `indices`, so that it becomes number `axis` among the
+        indices that are not variables of `loops`.
         """
         places = self.places
         return places[axis] if axis < len(places) else places[-1] + 1 if places else 0

@@ -44,10 +44,8 @@ class ZeroPattern:
 
 
 def factors(term: Expr | None) -> Iterator[BufferLoad]:
-    """Yield the loads that are multiplied to form a term. Conversions are skipped, and a factor may be 0 under a
-    condition.
-
-    Yields nothing for other terms.
+    """Yield the factors of a product of loads: A[i] and B[j] for `cast(A[i]) * if_then_else(c, B[j], 0)`. Yields
+    nothing for other terms.
     """
     while isinstance(term, Cast) or _or_zero(term):
         term = term.value if isinstance(term, Cast) else term.args[1]  # type: ignore[union-attr]

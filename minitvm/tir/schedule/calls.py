@@ -190,7 +190,11 @@ def normal(value: Any) -> Any:
 
 
 def run(primitive: Primitive, state: ScheduleState, nodes: Mapping[str, Any]) -> Any:
-    """Run a primitive on a state. If its place is not a loop, the call may mean another primitive, or nothing."""
+    """Run a primitive on a state.
+
+    If the call passes "inline" instead of a loop, `compute_at` becomes `compute_inline`; "root" does nothing, as in
+    TVM.
+    """
     place = next((value for value in nodes.values() if isinstance(value, PlaceKey)), None)
     if place is None:
         return primitive.run(state, nodes)

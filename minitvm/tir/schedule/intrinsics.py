@@ -155,8 +155,8 @@ class TensorizeInfo:
     """A mapping from the loops of a block to the loops of a description.
 
     `loop_map` maps each loop of the block to one of the description, and `desc_loop_indexer` gives the positions of the
-    latter. `block_iter_paddings` has the factors to whose multiples the block's iterators would have to be padded; None
-    if no padding is needed.
+    latter. If the block's iterators must be padded first, `block_iter_paddings` has a factor for each of them: pad its
+    extent to a multiple of this factor. It is None if no padding is needed.
     """
 
     loop_map: Mapping[StmtSRef, tir.For]

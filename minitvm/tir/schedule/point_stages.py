@@ -71,8 +71,8 @@ def point_of(realize: tir.BlockRealize, buffer: tir.Buffer, write: bool) -> Poin
 
 copies_its_values = holds_inside(
     "copies_its_values",
-    """What is copied in has been written by then; what is copied back was written by the block:
-    every combination of iterators that the copy runs through is one that the block runs through, or reads an input.""",
+    """elements are written before they are copied in, and the block writes all elements that are copied back: the
+    block also runs for every combination of iterator values for which the copy runs, or the element is an input""",
 )
 
 

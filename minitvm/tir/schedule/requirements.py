@@ -318,9 +318,10 @@ def no_races(state: ScheduleState, loop: For, thread_axis: str | None = None) ->
 
 @invariant
 def threads_add_up(state: ScheduleState) -> Failure | None:
-    """a loop over threads that drives a reduction, or what was one, has no races (`no_races`)
+    """a loop over threads that drives a reduction, or an opaque iterator that was a reduction, has no races
+    (`no_races`)
 
-    `bind` has shown it for one block that reduces. A later step may make two blocks of it, or put it into another one.
+    `bind` checks this for one reduction block. A later step may split this block, or put it into another block.
     """
     for tree in state.schedulable_trees():
         for loop in tree.loops.values():

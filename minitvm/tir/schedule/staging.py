@@ -26,18 +26,16 @@ from .state import ScheduleState, guard, nest_around
 from .thread_storage import passes_on
 from .views import views_on, with_buffers
 
-known_box = holds_inside(
-    "known_box", "the box of the buffer that is touched has bounds that the place of the copy knows"
-)
+known_box = holds_inside("known_box", "the bounds of the copied box are known at the place of the copy")
 initialised = holds_inside(
     "initialised",
-    """Every element that is copied holds a value: the buffer is an input that is not written,
-    or the block that writes it writes all of the box, or the readers read all of the box anyway.""",
+    """every copied element has a value: the buffer is an input that is not written, or the block that writes the
+    buffer writes all of the box, or the readers read all of the box anyway""",
 )
 
 
 own_values = holds_inside(
-    "own_values", "threads that each have a buffer for themselves find there only what they have written themselves"
+    "own_values", "if each thread has its own copy of a buffer, it reads only values that it has written itself"
 )
 
 
@@ -53,7 +51,7 @@ def region_of(regions: Sequence[tir.BufferRegion], index: int | str | tir.Buffer
 
 @dataclass(frozen=True)
 class BufferPart:
-    """A buffer that a block reads or writes. A primitive copies a part of it to a second buffer."""
+    """An access of a block to a buffer: the region that it reads or writes (`write`), which a primitive is to copy."""
 
     tree: Tree
     scope: Scope
@@ -68,14 +66,14 @@ class BufferPart:
 
 
 def part_read(state: ScheduleState, block: tir.BlockRealize, read_buffer_index: int | str | tir.Buffer) -> BufferPart:
-    """Return the buffer part that a block reads at a position, which must exist."""
+    """Return the region that a block reads in the given buffer, which must exist, as a `BufferPart`."""
     return _part(state, block, regions_read(block.block), read_buffer_index, False)
 
 
 def part_written(
     state: ScheduleState, block: tir.BlockRealize, write_buffer_index: int | str | tir.Buffer
 ) -> BufferPart:
-    """Return the buffer part that a block writes at a position, which must exist."""
+    """Return the region that a block writes in the given buffer, which must exist, as a `BufferPart`."""
     return _part(state, block, regions_written(block.block), write_buffer_index, True)
 
 

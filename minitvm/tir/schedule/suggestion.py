@@ -50,7 +50,10 @@ def _flattened(buffer: Buffer, indices: Sequence[Expr]) -> Expr:
 
 
 def _parts(row: IterSum) -> list[tuple[Var, IterSplit]] | None:
-    """Return the parts of loops in a sum, largest step first; None if a fused iterator is divided."""
+    """Return (loop variable, split) for each term of a sum, largest step first, taking fused iterators apart.
+
+    For example, `i*64 + j//4*8` gives the parts of i and of j. Returns None if only a part of a fused iterator is used.
+    """
     parts: list[tuple[Var, IterSplit]] = []
     if any(not split.scale.is_const for split in row.args):
         return None

@@ -54,8 +54,7 @@ def _shares_safely(state: ScheduleState, scope: Scope, loop: For, buffer: Buffer
 
 
 def combined_alone(tree: Tree, bound: For, inside: For | None = None) -> set[Buffer]:
-    """Return the buffers into which a loop's threads reduce together with a registered reducer, and which nothing else
-    uses.
+    """Return the buffers that only a cross-thread reduction of a loop uses, if its reducer is registered.
 
     `inside` is the loop as it is in the tree, and `bound` is the loop as it will be.
     """
@@ -70,10 +69,11 @@ def combined_alone(tree: Tree, bound: For, inside: For | None = None) -> set[Buf
 
 
 def passes_on(state: ScheduleState, tree: Tree, loop: For, buffer: Buffer, storage_scope: str) -> bool:
-    """Return whether an iteration of a loop may read a value that another iteration wrote, if the buffer is in a given
-    scope.
+    """Return whether an iteration of a loop may read a value that another iteration wrote to a buffer, if the buffer is
+    in the given scope.
 
-    The storage may belong to each iteration, be shared by iterations in lockstep, or be the subject of a race.
+    Iterations do not see each other's values if each one owns its storage, or if threads fill shared storage in
+    lockstep.
     """
     above = tree.all_loops_above(loop)
     touches = [a for a in accesses(tree, loop) if a.buffer is buffer]
@@ -109,8 +109,8 @@ def _filled_first(state: ScheduleState, scope: Scope, loop: For, buffer: Buffer)
 
 
 def _is_steady(state: ScheduleState, scope: Scope, loop: For, block: BlockRealize) -> bool:
-    """Return whether the values that a block stores are the same whenever it runs, because the block and its producers
-    are complete.
+    """Return whether a block stores the same values in each iteration of a loop, because it and its producers are
+    complete blocks.
     """
     if why_not_complete(scope, block) is not None:
         return False

@@ -130,7 +130,7 @@ class Instruction:
 
 
 class Trace:
-    """The instructions of a schedule in order, including the decisions of those that sample."""
+    """The instructions of a schedule in order. A sampling instruction includes its decision."""
 
     __slots__ = ("_insts", "_names", "_numbered")
 
@@ -147,7 +147,7 @@ class Trace:
 
     @property
     def decisions(self) -> dict[Instruction, Any]:
-        """The decisions of the instructions that sampled."""
+        """The decision of each instruction that has sampled."""
         return {inst: inst.decision for inst in self._insts if inst.decision is not None}
 
     def get_decision(self, inst: Instruction) -> Any:
@@ -159,9 +159,10 @@ class Trace:
         self._insts.append(inst if decision is None else inst.with_decision(decision))
 
     def repeats(self, query: Instruction) -> bool:
-        """Whether the trace ends with queries, one of which is the same as `query` and gave the same handles.
+        """Return whether `query` would repeat a query: the trace ends with queries, and one of them is the same and
+        returned the same handles.
 
-        No step has changed the program since that one, so recording `query` as well would add nothing.
+        No step has changed the program since that query, so recording `query` as well would add nothing.
         """
         names = self.handle_names()
         if any(handle not in names for handle in query.outputs):

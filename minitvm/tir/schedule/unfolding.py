@@ -1,7 +1,7 @@
 """Undo rolling_buffer: produce a program in which the circular buffers have all of their elements again.
 
-Element x of a circular buffer is stored at x % size, and unfolding changes these indices to x. To check that the result
-is the program before `rolling_buffer`, `rolling_buffer` rolls the buffers again.
+Element x of a circular buffer is stored at x % size, and unfolding changes these indices to x. `rolling_buffer` then
+checks the result: rolling its buffers must lead back to the current program.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ def align_storage(func: PrimFunc) -> PrimFunc:
         for i, j in T.grid(4, 8):
             B[i, j] = S[i, 7 - j]
 
-    This pass needs compact shapes, because strides are computed from the shape that remains.
+    This pass runs after `compact_buffers`, because the strides depend on the shape that remains.
     """
     if not any(ALIGNMENTS in one.annotations for one in find(func.body, Allocate)):
         return func

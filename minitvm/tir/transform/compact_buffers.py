@@ -79,8 +79,9 @@ def used_spans(buffer: Buffer, body: Stmt, ranges: Ranges) -> list[UsedSpan | No
 
 
 def _hull(sides: Iterable[tuple[Range | None, set[Var], Ranges]]) -> UsedSpan | None:
-    """Return the smallest span that covers all accesses to a dimension for all values of the given loop variables;
-    None if it is unknown.
+    """Return the smallest span that covers all accesses to one dimension; None if it is unknown.
+
+    Each access is given as (its range or None, the variables of its loops, the ranges of all variables).
     """
     total: UsedSpan | None = None
     for side, inner, ranges in sides:

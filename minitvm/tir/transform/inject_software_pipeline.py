@@ -199,7 +199,7 @@ def _time_steps(
 
 
 def _own_buffers(stmt: tir.Stmt) -> tir.Stmt:
-    """Return a statement with new buffers for those that its blocks allocate."""
+    """Return a statement whose blocks allocate new buffers instead of the old ones."""
     fresh = {b: replace(b) for s in find(stmt, tir.Block) for b in s.alloc_buffers}
     if not fresh:
         return stmt

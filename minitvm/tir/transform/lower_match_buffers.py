@@ -23,8 +23,8 @@ def lower_match_buffers(func: PrimFunc) -> PrimFunc:
                 vi = T.axis.remap("S", [i])
                 B[vi] = A[vi, T.int32(0) + 1] + A[vi, T.int32(0) + 2]
 
-    Strides and offsets that the view declares as variables get the values of the source. All others equal those of
-    the source, because `dense_parameters` refuses views that do not fit.
+    Strides and offsets that the view declares as variables get the values of the source. Constant strides and offsets
+    equal those of the source, because `dense_parameters` refuses views that do not fit.
     """
     viewed = any(block.match_buffers for block in find(func.body, Block))
     return func.with_body(_lower(func.body, {})) if viewed else func

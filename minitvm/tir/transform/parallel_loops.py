@@ -1,4 +1,6 @@
-"""Give each kernel one parallel loop, the outermost: perfectly nested ones are fused, and others become serial."""
+"""Give each kernel a single parallel loop, which is its outermost: fuse perfectly nested parallel loops, and make all
+others serial.
+"""
 
 from __future__ import annotations
 

@@ -54,7 +54,9 @@ def _share(node: Node) -> Any:
 
 
 def _begun(stmt: Stmt) -> Stmt:
-    """Make a store inside lets asynchronous again, unless it is no longer a plain copy."""
+    """Return an asynchronous store, which may be inside lets; it becomes an ordinary store if it is no longer a plain
+    copy.
+    """
     if isinstance(stmt, LetStmt):
         return LetStmt(stmt.var, stmt.value, _begun(stmt.body))
     return Async(stmt) if isinstance(stmt, BufferStore) and is_copied(stmt.value) else stmt

@@ -231,7 +231,7 @@ class _Vectorizer:
 
     @contextmanager
     def inside(self, part: tir.For | tir.LetStmt | ex.Expr) -> Iterator[None]:
-        """Context manager: rewrite the body of `part`, so that the facts known from `part` hold inside."""
+        """Context manager: use the facts that hold inside `part` (a loop, let or condition) in the `with` block."""
         before = self.around
         self.around = (*before, part)
         yield
@@ -239,16 +239,14 @@ class _Vectorizer:
 
     @contextmanager
     def reading(self, value: ex.Expr) -> Iterator[None]:
-        """Context manager: rewrite a value and the statements after it, whose loads are then known to happen."""
+        """Context manager: in the `with` block, the loads in `value` are known to happen."""
         before = self.read
         self.read = (*before, *_surely_read(value))
         yield
         self.read = before
 
     def is_read(self, e: ex.Expr) -> bool:
-        """Return whether every load in a value happens anyway, so that its address is valid and a mask is
-        not needed.
-        """
+        """Return whether every load in a value happens anyway, so that its address is valid without a mask."""
         loads = list(ex.find(e, tir.BufferLoad))
         return all(any(ex.structural_equal(load, other) for other in self.read) for load in loads)
 

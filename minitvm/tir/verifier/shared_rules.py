@@ -27,7 +27,7 @@ def variables_are_defined(func: tir.PrimFunc) -> Broken:
 
 @rule(SHARED_RULES)
 def variables_are_defined_once(func: tir.PrimFunc) -> Broken:
-    """every loop, iterator and let has a variable of its own"""
+    """each loop, iterator and let defines a different variable"""
     seen = {p for p in func.params if isinstance(p, Var)} | set(visibility.dimensions(func))
     for node in visibility.nodes_of(func, tir.For, tir.Block, tir.LetStmt):
         defined = [a.var for a in node.iter_vars] if isinstance(node, tir.Block) else [getattr(node, "var", None)]
@@ -53,7 +53,7 @@ def buffers_are_defined(func: tir.PrimFunc) -> Broken:
 
 @rule(SHARED_RULES)
 def buffers_are_defined_once(func: tir.PrimFunc) -> Broken:
-    """every parameter, allocation and view is a buffer of its own"""
+    """each parameter, allocation and view defines a different buffer"""
     seen: set[tir.Buffer] = set()
     definitions: list[tuple[Node, tir.Buffer]] = [(b, b) for b in func.buffers]
     for node in visibility.nodes_of(func, tir.Block, tir.Allocate):
@@ -69,7 +69,7 @@ def buffers_are_defined_once(func: tir.PrimFunc) -> Broken:
 
 @rule(SHARED_RULES)
 def dimensions_can_be_bound(func: tir.PrimFunc) -> Broken:
-    """a symbolic dimension stands alone in the shape, strides or offset of a parameter, or is a parameter"""
+    """a symbolic dimension is a parameter, or an entry of a parameter's shape, strides or offset by itself"""
     if func.attrs.get("host"):
         return  # its buffers are flat; the linker knows the dimensions from the function that it was lowered from
     scalars = {p for p in func.params if isinstance(p, Var)}
@@ -83,7 +83,7 @@ def dimensions_can_be_bound(func: tir.PrimFunc) -> Broken:
 
 @rule(SHARED_RULES)
 def strides_are_injective(func: tir.PrimFunc) -> Broken:
-    """explicit strides are as many as dimensions, and lead each element to a place of its own"""
+    """explicit strides have one entry for each dimension, and give each element a different location"""
     buffers: list[tuple[Node, tir.Buffer]] = [(b, b) for b in func.buffers]
     for node in visibility.nodes_of(func, tir.Block, tir.Allocate):
         if isinstance(node, tir.Block):
@@ -98,7 +98,7 @@ def strides_are_injective(func: tir.PrimFunc) -> Broken:
 
 @rule(SHARED_RULES)
 def indices_are_integers(func: tir.PrimFunc) -> Broken:
-    """the indices of loads, stores and regions are integers, one a dimension"""
+    """loads, stores and regions have one integer index for each dimension"""
     for node in visibility.nodes_of(func, *visibility.USES_BUFFER):
         buffer = visibility.used_buffer(node)
         if buffer is None or isinstance(node, tir.BufferData):
@@ -113,7 +113,7 @@ def indices_are_integers(func: tir.PrimFunc) -> Broken:
 
 @rule(SHARED_RULES)
 def loops_are_over_integers(func: tir.PrimFunc) -> Broken:
-    """start, extent and variable of a loop have one integer dtype"""
+    """the start, extent and variable of a loop have the same integer dtype"""
     for node in visibility.nodes_of(func, tir.For):
         assert isinstance(node, tir.For)
         dtypes = {node.var.dtype, node.start.dtype, node.extent.dtype}
@@ -135,7 +135,7 @@ def conditions_are_bool(func: tir.PrimFunc) -> Broken:
 
 @rule(SHARED_RULES)
 def instructions_touch_their_operands(func: tir.PrimFunc) -> Broken:
-    """what an instruction does is done to its tiles, and to nothing else outside of it"""
+    """an instruction touches only the buffers of its tiles, and buffers that it allocates itself"""
     for node in visibility.nodes_of(func, tir.Instruction):
         assert isinstance(node, tir.Instruction)
         inside = {n.buffer for n in find(node.body, tir.Allocate)}
@@ -148,7 +148,7 @@ def instructions_touch_their_operands(func: tir.PrimFunc) -> Broken:
 
 @rule(SHARED_RULES)
 def thread_loops_name_their_axis(func: tir.PrimFunc) -> Broken:
-    """a thread loop names its axis, no other loop does, and an axis that is bound again shares an inner loop out"""
+    """thread loops, and no others, name an axis; an inner loop over the same axis divides its work among the threads"""
     for node, scope in visibility.statements_of(func, tir.For):
         if (node.thread is not None) != (node.kind is tir.ForKind.THREAD):
             yield node, f"kind {node.kind} with thread={node.thread}"

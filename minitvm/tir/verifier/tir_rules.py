@@ -29,21 +29,21 @@ TIR_RULES: list[Rule] = [*SHARED_RULES]
 
 @rule(TIR_RULES)
 def there_is_a_root_block(func: PrimFunc) -> Broken:
-    """the body is the root block, with no iterators"""
+    """the body is the root block, which has no iterators"""
     if not isinstance(func.body, BlockRealize) or func.body.block.iter_vars:
         yield func.body, f"a {type(func.body).__name__}"
 
 
 @rule(TIR_RULES)
 def nothing_is_lowered_yet(func: PrimFunc) -> Broken:
-    """allocations belong to blocks, and kernels are called by host functions only"""
+    """blocks allocate buffers, and only host functions call kernels"""
     for node in nodes_of(func, Allocate, KernelCall):
         yield node, f"{type(node).__name__} at level 3"
 
 
 @rule(TIR_RULES)
 def iterators_are_bound(func: PrimFunc) -> Broken:
-    """every iterator of a block has one value, of its dtype, and is spatial, reduction or opaque"""
+    """each iterator of a block has one value, with the dtype of the iterator, and is spatial, reduction or opaque"""
     for node in nodes_of(func, BlockRealize):
         assert isinstance(node, BlockRealize)
         axes, values = node.block.iter_vars, node.iter_values
@@ -58,7 +58,7 @@ def iterators_are_bound(func: PrimFunc) -> Broken:
 
 @rule(TIR_RULES)
 def blocks_use_their_iterators(func: PrimFunc) -> Broken:
-    """a block uses the loops around it only through its iterators, and where it names threads that combine values"""
+    """a block uses the loops around it only through its iterators, except to name threads that combine values"""
     for row in scoped(func):
         tree, scope, _ = row
         if scope.block is None or scope.block_loops.isdisjoint(variables(tree)):
@@ -71,7 +71,7 @@ def blocks_use_their_iterators(func: PrimFunc) -> Broken:
 
 @rule(TIR_RULES)
 def iterators_stay_in_their_domains(func: PrimFunc) -> Broken:
-    """where a block has no predicate, the values of its iterators lie in their domains"""
+    """if a block has no predicate, the values of its iterators are in their domains"""
     for node, scope in statements_of(func, BlockRealize):
         if not _always(node):
             continue
@@ -93,19 +93,19 @@ def iterators_stay_in_their_domains(func: PrimFunc) -> Broken:
 
 @rule(TIR_RULES)
 def reads_are_declared(func: PrimFunc) -> Broken:
-    """what the body of a block reads lies in the regions that the block declares to read"""
+    """the body of a block reads only elements that the block declares to read"""
     yield from _undeclared(func, write=False)
 
 
 @rule(TIR_RULES)
 def writes_are_declared(func: PrimFunc) -> Broken:
-    """what the body of a block writes lies in the regions that the block declares to write"""
+    """the body of a block writes only elements that the block declares to write"""
     yield from _undeclared(func, write=True)
 
 
 @rule(TIR_RULES)
 def addresses_are_declared(func: PrimFunc) -> Broken:
-    """a block declares to read or write each buffer of which it hands out the address, or makes that buffer itself"""
+    """a block that passes on the address of a buffer declares an access to the buffer, or allocates or matches it"""
     if not visitor.handed_out(func.body):
         return
     for row in scoped(func):
@@ -123,7 +123,7 @@ def addresses_are_declared(func: PrimFunc) -> Broken:
 
 @rule(TIR_RULES)
 def views_fit_their_source(func: PrimFunc) -> Broken:
-    """a matched buffer has the dtype and scope of the buffer that it views, the dimensions and strides of the region"""
+    """a matched buffer has the dtype and scope of its source, and the dimensions and strides of the matched region"""
     for match, region in views(func):
         view, source = match.buffer, match.source.buffer
         if (view.dtype, view.scope) != (source.dtype, source.scope):

@@ -250,11 +250,13 @@ class _ConstrainedSides:
             pass
 
     def ties(self, v: Var) -> bool:
-        """Return whether any condition contains this variable, apart from the two that only state its range."""
+        """Return whether a condition relates this variable to others, that is, whether any condition except those of
+        `own` contains it.
+        """
         return any(occurs(c, v) and c not in self.own(v) for c in self.conditions)
 
     def own(self, v: Var) -> tuple[Affine, Affine]:
-        """Return the two conditions that a variable is within its range."""
+        """Return two sums that are both >= 0 exactly if a variable is within its range: v - low and high - v."""
         side = self.sides[v]
         return Affine.of(v) - side.low, side.high - Affine.of(v)
 

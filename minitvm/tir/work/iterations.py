@@ -126,8 +126,10 @@ class Iterations:
     # -- conditions as indicators
 
     def indicator(self, c: ex.Expr, holds: bool) -> Terms:
-        """Return the indicator of a condition, which is 1 if the condition holds (or does not hold, if `holds` is
-        False) and 0 otherwise. Raises `NoClosedForm`.
+        """Return the indicator of a condition: 1 where the condition holds (or does not hold, if `holds` is False), and
+        0 elsewhere.
+
+        Raises `NoClosedForm` if the condition is not a combination of comparisons of sums.
         """
         if isinstance(c, ex.Not):
             return self.indicator(c.a, not holds)

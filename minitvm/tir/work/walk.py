@@ -1,4 +1,4 @@
-"""Walk over a kernel and count its work. The walk multiplies; a domain says how often each statement runs.
+"""Walk over a kernel and count its work. Each operation counts as often as its statement runs, which a domain computes.
 
 The `iterations` of a domain are numbers (`domain.PointDomain`, which lists points) or closed formulas
 (`iterations.Iterations`), and so are the counts.

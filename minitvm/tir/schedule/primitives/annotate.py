@@ -99,9 +99,9 @@ def alignment_fits(
 
 @invariant
 def pipelines_well_formed(state: ScheduleState) -> Failure | None:
-    """A loop annotated as software pipeline is serial, and has one stage and one place in the order, numbers from 0 on,
-    for each statement of its body; asynchronous stages are among these. A block annotated as double buffer names, by
-    its position, a buffer that it writes, and stands in a loop that holds other statements beside it.
+    """each loop annotated as a software pipeline is serial, and has a stage and a position in the order (numbers from
+    0) for each statement of its body; its asynchronous stages are among these stages. Each block annotated for double
+    buffering gives the position of a buffer that it writes, and is in a loop with other statements
     """
     failures = (software_pipelines.ill_formed(tree) for tree in state.schedulable_trees())
     return next((failure for failure in failures if failure is not None), None)
@@ -109,8 +109,8 @@ def pipelines_well_formed(state: ScheduleState) -> Failure | None:
 
 @invariant
 def keeps_pipelines(state: ScheduleState) -> Failure | None:
-    """Every loop that is annotated as a software pipeline can run so, and every double buffer can be one:
-    each value is written before it is read, and not overwritten before, in the order of the pipeline's time steps.
+    """in every software pipeline and for every double buffer, each value is still written before it is read, and not
+    overwritten in between, in the order of the time steps
     """
     failures = (software_pipelines.broken(tree) for tree in state.schedulable_trees())
     return next((failure for failure in failures if failure is not None), None)

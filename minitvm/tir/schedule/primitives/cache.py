@@ -151,8 +151,8 @@ def written_in_blocks(match: staging.BufferPart) -> Failure | None:
 
 values_of_writer = holds_inside(
     "values_of_writer",
-    """Who reads the new buffer reads only what was copied, or written, there:
-    the box that the writer fills covers the box that is read, in each iteration of the loops they share.""",
+    """every reader of the new buffer reads only elements that were copied or written there: in each iteration of the
+    loops that they share, the box that the writer fills contains the box that is read""",
 )
 
 

@@ -216,23 +216,23 @@ def producers_fill(block: BlockRealize, loop: For, match: Flow) -> Failure | Non
     return None
 
 
-known_predicate = holds_inside("known_predicate", "the block's predicate can be expressed by its iterators")
+known_predicate = holds_inside("known_predicate", "the block's predicate can be expressed in terms of its iterators")
 free_position = holds_inside(
-    "free_position", "the loop's body has a place after the producers and before the consumers"
+    "free_position", "the loop's body has a position after the producers and before the consumers"
 )
 region_cover = holds_inside(
     "region_cover",
-    """In each iteration of the loops that a producer and its consumer share,
-    what the consumer reads was written by the producer in the same iteration.""",
+    """in each iteration of the loops that a producer and its consumer share, the consumer reads only elements that the
+    producer has written in the same iteration""",
 )
 covers_own_domain = holds_inside(
-    "covers_own_domain", "every iteration of the block still runs, in some iteration of the loop"
+    "covers_own_domain", "every iteration of the block still runs in some iteration of the loop"
 )
 same_iterations = holds_inside(
     "same_iterations",
-    """The block runs the same iterations at its new place, with the same result: the old bindings take all values of a
-    box, which contains the new iterations; each point of a reduction runs once, and the first of its domain runs
-    first; and if several iterations write one element, their order is the same.""",
+    """the block runs the same iterations at its new place, with the same result: the old bindings take all values of a
+    box that contains the new iterations; each point of a reduction runs once, and the first point of its domain runs
+    first; and if several iterations write one element, their order stays the same""",
 )
 
 

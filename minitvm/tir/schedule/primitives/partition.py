@@ -407,7 +407,7 @@ def _copy_of_range(
 
 
 def _own_names(stmt: Stmt, suffix: str) -> Stmt:
-    """Give new names to the blocks of a statement, and new buffers to those that its blocks allocate or match."""
+    """Return a statement whose blocks have new names, and whose allocated or matched buffers are new buffers."""
     for block in [s for s in statements(stmt) if isinstance(s, Block)]:
         for buffer in (*block.alloc_buffers, *(m.buffer for m in block.match_buffers)):
             stmt = _with_own_buffer(stmt, buffer)

@@ -27,7 +27,9 @@ Chosen = tuple[str, int] | list[Any] | str | Buffer
 
 @dataclass(frozen=True)
 class PartByPoint(BufferPart):
-    """A buffer in which each iteration of a block touches a single element, or a message that says why it does not."""
+    """A `BufferPart`, with the single element that each iteration of the block touches, or a message that says why
+    there is no such element.
+    """
 
     point: Point | str
 
@@ -367,8 +369,9 @@ def _reindex_space(state: ScheduleState) -> Iterator[tuple[Any, ...]]:
 
 
 def _turned(realize: BlockRealize, buffer: Buffer, write: bool) -> IndexLambda | None:
-    """Return a map that is worth trying: the iterators that index the buffer in reverse order, with the first of these
-    split into pairs. Return None if there are no such iterators.
+    """Return a map to try: the iterators that index the buffer in reverse order, with pairs of the first one innermost.
+
+    For example, the map for A[vi, vj] is `(vj // 2, vi, vj % 2)`. Returns None if no iterator indexes the buffer.
     """
     point = point_of(realize, buffer, write)
     if isinstance(point, str) or not point.iterators:

@@ -235,8 +235,8 @@ def fitting_axis(state: ScheduleState, factor_axis: int, match: LoopReduction) -
 
 slots_started = holds_inside(
     "slots_started",
-    "a partial result that some iteration adds to is started by the first: the block's predicate p(j, r), over the "
-    "loop j and the other reduction loops r, implies p(j, start of r)",
+    "if any iteration adds to a partial result, the first iteration starts it: the block's predicate p(j, r), over "
+    "the loop j and the other reduction loops r, implies p(j, start of r)",
 )
 
 

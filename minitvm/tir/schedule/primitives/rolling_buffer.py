@@ -232,8 +232,8 @@ def _rolls(state: ScheduleState, block: tir.BlockRealize, region: tir.BufferRegi
 
 
 def _greatest_step(start: ex.Expr, loop: tir.For) -> int | None:
-    """Return by how much an expression increases at most between consecutive iterations; None if it may decrease or is
-    unknown. For example, the result for `i * 5 // 2` is 3.
+    """Return the largest increase of an expression between consecutive iterations of a loop: 3 for `i * 5 // 2`. Return
+    None if it may decrease or is unknown.
     """
     if not isinstance(loop.start, ex.IntImm) or not isinstance(loop.extent, ex.IntImm):
         return None
@@ -396,7 +396,7 @@ rolling_buffer.refuses(inputs_stay, "sch.rolling_buffer('B', 0)", on.CHANGING_IN
 
 
 def _roll(state: ScheduleState, block: tir.BlockRealize, write_buffer_index: int) -> None:
-    """Make a buffer circular in a program that meets the requirements."""
+    """Make a buffer circular. The program must meet the requirements of `rolling_buffer`."""
     tree = state.home(block)
     scope = Scope.around(tree, block)
     region = regions_written(block.block)[write_buffer_index]

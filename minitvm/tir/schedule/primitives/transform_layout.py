@@ -183,8 +183,10 @@ def injective_map(
 
 @functools.lru_cache(maxsize=64)
 def _padding(mapping: IndexMap, shape: tuple[ex.Expr, ...]) -> tuple[IndexMap | None, ex.Expr | None]:
-    """Return (the inverse map, the condition for being in the padding). Each is None if it is unknown; without padding,
-    only the condition (False) is returned.
+    """Return (the inverse map, the condition for a place of the new shape to be padding), or (None, None) if they are
+    unknown.
+
+    Without padding, the result is (None, False), because the inverse map is then not needed.
     """
     if mapping.fills(shape):
         return None, ex.const(False)
