@@ -17,7 +17,7 @@ class Methods:
     def reorder_block_iter_var(self, block: BlockRV | str, new_order: Sequence[int]) -> None:
         """Permute the iterators of a block: the new iterator k is the old iterator `new_order[k]`."""
     def add_unit_loop(self, block_or_loop: BlockRV | str | LoopRV) -> LoopRV:
-        """Put a loop with one iteration around a block or loop, to bind it or to compute other blocks at it."""
+        """Put a loop with one iteration around a block or loop, so that you can bind that loop or compute blocks at it."""
     def merge(self, *loops: LoopRV) -> LoopRV:
         """Merge the loops of neighbouring nests: one iteration of the new loop does the work of one iteration of each."""
     def loop_partition(self, loop: LoopRV, factors: Sequence[int | Expr | None], preserve_unit_iters: bool = ...) -> list[LoopRV]:
@@ -29,7 +29,7 @@ class Methods:
     def cache_write(self, block: BlockRV | str, write_buffer_index: int | str | Buffer, storage_scope: str, consumer_blocks: Sequence[BlockRV | str] | None = ...) -> BlockRV:
         """Make a block write into a buffer of another scope, and copy the result to the original buffer."""
     def compute_at(self, block: BlockRV | str, loop: LoopRV, preserve_unit_loops: bool = ..., index: int = ...) -> None:
-        """Compute a producer below a loop of its consumers: each iteration computes what the consumers read in it."""
+        """Compute a producer below a loop of its consumers: each iteration computes the elements that they read in it."""
     def reverse_compute_at(self, block: BlockRV | str, loop: LoopRV, preserve_unit_loops: bool = ..., index: int = ...) -> None:
         """Compute a consumer below a loop of its producers: an iteration computes each element whose inputs are ready."""
     def decompose_reduction(self, block: BlockRV | str, loop: LoopRV) -> BlockRV:
@@ -51,7 +51,7 @@ class Methods:
     def fuse(self, *loops: LoopRV, preserve_unit_iters: bool = ...) -> LoopRV:
         """Fuse consecutive nested loops into one loop."""
     def reorder(self, *ordered_loops: LoopRV) -> None:
-        """Permute loops of a nest: the given loops are placed, in the given order, at the positions they occupied together."""
+        """Permute loops of a nest: they take the same positions as before, in the order in which you pass them."""
     def pad_einsum(self, block: BlockRV | str, padding: Sequence[int]) -> None:
         """Pad the extents of a block's iterators to multiples of `padding`, and use padded copies of its buffers."""
     def decompose_padding(self, block: BlockRV | str, loop: LoopRV) -> BlockRV:
@@ -71,7 +71,7 @@ class Methods:
     def get_output_blocks(self, scope_block: BlockRV | str) -> list[BlockRV]:
         """Return the blocks of a scope that write a buffer not allocated in the scope; it is an error if there are none."""
     def reduce_in_passes(self, block: BlockRV | str) -> list[BlockRV]:
-        """Compute the reference first, and then the sums that are relative to it."""
+        """Reduce in two passes: first the reference, such as a maximum, and then the sums that are relative to it."""
     def reindex(self, block: BlockRV | str, buffer: tuple[str, int] | Sequence[Any] | str | Buffer) -> BlockRV:
         """Make a block use a copy of a buffer that is indexed directly by the block's iterators, in their order."""
     def reindex_cache_read(self, block: BlockRV | str, read_buffer_index: int, storage_scope: str, index_map: IndexMap | Callable[..., Any]) -> BlockRV:
@@ -87,7 +87,7 @@ class Methods:
     def set_scope(self, block: BlockRV | str, buffer_index: int | str | Buffer, storage_scope: str) -> None:
         """Move a buffer to another scope, such as "shared" or "local". All blocks that use it are changed accordingly."""
     def tensorize(self, block_or_loop: BlockRV | str | LoopRV, tensor_intrin: str | TensorIntrin, preserve_unit_iters: bool = ...) -> None:
-        """Replace the computation of a block or loop by an intrinsic that computes the same."""
+        """Replace the computation of a block or loop by an intrinsic that computes the same values."""
     def transform_layout(self, block: BlockRV | str, buffer: object, index_map: Callable[..., Any], pad_value: object = ..., *, assume_injective_transform: bool = ...) -> None:
         """Store a buffer in another layout: element `p` moves to `index_map(*p)`, and all blocks that use it are updated."""
     def transform_block_layout(self, block: BlockRV | str, index_map: Callable[..., Any]) -> None:
@@ -117,7 +117,7 @@ class Methods:
     def sample_partitioned_tile(self, loop: LoopRV, n: int, partition_pos: int = ..., innerpart_factor: int = ..., decision: Sequence[int] | None = ...) -> list[ExprRV]:
         """Choose n factors of a loop's extent. `innerpart_factor` divides the product of factors `partition_pos` to n - 1."""
     def sample_compute_location(self, block: BlockRV | str, decision: int | None = ...) -> LoopRV:
-        """Choose a place for a block, for `compute_at`: inline, its present place, or a loop of its consumer."""
+        """Choose a place for a block, for `compute_at`: inline, where it is now, or a loop around its consumer."""
     def enter_postproc(self) -> None:
         """Mark the beginning of postprocessing in the trace; `remove_postproc` removes the steps after it."""
     def unsafe_set_dtype(self, block: BlockRV | str, buffer_index: int | str | Buffer, dtype: str) -> None:

@@ -28,7 +28,7 @@ from .thread_storage import combined_alone, safe_storage
 
 @requirement
 def plain_loops(state: ScheduleState, loops: Sequence[For]) -> Failure | None:
-    """l has no annotation and no thread, for all loops l
+    """no loop has an annotation or is bound to a thread
 
     If a loop is not serial, its kind is dropped, as in TVM: the new loops are serial, which is one of the orders that
     the kind allows.
@@ -54,7 +54,7 @@ def plain_loops(state: ScheduleState, loops: Sequence[For]) -> Failure | None:
 
 @requirement
 def starts_at_zero(state: ScheduleState, loops: Sequence[For]) -> Failure | None:
-    """start(l) = 0, for all loops l"""
+    """every loop starts at 0"""
     for loop in loops:
         if not is_const(loop.start, 0):
             return Failure({loop: "here"}, "a loop that starts at 0", f"{loop.var.name} starts at {loop.start}")
@@ -193,8 +193,8 @@ def keeps_dependences(state: ScheduleState, loops: Sequence[For]) -> Failure | N
     """no value is read before it is written
 
     Suppose accesses a and b, at least one of them a write, touch the same element, in iterations p before q. Then q
-    must not come before p in the new order. This is shown by checking that the loops that may carry such a dependence
-    keep their order among themselves.
+    must not come before p in the new order. To show this, minitvm checks that the loops that may carry such a
+    dependence keep their order.
     """
     tree = state.home(loops[0])
     old = chain(tree, loops)

@@ -128,18 +128,18 @@ def annotate(state: ScheduleState, block_or_loop: BlockRealize | For, ann_key: s
         for i in T.serial(8, annotations={"pragma_auto_unroll_max_step": 16}):
             with T.block("B"): B[vi] = A[vi] * 2.0
 
-    "software_pipeline_stage" and "software_pipeline_order" have one number for each statement of the loop's body. They
-    let the statements run in stages, with several iterations in progress at once. "double_buffer_scope" on a block
-    gives the position of a buffer that the block writes, and lets the block run one iteration ahead. Both annotations
-    are refused, now and in every later step, if they would change the values that are read (`keeps_pipelines`).
+    "software_pipeline_stage" and "software_pipeline_order" have one number for each statement of the loop's body. The
+    statements then run in stages, with several iterations in progress at once. "double_buffer_scope" on a block gives
+    the position of a buffer that the block writes, and lets the block run one iteration ahead. Both annotations are
+    refused, now and in every later step, if they would change the values that are read (`keeps_pipelines`).
     "software_pipeline_async_stages" lists stages whose copies from global to shared storage only need to arrive before
     a later stage reads them, as with CUDA's `cp.async`. If the target does not support this for a copy, it becomes an
     ordinary copy. "software_pipeline_spare_versions" is a number of additional versions for each buffer that passes
     values between stages.
 
     The values of two more annotations are numbers. "vector_reduction" is the number of lanes in which the innermost
-    loop of a reduction accumulates. "prefetch" is the number of iterations by which an innermost loop requests the
-    vectors that it reads in sequence ahead of time.
+    loop of a reduction accumulates. With "prefetch", an innermost loop requests the vectors that it reads in sequence
+    that many iterations before it uses them.
     """
     target = _annotated(block_or_loop)
     state.replace({target: replace(target, annotations={**target.annotations, ann_key: plain(ann_val)})})

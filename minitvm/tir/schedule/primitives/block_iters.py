@@ -69,7 +69,7 @@ def inside_root(state: ScheduleState, block_or_loop: BlockRealize | For) -> Fail
 
 @primitive(requires=[inside_root])
 def add_unit_loop(state: ScheduleState, block_or_loop: BlockRealize | For) -> For:
-    """Put a loop with one iteration around a block or loop, to bind it or to compute other blocks at it.
+    """Put a loop with one iteration around a block or loop, so that you can bind that loop or compute blocks at it.
 
     before:
         with T.block("B"): B[0] = A[0] * 2.0

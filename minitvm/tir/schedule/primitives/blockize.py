@@ -125,8 +125,8 @@ def predicate_divides(state: ScheduleState, match: Subtree | None) -> Failure | 
 
 @requirement
 def init_moves_out(state: ScheduleState, match: Subtree | None) -> Failure | None:
-    """if the block has an init, its loops are not thread loops, its inner conditions do not use a reduction iterator,
-    and of a buffer that the init writes, the body reads only the element that it accumulates into
+    """if the block has an init, its loops are not thread loops, and its inner conditions do not use a reduction
+    iterator; if the body reads a buffer that the init writes, it reads only the element that it accumulates into
 
     Then all inits of a subtree may run before all its updates.
     """

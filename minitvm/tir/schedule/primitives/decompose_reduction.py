@@ -191,8 +191,9 @@ def decompose_reduction(state: ScheduleState, block: BlockRealize, loop: For) ->
             for k in range(8):
                 with T.block("C_update"): C[vi, vj] = C[vi, vj] + A[vi, vk] * B[vk, vj]
 
-    Returns the init block; the handle of the block now refers to the update. If a symbolic reduction turns out to
-    be empty, the old block stored nothing, which left its result undefined; the init block stores the init.
+    Returns the init block; the handle of the block now refers to the update. If the extent of a reduction is symbolic,
+    it may be 0 at run time. The old block then stored nothing, so its result was undefined, whereas the init block
+    stores the init.
     """
     tree = state.home(block)
     old = block.block

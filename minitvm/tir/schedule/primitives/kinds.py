@@ -19,7 +19,7 @@ from .annotate import pipelines_well_formed
 
 @requirement
 def changeable_kind(state: ScheduleState, loop: For) -> Failure | None:
-    """kind(loop) is not a thread axis, or all buffers that are touched below it are in global storage
+    """the loop is not bound to a thread axis, or the program below it accesses only buffers in global storage
 
     The new kind replaces the old one. A thread owns its local storage, and shares shared storage with the other
     threads, so an access that is legal for threads may not be legal for another kind.
@@ -40,7 +40,7 @@ def changeable_kind(state: ScheduleState, loop: For) -> Failure | None:
 
 @requirement
 def serial_loop(state: ScheduleState, loop: For) -> Failure | None:
-    """kind(loop) = serial, because a loop has only one kind"""
+    """the loop is serial, because a loop has only one kind"""
     if loop.kind == ForKind.SERIAL:
         return None
     kind = f"bound to {loop.thread}" if loop.kind == ForKind.THREAD else str(loop.kind)
@@ -73,11 +73,11 @@ def thread_axis(state: ScheduleState, loop: For, thread_axis: str) -> Failure | 
 
 @requirement
 def axis_not_taken(state: ScheduleState, loop: For, thread_axis: str) -> Failure | None:
-    """no loop around this one, or inside it, is bound to the same axis, unless the threads share out the inner of the
-    two loops
+    """no loop around this one, or inside it, is bound to the same axis, unless the threads divide the iterations of the
+    inner loop among themselves
 
-    The threads of threadIdx can share out the iterations of an inner loop (cooperative fetching) if there are as many
-    iterations as threads, all threads run the same iterations, and these write only "shared" storage.
+    Threads of threadIdx can divide an inner loop in this way (cooperative fetching) if the loop has as many iterations
+    as there are threads, all threads run the same iterations, and these write only "shared" storage.
     """
     tree = state.home(loop)
     for other in tree.loops.values():

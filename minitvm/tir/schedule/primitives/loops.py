@@ -174,7 +174,7 @@ def rectangular(state: ScheduleState, loops: Sequence[For]) -> Failure | None:
 
 @requirement
 def product_fits(state: ScheduleState, loops: Sequence[For]) -> Failure | None:
-    """the product of the extents, as far as they are constants, fits the first loop's dtype"""
+    """the product of all constant extents fits the dtype of the first loop"""
     dtype = loops[0].var.dtype
     count = math.prod(loop.extent.value for loop in loops if isinstance(loop.extent, IntImm))
     if count <= dtype.max:
@@ -249,7 +249,7 @@ def _fuse_space(state: ScheduleState) -> Iterator[tuple[Any, ...]]:
     ],
 )  # fmt: skip
 def reorder(state: ScheduleState, *ordered_loops: For) -> None:
-    """Permute loops of a nest: the given loops are placed, in the given order, at the positions they occupied together.
+    """Permute loops of a nest: they take the same positions as before, in the order in which you pass them.
 
     before:
         for i, j, k in T.grid(8, 4, 2):

@@ -35,7 +35,7 @@ def at_least_two(state: ScheduleState, loops: Sequence[For]) -> Failure | None:
 def sibling_nests(state: ScheduleState, loops: Sequence[For]) -> Failure | None:
     """the loops' nests are statements of one sequence, in one block
 
-    From that statement inward to the loop, each loop's body is the next loop.
+    From each of these statements inward to the loop that you pass, each loop's body is the next loop.
     """
     tree = state.home(loops[0])
     homes = []

@@ -69,8 +69,10 @@ def reduces_alone(state: ScheduleState, block: BlockRealize, match: RelativeUpda
 
 @requirement
 def relative_sums(state: ScheduleState, block: BlockRealize, match: RelativeUpdate) -> Failure | None:
-    """the body is the update of a reducer that is registered as `relative`: a reference, which is combined
-    independently, and sums that are relative to it and start from 0
+    """the body is the update of a reducer that is registered as `relative`
+
+    Such a reducer has a reference, which is combined independently of the rest, and sums that are relative to the
+    reference and start from 0. For example, the reference is a maximum, and the sums add exp(x - maximum).
     """
     if isinstance(match.update, str):
         return Failure({block.block.body: "here"}, "sums relative to a running reference", match.update)
@@ -102,7 +104,7 @@ def own_iterators(state: ScheduleState, block: BlockRealize) -> Failure | None:
     requires=[reduction_block, reduces_alone, own_iterators, relative_sums],
 )  # fmt: skip
 def reduce_in_passes(state: ScheduleState, match: RelativeUpdate, block: BlockRealize) -> list[BlockRealize]:
-    """Compute the reference first, and then the sums that are relative to it.
+    """Reduce in two passes: first the reference, such as a maximum, and then the sums that are relative to it.
 
     before:
         for i, j in T.grid(8, 64):
@@ -128,12 +130,13 @@ def reduce_in_passes(state: ScheduleState, match: RelativeUpdate, block: BlockRe
                 with T.init(): L[vi] = T.float32(0)
                 L[vi] = L[vi] + softmax_weights[vi, vj]
 
-    Values that were rescaled in every step are now summed only once, as products that can be tiled and vectorised like
-    any other product. The price is a buffer of weights. If you use it after `rfactor`, the partial results are reduced
-    in this way, while their combination keeps the running form; together with `compute_at` this is flash attention.
-    Returns the block of the weights, followed by the block of each sum in the order in which the sums were stored; the
-    handle of the block now refers to the reference. Floating-point sums are rounded differently. (Dao, Fu, Ermon, Rudra
-    and Re, "FlashAttention", 2022.)
+    For example, a softmax in one pass rescales its sums whenever the maximum grows. After this step, the maximum is
+    known before the sums begin, so nothing is rescaled. The sums are products that can be tiled and vectorised like any
+    other product. The price is a buffer of weights. After `rfactor`, only the partial results are reduced in two
+    passes; their combination still uses one pass. Together with `compute_at`, this is flash attention. Returns the
+    block of the weights, followed by the block of each sum in the order in which the sums were stored; the handle of
+    the block now refers to the reference. Floating-point sums are rounded differently. (Dao, Fu, Ermon, Rudra and Re,
+    "FlashAttention", 2022.)
     """
     assert not isinstance(match.update, str)  # relative_sums
     update, reducer = match.update

@@ -144,8 +144,8 @@ def single_point_written(match: PartByPoint) -> Failure | None:
 
 @requirement
 def sound_dataflow(state: ScheduleState, block: BlockRealize, match: PartByPoint) -> Failure | None:
-    """as in cache_read and cache_write: a buffer that is read has at most one writer, which comes first; a block that
-    writes is complete or a reduction
+    """if the block reads the buffer, the buffer has at most one writer, which comes first (as for cache_read); if the
+    block writes it, the block is complete or a reduction (as for cache_write)
     """
     if match.write:
         return only_writer.check(state=state, block=block)

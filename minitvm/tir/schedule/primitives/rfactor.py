@@ -77,8 +77,8 @@ def one_reduction_block(state: ScheduleState, loop: tir.For) -> Failure | None:
 
 @requirement
 def binds_only_reduction(state: ScheduleState, loop: tir.For, match: LoopReduction) -> Failure | None:
-    """the loop binds only reduction iterators of the block, at least one, or runs once and binds none; no loop binds
-    iterators of both kinds
+    """the loop binds at least one reduction iterator of the block and no other iterators, or it runs once and binds
+    none; no loop binds iterators of both kinds
     """
     block = match.block
     spatial, reduced = loops_binding(block, ex.SPATIAL), loops_binding(block, (ex.REDUCE, ex.OPAQUE))

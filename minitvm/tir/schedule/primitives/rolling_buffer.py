@@ -137,14 +137,14 @@ def _of_flat(check: _Check) -> Requirement:
 
 
 inputs_roll_again = holds_inside(
-    "inputs_roll_again", "the buffers that the block reads and that go round already can be rolled behind this one"
+    "inputs_roll_again", "if buffers that the block reads are circular already, they can be rolled again after this one"
 )
 
 
 @_of_flat
 def producer_of_temporary(state: ScheduleState, block: tir.BlockRealize, write_buffer_index: int) -> Failure | None:
-    """the block is complete or a reduction, and writes no other buffer; this one is allocated in the scope; others read
-    it by plain loads only"""
+    """the block is complete or a reduction, and writes only this buffer; the buffer is allocated in the scope, and
+    other blocks read it only with plain loads"""
     tree = state.home(block)
     scope = Scope.around(tree, block)
     reason = why_neither(scope, block)
@@ -167,8 +167,8 @@ def producer_of_temporary(state: ScheduleState, block: tir.BlockRealize, write_b
 
 @_of_flat
 def meet_in_a_loop(state: ScheduleState, block: tir.BlockRealize, write_buffer_index: int) -> Failure | None:
-    """block and readers share a loop; what is read in an iteration of the innermost such loop the block computes in the
-    same iteration; around the block stand only loops, no condition"""
+    """the block and its readers share a loop; in each iteration of the innermost shared loop, the block computes all
+    elements that its readers read in this iteration; around the block there are only loops, and no conditions"""
     tree = state.home(block)
     scope = Scope.around(tree, block)
     shared = _shared_loops(tree, block, scope)
@@ -248,9 +248,12 @@ def _greatest_step(start: ex.Expr, loop: tir.For) -> int | None:
 
 @_of_flat
 def overlapping_windows(state: ScheduleState, block: tir.BlockRealize, write_buffer_index: int) -> Failure | None:
-    """some dimension of what the block writes in an iteration is [f(l), f(l) + e) with a constant e, for one loop l
-    around block and readers that moves no other dimension; f never goes back and moves on by less than e, as s*l + c or
-    s*l // 2"""
+    """in one dimension, the block writes the elements [f(l), f(l) + e) in an iteration, where e is a constant and l is
+    a loop around the block and its readers that occurs in no other dimension; from one iteration of l to the next, f
+    never decreases, and increases by less than e
+
+    Examples of f are s*l + c and s*l // 2.
+    """
     rolls = _rolls(state, block, regions_written(block.block)[write_buffer_index])
     if not isinstance(rolls, str):
         return None
@@ -261,10 +264,10 @@ def overlapping_windows(state: ScheduleState, block: tir.BlockRealize, write_buf
 
 @_of_flat
 def one_point_an_element(state: ScheduleState, block: tir.BlockRealize, write_buffer_index: int) -> Failure | None:
-    """the block stores single elements, each from one point of its spatial iterators: each of these is alone in some
-    index; its predicate depends on the element only; a reduction takes place below the shared loops
+    """the block stores single elements, each from one point of its spatial iterators: each spatial iterator is the only
+    variable of some index; the predicate depends only on the element; reductions run below the shared loops
 
-    So an element gets the same value in each iteration that computes it, and in each or in none.
+    Therefore all iterations that compute an element give it the same value, or none of them stores it.
     """
     tree = state.home(block)
     region = regions_written(block.block)[write_buffer_index]
@@ -288,7 +291,10 @@ def one_point_an_element(state: ScheduleState, block: tir.BlockRealize, write_bu
 @_of_flat
 def loops_in_order(state: ScheduleState, block: tir.BlockRealize, write_buffer_index: int) -> Failure | None:
     """the loop of the overlap and the loops from there down to the readers are serial, and their domains do not depend
-    on each other: the iteration before has run, and over the same other windows"""
+    on each other
+
+    Therefore the previous iteration has run, and its inner loops went through the same windows.
+    """
     tree = state.home(block)
     rolls = _rolls(state, block, regions_written(block.block)[write_buffer_index])
     assert not isinstance(rolls, str)  # overlapping_windows
@@ -309,10 +315,10 @@ def loops_in_order(state: ScheduleState, block: tir.BlockRealize, write_buffer_i
 
 @_of_flat
 def inputs_stay(state: ScheduleState, block: tir.BlockRealize, write_buffer_index: int) -> Failure | None:
-    """what the block reads has the same values in every iteration: each of these buffers is written by nobody in the
-    scope, or by one complete or reduction block that reads nothing which it overwrites
+    """the block reads the same values in every iteration: each buffer that it reads either has no writer in the scope,
+    or has one writer, which is complete or a reduction and reads nothing that it overwrites
 
-    An element that is not computed again would otherwise have got another value.
+    Otherwise an element that the block does not compute again could have another value now.
     """
     tree = state.home(block)
     scope = Scope.around(tree, block)

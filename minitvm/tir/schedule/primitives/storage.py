@@ -142,7 +142,7 @@ def each_written(tree: Tree) -> Iterator[tuple[tir.BlockRealize, int, tir.Buffer
 def one_owner(
     state: ScheduleState, block: tir.BlockRealize, buffer_index: int | str | tir.Buffer, storage_scope: str
 ) -> Failure | None:
-    """each piece of the storage is touched only by its owner; iterations that run in no order do not share a piece
+    """only its owner touches a piece of the storage, and iterations without a defined order do not share a piece
 
     All accesses are inside the same loops that divide the storage: threads and parallel loops for "local" and for any
     scope that is neither global nor shared, and block indices (and parallel loops) for "shared". Iterations of such a
@@ -222,8 +222,8 @@ def set_scope(
         for i, j in T.grid(8, 8):
             with T.block("C"): C[vi, vj] = B_shared[vi, vj] + 1.0
 
-    If an inner loop that is bound to the thread axis again fetches elements that each thread will now own, the loop is
-    removed and each thread runs only its own iteration.
+    Suppose the threads divide an inner loop, which is bound to the same thread axis, to fetch elements together. If
+    each thread owns its elements after the move, that loop is removed, and each thread runs only its own iteration.
     """
     tree = state.home(block)
     buffer = buffer_written(block, buffer_index)

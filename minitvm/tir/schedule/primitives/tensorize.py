@@ -43,28 +43,33 @@ def known_intrinsic(
     return None
 
 
-becomes_block = holds_inside("becomes_block", "a loop's subtree can be made a block: all that blockize requires holds")
+becomes_block = holds_inside(
+    "becomes_block", "if you pass a loop, its subtree can become a block: all requirements of blockize hold"
+)
 same_structure = holds_inside(
     "same_structure",
-    """the block is what the intrinsic describes, with its buffers for boxes of the program's, its variables for theirs
+    """the block has the structure that the intrinsic describes
 
-    Loops, blocks, stores and loads correspond in order; indices have the same value up to where a box begins; operands
-    of +, *, min and max may have changed places; loops and iterators of one iteration do not count.
+    Each buffer of the description stands for a box of one of the program's buffers, and each variable for a value.
+    Loops, blocks, stores and loads correspond to each other in order. Indices are equal if you count from the beginning
+    of the box. The operands of +, *, min and max may be exchanged. Loops and iterators with one iteration are ignored.
     """,
 )
 box_is_declared = holds_inside(
-    "box_is_declared", "the boxes that the intrinsic touches lie in the regions that the block declares"
+    "box_is_declared", "the boxes that the intrinsic touches are inside the regions that the block declares"
 )
 layout_fits = holds_inside(
     "layout_fits",
-    "a stride that the implementation declares as a number, or as one variable for several, is the program's buffer's",
+    "if the implementation declares a stride as a number, the program's buffer has this stride; strides that it "
+    "declares with the same variable are equal",
 )
 separate_buffers = holds_inside(
-    "separate_buffers", "a buffer that the intrinsic writes stands for another one than its other buffers do"
+    "separate_buffers",
+    "if the intrinsic writes a buffer, none of its other buffers stands for the same buffer of the program",
 )
 whole_reduction = holds_inside(
     "whole_reduction",
-    "where the implementation starts the reduction itself, no loop around repeats it: the outer part has one step",
+    "if the implementation initialises the reduction, no loop around the block continues the reduction",
 )
 
 
@@ -80,7 +85,7 @@ def tensorize(
     tensor_intrin: str | TensorIntrin,
     preserve_unit_iters: bool = True,
 ) -> None:
-    """Replace the computation of a block or loop by an intrinsic that computes the same.
+    """Replace the computation of a block or loop by an intrinsic that computes the same values.
 
     before:
         for i, j in T.grid(2, 2):

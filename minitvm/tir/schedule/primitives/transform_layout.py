@@ -359,12 +359,12 @@ def transform_layout(
         for i, j in T.grid(8, 16):
             with T.block("C"): C[vi, vj] = B[vj // 4, vi, vj % 4] + 1.0
 
-    `buffer` is ("read", i), ("write", i) or a name. The new shape is the smallest shape that holds all elements. A
-    parameter changes its shape too, so you then need to pass arrays in the new layout (`IndexMap.map_ndarray`). Loops
-    stay as they are. If the new shape has more places than there are elements, the padding must be written. If a single
-    block stores every element exactly once, this block writes the padding too, and its loops then cover the new shape;
-    otherwise an additional block right after the last writer does. The padding of a buffer that the function only reads
-    is never read.
+    `buffer` is ("read", i), ("write", i) or a name. The new shape is the smallest shape that holds all elements. If the
+    buffer is a parameter, the parameter's shape changes too, and you need to pass arrays in the new layout
+    (`IndexMap.map_ndarray`). Loops do not change. If the new shape has more places than there are elements, the other
+    places are padding, and a block must write them. If a single block stores every element exactly once, this block
+    writes the padding too, and its loops then cover the new shape. Otherwise an additional block writes the padding,
+    right after the last writer. If the function only reads the buffer, it never reads the padding.
     """
     tree = state.home(block)
     old = named_buffer(block, buffer)

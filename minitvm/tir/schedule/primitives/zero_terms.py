@@ -48,7 +48,7 @@ def _summed(state: ScheduleState, loop: For) -> Summed:
 
 @requirement
 def one_block_below(state: ScheduleState, loop: For, match: Summed) -> Failure | None:
-    """below the loop are only loops and one block, of which the value of exactly one iterator depends on the loop"""
+    """below the loop there are only loops and one block, and exactly one iterator of this block depends on the loop"""
     inner: list[For] = []
     at: Stmt = loop.body
     while isinstance(at, For):
@@ -104,9 +104,9 @@ def finite_factors(state: ScheduleState, match: Summed, assume_finite: bool) -> 
 
 @requirement
 def zeros_in_steps(state: ScheduleState, loop: For, match: Summed) -> Failure | None:
-    """a factor is an element of a buffer that one store fills, with 0 at every element p for which f(p) % s != 0; at
-    the element that is read, f is a*k + g, where k is the iterator, a has no common factor with s, and g does not
-    depend on k
+    """one factor is an element of a buffer that a single store fills, and this store writes 0 to every element p for
+    which f(p) % s != 0; for the element that is read, f is a*k + g, where k is the iterator, a has no common factor
+    with s, and g does not depend on k
     """
     if _pattern(state, loop, match) is not None:
         return None
@@ -153,11 +153,11 @@ def skip_zero_terms(state: ScheduleState, match: Summed, loop: For, assume_finit
                 with T.init(): B[vi] = T.float32(0.0)
                 B[vi] = B[vi] + A[vk * 2 - (0 - vi) // 2 * 2] * W[vk * 2 - (0 - vi) // 2 * 2 - vi]
 
-    The term of iteration k may be nonzero only if a*k + g is a multiple of s, which holds if k = -g/a (mod s): the
-    first such k is z % s with z = -g * (1/a mod s), and the others follow in steps of s. If s does not divide the
-    extent, terms beyond the end are 0. The remaining terms keep their order. (A transposed convolution is a convolution
-    of data with zeros between the elements; this primitive separates its phases. Shi et al., "Is the deconvolution
-    layer the same as a convolutional layer?", 2016.)
+    For example, a transposed convolution is a convolution of data with zeros between the elements, and this primitive
+    separates its phases (Shi et al., "Is the deconvolution layer the same as a convolutional layer?", 2016). In
+    general, the term of iteration k may be nonzero only if a*k + g is a multiple of s, that is, if k = -g/a (mod s).
+    The first such k is z % s, where z = -g * (1/a mod s), and the others follow in steps of s. If s does not divide the
+    extent, terms beyond the end are 0. The remaining terms keep their order.
     """
     pattern = _pattern(state, loop, match)
     block, iterator, store, operand = match.block, match.iterator, match.store, match.operand

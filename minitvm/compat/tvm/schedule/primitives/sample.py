@@ -193,12 +193,12 @@ sample_partitioned_tile.refuses(tile_decision, "sch.sample_partitioned_tile(i, 2
 
 @primitive(query=True, requires=[location_decision])
 def sample_compute_location(state: ScheduleState, block: BlockRealize, decision: int | None = None) -> Sampled:
-    """Choose a place for a block, for `compute_at`: inline, its present place, or a loop of its consumer.
+    """Choose a place for a block, for `compute_at`: inline, where it is now, or a loop around its consumer.
 
     call: `loop = sch.sample_compute_location("B"); sch.compute_at("B", loop)`
 
-    The decision is -2 for inline, -1 for the block's present place (`compute_at` then does nothing), or else the
-    position of the loop among the loops around the first consumer. Only legal places are drawn.
+    The decision is -2 to inline the block, -1 to leave it where it is (`compute_at` then does nothing), or the position
+    of a loop among the loops around the first consumer. minitvm chooses only among legal places.
     """
     possible = locations(state, block)
     number = possible[state.random.below(len(possible))][0] if decision is None else decision
