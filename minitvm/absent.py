@@ -12,10 +12,10 @@ from difflib import get_close_matches
 _GRAPHS = "use minitvm.build(model.onnx), or write a minitvm.graph.Graph with minitvm.graph.GraphBuilder"
 _SCHEDULE = "use te.create_prim_func(tensors), and then minitvm.tir.Schedule(func)"
 _TUNING = (
-    "use minitvm.tune.tune(model) or `minitvm tune MODEL` to measure schedules, of which later builds use the best;"
+    "use minitvm.tune.tune(model) or `minitvm tune MODEL` to measure schedules (later builds use the best one);"
     " minitvm.tune.tune_func(func, schedule=template) tunes your own template"
 )
-_DEVICES = "for such devices, use minitvm.build(model, target='cuda') or target='opencl', and pass NumPy arrays"
+_DEVICES = "to run on a device, use minitvm.build(model, target='cuda') or target='opencl', and pass NumPy arrays"
 _FFI = "call Python functions directly, because there is no registry of foreign functions"
 
 # From an attribute of `minitvm`, or of one of its modules, to what you can do instead.

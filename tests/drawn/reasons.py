@@ -5,7 +5,7 @@ from __future__ import annotations
 from .branches import Branch
 from .vocabulary import Row
 
-_ACCELERATOR = "programs may use the name, but minitvm does not run these accelerators"
+_ACCELERATOR = "programs may use these names, but minitvm does not run on these accelerators"
 _ELEMENTS = "accelerators only; see tests/machines/scratchpad/test_element_layout.py"
 _GRID = "equivalent to x and y; random schedules use two dimensions"
 
