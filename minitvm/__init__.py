@@ -1,7 +1,7 @@
 """minitvm: a tensor compiler in pure Python, in the shape of TVM.
 
-The public names are imported when they are first used: loading a saved artifact must not pull in sympy, onnx or the
-compiler, and `import minitvm` itself costs nothing.
+The public names are imported when they are first used: loading a saved artifact must not import sympy, onnx or the
+compiler, and `import minitvm` itself must be fast.
 """
 
 from __future__ import annotations
@@ -113,7 +113,10 @@ def __dir__() -> list[str]:
 
 
 def _renamed(name: str, names: Iterable[tuple[str, str]]) -> str | None:
-    """The name of a module after the first renaming of it, or of a package around it; None if there is none."""
+    """Return a module's name after the first renaming that applies to it or to a package that contains it, or None.
+
+    `names` holds pairs (old name, new name).
+    """
     for old, new in names:
         if name == old or name.startswith(f"{old}."):
             return new + name[len(old) :]
@@ -121,36 +124,40 @@ def _renamed(name: str, names: Iterable[tuple[str, str]]) -> str | None:
 
 
 class _Door:
-    """A finder and loader of modules under the public names of `_PLACES`: both names are of one module."""
+    """A finder and loader for the public names in `_PLACES`. The public name and the real name give the same module
+    object.
+    """
 
     def __init__(self, place: str) -> None:
         self.place = place
 
     @staticmethod
     def find_spec(fullname: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
-        """The module that the name stands for."""
+        """Return the spec of the module that a public name refers to, or None if it is not a public name."""
         place = _renamed(fullname, _PLACES.items()) if fullname.startswith(f"{__name__}.") else None
         if place is None or importlib.util.find_spec(place) is None:
             return None
         return ModuleSpec(fullname, _Door(place))  # type: ignore[arg-type]
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:  # noqa: ARG002 (importlib's protocol)
-        """The module, imported from its place."""
+        """Import the module under its real name and return it."""
         module = importlib.import_module(self.place)
         self.own_spec = module.__spec__
         return module
 
     def exec_module(self, module: ModuleType) -> None:
-        """Nothing is left to run; the module gets back what it says about itself."""
+        """Restore the module's own `__spec__`. Its code has already run."""
         module.__spec__ = self.own_spec
 
 
 class _Replacements:
-    """A finder behind all others: an import of a module of TVM's that is not here says what takes its place."""
+    """The last finder: if you import a TVM module that minitvm does not have, the error tells you what to use
+    instead.
+    """
 
     @staticmethod
     def find_spec(fullname: str, path: Any = None, target: Any = None) -> None:
-        """Raises `ModuleNotFoundError` with the replacement; does nothing for a name that TVM does not have either."""
+        """Raise `ModuleNotFoundError` with the replacement, or do nothing for a name that TVM does not have either."""
         if fullname.startswith(f"{__name__}."):
             from .absent import absent_module
 
@@ -165,11 +172,11 @@ sys.meta_path.append(_Replacements)
 
 
 class _Package(ModuleType):
-    """This package: a submodule never hides a public function of the same name.
+    """This package. Importing a submodule does not hide the public function of the same name.
 
-    `minitvm.build` is a function and build.py the module that defines it. After importing a submodule, Python sets it
-    as an attribute of its package; for such names this class prevents it. `from minitvm.build import ...` is not
-    affected, as it finds the module in `sys.modules`.
+    For example, `minitvm.build` is a function, and build.py is the module that defines it. Python sets an imported
+    submodule as an attribute of its package; this class prevents that for such names. `from minitvm.build import ...`
+    is not affected, as it finds the module in `sys.modules`.
     """
 
     def __setattr__(self, name: str, value: object) -> None:

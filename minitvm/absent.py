@@ -1,7 +1,7 @@
-"""TVM names that minitvm does not have, each with what to do instead.
+"""TVM names that minitvm does not have, and what to use instead of each.
 
-`absent` returns a module's error for an attribute that it does not have. `absent_module` returns the error for
-an import. docs/tvm.md has the table; a test compares it with these entries.
+`absent` returns a module's error for an attribute that it does not have. `absent_module` returns the error for an
+import. docs/tvm.md has the table; a test compares it with these entries.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ ABSENT: dict[str, str] = {
 
 
 class _Absent(AttributeError):
-    """Looks for the nearest names when it is printed: `from .. import lowering` first asks with `hasattr`."""
+    """An error that looks for similar names only when it is printed, because `hasattr` also raises it."""
 
     def __init__(self, headline: str, name: str, names: Sequence[str]) -> None:
         super().__init__(headline)
@@ -92,7 +92,7 @@ class _Absent(AttributeError):
 
 
 def absent(module: str, name: str, names: Sequence[str]) -> AttributeError:
-    """The error for an attribute that a module does not have: its replacement here, or the nearest names."""
+    """Return the error for an attribute that a module does not have. It names the replacement, or the nearest names."""
     inside = module.partition(".")[2]
     key = f"{inside}.{name}" if inside else name
     headline = f"module {module!r} has no attribute {name!r}"
@@ -102,9 +102,10 @@ def absent(module: str, name: str, names: Sequence[str]) -> AttributeError:
 
 
 def absent_module(module: str) -> ModuleNotFoundError | None:
-    """The error for an import of a module of TVM's, `minitvm.relax` for example; None where the table has no entry.
+    """Return the error for importing a TVM module such as `minitvm.relax`, or None if the table has no entry for it.
 
-    It has no `name`, for Python drops an error that has the name of what `from minitvm import ...` asks for.
+    The error's attribute `name` is not set, because Python drops an error that names the module in `from minitvm import
+    ...`.
     """
     key = module.partition(".")[2]
     if key not in ABSENT:

@@ -56,7 +56,7 @@ def build(model: Any, target: str | Target = "cpu", **options: Unpack[ForBuild])
         params, shapes, stop_before, states, max_length    describe the model
         accuracy, tuned ("auto" if not given), checked     decide how it is compiled
         threads, device                                    decide where it runs
-        progress                                           is called while the work goes on
+        progress                                           is called during the build
 
     Raises a `MinitvmError` for every invalid argument.
     """

@@ -1,4 +1,6 @@
-"""The options of `build` and `lower`, beside a model and a target: one frozen value, which the stages hand on."""
+"""The options of `build` and `lower`, apart from the model and the target, as one frozen value that is passed to each
+stage.
+"""
 
 from __future__ import annotations
 
@@ -22,25 +24,26 @@ ACCURACIES = ("fast", "strict")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildOptions:
-    """How a model is compiled. Raises `InputError` for a value that an option cannot have.
+    """The options that decide how a model is compiled. Raises `InputError` for a value that an option cannot have.
 
-    Of the model: `params` gives inputs a constant value by name. `shapes` gives the dimensions of inputs that an ONNX
-    model leaves open: {"x": ("b", 3, None)}, a size, a name (equal ones are one dimension) or None. `stop_before`
-    compiles the model up to a node or operator of that name, or up to what is not supported ("unsupported"). `states`
-    are inputs of an ONNX model that are outputs of the run before, {"past": "present"}, or True for the usual names;
-    `max_length` bounds the context that they hold (see `frontends.onnx.from_onnx`).
+    Model: `params` turns inputs into constants, by name. `shapes` gives the dimensions that an ONNX model leaves open:
+    {"x": ("b", 3, None)}. Each is a size, a name (equal names mean equal dimensions) or None. `stop_before` compiles
+    the model up to the node or operator with this name, or up to the first unsupported operator ("unsupported").
+    `states` maps inputs of an ONNX model to the outputs of the previous run that they receive, {"past": "present"};
+    True uses the usual names. `max_length` bounds the context that states hold (see `frontends.onnx.from_onnx`).
 
-    Of the passes: `accuracy="strict"` allows only algorithms that round no worse than the sums as written: no Winograd
-    convolution, which also spreads NaN and infinity to a whole tile of up to 4 x 4 results. `tuned` is the database
-    from which a model's operators take the schedules that won when they were tuned (`minitvm tune`): its path or URL,
-    None for none, or "auto", the user's own (MINITVM_RECORDS) if there is one. `checked=True` ends a run with an error
-    when an index that data decide is out of range; otherwise such an index stands for the nearest element
-    (docs/semantics.md). `only` keeps one fused operator, by its name.
+    Passes: `accuracy="strict"` allows only algorithms that round no worse than the sums as written. This excludes
+    Winograd convolution, which also spreads NaN and infinity to a whole tile of up to 4 x 4 results. `tuned` is the
+    database with the fastest schedules that `minitvm tune` measured: its path or URL, None for no database, or "auto"
+    for the user's own (MINITVM_RECORDS) if it exists. With `checked=True`, a run ends with an error if a data-dependent
+    index is out of range; otherwise such an index is moved to the nearest element (docs/semantics.md). `only` keeps the
+    fused operator with this name.
 
-    Of the work: `progress(stage, done, total)` is called during it, `callback(name, before, after)` after every pass.
+    Callbacks: `progress(stage, done, total)` is called during the build, and `callback(name, before, after)` after
+    every pass.
 
-    Of the result: `threads` is the size of the thread team (default: MINITVM_NUM_THREADS, or the cores this process may
-    run on). `device` is the number of a GPU, or a part of its name, if there are several of the target's kind.
+    Result: `threads` is the number of threads (default: MINITVM_NUM_THREADS, or the cores that this process may use).
+    `device` selects one of several GPUs, by its number or by a part of its name.
     """
 
     params: Mapping[str, np.ndarray] | None = None
@@ -65,7 +68,7 @@ class BuildOptions:
 
     @property
     def of_model(self) -> dict[str, Any]:
-        """The options that say what the model is, by the names that frontends have for them."""
+        """Return the options that describe the model, under the names that frontends use for them."""
         return {
             "shapes": self.shapes, "values": self.params, "stop_before": self.stop_before, "states": self.states,
             "max_length": self.max_length,
@@ -73,7 +76,7 @@ class BuildOptions:
 
 
 class ModelOptions(TypedDict, total=False):
-    """For type checkers: the options that `build` and `lower` share."""
+    """The options that `build` and `lower` share, for type checkers."""
 
     params: Mapping[str, np.ndarray] | None
     shapes: Shapes | None
@@ -86,7 +89,7 @@ class ModelOptions(TypedDict, total=False):
 
 
 class ForBuild(ModelOptions, total=False):
-    """For type checkers: the options of `build`."""
+    """The options of `build`, for type checkers."""
 
     threads: int | None
     device: str | int | None
@@ -94,16 +97,16 @@ class ForBuild(ModelOptions, total=False):
 
 
 class ForLower(ModelOptions, total=False):
-    """For type checkers: the options of `lower`."""
+    """The options of `lower`, for type checkers."""
 
     callback: PassCallback | None
     only: str | None
 
 
 def options_of(function: str, options: Mapping[str, Any], kind: type) -> BuildOptions:
-    """The options of a call of a function that has those of a kind (`ForBuild`, `ForLower`).
+    """Return the options of a call of `function`. `kind` (`ForBuild` or `ForLower`) lists the options that it accepts.
 
-    Raises `TypeError` for an option that the function does not have, with the nearest that it has.
+    Raises `TypeError` for any other option, and suggests the nearest name.
     """
     names = kind.__annotations__
     for name in options:

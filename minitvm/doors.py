@@ -1,7 +1,7 @@
-"""Modules of plug-ins that add to the spine, as text: nothing is imported before somebody asks for it.
+"""Names of the plug-in modules that extend the core, as text: each module is imported only when it is needed.
 
-The spine imports no plug-in. Where it offers what one defines, such as TVM's names, the name of the module stands here.
-Public names of whole modules, such as `minitvm.ir`, stand in `minitvm/__init__.py`.
+The core imports no plug-in. If it offers something that a plug-in defines, such as TVM's names, this file has the name
+of the module. `minitvm/__init__.py` has the public names of whole modules, such as `minitvm.ir`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Times as text."""
+"""Format times as text."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ UNITS = (("s", 1.0), ("ms", 1e-3), ("us", 1e-6))
 
 
 def unit_of(seconds: float) -> tuple[str, float]:
-    """The name of the unit that suits a time, and its seconds."""
+    """Return the unit that suits a time, as its name and its length in seconds: 0.002 gives ("ms", 0.001)."""
     return next(((name, size) for name, size in UNITS if seconds >= size), UNITS[-1])
 
 
 def duration(seconds: float) -> str:
-    """A time with three digits or more, in a unit that suits it."""
+    """Return a time as text, with at least three digits and a suitable unit."""
     unit, size = unit_of(seconds)
     value = seconds / size
     return f"{value:.{0 if value >= 100 else 1 if value >= 10 else 2}f} {unit}"

@@ -1,7 +1,7 @@
-"""Every error that minitvm raises for a person.
+"""All errors that minitvm raises for its users.
 
-An error says, in this order: which operation, the program text with the spot marked (where there is one), what was
-wanted, what was found, and at most three things to try. `report` builds such a text; the classes say whose fault it is.
+An error gives, in this order: the operation, the program text with the spot marked (if there is one), what was wanted,
+what was found, and at most three things to try. `report` builds this text, and the class tells who made the mistake.
 The command line prints `str(error)` of a `MinitvmError` and exits with status 2; it never shows a traceback for one.
 """
 
@@ -18,7 +18,7 @@ class MinitvmError(Exception):
 
 
 class InternalError(MinitvmError):
-    """minitvm broke one of its own rules: a bug of ours, not of the user's."""
+    """minitvm broke one of its own rules: a bug in minitvm, not a mistake of the user."""
 
 
 class VerificationError(MinitvmError):
@@ -28,7 +28,7 @@ class VerificationError(MinitvmError):
 class ScheduleError(MinitvmError):
     """A schedule primitive was refused: a named requirement does not hold or cannot be decided.
 
-    `requirement` is its name; "" where a call is refused for another reason.
+    `requirement` is the name of the requirement, or "" if the call was refused for another reason.
     """
 
     def __init__(self, text: str = "", requirement: str = "") -> None:
@@ -41,7 +41,7 @@ class TooMuchCode(ScheduleError):
 
 
 class ParseError(MinitvmError):
-    """A text is not a program; carries line and column with a caret."""
+    """A text is not a valid program. The message gives the line and column, and marks the spot with a caret."""
 
 
 class TypeMismatch(MinitvmError, TypeError):
@@ -49,7 +49,7 @@ class TypeMismatch(MinitvmError, TypeError):
 
 
 class InputError(MinitvmError, ValueError):
-    """The caller handed over an array, name, shape or option that does not fit."""
+    """The caller passed an array, name, shape or option that does not fit."""
 
 
 class ModelError(MinitvmError):
@@ -61,11 +61,13 @@ class UnsupportedOperator(MinitvmError):
 
 
 class Unsupported(MinitvmError):
-    """An interpreter or backend meets something that it does not model. It refuses; it never guesses."""
+    """An interpreter or back end does not support something in a program. It refuses the program instead of
+    guessing.
+    """
 
 
 class TargetError(MinitvmError, ValueError):
-    """An unknown target, or one that this machine cannot serve."""
+    """A target is unknown, or this machine cannot run it."""
 
 
 class ArtifactError(MinitvmError):
@@ -95,10 +97,10 @@ def report(
     found: str | None = None,
     tries: Sequence[str] = (),
 ) -> str:
-    """Lay an error out the same way everywhere.
+    """Return the text of an error, in the layout that all errors share.
 
-    `program` is text that already has its spot marked (see `tir.script.printer`); it is indented by four. At most
-    three `tries` are shown.
+    `program` is text that already has its spot marked (see `tir.script.printer`); it is indented by four. At most three
+    `tries` are shown.
     """
     lines = [headline]
     if program:
@@ -115,7 +117,10 @@ def report(
 
 
 def nearest(name: str, names: Sequence[str], count: int = 3) -> str:
-    """`'spilt', [...]` -> `did you mean split?`, or the list of what is known; for errors about unknown names."""
+    """Return `did you mean split?` for a name that is similar to a known one, or else the list of known names.
+
+    This is for errors about unknown names, for example `nearest("spilt", [...])`.
+    """
     import difflib
 
     close = difflib.get_close_matches(name, list(names), n=count, cutoff=0.55)
@@ -129,7 +134,9 @@ _unverified: ContextVar[bool] = ContextVar("unverified", default=False)
 
 @contextmanager
 def not_verified() -> Iterator[None]:
-    """No level verifies what is made inside, whatever MINITVM_VERIFY says: for what is compared with a verified one."""
+    """Within this scope, no level verifies its programs, whatever MINITVM_VERIFY says. For programs that are only
+    compared with verified ones.
+    """
     token = _unverified.set(True)
     try:
         yield
@@ -138,9 +145,9 @@ def not_verified() -> Iterator[None]:
 
 
 def verification_asked() -> bool:
-    """Whether every level verifies its programs as they are made: MINITVM_VERIFY is set, and neither empty nor 0.
+    """Return whether every level should verify its programs: MINITVM_VERIFY is set, and is neither empty nor 0.
 
-    Not inside of `not_verified`.
+    The result is False inside `not_verified`.
     """
     return not _unverified.get() and os.environ.get("MINITVM_VERIFY", "0") not in ("", "0")
 
@@ -150,9 +157,9 @@ _BROUGHT_BY = {"llvmlite": "numba", "z3": "z3-solver"}  # distributions with ano
 
 @contextmanager
 def needed(purpose: str, *tries: str) -> Iterator[None]:
-    """Report a package that is not installed as a `MissingExtra` that says what it is needed for, and the way out.
+    """Within this scope, report a missing package as a `MissingExtra` that gives the purpose and how to install it.
 
-    The body may import packages late; `tries` are further ways out. Modules of minitvm itself are no such packages.
+    `tries` are further suggestions. A missing module of minitvm itself is not reported this way.
     """
     try:
         yield
@@ -167,9 +174,10 @@ def needed(purpose: str, *tries: str) -> Iterator[None]:
 
 
 def first_installed(*packages: str) -> str:
-    """Return the first of these packages that is installed, or the first of all, whose import says that it is missing.
+    """Return the first of these packages that is installed, or the first of all if none is, so that importing it
+    reports the error.
 
-    For packages of which any one is enough.
+    Use it if any one of the packages is enough.
     """
     import importlib.util
 
@@ -187,5 +195,5 @@ def installed_version(distribution: str) -> str:
 
 
 def missing_extra(package: str, extra: str) -> MissingExtra:
-    """The one sentence for an optional dependency that is not there."""
+    """Return the error for an optional dependency that is not installed, in one sentence."""
     return MissingExtra(f"{package} is not installed: run  pip install 'minitvm[{extra}]'")

@@ -1,8 +1,8 @@
-"""What an interpreter, the runtime or the compiler reports to a listener.
+"""The events that interpreters, the runtime and the compiler report to listeners.
 
-A listener subclasses `Listener` and overrides what it wants to hear; the rest costs nothing, because who reports asks
-`heard(listeners, "load")` once, before the run, and leaves silent reports out. Times are seconds of
-`time.perf_counter()`, sizes are bytes.
+A listener subclasses `Listener` and overrides the methods for the events that it needs. Other events cost nothing: the
+reporting side calls `heard(listeners, "load")` once, before the run, and skips events that no listener handles. Times
+are seconds of `time.perf_counter()`, and sizes are bytes.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """One element read or written: the buffer's name and scope, its flat offset in elements, and the bytes moved.
+    """A read or write of one element: the buffer's name and scope, the flat offset in elements, and the number of
+    bytes.
 
-    `node` is the load or store that did it.
+    `node` is the load or store.
     """
 
     buffer: str
@@ -30,10 +31,11 @@ class Access:
 
 @dataclass(frozen=True, slots=True)
 class ThreadAccess:
-    """An element that a thread of a grid read or wrote, `verb`, in storage that the threads of a block share.
+    """A read or write (`verb`) of an element by a thread of a grid, in storage that the threads of a block share.
 
-    `node` is the load or store, `moment` the values of the serial loops around it, outer ones first, `threads` those of
-    the loops over threads and blocks, by their axis; `offset` is in elements, `bytes` those of an element.
+    `node` is the load or store. `moment` holds the values of the serial loops around it, outermost first, and `threads`
+    those of the loops over threads and blocks, by axis. `offset` is in elements, and `bytes` is the size of one
+    element.
     """
 
     verb: str
@@ -47,7 +49,7 @@ class ThreadAccess:
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """A loop as a listener sees it: the variable's name, its first value, the extent, the kind and the node."""
+    """A loop, for listeners: the variable's name, its first value, the extent, the kind and the node."""
 
     var: str
     start: int
@@ -58,7 +60,9 @@ class Loop:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A step of an executable or a kernel call of a host function: its position, what it does, and on what."""
+    """A step of an executable, or a kernel call of a host function: its position, its kind, and the values it works
+    on.
+    """
 
     index: int
     kind: str
@@ -67,7 +71,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A candidate that could not be had: the rule that proposed it, its knobs, the reason on one line."""
+    """A candidate that could not be built: the rule that proposed it, its knobs, and the reason on one line."""
 
     rule: str
     knobs: Mapping[str, Any]
@@ -75,7 +79,9 @@ class Refusal:
 
 
 class Listener:
-    """Hears a run, or a compilation. All methods do nothing here; a report nobody overrides is not even made."""
+    """Receives the events of a run or a compilation. All methods do nothing here, and an event that no listener
+    overrides is not created.
+    """
 
     def load(self, access: Access) -> None:
         """An element was read."""
@@ -84,31 +90,33 @@ class Listener:
         """An element was written."""
 
     def thread_access(self, access: ThreadAccess) -> None:
-        """An element was read or written by a thread, in storage that the threads of a block share."""
+        """A thread read or wrote an element, in storage that the threads of a block share."""
 
     def operation(self, name: str, dtype: str) -> None:
-        """A float or integer operation on data was done: "add", "mul", "fma", "exp", ...; not index arithmetic."""
+        """An operation on float or integer data was done ("add", "mul", "fma", "exp", ...). Index arithmetic does not
+        count.
+        """
 
     def loop_enter(self, loop: Loop) -> None:
-        """A loop begins. Threads that meet at barriers: each phase, from one barrier to the next, is such a loop."""
+        """A loop begins. If threads meet at barriers, each phase between two barriers is reported as such a loop."""
 
     def loop_iteration(self, loop: Loop, value: int) -> None:
-        """An iteration begins in which the loop's variable has this value."""
+        """An iteration begins, with this value of the loop variable."""
 
     def loop_exit(self, loop: Loop) -> None:
-        """The loop that was entered last is done."""
+        """The innermost loop that was entered is done."""
 
     def block(self, name: str) -> None:
-        """A block runs once, its predicate holding."""
+        """A block runs once; its predicate holds."""
 
     def barrier(self, scope: str) -> None:
-        """The threads of a block meet."""
+        """The threads of a block meet at a barrier."""
 
     def allocate(self, buffer: str, scope: str, size: int) -> None:
-        """Storage of `size` bytes comes to life."""
+        """Storage of `size` bytes was allocated."""
 
     def free(self, buffer: str, scope: str, size: int) -> None:
-        """Storage is given back."""
+        """Storage was freed."""
 
     def kernel_begin(self, name: str) -> None:
         """A kernel starts."""
@@ -123,11 +131,11 @@ class Listener:
         """A step of an executable is done."""
 
     def refused(self, refusal: Refusal) -> None:
-        """A rule's candidate cannot schedule a function; after the last one the next rule is tried."""
+        """A rule's candidate cannot schedule a function. After the rule's last candidate, the next rule is tried."""
 
 
 def heard(listeners: Iterable[Listener], method: str) -> Callable[..., None] | None:
-    """What to call to report `method` to all who override it; None when nobody does."""
+    """Return a function that reports `method` to all listeners that override it, or None if no listener does."""
     bound: list[Any] = [
         getattr(one, method) for one in listeners if getattr(type(one), method) is not getattr(Listener, method)
     ]
@@ -148,7 +156,9 @@ _LISTENING: ContextVar[tuple[Listener, ...]] = ContextVar("listening", default=(
 
 @contextmanager
 def listening(*listeners: Listener) -> Iterator[None]:
-    """Let listeners hear what is reported where none can be handed over: what the compiler does inside of the block."""
+    """Within this scope, these listeners receive the events of code that takes no listeners as an argument, such as the
+    compiler.
+    """
     token = _LISTENING.set((*_LISTENING.get(), *listeners))
     try:
         yield
@@ -158,7 +168,9 @@ def listening(*listeners: Listener) -> Iterator[None]:
 
 @contextmanager
 def unheard() -> Iterator[None]:
-    """Keep what happens inside of the block from the `listening` blocks around: it is reported otherwise."""
+    """Within this scope, the surrounding `listening` scopes receive no events, because the caller reports them in
+    another way.
+    """
     token = _LISTENING.set(())
     try:
         yield
@@ -167,5 +179,5 @@ def unheard() -> Iterator[None]:
 
 
 def listening_now() -> tuple[Listener, ...]:
-    """The listeners of the `listening` blocks around."""
+    """Return the listeners of the surrounding `listening` scopes."""
     return _LISTENING.get()

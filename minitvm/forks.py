@@ -1,8 +1,8 @@
-"""Locks that are free in a forked child.
+"""Locks that are unlocked in a forked child process.
 
 `os.fork` copies only the thread that calls it. A lock that another thread holds at that moment stays locked in the
-child for ever, because its holder does not exist there. All locks of minitvm are therefore made here: in the child,
-those that the forking thread does not hold itself are unlocked.
+child for ever, because its holder does not exist there. So all locks of minitvm are made here. In the child, every lock
+that the forking thread does not hold itself is unlocked.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ _recursive: weakref.WeakSet[Any] = weakref.WeakSet()
 
 
 def lock() -> threading.Lock:
-    """A lock; do not fork while the forking thread holds it."""
+    """Return a new lock. The thread that holds it must not fork."""
     new = threading.Lock()
     _plain.add(new)
     return new
 
 
 def recursive_lock() -> Any:
-    """A lock that its holder can take again (`threading.RLock`)."""
+    """Return a new lock that the thread holding it can acquire again (`threading.RLock`)."""
     new = threading.RLock()
     _recursive.add(new)
     return new

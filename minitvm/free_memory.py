@@ -1,6 +1,7 @@
-"""The memory that this machine has free, and the error for what needs more.
+"""The amount of free memory on this machine, and the error if a program needs more.
 
-A system often promises more memory than it has, and ends a process that uses it. So large amounts are compared before.
+An operating system often promises more memory than it has, and later kills a process that uses it. So a large amount is
+compared with the free memory before it is allocated.
 """
 
 from __future__ import annotations
@@ -14,13 +15,15 @@ _SMALL = 1 << 28  # bytes that are not worth a look
 
 
 def require_memory(where: str, what: str, nbytes: int) -> None:
-    """Raise `InputError` unless this machine has `nbytes` bytes free for `what`; `where` names what needs it."""
+    """Raise `InputError` unless this machine has `nbytes` free bytes for `what`. `where` names the part of the program
+    that needs them.
+    """
     if nbytes > _SMALL and nbytes > free_memory():
         raise out_of_memory(where, what, nbytes)
 
 
 def out_of_memory(where: str, what: str, nbytes: int) -> InputError:
-    """The error for memory that this machine does not have."""
+    """Return the error for more memory than this machine has."""
     return InputError(
         report(
             f"{where}: more memory than this machine has",
@@ -32,7 +35,9 @@ def out_of_memory(where: str, what: str, nbytes: int) -> InputError:
 
 
 def free_memory() -> int:
-    """Bytes that programs can use without ending others: memory that is free, or could be, and swap space."""
+    """Return the number of bytes that programs can allocate without the system killing others: free and reclaimable
+    memory, and swap space.
+    """
     try:
         rows = (line.split() for line in Path("/proc/meminfo").read_text().splitlines())
         kilobytes = {row[0].rstrip(":"): int(row[1]) for row in rows}

@@ -1,4 +1,4 @@
-"""When Python's collector looks for cycles: seldom while programs are lowered, never while a device records."""
+"""Control Python's garbage collector: it runs seldom while programs are lowered, and never while a device records."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ THRESHOLDS = (100_000, 50, 100)
 
 @contextlib.contextmanager
 def collected_seldom() -> Iterator[None]:
-    """The collector looks for cycles less often meanwhile.
+    """Within this scope, the garbage collector runs less often.
 
-    A compiler makes trees by the million, which stay or go as a whole: looking through them takes a tenth of the time
-    of lowering, and frees nearly nothing.
+    A compiler builds trees of millions of nodes, each of which is kept or dropped as a whole. Searching them for cycles
+    takes a tenth of the lowering time and frees almost nothing.
     """
     before = gc.get_threshold()
     if 0 < before[0] < THRESHOLDS[0]:
@@ -27,7 +27,7 @@ def collected_seldom() -> Iterator[None]:
 
 @contextlib.contextmanager
 def not_collected() -> Iterator[None]:
-    """The collector does not look for cycles meanwhile, so that nothing is freed that the code itself does not drop."""
+    """Within this scope, the garbage collector does not run, so nothing is freed that the code itself does not drop."""
     was_on = gc.isenabled()
     gc.disable()
     try:

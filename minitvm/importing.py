@@ -1,6 +1,7 @@
-"""Ways in: from a model of another framework, or its file, to a graph.
+"""Frontends: convert a model of another framework, or its file, to a graph.
 
-Each is a folder of `minitvm.frontends` whose package has an object `FRONTEND`, found by looking into the folder.
+Each frontend is a package in the folder of `minitvm.frontends` with an object `FRONTEND`; the folder is searched for
+them.
 """
 
 from __future__ import annotations
@@ -24,17 +25,17 @@ IN_A_FOLDER = "minitvm.frontends"
 
 @dataclass(frozen=True, slots=True)
 class Frontend:
-    """One way in.
+    """A converter from the models of one framework to graphs.
 
-    `takes` names what it takes in messages ("an ONNX model"): objects of the type named `type_name`, and paths with the
-    `ending`; "" for all paths that no other frontend claims. `load(model, **options)` is the graph, with some of the
-    `options`:
+    `takes` describes the accepted models in messages ("an ONNX model"). They are objects of the type named `type_name`,
+    and paths with the `ending` ("" for all paths that no other frontend accepts). `load(model, **options)` returns the
+    graph; it accepts the keywords listed in `options`, a subset of:
 
         shapes       {input: dimensions}
         values       {input: array}, for inputs that become constants
         stop_before  the operator before which the graph ends
-        states       the inputs that are an output of the run before
-        max_length   a bound for what grows
+        states       the inputs that are an output of the previous run
+        max_length   an upper bound for growing sizes
     """
 
     takes: str
@@ -46,7 +47,7 @@ class Frontend:
 
 @functools.cache
 def frontends() -> tuple[Frontend, ...]:
-    """All ways in; imported when they are first asked for."""
+    """Return all frontends. They are imported on the first call."""
     folder = importlib.import_module(IN_A_FOLDER)
     packages = [module.name for module in pkgutil.iter_modules(folder.__path__) if module.ispkg]
     modules = [importlib.import_module(f"{IN_A_FOLDER}.{name}") for name in packages]
@@ -54,7 +55,7 @@ def frontends() -> tuple[Frontend, ...]:
 
 
 def _frontend_of(model: Any) -> Frontend | None:
-    """The way in for an object or a path, found without importing a library; None if there is none."""
+    """Return the frontend for an object or a path, or None. This imports no other library."""
     if not isinstance(model, str | os.PathLike):
         return next((f for f in frontends() if f.type_name == type(model).__name__), None)
     claims = [f for f in frontends() if os.fspath(model).endswith(f.ending)]
@@ -86,7 +87,7 @@ def imported(model: Any, options: Mapping[str, Any]) -> Graph:
 
 
 def _with_constants(graph: Graph, params: Mapping[str, np.ndarray]) -> Graph:
-    """The graph with the named inputs replaced by constants."""
+    """Return the graph with the named inputs replaced by constants."""
     inputs = {value.name: value for value in graph.inputs}
     states = {old for old, _ in graph.state_pairs()}
     constants = []

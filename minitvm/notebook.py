@@ -1,4 +1,4 @@
-"""How programs and verdicts look in a notebook: HTML that needs no style sheet."""
+"""Display programs and verdicts in a notebook, as HTML that needs no style sheet."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ _PRE = "line-height: 1.3; overflow-x: auto; padding-left: 0.6em; border-left: 3p
 
 
 def program_html(text: str) -> str:
-    """The text of a program, Python by its letters, in colours that are readable on light and dark pages."""
+    """Return a program as HTML, with Python's syntax highlighted in colours that are readable on light and dark
+    pages.
+    """
     from pygments import highlight
     from pygments.formatters import HtmlFormatter
     from pygments.lexers import PythonLexer
@@ -17,5 +19,5 @@ def program_html(text: str) -> str:
 
 
 def verdict_html(text: str, good: bool) -> str:
-    """The text of a verdict, beside a green or a red line."""
+    """Return the text of a verdict as HTML, with a green or a red line at its left."""
     return f'<pre style="{_PRE} {"#2a2" if good else "#c33"}">{html.escape(text)}</pre>'

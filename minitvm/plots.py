@@ -1,4 +1,4 @@
-"""matplotlib, which draws plots without a screen (the extra `viz`)."""
+"""Draw plots with matplotlib, without a screen (the extra `viz`)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from .errors import missing_extra
 
 
 def figure_type() -> Any:
-    """`matplotlib.figure.Figure`. Raises `MissingExtra` if matplotlib is not installed."""
+    """Return `matplotlib.figure.Figure`. Raises `MissingExtra` if matplotlib is not installed."""
     try:
         from matplotlib.figure import Figure
     except ImportError:

@@ -1,8 +1,8 @@
-"""Temporary folders that do not outlive their process for long.
+"""Temporary folders that are removed even if their process is killed.
 
-A process that is killed leaves its folder. So each folder has a file that its process keeps locked, and the next
-process that needs a folder removes those of the same kind whose lock is free. The system frees a lock when its holder
-is gone, however it went, and also shows locks to processes of other containers, where process numbers mean nothing.
+A killed process leaves its folder behind. So each folder contains a file that its process keeps locked, and the next
+process that needs a folder removes those of the same kind whose lock is free. The system releases a lock whenever its
+process ends, and locks are also visible to processes in other containers, where process numbers mean nothing.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _STARTING = 600  # seconds in which a new folder may be without a lock
 
 
 class Scratch:
-    """A temporary folder at `path`; `close` removes it. `kind` is how its name begins."""
+    """A temporary folder at `path`, which `close` removes. Its name begins with `kind`."""
 
     def __init__(self, kind: str) -> None:
         _remove_abandoned(kind)
@@ -41,7 +41,7 @@ class Scratch:
         self.close()
 
     def close(self) -> None:
-        """Remove the folder; a second time nothing happens."""
+        """Remove the folder. A second call does nothing."""
         self._folder.cleanup()
         if self._lock >= 0:
             os.close(self._lock)
@@ -49,7 +49,7 @@ class Scratch:
 
 
 def _locked(file: int) -> bool:
-    """Lock a file, unless another process holds it."""
+    """Lock a file and return True, or return False if another process holds the lock."""
     if fcntl is None:
         return False
     try:
@@ -76,7 +76,7 @@ def _remove_abandoned(kind: str) -> None:
 
 
 def _ours(kind: str) -> Iterator[Path]:
-    """The folders of that kind that belong to this user; a link is none."""
+    """Yield the folders of this kind that belong to this user. Links are skipped."""
     with contextlib.suppress(OSError):
         for entry in os.scandir(tempfile.gettempdir()):
             with contextlib.suppress(OSError):

@@ -1,6 +1,6 @@
-"""`from minitvm.script import ir as I, tir as T`: programs written as Python, under TVM's names.
+"""`from minitvm.script import ir as I, tir as T`: write programs as Python, under TVM's names.
 
-`T.prim_func` and `I.ir_module` (also `tvm.script.ir_module`) decorate; `from_source` reads a text.
+`T.prim_func` and `I.ir_module` (also `tvm.script.ir_module`) are decorators; `from_source` parses a text.
 """
 
 from __future__ import annotations

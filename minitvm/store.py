@@ -1,8 +1,9 @@
-"""What is kept on disk between runs: files `<directory>/<name>-<key>.<suffix>`, found by a key and checked when read.
+"""Files that are kept on disk between runs, `<directory>/<name>-<key>.<suffix>`, looked up by key and checked when
+read.
 
-A file is a header with a checksum, then its content; whatever does not check out counts as absent and is made again.
-Files appear by rename, so that two processes may write at once. Nothing is unpickled. Where the directory cannot be
-written, things are made each time, with one warning.
+A file is a header with a checksum, followed by its content. A file that fails the check counts as absent, and its
+content is computed again. Files are renamed into place, so two processes may write at once. Nothing is unpickled. If
+the directory cannot be written, nothing is kept, and there is one warning.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _warned: set[Path] = set()
 
 @dataclass(frozen=True, slots=True)
 class StoreInfo:
-    """What lies in a store, and what this process asked of it."""
+    """The contents of a store, and how often this process found what it looked for."""
 
     directory: Path
     files: int
@@ -42,7 +43,7 @@ class StoreInfo:
 
 
 def directory() -> Path:
-    """MINITVM_CACHE_DIR, or ~/.cache/minitvm (XDG_CACHE_HOME is respected); not created by asking."""
+    """Return MINITVM_CACHE_DIR, or ~/.cache/minitvm (XDG_CACHE_HOME is respected). The directory is not created."""
     setting = os.environ.get("MINITVM_CACHE_DIR")
     if setting:
         return Path(setting)
@@ -51,12 +52,12 @@ def directory() -> Path:
 
 
 def encode(key: bytes, content: bytes) -> bytes:
-    """The bytes of a file."""
+    """Return the bytes of a file with this key and content."""
     return _HEADER.pack(MAGIC, key, hashlib.sha256(content).digest(), len(content)) + content
 
 
 def decode(key: bytes, data: bytes) -> bytes | None:
-    """The content of a file, or None if it is truncated, altered, or of another key."""
+    """Return the content of a file, or None if the file is truncated, altered, or has another key."""
     if len(data) < _HEADER.size:
         return None
     magic, own_key, checksum, length = _HEADER.unpack_from(data)
@@ -66,9 +67,9 @@ def decode(key: bytes, data: bytes) -> bytes | None:
 
 
 class FileStore:
-    """The files of one suffix in the directory; `what` names them in a warning. Keys have 32 bytes.
+    """The files of one suffix in the directory. `what` names them in a warning, and keys have 32 bytes.
 
-    A file may have a readable one of the suffix `beside` next to it, which comes and goes with it.
+    A file may have a readable companion file with the suffix `beside`, which is written and removed with it.
     """
 
     def __init__(self, suffix: str, what: str, beside: str = "") -> None:
@@ -76,12 +77,12 @@ class FileStore:
         self._counts = {"hits": 0, "misses": 0, "damaged": 0}
 
     def path(self, key: bytes, name: str) -> Path:
-        """Where the file of a key lies; `name` makes it readable."""
+        """Return the path of the file for a key. `name` makes it readable."""
         readable = re.sub(r"[^A-Za-z0-9_]", "_", name)[:80]
         return directory() / f"{readable}-{key.hex()[:32]}{self.suffix}"
 
     def get(self, key: bytes, name: str) -> bytes | None:
-        """What was put under a key before, or None."""
+        """Return the content that was stored under a key, or None."""
         path = self.path(key, name)
         try:
             data = path.read_bytes()
@@ -98,7 +99,7 @@ class FileStore:
         return content
 
     def put(self, key: bytes, name: str, content: bytes, beside: bytes = b"") -> None:
-        """Keep content for later; a directory that cannot be written costs one warning and nothing else."""
+        """Store content under a key. If the directory cannot be written, there is one warning and no error."""
         path = self.path(key, name)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -115,7 +116,7 @@ class FileStore:
                 )
 
     def info(self) -> StoreInfo:
-        """Number and size of the files kept, and this process's hits, misses and damaged files."""
+        """Return the number and size of the files, and this process's counts of hits, misses and damaged files."""
         paths = self._files(self.suffix)
         total = 0
         for path in paths:
@@ -125,7 +126,7 @@ class FileStore:
             return StoreInfo(directory(), len(paths), total, **self._counts)
 
     def clear(self) -> int:
-        """Remove all files; returns how many there were."""
+        """Remove all files and return how many there were."""
         removed = 0
         for path in self._files(self.suffix, self.beside, ".tmp"):
             with contextlib.suppress(OSError):
@@ -134,7 +135,7 @@ class FileStore:
         return removed
 
     def trim(self, limit: int = SIZE_LIMIT) -> None:
-        """Remove the least recently used files until all together take at most `limit` bytes."""
+        """Remove the least recently used files until the rest take at most `limit` bytes in total."""
         for partial in self._files(".tmp"):  # of processes that were killed
             with contextlib.suppress(OSError):
                 if time.time() - partial.stat().st_mtime > _WRITING:
@@ -165,7 +166,7 @@ class FileStore:
 
 
 def _write(path: Path, data: bytes) -> None:
-    """Write under a name of our own, then rename: a reader sees the old file or the new one, never half of one."""
+    """Write to a temporary file, then rename it: a reader sees the old file or the new one, never half of one."""
     handle, partial = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem[:40]}-", suffix=".tmp")
     try:
         with os.fdopen(handle, "wb") as file:
