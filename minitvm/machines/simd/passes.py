@@ -1,4 +1,4 @@
-"""The passes that lowering has besides the neutral ones on machines with vectors, each behind another pass."""
+"""The additional lowering passes of machines with vectors, each with the pass that it comes after."""
 
 from __future__ import annotations
 

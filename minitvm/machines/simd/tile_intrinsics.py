@@ -1,6 +1,6 @@
 # mypy: ignore-errors
 # What stands in a @T.prim_func is TVMScript: names that Python never evaluates.
-"""Tile registers of a CPU, as those of Intel's AMX: products of small matrices of words, as instructions.
+"""The tile registers of a CPU, such as Intel's AMX: instructions that multiply small matrices of words.
 
     tile_zero_16x16_i32             a tile = 0
     tile_load_16x16_i32             memory -> a tile
@@ -10,10 +10,11 @@
     tile_store_16x16_i32            a tile -> memory
     tile_store_16x16_i32_local      the same, to the stack
 
-The first number is that of rows, at most sixteen; an intrinsic becomes known when its name is first asked for. A word
-holds four bytes, unsigned ones of the first factor and signed ones of the second, or two bfloat16: a product is of 64
-steps, or of 32. Sums of bfloat16 are float32, in tiles whose names end in "f32". A tile is storage of the scope
-"local.tile", which only these instructions touch: it has no address. Rows in memory may lie any number of words apart.
+The first number is the number of rows, at most sixteen. An intrinsic is registered when its name is first looked up. A
+word holds two bfloat16 or four bytes, which are unsigned in the first factor and signed in the second. So a product has
+32 or 64 steps. Sums of bfloat16 are float32, in tiles whose names end in "f32". A tile is storage with the scope
+"local.tile". Only these instructions can access it, because it has no address. Rows in memory may be any number of
+words apart.
 """
 
 from __future__ import annotations
@@ -36,38 +37,38 @@ _NAME = re.compile(
 
 
 def zero(rows: int, dtype: str = "int32") -> str:
-    """The name of the intrinsic that sets a tile of so many rows to 0."""
+    """Return the name of the intrinsic that sets a tile of this many rows to 0."""
     return f"tile_zero_{rows}x{WORDS}_{_SHORT[dtype]}"
 
 
 def load(rows: int, step: int = 1) -> str:
-    """The name of the intrinsic that loads a tile of words, from every `step`-th row in memory, up to every ninth."""
+    """Return the name of the intrinsic that loads a tile of words from every `step`-th row in memory (1 to 9)."""
     return f"tile_load_{rows}x{WORDS}_i32{'' if step == 1 else f'_by{step}'}"
 
 
 def store(rows: int, dtype: str = "int32", scope: str = "global") -> str:
-    """The name of the intrinsic that stores a tile to storage of a scope, "global" or "local"."""
+    """Return the name of the intrinsic that stores a tile to the scope "global" or "local"."""
     return f"tile_store_{rows}x{WORDS}_{_SHORT[dtype]}{'' if scope == 'global' else '_local'}"
 
 
 def dot(rows: int, words: str = "u8i8") -> str:
-    """The name of the intrinsic that multiplies words, "u8i8" or "bf16"."""
+    """Return the name of the intrinsic that multiplies words ("u8i8" or "bf16")."""
     return f"tile_dot_{rows}x{WORDS}x{WORDS}_{words}"
 
 
 def rows_of(name: str) -> int:
-    """The rows of a tile, by the name of an intrinsic of this file."""
+    """Return the number of rows of a tile, given the name of an intrinsic of this file."""
     match = _matched(name)
     return int(match["rows"] or match["height"])
 
 
 def step_of(name: str) -> int:
-    """How many rows of memory apart those of a tile are that an intrinsic loads, by its name."""
+    """Return the step between the rows in memory that an intrinsic loads, given its name."""
     return int(_matched(name)["step"] or 1)
 
 
 def words_of(name: str) -> str:
-    """What the words of a product are, by its name."""
+    """Return the kind of words that a product multiplies, given its name."""
     return str(_matched(name)["words"])
 
 
@@ -78,7 +79,7 @@ def _matched(name: str) -> re.Match[str]:
 
 
 def register_named(name: str) -> None:
-    """Make the intrinsic of this name known, if it is one of this file."""
+    """Register the intrinsic with this name, if it is one of this file."""
     match = _NAME.fullmatch(name)
     if match is None or not 0 < rows_of(name) <= ROWS:
         return

@@ -1,4 +1,4 @@
-"""Which vectors in memory surely lie at a multiple of their size: devices read and write those at once."""
+"""Find vectors in memory that certainly start at a multiple of their size: devices access these in one piece."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from ....tir.nodes import Buffer
 
 
 def is_whole(buffer: Buffer, index: Expr, analyzer: Analyzer, lets: Mapping[Var, Expr]) -> bool:
-    """Whether neighbours that a vector index names surely are a whole vector, as aligned as it is large.
+    """Return whether the elements at a vector index certainly form one whole vector, aligned to its own size.
 
-    `lets` are the variables that have values, which divisibility follows from.
+    `lets` maps variables to their values, which may be needed to prove divisibility.
     """
     if not isinstance(index, Ramp) or index.lanes & (index.lanes - 1):
         return False  # no machine has vectors of 15

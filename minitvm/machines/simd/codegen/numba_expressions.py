@@ -1,7 +1,7 @@
-"""How expressions are spelled in Python for Numba: indices as int64 arithmetic, values in exactly their dtype.
+"""Write expressions as Python for Numba: indices as int64 arithmetic, values in exactly their dtype.
 
-Indices use Python's operators; vectors, narrow integers and half floats call the library `machines.simd.vectors.simd`,
-and the names that are used are collected for the import.
+Indices use Python's operators. Vectors, narrow integers and half floats call the library `machines.simd.vectors.simd`;
+the names that the kernel uses are collected for the import statement.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _CALLS = {**{name: name for name in SIMD if name in ex.INTRINSICS}, **_RENAMED}
 
 
 def short_name(dtype: ex.DType) -> str:
-    """`float32x8` -> `f32x8`."""
+    """Return the short name of a dtype: `float32x8` becomes `f32x8`."""
     if dtype.scalar not in _SHORT:
         raise Unsupported(f"a value of dtype {dtype} in a kernel for Numba")
     base = _SHORT[dtype.scalar]
@@ -57,7 +57,7 @@ def short_name(dtype: ex.DType) -> str:
 
 
 class NumbaExpressions(Emitter):
-    """The half of the dialect that spells expressions; `numba_statements` spells statements."""
+    """The part of the dialect that writes expressions; `numba_statements` writes statements."""
 
     syntax = PYTHON
     index_rules = (decompose.SHIFTED, decompose.TRUNCATED)
@@ -72,16 +72,17 @@ class NumbaExpressions(Emitter):
         self.imports: set[str] = set()
 
     def use(self, name: str) -> str:
-        """A name of the support library, noted for the import."""
+        """Return a name of the support library, and add it to the import statement."""
         self.imports.add(name)
         return name
 
     # -- index expressions, spelled with Python's operators, which compute in int64
 
     def place(self, x: ex.Expr) -> str:
-        """A complete index, in the type of indices: with 32 bits, a compiler does all steps of it in 32.
+        """Return a complete index in the type of indices. If they have 32 bits, all steps of it are computed in 32
+        bits.
 
-        A constant added last stays outside, since it becomes the offset of the instruction that accesses memory.
+        A constant that is added last is kept outside, because it becomes the offset of the memory instruction.
         """
         if self.index_dtype == "int64" or isinstance(x, ex.Var | ex.IntImm) or not is_index(x):
             return self.index(x)
@@ -103,7 +104,9 @@ class NumbaExpressions(Emitter):
         return f"{op}({self.operand_of_division(x.a)}, {self.operand_of_division(x.b)})"
 
     def operand_of_division(self, x: ex.Expr) -> str:
-        """Both operands have the type of indices, which decides what is divided."""
+        """Return an operand of a division, converted to the type of indices, because this type decides how to
+        divide.
+        """
         text = self.index(x)
         return text if self.index_dtype == "int64" or isinstance(x, ex.Var) else self.to_index(text)
 
@@ -113,7 +116,7 @@ class NumbaExpressions(Emitter):
         return self.value(x)
 
     def index64(self, x: ex.Expr) -> str:
-        """An index where a literal would be typed by its own size."""
+        """Return an index as int64, for places where a literal would get a type by its own size."""
         return f"{self.use('i64')}({self.index(x)})" if isinstance(x, ex.IntImm) else self.index(x)
 
     # -- values: of exactly their dtype
@@ -127,14 +130,16 @@ class NumbaExpressions(Emitter):
         return self.value(x.value)
 
     def plain_literal(self, x: ex.IntImm | ex.FloatImm) -> str | None:
-        """A constant without a conversion, for places that convert; None if Python has no literal for it."""
+        """Return a constant as a literal, for places that convert it, or None if Python has no literal for it."""
         if isinstance(x, ex.IntImm):
             return str(x.value) if not x.dtype.is_bool else str(bool(x.value))
         number = rounded(x)
         return repr(number) if math.isfinite(number) else None
 
     def beside(self, x: ex.Expr, other: ex.Expr) -> str:
-        """An operand of an element-wise operation; next to a vector, the operation itself broadcasts scalars."""
+        """Return an operand of an element-wise operation. A broadcast scalar stays a scalar if the other operand is a
+        vector.
+        """
         if isinstance(x, ex.Broadcast) and not isinstance(other, ex.Broadcast):
             return self.broadcast_operand(x)
         return self.value(x)
@@ -146,7 +151,7 @@ class NumbaExpressions(Emitter):
         return super().negation(x) if x.dtype.lanes == 1 else f"{self.use('invert')}({self.value(x.a)})"
 
     def select(self, x: ex.Select) -> str:
-        # Both values are computed, also where the condition is a scalar: there is no branch.
+        # Both values are computed even if the condition is a scalar: there is no branch.
         return self.choice_of_lanes(x.condition, self.value(x.true_value), self.value(x.false_value), x.dtype)
 
     def choice_of_lanes(self, condition: ex.Expr, yes: str, no: str, dtype: ex.DType) -> str:  # noqa: ARG002
@@ -186,7 +191,7 @@ class NumbaExpressions(Emitter):
         return f"{self.use('load_whole' if whole else 'load')}({name}, {base}, {x.dtype.lanes})"
 
     def places_in_table(self, x: BufferLoad) -> ex.Expr | None:
-        """The vector of uint8 that are the places of a load from a table of 256 bytes; None if it is no such load."""
+        """Return the uint8 indices of a load from a table of 256 bytes, or None for any other load."""
         place, (*outer, extent) = x.indices[0], x.buffer.shape
         while isinstance(place, ex.Cast) and place.dtype.is_int and place.dtype.scalar.bytes > 1:
             place = place.value
@@ -194,7 +199,7 @@ class NumbaExpressions(Emitter):
         return place if table and place.dtype == ex.DType("uint8").with_lanes(x.dtype.lanes) else None
 
     def whole(self, buffer: Buffer, index: ex.Expr) -> bool:
-        """Whether to read or write a vector as one that surely lies at a multiple of its size."""
+        """Return whether to access a vector in one piece, because it certainly starts at a multiple of its size."""
         return self.whole_vectors and is_whole(buffer, index, self.analyzer, self.lets)
 
     def converted(self, text: str, source: ex.DType, to: ex.DType) -> str:  # noqa: ARG002

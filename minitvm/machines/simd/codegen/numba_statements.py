@@ -1,4 +1,4 @@
-"""The statements of kernels in Python for Numba, whatever the machine."""
+"""Write the statements of kernels as Python for Numba, for any machine."""
 
 from __future__ import annotations
 
@@ -15,14 +15,16 @@ from .numba_expressions import NumbaExpressions, short_name
 
 
 class NumbaStatements(NumbaExpressions):
-    """Loops over ranges, conditions, stores and storage; a machine adds the header, its loops and its barriers."""
+    """Writes loops over ranges, conditions, stores and storage. A machine's dialect adds the header, parallel loops and
+    barriers.
+    """
 
     def __init__(self, kernel: PrimFunc, target: Target | None) -> None:
         super().__init__(kernel, target)
         self.stack_bytes = 0
 
     def bind_parameter(self, param: Buffer | Var, word: str) -> None:
-        """Bring a parameter into the form that statements use; `word` is the int64 that the caller passes."""
+        """Convert a parameter to the form that statements use. `word` is the int64 that the caller passes."""
         name = self.names[param]
         if isinstance(param, Buffer):
             self.line(f"{name} = {self.use('pointer_' + short_name(self.scalar(param)))}({word})")
@@ -35,7 +37,7 @@ class NumbaStatements(NumbaExpressions):
                 self.wide.add(param)
 
     def constants(self) -> list[str]:
-        """Lines that define the numbers without a literal."""
+        """Return the lines that define numbers without a literal, such as infinity."""
         return [f"{n} = float({n.lower()!r})" for n in ("INF", "NAN") if n in self.imports]
 
     # -- statements
@@ -53,7 +55,7 @@ class NumbaStatements(NumbaExpressions):
 
     @abstractmethod
     def team(self) -> tuple[str, str]:
-        """The number of this thread among those that share out a parallel loop, and how many they are."""
+        """Return the number of this thread, and the number of threads that share a parallel loop."""
 
     def definition(self, var: Var, text: str, dtype: DType) -> str:
         complete = var not in self.wide or self.index_dtype == "int64"
@@ -89,7 +91,7 @@ class NumbaStatements(NumbaExpressions):
 
 
 def import_lines(names: list[str], module: str, width: int = 116) -> list[str]:
-    """One import of everything that is used, wrapped."""
+    """Return one import statement for all names, wrapped to `width`."""
     if not names:
         return []
     text = f"from {module} import {', '.join(names)}"

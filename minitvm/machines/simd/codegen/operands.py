@@ -1,4 +1,4 @@
-"""The operands of an instruction in source: where a tile starts, and how far apart its elements are."""
+"""Write the operands of an instruction: the start of a tile, and the distances between its elements."""
 
 from __future__ import annotations
 
@@ -12,18 +12,20 @@ from .numba_statements import NumbaStatements
 
 
 def start_of(emitter: NumbaStatements, tile: Tile) -> tuple[str, str]:
-    """(the array, the index of the tile's first element), as text. The storage of a tile is memory."""
+    """Return (the array, the index of the tile's first element) as text. The tile must be in memory, not in
+    registers.
+    """
     return emitter.names[tile.buffer], emitter.place(tile.places[0].indices[0])
 
 
 def stride_of(emitter: NumbaStatements, tile: Tile, axis: int) -> Expr:
-    """How many elements of the flat buffer lie from one element of the tile to the next one along an axis."""
+    """Return the distance, in elements of the flat buffer, between neighbouring elements of a tile along an axis."""
     stride: Expr = emitter.analyzer.simplify(tile.places[1 + axis].indices[0] - tile.places[0].indices[0])
     return stride
 
 
 def constant_stride(emitter: NumbaStatements, tile: Tile, axis: int) -> int:
-    """The stride along an axis as a number; raises `Unsupported` where it is another one at each place."""
+    """Return the stride along an axis as a number. Raises `Unsupported` if it is not constant."""
     stride = stride_of(emitter, tile, axis)
     if not isinstance(stride, IntImm):
         raise Unsupported(f"{tile.buffer.name}: an instruction with the stride {stride}\n  wanted: a constant stride")
@@ -31,17 +33,17 @@ def constant_stride(emitter: NumbaStatements, tile: Tile, axis: int) -> int:
 
 
 def plain(emitter: NumbaStatements, index: Any) -> Any:
-    """An index without the names that lets gave to its parts."""
+    """Return an index after replacing variables that lets define with their values."""
     return substitute(index, dict(emitter.lets)) if emitter.lets else index
 
 
 def divides(emitter: NumbaStatements, value: Expr, number: int) -> bool:
-    """Whether a value is surely a multiple of a number."""
+    """Return whether `value` can be proved to be a multiple of `number`."""
     return bool(emitter.analyzer.can_prove(EQ(plain(emitter, value) % number, const(0, value.dtype))))
 
 
 def refused(emitter: NumbaStatements, stmt: Instruction, wanted: str, found: str) -> Unsupported:
-    """The error for an instruction that a kernel cannot use."""
+    """Return the error for an instruction that a kernel cannot use."""
     program = script(emitter.kernel, mark={stmt: "here"}, context=2)
     return Unsupported(
         report(f"{emitter.kernel.name}: {stmt.name} cannot be used", program=program, wanted=wanted, found=found)
@@ -49,7 +51,7 @@ def refused(emitter: NumbaStatements, stmt: Instruction, wanted: str, found: str
 
 
 def access_outside(buffer: Buffer, body: Stmt) -> BufferLoad | BufferStore | None:
-    """The first load or store of a buffer that is not an operand of an instruction; None where there is none."""
+    """Return the first load or store of a buffer that is not an operand of an instruction, or None."""
     inside = {n for i in find(body, Instruction) for n in walk(i)}
     accesses = (n for n in find(body, BufferLoad | BufferStore) if n.buffer is buffer)
     return next((n for n in accesses if n not in inside), None)

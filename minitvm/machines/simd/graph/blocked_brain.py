@@ -1,10 +1,10 @@
-"""Products of bfloat16 with float32 sums as products of words of two, for CPUs that multiply these in one instruction.
+"""Compute products of bfloat16 with float32 sums on words of two elements, for CPUs with an instruction for such pairs.
 
     sum over k of x[k] * w[k]  =  sum over pairs of dot2_bf16(0, (x[2 k], x[2 k + 1]), (w[2 k], w[2 k + 1]))
 
-The products are exact in both, and the sums are of the same terms in another order; but the instruction takes subnormal
-operands and sums for zeros: an error of 2^-126 for each. So `accuracy="strict"` does without, and so does a CPU that
-would have to write the instruction out: it reads bfloat16 and widens it.
+Both forms add the same exact products, in a different order. But the instruction treats subnormal operands and sums as
+zero, an error of at most 2^-126 for each. So it is not used with `accuracy="strict"`, nor on a CPU without the
+instruction, which reads bfloat16 and widens it.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ _ROWS = 16  # from so many rows on, a matrix may be turned for them
 
 
 def is_product_of_pairs(blocking: Blocking, item: OpNode) -> bool:
-    """Whether an operator is a product of two bfloat16 with float32 sums that is to be one of pairs."""
+    """Return whether an operator multiplies bfloat16 with float32 sums and should be computed on pairs."""
     if not blocking.target.multiplies_pairs or blocking.accuracy == "strict" or len(item.inputs) != 2:
         return False
     return [v.dtype for v in item.inputs] == ["bfloat16"] * 2 and item.output.dtype == "float32"
 
 
 def on_words(blocking: Blocking, item: OpNode) -> bool:
-    """Whether an operator is a convolution without groups that is done on words of channels."""
+    """Return whether an operator is a convolution without groups that should be computed on words of channels."""
     if item.op != "nn.conv2d" or not is_product_of_pairs(blocking, item) or not words.is_conv_of_words(blocking, item):
         return False
     return bool((item.attrs["data_layout"], item.attrs["kernel_layout"]) == ("NCHW", "OIHW"))  # the user's own choice
 
 
 def conv2d(blocking: Blocking, item: OpNode) -> bool:
-    """`nn.conv2d` without groups, on words of channels."""
+    """Rewrite an `nn.conv2d` without groups to work on words of channels. Return False if it does not qualify."""
     if not on_words(blocking, item):
         return False
     data, weight = item.inputs
@@ -54,7 +54,9 @@ def conv2d(blocking: Blocking, item: OpNode) -> bool:
 
 
 def dense(blocking: Blocking, item: OpNode) -> bool:
-    """`nn.dense`, `nn.matmul` and `nn.batch_matmul`: constant weights are packed, other matrices as they are."""
+    """Rewrite `nn.dense`, `nn.matmul` or `nn.batch_matmul`, packing constant weights. Return False if it does not
+    qualify.
+    """
     data, weight = item.inputs[:2]
     if not is_product_of_pairs(blocking, item) or min(data.ndim, weight.ndim) < 2 or item.attrs.get("transpose_a"):
         return False
@@ -79,7 +81,7 @@ def dense(blocking: Blocking, item: OpNode) -> bool:
 
 
 def _packed(blocking: Blocking, item: OpNode, columns: np.ndarray) -> None:
-    """A product with a constant matrix, given by its columns."""
+    """Add a product with a constant matrix, which is given by its columns."""
     data, weight = item.inputs
     panels = words.packed_panels(columns, blocking.lanes)
     blocking.plain[item.output] = blocking.op(

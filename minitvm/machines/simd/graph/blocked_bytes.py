@@ -1,7 +1,8 @@
-"""Products of bytes on blocked layouts: channels in blocks of words, weights as words in the order of the kernel.
+"""Products of bytes on blocked layouts: the data have blocks of channels, and the weights are packed words in kernel
+order.
 
-The instruction multiplies unsigned bytes by signed ones, so data are made unsigned. What their zero point adds to a
-sum depends on the column alone, and is subtracted behind it:
+The instruction multiplies unsigned bytes by signed ones, so data are converted to unsigned bytes. The zero point adds
+to each sum a term that depends only on the column; it is subtracted afterwards:
 
     sum((x - z) * w)  =  sum(x * w) - z * sum(w)
 """
@@ -22,7 +23,9 @@ _SIGN = 128  # what makes an int8 a uint8
 
 
 def conv2d(blocking: Blocking, item: OpNode) -> bool:
-    """`qnn.conv2d` without groups, on words of channels; or one group a channel, on bytes."""
+    """Rewrite a `qnn.conv2d` on words of channels, or on bytes if it is depthwise. Return False if it does not
+    qualify.
+    """
     data, weight = item.inputs
     if item.attrs["groups"] == data.shape[1] == item.output.shape[1] != 1:
         return _depthwise(blocking, item)
@@ -61,7 +64,9 @@ def _depthwise(blocking: Blocking, item: OpNode) -> bool:
 
 
 def dense(blocking: Blocking, item: OpNode) -> bool:
-    """`qnn.dense` with constant weights: a panel of columns is as wide as a vector."""
+    """Rewrite a `qnn.dense` with constant weights, packed in panels as wide as a vector. Return False if it does not
+    qualify.
+    """
     data, weight = item.inputs
     if weight not in blocking.arrays or data.ndim < 2 or 0 in weight.shape:
         return False
@@ -83,7 +88,7 @@ def dense(blocking: Blocking, item: OpNode) -> bool:
 
 
 def _unsigned(blocking: Blocking, data: Value, item: OpNode) -> tuple[Value, int]:
-    """The data as unsigned bytes, and their zero point."""
+    """Return the data as unsigned bytes, and their zero point."""
     zero_point = int(item.attrs["zero_point"])
     if data.dtype == "uint8":
         return data, zero_point

@@ -1,8 +1,8 @@
 """Put convolutions into NCHW[x]c and weights into packed form, and keep the operators between them in that layout.
 
-A value may exist plain, blocked or both; a `layout.block_axis` or `layout.unblock_axis` is put in only where an
-operator needs the form that does not exist yet. Weights are constants, so that constant folding packs them at build
-time. What TVM calls AlterOpLayout; the idea is from Liu et al., "Optimizing CNN model inference on CPUs" (ATC'19).
+A value may exist plain, blocked or both. A `layout.block_axis` or `layout.unblock_axis` is added only if an operator
+needs a form that does not exist yet. Weights are constants, so constant folding packs them at build time. TVM calls
+this AlterOpLayout; the idea is from Liu et al., "Optimizing CNN model inference on CPUs" (ATC'19).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from .channel_use import channel_uses, convolution_of, is_depthwise
 
 
 def layouts(target: Target, accuracy: str) -> list[tuple[str, Callable[[Graph], Graph]]]:
-    """The part "layouts" of a back end for machines with vectors."""
+    """Return the layout passes of machines with vectors. This is the part "layouts" of their back ends."""
     return [("blocked_layout", lambda graph: blocked_layout(graph, target, accuracy))]
 
 
@@ -69,7 +69,7 @@ FEW_ROWS = 8  # of a product: fewer are as many sums of a matrix times a vector
 
 
 def _channels_behind_convolutions(graph: Graph) -> set[int]:
-    """The channel counts of all values that a convolution reads, directly or through operators that are none."""
+    """Return the channel counts of all values that a convolution reads, directly or through other operators."""
     makers = {value: item for item in graph.nodes for value in item.outputs}
     todo = [item.inputs[0] for item in graph.nodes if item.op.startswith("nn.conv")]
     seen: set[Value] = set()
@@ -85,7 +85,9 @@ def _channels_behind_convolutions(graph: Graph) -> set[int]:
 
 
 class Blocking(Forms):
-    """The pass at work: each value plain, blocked or both, and the operators that are left to look at."""
+    """The state of the pass: the plain and blocked forms of each value, and the operators that are still to be
+    visited.
+    """
 
     def __init__(self, graph: Graph, target: Target, accuracy: str) -> None:
         super().__init__(graph)
@@ -103,7 +105,7 @@ class Blocking(Forms):
         return self.b.op(op, *inputs, name=name, **attrs)
 
     def block(self, value: Value) -> int | None:
-        """The block of a value's channels, or None if it cannot be blocked."""
+        """Return the block size for a value's channels, or None if it cannot be blocked."""
         if value.ndim not in (4, 5) or value.dtype not in _BLOCKED or 0 in value.shape:
             return None
         channels = value.shape[1]
@@ -115,14 +117,15 @@ class Blocking(Forms):
 
     @functools.cached_property
     def uses(self) -> dict[int, strategy_algorithms.ChannelUse]:
-        """What the graph does with its values of so many channels."""
+        """Return how the graph uses its values, by their number of channels."""
         return channel_uses(self.graph, lambda conv: self.on_blocks(conv) or blocked_brain.on_words(self, conv))
 
     def _chosen(self, channels: int) -> int | None:
-        """The block of so many channels, as the back end chooses it; without a choice one that they fill.
+        """Return the block size for a number of channels: the back end's choice, or else the largest block that divides
+        them.
 
-        Sums do not read what fills the last block: it need not be zero, nor finite. Where nobody chooses, it is only
-        filled if it belongs to many channels that no convolution reads.
+        If the last block is incomplete, sums do not read its padding, which may hold any values. Without a choice by
+        the back end, an incomplete block is used only for many channels that no convolution reads.
         """
         choose = lookup(self.target, "channel_block")
         if choose is not None:
@@ -134,12 +137,16 @@ class Blocking(Forms):
         return strategy_algorithms.whole_block(channels, self.lanes)
 
     def filling(self, value: Value) -> dict[str, int]:
-        """The attribute `channels` of a sum over those of a value, where they do not fill their blocks."""
+        """Return the attribute `channels` for a sum over a value's channels if its last block is incomplete, else
+        {}.
+        """
         channels, block = int(value.shape[1]), self.block(value)  # type: ignore[arg-type]
         return {"channels": channels} if block and channels % block else {}
 
     def split_channels(self, array: np.ndarray, width: int) -> np.ndarray:
-        """A constant [b, channels, ...] as [b, channels / width, ..., width], zeros in an incomplete block."""
+        """Return a constant [b, channels, ...] as [b, channels / width, ..., width], with zeros in an incomplete
+        block.
+        """
         missing = -array.shape[1] % width
         full = np.pad(array, [(0, 0), (0, missing), *[(0, 0)] * (array.ndim - 2)]) if missing else array
         split = full.reshape(full.shape[0], full.shape[1] // width, width, *full.shape[2:])
@@ -157,7 +164,7 @@ class Blocking(Forms):
         return self.blocked[value]
 
     def rewrite(self, item: OpNode) -> bool:
-        """Put `item` into blocked form where that is possible and pays; False leaves it to `keep`."""
+        """Add `item` in blocked form if that is possible and worthwhile. Return False to leave it to `keep`."""
         rule = _RULES.get(item.op)
         if rule is not None:
             return rule(self, item)
@@ -165,7 +172,7 @@ class Blocking(Forms):
         return operator.is_map and self.elementwise(item)
 
     def elementwise(self, item: OpNode) -> bool:
-        """Element-wise operators follow the layout of their operands."""
+        """Rewrite an element-wise operator in the layout of its operands."""
         if len(item.outputs) != 1 or not any(v in self.blocked for v in item.inputs) or not self.block(item.output):
             return False
         inputs = [self.operand(v, item.output) for v in item.inputs]
@@ -175,7 +182,9 @@ class Blocking(Forms):
         return True
 
     def operand(self, value: Value, output: Value) -> Value | None:
-        """An operand that broadcasts to the blocked form of `output`; None where it cannot."""
+        """Return an operand in a form that broadcasts to the blocked form of `output`, or None if there is no such
+        form.
+        """
         rank = output.ndim
         if value.ndim == rank and value.shape[1] == output.shape[1] and value.dtype in _BLOCKED:
             if value not in self.arrays:
@@ -201,7 +210,9 @@ class Blocking(Forms):
         return self.b.constant(self.split_channels(full, width))
 
     def conv(self, item: OpNode) -> bool:
-        """A convolution of two or three spatial axes, whose groups have whole blocks, or in two depthwise."""
+        """Rewrite a convolution with two or three spatial axes. Its groups must have whole blocks; only 2-d ones may be
+        depthwise.
+        """
         if item.op == "nn.conv2d" and blocked_brain.conv2d(self, item):
             return True
         data, weight = item.inputs[:2]
@@ -225,7 +236,7 @@ class Blocking(Forms):
         return True
 
     def grouped(self, item: OpNode, in_block: int, out_block: int, attrs: dict[str, Any]) -> bool:
-        """A convolution of groups; where several share a block, they are one, with zeros between their weights."""
+        """Rewrite a convolution with groups. Groups that share a block are merged, with zeros between their weights."""
         data, weight = item.inputs
         alone = data not in self.blocked and not self.goes_into_blocks(item.output)
         what = replace(convolution_of(item), alone=alone)
@@ -244,7 +255,7 @@ class Blocking(Forms):
         return True
 
     def on_blocks(self, item: OpNode) -> bool:
-        """Whether a convolution can be computed on blocks, if data and result have some."""
+        """Return whether a convolution can be computed on blocks, provided that its data and result have blocks."""
         data, weight = item.inputs[:2]
         if len(item.inputs) != 2 or weight not in self.arrays or not _summed_in_vectors(item, self.target):
             return False
@@ -260,7 +271,9 @@ class Blocking(Forms):
         return self.groups_on_blocks(item)
 
     def groups_on_blocks(self, item: OpNode) -> bool:
-        """Whether a convolution of groups is done on blocks: it is where the back end has an algorithm for that."""
+        """Return whether a convolution with groups is computed on blocks: the back end must have an algorithm for
+        it.
+        """
         if item not in self.on_groups:
             what = convolution_of(item)
             blocks = {strategy_algorithms.whole_block(n, self.lanes) for n in (what.in_channels, what.out_channels)}
@@ -270,16 +283,16 @@ class Blocking(Forms):
         return self.on_groups[item]
 
     def algorithms(self, what: strategy_algorithms.Convolution, block: int, accuracy: str) -> list[Option]:
-        """The back end's algorithms for a convolution, the best first."""
+        """Return the back end's algorithms for a convolution, cheapest first."""
         found: list[Option] = (lookup(self.target, "algorithms") or strategy_algorithms.direct_alone)(
             what, block, self.target, accuracy
         )
         return found
 
     def goes_into_blocks(self, value: Value, through: Collection[str] = ()) -> bool:
-        """Whether a convolution on blocks reads the value, directly or through element-wise operators.
+        """Return whether a convolution on blocks reads the value, directly or through element-wise operators.
 
-        Operators whose names are in `through` keep blocks, too.
+        Operators named in `through` keep blocks as well.
         """
         todo, seen = [value], {value}
         while todo:
@@ -295,7 +308,7 @@ class Blocking(Forms):
         return False
 
     def convolution(self, item: OpNode, in_block: int, out_block: int, attrs: dict[str, Any]) -> Value:
-        """A convolution without groups, by the algorithm that costs the least, or that a measurement decided for."""
+        """Add a convolution without groups, using the cheapest algorithm or the one that a measurement selected."""
         data, weight = item.inputs[:2]
         rank, what = weight.ndim - 2, convolution_of(item)
         exact = not item.output.dtype.is_float  # Winograd's transforms contain fractions, which integers cannot hold
@@ -319,7 +332,7 @@ class Blocking(Forms):
         return self.op(op, self.as_blocked(data), packed, name=name, algorithm=weighed, **attrs, **self.filling(data))
 
     def pack(self, weight: Value, form: tuple[Any, ...]) -> Value:
-        """`weight` packed in that form, once for all operators that read it: packed weights are copies."""
+        """Return `weight` packed in the given form. All operators that need this form share one packed copy."""
         if (weight, form) not in self.packed:
             kind, *blocks = form
             if kind == "depthwise":
@@ -347,7 +360,7 @@ class Blocking(Forms):
         return True
 
     def prelu(self, item: OpNode) -> bool:
-        """One slope for each channel: a choice, element by element."""
+        """Rewrite a PReLU with one slope per channel as an element-wise selection."""
         data, slope = item.inputs
         if data not in self.blocked or slope not in self.arrays or item.attrs["axis"] != 1 or not self.block(data):
             return False
@@ -359,11 +372,15 @@ class Blocking(Forms):
         return True
 
     def quantize(self, item: OpNode) -> bool:
-        """Quantisation follows the layout if it has one scale and zero point: then its axis has no effect."""
+        """Rewrite a quantisation on blocks if it has a single scale and zero point, because its axis then has no
+        effect.
+        """
         return all(p.shape in ((), (1,)) for p in item.inputs[1:]) and self.of_data(item)
 
     def of_data(self, item: OpNode) -> bool:
-        """An operator whose result is element by element that of its first input; the others have no axis of it."""
+        """Rewrite an operator that maps its first input element by element, and whose other inputs have no axis of
+        it.
+        """
         data, *parameters = item.inputs
         if data not in self.blocked or not self.block(item.output):
             return False
@@ -372,7 +389,7 @@ class Blocking(Forms):
         return True
 
     def dense(self, item: OpNode) -> bool:
-        """A product with a constant matrix: its columns are packed into panels, as wide as a vector."""
+        """Rewrite a product with a constant matrix: the columns are packed into panels as wide as a vector."""
         if blocked_brain.dense(self, item):
             return True
         data, weight = item.inputs[:2]
@@ -400,9 +417,10 @@ class Blocking(Forms):
         return True
 
     def _rows_of_weights(self, item: OpNode, data: Value, weight: Value, turned: bool) -> bool:
-        """On GPUs, whose blocks fetch tiles of matrices as they are: of few rows the threads of a block sum together.
+        """On GPUs, rewrite a product with few rows so that the weights are contiguous along the sum.
 
-        They read neighbours, so weights lie along the sum.
+        The threads of a block compute each sum together and read neighbouring weights. With more rows, blocks fetch
+        tiles of the matrices as they are.
         """
         rows = [int(d) if isinstance(d, int) else FEW_ROWS for d in data.shape[:-1]]
         if turned or math.prod(rows) >= FEW_ROWS or data.dtype != "float32":
@@ -413,13 +431,13 @@ class Blocking(Forms):
 
 
 def _vectors_of(graph: Graph, target: Target) -> set[str]:
-    """The dtypes whose vectors decide how wide blocks are: of casts between them both sides have the same blocks."""
+    """Return the dtypes whose vectors determine the block size. A cast between them keeps the block size."""
     halves = {str(item.inputs[0].dtype) for item in graph.nodes if _on_tensor_cores(item, target)}
     return {"float32", *halves}
 
 
 def _on_tensor_cores(item: OpNode, target: Target) -> bool:
-    """Whether an operator is a convolution of 16-bit floats that tensor cores compute."""
+    """Return whether an operator is a convolution of 16-bit floats that tensor cores compute."""
     if item.op != "nn.conv2d" or item.attrs["groups"] != 1 or item.output.dtype != "float32":
         return False
     data, weight = (value.dtype for value in item.inputs[:2])
@@ -427,7 +445,9 @@ def _on_tensor_cores(item: OpNode, target: Target) -> bool:
 
 
 def _summed_in_vectors(item: OpNode, target: Target) -> bool:
-    """Whether a convolution sums float32 from float32, or from what tensor cores multiply, or int32 from integers."""
+    """Return whether a convolution sums float32 products (of float32 or dtypes of the tensor cores), or int32 products
+    of integers.
+    """
     data, weight = (v.dtype for v in item.inputs)
     if item.output.dtype == "float32":
         return data == weight == "float32" or _on_tensor_cores(item, target)
@@ -435,7 +455,9 @@ def _summed_in_vectors(item: OpNode, target: Target) -> bool:
 
 
 def _of_groups_together(weight: np.ndarray, groups: int, together: int) -> np.ndarray:
-    """[O, I, ..] of `groups` as [O, I * together, ..], where so many groups are one: zeros between their channels."""
+    """Merge every `together` groups of weights [O, I, ..] into one, giving [O, I * together, ..] with zeros between
+    groups.
+    """
     out, each, *kernel = weight.shape
     whole = np.zeros((groups // together, together, out // groups, together, each, *kernel), weight.dtype)
     parts = weight.reshape(groups // together, together, out // groups, each, *kernel)
@@ -445,20 +467,22 @@ def _of_groups_together(weight: np.ndarray, groups: int, together: int) -> np.nd
 
 
 def _pack_depthwise(weight: np.ndarray, block: int) -> np.ndarray:
-    """[C, 1, kh, kw] as [C/x, kh, kw, x], zeros filling an incomplete block."""
+    """Pack [C, 1, kh, kw] as [C/x, kh, kw, x], with zeros in an incomplete block."""
     full = np.pad(weight, [(0, -weight.shape[0] % block), *[(0, 0)] * 3])
     return np.ascontiguousarray(np.moveaxis(full.reshape(-1, block, *full.shape[2:]), 1, -1))
 
 
 def _pack_dense(weight: np.ndarray, block: int, turned: bool) -> np.ndarray:
-    """[N, K] where `turned`, else [K, N], as [N/x, K, x], zeros filling an incomplete panel."""
+    """Pack [N, K] (if `turned`) or [K, N] as [N/x, K, x], with zeros in an incomplete panel."""
     columns = weight if turned else weight.T
     full = np.pad(columns, [(0, -columns.shape[0] % block), (0, 0)])
     return np.ascontiguousarray(full.reshape(-1, block, full.shape[1]).transpose(0, 2, 1))
 
 
 def _pack_winograd(weight: np.ndarray, tile: int, in_block: int, out_block: int, panel: int) -> np.ndarray:
-    """[O, I, 3, 3], transformed, as [O/(k y), t, t, I/x, x, k, y], for panels of k blocks of y output channels."""
+    """Transform weights [O, I, 3, 3] and pack them as [O/(k y), t, t, I/x, x, k, y], in panels of k blocks of y
+    channels.
+    """
     missing = [(0, -channels % block) for channels, block in zip(weight.shape, (out_block, in_block), strict=False)]
     transformed = transformed_weights(np.pad(weight, [*missing, (0, 0), (0, 0)]), tile)
     places, _, out, inner = transformed.shape

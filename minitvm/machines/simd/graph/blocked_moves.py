@@ -1,6 +1,6 @@
-"""Concatenations, parts and phases of channels on blocked layouts: whole blocks are moved.
+"""Concatenate, slice and interleave channels on blocked layouts by moving whole blocks.
 
-An operator that would take a block apart is left to plain values.
+An operator that would have to divide a block works on plain values instead.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def concatenate(blocking: Blocking, item: OpNode) -> bool:
 
 
 def strided_slice(blocking: Blocking, item: OpNode) -> bool:
-    """A part of the channels that begins with a block, and any part of the other axes."""
+    """Rewrite a slice whose channels begin at a block boundary. Other axes may be sliced anywhere."""
     data, output, attrs = item.inputs[0], item.output, item.attrs
     begin, end, where = list(attrs["begin"]), list(attrs["end"]), attrs["axes"]
     axes = list(range(len(begin))) if where is None else [a % output.ndim for a in where]
@@ -54,7 +54,7 @@ def strided_slice(blocking: Blocking, item: OpNode) -> bool:
 
 
 def split(blocking: Blocking, item: OpNode) -> bool:
-    """Parts of the channels that all begin with a block."""
+    """Rewrite a split of the channels if every part begins at a block boundary."""
     data = item.inputs[0]
     if item.attrs["axis"] % data.ndim != 1 or data not in blocking.blocked:
         return False
@@ -76,9 +76,10 @@ def split(blocking: Blocking, item: OpNode) -> bool:
 def whole_blocks(
     blocking: Blocking, data: Value, output: Value, begin: Any, end: Any, step: int = 1
 ) -> tuple[int, int] | None:
-    """The blocks that hold the channels of a slice, its first one first in a block; None where there are none.
+    """Return the range (first, end) of blocks that hold the channels of a slice, or None if it does not begin at a
+    block.
 
-    The last block may have more channels than the slice, as one has that is filled.
+    The last block may have more channels than the slice, if the last block of the result is incomplete.
     """
     width = blocking.block(data)
     if data not in blocking.blocked or width is None or blocking.block(output) != width or step != 1:
@@ -90,13 +91,15 @@ def whole_blocks(
 
 
 def turned_phases(blocking: Blocking, item: OpNode, data: Value) -> bool:
-    """Whether an operator computes phases from `data` that interleave on plain values."""
+    """Return whether an operator computes phases from `data` that are interleaved as plain values."""
     readers = blocking.consumers.get(item.output, ())
     return any(reader.op == "nn.interleave" and not in_blocks(blocking, reader, data) for reader in readers)
 
 
 def in_blocks(blocking: Blocking, item: OpNode, data: Value) -> bool:
-    """Whether phases that are computed from `data` interleave on blocks: their neighbours have these as well."""
+    """Return whether phases that are computed from `data` are interleaved in blocks, because their neighbours are
+    blocked.
+    """
     phases, result = item.inputs[0], item.output
     block = blocking.block(result)
     if block is None or blocking.block(phases) != block or int(result.shape[1]) % block:  # type: ignore[arg-type]
@@ -105,7 +108,7 @@ def in_blocks(blocking: Blocking, item: OpNode, data: Value) -> bool:
 
 
 def interleave(blocking: Blocking, item: OpNode) -> bool:
-    """Phases interleave on blocks, or each channel's lie side by side, so that they are stored together."""
+    """Interleave phases on blocks, or store the phases of each channel next to each other first."""
     (phases,) = item.inputs
     strides, size = item.attrs["strides"], item.attrs["size"]
     if item.attrs["phases_last"]:

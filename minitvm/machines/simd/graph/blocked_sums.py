@@ -1,6 +1,7 @@
-"""Pools, norms and other reductions on blocked layouts: over pixels they keep the blocks, over channels they end them.
+"""Pools, norms and other reductions on blocked layouts. Sums over pixels keep the blocks; sums over channels remove
+them.
 
-What fills the last block is no channel: no sum may read it.
+The padding in an incomplete last block is not data, so no sum may read it.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def pool2d(blocking: Blocking, item: OpNode) -> bool:
-    """A pool on [N, C/x, H, W, x] is a pool over three dimensions whose window is 1 along the last."""
+    """Rewrite a pool on [N, C/x, H, W, x] as a pool over three dimensions whose window is 1 along the last one."""
     data = item.inputs[0]
     if data not in blocking.blocked or not blocking.block(item.output) or item.attrs["layout"] != "NCHW":
         return plain_rows.pool(blocking, item)
@@ -43,7 +44,9 @@ def global_pool(blocking: Blocking, item: OpNode) -> bool:
 
 
 def channel_norm(blocking: Blocking, item: OpNode) -> bool:
-    """Channels, or groups of them, that are normalised: in blocks they are numbered along two axes."""
+    """Rewrite a normalisation over channels, or over groups of them; in blocks, channels are numbered along two
+    axes.
+    """
     data, *weights = item.inputs
     width = blocking.block(item.output)
     if data not in blocking.blocked or width is None or any(v not in blocking.arrays for v in weights):
@@ -57,7 +60,7 @@ def channel_norm(blocking: Blocking, item: OpNode) -> bool:
 
 
 def reduction(blocking: Blocking, item: OpNode) -> bool:
-    """A reduction over channels reads them in blocks, and has a plain result; one over pixels keeps the blocks."""
+    """Rewrite a reduction: over channels it reads blocks and has a plain result, over pixels it keeps the blocks."""
     data, output, rank = item.inputs[0], item.output, item.inputs[0].ndim
     width, axis = blocking.block(data), item.attrs["axis"]
     if data not in blocking.blocked or width is None or axis is None:

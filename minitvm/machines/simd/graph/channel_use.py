@@ -1,4 +1,4 @@
-"""What a graph does with its values of so many channels, by their number: for a back end to choose their blocks."""
+"""Describe how a graph uses its values, by their number of channels, so that a back end can choose block sizes."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _FOLLOWERS = ("nn.max_pool2d", "nn.avg_pool2d", "nn.global_avg_pool", "nn.global
 
 
 def convolution_of(item: OpNode) -> Convolution:
-    """What a convolution computes; if the batch is open, one image counts.
+    """Return the properties of a convolution. An unknown batch size counts as one image.
 
-    Of bytes, a word of channels counts as one: its products are one step.
+    For bytes, a word of channels counts as one channel, because its products take one step.
     """
     out_channels, each, *kernel = (int(d) for d in item.inputs[1].shape)  # type: ignore[arg-type]
     groups = int(item.attrs["groups"])
@@ -53,9 +53,9 @@ class _Use:
 
 
 def channel_uses(graph: Graph, on_blocks: Callable[[OpNode], bool]) -> dict[int, ChannelUse]:
-    """The uses of all channel counts; `on_blocks(conv)` is whether a convolution can be computed on blocks.
+    """Return the uses of each channel count. `on_blocks(conv)` returns whether a convolution can be computed on blocks.
 
-    It is taken for granted that what can follow the layout of a convolution does.
+    This assumes that every operator that can keep the layout of a convolution does so.
     """
     uses: defaultdict[int, _Use] = defaultdict(_Use)
     blocked = _blocked(graph, on_blocks)
@@ -91,7 +91,7 @@ def _convolution(uses: defaultdict[int, _Use], item: OpNode) -> None:
 
 
 def is_depthwise(item: OpNode) -> bool:
-    """Whether each channel of a convolution's result is that of one channel alone."""
+    """Return whether each channel of a convolution's result depends on a single channel of its data."""
     groups = item.attrs["groups"]
     return bool(groups != 1 and groups == item.inputs[0].shape[1] == item.output.shape[1])
 
@@ -110,7 +110,7 @@ def _follows(item: OpNode) -> bool:
 
 
 def _blocked(graph: Graph, on_blocks: Callable[[OpNode], bool]) -> set[Value]:
-    """The values that are made in blocks: of convolutions, and of what follows them."""
+    """Return the values that are computed in blocks: results of convolutions, and of operators that follow them."""
     blocked: set[Value] = set()
     for item in graph.nodes:
         if _works_on_blocks(item, blocked, on_blocks):

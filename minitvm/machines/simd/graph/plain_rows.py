@@ -1,6 +1,6 @@
-"""Depthwise convolutions and pools of plain values: their rows are computed as whole vectors (`topi.window_rows`).
+"""Compute depthwise convolutions and pools of plain values in whole vectors along their rows (`topi.window_rows`).
 
-Blocks of channels would cost two changes of layout, which take as long as the windows.
+Blocks of channels would need two changes of layout, which take as long as the windows themselves.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ....topi.shapes import per_axis
 if TYPE_CHECKING:
     from .blocked_layout import Blocking
 
-# Rows whose terms are computed beside one another, and how many of them are enough.
+# Rows that may be computed together, and how many of them are enough.
 _MOST_ROWS, _ENOUGH_ROWS = 8, 5
 _NARROWEST = 4  # a row of fewer windows is no vector
 _LONGEST_STEP = 4  # of windows along a row: beyond, loads of whole vectors read more than they use
@@ -24,7 +24,7 @@ _NUMBERS = {"max": ("float32", "float64", "int32", "int64"), "avg": ("float32", 
 
 
 def depthwise(blocking: Blocking, item: OpNode) -> bool:
-    """A depthwise convolution between plain values, where two changes of layout would cost more than they save."""
+    """Rewrite a depthwise convolution between plain values, if two changes of layout would cost more than they save."""
     data, weight = item.inputs
     if data.dtype != "float32" or blocking.goes_into_blocks(item.output):
         return False
@@ -43,7 +43,9 @@ def depthwise(blocking: Blocking, item: OpNode) -> bool:
 
 
 def pool(blocking: Blocking, item: OpNode) -> bool:
-    """A pool of plain values along rows of several windows. GPUs have threads for windows, not vectors."""
+    """Rewrite a pool of plain values whose rows have several windows. GPUs keep it, because they use threads, not
+    vectors.
+    """
     data, attrs = item.inputs[0], dict(item.attrs)
     kind, rank = ("max" if item.op.startswith("nn.max") else "avg"), data.ndim - 2
     width = item.output.shape[-1]
@@ -66,16 +68,16 @@ def pool(blocking: Blocking, item: OpNode) -> bool:
 
 
 def row_lanes(width: int | Expr, lanes: int) -> int:
-    """The number of lanes for rows of that width: the target's, or fewer if they hold the whole row."""
+    """Return the number of lanes for rows of this width: the target's, or fewer if those hold the whole row."""
     while isinstance(width, int) and lanes >= 8 and lanes // 2 >= width:
         lanes //= 2
     return lanes
 
 
 def row_tile(height: int | Expr) -> int:
-    """The rows of windows that are computed together: few are beyond the image, and they are enough.
+    """Return how many rows of windows to compute together: enough to hide latency, with few of them beyond the image.
 
-    Terms of one row wait for each other: five rows or more hide that. An open height counts as a large one.
+    Additions in one row wait for each other; five or more rows hide that. An unknown height counts as a large one.
     """
     if not isinstance(height, int):
         return _MOST_ROWS

@@ -1,4 +1,4 @@
-"""Operators on blocked layouts: only the pass `blocked_layout` puts them into a graph, no model does."""
+"""Operators on blocked layouts. Only the pass `blocked_layout` adds them to a graph; models do not contain them."""
 
 from __future__ import annotations
 
@@ -34,19 +34,21 @@ def _pack(w: Any, in_block: int, out_block: int) -> Any:
 
 @register("layout.block_axis", pattern=Pattern.INJECTIVE, fold=_block)
 def block_axis(x: Any, *, axis: int = REQUIRED, block: int = REQUIRED) -> Any:  # type: ignore[assignment]
-    """Split `axis` into blocks of `block`, the place within a block last; zeros fill an incomplete block."""
+    """Split `axis` into blocks of `block`, with the position in a block as the last axis. Zeros fill an incomplete
+    block.
+    """
     return blocked.block_axis(x, axis=axis, block=block)
 
 
 @register("layout.unblock_axis", pattern=Pattern.INJECTIVE, fold=_unblock)
 def unblock_axis(x: Any, *, axis: int = REQUIRED, extent: int = REQUIRED) -> Any:  # type: ignore[assignment]
-    """The inverse of `layout.block_axis`, cut to `extent`."""
+    """Undo `layout.block_axis`, and cut the axis to `extent`."""
     return blocked.unblock_axis(x, axis=axis, extent=extent)
 
 
 @register("layout.pack_weights", pattern=Pattern.INJECTIVE, fold=_pack)
 def pack_weights(w: Any, *, in_block: int = REQUIRED, out_block: int = REQUIRED) -> Any:  # type: ignore[assignment]
-    """Weights [O, I, k..] as [O/out, I/in, k.., in, out]."""
+    """Pack weights [O, I, k..] as [O/out, I/in, k.., in, out]."""
     return blocked.pack_weights(w, in_block=in_block, out_block=out_block)
 
 
@@ -58,9 +60,9 @@ def conv2d_nchwc(
     data: Any, weight: Any, *, strides: Any = (1, 1), padding: Any = (0, 0), dilation: Any = (1, 1),
     out_dtype: str = "", algorithm: Sequence[Any] = (), channels: int = 0, groups: int = 1,
 ) -> Any:  # fmt: skip
-    """Convolution of the first `channels` (0: all) of NCHW[x]c data; `algorithm` says why it is done this way.
+    """Convolution of the first `channels` (0: all) of NCHW[x]c data. `algorithm` records why this algorithm was chosen.
 
-    Each of the `groups` has whole blocks.
+    Each of the `groups` consists of whole blocks.
     """
     return blocked.conv2d_nchwc(
         data, weight, strides=strides, padding=padding, dilation=dilation, out_dtype=out_dtype, algorithm=algorithm,
@@ -73,9 +75,10 @@ def conv3d_nchwc(
     data: Any, weight: Any, *, strides: Any = (1, 1, 1), padding: Any = (0, 0, 0), dilation: Any = (1, 1, 1),
     out_dtype: str = "", algorithm: Sequence[Any] = (), channels: int = 0, groups: int = 1,
 ) -> Any:  # fmt: skip
-    """Convolution of the first `channels` (0: all) of NCDHW[x]c data; `algorithm` says why it is done this way.
+    """Convolution of the first `channels` (0: all) of NCDHW[x]c data. `algorithm` records why this algorithm was
+    chosen.
 
-    Each of the `groups` has whole blocks.
+    Each of the `groups` consists of whole blocks.
     """
     return blocked.conv3d_nchwc(
         data, weight, strides=strides, padding=padding, dilation=dilation, out_dtype=out_dtype, algorithm=algorithm,
@@ -94,7 +97,7 @@ def winograd_conv2d_nchwc(
     algorithm: Sequence[Any] = (),
     channels: int = 0,
 ) -> Any:
-    """3x3 convolution of stride 1 on NCHW[x]c data and weights that are transformed for F(tile x tile, 3x3)."""
+    """3x3 convolution of stride 1 of NCHW[x]c data, with weights that were transformed for F(tile x tile, 3x3)."""
     return winograd.winograd_conv2d_nchwc(
         data, weight, tile=tile, padding=padding, dilation=dilation, algorithm=algorithm, channels=channels
     )
@@ -116,7 +119,7 @@ def depthwise_conv2d_rows(
     lanes: int = REQUIRED,  # type: ignore[assignment]
     tile: int = 1,
 ) -> Any:  # fmt: skip
-    """Depthwise convolution on plain NCHW data, rows as vectors of `lanes`, computed `tile` rows at a time."""
+    """Depthwise convolution of plain NCHW data. Rows are vectors of `lanes`, and `tile` rows are computed together."""
     return window_rows.depthwise_conv2d_rows(
         data, weight, strides=strides, padding=padding, dilation=dilation, lanes=lanes, tile=tile
     )
@@ -129,7 +132,7 @@ def max_pool_rows(
     lanes: int = REQUIRED,  # type: ignore[assignment]
     tile: int = 1,
 ) -> Any:  # fmt: skip
-    """The largest element of windows of plain data, rows as vectors of `lanes`, computed `tile` rows at a time."""
+    """Maximum pool of plain data. Rows are vectors of `lanes`, and `tile` rows are computed together."""
     return window_rows.max_pool_rows(
         data, pool_size=pool_size, strides=strides, padding=padding, dilation=dilation, ceil_mode=ceil_mode,
         lanes=lanes, tile=tile,
@@ -143,7 +146,7 @@ def avg_pool_rows(
     lanes: int = REQUIRED,  # type: ignore[assignment]
     tile: int = 1,
 ) -> Any:  # fmt: skip
-    """The mean of windows of plain data, rows as vectors of `lanes`, computed `tile` rows at a time."""
+    """Mean pool of plain data. Rows are vectors of `lanes`, and `tile` rows are computed together."""
     return window_rows.avg_pool_rows(
         data, pool_size=pool_size, strides=strides, padding=padding, dilation=dilation, ceil_mode=ceil_mode,
         count_include_pad=count_include_pad, lanes=lanes, tile=tile,
@@ -152,7 +155,9 @@ def avg_pool_rows(
 
 @register("nn.contrib_dense_packed", pattern=Pattern.COMPLEX_OUT_FUSABLE)
 def dense_packed(data: Any, weight: Any, *, units: int = 0, out_dtype: str = "") -> Any:
-    """[.., K] times weights packed as [N/x, K, x], or so for each matrix; only the first `units` columns (0: all)."""
+    """Multiply [.., K] by weights packed as [N/x, K, x], or by one such matrix per batch; return the first `units`
+    columns (0: all).
+    """
     return blocked.dense_packed(data, weight, units=units, out_dtype=out_dtype)
 
 
@@ -162,5 +167,7 @@ def _words(x: Any) -> Any:
 
 @register("layout.words", pattern=Pattern.OPAQUE, fold=_words, view=True)
 def words(x: Any) -> Any:
-    """Four neighbouring bytes, or two bfloat16, along the last axis as one int32: the same memory, the first lowest."""
+    """View four bytes, or two bfloat16, along the last axis as one int32 in the same memory. The first is the lowest
+    part.
+    """
     return word_views.words(x)

@@ -1,4 +1,6 @@
-"""Products of bfloat16 on words of two, summed in float32: what a layout pass makes of products and convolutions."""
+"""Products of bfloat16 on words of two, summed in float32. A layout pass rewrites products and convolutions to
+these.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ def conv2d_nchwc(
     data: Any, weight: Any, *, strides: Any = (1, 1), padding: Any = (0, 0), dilation: Any = (1, 1),
     algorithm: Sequence[Any] = (),
 ) -> Any:  # fmt: skip
-    """Convolution on words of NCHW[x]c channels and packed words of weights, in float32."""
+    """Convolution in float32 on words of NCHW[x]c channels, with weights packed as words."""
     return brain_products.brain_conv2d_nchwc(
         data, weight, strides=strides, padding=padding, dilation=dilation, algorithm=algorithm
     )
@@ -22,11 +24,13 @@ def conv2d_nchwc(
 
 @register("nn.contrib_dense_packed_words", pattern=Pattern.COMPLEX_OUT_FUSABLE)
 def dense_packed(data: Any, weight: Any, *, units: int = 0) -> Any:
-    """Words [.., K/2] times packed words [N/x, K/2, x], in float32, only the first `units` columns (0: all)."""
+    """Multiply words [.., K/2] by packed words [N/x, K/2, x] in float32, and return the first `units` columns (0:
+    all).
+    """
     return brain_products.brain_dense_packed(data, weight, units=units)
 
 
 @register("nn.contrib_matmul_words", pattern=Pattern.COMPLEX_OUT_FUSABLE)
 def matmul(a: Any, b: Any) -> Any:
-    """Words [.., m, k/2] times the transpose of words [.., n, k/2], in float32; the leading axes broadcast."""
+    """Multiply words [.., m, k/2] by the transpose of words [.., n, k/2] in float32. Leading axes broadcast."""
     return brain_products.brain_matmul(a, b)

@@ -1,4 +1,6 @@
-"""Products of bytes summed in int32: `qnn.conv2d` and `qnn.dense`, and what a layout pass makes of them."""
+"""Products of bytes summed in int32: `qnn.conv2d` and `qnn.dense`, and the operators that a layout pass replaces them
+with.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ def conv2d_nchwc(
     data: Any, weight: Any, *, pad_value: int = 0, strides: Any = (1, 1), padding: Any = (0, 0),
     dilation: Any = (1, 1), algorithm: Sequence[Any] = (),
 ) -> Any:  # fmt: skip
-    """Convolution on words of NCHW[x]c bytes and packed words of weights."""
+    """Convolution on words of NCHW[x]c bytes, with weights packed as words."""
     return byte_products.byte_conv2d_nchwc(
         data, weight, pad_value=pad_value, strides=strides, padding=padding, dilation=dilation, algorithm=algorithm
     )
@@ -27,7 +29,9 @@ def conv2d_nchwc(
 def depthwise_conv2d_nchwc(
     data: Any, weight: Any, *, zero_point: int = 0, strides: Any = (1, 1), padding: Any = (0, 0), dilation: Any = (1, 1)
 ) -> Any:
-    """Each channel of NCHW[x]c bytes, less their zero point, with its own filter of bytes, in int32."""
+    """Depthwise convolution in int32: each channel of NCHW[x]c bytes, minus the zero point, with its own filter of
+    bytes.
+    """
     return byte_products.byte_depthwise_conv2d_nchwc(
         data, weight, zero_point=zero_point, strides=strides, padding=padding, dilation=dilation
     )
@@ -35,7 +39,7 @@ def depthwise_conv2d_nchwc(
 
 @register("qnn.contrib_dense_packed", pattern=Pattern.COMPLEX_OUT_FUSABLE)
 def dense_packed(data: Any, weight: Any, *, units: int = 0) -> Any:
-    """Words [.., K/4] times packed words [N/x, K/4, x], only the first `units` columns (0: all)."""
+    """Multiply words [.., K/4] by packed words [N/x, K/4, x], and return the first `units` columns (0: all)."""
     return byte_products.byte_dense_packed(data, weight, units=units)
 
 
@@ -44,5 +48,7 @@ def dense_of_blocks(
     data: Any, scale: Any, shift: Any, weight: Any, weight_scale: Any, offset: Any = None, *, bits: int = 4,
     units: int = 0,
 ) -> Any:  # fmt: skip
-    """Data times weights of 4 or 8 bits, both in blocks that share a scale; see `byte_products.dense_of_blocks`."""
+    """Multiply data by weights of 4 or 8 bits, both in blocks that share a scale; see
+    `byte_products.dense_of_blocks`.
+    """
     return byte_products.dense_of_blocks(data, scale, shift, weight, weight_scale, offset, bits=bits, units=units)
