@@ -1,4 +1,4 @@
-"""Schedules for CPUs: the specific ones first, the generic one for everything else."""
+"""Schedules for CPUs: specific rules first, and a generic rule for everything else."""
 
 from ....target import Target
 
@@ -14,5 +14,5 @@ from ....strategy.registry import RULES, Rule  # isort: skip
 
 
 def rules(target: Target) -> list[Rule]:  # noqa: ARG001 (a part of a back end is asked for a target)
-    """The part "rules" of the CPU's back end."""
+    """Return the scheduling rules for CPUs. This is the part "rules" of the CPU's back end."""
     return RULES["cpu"]

@@ -1,7 +1,8 @@
-"""Which algorithm a convolution gets: what each should cost, in cycles of one core, by a model of the machine.
+"""Choose the algorithm of a convolution by its predicted cost, in cycles of one core.
 
-An algorithm costs what its best schedule costs: `conv2d` prices direct convolution, `winograd_plan` the transforms of
-Winograd's algorithm and what its tasks read again. There is no search, and no measurement at build time.
+The cost of an algorithm is the cost of its best schedule: `conv2d` predicts direct convolution, and `winograd_plan`
+predicts the transforms of Winograd's algorithm and the data that its tasks read repeatedly. Nothing is searched or
+measured at build time.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ _TURN = 0.25  # cycles an element that is turned around in registers takes, besi
 
 
 def convolution_algorithms(conv: Convolution, block: int, target: Target, accuracy: str = "fast") -> list[Option]:
-    """The algorithms that fit, the cheapest first; `block` is the number of channels that stand innermost.
+    """Return the algorithms that fit, cheapest first. `block` is the number of channels in the innermost axis.
 
-    `DIRECT` has no knobs. Those of `WINOGRAD` are `tile`, the outputs that it computes at a time in each direction, and
-    `panel`, the blocks of output channels that stand together in its weights. It is for 3x3 and stride 1, with any
-    dilation, and left out with `accuracy="strict"`. If a side of the image is open, costs are the mean of `OPEN_SIDES`.
-    Groups are computed on blocks where that costs less than on the plain layout, with the changes of layout that
-    either needs: blocks if the convolution is `alone`. Several groups in a block are one, with zeros between, which
-    spread what is not finite: not if "strict".
+    `DIRECT` has no knobs. `WINOGRAD` has the knobs `tile`, the outputs per tile in each direction, and `panel`, the
+    number of blocks of output channels that are adjacent in its weights. It requires a 3x3 kernel and stride 1, allows
+    any dilation, and is left out with `accuracy="strict"`. If the size of the image is unknown, the cost is the mean
+    over `OPEN_SIDES`. Groups are computed on blocks if that costs less than the plain layout, including the changes of
+    layout that each needs. Several groups in one block are merged, with zeros between their weights; this spreads NaN
+    and infinity, so it is left out with "strict".
     """
     cpu = cpu_of(target)
     if conv.groups > 1:
@@ -56,9 +57,10 @@ def _grouped(conv: Convolution, block: int, target: Target, accuracy: str) -> li
 
 
 def _plain_groups(conv: Convolution, target: Target) -> float:
-    """Cycles of groups on plain layouts. A group has few channels: the lines that its panels share stay in the cache.
+    """Return the cycles of a grouped convolution on plain layouts. A group has few channels, so shared cache lines stay
+    cached.
 
-    So an image is read once, padded, and read again; with steps between pixels it is stored phase by phase.
+    An image is read once, padded, and read again. With steps between pixels it is stored phase by phase.
     """
     cost, cpu = plain_cost(conv, target), cpu_of(target)
     elements = pixels_of(conv) * prod(conv.strides) * conv.in_channels
@@ -67,7 +69,7 @@ def _plain_groups(conv: Convolution, target: Target) -> float:
 
 
 def plain_cost(conv: Convolution, target: Target) -> Cost:
-    """A convolution on plain layouts, by the rule for any sum of products."""
+    """Return the cost of a convolution on plain layouts, by the rule for any sum of products."""
     cpu = cpu_of(target)
     sides = [LONG if side is None else side for side in conv.image]
     joined = prod(conv.kernel) == prod(conv.strides) == 1  # all pixels are one row
@@ -85,19 +87,19 @@ def plain_cost(conv: Convolution, target: Target) -> Cost:
 
 
 def pixels_of(conv: Convolution) -> int:
-    """The pixels of its result; an open side counts as `roles.LONG`."""
+    """Return the number of pixels of the result. An unknown side counts as `roles.LONG`."""
     return conv.batch * prod(LONG if side is None else side for side in conv.image)
 
 
 def changes_around(conv: Convolution, cpu: CPU) -> float:
-    """Cycles of the changes of layout around a plain convolution whose neighbours are on blocks."""
+    """Return the cycles for the changes of layout around a plain convolution whose neighbours are blocked."""
     pixels = pixels_of(conv)
     before, behind = (pixels * prod(conv.strides), conv.in_channels), (pixels, conv.out_channels)
     return layout_changes(*before, cpu) + layout_changes(*behind, cpu)
 
 
 def layout_changes(pixels: int, channels: int, cpu: CPU) -> float:
-    """Cycles of a change between blocks and the plain layout, which reads and writes."""
+    """Return the cycles of a change between the blocked and the plain layout, which reads and writes each element."""
     return float(pixels * channels * (2 * _ITEM / cpu.l3_rate + _TURN))
 
 
@@ -117,7 +119,9 @@ def _direct(conv: Convolution, block: int, cpu: CPU) -> Cost:
 
 
 def _winograd(conv: Convolution, block: int, tile: int, cpu: CPU) -> Option | None:
-    """Winograd's algorithm on tiles of a size; None where the image is smaller than a tile, or tiles do not fit."""
+    """Return Winograd's algorithm with tiles of this size, or None if the image is smaller than a tile or tiles do not
+    fit.
+    """
     sides = list(zip(conv.image, conv.dilation, strict=True))
     if any(n is not None and n < tile * apart for n, apart in sides):
         return None
@@ -135,7 +139,9 @@ def _winograd(conv: Convolution, block: int, tile: int, cpu: CPU) -> Option | No
 
 
 def algorithm_text(option: Option | Weighed) -> str:
-    """The name, and by how much rounding errors may exceed those of direct convolution, in the worst case."""
+    """Return the name of an algorithm, and for Winograd the worst-case growth of rounding errors over direct
+    convolution.
+    """
     if option.rule != WINOGRAD:
         return algorithm_name(option)
     return f"{algorithm_name(option)}, error at most {winograd_error_growth(int(option.knobs['tile'])):.0f}x"

@@ -1,14 +1,15 @@
-"""Attention, a few queries at a time: their scores, the softmax of these, and the product with the values.
+"""Schedule attention for a few queries at a time: scores, softmax, and the product with the values.
 
     for head, block of queries in parallel:
         for panel of keys: for tile of queries:  scores[queries, keys] = q . keys            registers, then the cache
         for query: largest, powers, their sum, weights                                        rows
         for tile of queries:  result[queries, width] = weights . values                       registers
 
-The scores of a block stay in the L2 cache beside the keys and values of a head; all scores together would go to memory
-and come back, twice. Each product is a micro-kernel of `panels`. Keys lie in panels already (`machines.cpu.attention`).
-With an open number of queries a task is a head: its blocks store their scores in one place (`reuse_workspaces`).
-After Dao, Fu, Ermon, Rudra and Re, "FlashAttention" (2022); whole rows of scores need no rescaling.
+The scores of a block stay in the L2 cache, together with the keys and values of a head; all scores at once would be
+written to memory and read back, twice. Each product is a micro-kernel of `panels`. Keys are already stored in panels
+(`machines.cpu.attention`). If the number of queries is unknown, a task is a head, and its blocks store their scores in
+the same memory (`reuse_workspaces`). After Dao, Fu, Ermon, Rudra and Re, "FlashAttention" (2022); whole rows of scores
+need no rescaling.
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ _OPERATIONS = 30  # of a score behind its product: its exponential above all
 
 
 def keeps_scores(heads: int, rows: int, columns: int, depth: int, width: int, target: Target) -> bool:
-    """Whether L2 holds keys, values and some rows of scores, but not all scores, and a block of rows is worth it."""
+    """Return whether blocks of scores are worthwhile: L2 holds keys, values and some rows of scores, but not all
+    scores.
+    """
     cpu = cpu_of(target)
     tile = register_tile(rows, columns, "float32", target)
     head = columns * (depth + width) * _BYTES
@@ -48,17 +51,17 @@ def keeps_scores(heads: int, rows: int, columns: int, depth: int, width: int, ta
 
 
 def key_panel(rows: int | None, columns: int | None, target: Target) -> int:
-    """How many keys lie together: those of a register tile. None is an open number."""
+    """Return how many keys are stored together, which is the width of a register tile. None is an unknown size."""
     return register_tile(rows, columns, "float32", target).columns
 
 
 def is_attention(func: PrimFunc) -> bool:
-    """Whether a function is two products of matrices, and rows that are normalised between them."""
+    """Return whether a function is two matrix products with a normalisation of rows between them."""
     return _parts(func) is not None
 
 
 def _parts(func: PrimFunc) -> tuple[Block, Block] | None:
-    """The blocks of both products."""
+    """Return the blocks of the two products, or None if the function is not attention."""
     blocks = list(blocks_of(func))
     sums = [block for block in blocks if is_reduction(block)]
     if len(sums) < 3 or sums[0] is not blocks[0] or sums[-1] is not blocks[-1]:
@@ -70,7 +73,7 @@ def _parts(func: PrimFunc) -> tuple[Block, Block] | None:
 
 
 def _by_rows(block: Block) -> Roles | None:
-    """A product of matrices as one of its last two axes; None for any other block."""
+    """Return a matrix product with its last two axes as row and column, or None for any other block."""
     spatial = len(regions_written(block)[0].region)
     ways = (way for way in roles(block, kept=()) if way.row is not None and len(way.axes) == spatial)
     return next((way for way in ways if (way.row, way.column) == (spatial - 2, spatial - 1)), None)
@@ -78,7 +81,9 @@ def _by_rows(block: Block) -> Roles | None:
 
 @rule("cpu", is_attention)
 def attention(func: PrimFunc, target: Target) -> Iterator[Candidate]:
-    """Blocks of `queries`; tiles of `rows` by `vectors` for the scores, by `result_vectors` for what follows them."""
+    """Yield blocks of `queries`, with tiles of `rows` by `vectors` for the scores and `result_vectors` for the
+    result.
+    """
     parts, cpu = _parts(func), cpu_of(target)
     if parts is None:
         return
@@ -128,7 +133,7 @@ def attention(func: PrimFunc, target: Target) -> Iterator[Candidate]:
 def _schedule(
     sch: Schedule, products: Sequence[str], tiles: tuple[RegisterTile, RegisterTile], queries: int, lanes: int
 ) -> None:
-    """Everything at the loop over the blocks of queries of the second product."""
+    """Compute all blocks inside the loop over blocks of queries of the second product."""
     sums = [block.name for block in blocks_of(sch.func) if is_reduction(block)][1:-1]
     scores, result = map(sch.get_block, products)
     written, last = epilogue(sch, scores, before=sums[0]), epilogue(sch, result)

@@ -1,10 +1,10 @@
-"""Weights in blocks of a few bits: a token's matrix products, which read each weight once.
+"""Schedule products with weights of a few bits, in blocks that share a scale. For one token, each weight is read once.
 
     for panels of columns in parallel:
         for blocks: acc[rows, vectors] += (sums of bytes) * scales      # vectors along the columns
 
-One row is bound by the memory that the weights come from; with several rows the nibbles that a vector of words holds
-are taken apart once for all of them. After the decode kernels of llama.cpp.
+With one row, the time is that of reading the weights from memory. With several rows, the 4-bit values in a vector of
+words are unpacked once for all rows. After the decode kernels of llama.cpp.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _CYCLES = 3.0  # a vector of a word's products: two masks, a shift, two products
 
 @rule("cpu", computes(_OP))
 def block_weights(func: PrimFunc, target: Target) -> Iterator[Candidate]:
-    """Tiles of `rows` of the data by `vectors` of columns in registers."""
+    """Yield tiles of `rows` of the data by `vectors` of columns, kept in registers."""
     block = next(b for b in blocks_of(func) if b.annotations.get("op") == _OP)
     cpu = cpu_of(target)
     *rows, columns = extents(axis.dom.extent for axis in block.iter_vars if axis.kind != REDUCE)

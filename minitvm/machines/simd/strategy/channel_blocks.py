@@ -1,8 +1,8 @@
-"""How many channels lie together: what a network's convolutions, copies and passes over memory cost with each block.
+"""Choose how many channels form a block, by the cost of a network's convolutions, copies and memory traffic.
 
-A vector of 16 lanes multiplies as fast as one of 8, so 24 channels are better two vectors of 16, the second half full,
-than three of 8; what fills the last block takes memory, which matters where little is computed. Channels that no
-vector divides may also stay as they are, where changes of layout would cost more than wide vectors save.
+A vector of 16 lanes multiplies as fast as one of 8, so 24 channels are better as two vectors of 16, the second one half
+full, than as three of 8. But the padding in the last block takes memory, which matters if there is little arithmetic.
+If no vector size divides the channels and changes of layout cost more than wide vectors save, they stay plain.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from .tiles import PER_WORD, has_tiles
 from .tiling import cpu_of
 
 _ITEM = 4  # bytes of a float32
-# A block that leaves lanes empty has to save this part of the whole: what is not priced (masks, tails, code) costs.
+# A block with empty lanes must save at least this part of the cost, because masks, tails and code are not in the model.
 _CLEAR = 0.97
 
 
 def channel_block(use: ChannelUse, lanes: int, target: Target, accuracy: str = "fast") -> int | None:
-    """The block that costs the least, of at least 4 channels (or all of a few); None where the plain layout does.
+    """Return the cheapest block, of at least 4 channels unless there are fewer, or None if the plain layout is cheaper.
 
     Channels that a vector divides always have a block.
     """
@@ -39,9 +39,8 @@ def channel_block(use: ChannelUse, lanes: int, target: Target, accuracy: str = "
 
 
 def _of_tiles(use: ChannelUse, target: Target) -> int:
-    """The block that fills the rows of tile registers, if all that convolutions do with these channels is in tiles.
-
-    0 where it is not.
+    """Return the block that fills the rows of tile registers, if all convolutions of these channels use tiles, else
+    0.
     """
     words = {conv.words for conv in (*use.made, *use.read)}
     if len(words) != 1 or "" in words or not use.read or use.depthwise or use.parted:
@@ -51,7 +50,7 @@ def _of_tiles(use: ChannelUse, target: Target) -> int:
 
 
 def _cost(use: ChannelUse, block: int, target: Target, accuracy: str) -> float:
-    """Cycles of what the network does with these channels in such blocks."""
+    """Return the cycles of the network's operators on these channels with this block size."""
     cpu, blocks = cpu_of(target), ceil(use.count / block)
     made = sum(_best(conv, block, target, accuracy) for conv in use.made)
     depthwise = sum(pixels * taps * blocks for pixels, taps in use.depthwise) / cpu.loads * 2
@@ -62,7 +61,7 @@ def _cost(use: ChannelUse, block: int, target: Target, accuracy: str) -> float:
 
 
 def _plain_cost(use: ChannelUse, lanes: int, target: Target, accuracy: str) -> float:
-    """The same in the plain layout, less what the convolutions that read these channels would cost with blocks."""
+    """Return the cycles in the plain layout, minus the cycles that the reading convolutions would take with blocks."""
     cpu, vectors = cpu_of(target), use.count / lanes
     depthwise = sum(pixels * taps * vectors for pixels, taps in use.depthwise) / cpu.loads * 2
     cycles = depthwise + use.passed * vectors / cpu.loads + _memory(use.passed, use.count, cpu)

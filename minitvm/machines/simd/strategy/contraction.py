@@ -1,11 +1,11 @@
-"""Sums of products, whatever they are called: their schedule follows from how the operands are indexed (`roles`).
+"""Schedule any sum of products. The schedule follows from how the operands are indexed (`roles`), not from names.
 
 Matrix products, their transposes and batches of them, convolutions of any rank and layout, grouped or dilated, einsums:
-a tile of rows by vectors of columns is kept in registers (`panels`). Where the vectors are not contiguous in their
-operand, the panel of it is packed first, in the order in which the micro-kernel reads it.
+a tile of rows by vectors of columns is kept in registers (`panels`). If the vectors are not contiguous in their
+operand, a panel of it is first packed in the order in which the micro-kernel reads it.
 
-What bounds it is the multiply-add units: a step of an 8 x 3 tile is 24 multiply-adds (12 cycles on two ports) against
-3 vector loads and 8 broadcasts (5.5 cycles on two load ports).
+The multiply-add units are the bottleneck: a step of an 8 x 3 tile needs 24 multiply-adds (12 cycles on two ports), but
+only 3 vector loads and 8 broadcasts (5.5 cycles on two load ports).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _TILES = 12  # how many register tiles are weighed, the best first
 
 
 def has_contraction(func: PrimFunc) -> bool:
-    """Whether the only reduction of a function is a contraction, summed in floats or int32."""
+    """Return whether the only reduction of a function is a contraction, summed in floats or int32."""
     block = _reduction(func)
     return block is not None and bool(roles(block))
 
@@ -50,9 +50,10 @@ def _reduction(func: PrimFunc) -> Block | None:
 
 @rule("cpu", has_contraction)
 def contraction(func: PrimFunc, target: Target) -> Iterator[Candidate]:
-    """Yield tiles of `rows` by `vectors` along the axes named `row` and `column`. A task has `task_rows` result rows.
+    """Yield tiles of `rows` by `vectors` along the axes named `row` and `column`. A task computes `task_rows` rows of
+    the result.
 
-    With `pack`, a task first copies the panel that its rows read. With `phases`, the operand of the rows is stored
+    With `pack`, a task first copies the panel that its rows read. With `phases`, the operand with the rows is stored
     phase by phase. If there are no rows, `row` is `column`.
     """
     block, cpu = _reduction(func), cpu_of(target)
@@ -85,12 +86,12 @@ def contraction(func: PrimFunc, target: Target) -> Iterator[Candidate]:
         product = way.product
         lanes = lanes_for(product.n, max(1, cpu.vector_bytes // dtype.bytes))
         panel = way.panel if not way.panel or way.panel % lanes == 0 else 0  # vectors would lie in two panels
-        # A single row is bound by reading its operand: each vector is a stream of its own.
+        # A single row takes the time of reading its operand: each vector is a separate stream.
         m, n = (None if product.m_open else product.m, None if product.n_open else product.n)
         ranked = register_tiles(m, n, dtype, target, streams=panel != 0)
         tiles = (tile for tile, _ in ranked if tile.rows <= product.m)
         fitting = (tile for tile in tiles if way.group is None or way.group % tile.rows == 0)
-        # Rows whose elements lie between one another's are stored together.
+        # Rows whose elements are interleaved are stored together.
         fitting = (tile for tile in fitting if tile.rows % (1 if behind is None else behind.step) == 0)
         streams = (tile for tile in fitting if tile.rows > 1 or tile.vectors <= cpu.chains)
         for tile in islice(streams, _TILES):
@@ -111,14 +112,14 @@ def contraction(func: PrimFunc, target: Target) -> Iterator[Candidate]:
 
 
 def lanes_for(columns: int, widest: int) -> int:
-    """The lanes of vectors for rows of so many columns: the widest, or fewer that are enough for a row."""
+    """Return the number of lanes for rows of this many columns: the widest, or fewer if those hold the whole row."""
     while widest >= 8 and widest // 2 >= columns:
         widest //= 2
     return widest
 
 
 def _schedule(sch: Schedule, way: Roles, plan: PanelPlan, pack: bool) -> set[str]:
-    """The contraction and what follows it element by element; gives the names of the blocks that it scheduled."""
+    """Schedule the contraction and the element-wise blocks after it. Return the names of the scheduled blocks."""
     block = sch.get_block(way.block.name)
     main = writer_of_sum(sch, way, block, epilogue)
     row = way.row
@@ -134,13 +135,14 @@ def _schedule(sch: Schedule, way: Roles, plan: PanelPlan, pack: bool) -> set[str
 
 
 def _place(way: Roles, position: int) -> int:
-    """Where an axis is once the rows are an axis of groups and one of the rows in a group, in their place."""
+    """Return the position of an axis after the row axis has been split into groups and rows of a group."""
     return position + (way.group is not None and way.row is not None and position > way.row)
 
 
 def _packed_order(way: Roles) -> IndexMap:
-    """The axes on which the vectors' operand depends: what is outside (of grouped rows the group), those of the sum,
-    the column."""
+    """Return the order of a packed operand's axes: outside axes (or the group), then the axes of the sum, then the
+    column.
+    """
     iterators = way.block.iter_vars
     outside = [p for p in range(len(way.axes)) if p != way.column and way.needed(p)]
     summed = [axis for axis in iterators if axis.kind == REDUCE]

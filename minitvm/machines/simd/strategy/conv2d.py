@@ -1,4 +1,4 @@
-"""Direct convolution on NCHW[x]c: a register tile of output pixels by channel blocks."""
+"""Schedule direct convolution on NCHW[x]c, with register tiles of output pixels by channel blocks."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from .model import KERNEL_EFFICIENCY, shared, stall_rate
 from .register_tile import PREFETCH_AHEAD, tile_in_registers, tile_reduction
 from .tiling import OPEN_SIDES, cpu_of, over_tiles
 
-# A vector of weights streams from the L2 cache: cycles that it costs beside its load. Measured on Zen 5: 7 x 2, 7 x 3
-# and 10 x 2 reach 240 GFLOP/s; 4 x 4, with more weights a multiply-add, reaches 210. Measured on Ice Lake, which loads
-# less in a cycle: 7 x 2 136 GFLOP/s, 7 x 3 163, 6 x 4 176.
+# A vector of weights streams from the L2 cache: the cycles that it costs besides its load. Measured on Zen 5: 7 x 2,
+# 7 x 3 and 10 x 2 reach 240 GFLOP/s; 4 x 4, with more weights per multiply-add, reaches 210. Measured on Ice Lake,
+# which loads less per cycle: 7 x 2 reaches 136 GFLOP/s, 7 x 3 163, 6 x 4 176.
 _STREAMED = 1.5
 _UNEVEN = 1.1  # for what is left of rows, and of blocks: another micro-kernel
 _LONG_ROW = 64
-# What is left of a row of symbolic width has a micro-kernel for each number of pixels. So many accumulators of all of
-# them together compile in seconds; larger tiles are no faster: 7 x 2 and 10 x 1 beside 10 x 2 and 14 x 1 at widths of
-# 13 to 80.
+# The rest of a row of symbolic width has a micro-kernel for each number of pixels. With this many accumulators in all
+# of them together, compiling takes seconds. Larger tiles are no faster: 10 x 2 and 14 x 1 compared with 7 x 2 and 10 x
+# 1, at widths of 13 to 80.
 _OPEN_ACCUMULATORS = 60
 _SIDES = (16, 8, 4)  # of tiles that are turned around in registers
 _TASKS_A_CORE = 8  # enough for an even share
@@ -43,7 +43,9 @@ _TURN = 0.25  # cycles an instruction that turns a tile around
 
 @dataclass(frozen=True, slots=True)
 class Taps:
-    """The taps of a dilated kernel along one axis: how far apart they are, and where they meet padding."""
+    """The taps of a dilated kernel along one axis: their number, stride and dilation, and the padding before the
+    data.
+    """
 
     count: int
     stride: int
@@ -52,7 +54,9 @@ class Taps:
     after: int
 
     def kept(self, extent: int, tile: int) -> float:
-        """The part of the products that is left where taps that see only padding for a whole tile are skipped."""
+        """Return the share of the products that remains if taps are skipped when they see only padding for a whole
+        tile.
+        """
         return _kept(self, extent, tile)
 
 
@@ -70,11 +74,12 @@ def _kept(taps: Taps, extent: int, tile: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class DirectConvolution:
-    """The extents on which the cost of a direct convolution depends.
+    """The extents that determine the cost of a direct convolution.
 
-    `lines` rows of `width` pixels (all `images` together) of `blocks` vectors of output channels, each of which is a
-    sum of `depth` products; `weights` bytes are read. `taps` are those along a line and across lines, where the kernel
-    is dilated. Each of several `groups` has so many blocks and reads other pixels: a tile stays within one.
+    There are `lines` rows (of all `images` together) of `width` pixels, each with `blocks` vectors of output channels.
+    Each vector is a sum of `depth` products, and `weights` bytes of weights are read. If the kernel is dilated, `taps`
+    are its taps along a line and across lines. If there are several `groups`, `blocks` counts those of one group; a
+    tile stays within a group, because groups read different channels.
     """
 
     lines: int
@@ -89,9 +94,10 @@ class DirectConvolution:
 
     @staticmethod
     def of(block: Block, axes: Sequence[Axis] = ()) -> DirectConvolution:
-        """The convolution of a block. A row of symbolic width `is_open`, other symbolic extents are taken for 1.
+        """Return the extents of a convolution block. A row of unknown width sets `is_open`; other unknown extents count
+        as 1.
 
-        `axes` are those of its result that are joined.
+        `axes` lists the axes of the result that are joined.
         """
         shape = strategy_blocks.shape_written(block)
         if axes:
@@ -113,9 +119,9 @@ class DirectConvolution:
         )
 
     def cost(self, cpu: CPU, pixels: int, blocks: int, lines: int = 1) -> Cost:
-        """The cost of a tile of `lines` by `pixels` by `blocks`; half of its loads pass beside the multiply-adds.
+        """Return the cost of a tile of `lines` by `pixels` by `blocks`. Half of its loads overlap with multiply-adds.
 
-        A tile of several lines has whole ones, as if the image were one long row; it makes fewer tasks.
+        A tile of several lines contains whole lines, as if the image were one long row; there are then fewer tasks.
         """
         parts, height = ceil(self.blocks / blocks) * self.groups, self.lines // self.images
         steps = self.lines * self.width * self.depth * self.blocks * self.groups * self._kept(pixels, lines)
@@ -126,7 +132,7 @@ class DirectConvolution:
         return Cost(steps * step * fewer / KERNEL_EFFICIENCY, self.weights / stall_rate(cpu))
 
     def _kept(self, pixels: int, lines: int) -> float:
-        """The part of the products that is left where padding is skipped."""
+        """Return the share of the products that remains if products with padding are skipped."""
         if self.taps is None:
             return 1.0
         along, across = self.taps
@@ -135,7 +141,7 @@ class DirectConvolution:
         return along.kept(self.width, pixels) * across.kept(self.lines // self.images, lines)
 
     def tiles(self, cpu: CPU) -> list[dict[str, int]]:
-        """The tiles that do not spill, of one line or of several whole ones, the cheapest first."""
+        """Return the tiles that fit in registers, of one line or of several whole lines, cheapest first."""
         fitting = conv_tiles(self.width, self.blocks, cpu, uneven=not self.is_open and self.groups == 1)
         tiles = [{"pixels": pixels, "blocks": blocks} for (pixels, blocks), _ in fitting]
         if self.is_open:
@@ -144,24 +150,26 @@ class DirectConvolution:
         return sorted(tiles, key=lambda tile: self.cost(cpu, **tile).cycles)
 
     def _several(self, cpu: CPU) -> Iterator[tuple[int, int]]:
-        """(lines, blocks) of tiles for narrow images, one line of which does not keep the multiply-add units busy."""
+        """Yield (lines, blocks) of tiles for narrow images, in which one line does not keep the multiply-add units
+        busy.
+        """
         for blocks in range(1, 9):
             for lines in range(2, min(self.lines // self.images, cpu.vector_registers) + 1):
                 if self.blocks % blocks == 0 and registers_of(lines * self.width, blocks) <= cpu.vector_registers:
                     yield lines, blocks
 
     def cheapest(self, cpu: CPU) -> Cost:
-        """The cost of the tile that is taken."""
+        """Return the cost of the cheapest tile."""
         return self.cost(cpu, **self.tiles(cpu)[0])
 
 
 def _accumulators(pixels: int, blocks: int) -> int:
-    """Accumulators of a tile, and of the tiles of fewer pixels for what is left of a row."""
+    """Return the number of accumulators of a tile and of all smaller tiles that may finish a row."""
     return blocks * pixels * (pixels + 1) // 2
 
 
 def _taps(block: Block, *axes: int) -> tuple[Taps, Taps] | None:
-    """The taps along two spatial axes of a dilated convolution."""
+    """Return the taps along two spatial axes of a dilated convolution, or None if the convolution is not dilated."""
     notes = block.annotations
     if "dilation" not in notes:
         return None
@@ -175,19 +183,21 @@ def _taps(block: Block, *axes: int) -> tuple[Taps, Taps] | None:
 
 
 def pixel_axis(shape: Sequence[int | None]) -> int:
-    """The axis of the result along which pixels of a tile lie: rows, or columns of an image that is one pixel wide."""
+    """Return the axis of the result along which a tile's pixels are adjacent: rows, or columns if the image is one
+    pixel wide.
+    """
     rows = len(shape) - 2
     return rows - 1 if shape[rows] == 1 and rows > 2 else rows
 
 
 def line_axis(shape: Sequence[int | None]) -> int | None:
-    """The axis along which lines of pixels lie beside one another; None where the image is one line."""
+    """Return the axis along which a tile may have several lines of pixels, or None if the image is a single line."""
     last = len(shape) - 2
     return None if last == 2 else 2 * last - 1 - pixel_axis(shape)
 
 
 def _joined(conv: Block) -> tuple[Axis, ...]:
-    """The axes of the result where those of the image are one, as with a kernel of one tap; () where they are not."""
+    """Return the result's axes if the image's axes can be joined into one, as with a 1x1 kernel, or () otherwise."""
     accesses = operands(conv)
     if accesses is None or not isinstance(conv.body, BufferStore):
         return ()
@@ -200,9 +210,10 @@ OPS = ("nn.contrib_conv2d_NCHWc", "nn.contrib_conv3d_NCHWc", "qnn.contrib_conv2d
 
 @rule("cpu", strategy_blocks.computes(*OPS))
 def conv2d_nchwc(func: PrimFunc, target: Target) -> Iterator[Candidate]:
-    """[N, O/y, .., OW, y]: tiles of pixels along a row times a few blocks of output channels, in any rank.
+    """Yield tiles of pixels along a row times a few blocks of output channels, for results [N, O/y, .., OW, y] of any
+    rank.
 
-    Where a change of layout follows, it may be made in the cache, of some rows of the image at a time.
+    A change of layout that follows may be done in the cache, a few rows of the image at a time.
     """
     conv, cpu = next(b for b in strategy_blocks.blocks_of(func) if b.annotations.get("op") in OPS), cpu_of(target)
     if (strategy_blocks.shape_written(conv)[-1] or 1) * buffers_written(conv)[0].dtype.bytes > cpu.vector_bytes:
@@ -233,9 +244,9 @@ def _blocked(
     blocks: int,
     lines: int = 1,
 ) -> None:
-    """Tiles in registers, the epilogue up to the block `before`; the other blocks each by itself.
+    """Schedule tiles in registers, with the epilogue up to the block `before`. Other blocks are scheduled separately.
 
-    `axes` are those of the result that are joined: then tiles are tasks, else lines.
+    `axes` lists joined axes of the result. If there are any, tiles are tasks; otherwise lines are.
     """
     conv = sch.get_block(name)
     shape = [1] * len(axes) if axes else strategy_blocks.shape_written(strategy_blocks.block_of(sch, conv))
@@ -250,7 +261,8 @@ def _blocked(
 
 @dataclass(frozen=True, slots=True)
 class _Turned:
-    """A change of layout behind the convolution: `rows` of `blocks` blocks of the result at a time, in the cache.
+    """A change of layout after the convolution, done in the cache for `rows` rows of `blocks` blocks of the result at a
+    time.
 
     for <blocks>, <rows>:                   # parallel
         <the convolution's tiles>           # blocked, rows x blocks of the result
@@ -265,7 +277,7 @@ class _Turned:
 
     @staticmethod
     def of(conv: Block, last: Block, cpu: CPU) -> _Turned | None:
-        """None where the image has no tiles that can be turned around in registers, or the result is cut."""
+        """Return the change of layout, or None if its tiles do not fit in registers or the result is cut."""
         shape = tuple(extent for extent in strategy_blocks.shape_written(conv) if extent is not None)
         if len(shape) < len(strategy_blocks.shape_written(conv)) or len(shape) < 5:
             return None
@@ -277,19 +289,19 @@ class _Turned:
         return turned if turned.rows(1) else None
 
     def side(self, rows: int) -> int:
-        """The side of the tiles of `rows` rows that are turned around, 0 where there are none."""
+        """Return the side of the square tiles that transpose `rows` rows, or 0 if there are none."""
         *_, width, lanes = self.shape
         return next((s for s in _SIDES if s <= lanes and rows * width % s == 0), 0)
 
     def tasks(self, blocks: int, rows: int) -> int:
-        """How many tasks there are, as far as more of them share the work more evenly."""
+        """Return the number of tasks, limited to the number beyond which more tasks do not balance the work better."""
         _, channel_blocks, *planes, height, _, _ = self.shape
         return min(
             channel_blocks // blocks * strategy_blocks.volume(planes) * (height // rows), _TASKS_A_CORE * self.cpu.cores
         )
 
     def rows(self, blocks: int) -> list[int]:
-        """How many rows may be turned around at a time: first what gives many tasks, then large tiles."""
+        """Return how many rows may be transposed at a time, best first: prefer many tasks, then large tiles."""
         *_, height, width, lanes = self.shape
         fitting = [
             rows
@@ -301,7 +313,9 @@ class _Turned:
     def candidate(
         self, shape: DirectConvolution, target: Target, tile: dict[str, int], in_cache: bool, rows: int
     ) -> Candidate:
-        """The convolution with that tile, and the result turned around in the cache or after it was written."""
+        """Return the convolution with this tile, whose result is transposed in the cache or after it was written to
+        memory.
+        """
 
         def price(pixels: int, blocks: int, in_cache: bool, rows: int, lines: int = 1) -> Cost:
             elements = strategy_blocks.volume(self.shape)
@@ -327,7 +341,7 @@ class _Turned:
         return Candidate(knobs={**tile, "in_cache": in_cache, "rows": rows}, price=price, apply=apply)
 
     def schedule(self, sch: Schedule, rows: int, tiles: dict[int, int]) -> set[str]:
-        """`rows` of the image at a time; returns the names of the blocks that are scheduled."""
+        """Schedule `rows` of the image at a time, and return the names of the scheduled blocks."""
         conv = sch.get_block(self.conv)
         main = epilogue(sch, conv, before=self.block)
         batch, channel, *planes, y, x = sch.get_loops(self.block)
@@ -347,7 +361,7 @@ class _Turned:
 
 
 def _skip_padding(sch: Schedule, conv: Any) -> None:
-    """Note the loops over taps, where the kernel is so wide that many of them read nothing but padding."""
+    """Mark the loops over taps with `skip_zeros` if the kernel is so wide that many taps read only padding."""
     block = strategy_blocks.block_of(sch, conv)
     if "dilation" not in block.annotations:
         return
@@ -358,7 +372,7 @@ def _skip_padding(sch: Schedule, conv: Any) -> None:
 
 
 def unblocking(func: PrimFunc, conv: Block) -> Block | None:
-    """The change back to the plain layout behind a convolution."""
+    """Return the block that changes the result of a convolution back to the plain layout, or None."""
     names = strategy_blocks.behind(func, conv.name)
     found = (
         b for b in strategy_blocks.blocks_of(func) if b.name in names and b.annotations.get("op") == "layout_transform"
@@ -367,24 +381,24 @@ def unblocking(func: PrimFunc, conv: Block) -> Block | None:
 
 
 def weighted_loads(width: int, pixels: int, blocks: int, cpu: CPU, channel_blocks: int | None = None) -> float:
-    """Loads a multiply-add of whole rows, weighted by what they cost in cycles beside one another.
+    """Return the loads per multiply-add for whole rows, weighted by the cycles that they cost.
 
-    A tile of `pixels` by `blocks` needs `pixels + blocks` of them a step; what is left of a row, and of the
+    A tile of `pixels` by `blocks` needs `pixels + blocks` loads per step. The rest of a row, and of the
     `channel_blocks`, is a smaller tile.
     """
     channel_blocks = channel_blocks or blocks
     cost, edges = over_tiles(
         (width, pixels), (channel_blocks, blocks), lambda some, part: _load_cycles(some, part, cpu)
     )
-    # A tile that divides has one micro-kernel to compile, one that does not has two.
+    # A tile that divides the row has one micro-kernel to compile, and any other tile has two.
     return cost / (width * channel_blocks) * _UNEVEN**edges
 
 
 def _load_cycles(pixels: int, blocks: int, cpu: CPU) -> float:
-    """Cycles of the loads of a step, and again by how much they take longer than its multiply-adds.
+    """Return the cycles of the loads of a step, plus the time by which they exceed its multiply-adds.
 
-    Each vector of weights is loaded, and asked for ahead of time. Too few chains of multiply-adds wait for one another,
-    too many results are stored and loaded again.
+    Each vector of weights is loaded and prefetched. With too few results, multiply-adds wait for each other; with too
+    many, results are spilled to memory and loaded again.
     """
     held_up = (pixels + 2 * blocks) / cpu.loads - pixels * blocks / cpu.fma_ports
     loads = (pixels + blocks) / cpu.loads + _STREAMED * blocks + max(0.0, held_up)
@@ -393,12 +407,12 @@ def _load_cycles(pixels: int, blocks: int, cpu: CPU) -> float:
 
 
 def registers_of(pixels: int, blocks: int) -> int:
-    """Vectors that a tile keeps in registers: the sums, and of a step all pixels and one vector of weights."""
+    """Return the number of vector registers of a tile: its sums, one vector of weights, and the pixels of a step."""
     return pixels * blocks + 1 + (pixels if blocks > 1 else 1)
 
 
 def conv_tile(width: int | None, channel_blocks: int | None, cpu: CPU, whole: bool = False) -> tuple[int, int]:
-    """(pixels, channel blocks) of the tile: the fewest loads a multiply-add among those that do not spill."""
+    """Return (pixels, channel blocks) of the tile with the fewest loads per multiply-add that fits in registers."""
     return conv_tiles(width, channel_blocks, cpu, whole)[0][0]
 
 
@@ -406,11 +420,12 @@ def conv_tile(width: int | None, channel_blocks: int | None, cpu: CPU, whole: bo
 def conv_tiles(
     width: int | None, channel_blocks: int | None, cpu: CPU, whole: bool = False, uneven: bool = False
 ) -> tuple[tuple[tuple[int, int], float], ...]:
-    """The tiles that do not spill, (pixels, channel blocks), each with its weighted loads a multiply-add, best first.
+    """Return the tiles (pixels, channel blocks) that fit in registers, each with its weighted loads per multiply-add,
+    best first.
 
-    The blocks divide evenly, unless they may be `uneven`. The pixels need not, unless the tiles have to be `whole`:
-    what is left of a row is a smaller tile with a kernel of its own, and counts as that. If the width is symbolic, the
-    tile of a long row is used.
+    The blocks divide evenly, unless `uneven` is True. The pixels need not divide the row, unless `whole` is True: the
+    rest of a row is a smaller tile with a separate micro-kernel, and is priced as such. If the width is symbolic, the
+    tile for a long row is used.
     """
     width, channel_blocks = width or _LONG_ROW, channel_blocks or 1
     costs = {
@@ -424,7 +439,7 @@ def conv_tiles(
 
 
 def schedule_other_blocks(sch: Schedule, target: Target, done: set[str]) -> None:
-    """What is not part of the micro-kernel (the padded copy, a change of layout behind it), each block by itself."""
+    """Schedule each block outside the micro-kernel separately, such as the padded copy or a change of layout."""
     for name in [b.name for b in strategy_blocks.blocks_of(sch.func)]:
         if name not in done:
             strategy_blocks.attempt(lambda name=name: schedule_block(sch, name, target))  # type: ignore[misc]

@@ -1,8 +1,8 @@
-"""Depthwise convolution: no sum over channels, so that little is computed with what is loaded.
+"""Schedule depthwise convolution, which has no sum over channels, so that little is computed with each loaded element.
 
-What counts is that the padded copy of the input stays in the cache between being written and being read: it is made
-tile by tile, next to its use, in the iteration that uses it. `machines.simd.graph.blocked_layout` decides which
-convolutions become the operators that these rules are for.
+The padded copy of the input must stay in the cache between being written and being read. So it is computed tile by
+tile, in the iteration that uses it. `machines.simd.graph.blocked_layout` decides which convolutions become the
+operators that these rules are for.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ _PADDED = "data_pad"
 
 @rule("cpu", computes("nn.contrib_depthwise_conv2d_NCHWc"))
 def depthwise_conv2d_nchwc(func: PrimFunc, target: Target) -> Iterator[Candidate]:
-    """[N, C/x, OH, OW, x]: tiles of pixels along a row; a weight vector serves all of them.
+    """Yield tiles of pixels along a row, for results [N, C/x, OH, OW, x]. One weight vector serves a whole tile.
 
-    The padded copy of `cached_rows` rows of the result is made next to their use, or before (`near`): images and
-    blocks of channels are then all that runs in parallel, because tiles of rows share a halo.
+    The padded copy for `cached_rows` rows of the result is computed next to its use (`near`), or before the
+    convolution. With `near`, only images and blocks of channels run in parallel, because tiles of rows share a halo.
     """
     conv, cpu, kept = block_named(func, "depthwise_conv2d"), cpu_of(target), accumulators(target)
     shape = shape_written(conv)
@@ -71,7 +71,7 @@ def depthwise_conv2d_nchwc(func: PrimFunc, target: Target) -> Iterator[Candidate
 
 
 def _near(sch: Schedule, pixels: int, cached_rows: int) -> set[str]:
-    """Schedule the convolution and the padded copy next to it; returns the names of their blocks."""
+    """Schedule the convolution with the padded copy next to it, and return the names of both blocks."""
     conv = sch.get_block("depthwise_conv2d")
     main = epilogue(sch, conv)
     batch, channel, y, *row = sch.get_loops(main)
@@ -87,9 +87,9 @@ def _near(sch: Schedule, pixels: int, cached_rows: int) -> set[str]:
 
 
 def _rows_in_cache(shape: list[int | None], padded: Block, cpu: CPU) -> list[int] | None:
-    """Rows of the result whose padded input fills a quarter of the L2 cache at most; a small image whole.
+    """Return the numbers of result rows whose padded input fills at most a quarter of the L2 cache, largest first.
 
-    None where images and blocks of channels are fewer than the cores.
+    Returns None if there are fewer images and blocks of channels than cores.
     """
     if volume(shape[:2]) < cpu.cores:
         return None
@@ -97,5 +97,5 @@ def _rows_in_cache(shape: list[int | None], padded: Block, cpu: CPU) -> list[int
 
 
 def _line(padded: Block) -> int:
-    """Bytes of a row of the padded copy."""
+    """Return the number of bytes in a row of the padded copy."""
     return buffers_written(padded)[0].dtype.bytes * volume(shape_written(padded)[3:])

@@ -1,4 +1,6 @@
-"""The part "explain" of the CPU's back end: what was chosen and why, and what the kernels do, in lines to read."""
+"""Explain a schedule on a CPU: the choice, its reasons, and what the kernels do. This is the part "explain" of back
+ends.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +18,12 @@ _GUESSED_GHZ = 3.0  # where the target does not say
 
 
 def explain(func: PrimFunc, target: Target) -> list[str]:
-    """The lines for a scheduled function."""
+    """Return the lines of the explanation for a scheduled function."""
     return lines(choice_of(func), kernel_figures(func, target), target)
 
 
 def lines(choice: Choice, kernels: Sequence[KernelFigures], target: Target) -> list[str]:
-    """The choice, then the time that the kernels should take, then each kernel."""
+    """Return lines for the choice, the predicted time of the kernels, and each kernel."""
     cpu = cpu_of(target)
     ghz = cpu.ghz or _GUESSED_GHZ
     total = sum(kernel.cycles for kernel in kernels)
@@ -69,7 +71,7 @@ def _size(nbytes: int) -> str:
 
 
 def _cache(nbytes: int, cpu: CPU) -> str:
-    """The smallest level that holds so much."""
+    """Return the smallest cache level that holds `nbytes`, as text."""
     for name, cache in (("L1", cpu.l1), ("L2", cpu.l2), ("L3", cpu.l3)):
         if nbytes <= cache.size:
             return f"fits {name} ({_size(cache.size)})"

@@ -1,7 +1,7 @@
-"""What the kernels of a scheduled function do on a CPU, in figures: registers, cache footprints, predicted cycles.
+"""Figures about the kernels of a scheduled function on a CPU: registers, cache footprints and predicted cycles.
 
-They are read off the kernels, not noted down while scheduling: so they say what is there for every operator, whoever
-scheduled it. Cycles are of one core by the target's description.
+They are computed from the kernels, not recorded while scheduling, so they are available for every operator and every
+schedule. Cycles are for one core of the target.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .tiling import cpu_of
 
 @dataclass(frozen=True, slots=True)
 class LoopFootprint:
-    """One loop of the nest: how often it runs, and the distinct bytes that all its iterations touch."""
+    """One loop of a nest: how often it runs, and the distinct bytes that all its iterations access."""
 
     name: str
     extent: str
@@ -33,11 +33,12 @@ class LoopFootprint:
 
 @dataclass(frozen=True, slots=True)
 class KernelFigures:
-    """A kernel's registers, loops and predicted cycles on one core.
+    """The registers, loops and predicted cycles of a kernel on one core.
 
-    `accumulators` vectors of `lanes` stay in registers while the innermost loop of the hottest nest runs; one of its
-    iterations does `step_operations` vector operations (multiply-adds count once) on `step_loads` loads from memory.
-    `formulas` are what depends on sizes that are open, as (what, formula): then the other figures say nothing of it.
+    `accumulators` vectors of `lanes` stay in registers while the innermost loop of the hottest nest runs. Each of its
+    iterations does `step_operations` vector operations (a multiply-add counts once) and `step_loads` loads from memory.
+    `formulas` holds pairs (description, formula) for the figures that depend on symbolic sizes; the other fields then
+    do not cover them.
     """
 
     name: str
@@ -55,18 +56,19 @@ class KernelFigures:
 
     @property
     def cycles(self) -> float:
-        """The larger of the two."""
+        """The larger of the arithmetic and memory cycles."""
         return max(self.compute_cycles, self.memory_cycles)
 
 
 def kernel_figures(func: PrimFunc, target: Target, sizes: Mapping[Var, int] | None = None) -> tuple[KernelFigures, ...]:
-    """The figures of each kernel that a scheduled level-3 function becomes.
+    """Return the figures of each kernel of a scheduled level-3 function.
 
-    `sizes` gives values to symbolic dimensions; where they are open, `formulas` has what depends on them.
+    `sizes` gives values to symbolic dimensions. For those without a value, `formulas` has the figures that depend on
+    them.
     """
     kernels, plain = _kernels(func, target), None
     if not all(set(sizes_of(kernel)) <= set(sizes or {}) for kernel in kernels):
-        # Versions of a tile for each number of rows that may be left do the same work, but no formula says so.
+        # Tiles have a version for each number of remaining rows. All do the same work, but no formula says so.
         plain = _kernels(func, target, without=["unswitch_tiles", "unroll"])
     return tuple(
         _figures(kernel, written, cpu_of(target), sizes or {})
@@ -99,7 +101,9 @@ def _figures(kernel: PrimFunc, plain: PrimFunc, cpu: CPU, sizes: Mapping[Var, in
 
 
 def _formulas(kernel: PrimFunc, cpu: CPU, full: int) -> tuple[tuple[str, str], ...]:
-    """The kernel's work in its sizes: operations, bytes, cycles, and what each loop touches."""
+    """Return the work of a kernel as formulas in its sizes: operations, bytes, cycles, and the bytes that each loop
+    accesses.
+    """
     work = formulas(kernel)
     rates = Rates(full * cpu.fma_ports * KERNEL_EFFICIENCY, cpu.l3.size, cpu.l3_rate, cpu.memory_rate)
     loops = [
@@ -123,7 +127,9 @@ def _accessed(kernel: PrimFunc) -> list[Any]:
 
 
 def _micro_kernel(nest: HottestNest, registers: Collection[Buffer]) -> tuple[int, float, int]:
-    """(accumulators, operations an iteration, loads an iteration) of the innermost loop, in vectors."""
+    """Return (accumulators, operations per iteration, loads per iteration) of the innermost loop, counted in
+    vectors.
+    """
     if not nest.loops:
         return 0, 0.0, 0
     body, around = nest.inner

@@ -1,10 +1,10 @@
-"""The schedule of everything that has none of its own: parallel outer loops, vectors inside, legal for any function.
+"""Schedule any function for which there is no specific rule: parallel outer loops and vectors inside. Always legal.
 
-Each block is scheduled by itself: its spatial loops are fused up to the innermost one, which becomes vectors; what is
-left outside runs in parallel when there is enough of it. A reduction runs inside the parallel loop; where its input is
-contiguous along a spatial axis that axis becomes the vectors, and so it does where data decide what is read, which is
-gathered in any case; otherwise the reduction is asked for lanes of its own.
-Axes of a sum that are one axis in memory are one loop. Every step that the schedule refuses is left out.
+Each block is scheduled separately. Its spatial loops except the innermost are fused and run in parallel if there is
+enough work; the innermost one becomes vectors. A reduction runs inside the parallel loop. If its input is contiguous
+along a spatial axis, or is gathered at data-dependent indices anyway, this axis becomes the vectors; otherwise the
+reduction is split into lanes. Axes of a sum that are one axis in memory become one loop. Every step that the schedule
+refuses is left out.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ PARALLEL_WORK = 1 << 14  # elements read or written, below which waking another 
 
 @dataclass(frozen=True, slots=True)
 class BlockKnobs:
-    """How blocks are scheduled that have no schedule of their own.
+    """The decisions for blocks without a specific schedule.
 
-    `vector_bytes` is the length of vectors (1: scalars), `tasks` how many iterations a parallel loop should have,
-    `sums` the number of vectors in which a long sum is kept, `turn` whether copies that turn their input around are
-    tiled, and `unroll` up to how many iterations of a reduction are written out.
+    `vector_bytes` is the length of vectors (1: scalars). `tasks` is the wanted number of iterations of a parallel loop.
+    `sums` is the number of vectors that hold a long sum. `turn` says whether transposing copies are tiled. `unroll` is
+    the largest number of iterations of a reduction that are unrolled.
     """
 
     vector_bytes: int
@@ -52,23 +52,23 @@ class BlockKnobs:
 
     @staticmethod
     def of(target: Target) -> BlockKnobs:
-        """The knobs that are taken on a machine."""
+        """Return the default knobs for a machine."""
         return BlockKnobs(int(cpu_of(target).vector_bytes))
 
 
 def anything(func: PrimFunc) -> bool:  # noqa: ARG001 (a rule's condition)
-    """Every function."""
+    """Return True: this rule fits every function."""
     return True
 
 
 @rule("cpu", anything, fallback=True)
 def generic(func: PrimFunc, target: Target) -> Iterator[Candidate]:
-    """Inline what is cheap, then schedule block by block."""
+    """Yield schedules that inline cheap blocks, and then schedule block by block."""
     yield from block_by_block(func, target)
 
 
 def block_by_block(func: PrimFunc, target: Target) -> Iterator[Candidate]:
-    """What is taken on the machine, and that with one decision changed."""
+    """Yield the default decisions for the machine, and then variants that change one decision each."""
     cpu, usual = cpu_of(target), {"inline": True, **asdict(BlockKnobs.of(target))}
     work_of = streams(func)
 
@@ -90,7 +90,7 @@ def block_by_block(func: PrimFunc, target: Target) -> Iterator[Candidate]:
 
 
 def _changes(work_of: list[StreamedBlock], usual: BlockKnobs) -> Iterator[dict[str, bool | int]]:
-    """Other decisions that make a difference to a function."""
+    """Yield changes to single decisions that make a difference for a function."""
     yield {"vector_bytes": max(1, usual.vector_bytes // 2)}
     yield {"vector_bytes": 1}
     if any(stream.inlined for stream in work_of):
@@ -107,12 +107,14 @@ def _changes(work_of: list[StreamedBlock], usual: BlockKnobs) -> Iterator[dict[s
 
 
 def stream_cost(stream: StreamedBlock, inline: bool, knobs: BlockKnobs, cpu: CPU) -> Cost:
-    """The cost of one block: its operations in vectors, and the bytes that it moves, unless it is inlined."""
+    """Return the cost of one block: its operations in vectors and the bytes that it moves, or nothing if it is
+    inlined.
+    """
     lanes = max(1, min(knobs.vector_bytes, cpu.vector_bytes) // stream.itemsize)
     if stream.turns and not knobs.turn:
         lanes = 1
     vectors = stream.instances / min(lanes, max(1, stream.row))
-    # A sum waits for itself, unless several vectors are summed beside one another.
+    # Each addition waits for the one before it, unless several vectors are summed independently.
     beside = knobs.sums if stream.along else _OVERLAPPED
     waits = max(1.0, cpu.chains / beside) if stream.summed > 1 else 1.0
     written_out = _CODE if 1 < stream.summed <= knobs.unroll else 1.0
@@ -125,7 +127,7 @@ def stream_cost(stream: StreamedBlock, inline: bool, knobs: BlockKnobs, cpu: CPU
 
 
 def schedule_block(sch: Schedule, name: str, target: Target, knobs: BlockKnobs | None = None) -> None:
-    """Parallel and vector loops for one block."""
+    """Schedule one block with parallel and vector loops."""
     knobs = knobs or BlockKnobs.of(target)
     outside = turned_copy(sch, name, target) if knobs.turn else None
     if outside is not None:
@@ -184,7 +186,9 @@ def schedule_block(sch: Schedule, name: str, target: Target, knobs: BlockKnobs |
 
 
 def lines_in_lanes(sch: Schedule, handle: Any, loops: list[Any], knobs: BlockKnobs) -> None:
-    """A loop program for each point becomes a lane of vectors; an element of its own storage becomes a vector."""
+    """Vectorise blocks that run a loop program for each point: each point becomes a lane, and local storage becomes
+    vectors.
+    """
     block = blocks.block_of(sch, handle)
     own = max((buffer.dtype.bytes for buffer in block.alloc_buffers), default=1)
     lanes = max(1, knobs.vector_bytes // max(own, blocks.widest(block)))
@@ -197,9 +201,10 @@ def lines_in_lanes(sch: Schedule, handle: Any, loops: list[Any], knobs: BlockKno
 
 
 def _summed_apart(sch: Schedule, block: Any, inner: Any, lanes: int) -> Any:
-    """A sum whose innermost loop is as long as a vector: each lane sums over the others, then the lanes are summed.
+    """Sum in vectors if the innermost loop is as long as a vector: each lane sums over the other loops, then lanes are
+    added.
 
-    Returns the handle of the block that sums the lanes.
+    Returns the handle of the block that adds the lanes.
     """
     with sch.all_or_nothing():
         apart = sch.rfactor(inner, -1)
@@ -214,7 +219,7 @@ def _summed_apart(sch: Schedule, block: Any, inner: Any, lanes: int) -> Any:
 
 
 def _summed_in_parts(sch: Schedule, block: Any, knobs: BlockKnobs, lanes: int) -> None:
-    """A sum of all elements: parts of it are tasks, each summed in lanes, and then the parts are summed."""
+    """Sum all elements in parallel: each task sums a part in lanes, and then the parts are added."""
     amount, along = work(blocks.block_of(sch, block)), blocks.reduces_along_last(blocks.block_of(sch, block))
     loops = loops_as_one(sch, block, list(enumerate(sch.get_loops(block))))
     parts = blocks.largest_divisor(blocks.constant_extent(sch, loops[0]), knobs.tasks)
@@ -233,14 +238,14 @@ def _summed_in_parts(sch: Schedule, block: Any, knobs: BlockKnobs, lanes: int) -
 
 
 def _in_lanes(sch: Schedule, loop: Any, knobs: BlockKnobs, lanes: int) -> None:
-    """Sum over a loop in vectors: in several of them where it is long."""
+    """Sum over a loop in vectors, using several of them if the loop is long."""
     length = blocks.constant_extent(sch, loop)
     long = length is None or length >= 4 * knobs.sums * lanes
     blocks.attempt(lambda: sch.annotate(loop, LANES, knobs.sums * lanes if long else lanes))
 
 
 def _written_out(sch: Schedule, loops: list[Any], most: int) -> None:
-    """Unroll the innermost loops of a reduction, as long as that makes `most` copies of the body at most."""
+    """Unroll the innermost loops of a reduction while that makes at most `most` copies of the body."""
     copies = 1
     for loop in reversed(loops):
         copies *= blocks.constant_extent(sch, loop) or most + 1
@@ -251,7 +256,7 @@ def _written_out(sch: Schedule, loops: list[Any], most: int) -> None:
 
 
 def vectorized(sch: Schedule, loop: Any, lanes: int) -> Any:
-    """Split a loop into vectors; returns the loop over them, or None where it is refused."""
+    """Split a loop into vectors. Return the loop over them, or None if that is refused."""
 
     def split() -> Any:
         outer, inner = sch.split(loop, [None, min(lanes, blocks.constant_extent(sch, loop) or lanes)])
@@ -262,10 +267,10 @@ def vectorized(sch: Schedule, loop: Any, lanes: int) -> Any:
 
 
 def parallelized(sch: Schedule, loops: list[Any], amount: int, most: int = TASKS) -> None:
-    """Fuse the outermost loops of a nest, as many as make `most` tasks, and run them in parallel, if it pays.
+    """Fuse the outermost loops of a nest until they make `most` tasks, and run them in parallel if that is worthwhile.
 
-    What need not be fused is not: the indices of a fused loop are divisions and remainders. An open extent may be 1:
-    then the loops inside have to make the tasks, but for the innermost one.
+    No more loops are fused than necessary, because the indices of a fused loop are divisions and remainders. A symbolic
+    extent may be 1, so loops inside it are fused too, except the innermost one.
     """
     if amount < PARALLEL_WORK or not loops:
         return
@@ -284,12 +289,12 @@ def parallelized(sch: Schedule, loops: list[Any], amount: int, most: int = TASKS
 
 
 def vector_lanes(block: Block, target: Target) -> int:
-    """Lanes of the widest element that a block touches."""
+    """Return the number of lanes of a vector of the widest element that a block accesses."""
     return max(1, cpu_of(target).vector_bytes // blocks.widest(block))
 
 
 def work(block: Block) -> int:
-    """How many times a block runs; many, where that is symbolic."""
+    """Return how often a block runs. A symbolic extent counts as 256."""
     total = 1
     for axis in block.iter_vars:
         total *= axis.dom.extent.value if isinstance(axis.dom.extent, IntImm) else 256

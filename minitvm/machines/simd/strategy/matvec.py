@@ -1,11 +1,12 @@
-"""Matrices times one column each: every element of a matrix is used once, so memory is all that counts.
+"""Schedule products of a matrix with a single column. Each matrix element is used once, so memory limits the speed.
 
     for i in parallel:
-        for k, in several vectors:              # the row as it lies in memory; the column stays in the L1 cache
+        for k, in several vectors:              # the row is contiguous in memory; the column stays in the L1 cache
             lanes += A[i, k] * b[k]
         C[i] = epilogue(sum of the lanes)
 
-One vector more than the latency of a multiply-add allows for would do; several hide that of the memory as well.
+One vector more than the latency of a multiply-add requires would be enough; several vectors also hide memory
+latency.
 """
 
 from __future__ import annotations
@@ -33,10 +34,10 @@ _VECTORS = 4
 
 @dataclass(frozen=True, slots=True)
 class Matvec:
-    """A block `C[i..] += A[f(i, k)] * b[g(i, k)]` whose sum lies along rows of A.
+    """A block `C[i..] += A[f(i, k)] * b[g(i, k)]` whose sum runs along the rows of A.
 
-    `depth` is the extent of k, a long one where that is open. Each of the iterators i is an index of A. In a batch of
-    products some are of b, too.
+    `depth` is the extent of k, or a large number if it is symbolic. Each iterator i is an index of A; in a batch of
+    products, some are also indices of b.
     """
 
     block: Block
@@ -61,13 +62,17 @@ def _product(func: PrimFunc) -> Matvec | None:
 
 
 def has_matvec(func: PrimFunc) -> bool:
-    """Whether the only reduction is of products of a matrix, row by row, with one column, or a batch of these."""
+    """Return whether the only reduction multiplies the rows of a matrix by one column, or is a batch of such
+    products.
+    """
     return _product(func) is not None
 
 
 @rule("cpu", has_matvec)
 def matvec(func: PrimFunc, target: Target) -> Iterator[Candidate]:
-    """Rows in parallel, each summed in `width` lanes (1: one after the other); the epilogue is computed row by row."""
+    """Yield schedules with rows in parallel, each summed in `width` lanes (1: no lanes). The epilogue is computed row
+    by row.
+    """
     product = _product(func)
     if product is None:
         return

@@ -1,4 +1,4 @@
-"""The micro-kernel of matrix products: a tile of rows by vectors of columns in registers, on panels of columns.
+"""The micro-kernel of matrix products: a register tile of rows by vectors of columns, computed on panels of columns.
 
     for outer, (i_block, j_panel) in parallel:          in the order in which the larger operand is read once
         for i_tile in i_block:
@@ -6,9 +6,9 @@
             for reduction: acc[rows, vectors] += a[rows] * b[vectors]
             out[rows, vectors] = epilogue(acc)
 
-Tiles need not divide: what sticks out is left off by micro-kernels of their own, which `partition_loops` cuts off, or
-`unswitch_tiles` where an extent is open. A panel of b stays in the cache while the rows of a task pass.
-After Goto and van de Geijn, "Anatomy of high-performance matrix multiplication" (2008).
+Tiles need not divide the result: partial tiles at the edges get separate micro-kernels, made by `partition_loops`, or
+by `unswitch_tiles` if an extent is symbolic. A panel of b stays in the cache while a task works through its rows. After
+Goto and van de Geijn, "Anatomy of high-performance matrix multiplication" (2008).
 """
 
 from __future__ import annotations
@@ -31,20 +31,22 @@ from .register_tile import PREFETCH_AHEAD
 from .tasks import in_parallel
 from .tiling import RegisterTile, least_cycles_of, slower_than_least
 
-# Cycles an element that is packed takes, in order or turned around; and by how much a pass over a panel takes longer
-# where it is spread over pages, not packed. Measured on Zen 5 on 1024 x 1024 x 1024 and 16 x 2048 x 2048.
+# Cycles per packed element, in order or transposed; and the factor by which a pass over a panel takes longer if it is
+# spread over pages instead of packed. Measured on Zen 5 on 1024 x 1024 x 1024 and 16 x 2048 x 2048.
 _COPIED, _TURNED = 0.65, 0.8
 _SPREAD = 0.02
-# Rows often stand a power of two apart, and displace one another in the L1 cache. Measured on Zen 5: of up to 10 rows
-# that are 16 KB apart nothing is lost, of 13 a sixth.
+# Rows are often a power of two apart, and evict each other from the L1 cache. Measured on Zen 5: up to 10 rows that are
+# 16 KB apart lose nothing, and 13 rows lose a sixth.
 _ROWS, _ROW = 8, 0.03
-# A micro-kernel that is cut along both edges, of which one is open, has twice as many versions to compile and to fetch.
+# A micro-kernel that is cut along both edges, one of them symbolic, has twice as many versions to compile and fetch.
 _VERSIONS = 1.02
 
 
 @dataclass(frozen=True, slots=True)
 class PanelPlan:
-    """`tile` of the result in registers, `task_rows` of it a task: all rows if these are no more, or open."""
+    """A register `tile` of the result, and the `task_rows` rows per task: all rows if there are not more, or if their
+    number is symbolic.
+    """
 
     tile: RegisterTile
     task_rows: int
@@ -62,10 +64,10 @@ def contraction_cost(product: Product, plan: PanelPlan, pack: bool, itemsize: in
     panels, passes = ceil(n / tile.columns), ceil(m / tile.rows)
     panel = depth * tile.columns * itemsize
     near, stall = cpu.l2_rate if panel <= cpu.l2.size // 2 else cpu.l3_rate, stall_rate(cpu)
-    # The first pass over a panel waits for it; in the others most of the reading passes beside the arithmetic.
+    # The first pass over a panel waits for memory; in later passes most of the reading overlaps with the arithmetic.
     held = panels * panel * (1 / stall + (passes - 1) / near / 4)
     if product.packed and m >= n:
-        # Panels that lie packed in memory are read again for each block of rows; otherwise the rows are.
+        # Panels that are packed in memory are read again for each block of rows; otherwise the rows are read again.
         held += (ceil(m / plan.task_rows) - 1) * n * depth * itemsize / cpu.l3_rate
     elif pack:
         held += panels * depth * tile.columns * (_COPIED if product.contiguous else _TURNED)
@@ -77,11 +79,13 @@ def contraction_cost(product: Product, plan: PanelPlan, pack: bool, itemsize: in
 
 
 def displaced(rows: int, nbytes: int, pitch: int, cache: Any) -> float:
-    """The part of a panel that is no longer in a cache when it is read again: of rows of so many bytes, a pitch apart.
+    """Return the share of a panel that has left a cache when it is read again. Its rows have `nbytes` bytes, `pitch`
+    apart.
 
-    A line's address modulo the size of a way decides where it may lie. Rows whose pitch has a large common divisor with
-    that size begin at few places, and displace one another. Of a panel that fills half of what they can take nothing is
-    lost; measured on Emerald Rapids, of one that fills all of it nearly everything.
+    The address of a line modulo the size of a cache way decides where it is stored. If the pitch has a large common
+    divisor with that size, rows begin at few places and evict each other. Nothing is lost while a panel fills at most
+    half of the places that its rows can use; if it fills all of them, nearly everything is lost (measured on Emerald
+    Rapids).
     """
     if pitch <= 0:
         return 0.0
@@ -113,8 +117,8 @@ def schedule_panels(
         streams      the panel comes from memory, so prefetch it
         packed       a copy of the panel, made once per task
         group        a tile stays within this many rows
-        inside       positions of loops within a panel, which is the same for all their iterations
-        parallel     panels are tasks, or blocks of rows of a panel
+        inside       positions of loops whose iterations all use the same panel
+        parallel     panels, or blocks of rows of a panel, are tasks
 
     With `parallel`, one operand is read again for each block or panel of the other. That is the one with fewer
     elements; if it is packed first or an extent is open, panels are tasks.
@@ -167,7 +171,7 @@ def _row_factors(plan: PanelPlan, extent: int | None) -> list[int | None]:
 
 
 def row_block(m: int, n: int, tile_rows: int, tile_columns: int, cores: int) -> int:
-    """Rows of one parallel task: a multiple of the tile, few enough that every core gets several tasks."""
+    """Return the rows per parallel task: a multiple of the tile, and few enough that every core gets several tasks."""
     panels = max(1, -(-n // tile_columns))  # a matrix without columns has no panel, and nothing to share out
     tiles = -(-m // tile_rows)
     wanted = 1 if cores == 1 else max(1, -(-8 * cores // panels))
@@ -181,16 +185,16 @@ def pack_panel(sch: Schedule, packed: Any, at: Any, lanes: int, shortest: int = 
 
 
 def pack_whole(sch: Schedule, packed: Any, lanes: int, shortest: int = 1) -> None:
-    """Copy all of it in front, in vectors; the cores share what stands in front of the columns."""
+    """Copy the whole operand before the product, in vectors. The axes before the columns are shared among the cores."""
     around = copy_in_vectors(sch, packed, lanes, shortest)
     in_parallel(sch, around[:-1] or around)
 
 
 def copy_in_vectors(sch: Schedule, packed: Any, lanes: int, shortest: int = 1) -> list[Any]:
-    """Copy in vectors along the columns, which stand last where it is written; returns the loops around the vectors.
+    """Copy in vectors along the columns, which are the last axis of the copy. Return the loops around the vectors.
 
-    Where it is read they may not stand last: then squares are turned around in registers (`transpose_tiles`), if what
-    stands last there has at least the extent `shortest`.
+    If the columns are not the last axis of the source, squares are transposed in registers (`transpose_tiles`),
+    provided that the source's last axis has at least the extent `shortest`.
     """
     block = block_of(sch, packed)
     store = block.body

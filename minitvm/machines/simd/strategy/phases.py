@@ -1,9 +1,10 @@
-"""Operands that are read with a step (a strided convolution reads every second column), stored phase by phase.
+"""Store operands that are read with a step phase by phase. For example, a strided convolution reads every second
+column.
 
     x[.., s*column + k]   ->   phased[.., k % s, column + k // s]
 
-Element s*q + p of a line becomes element q of phase p. What neighbours of a column read is contiguous then, for every
-k, and each element is copied once: packing panels copies it once for each k.
+Element s*q + p of a line becomes element q of phase p. Neighbouring columns then read contiguous elements, for every k.
+Each element is copied once, while packing panels would copy it once for each k.
 """
 
 from __future__ import annotations
@@ -20,17 +21,17 @@ PHASED = 0.5  # cycles an element that is stored phase by phase takes
 
 
 def phase_elements(way: Roles) -> int | None:
-    """How many elements are stored phase by phase; None where the operand's vectors have no step."""
+    """Return how many elements are stored phase by phase, or None if the operand's vectors have step 1."""
     return volume(way.vectors.buffer.shape, LONG) if way.step > 1 else None
 
 
 def store_phases(sch: Schedule, block: Any, way: Roles) -> None:
-    """Store the vectors' operand phase by phase: where it is computed, if `block` alone reads it, else in a copy."""
+    """Store the vector operand phase by phase: where it is computed if only `block` reads it, or else in a copy."""
     step = way.step
     maker = _maker(sch, block_of(sch, block), way)
     copy = sch.cache_read(block, way.read, "global") if maker is None else sch.get_block(maker.name)
     *_, last = extents(way.vectors.buffer.shape)
-    # A line that the step does not divide ends in elements that nobody reads.
+    # If the step does not divide a line, it ends in elements that are never read.
     padded = last is None or last % step != 0
 
     def phased(*at: Any) -> tuple[Any, ...]:
@@ -42,7 +43,7 @@ def store_phases(sch: Schedule, block: Any, way: Roles) -> None:
 
 
 def _maker(sch: Schedule, block: Block, way: Roles) -> Block | None:
-    """The block that computes the operand element by element, for `block` alone."""
+    """Return the block that computes the operand element by element for `block` alone, or None."""
     buffer = way.vectors.buffer
     for producer in (block_of(sch, one) for one in sch.get_producers(sch.get_block(block.name))):
         if buffers_written(producer)[0] is buffer and not is_reduction(producer):

@@ -1,10 +1,10 @@
-"""Pooling over windows: few terms a result, so that the memory counts.
+"""Schedule pooling over windows, which sums few terms per result, so that memory limits the speed.
 
     for <images, channels, rows> in parallel:
         for <window>:
             for x in vectors: out[x] = max(out[x], data[x * stride + tap])
 
-Blocks are scheduled as any other. What is decided here is whether the loops over a window are written out.
+Blocks are scheduled like any others. The only decision here is whether to unroll the loops over a window.
 """
 
 from __future__ import annotations
@@ -23,5 +23,7 @@ POOLS = tuple(f"nn.{kind}_pool{rank}d" for kind in ("max", "avg") for rank in (1
 
 @rule("cpu", computes(*POOLS))
 def pool(func: PrimFunc, target: Target) -> Iterator[Candidate]:
-    """Windows of any rank on blocks, and what `window_rows` does not take: vectors along the last axis."""
+    """Yield schedules with vectors along the last axis, for windows of any rank on blocks, and for those that
+    `window_rows` rejects.
+    """
     yield from block_by_block(func, target)

@@ -1,13 +1,13 @@
-"""Recurrent layers: a product of the states with constant weights in each step of time, and what a cell makes of it.
+"""Schedule recurrent layers: at each time step, a product of the states with constant weights, followed by the cell.
 
     for group of rows, direction in parallel:
         for t:
             sums[rows, n] = states[rows, k] * r[k, n]           micro-kernel: rows x vectors in registers
             states[rows, j] = cell(x[t], sums, states)          vectors
 
-What bounds it: a step reads all of r, of which a register tile uses each vector once for every row of a group. One row
-takes as long as reading r from the L2 cache (LSTM of 128 elements: 256 KB a step; 32 bytes a cycle on Zen 4, of which
-the kernel reaches 90 %), 4 rows as long as the multiply-adds. States, sums and gates stay in the L1 cache.
+A step reads all of r, and uses each vector once for every row of a group. One row takes as long as reading r from the
+L2 cache; for an LSTM with 128 elements, this is 256 KB per step, and Zen 4 reads 32 bytes per cycle, of which the
+kernel reaches 90 %. Four rows take as long as their multiply-adds. States, sums and gates stay in the L1 cache.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ _GROUPS = 4  # an open number of groups of rows
 
 @rule("cpu", computes("nn.rnn", "nn.gru", "nn.lstm"))
 def recurrent(func: PrimFunc, target: Target) -> Iterator[Candidate]:
-    """Products in tiles of all rows of a group, with at most so many vectors of `sums`; all else is vectors already."""
+    """Yield schedules whose products are tiles of all rows of a group, with at most `sums` vectors. The other blocks
+    are vectors already.
+    """
     cpu = cpu_of(target)
     products = [_StateProduct.of(block) for block in _inside(func) if is_reduction(block)]
     lanes = max(1, cpu.vector_bytes // products[0].itemsize)
@@ -70,7 +72,7 @@ def recurrent(func: PrimFunc, target: Target) -> Iterator[Candidate]:
 
 
 def _inside(func: PrimFunc) -> Iterator[Block]:
-    """The blocks inside those that go through time, which write an element each."""
+    """Yield the inner blocks of the blocks that loop over time. Each inner block writes one element."""
     for group in blocks_of(func):
         for block in walk(group.body):
             if isinstance(block, Block) and isinstance(block.body, BufferStore):
@@ -79,7 +81,7 @@ def _inside(func: PrimFunc) -> Iterator[Block]:
 
 @dataclass(frozen=True, slots=True)
 class _StateProduct:
-    """A product of one step: `rows` of a state times weights [depth, columns]."""
+    """The product in one time step: `rows` of a state times weights [depth, columns]."""
 
     name: str
     rows: int
@@ -97,19 +99,21 @@ class _StateProduct:
         return self.rows * self.columns * self.depth
 
     def tile(self, sums: int, lanes: int) -> RegisterTile:
-        """The tile with at most so many vectors, which divide the columns evenly."""
+        """Return the tile with at most `sums` vectors that divides the columns evenly."""
         vectors = ceil(self.columns / lanes)
         most = max(1, sums // self.rows)
         return RegisterTile(self.rows, ceil(vectors / ceil(vectors / most)), lanes)
 
     def cycles(self, tile: RegisterTile, cpu: CPU) -> float:
-        """Cycles of its micro-kernels, or of reading the weights where that takes longer."""
+        """Return the cycles per step: those of its micro-kernels, or those of reading the weights if that takes
+        longer.
+        """
         weights = self.columns * self.depth * self.itemsize
         near = _OF_L2 * cpu.l2_rate if weights <= cpu.l2.size else cpu.l3_rate
         return max(step_cycles_of(self.rows, self.columns, tile, cpu) * self.depth, weights / near)
 
     def schedule(self, sch: Schedule, tile: RegisterTile) -> None:
-        """Its sums stay in registers while it runs, and are stored once, for the cell."""
+        """Keep the sums in registers during the product, and store them once, for the cell to read."""
         block = sch.get_block(self.name)
         stored = sch.cache_write(block, 0, "local")
         row = 0 if self.rows > 1 else None

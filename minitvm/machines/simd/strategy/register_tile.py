@@ -1,4 +1,4 @@
-"""The register-blocked micro-kernel that convolutions share: a tile of results, vectors along its last axis.
+"""The register-blocked micro-kernel of convolutions: a tile of results, with vectors along the last axis.
 
     for <outer tiles>:
         acc[tile] = 0                           # registers
@@ -7,9 +7,9 @@
                 acc[tile] += a * b
         out[tile] = epilogue(acc[tile])         # bias, activation, residual: while still in registers
 
-The broadcast operand comes from the one input, the vector from the other; with `rows x columns` vectors of accumulators
-each step of the reduction does rows*columns fused multiply-adds for rows + columns loads (Goto and van de Geijn,
-"Anatomy of high-performance matrix multiplication").
+One input provides the broadcast operands, the other the vectors. With `rows x columns` vectors of accumulators, each
+step of the reduction does rows*columns fused multiply-adds and rows + columns loads (Goto and van de Geijn, "Anatomy of
+high-performance matrix multiplication").
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from .model import KERNEL_EFFICIENCY
 from .tasks import in_parallel
 from .tiling import cpu_of
 
-# Vectors that a micro-kernel needs beside its accumulators: some of the one operand, a broadcast of the other.
+# Registers that a micro-kernel needs besides its accumulators: some vectors of one operand, a broadcast of the other.
 _SPARE_REGISTERS = 4
 
-# Iterations of a micro-kernel, of 4 to 14 cycles, in which a line comes from memory. Measured on Zen 5: from 24 to 64
-# it makes no difference; without, 7 x 7 images with 512 channels take a third longer. Of eight streams 32 iterations
-# are 16 KB, a third or half of an L1 cache.
+# Iterations of a micro-kernel, each of 4 to 14 cycles, in which a line arrives from memory. Measured on Zen 5: values
+# from 24 to 64 make no difference; without prefetching, 7 x 7 images with 512 channels take a third longer. With eight
+# streams, 32 iterations are 16 KB, a third or half of an L1 cache.
 PREFETCH_AHEAD = 32
 
 
@@ -48,12 +48,13 @@ def tile_in_registers(
     before: str = "",
     axes: Sequence[Axis] = (),
 ) -> set[str]:
-    """Schedule the reduction `block` and the element-wise blocks behind it as a micro-kernel; gives its blocks' names.
+    """Schedule the reduction `block` and the element-wise blocks after it as a micro-kernel. Return the names of these
+    blocks.
 
     `tiles` gives the extent of the tile along some axes of the output; the last axis must be one vector long. The first
     `parallel_axes` outer loops are fused and run in parallel. Blocks that read the result element by element, up to the
-    function's output or the block `before`, become the epilogue. Weights that stream through memory are asked for ahead
-    of time; with `streams` false they are few, and it is not worth it. `axes` of the result are joined first, if given.
+    function's output or the block `before`, become the epilogue. Weights that stream from memory are prefetched; pass
+    `streams=False` if there are few weights. If `axes` of the result are given, they are joined first.
     """
     main = epilogue(sch, block, before)
     if axes:
@@ -67,10 +68,10 @@ def tile_in_registers(
 def tile_reduction(
     sch: Schedule, block: Any, main: Any, loops: Sequence[Any], tiles: Mapping[int, int], prefetch: int = 0
 ) -> TileNest:
-    """Tile `loops`, those of `main` over the axes of the result, and compute the reduction `block` in each tile.
+    """Tile `loops`, the loops of `main` over the result's axes, and compute the reduction `block` in each tile.
 
-    The last of them must be one vector long. What is around the loops stays there. Memory is asked for `prefetch`
-    iterations ahead, with 0 not at all.
+    The last loop must be one vector long. Loops around these stay where they are. Operands are prefetched `prefetch`
+    iterations ahead (0: never).
     """
     nest = TileNest(sch, block, main, loops)
     *axes, last = nest.axes
@@ -89,9 +90,10 @@ def tile_reduction(
 
 
 def _by_panels(sch: Schedule, block: Any, loops: Sequence[Any]) -> list[Any]:
-    """The loops of a reduction, of which one over panels is split: panels outside of the others, their lanes inside.
+    """Return the loops of a reduction after splitting a loop over panels: the panels go outside the other loops, their
+    lanes inside.
 
-    Channels that do not fill their blocks of 16 are such a loop: `x[c // 16, .., c % 16]`.
+    For example, channels that do not fill their blocks of 16 have such a loop: `x[c // 16, .., c % 16]`.
     """
     summed = [axis.var for axis in block_of(sch, block).iter_vars if axis.kind == REDUCE]
     accesses: Sequence[BufferLoad] = operands(block_of(sch, block)) or ()
@@ -104,20 +106,23 @@ def _by_panels(sch: Schedule, block: Any, loops: Sequence[Any]) -> list[Any]:
 
 
 def accumulators(target: Target) -> int:
-    """How many vectors of accumulators a micro-kernel may keep in registers."""
+    """Return how many vectors of accumulators a micro-kernel may keep in registers."""
     return int(cpu_of(target).vector_registers) - _SPARE_REGISTERS
 
 
 def chain_cycles(results: int, kept: int, cpu: CPU) -> float:
-    """Cycles a multiply-add of a step that updates `results` vectors, of which registers hold `kept`.
+    """Return the cycles per multiply-add of a step that updates `results` vectors, of which `kept` are in registers.
 
-    Too few of them wait for one another; those that registers do not hold are loaded and stored in each step.
+    With too few results, multiply-adds wait for each other. Results that are not in registers are loaded and stored in
+    each step.
     """
     spilled = max(0, results - kept) * 2 / cpu.loads
     return (max(results / cpu.fma_ports, float(cpu.fma_latency)) + spilled) / results
 
 
 def window_cycles(steps: int, results: int, kept: int, cpu: CPU) -> float:
-    """Cycles of so many terms of windows, vectors each with a load; a vector of weights serves `results` of them."""
+    """Return the cycles of `steps` terms of windows, each with a load. One vector of weights serves `results` of
+    them.
+    """
     loads = (1 + 1 / results) / cpu.loads
     return steps * (chain_cycles(results, kept, cpu) + loads) / 2 / KERNEL_EFFICIENCY

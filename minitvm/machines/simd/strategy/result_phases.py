@@ -1,10 +1,10 @@
-"""Sums over data with zeros between their elements, computed phase by phase: no zero is multiplied.
+"""Compute sums over data with zeros between their elements phase by phase, so that no zero is multiplied.
 
-    S[o] += A[o + k] * W[k], where A is 0 but for every s-th element
+    S[o] += A[o + k] * W[k], where A is 0 except at every s-th element
         ->  S[s*q + p] += A[s*(q + j + ..)] * W[s*j + ..]           phases p, taps j
 
 A transposed convolution is such a sum. The axis o of the result becomes the axes p and q. The sums are stored phase
-after phase, and so is A: what neighbours along q read and write are neighbours in memory.
+after phase, and so is A, so that neighbours along q read and write neighbouring elements.
 """
 
 from __future__ import annotations
@@ -24,8 +24,11 @@ from ....tir.nodes import Block, Buffer, BufferStore, PrimFunc
 
 @dataclass(frozen=True, slots=True)
 class ResultPhases:
-    """Axes of a block, by position: those of the `summed` ones that have zero terms, and `steps` of the others on which
-    it depends which terms these are. `places` are the dimensions of `data` in which it is zero between elements."""
+    """The axes of a sum that has zero terms, as positions in its block.
+
+    `summed` are the summed axes with zero terms. `steps` are the result's axes that decide which terms are zero, each
+    with its step. `places` are the dimensions of `data` that have zeros between elements, each with its step.
+    """
 
     summed: tuple[int, ...]
     steps: tuple[tuple[int, int], ...]
@@ -34,7 +37,7 @@ class ResultPhases:
 
 
 def result_phases(func: PrimFunc, block: Block) -> ResultPhases | None:
-    """The phases of a sum; None where it has none, or their extents differ."""
+    """Return the phases of a sum, or None if it has none or their extents differ."""
     store, axes = block.body, block.iter_vars
     term = update_operand(store) if isinstance(store, BufferStore) else None
     sizes = extents(axis.dom.extent for axis in axes)
@@ -61,7 +64,7 @@ def result_phases(func: PrimFunc, block: Block) -> ResultPhases | None:
 
 
 def _split_by(pattern: ZeroPattern, block: Block) -> list[int] | None:
-    """The axes of the result on which it depends which terms are zero; None where it depends on something else."""
+    """Return the result's axes that decide which terms are zero, or None if something else decides it."""
     moving = [term for term, times in pattern.rest.terms.items() if times % pattern.step]
     spatial = {axis.var: p for p, axis in enumerate(block.iter_vars) if axis.kind != REDUCE}
     return [spatial[term] for term in moving] if all(term in spatial for term in moving) else None
@@ -72,10 +75,10 @@ def _are_indices(store: Any, variables: Sequence[Var]) -> bool:
 
 
 def in_phases(sch: Schedule, name: str, phases: ResultPhases) -> None:
-    """Compute the sums of a block phase by phase; what reads them finds them by a copy, which can be inlined.
+    """Compute the sums of a block phase by phase. Its readers get a copy in the original order, which can be inlined.
 
-    A term is left out because a factor is zero: the others are taken to be finite, as in the pass `skip_zeros`, and in
-    that of the graph which splits transposed convolutions.
+    Terms with a zero factor are left out. This assumes that the other factor is finite, as the pass `skip_zeros` and
+    the graph pass that splits transposed convolutions do.
     """
     block = sch.get_block(name)
     axes, indices = block_of(sch, block).iter_vars, block_of(sch, block).body.indices  # type: ignore[attr-defined]
@@ -91,7 +94,7 @@ def in_phases(sch: Schedule, name: str, phases: ResultPhases) -> None:
 
 
 def _store_data(sch: Schedule, block: Any, phases: ResultPhases) -> None:
-    """Store what the sums read phase by phase."""
+    """Store the data that the sums read phase by phase."""
     reads = list(buffers_read(block_of(sch, block)))
     steps, shape = dict(phases.places), extents(phases.data.shape)
     maker = next(p for p in sch.get_producers(block) if buffers_written(block_of(sch, p))[0] is phases.data)
@@ -103,7 +106,9 @@ def _store_data(sch: Schedule, block: Any, phases: ResultPhases) -> None:
 
 
 def _phased(steps: Mapping[int, int]) -> Callable[..., tuple[Any, ...]]:
-    """A map of places: phases come before the first axis that has them, quotients stay where the axes are."""
+    """Return an index map that puts the phases before the first axis that has them, and replaces the axes by
+    quotients.
+    """
     first = min(steps)
 
     def place(*at: Any) -> tuple[Any, ...]:

@@ -1,4 +1,4 @@
-"""What is normalised, as by softmax, layer norm, instance norm and group norm: all of a row, in one loop over the rows.
+"""Schedule softmax, layer norm, instance norm and group norm: all blocks of a row in one loop over the rows.
 
     for row in parallel:
         for k: largest = max(largest, x[row, k])
@@ -6,8 +6,8 @@
         for k: total += power[k]
         for k: result[row, k] = power[k] / total
 
-A row is read from memory once, and stays in the caches nearest to the core until the last of these loops. It may be an
-image, a group of them, or a block of channels whose sums are vectors.
+A row is read from memory once, and stays in the caches closest to the core until the last of these loops. It may be an
+image, a group of channels, or a block of channels whose sums are vectors.
 """
 
 from __future__ import annotations
@@ -38,13 +38,15 @@ _TURNS = 4  # of a loop over several vectors of sums, which are enough to pay fo
 
 
 def normalizes(func: PrimFunc) -> bool:
-    """Whether the rule knows what is normalised."""
+    """Return whether the rule supports this kind of normalisation."""
     return normalized(func) is not None
 
 
 @rule("cpu", normalizes)
 def rows(func: PrimFunc, target: Target) -> Iterator[Candidate]:
-    """The blocks of a row one after the other; only the lengths of vectors and of sums are decided."""
+    """Yield schedules that compute the blocks of a row one after the other. Only the lengths of vectors and sums
+    vary.
+    """
     cpu, work_of, form = cpu_of(target), streams(func), normalized(func)
     assert form is not None
     *_, result = blocks.blocks_of(func)
@@ -91,7 +93,7 @@ def rows(func: PrimFunc, target: Target) -> Iterator[Candidate]:
 
 
 def _in_vectors(sch: Schedule, name: str, outside: int, vector_bytes: int, sums: int, form: Normalized) -> None:
-    """The loops of a block inside of those over rows, which are `outside`."""
+    """Schedule the loops of a block that are inside the loops over rows. The first `outside` loops are over rows."""
     handle = sch.get_block(name)
     block = blocks.block_of(sch, handle)
     inside = list(sch.get_loops(handle))[outside:]
@@ -118,12 +120,12 @@ def _in_vectors(sch: Schedule, name: str, outside: int, vector_bytes: int, sums:
 
 
 def _filled_lanes(length: int | None, lanes: int) -> int:
-    """How many lanes of a vector a sum fills at least once: a power of two, and all if the length is open."""
+    """Return how many lanes of a vector a sum of this length fills: a power of two, or all if the length is unknown."""
     return lanes if length is None else min(lanes, 1 << max(0, length.bit_length() - 1))
 
 
 def _cycles(stream: StreamedBlock, vector_bytes: int, sums: int, cpu: CPU) -> float:
-    """Cycles of one block: its vectors of operations, and how long a sum waits for the step before."""
+    """Return the cycles of one block: its vector operations, and the time that a sum waits for its previous step."""
     lanes = max(1, min(vector_bytes, cpu.vector_bytes) // stream.itemsize)
     if stream.summed == 1:
         return stream.instances / min(lanes, max(1, stream.row)) * stream.operations / cpu.fma_ports

@@ -1,4 +1,4 @@
-"""Sketches: how any reduction is tiled, made from primitives, with the decisions left open for a tuner.
+"""Sketches: tile any reduction with schedule primitives, and leave the decisions to a tuner.
 
     <producers>                                    # apart, or inlined
     <operand in the order of tiles>                # as a whole; or a panel, in the loop over vectors
@@ -8,8 +8,9 @@
             for <tile>: acc[tile] = op(acc[tile], ..)   # unrolled; vectors of `lanes` along `vector`
         result[tile] = epilogue(acc[tile])
 
-After the multi-level tiling sketches of Ansor (Zheng et al., OSDI 2020). Nothing here depends on what is computed: an
-operator without a rule of its own is tuned by these. What a tile costs follows from the accesses (`sketch_costs`).
+After the multi-level tiling sketches of Ansor (Zheng et al., OSDI 2020). Nothing here depends on the operation:
+sketches tune operators for which there is no specific rule. The cost of a tile follows from the accesses
+(`sketch_costs`).
 """
 
 from __future__ import annotations
@@ -46,14 +47,16 @@ WHOLE, PANEL, NOTHING = "whole", "panel", "nothing"  # what is packed at a time
 
 
 def has_one_reduction(func: PrimFunc) -> bool:
-    """Whether a function has one block that reduces, of known extents."""
+    """Return whether a function has exactly one reduction block, with constant extents."""
     block = only_reduction(func)
     return block is not None and reduction_of(block) is not None
 
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """A form of a reduction, what it is then, and what it costs beside: other blocks, and copying its operand."""
+    """A form of a reduction, the resulting reduction, and the additional cost of other blocks and of copying an
+    operand.
+    """
 
     form: Form
     reduction: Reduction
@@ -62,9 +65,10 @@ class Way:
     burdens: Mapping[Buffer, int]  # operations by which an element of what is read is made
 
     def order(self, vector: str, inner: str, pack: str) -> tuple[tuple[str, ...], int]:
-        """The loops over tiles, the outermost first, and how many of them are shared among the cores.
+        """Return the order of the loops over tiles, outermost first, and how many of them are shared among the cores.
 
-        A panel is what the copy has along the tile: it is made in the loop over the vectors, and used in all inside.
+        A panel is the part of the copy that a tile needs. It is made in the loop over vectors, and used in all loops
+        inside it.
         """
         names = [axis.name for axis in self.reduction.spatial if axis.name != inner]
         if pack != PANEL:
@@ -76,7 +80,7 @@ class Way:
 
 @rule("cpu", has_one_reduction, for_tuning=True)
 def sketch(func: PrimFunc, target: Target) -> Iterator[Candidate]:
-    """Tiles of any shape, of each form: for each axis of vectors and order of loops the cheapest by the formulas."""
+    """Yield tiles of any shape for each form: the cheapest ones for each choice of the vector axis and loop order."""
     block, cpu = only_reduction(func), cpu_of(target)
     written = None if block is None else reduction_of(block)
     if block is None or written is None:
@@ -154,7 +158,7 @@ def _packing(way: Way) -> tuple[str, ...]:
 
 
 def _way(func: PrimFunc, name: str, form: Form, target: Target) -> Way | None:
-    """A form with its costs; None where the function cannot be brought into it."""
+    """Return a form with its costs, or None if the function cannot be brought into this form."""
     sch = steps_of(func).schedule()  # forms begin alike, and candidates begin as their form does
     try:
         made = prepared(sch, name, form)
@@ -180,13 +184,13 @@ def _way(func: PrimFunc, name: str, form: Form, target: Target) -> Way | None:
 
 
 def _written(way: Way, cpu: CPU) -> float:
-    """Cycles in which a whole copy is written to the last cache, and read again."""
+    """Return the cycles for writing a whole copy to the last-level cache and reading it again."""
     copied = (one.nbytes for one in way.reduction.operands if one.axes == way.copied)
     return 2 * max(copied, default=0) / float(cpu.l3_rate)
 
 
 def _others(func: PrimFunc, own: Sequence[str], target: Target) -> Cost:
-    """The cost of the blocks that are not among these names, each by itself; what is inlined costs nothing."""
+    """Return the cost of all blocks except `own`, each scheduled separately. Inlined blocks cost nothing."""
     total, knobs, cpu = Cost(0.0), BlockKnobs.of(target), cpu_of(target)
     for block, stream in zip(blocks_of(func), streams(func), strict=True):
         if block.name not in own:
@@ -195,14 +199,14 @@ def _others(func: PrimFunc, own: Sequence[str], target: Target) -> Cost:
 
 
 def _lanes(columns: int, widest: int) -> int:
-    """The lanes of vectors for so many columns: the widest, or fewer that are enough."""
+    """Return the number of lanes for this many columns: the widest, or fewer if those are enough."""
     while widest >= 4 and widest // 2 >= columns:
         widest //= 2
     return widest
 
 
 def makers_of(func: PrimFunc, block: Block) -> list[Block]:
-    """The blocks that make what a block reads."""
+    """Return the blocks that compute the buffers that a block reads."""
     read = set(buffers_read(block))
     return [one for one in blocks_of(func) if one is not block and not read.isdisjoint(buffers_written(one))]
 
@@ -211,7 +215,7 @@ def _tiled(
     sch: Schedule, name: str, way: Way, vector: str, lanes: int, inner: str, last: str, pack: str, unroll: int,
     producers: str, **tile: int,
 ) -> set[str]:  # fmt: skip
-    """Schedule the reduction, what it reads, and what follows; returns the names of the blocks that are scheduled."""
+    """Schedule the reduction, its producers and its consumers. Return the names of the scheduled blocks."""
     reduction = way.reduction
     if pack == PANEL and vector not in way.copied:
         raise ScheduleError(f"sketch: wanted a form whose copy depends on {vector} for panels, found {way.form.name}")
@@ -249,7 +253,7 @@ def _tiled(
 
 
 def _ordered(loops: Sequence[Any], names: Sequence[str], last: str) -> list[Any]:
-    """The loops of the sum with the one of a name innermost."""
+    """Return the loops of the sum with the loop named `last` innermost."""
     if last not in names:
         raise ScheduleError(f"sketch: wanted one of {', '.join(names)} for last, found {last}")
     position = names.index(last)
@@ -257,7 +261,7 @@ def _ordered(loops: Sequence[Any], names: Sequence[str], last: str) -> list[Any]
 
 
 def _in_registers(sch: Schedule, nest: Sequence[Any]) -> None:
-    """Write a nest out, its innermost loop as vectors."""
+    """Unroll a nest, and vectorise its innermost loop."""
     for loop in nest[:-1]:
         sch.unroll(loop)
     sch.vectorize(nest[-1])

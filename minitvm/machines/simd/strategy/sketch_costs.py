@@ -1,11 +1,12 @@
-"""What a tiling of a reduction costs, as closed formulas in the extents of the tile, read off the block's accesses.
+"""Predict the cost of a tiling of a reduction by closed formulas in the tile's extents, derived from the accesses.
 
     S[i..] = op(S[i..], e(A[f(i, k)], B[g(i, k)], ..))
 
-A tile has `tile_i` results along each axis i of the result, vectors of `lanes` along one of them. An access depends on
-some of the axes, and along the vectors it is contiguous, the same for all lanes, or neither. From that follow, for one
-step of the sum: operations, loads, registers. For the whole: tiles (what sticks out of the result counts as if it were
-in it), their share among the cores, and the bytes that come into each cache (`sketch_traffic`).
+A tile has `tile_i` results along each axis i of the result, with vectors of `lanes` along one of them. An access
+depends on some of the axes, and along the vectors it is contiguous, the same for all lanes, or neither. This determines
+the operations, loads and registers of one step of the sum. It also determines the number of tiles (a partial tile
+counts as a whole one), how they are shared among the cores, and the bytes that are moved into each cache
+(`sketch_traffic`).
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ from .sketch_traffic import Dimension, Nest, dimensions, groups_of, groups_read,
 
 _COSTLY = 20  # operations that a function such as exp is as good as
 _MASKED = 2  # operations at most by which a vector is computed where it is read
-# Edges along so many axes have versions of their own (`unswitch_tiles`); with more, each vector of each tile asks where
-# it is, and for each axis more it takes so many times as long again.
+# Edges along this many axes get separate versions (`unswitch_tiles`). With more axes, each vector of each tile checks
+# its position, and each additional axis multiplies the time by this factor.
 _VERSIONS, _ASKED = 2, 2.0
 _WRITTEN_OUT = 8  # iterations of a loop that LLVM writes out
 _LOADS = 2.0  # lines of the first cache that a core reads in a cycle
@@ -39,7 +40,7 @@ CONTIGUOUS, SAME, SCATTERED = "contiguous", "same", "scattered"
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """An axis of the block: its name, its extent."""
+    """An axis of the block: its name, extent and variable."""
 
     name: str
     extent: int
@@ -48,9 +49,9 @@ class Axis:
 
 @dataclass(frozen=True, slots=True)
 class AccessedOperand:
-    """An access: the names of the axes on which it depends, its bytes an element and in all, its dimensions.
+    """An access: the axes that it depends on, the bytes of an element and of the whole operand, and its dimensions.
 
-    On the axes of `groups` it depends by a quotient alone: so many neighbours read the same.
+    On the axes in `groups`, it depends only by a quotient: this number of neighbours read the same element.
     """
 
     load: BufferLoad
@@ -62,7 +63,7 @@ class AccessedOperand:
     groups: Mapping[str, int] = field(default_factory=dict)
 
     def along(self, axis: Axis) -> str:
-        """What neighbours along an axis read: neighbours, the same, or neither."""
+        """Return what neighbours along an axis read: neighbouring elements, the same element, or neither."""
         if axis.name not in self.axes:
             return SAME
         *others, last = self.indices
@@ -71,23 +72,26 @@ class AccessedOperand:
         return CONTIGUOUS if alone and not any(n is axis.var for i in others for n in walk(i)) else SCATTERED
 
     def read(self, tile: Mapping[str, Formula], order: Sequence[str]) -> list[Formula]:
-        """How many elements a tile reads along each of the axes: along one that only chooses a group, its groups.
+        """Return how many elements a tile reads along each axis. An axis that only selects a group counts its groups.
 
-        A tile of which nobody knows where a group ends reads one for each of its results.
+        If the position of group boundaries in a tile is unknown, each result counts as a separate group.
         """
         return [groups_read(tile[name], self.groups.get(name, 1)) for name in order if name in self.axes]
 
     def aligned(self, axis: Axis, lanes: int) -> bool:
-        """Whether vectors along an axis begin at multiples of their length, whatever the other axes are."""
+        """Return whether vectors along an axis always begin at multiples of their length, whatever the other indices
+        are.
+        """
         steps = [one.stride * step for one in self.dimensions for name, step in one.moves if name != axis.name]
         return all(step % lanes == 0 for step in steps) and not any(one.folded for one in self.dimensions)
 
 
 @dataclass(frozen=True, slots=True)
 class Reduction:
-    """A block that sums, multiplies, or takes extremes: axes of its result and of its sum, what it reads.
+    """A block that adds, multiplies, or takes extremes: the axes of its result and of its sum, and the operands it
+    reads.
 
-    `operations` are those of one term, its joining included.
+    `operations` is the number of operations per term, including the one that adds it to the result.
     """
 
     block: Block
@@ -99,24 +103,24 @@ class Reduction:
 
     @property
     def depth(self) -> int:
-        """Terms of one result."""
+        """The number of terms per result."""
         return prod(axis.extent for axis in self.summed)
 
     @property
     def tiled(self) -> tuple[Axis, ...]:
-        """The axes of the result that are longer than one element; along the others a tile has one."""
+        """The axes of the result with more than one element. Tiles have extent 1 along the others."""
         return tuple(axis for axis in self.spatial if axis.extent > 1)
 
     def summed_axis(self, name: str) -> Axis:
-        """The axis of the sum of that name."""
+        """Return the axis of the sum with this name."""
         return next(axis for axis in self.summed if axis.name == name)
 
     def axis(self, name: str) -> Axis:
-        """The axis of the result of that name."""
+        """Return the axis of the result with this name."""
         return next(axis for axis in self.spatial if axis.name == name)
 
     def vector_axes(self) -> list[Axis]:
-        """Axes along which the result is contiguous."""
+        """Return the axes along which the result is contiguous."""
         store = self.block.body
         assert isinstance(store, BufferStore)
         load = BufferLoad(store.buffer, store.indices)
@@ -125,7 +129,7 @@ class Reduction:
 
 
 def reduction_of(block: Block) -> Reduction | None:
-    """A block as a reduction; None where it is not one, or an extent is open."""
+    """Return a block as a reduction, or None if it is not one or has a symbolic extent."""
     store, kinds = block.body, [axis.kind for axis in block.iter_vars]
     sizes = extents(axis.dom.extent for axis in block.iter_vars)
     named = len({axis.var.name for axis in block.iter_vars}) == len(kinds)
@@ -152,8 +156,10 @@ def _operand(load: BufferLoad, known: Mapping[Var, str]) -> AccessedOperand:
 
 
 def operations(node: Node, conditions: bool = True) -> int:
-    """Operations on data of one term; a product that is added is one of them. With `conditions`, those of places are
-    counted, too."""
+    """Return the number of operations on data per term. A product that is added counts once.
+
+    With `conditions`, operations in conditions on positions are counted too.
+    """
     if isinstance(node, BufferLoad):
         return 0
     inner = list(children(node))
@@ -165,10 +171,10 @@ def operations(node: Node, conditions: bool = True) -> int:
 
 @dataclass(frozen=True, slots=True)
 class TilingCost:
-    """Cycles of one core for a choice of the vectors' axis, of `lanes`, of the order of the loops.
+    """The cycles of one core, for one choice of the vector axis, of `lanes`, and of the loop order.
 
-    `compute`, `registers` and what each of the `nests` touches are formulas in the extents of the tile, one for each of
-    `names`. `sizes` are the bytes of each operand and of the result, `cpu` the description of the machine.
+    `compute`, `registers` and the bytes that each of the `nests` accesses are formulas in the tile's extents, which are
+    called `names`. `sizes` holds the bytes of each operand and of the result, and `cpu` describes the machine.
     """
 
     names: tuple[str, ...]
@@ -179,18 +185,18 @@ class TilingCost:
     cpu: CPU
 
     def at(self, tiles: Mapping[str, Any]) -> tuple[Any, Any]:
-        """(arithmetic, memory) for extents of the tile: numbers, or arrays of them."""
+        """Return (arithmetic cycles, memory cycles) for the tile's extents, which are numbers or arrays of numbers."""
         values = [tiles[name] for name in self.names]
         compute = self.compute.compiled(self.names)(*values)
         moved = self.moved(tiles)
         rates = (self.cpu.l2_rate, self.cpu.l3_rate, self.cpu.memory_rate)
-        # The nearest cache is read beside the arithmetic: only what that does not hide is waited for.
+        # Reading the closest cache overlaps with the arithmetic: only the rest of the time counts.
         near, *far = (part / rate for part, rate in zip(moved, rates, strict=True))
         memory = np.maximum(near - compute, 0.0) + sum(far)
         return compute, memory if np.ndim(memory) else float(memory)
 
     def moved(self, tiles: Mapping[str, Any]) -> list[Any]:
-        """Bytes that come into each cache: numbers, or arrays of them."""
+        """Return the bytes that are moved into each cache, as numbers or arrays."""
         values = [tiles[name] for name in self.names]
         shape = np.broadcast_shapes(*map(np.shape, values))
 
@@ -206,18 +212,18 @@ class TilingCost:
             bytes_in = into(cache.size // cache.shared_by, held, trips)
             found.append(bytes_in.reshape(shape) if shape else float(bytes_in[0]))
         found[1] = found[1] + 2 * result  # it is fetched, and written back
-        # What fits the last cache is there before it begins.
+        # Data that fit in the last-level cache are already there at the start.
         found[2] = np.where(found[2] > held.max(axis=0).reshape(shape), found[2], 0.0)
         return found
 
     def formulas(self) -> dict[str, object]:
-        """What is computed, by what it is; of each nest the bytes that it touches."""
+        """Return the formulas by name, including the bytes that each nest accesses."""
         bytes_of = {f"in {nest.name}": sum(nest.touched, formula(0)) for nest in self.nests}
         return {"compute": self.compute, "registers": self.registers, **bytes_of}
 
 
 def knob(axis: Axis) -> str:
-    """The name of an axis' extent in the tile."""
+    """Return the name of the knob for a tile's extent along an axis."""
     return f"tile_{axis.name}"
 
 
@@ -225,11 +231,11 @@ def tiling_cost(
     reduction: Reduction, vector: str, lanes: int, order: Sequence[str], last: str, cpu: CPU,
     tasks: int | None = None, burdens: Mapping[Buffer, int] = MappingProxyType({}),
 ) -> TilingCost:  # fmt: skip
-    """The formulas; see `TilingCost`.
+    """Return the formulas for a choice of vectors and loop order; see `TilingCost`.
 
-    The loops over tiles are in this `order`, the outermost first; the first `tasks` of them (default: all) are shared
-    among the cores. Of the axes of the sum the one named `last` is innermost. `burdens` are the operations by which an
-    element of an operand is computed where it is read.
+    The loops over tiles are in this `order`, outermost first; the first `tasks` of them (default: all) are shared among
+    the cores. The axis named `last` is the innermost loop of the sum. `burdens` gives the number of operations per
+    element of an operand that is computed where it is read.
     """
     names = tuple(knob(axis) for axis in reduction.tiled)
     tile = {axis.name: Formula(symbol(knob(axis))) for axis in reduction.tiled}
@@ -251,7 +257,7 @@ def tiling_cost(
             loaded = loaded * lanes
         loads, crossed = loads + loaded, loaded
         if kind == CONTIGUOUS and not operand.aligned(axis, lanes):
-            # A vector that begins anywhere often lies in two lines, and takes both of the ports.
+            # An unaligned vector is often in two cache lines, and then uses both ports.
             crossed = rated(loaded, 1 / (1 + (lanes - 1) * operand.itemsize / cpu.l1.line))
         lines = lines + crossed
         registers = registers + _live(operand, tile, order_in, slides)
@@ -292,8 +298,10 @@ def tiling_cost(
 
 
 def _slides_along(operand: AccessedOperand, order: Sequence[str], vector: str, last: Axis) -> str:
-    """The axis of the tile along which a step of the innermost loop moves a window; "" where there is none, or where
-    LLVM does not write that loop out."""
+    """Return the tile axis along which the innermost loop of the sum moves a window, or "".
+
+    The result is "" if there is no such axis, or if the loop is too long for LLVM to unroll.
+    """
     if last.extent > _WRITTEN_OUT:
         return ""
     for one in operand.dimensions:
@@ -305,11 +313,11 @@ def _slides_along(operand: AccessedOperand, order: Sequence[str], vector: str, l
 
 
 def _live(operand: AccessedOperand, tile: Mapping[str, Formula], order: Sequence[str], slides: str) -> Formula:
-    """Registers for an operand beside the one that passes: what is used again before the tile or the step is over.
+    """Return the registers in which an operand's elements are kept because the tile or the step uses them again.
 
-    The tile is written out in this order. Along an axis on which the operand does not depend, what lies inside is used
-    again. A short innermost loop of the sum is written out too (by LLVM), and what two of its steps share is kept: a
-    window that slides along an axis of the tile (`slides`).
+    The tile is unrolled in this order. Along an axis on which the operand does not depend, the elements read inside
+    that axis are used again. LLVM also unrolls a short innermost loop of the sum, and keeps the elements that two of
+    its steps share: a window that slides along an axis of the tile (`slides`).
     """
     kept = formula(0)
     for position, name in enumerate(order):
@@ -326,7 +334,7 @@ def _live(operand: AccessedOperand, tile: Mapping[str, Formula], order: Sequence
 def fitting_tiles(
     reduction: Reduction, vector: str, lanes: int, cost: TilingCost, registers: int, most: int
 ) -> list[tuple[dict[str, int], tuple[float, float]]]:
-    """The tiles that fit the registers, `most` of them, the cheapest first, with (arithmetic, memory) of each."""
+    """Return up to `most` tiles that fit in registers, cheapest first, each with (arithmetic cycles, memory cycles)."""
     grid = np.ones((1, 0), np.int64)
     for axis in reduction.tiled:
         options = _extents(axis, lanes if axis.name == vector else 1, registers)
@@ -343,18 +351,21 @@ def fitting_tiles(
 
 
 def _extents(axis: Axis, lanes: int, registers: int) -> np.ndarray[Any, Any]:
-    """Extents of a tile along an axis that are worth a look: all small ones, and the axis as a whole."""
+    """Return the extents of a tile along an axis that are worth trying: all small ones, and the whole axis."""
     whole = -(-axis.extent // lanes)
     return np.arange(1, min(whole, registers) + 1, dtype=np.int64)
 
 
 def _sticks_out(axis: Axis, tiles: Formula, wide: Formula) -> Formula:
-    """1 where the last tile along an axis is not full, else 0."""
+    """Return 1 if the last tile along an axis is incomplete, else 0."""
     return Formula(minimum((tiles * wide + -axis.extent).expr, formula(1).expr))
 
 
 def rated(f: Formula, per_cycle: float) -> Formula:
-    """Cycles for so many things, as `arith.formula.rated`; factors stay factors, which is faster and reads better."""
+    """Return the cycles for `f` things at `per_cycle` things per cycle, like `arith.formula.rated`, but as a product.
+
+    This is faster to evaluate and easier to read.
+    """
     return Formula(f.expr * (1 / per_cycle), f.exact)
 
 
@@ -366,7 +377,7 @@ def _product(factors: Any) -> Formula:
 
 
 def _ceil(a: Formula | int, b: Formula) -> Formula:
-    """a / b rounded up."""
+    """Return a / b, rounded up."""
     if a == 1 or b == 1:
         return formula(a)
     return Formula(quotient(formula(a).expr + b.expr - 1, b.expr))

@@ -1,14 +1,14 @@
-"""What is done to a reduction before it is tiled: the forms of a sketch.
+"""The forms of a sketch: how a reduction is rewritten before it is tiled.
 
-    plain     it stays as it is written
-    joined    neighbours among the axes of the result that are one axis in all accesses become one axis
-    packed    what the vectors read is copied in the order in which tiles read it, its axes joined as the others allow
-    split     partial results for the lanes of a vector, and then their sum: terms are contiguous, results are not
-    phased    a sum over data with zeros between their elements is computed phase by phase (`result_phases`); the sum
-              that remains has each of the forms above
+    plain     as it is written
+    joined    neighbouring axes of the result that are one axis in all accesses become one axis
+    packed    the operand that vectors read is copied in the order in which tiles read it, with axes joined if possible
+    split     partial results for the lanes of a vector, and then their sum, if terms are contiguous and results are not
+    phased    a sum over data with zeros between their elements is computed phase by phase (`result_phases`); the
+              remaining sum has each of the forms above
 
-`packed` makes a convolution a product of matrices (im2col), or turns weights around; `split` is for few results of long
-sums. Which forms a reduction has follows from its accesses.
+`packed` turns a convolution into a matrix product (im2col), or transposes weights; `split` is for few results of long
+sums. The accesses decide which forms a reduction has.
 """
 
 from __future__ import annotations
@@ -31,15 +31,19 @@ from .result_phases import ResultPhases, in_phases, result_phases
 from .sketch_costs import CONTIGUOUS, SAME, AccessedOperand, Reduction, reduction_of
 
 PLAIN, JOINED, PACKED, SPLIT, PHASED = "plain", "joined", "packed", "split", "phased"
-# Results that share an element at least, or copying it does not pay: where the copy has another order, and where rows
-# only come closer together.
+# The least number of results that must share an element to make copying worthwhile: if the copy has another order, and
+# if it only moves rows closer together.
 _FEW, _MANY = 4, 64
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """A form: its name; positions of the axes of the result that become one; the read that is copied; the axis of the
-    sum that is split, and into how many lanes. With `phases` all this is of the sum that is computed phase by phase."""
+    """A form: its name, the axes of the result after joining, the copied operand, and the axis of the sum that is
+    split.
+
+    The axis is split into this many lanes. With `phases`, the other fields describe the sum that is computed phase by
+    phase.
+    """
 
     name: str
     axes: tuple[Axis, ...]
@@ -51,7 +55,7 @@ class Form:
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """Blocks of a schedule: the reduction, the one that writes its result, the copy of what it reads."""
+    """Blocks of a schedule: the reduction, the block that writes its result, and the copy of an operand."""
 
     block: Any
     main: Any
@@ -59,9 +63,9 @@ class Prepared:
 
 
 def forms(func: PrimFunc, reduction: Reduction, lanes: int) -> Iterator[Form]:
-    """The forms that a reduction has, on vectors of so many lanes; the plain one first.
+    """Yield the forms of a reduction on vectors of this many lanes, the plain form first.
 
-    If it has phases, all others are forms of these: the rest would multiply zeros.
+    If it has phases, only forms of the phases are yielded, because the others would multiply zeros.
     """
     phases = result_phases(func, reduction.block)
     if phases is None:
@@ -116,7 +120,7 @@ def _read(block: Block, load: BufferLoad) -> int | None:
 
 
 def _is_worth_packing(reduction: Reduction, operand: AccessedOperand, axes: tuple[Axis, ...]) -> bool:
-    """Whether it is read along the vectors, and enough results share it."""
+    """Return whether an operand is read along the vectors and shared by enough results."""
     last = [reduction.spatial[p] for p in axes[-1]]
     shared = 1
     for axis in reduction.spatial:
@@ -126,9 +130,10 @@ def _is_worth_packing(reduction: Reduction, operand: AccessedOperand, axes: tupl
 
 
 def prepared(sch: Schedule, name: str, form: Form) -> Prepared:
-    """Bring the reduction of that name into a form; what follows it element by element is one block with its result.
+    """Rewrite the reduction with this name in a form. The element-wise blocks after it become one block with its
+    result.
 
-    Raises `ScheduleError` where that cannot be done, `Unfit` for a block whose axes are in another order.
+    Raises `ScheduleError` if that is impossible, and `Unfit` for a block whose axes are in another order.
     """
     if form.phases is not None:
         in_phases(sch, name, form.phases)
@@ -148,7 +153,9 @@ def prepared(sch: Schedule, name: str, form: Form) -> Prepared:
 
 
 def _split(sch: Schedule, block: Any, form: Form) -> Any:
-    """Partial results for the lanes of a vector along an axis of the sum; gives the block that makes them."""
+    """Compute partial results for the lanes of a vector along an axis of the sum. Return the block that computes
+    them.
+    """
     names = [axis.var.name for axis in block_of(sch, block).iter_vars]
     loop = sch.get_loops(block)[names.index(form.split)]
     extent = constant_extent(sch, loop)
@@ -159,9 +166,9 @@ def _split(sch: Schedule, block: Any, form: Form) -> Any:
 
 
 def _packed(sch: Schedule, block: Any, form: Form, read: int) -> Any:
-    """Copy the operand at place `read`: axes outside of the vectors, those of the sum, that of the vectors.
+    """Copy operand number `read` with its axes in the order: outside axes, axes of the sum, vector axis.
 
-    Gives the block that copies.
+    Returns the block that copies.
     """
     reads = block_of(sch, block)
     buffer = buffers_read(reads)[read]

@@ -1,12 +1,12 @@
-"""What a tiled reduction moves between caches, from the access maps of its block.
+"""Predict the bytes that a tiled reduction moves between caches, from the access maps of its block.
 
     nest 0    one step of the sum: a tile
     nest k    nest k-1 in the next loop around it: those of the sum from the innermost on, then those over the tiles
 
-How many bytes a nest touches, whole lines, is a closed formula in the extents of the tile. A cache keeps what the
-largest nest touches that fits it. What the loop around that nest touches comes once in each run of that loop, for what
-two of its iterations share (a window that slides, an operand that does not change) is still there; a loop further out
-brings all of it again. So the bytes that come into a cache are those of one nest, times the runs of that nest.
+The bytes that a nest accesses, in whole cache lines, are a closed formula in the tile's extents. A cache keeps the data
+of the largest nest that fits in it. The loop around that nest loads its data once per run, because data that two of its
+iterations share (a sliding window, an unchanged operand) are still cached. Each iteration of a loop further out loads
+all of it again. So the bytes moved into a cache are the bytes of one nest, times the number of its runs.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ FILLED = 0.75  # of a cache: lines of two operands displace one another, and the
 
 @dataclass(frozen=True, slots=True)
 class Dimension:
-    """One index of an access: elements between neighbours in it, its extent, and how far it moves along each axis.
+    """One index of an access: its stride in elements, its extent, and how far it moves along each axis.
 
-    An axis on which it depends in another way than by a factor is `folded`, with the divisor where that is a quotient:
-    so many neighbours have the same index. It is 1 where nothing is known.
+    An axis on which it does not depend by a constant factor is in `folded`. If it depends by a quotient, the number
+    there is the divisor, so this many neighbours have the same index; otherwise it is 1.
     """
 
     stride: int
@@ -42,7 +42,9 @@ class Dimension:
     folded: tuple[tuple[str, int], ...]
 
     def reach(self, sizes: Mapping[str, Formula]) -> Formula:
-        """From the first element that is touched to the last one, both included, where axes have these sizes."""
+        """Return the distance from the first to the last accessed element, both included, for these extents of the
+        axes.
+        """
         result = formula(1)
         for name, step in self.moves:
             result = result + (sizes[name] + -1) * step
@@ -51,7 +53,7 @@ class Dimension:
         return result
 
     def distinct(self, sizes: Mapping[str, Formula]) -> Formula:
-        """How many elements are touched: fewer than are reached, where there is a step between them."""
+        """Return the number of accessed elements. It is smaller than the reach if there are steps between them."""
         reach = self.reach(sizes)
         if all(step == 1 for _, step in self.moves):
             return reach
@@ -62,8 +64,10 @@ class Dimension:
 
 
 def merged(load: BufferLoad) -> tuple[tuple[Expr, ...], tuple[int, ...]]:
-    """Indices and extents of an access, where `x // n, x % n` on neighbouring dimensions, n the extent of the last one,
-    is the single index x."""
+    """Return the indices and extents of an access, with `x // n, x % n` on neighbouring dimensions merged to x.
+
+    n must be the extent of the second of these dimensions.
+    """
     indices = list(load.indices)
     shape = [extent or 1 for extent in extents(load.buffer.shape)]
     position = len(indices) - 2
@@ -78,7 +82,7 @@ def merged(load: BufferLoad) -> tuple[tuple[Expr, ...], tuple[int, ...]]:
 
 
 def dimensions(indices: Sequence[Expr], shape: Sequence[int], names: Mapping[Var, str]) -> tuple[Dimension, ...]:
-    """The dimensions of an access to a buffer of that shape, as it depends on the axes of these names."""
+    """Return the dimensions of an access to a buffer of this shape. `names` maps variables to the names of axes."""
     found = []
     for position, index in enumerate(indices):
         form = linear(index)
@@ -90,7 +94,7 @@ def dimensions(indices: Sequence[Expr], shape: Sequence[int], names: Mapping[Var
 
 
 def groups_of(indices: Sequence[Expr], names: Mapping[Var, str]) -> Mapping[str, int]:
-    """Axes that occur in quotients by one constant only, with it."""
+    """Return the axes that occur only in quotients by a single constant, with this constant."""
     uses: dict[str, set[int]] = {}
     for index in indices:
         inside = {id(n.a): n.b.value for n in find(index, FloorDiv) if isinstance(n.b, IntImm)}
@@ -101,7 +105,7 @@ def groups_of(indices: Sequence[Expr], names: Mapping[Var, str]) -> Mapping[str,
 
 
 def groups_read(tile: Formula, group: int) -> Formula:
-    """How many groups of so many neighbours a tile reads; each result its own where tiles end inside of groups."""
+    """Return how many groups of `group` neighbours a tile reads, allowing for tiles that end inside a group."""
     if group == 1:
         return tile
     whole, parts = formula(group), _rest(tile, formula(group)) * _rest(formula(group), tile)
@@ -111,15 +115,15 @@ def groups_read(tile: Formula, group: int) -> Formula:
 
 
 def _rest(a: Formula, b: Formula) -> Formula:
-    """a % b."""
+    """Return a % b."""
     return a + Formula(quotient(a.expr, b.expr)) * b * -1
 
 
 def touched(dims: Sequence[Dimension], itemsize: int, sizes: Mapping[str, Formula], line: int) -> Formula:
-    """Bytes of the lines that an access touches where axes have these sizes, wherever in a line it begins.
+    """Return the bytes of the cache lines that an access touches for these extents of the axes, whatever its alignment.
 
-    Dimensions whose neighbours are within a line of one another make one stretch of memory; of the others each element
-    is a stretch of its own.
+    Dimensions whose neighbours are at most a line apart form one stretch of memory. In other dimensions, each element
+    is a separate stretch.
     """
     stretch, count = formula(1), formula(1)
     for one in dims:
@@ -133,7 +137,9 @@ def touched(dims: Sequence[Dimension], itemsize: int, sizes: Mapping[str, Formul
 
 @dataclass(frozen=True, slots=True)
 class Nest:
-    """A nest: the loop that is outermost in it, its iterations, the bytes that it touches of each operand."""
+    """A loop nest: the name of its outermost loop, the iterations of that loop, and the bytes of each operand that it
+    accesses.
+    """
 
     name: str
     trips: Formula
@@ -141,9 +147,10 @@ class Nest:
 
 
 def into(cache: int, touched: np.ndarray[Any, Any], trips: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Bytes that come into a cache of so many bytes while all nests run.
+    """Return the bytes that are moved into a cache of `cache` bytes while all nests run.
 
-    `touched` are bytes by (nest, tiling), of all operands; `trips` the iterations of each nest's outermost loop.
+    `touched` holds bytes by (nest, tiling), for all operands together. `trips` holds the iterations of each nest's
+    outermost loop.
     """
     held = np.maximum.accumulate(touched, axis=0) <= cache * FILLED
     around = np.minimum(held.sum(axis=0), len(touched) - 1)

@@ -1,4 +1,4 @@
-"""What the cost of a block that streams through memory depends on: how often it runs, what it computes and moves."""
+"""The facts about a block that streams through memory on which its cost depends."""
 
 from __future__ import annotations
 
@@ -16,10 +16,12 @@ _COSTLY = 20  # operations that a function such as exp is as good as
 
 @dataclass(frozen=True, slots=True)
 class StreamedBlock:
-    """A block: `instances` of `operations` each, rows of `row` elements of `itemsize` bytes, `summed` terms a result.
+    """A block with `instances` of `operations` each, rows of `row` elements of `itemsize` bytes, and `summed` terms per
+    result.
 
-    The terms lie `along` memory, so that vectors of them are summed, or each result is an element of a vector. The
-    block moves `nbytes`, unless it is `inlined`; `turns` says that it reads along one axis and writes along another.
+    `along` says that the terms are contiguous in memory, so that vectors of terms are summed; otherwise each result is
+    an element of a vector. The block moves `nbytes`, unless it is `inlined`. `turns` says that it reads along one axis
+    and writes along another.
     """
 
     instances: int
@@ -34,7 +36,7 @@ class StreamedBlock:
 
 
 def streams(func: PrimFunc) -> list[StreamedBlock]:
-    """One for each block of a function that is not scheduled yet."""
+    """Return the facts about each block of a function that is not scheduled yet."""
     return [_stream(func, block) for block in blocks.blocks_of(func)]
 
 
@@ -59,7 +61,7 @@ def _stream(func: PrimFunc, block: Block) -> StreamedBlock:
 
 
 def _operations(node: Node) -> int:
-    """Operations on data: what is computed of indices is not counted."""
+    """Return the number of operations on data. Index arithmetic does not count."""
     if isinstance(node, BufferLoad):
         return 0
     if isinstance(node, BufferStore):

@@ -1,4 +1,4 @@
-"""Loops that become tasks: fused, so that what a task does follows from its number by divisions by constants."""
+"""Fuse loops into tasks so that a task's indices follow from its number by divisions by constants."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from ....tir import Schedule
 
 
 def task_order(sch: Schedule, loops: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-    """(loops that become one, loops that stay): an open extent in front of the known ones, and all other open ones.
+    """Return (loops to fuse, loops to keep). One symbolic loop comes first, followed by the constant ones; other
+    symbolic loops are kept.
 
-    The open one comes first: then divisions are by the known extents.
+    If the symbolic loop comes first, all divisions are by constant extents.
     """
     is_open = [constant_extent(sch, loop) is None for loop in loops]
     first, *others = [loop for loop, open_one in zip(loops, is_open, strict=True) if open_one] or [None]
@@ -21,9 +22,9 @@ def task_order(sch: Schedule, loops: Sequence[Any]) -> tuple[list[Any], list[Any
 
 
 def fused_tasks(sch: Schedule, loops: Sequence[Any]) -> list[Any]:
-    """The outermost loops of a nest as one, and behind it those that stay loops: all open extents but the first.
+    """Fuse the outermost loops of a nest, and return the fused loop, followed by the symbolic loops that are kept.
 
-    Raises `ScheduleError` where loops cannot be reordered or fused.
+    Raises `ScheduleError` if loops cannot be reordered or fused.
     """
     tasks, others = task_order(sch, loops)
     if [*tasks, *others] != list(loops):
@@ -32,5 +33,5 @@ def fused_tasks(sch: Schedule, loops: Sequence[Any]) -> list[Any]:
 
 
 def in_parallel(sch: Schedule, loops: Sequence[Any]) -> None:
-    """Run the outermost loops of a nest as tasks."""
+    """Run the outermost loops of a nest as parallel tasks."""
     sch.parallel(fused_tasks(sch, loops)[0])

@@ -1,18 +1,19 @@
-"""Sums of products in tile registers (AMX): 16 x 16 sums of 64 products of bytes, or 32 of bfloat16, at once.
+"""Schedule sums of products in tile registers (AMX), each of which holds 16 x 16 sums.
 
-A tile holds rows of sixteen words. Of the first factor these are neighbours along the sum, of the second and of the
-result along the column (`roles`):
+One instruction adds to each of them 64 products of bytes, or 32 products of bfloat16. A tile holds rows of sixteen
+words: for the first factor these are neighbours along the sum, for the second factor and the result along the column
+(`roles`).
 
-    for <blocks of what shares the weights>, <blocks of columns>:      # parallel
+    for <blocks that share the weights>, <blocks of columns>:          # parallel
         for <lines>, <tiles of rows>:
             acc[rt, ct] = 0                             # rt x ct tiles
             for <sum>:
                 a[rt], b[ct] = tiles of the factors
                 acc[rt, ct] += a[rt] * b[ct]            # unrolled
-            out = epilogue(acc)                         # by way of the stack, which vectors read
+            out = epilogue(acc)                         # through the stack, from which vectors read
 
-What bounds it: a product of m rows takes m cycles, and a row that is loaded half a cycle. So rt x ct x m rows of
-products stand against (rt m + 16 ct) / 2 rows of operands.
+A product of m rows takes m cycles, and loading a row takes half a cycle. So rt x ct x m cycles of products compare with
+(rt m + 16 ct) / 2 cycles of loads.
 """
 
 from __future__ import annotations
@@ -51,13 +52,15 @@ _MOST_STEP = 4  # how far apart rows may lie
 
 
 def has_tiles(target: Target, words: str) -> bool:
-    """Whether a target multiplies words, "u8i8" or "bf16", in tile registers."""
+    """Return whether a target multiplies words ("u8i8" or "bf16") in tile registers."""
     return FEATURES[words] in getattr(cpu_of(target), "features", ())
 
 
 @dataclass(frozen=True, slots=True)
 class TilePlan:
-    """`row_tiles` x `column_tiles` tiles of `rows` rows at a time; `lines` that read the same columns are a task."""
+    """`row_tiles` x `column_tiles` tiles of `rows` rows at a time. `lines` lines that read the same columns are one
+    task.
+    """
 
     rows: int
     row_tiles: int
@@ -66,17 +69,17 @@ class TilePlan:
 
     @property
     def columns(self) -> int:
-        """The columns of all its tiles."""
+        """The number of columns of all its tiles together."""
         return self.column_tiles * tiles.WORDS
 
 
 @dataclass(frozen=True, slots=True)
 class WordProduct:
-    """A sum of products of words, "u8i8" or "bf16", as tiles see it: of `depth` words.
+    """A sum of `depth` products of words ("u8i8" or "bf16"), with the facts that tiles need.
 
-    `way` says what its axes are for, `row` is that of the rows. Rows of the first factor lie `step` apart; there are
-    `lines` along the last axis outside on which the second factor does not depend. Rows that are `padded` are so many
-    that tiles divide them.
+    `way` gives the roles of its axes, and `row` is the axis of the rows. Rows of the first factor are `step` apart.
+    `lines` is the extent of the last outside axis on which the second factor does not depend. If `padded` is set, the
+    rows are padded to a number that tiles divide.
     """
 
     words: str
@@ -91,11 +94,13 @@ class WordProduct:
 
     @property
     def outside(self) -> int:
-        """How many products of matrices there are."""
+        """The number of matrix products."""
         return self.way.product.outside
 
     def plans(self, cores: int, room: int) -> Iterator[TilePlan]:
-        """The plans whose tiles divide the result; a task's part of the first factor fits `room` bytes if it can."""
+        """Yield the plans whose tiles divide the result. A task's part of the first factor fits in `room` bytes if
+        possible.
+        """
         for rows in divisors(self.rows, tiles.ROWS):
             for row_tiles, column_tiles in _TILES:
                 width = column_tiles * tiles.WORDS
@@ -108,7 +113,9 @@ class WordProduct:
                 yield TilePlan(rows, row_tiles, column_tiles, max(enough, default=1))
 
     def cost(self, plan: TilePlan, cpu: CPU) -> Cost:
-        """Cycles of the products or of their loads, whichever are more, and of the way back."""
+        """Return the cycles of the products or of their loads, whichever take longer, plus those of writing the
+        result.
+        """
         places = self.rows // (plan.rows * plan.row_tiles) * (self.columns // plan.columns) * self.outside
         products = plan.row_tiles * plan.column_tiles * plan.rows
         loads = (plan.row_tiles * plan.rows + plan.column_tiles * tiles.ROWS) / 2
@@ -119,14 +126,16 @@ class WordProduct:
         return Cost((places * (step * self.depth / tiles.WORDS + behind)) * shared(tasks, cpu), weights / cpu.l3_rate)
 
     def in_vectors(self, cpu: CPU) -> float:
-        """Cycles of the same in vectors: a step multiplies as many words as a vector has lanes."""
+        """Return the cycles of the same product in vectors: each step multiplies as many words as a vector has
+        lanes.
+        """
         lanes = max(1, cpu.vector_bytes // 4)
         vectors = ceil(self.columns / lanes) * self.rows * self.outside
         return vectors * self.depth / cpu.fma_ports / KERNEL_EFFICIENCY
 
 
 def word_products(block: Block) -> Iterator[WordProduct]:
-    """The ways to see a block as a sum of products of words whose extents tiles divide."""
+    """Yield the ways to view a block as a sum of products of words whose extents tiles divide."""
     loads, body = operands(block), block.body
     if loads is None or not isinstance(body, BufferStore):
         return
@@ -155,7 +164,9 @@ def word_products(block: Block) -> Iterator[WordProduct]:
 
 
 def _step_of_rows(data: Any, row: Any) -> int | None:
-    """How far apart in the last axis but one the elements of neighbouring rows are; None where it is another axis."""
+    """Return the distance between neighbouring rows along the second-to-last axis, or None if rows are along another
+    axis.
+    """
     *others, near, _ = data.indices
     if any(item is row for index in others for item in walk(index)):
         return None
@@ -164,14 +175,16 @@ def _step_of_rows(data: Any, row: Any) -> int | None:
 
 
 def has_word_products(func: PrimFunc) -> bool:
-    """Whether the only reduction of a function is a sum of products of words that tiles can hold."""
+    """Return whether the only reduction of a function is a sum of products of words that fits in tiles."""
     block = only_reduction(func)
     return block is not None and next(word_products(block), None) is not None
 
 
 @rule("cpu", has_word_products, first=True)
 def tile_registers(func: PrimFunc, target: Target) -> Iterator[Candidate]:
-    """`row_tiles` x `column_tiles` tiles of `rows` rows; `lines` of what reads the same columns are a task."""
+    """Yield plans with `row_tiles` x `column_tiles` tiles of `rows` rows. `lines` lines that read the same columns are
+    one task.
+    """
     block, cpu = only_reduction(func), cpu_of(target)
     if block is None:
         return
@@ -192,7 +205,7 @@ def tile_registers(func: PrimFunc, target: Target) -> Iterator[Candidate]:
 
 
 def _schedule(sch: Schedule, product: WordProduct, plan: TilePlan) -> set[str]:
-    """The sum and what follows it element by element; gives the names of the blocks that it scheduled."""
+    """Schedule the sum and the element-wise blocks after it. Return the names of the scheduled blocks."""
     way = product.way
     block = sch.get_block(way.block.name)
     spatial, row, column, dtype = len(way.axes), product.row, way.column, tiles.SUMS[product.words]
@@ -237,12 +250,12 @@ def _schedule(sch: Schedule, product: WordProduct, plan: TilePlan) -> set[str]:
 
 
 def _read(block: Block, buffer: Buffer) -> int:
-    """The position of a buffer among what a block reads."""
+    """Return the position of a buffer among the reads of a block."""
     return next(p for p, region in enumerate(regions_read(block)) if region.buffer is buffer)
 
 
 def _in_columns(axes: int, row: int, column: int) -> IndexMap:
-    """The layout [.., column // 16, row, column % 16], in which a tile has no gaps."""
+    """Return the layout [.., column // 16, row, column % 16], in which a tile is contiguous."""
 
     def places(*at: Any) -> list[Any]:
         others = [at[p] for p in range(axes) if p not in (row, column)]
@@ -252,7 +265,9 @@ def _in_columns(axes: int, row: int, column: int) -> IndexMap:
 
 
 def _places(sch: Schedule, main: Any, product: WordProduct, plan: TilePlan) -> tuple[list[Any], Any]:
-    """Tile the loops behind the sum; gives those that are tasks, and the one around all tiles that registers hold."""
+    """Tile the loops of the writing block. Return the loops that are tasks, and the loop around all tiles in
+    registers.
+    """
     way, loops = product.way, list(sch.get_loops(main))
     others = [p for p in range(len(way.axes)) if p not in (way.row, way.column)]
     needed = [loops[p] for p in others if p not in way.shared]
@@ -271,9 +286,10 @@ def _places(sch: Schedule, main: Any, product: WordProduct, plan: TilePlan) -> t
 
 
 def _tiles_of_data(sch: Schedule, block: Any, product: WordProduct) -> tuple[Any, int]:
-    """The first factor in tiles, by the iterators that index it; gives the copy, and which of its iterators is the row.
+    """Copy the first factor into tiles, in the order of the iterators that index it. Return the copy, and the position
+    of its row.
 
-    The axes of a tile, rows and words, stand last.
+    The axes of a tile, rows and words, come last.
     """
     now = block_of(sch, block)
     (load, _) = operands(now) or (None, None)
@@ -286,7 +302,7 @@ def _tiles_of_data(sch: Schedule, block: Any, product: WordProduct) -> tuple[Any
 
 
 def _tensorized(sch: Schedule, block: Any, row: int, column: int, rows: int, name: str) -> None:
-    """The copies of tiles that a block makes, each as an instruction."""
+    """Replace the copies of tiles in a block with instructions, one per tile."""
     own = list(sch.get_loops(block))[-len(block_of(sch, block).iter_vars) :]
     row_loop, column_loop = own[row], own[column]
     others = [loop for loop in own if loop not in (row_loop, column_loop)]

@@ -1,8 +1,9 @@
-"""Analytic choices of register and cache tiles.
+"""Choose the sizes of register tiles and cache blocks by formulas.
 
-After Low et al., "Analytical modeling is enough for high-performance BLIS" (2016): a register tile of `rows` x
-`vectors` accumulators needs rows * vectors >= latency * ports to keep the multiply-add units busy, and `vectors` loads
-of B and `rows` broadcasts of A a step, which must not take longer than its rows * vectors multiply-adds.
+After Low et al., "Analytical modeling is enough for high-performance BLIS" (2016). A register tile of `rows` x
+`vectors` accumulators needs rows * vectors >= latency * ports to keep the multiply-add units busy. A step loads
+`vectors` vectors of B and broadcasts `rows` elements of A; this must not take longer than its rows * vectors
+multiply-adds.
 """
 
 from __future__ import annotations
@@ -17,18 +18,19 @@ from ....strategy.roles import LONG
 from ....target import CPU, Target
 from .model import step_cycles
 
-# An open side of an image is all of these pixels, in the mean: what suits one alone leaves a piece of others.
+# A side of unknown size is priced as the mean over these sizes: a tile that suits one size alone leaves remainders in
+# others.
 OPEN_SIDES = (14, 17, 28, 33, 56, 64, 65)
 
-# An open number of rows, or of columns, is each of these equally often: from one to a long one by equal factors. What
-# is best for a long one alone may leave over most of a tile of a short one: 7 rows are 6 and 1.
+# An unknown number of rows or columns is assumed to be each of these equally often, growing by equal factors. The best
+# tile for many rows alone may waste most of a tile on few rows: 7 rows would be 6 and 1.
 OPEN_LENGTHS = (1, 3, 7, 16, 38, 85, 181, LONG)
 _RANKED = 48  # how many tiles for long extents are compared by open ones
 
 
 @dataclass(frozen=True, slots=True)
 class RegisterTile:
-    """`rows` x (`vectors` * `lanes`) elements of the result."""
+    """A tile of `rows` x (`vectors` * `lanes`) elements of the result."""
 
     rows: int
     vectors: int
@@ -36,18 +38,21 @@ class RegisterTile:
 
     @property
     def columns(self) -> int:
-        """Elements of one row."""
+        """The number of elements in one row."""
         return self.vectors * self.lanes
 
 
 def cpu_of(target: Target) -> Any:
-    """The description of the CPU, also of one behind another interface; that of this machine without a target."""
+    """Return the description of the target's CPU, also for a target that reaches it through another interface.
+
+    Without a target, return the description of this machine's CPU.
+    """
     description = (target if target is not None else Target("cpu")).description
     return getattr(description, "processor", None) or description
 
 
 def register_tile(m: int | None, n: int | None, dtype: str, target: Target) -> RegisterTile:
-    """The tile that spends the fewest cycles on an m x n result, edges included; None is an open extent."""
+    """Return the tile that takes the fewest cycles for an m x n result, including edges. None is an unknown extent."""
     return register_tiles(m, n, dtype, target)[0][0]
 
 
@@ -56,7 +61,7 @@ def register_tiles(
 ) -> list[tuple[RegisterTile, float]]:
     """Return the tiles that fit the registers, best first, with the cycles of one step of k over an m x n result.
 
-    None is an open extent.
+    None is an unknown extent.
     """
     if m is None or n is None:
         cpu = cpu_of(target)
@@ -79,10 +84,10 @@ def register_tiles(
 
 
 def slower_than_least(m: int | None, n: int | None, tile: RegisterTile, cpu: CPU, streams: bool = False) -> float:
-    """By how much an m x n result takes longer in such tiles than it must.
+    """Return the factor by which an m x n result takes longer with such tiles than the lower bound.
 
-    For an open extent (None) it is the geometric mean over the lengths that it may have: each counts the same, however
-    many cycles it takes. Two open extents are equal: a sequence and itself.
+    For an unknown extent (None), it is the geometric mean over typical lengths, so that each length counts the same,
+    however many cycles it takes. Two unknown extents are taken as equal, as for a sequence and itself.
     """
     lengths = OPEN_LENGTHS if m is None or n is None else (1,)
     shapes = [(length if m is None else m, length if n is None else n) for length in lengths]
@@ -92,14 +97,16 @@ def slower_than_least(m: int | None, n: int | None, tile: RegisterTile, cpu: CPU
 
 
 def least_cycles_of(m: int, n: int, lanes: int, cpu: CPU, streams: bool = False) -> float:
-    """Cycles for one step of k over the whole result of its multiply-adds, or of reading the vectors' operand once."""
+    """Return the least cycles for one step of k over the whole result: its multiply-adds, or reading the vector operand
+    once.
+    """
     return n / lanes * max(m / cpu.fma_ports, (1 + streams) / cpu.loads)
 
 
 def step_cycles_of(m: int, n: int, tile: RegisterTile, cpu: CPU, streams: bool = False) -> float:
-    """Cycles for one step of k over the whole result: full tiles, then the edges with what is left of the tile.
+    """Return the cycles for one step of k over the whole result, in full tiles and smaller tiles at the edges.
 
-    With `streams` the vectors' operand is asked for ahead of time.
+    With `streams`, the vector operand is prefetched.
     """
     vectors = -(-n // tile.lanes)
     total, edges = over_tiles(
@@ -112,9 +119,10 @@ def step_cycles_of(m: int, n: int, tile: RegisterTile, cpu: CPU, streams: bool =
 def over_tiles(
     down: tuple[int, int], across: tuple[int, int], cycles: Callable[[int, int], float]
 ) -> tuple[float, int]:
-    """The cycles of all tiles of a result, and along how many of its axes a smaller tile is left over.
+    """Return the cycles of all tiles of a result, and the number of axes along which a smaller tile remains.
 
-    `down` and `across` are (extent, that of the tile); `cycles(rows, columns)` is the cost of one tile.
+    `down` and `across` are (extent of the result, extent of the tile). `cycles(rows, columns)` is the cost of one
+    tile.
     """
     full_rows, edge_rows = divmod(down[0], down[1])
     full_columns, edge_columns = divmod(across[0], across[1])
@@ -133,7 +141,9 @@ def _tile_cycles(rows: int, vectors: int, cpu: CPU, streams: bool) -> float:
 
 
 def registers_of(rows: int, vectors: int) -> int:
-    """Registers of a tile: one for the broadcast element, one for each vector of B; one row takes them from memory."""
+    """Return the registers of a tile besides its sums: one broadcast element, and each vector of B unless there is one
+    row.
+    """
     return rows * vectors + (vectors if rows > 1 else 1) + 1
 
 
@@ -142,7 +152,7 @@ def _bits(dtype: str) -> int:
 
 
 def depth_block(k: int, tile: RegisterTile, itemsize: int, target: Target) -> int:
-    """How much of k to take at a time: a packed panel of B fills at most a quarter of the L2 cache."""
+    """Return how much of k to process at a time: a packed panel of B should fill at most a quarter of the L2 cache."""
     budget = cpu_of(target).l2.size // 4
     limit = max(64, budget // (tile.columns * itemsize))
     blocks = max(1, -(-k // limit))

@@ -1,9 +1,10 @@
-"""Copies that read along one axis and write along another: changes of layout, transposes.
+"""Schedule copies that read along one axis and write along another: changes of layout, and transposes.
 
-Both axes are tiled by the lanes of a vector; the tile is unrolled along the axis that is contiguous where it is read,
-and vectorised along the one that is contiguous where it is written. Of that the pass `transpose_tiles` makes shuffles.
-A copy may leave out elements along the axis where it writes, as those that fill a block of channels are (zeros). If an
-axis is open, its last tile may be cut; `unswitch_tiles` makes a version of its own for the others.
+Both axes are tiled by the lanes of a vector. The tile is unrolled along the axis that is contiguous in the source, and
+vectorised along the axis that is contiguous in the result. The pass `transpose_tiles` turns this into shuffles. A copy
+may write a constant instead of some elements along the written axis, for example zeros in an incomplete block of
+channels. If an extent is symbolic, the last tile may be cut; `unswitch_tiles` makes a separate version for the other
+tiles.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _OPEN_SIDE = 8  # of a tile along an open axis: what is left of it is copied ele
 
 
 def turned_copy(sch: Schedule, name: str, target: Target) -> list[Any] | None:
-    """Schedule a block that is such a copy; gives the loops outside its tiles, None for any other block."""
+    """Schedule a block that is such a copy. Return the loops outside its tiles, or None for any other block."""
     handle = sch.get_block(name)
     block = sch.get(handle)
     assert isinstance(block, Block)
@@ -45,7 +46,9 @@ def turned_copy(sch: Schedule, name: str, target: Target) -> list[Any] | None:
 
 
 def contiguous_ends(block: Block) -> tuple[tuple[Var, int | None], tuple[Var, int | None]] | None:
-    """The axes along which a copy writes and reads; None for a block that is no copy, or one along a single axis."""
+    """Return the axes along which a copy writes and reads, or None for a block that is not a copy or uses a single
+    axis.
+    """
     body = block.body
     copy = guarded_load(body.value) if isinstance(body, BufferStore) and block.init is None else None
     if copy is None or not isinstance(body, BufferStore):
@@ -79,7 +82,8 @@ def _tiled(sch: Schedule, handle: Any, axes: list[Var], indices: Any, ends: Any,
         outer.append(over)
         inner.append(tile)
     columns, rows = inner
-    # The longest loop alone is enough to share among threads: fused with others its indices would be divisions.
+    # The longest loop alone is enough to share among threads: if it were fused with others, its indices would be
+    # divisions.
     outside = sorted([*loops.values(), *outer], key=lambda loop: -(constant_extent(sch, loop) or _OPEN))
     sch.reorder(*outside, rows, columns)
     sch.unroll(rows)
@@ -88,7 +92,9 @@ def _tiled(sch: Schedule, handle: Any, axes: list[Var], indices: Any, ends: Any,
 
 
 def _contiguous(index: Expr, axes: list[Var]) -> tuple[Var, int | None] | None:
-    """The axis that a last index is, and its modulus where it is `axis % m`."""
+    """Return the axis that the last index consists of, and m if it is `axis % m` (else None). Returns None for other
+    indices.
+    """
     if isinstance(index, Var) and index in axes:
         return index, None
     if isinstance(index, FloorMod) and isinstance(index.b, IntImm) and isinstance(index.a, Var) and index.a in axes:
@@ -97,7 +103,7 @@ def _contiguous(index: Expr, axes: list[Var]) -> tuple[Var, int | None] | None:
 
 
 def _joined(var: Var, other: Var, axes: list[Var], indices: Any, loops: dict[Var, Any]) -> Var | None:
-    """The axis in front of `var`, where the two are neighbours in both buffers: together they are one long axis."""
+    """Return the axis before `var` if both are neighbours in both buffers, and so form one long axis."""
     position = axes.index(var)
     if position == 0:
         return None
@@ -112,9 +118,10 @@ def _joined(var: Var, other: Var, axes: list[Var], indices: Any, loops: dict[Var
 
 
 def _side(extent: int | None, lanes: int) -> int:
-    """The side of a tile: the largest power of two that divides the axis; one with a tail where that is small.
+    """Return the side of a tile: the largest power of two that divides the axis, or one with a remainder if that is
+    small.
 
-    Of a tail, too, most is turned in smaller squares.
+    Most of a remainder is transposed in smaller squares.
     """
     if extent is None:
         return min(_OPEN_SIDE, lanes)

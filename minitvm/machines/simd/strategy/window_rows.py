@@ -1,15 +1,16 @@
-"""Windows over plain data whose rows are whole vectors (`simd.topi.window_rows`): depthwise convolutions and pools.
+"""Schedule windows over plain data whose rows are whole vectors (`simd.topi.window_rows`): depthwise convolutions and
+pools.
 
     for <images, channels, outer axes>, (y_part, x_part) in parallel:
-        copy the part of the image that the windows read, and what fills it, to a patch     L1 cache
+        copy the part of the image that the windows read, with its padding, to a patch      L1 cache
         for y_tile, x_tile of the part:
             acc[rows, vectors] = init                                                       registers
             for kz, kx, ky: acc[r, v] += patch[(y + r) * stride + ky, (x + v) * stride + kx] (* w[kz, ky, kx])
             out[rows, vectors] = epilogue(acc)
 
-A patch has one geometry whatever the image's size is, so that addresses are constant distances apart; where an extent
-is open only the copy and the store know it. The taps of a column come one behind the other: what a row reads for one of
-them is what another row reads for the next, and is still in a register.
+A patch has the same geometry for every image size, so that addresses are constant distances apart. If an extent is
+symbolic, only the copy and the store depend on it. The taps of a column follow each other: the elements that one row
+reads for a tap are read by another row for the next tap, and are still in a register.
 """
 
 from __future__ import annotations
@@ -43,9 +44,11 @@ OPS = ("nn.contrib_depthwise_conv2d_rows", "nn.contrib_max_pool_rows", "nn.contr
 
 @dataclass(frozen=True, slots=True)
 class _Windows:
-    """What the schedule depends on: the extents of the whole result, and how far the windows reach along each axis.
+    """The facts that the schedule depends on: the extents of the whole result, and the reach of the windows along each
+    axis.
 
-    None is an open extent; `steps` are the windows' strides, `sizes` how many elements one of them spans.
+    A symbolic extent is None. `steps` holds the strides of the windows, and `sizes` how many elements a window
+    spans.
     """
 
     lanes: int
@@ -57,7 +60,7 @@ class _Windows:
     taps: int
 
     def patch(self, rows: int, vectors: int) -> int:
-        """Bytes of the patch under so many rows of so many vectors of windows."""
+        """Return the bytes of the patch that `rows` rows of `vectors` vectors of windows read."""
         counts = [*(1 for _ in self.shape[2:-2]), rows, vectors * self.lanes][-len(self.sizes) :]
         spans = [(n - 1) * s + size for n, s, size in zip(counts, self.steps, self.sizes, strict=True)]
         spans[-1] = ceil(spans[-1] / self.lanes) * self.lanes
@@ -84,7 +87,9 @@ def _windows(func: PrimFunc) -> _Windows:
 
 @rule("cpu", blocks.computes(*OPS))
 def window_rows(func: PrimFunc, target: Target) -> Iterator[Candidate]:
-    """Tiles of `rows` by `vectors`; a patch has `patch_rows` of the one and `patch_vectors` of the other."""
+    """Yield tiles of `rows` by `vectors`. A patch has `patch_rows` tiles of rows and `patch_vectors` tiles of
+    vectors.
+    """
     what, cpu, kept = _windows(func), cpu_of(target), accumulators(target)
     height, width = (what.shape[-2] if len(what.shape) > 3 else 1), what.shape[-1]
     outer = blocks.volume(what.shape[: 2 if len(what.shape) < 5 else -2], LONG)
@@ -133,7 +138,7 @@ def _schedule(sch: Schedule, what: _Windows, tile: tuple[int, int], patch: tuple
         taps = [*taps[:-2], taps[-1], taps[-2]]
     sch.reorder(*outside, *over, *within, *taps, *inside)
     sch.reverse_compute_at(main, within[-1], preserve_unit_loops=True)
-    # A row shorter than a vector is stored as one too, masked: it is read from where vectors were accumulated.
+    # A row shorter than a vector is also stored as one, with a mask: it is read from the vectors that were accumulated.
     sch.split(sch.get_loops(main)[-1], [None, what.lanes])
     init = sch.decompose_reduction(window, taps[0])
     written = rows * vectors

@@ -1,4 +1,4 @@
-"""Winograd convolution: transform of the input, a matrix product a place of the tile, transform of the result.
+"""Schedule Winograd convolution: transform the input, one matrix product per place of the tile, transform the result.
 
 for <some rows of tiles>:                       # parallel
     for <block of channels>:
@@ -7,11 +7,11 @@ for <some rows of tiles>:                       # parallel
         for <place of the tile>, <some tiles>:  # products, their accumulators in registers
         for <block of channels>, <tile>:        # the result's transform, and the epilogue
 
-Where `winograd_plan` finds that too few rows would share the weights, the transform of the whole input is a nest of its
-own in front, and panels run in parallel too.
+If `winograd_plan` finds that too few rows would share the weights, a separate nest first transforms the whole input,
+and panels run in parallel too.
 
-An image of open sides, or one that is dilated, is padded by a nest of its own; then each task takes a rectangle of
-tiles. Its buffers have the size of a whole rectangle, and tiles that stick out of the image are left out.
+If the image has symbolic sides, or the convolution is dilated, a separate nest pads the image. Each task then computes
+a rectangle of tiles. Its buffers have the size of a whole rectangle, and tiles outside the image are skipped.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ OP = "nn.contrib_winograd_conv2d_NCHWc"
 
 @rule("cpu", computes(OP))
 def winograd_conv2d_nchwc(func: PrimFunc, target: Target) -> Iterator[Candidate]:
-    """[N, O/y, OH, OW, y], a group of rows of tiles at a time, and of that a panel of output channels.
+    """Yield schedules that compute a group of rows of tiles at a time, one panel of output channels after the other.
 
-    How many blocks are a panel, the packed weights say.
+    The result is [N, O/y, OH, OW, y]. The packed weights determine the number of blocks in a panel.
     """
     cpu = cpu_of(target)
     shape, blocks = _shape(func)
@@ -67,7 +67,7 @@ def winograd_conv2d_nchwc(func: PrimFunc, target: Target) -> Iterator[Candidate]
 
 
 def _shape(func: PrimFunc) -> tuple[WinogradShape, int]:
-    """The extents of the convolution, and the blocks of a panel in which the weights are packed."""
+    """Return the extents of the convolution, and the number of blocks per panel in the packed weights."""
     result, products = block_named(func, "winograd"), block_named(func, "products")
     tile = int(result.annotations["tile"])
     computed = {buffers_written(block_named(func, name))[0] for name in ("tiles", "products")}
@@ -107,7 +107,7 @@ def _schedule(sch: Schedule, shape: WinogradShape, plan: WinogradPlan, _target: 
 
 
 def _schedule_grid(sch: Schedule, shape: WinogradShape, plan: WinogradPlan, target: Target) -> None:
-    """Tasks are rectangles of `rows` x `across` tiles of a phase; tiles that stick out of the image are left out."""
+    """Schedule tasks that are rectangles of `rows` x `across` tiles of a phase. Tiles outside the image are skipped."""
     result = sch.get_block("winograd")
     inline_injective(sch, within=behind(sch.func, "winograd"))
     result = inlined_forward(sch, result)
@@ -136,7 +136,7 @@ def _schedule_grid(sch: Schedule, shape: WinogradShape, plan: WinogradPlan, targ
 
 
 def _result(sch: Schedule, at: Any, column: Any, lanes: Any) -> None:
-    """The result's transform: its rows for each tile, at the loop `at`, and the pixels of a row of the tile."""
+    """Schedule the result's transform: its rows for each tile at the loop `at`, and the pixels of a row of the tile."""
     sch.unroll(column)
     sch.vectorize(lanes)
     rows = sch.get_block("rows")
@@ -145,7 +145,7 @@ def _result(sch: Schedule, at: Any, column: Any, lanes: Any) -> None:
 
 
 def _products(sch: Schedule, panel: Any, tile: Mapping[int, int]) -> None:
-    """The products of a panel; `tile` gives the extents of a register tile along some of their axes."""
+    """Schedule the products of a panel. `tile` gives the extents of a register tile along some of their axes."""
     products = sch.get_block("products")
     writer = sch.cache_write(products, 0, "local")
     sch.compute_at(writer, panel, preserve_unit_loops=True)
@@ -155,9 +155,10 @@ def _products(sch: Schedule, panel: Any, tile: Mapping[int, int]) -> None:
 
 
 def _transformed(sch: Schedule, plan: WinogradPlan, group: Any) -> Any:
-    """Compute the transform of the input in `group`, or by itself; gives the loop over blocks of channels.
+    """Compute the transform of the input in `group`, or separately if that is None. Return the loop over blocks of
+    channels.
 
-    What a micro-kernel reads at a place, of some tiles, is one stretch of memory.
+    The data that a micro-kernel reads at one place, for several tiles, are contiguous.
     """
     tiles, columns, strips = (sch.get_block(name) for name in ("tiles", "columns", "strips"))
     if group is not None:
@@ -178,13 +179,15 @@ def _transformed(sch: Schedule, plan: WinogradPlan, group: Any) -> Any:
 
 
 def _odd_lines(sch: Schedule, block: Any, axis: int) -> None:
-    """Put the places of a tile an odd number of vectors apart: all of them fit the L1 cache's sets at once."""
+    """Put the places of a tile an odd number of vectors apart, so that all of them fit in the sets of the L1 cache."""
     lanes = output_shape(sch, block)[-1] or 1
     sch.storage_align(block, 0, axis, 2 * lanes, lanes)
 
 
 def _row_of_matrix(sch: Schedule, handle: Any, row: int) -> None:
-    """Unroll the loop over a transform's rows, innermost, so that each is one sum; the last loop is a vector."""
+    """Unroll the loop over a transform's rows and move it innermost, so that each row is one sum. The last loop is a
+    vector.
+    """
     loops = sch.get_loops(handle)
     inside = [loops[row], loops[-1]]
     sch.reorder(*[loop for loop in loops[-3:] if loop not in inside], *inside)

@@ -1,12 +1,14 @@
-"""How a Winograd convolution is blocked: by what a task's transformed input, products and weights need of the caches.
+"""Choose how to block a Winograd convolution, from the cache space for a task's transformed input, products and
+weights.
 
-A task takes consecutive tiles of the image, transforms what they read of the input (V), and multiplies it with the
-transformed weights (U) of one panel of output channels after the other, so that the products of a panel (M) stay near.
-U is read once a task. Where there are many tiles, V and M of a task fit the L2 cache; where there are few, or U is so
-large that reading it often costs more, V of the whole image is made first, and panels of output channels are tasks.
+A task transforms the input of consecutive tiles (V), and multiplies it by the transformed weights (U) of one panel of
+output channels after the other, so that the products of a panel (M) stay in the cache. Each task reads U once. If there
+are many tiles, V and M of a task fit in the L2 cache. If there are few tiles, or U is so large that reading it
+repeatedly costs more, V of the whole image is computed first, and panels of output channels are tasks.
 
-If the image is open, or dilated, a task takes a rectangle of tiles of constant sides, which may stick out of the image.
-V and M then always fit the stack; where a rectangle of one register tile does not, there is no plan.
+If the image has symbolic sides, or is dilated, a task computes a rectangle of tiles with constant sides, which may
+extend beyond the image. V and M must fit on the stack; if they do not even for a rectangle of one register tile, there
+is no plan.
 """
 
 from __future__ import annotations
@@ -25,15 +27,16 @@ from .tiling import OPEN_SIDES
 
 # Measured on Zen 5; a cycle of one core.
 _TRANSFORM = {2: 4.0, 4: 6.0}  # by tile: cycles a vector of channels and place, for either transform
-# Of the rates of caches and memory: products are held up, as `stall_rate` has it, by a part of what they read. V
-# written apart that does not stay in the L2 cache costs most. For the rate of memory, which all threads share, and for
-# the room that weights take, weights count a little more than measured.
+# Factors for the rates of caches and memory: products wait for a part of the data that they read, as in `stall_rate`. A
+# separately written V that does not stay in the L2 cache costs most. Weights count a little more than measured, because
+# all threads share the memory, and because weights take up cache space.
 _BESIDE, _WRITTEN_APART = 4.0, 0.6
 _ITEM = 4  # bytes of a float32
 _STACK = 800 << 10  # bytes of a thread's stack for V and M
 _PANEL = 2  # vectors of output channels that a panel has in most cases
 _TEAM = 2  # threads that tasks should be enough for, at least
-# Of an open row what is left has a kernel for each number of tiles: the more there are, the longer a build takes.
+# The rest of a row of unknown length has a kernel for each number of tiles: the more there are, the longer a build
+# takes.
 _OPEN_PIXELS = 8
 _TILE = 0.1  # cycles of a register tile's step for each of its sides: what is not arithmetic, as `tiling` counts it
 _RECTANGLES = 4  # for each register tile: how many sizes of the rectangle are weighed
@@ -41,9 +44,10 @@ _RECTANGLES = 4  # for each register tile: how many sizes of the rectangle are w
 
 @dataclass(frozen=True, slots=True)
 class WinogradShape:
-    """What is known of a Winograd convolution: `image` in tiles (down, across); `out_blocks` vectors of `lanes`.
+    """The extents of a Winograd convolution: `image` in tiles (down, across), and `out_blocks` vectors of `lanes`
+    channels.
 
-    An open side of the image is None; if the image is dilated, it is one phase.
+    A symbolic side of the image is None. If the convolution is dilated, `image` is one phase.
     """
 
     tile: int
@@ -56,27 +60,27 @@ class WinogradShape:
 
     @property
     def whole(self) -> bool:
-        """Whether the tiles are one list, row after row; they are a grid of rows and columns if not."""
+        """Return whether the tiles are one list, row after row. Otherwise they are a grid of rows and columns."""
         return self.dilation == (1, 1) and None not in self.image
 
     @property
     def images(self) -> int:
-        """Images without dilation: the phases of the whole batch."""
+        """The number of images without dilation: all phases of the whole batch."""
         return self.batch * self.dilation[0] * self.dilation[1]
 
     @property
     def places(self) -> int:
-        """Products a tile and pair of channels."""
+        """The number of products per tile and pair of channels."""
         return (self.tile + 2) ** 2
 
     @property
     def weights(self) -> int:
-        """Bytes of the transformed weights."""
+        """The number of bytes of the transformed weights."""
         return _ITEM * self.places * self.in_channels * self.out_blocks * self.lanes
 
     @property
     def sizes(self) -> list[tuple[int, int]]:
-        """The images, in tiles, that this one may be."""
+        """The sizes, in tiles, that the image is assumed to have. There are several if a side is symbolic."""
         sides = (
             [ceil(side / (self.tile * apart)) if extent is None else extent for side in OPEN_SIDES]
             for extent, apart in zip(self.image, self.dilation, strict=True)
@@ -87,10 +91,11 @@ class WinogradShape:
 
 @dataclass(frozen=True, slots=True)
 class WinogradPlan:
-    """`rows` of tiles a task; its register tile is `pixels` tiles by `blocks` vectors of output channels.
+    """A task computes `rows` rows of tiles, with register tiles of `pixels` tiles by `blocks` vectors of output
+    channels.
 
-    With `apart` the input is transformed before, by a kernel of its own, and each panel of `blocks` is a task. A task
-    takes `across` tiles of each row if the tiles are a grid, and whole rows (0) if they are a list.
+    With `apart`, a separate kernel transforms the input first, and each panel of `blocks` is a task. If the tiles are a
+    grid, a task computes `across` tiles of each row; if they are a list, it computes whole rows (0).
     """
 
     rows: int
@@ -101,13 +106,15 @@ class WinogradPlan:
 
 
 def winograd_plans(shape: WinogradShape, cpu: CPU, blocks: int | None = None) -> list[tuple[WinogradPlan, Cost]]:
-    """The ways to block it, the cheapest first; `blocks` where the weights are packed already. There may be none."""
+    """Return the plans with their costs, cheapest first. `blocks` is given if the weights are packed already. There may
+    be no plan.
+    """
     plans = _of_list(shape, cpu, blocks) if shape.whole else _of_grid(shape, cpu, blocks)
     return sorted(((plan, winograd_cost(shape, plan, cpu)) for plan in plans), key=lambda pair: pair[1].cycles)
 
 
 def _of_list(shape: WinogradShape, cpu: CPU, blocks: int | None) -> Iterator[WinogradPlan]:
-    """Plans for tiles that are one list: a task takes rows that divide the image."""
+    """Yield plans for tiles that are one list: a task computes a number of rows that divides the image."""
     ((down, across),) = shape.sizes
     room = _room(shape, _PANEL, cpu)
     products = cpu.l2.size // 2 // (_ITEM * shape.places * _PANEL * shape.lanes)
@@ -120,7 +127,7 @@ def _of_list(shape: WinogradShape, cpu: CPU, blocks: int | None) -> Iterator[Win
 
 
 def _of_grid(shape: WinogradShape, cpu: CPU, blocks: int | None) -> Iterator[WinogradPlan]:
-    """Plans for a grid of tiles: a task takes a rectangle that fits the stack, in whole register tiles."""
+    """Yield plans for a grid of tiles: a task computes a rectangle of whole register tiles that fits on the stack."""
     tallest, longest = (max(sides) for sides in zip(*shape.sizes, strict=True))
     most = _OPEN_PIXELS if None in shape.image else longest
     for (pixels, panel), _ in conv_tiles(longest, shape.out_blocks, cpu):
@@ -135,20 +142,20 @@ def _of_grid(shape: WinogradShape, cpu: CPU, blocks: int | None) -> Iterator[Win
 
 
 def _sides(longest: int, pixels: int) -> list[int]:
-    """Lengths of rectangles in whole register tiles: enough for a row, or a part of it."""
+    """Return lengths of rectangles in whole register tiles: enough for a row, or for a part of it."""
     whole = ceil(longest / pixels)
     return sorted({ceil(whole / parts) * pixels for parts in range(1, _RECTANGLES + 1)})
 
 
 def _room(shape: WinogradShape, panel: int, cpu: CPU) -> int:
-    """How many tiles of a task, transformed, and their products with a panel, fit the stack and the L2 cache."""
+    """Return how many transformed tiles, and their products with a panel, fit on the stack and in the L2 cache."""
     return int(min(_STACK, cpu.l2.size * 4 // 5) // (_ITEM * shape.places * (shape.in_channels + panel * shape.lanes)))
 
 
 def winograd_cost(shape: WinogradShape, plan: WinogradPlan, cpu: CPU) -> Cost:
-    """The cost of a plan: products and transforms, and what waits for weights and for the transformed input.
+    """Return the cost of a plan: products and transforms, and the time spent waiting for weights and transformed input.
 
-    For an open image it is the mean of those that it may be.
+    For an image with symbolic sides, it is the mean over the assumed sizes.
     """
     costs = [_cost(shape, size, plan, cpu) for size in shape.sizes]
     return Cost(fmean(cost.compute for cost in costs), fmean(cost.memory for cost in costs))
