@@ -28,7 +28,8 @@ __all__ = [
 
 
 def block_axis(x: Tensor, *, axis: int, block: int) -> Tensor:
-    """Split `axis` into blocks of `block` and put the place within the block last; zeros fill an incomplete block.
+    """Split `axis` into blocks of `block`, with the position in a block as the last axis. Zeros fill an incomplete
+    block.
 
     [.., d, ..] -> [.., ceil(d / block), .., block]
     """
@@ -48,7 +49,7 @@ def block_axis(x: Tensor, *, axis: int, block: int) -> Tensor:
 
 
 def unblock_axis(x: Tensor, *, axis: int, extent: int) -> Tensor:
-    """The inverse of `block_axis`: the first `extent` of the blocked axis."""
+    """Undo `block_axis`, and keep the first `extent` elements of the axis."""
     shape = dims(x)
     block = constant(shape[-1], "a block")
     if isinstance(shape[axis], int) and isinstance(extent, int) and -(-extent // block) != shape[axis]:
@@ -63,7 +64,7 @@ def unblock_axis(x: Tensor, *, axis: int, extent: int) -> Tensor:
 
 
 def pack_weights(w: Tensor, *, in_block: int, out_block: int) -> Tensor:
-    """Weights [O, I, k..] of a convolution as [O/out, I/in, k.., in, out], zeros filling incomplete blocks."""
+    """Pack weights [O, I, k..] of a convolution as [O/out, I/in, k.., in, out], with zeros in incomplete blocks."""
     out, inner, *kernel = (constant(d, "a dimension of packed weights") for d in dims(w))
 
     def element(ob: Expr, ib: Expr, *at: Expr) -> Expr:
@@ -82,11 +83,11 @@ def conv2d_nchwc(
     data: Tensor, weight: Tensor, *, strides: Ints = 1, padding: Ints = 0, dilation: Ints = 1, out_dtype: str = "",
     algorithm: Sequence[Any] = (), channels: int = 0, groups: int = 1,
 ) -> Tensor:  # fmt: skip
-    """Convolution of `data` [N, I/x, H, W, x] with `weight` [O/y, I/g/x, kh, kw, x, y]: [N, O/y, OH, OW, y].
+    """Convolve `data` [N, I/x, H, W, x] with `weight` [O/y, I/g/x, kh, kw, x, y], giving [N, O/y, OH, OW, y].
 
-    Sums have `out_dtype` (the data's if empty), and are over the first `channels` of the data (0: all): what fills the
-    last block is not read. Each of `groups` g has as many whole blocks of the data and of the result. The annotation
-    `algorithm` records why this algorithm was chosen.
+    Sums have `out_dtype` (the data's if empty), and include only the first `channels` of the data (0: all), so that
+    padding in the last block is not read. Each of the `groups` (g) consists of whole blocks of the data and of the
+    result. The annotation `algorithm` records why this algorithm was chosen.
     """
     return _conv_nchwc(2, data, weight, strides, padding, dilation, out_dtype, algorithm, channels, groups)
 
@@ -95,7 +96,8 @@ def conv3d_nchwc(
     data: Tensor, weight: Tensor, *, strides: Ints = 1, padding: Ints = 0, dilation: Ints = 1, out_dtype: str = "",
     algorithm: Sequence[Any] = (), channels: int = 0, groups: int = 1,
 ) -> Tensor:  # fmt: skip
-    """Convolution of `data` [N, I/x, D, H, W, x] with `weight` [O/y, I/g/x, kd, kh, kw, x, y]: [N, O/y, OD, OH, OW, y].
+    """Convolve `data` [N, I/x, D, H, W, x] with `weight` [O/y, I/g/x, kd, kh, kw, x, y], giving [N, O/y, OD, OH, OW,
+    y].
 
     The other arguments are those of `conv2d_nchwc`.
     """
@@ -126,10 +128,10 @@ def _conv_nchwc(rank: int, data: Tensor, weight: Tensor, strides: Ints, padding:
 
 @dataclass(frozen=True, slots=True)
 class SummedChannels:
-    """The axes of a sum over channels in blocks, and the `block` and `lane` of a channel.
+    """The axes of a sum over channels in blocks, and the indices `block` and `lane` of a channel.
 
-    If the channels fill their blocks, or one block in part, these are axes themselves: the block outside of other axes
-    of the sum, the lane inside. If not, one axis counts the channels, and a schedule splits it by the block.
+    If the channels fill their blocks, or part of a single block, `block` and `lane` are axes of the sum, the block
+    outermost and the lane innermost. Otherwise one axis counts the channels, and the schedule splits it into blocks.
     """
 
     outer: tuple[Any, ...]
@@ -139,7 +141,9 @@ class SummedChannels:
 
     @staticmethod
     def of(blocks: Any, lanes: int, channels: int = 0) -> SummedChannels:
-        """The axes over the first `channels` (0: all) of `blocks`; raises `InputError` for more than there are."""
+        """Return the axes over the first `channels` (0: all) of `blocks`. Raises `InputError` if there are not that
+        many.
+        """
         if channels and not (isinstance(blocks, int) and (blocks - 1) * lanes < channels <= blocks * lanes):
             raise InputError(
                 f"a sum over channels: wanted {channels} in {blocks} blocks of {lanes}, the last not empty"
@@ -166,10 +170,12 @@ def conv_of_blocks(
     channels: int = 0,
     groups: int = 1,
 ) -> Tensor:
-    """The sum of what `multiply` makes of pixels [N, I/x, .., x] and weights [O/y, I/g/x, k.., x, y]: [N, O/y, .., y].
+    """Sum `multiply(pixel, weight)` over pixels [N, I/x, .., x] and weights [O/y, I/g/x, k.., x, y], giving [N, O/y,
+    .., y].
 
-    There are one to three spatial axes. The sum is over the first `channels` (0: all), or the blocks of one of `groups`
-    g. `attrs` are those of the tensor. Raises `InputError` if the blocks of a group are not as many as the weights say.
+    There are one to three spatial axes. The sum is over the first `channels` (0: all), or over the blocks of a group if
+    there are several `groups` (g). The result has the attributes `attrs`. Raises `InputError` if the number of blocks
+    in a group does not match the weights.
     """
     n, in_blocks, *_, block = dims(data)
     out_blocks, weight_in, *kernel, weight_block, out_block = dims(weight)
@@ -228,7 +234,7 @@ def depthwise_conv2d_nchwc(
     dilation: int | Sequence[int] = 1,
     out_dtype: str = "",
 ) -> Tensor:
-    """Depthwise convolution of `data` [N, C/x, H, W, x] with `weight` [C/x, kh, kw, x]: [N, C/x, OH, OW, x]."""
+    """Depthwise convolution of `data` [N, C/x, H, W, x] with `weight` [C/x, kh, kw, x], giving [N, C/x, OH, OW, x]."""
     dtype = out_dtype or data.dtype
     padded, image = padded_blocks(data, padding)
     return depthwise_of_blocks(padded, image, weight, dtype, strides, dilation)
@@ -237,7 +243,9 @@ def depthwise_conv2d_nchwc(
 def depthwise_of_blocks(
     padded: Tensor, image: tuple[Any, ...], weight: Tensor, dtype: str, strides: Ints, dilation: Ints
 ) -> Tensor:
-    """Sums in `dtype` over the windows of a padded image [N, C/x, .., x] of that extent: [N, C/x, OH, OW, x]."""
+    """Sum in `dtype` over the windows of a padded image [N, C/x, .., x] with extents `image`, giving [N, C/x, OH, OW,
+    x].
+    """
     n, blocks, *_, block = dims(padded, "N, C/x, H, W, x")
     _, kh, kw, _ = dims(weight, "C/x, kh, kw, x")
     (sy, sx), (dy, dx) = per_axis(strides, 2, "strides"), per_axis(dilation, 2, "dilation")
@@ -258,10 +266,11 @@ def depthwise_of_blocks(
 
 
 def dense_packed(data: Tensor, weight: Tensor, *, units: Dim = 0, out_dtype: str = "") -> Tensor:
-    """`data` [.., K] times packed `weight` [N/x, K, x]: the first `units` columns (0: all) of [.., N/x * x].
+    """Multiply `data` [.., K] by packed `weight` [N/x, K, x], and return the first `units` columns (0: all) of the
+    product.
 
-    With a `weight` [.., N/x, K, x] for each matrix of the data, all axes in front are common to both. Sums have
-    `out_dtype` (the data's if empty).
+    `weight` may also be [.., N/x, K, x], with one matrix for each matrix of the data; both then have the same leading
+    axes. Sums have `out_dtype` (the data's if empty).
     """
     dtype = out_dtype or data.dtype
     attrs = {"op": "nn.contrib_dense_packed"}
@@ -271,7 +280,9 @@ def dense_packed(data: Tensor, weight: Tensor, *, units: Dim = 0, out_dtype: str
 def dense_of_panels(
     data: Tensor, weight: Tensor, multiply: Callable[[Expr, Expr], Expr], units: Dim, attrs: Mapping[str, Any]
 ) -> Tensor:
-    """The sums over k of what `multiply` makes of data [.., k] and weights [.., N/x, k, x], the first `units`."""
+    """Sum `multiply(datum, weight)` over k, for data [.., k] and weights [.., N/x, k, x]. Return the first `units`
+    columns.
+    """
     *leading, depth = dims(data)
     *batch, blocks, _, block = dims(weight)
     if not leading:
@@ -293,9 +304,10 @@ def dense_of_panels(
 def padded_blocks(
     data: Tensor, padding: Ints, pad_value: Expr | None = None, convert: Callable[[Expr], Expr] = lambda e: e
 ) -> tuple[Tensor, tuple[Any, ...]]:
-    """`data` with zeros, or another value, around its image: a stage, so that the loops over it need no condition.
+    """Pad the image of `data` with zeros or `pad_value`, in a separate stage, so that loops over it need no condition.
 
-    Elements are converted as they are copied, `pad_value` is not. The second result is the extent of the padded image.
+    Elements are converted as they are copied; `pad_value` is not converted. The second result holds the extents of the
+    padded image.
     """
     n, blocks, *image, block = dims(data)
     before, after = paddings(padding, len(image))

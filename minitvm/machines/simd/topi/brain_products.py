@@ -1,6 +1,6 @@
-"""Products of bfloat16 on words of two, summed in float32: `dot2_bf16`, which some machines do in one instruction.
+"""Products of bfloat16 on words of two, summed in float32 with `dot2_bf16`, which is one instruction on some machines.
 
-A product of two bfloat16 is exact in float32, so what is rounded is the sum, as in float32; subnormal operands and sums
+A product of two bfloat16 is exact in float32, so only the sum is rounded, as in float32. Subnormal operands and sums
 count as zeros.
 """
 
@@ -30,9 +30,9 @@ def brain_conv2d_nchwc(
     data: Tensor, weight: Tensor, *, strides: Ints = 1, padding: Ints = 0, dilation: Ints = 1,
     algorithm: Sequence[Any] = (),
 ) -> Tensor:  # fmt: skip
-    """Convolution of words of channels [N, I/x, H, W, x/2] with words [O/y, I/x, kh, kw, x/2, y], zeros around it.
+    """Convolve words of channels [N, I/x, H, W, x/2] with words [O/y, I/x, kh, kw, x/2, y], padding with zeros.
 
-    The result [N, O/y, OH, OW, y] has float32.
+    The result is float32 [N, O/y, OH, OW, y].
     """
     check_words("conv2d", "bfloat16", data, weight)
     attrs = {"op": "nn.contrib_conv2d_NCHWc_words", **({"algorithm": algorithm} if algorithm else {})}
@@ -40,12 +40,12 @@ def brain_conv2d_nchwc(
 
 
 def brain_dense_packed(data: Tensor, weight: Tensor, *, units: int = 0) -> Tensor:
-    """Words [.., K/2] times words [N/x, K/2, x], in float32: the first `units` columns (0: all)."""
+    """Multiply words [.., K/2] by words [N/x, K/2, x] in float32, and return the first `units` columns (0: all)."""
     check_words("dense", "bfloat16", data, weight)
     return dense_of_panels(data, weight, _multiplied, units, {"op": "nn.contrib_dense_packed_words"})
 
 
 def brain_matmul(a: Tensor, b: Tensor) -> Tensor:
-    """Words [.., m, k/2] times the transpose of words [.., n, k/2], in float32; the leading axes broadcast."""
+    """Multiply words [.., m, k/2] by the transpose of words [.., n, k/2] in float32. Leading axes broadcast."""
     check_words("matmul", "bfloat16", a, b)
     return product_of_matrices("nn.contrib_matmul_words", a, b, _multiplied, transpose_b=True)

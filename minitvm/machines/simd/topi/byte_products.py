@@ -1,7 +1,7 @@
-"""Products of bytes, summed in int32: what quantised networks compute, plain and on words of four bytes.
+"""Products of bytes summed in int32, as quantised networks compute them: on bytes, and on words of four bytes.
 
-A word holds four neighbours of the last axis (`words`). Vectors of words meet in the intrinsic `dot4_u8i8`,
-which multiplies unsigned bytes by signed ones: one instruction on many machines (`vpdpbusd`, `usdot`, `dp4a`).
+A word holds four neighbours along the last axis (`words`). The intrinsic `dot4_u8i8` multiplies vectors of words,
+unsigned bytes by signed ones. It is one instruction on many machines (`vpdpbusd`, `usdot`, `dp4a`).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def byte_conv2d(
     data: Tensor, weight: Tensor, *, zero_point: int = 0, strides: Ints = 1, padding: Ints = 0, dilation: Ints = 1,
     groups: int = 1,
 ) -> Tensor:  # fmt: skip
-    """The convolution of `data - zero_point` in int32; padding counts as the zero point. NCHW, OIHW."""
+    """Convolve `data - zero_point` in int32, with NCHW data and OIHW weights. Padding counts as the zero point."""
     return conv2d(
         _shifted(data, zero_point), weight, strides=strides, padding=padding, dilation=dilation, groups=groups,
         out_dtype="int32",
@@ -41,7 +41,7 @@ def byte_conv2d(
 
 
 def byte_dense(data: Tensor, weight: Tensor, *, zero_point: int = 0) -> Tensor:
-    """`data - zero_point` [.., k] times the transpose of weight [n, k], in int32."""
+    """Multiply `data - zero_point` [.., k] by the transpose of `weight` [n, k] in int32."""
     return dense(_shifted(data, zero_point), weight, out_dtype="int32")
 
 
@@ -63,9 +63,9 @@ def byte_conv2d_nchwc(
     data: Tensor, weight: Tensor, *, pad_value: int = 0, strides: Ints = 1, padding: Ints = 0, dilation: Ints = 1,
     algorithm: Sequence[Any] = (),
 ) -> Tensor:  # fmt: skip
-    """Convolution of words of unsigned bytes [N, I/x, H, W, x/4] with words of signed ones [O/y, I/x, kh, kw, x/4, y].
+    """Convolve words of unsigned bytes [N, I/x, H, W, x/4] with words of signed bytes [O/y, I/x, kh, kw, x/4, y].
 
-    The result [N, O/y, OH, OW, y] has int32. The image is padded with the byte `pad_value`.
+    The result is int32 [N, O/y, OH, OW, y]. The image is padded with the byte `pad_value`.
     """
     check_words("conv2d", "bytes", data, weight)
     return conv_of_blocks(
@@ -84,8 +84,8 @@ def byte_depthwise_conv2d_nchwc(
     """Depthwise convolution of `data` - `zero_point` [N, C/x, H, W, x] with weights [C/x, kh, kw, x], in int32.
 
     Weights are from -255 to 255, as int8 or int16. Padding counts as the zero point. Up to 258 products are summed in
-    float32, which is exact: their sum is below 2^24. A product of floats and its addition are one instruction on most
-    machines, as one of int32 is not.
+    float32, which is exact because their sum is below 2^24. On most machines, a multiply-add of floats is one
+    instruction, while one of int32 is not.
     """
     _check_zero_point(data, zero_point)
     _, kh, kw, _ = dims(weight, "C/x, kh, kw, x")
@@ -101,9 +101,9 @@ def byte_depthwise_conv2d_nchwc(
 
 
 def byte_dense_packed(data: Tensor, weight: Tensor, *, units: int = 0) -> Tensor:
-    """Words of unsigned bytes [.., K/4] times words of signed ones [N/x, K/4, x], in int32: the first `units` columns.
+    """Multiply words of unsigned bytes [.., K/4] by words of signed bytes [N/x, K/4, x] in int32.
 
-    With `units` 0 it is all of them.
+    Returns the first `units` columns (0: all).
     """
     check_words("dense", "bytes", data, weight)
     attrs = {"op": "qnn.contrib_dense_packed"}
@@ -114,14 +114,14 @@ def dense_of_blocks(
     data: Tensor, scale: Tensor, shift: Tensor, weight: Tensor, weight_scale: Tensor, offset: Tensor | None = None,
     *, bits: int = 4, units: int = 0,
 ) -> Tensor:  # fmt: skip
-    """Data in blocks that share a scale, times weights of `bits` (4 or 8) in blocks along the sum, as floats.
+    """Multiply data in blocks that share a scale by weights of `bits` (4 or 8) in blocks along the sum, as floats.
 
         sum over blocks b of (scale[b] * sum(data * weight) - shift[b] * offset[b, column]) * weight_scale[b, column]
 
-    `data` [.., blocks, words] holds words of signed bytes, `weight` [columns/x, blocks, words * bits/8, x] words of
-    unsigned ones, or of twice as many nibbles: the low ones of a word belong to one word of data, the high ones to the
-    next. `scale` and `shift` are [.., blocks], `weight_scale` and `offset` [columns/x, blocks, x]; without `offset` it
-    is 1. The result has the first `units` columns (0: all). After llama.cpp's formats Q4_0 and Q8_0.
+    `data` [.., blocks, words] holds words of signed bytes. `weight` [columns/x, blocks, words * bits/8, x] holds words
+    of four unsigned bytes, or of eight nibbles; the low nibbles of a word belong to one word of data, and the high
+    nibbles to the next. `scale` and `shift` are [.., blocks]; `weight_scale` and `offset` (default: 1) are [columns/x,
+    blocks, x]. The result has the first `units` columns (0: all). After llama.cpp's formats Q4_0 and Q8_0.
     """
     *rows, blocks, count = dims(data)
     panels, weight_blocks, words_of_weight, lanes = (constant(d, "a dimension of weights") for d in dims(weight))
@@ -152,11 +152,11 @@ def dense_of_blocks(
 
 
 def _nibbles(word: Expr, shift: int) -> Expr:
-    """Four of the eight nibbles of a word, as bytes."""
+    """Return four of the eight nibbles of a word, as bytes."""
     return call("bitwise_and", call("shift_right", word, const(shift)) if shift else word, const(0x0F0F0F0F))
 
 
 def _word(byte: int) -> int:
-    """Four times the same byte, as an int32."""
+    """Return an int32 with four copies of a byte."""
     word = byte * 0x01010101
     return word - (1 << 32) if word >= 1 << 31 else word

@@ -1,11 +1,11 @@
-"""Sums and extremes over windows of plain data [N, C, .., H, W]: their rows are computed as whole vectors.
+"""Sums and extremes over windows of plain data [N, C, .., H, W], computed in rows of whole vectors.
 
-    padded[n, c, .., y, x]   data, and what fills it as far as the windows of whole vectors and tiles of rows reach
-    whole[n, c, .., y, x]    the window at each point, for more points than there are
-    result                   cut off from `whole`
+    padded[n, c, .., y, x]   data with padding, as far as the windows of whole vectors and tiles of rows reach
+    whole[n, c, .., y, x]    the window at each point, for more points than the result has
+    result                   the first points of `whole`
 
-No vector of windows has a tail that way, whatever the width is, and no load a mask: both stages in front stay in the
-cache, so that what is too much is cheap. `lanes` is the length of vectors, `tile` how many rows are computed together.
+So vectors of windows have no tail and loads need no mask, for any width. The first two stages stay in the cache, so the
+surplus costs little. `lanes` is the length of vectors, and `tile` is the number of rows that are computed together.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def depthwise_conv2d_rows(
     lanes: int = 1,
     tile: int = 1,
 ) -> Tensor:
-    """Depthwise convolution of `data` [N, C, H, W] with `weight` [C, 1, kh, kw]: [N, C, OH, OW]."""
+    """Depthwise convolution of `data` [N, C, H, W] with `weight` [C, 1, kh, kw], giving [N, C, OH, OW]."""
     n, channels, *image = dims(data, "N, C, H, W")
     _, _, *size = (constant(d, "a dimension of depthwise weights") for d in dims(weight))
     steps, dilate = per_axis(strides, 2, "strides"), per_axis(dilation, 2, "dilation")
@@ -60,7 +60,7 @@ def max_pool_rows(
     data: Tensor, *, pool_size: Ints, strides: Ints = 1, padding: Ints = 0, dilation: Ints = 1,
     ceil_mode: bool = False, lanes: int = 1, tile: int = 1,
 ) -> Tensor:  # fmt: skip
-    """The largest element of each window of one to three axes; padding never wins."""
+    """Return the largest element of each window over one to three axes, ignoring padding."""
     op = "nn.contrib_max_pool_rows"
     w = Windows(op, data, pool_size, strides, padding, dilation, ceil_mode)
     whole = _pooled(op, data, w, lowest(data.dtype), te.max, lanes, tile)
@@ -71,7 +71,9 @@ def avg_pool_rows(
     data: Tensor, *, pool_size: Ints, strides: Ints = 1, padding: Ints = 0, dilation: Ints = 1,
     ceil_mode: bool = False, count_include_pad: bool = False, lanes: int = 1, tile: int = 1,
 ) -> Tensor:  # fmt: skip
-    """The mean of each window of one to three axes of floats; `count_include_pad` counts declared padding as zeros."""
+    """Return the mean of each window over one to three axes of floats. `count_include_pad` counts declared padding as
+    zeros.
+    """
     op = "nn.contrib_avg_pool_rows"
     w = Windows(op, data, pool_size, strides, padding, dilation, ceil_mode)
     whole = _pooled(op, data, w, const(0, data.dtype), te.sum, lanes, tile)
@@ -97,12 +99,12 @@ def _pooled(
 
 
 def _seen(at: Sequence[Expr], strides: Sequence[int], taps: Sequence[Any], dilation: Sequence[int]) -> list[Any]:
-    """The place under the taps of the window at a point."""
+    """Return the indices of the element under the taps of the window at a point."""
     return [plus(times(i, s), times(t.var, d)) for i, s, t, d in zip(at, strides, taps, dilation, strict=True)]
 
 
 def _whole(out: Sequence[Dim], lanes: int, tile: int) -> tuple[Dim, ...]:
-    """The extents of a result as whole vectors and tiles of rows."""
+    """Return the extents of a result, rounded up to whole vectors and whole tiles of rows."""
     sizes = [*([1] * (len(out) - 2)), tile, lanes][-len(out) :]
     return tuple(extent if size == 1 else -(-extent // size) * size for extent, size in zip(out, sizes, strict=True))
 
@@ -111,7 +113,7 @@ def _padded_rows(
     data: Tensor, out: Sequence[Dim], size: Sequence[int], strides: Sequence[int], before: Sequence[Dim],
     dilation: Sequence[int], fill: Expr, lanes: int, tile: int,
 ) -> Tensor:  # fmt: skip
-    """`data` and what fills it, as far as windows reach; rows are whole vectors."""
+    """Return `data` with padding as far as windows reach. Its rows are whole vectors."""
     n, channels, *image = dims(data)
     windows = zip(_whole(out, lanes, tile), size, strides, dilation, strict=True)
     reached = [simple((count - 1) * s + d * (k - 1) + 1) for count, k, s, d in windows]

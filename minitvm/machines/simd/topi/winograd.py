@@ -5,8 +5,8 @@ m^2:
 
     Y = A^T [ (G g G^T) * (B^T d B) ] A
 
-where the product in the middle is summed over the input channels: one matrix product for each of the (m+2)^2 places of
-the tile. From Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks" (2016).
+The product in the middle is summed over the input channels, so it is one matrix product for each of the (m+2)^2 places
+of the tile. From Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks" (2016).
 """
 
 from __future__ import annotations
@@ -62,17 +62,18 @@ TILES = tuple(sorted(_INPUT))
 
 
 def winograd_error_growth(tile: int) -> float:
-    """By how much the transforms can magnify rounding errors of direct convolution, in the worst case.
+    """Return the worst-case factor by which the transforms magnify the rounding errors of direct convolution.
 
-    Every sum of products passes the three transforms in both directions; each magnifies a largest error by at most its
-    largest absolute row sum. (Barabasz et al., "Error analysis and improving the accuracy of Winograd convolution".)
+    Every sum of products passes through the three transforms in both directions, and each of them magnifies an error by
+    at most its largest absolute row sum. (Barabasz et al., "Error analysis and improving the accuracy of Winograd
+    convolution".)
     """
     norms = [max(sum(abs(float(v)) for v in row) for row in m[tile]) for m in (_INPUT, _WEIGHT, _OUTPUT)]
     return float(np.prod([n**2 for n in norms]))
 
 
 def transformed_weights(weight: np.ndarray, tile: int) -> np.ndarray:
-    """G g G^T of weights [O, I, 3, 3] as [m+2, m+2, O, I], computed in float64 and rounded once."""
+    """Return G g G^T of weights [O, I, 3, 3] as [m+2, m+2, O, I], computed in float64 and rounded once."""
     g = np.array(_WEIGHT[tile], dtype=np.float64)
     out, inner, *_ = weight.shape
     filters = weight.reshape(out * inner, -1).astype(np.float64)
@@ -94,13 +95,13 @@ def winograd_conv2d_nchwc(
 
     t is `tile` + 2; the result is [N, O/y, OH, OW, y]. The products of one place and one panel (k blocks of output
     channels) read a contiguous part of the weights. Stages: `strips` (the rows of the image that a row of tiles reads,
-    with padding; rows that two strips need are copied into both), `columns` (B^T d),
-    `tiles` (B^T d B), `products`, `rows` (A^T M), `winograd` (A^T M A). Products are sums over the first
-    `channels` of the data (0: all). The annotation `algorithm` records the choice.
+    with padding; rows that two strips need are copied into both), `columns` (B^T d), `tiles` (B^T d B), `products`,
+    `rows` (A^T M), `winograd` (A^T M A). Products are sums over the first `channels` of the data (0: all). The
+    annotation `algorithm` records the choice.
 
-    H and W may be open, and pixels may be `dilation` apart: then `images` takes the place of `strips`, in which each
-    phase of the input is an image of its own (`_Grid`). Raises `InputError` for a tile that is not one of `TILES`, and
-    for weights that do not fit.
+    H and W may be symbolic, and taps may be `dilation` apart. In these cases, the stage `images` replaces `strips`;
+    each phase of the input is a separate image in it (`_Grid`). Raises `InputError` for a tile that is not one of
+    `TILES`, and for weights that do not fit.
     """
     if tile not in TILES:
         raise InputError(f"winograd: wanted a tile of {' or '.join(map(str, TILES))}, found {tile}")
@@ -169,9 +170,9 @@ def winograd_conv2d_nchwc(
 class _Grid:
     """The tiles of an image: `down` x `across` of `tile` x `tile` pixels.
 
-    `before` are the zeros (top, left) around the input, `out` is the (height, width) of the result. With `dilation`
-    (k, l) a tap meets every k-th line and every l-th column alone: the result is k*l results without dilation, the
-    phases, and the tiles are those of one phase.
+    `before` is the number of padding zeros (top, left), and `out` is the (height, width) of the result. With `dilation`
+    (k, l), a result depends only on every k-th line and every l-th column. So the result consists of k*l results
+    without dilation, called phases, and the tiles are those of one phase.
     """
 
     tile: int
@@ -183,7 +184,7 @@ class _Grid:
 
     @staticmethod
     def of(data: Tensor, tile: int, padding: int | Sequence[int], dilation: int | Sequence[int]) -> _Grid:
-        """The grid of tiles of a convolution."""
+        """Return the grid of tiles for a convolution."""
         before, after = paddings(padding, 2)
         apart = per_axis(dilation, 2, "dilation")
         image = dims(data)[2:4]
@@ -193,20 +194,22 @@ class _Grid:
 
     @property
     def regular(self) -> bool:
-        """Whether there is one phase, of constant extents: then tiles are one list, row after row."""
+        """Return whether there is one phase with constant extents; the tiles are then one list, row after row."""
         return self.dilation == (1, 1) and all(isinstance(size, int) for size in self.out)
 
     @property
     def tiles(self) -> tuple[Dim, ...]:
-        """The shape of the list of tiles."""
+        """The shape of the list or grid of tiles."""
         return (self.down * self.across,) if self.regular else (self.down, self.across)
 
     def images(self, batch: Dim) -> Dim:
-        """How many images there are: each phase is one."""
+        """Return the number of images; each phase is a separate image."""
         return simple(batch * self.dilation[0] * self.dilation[1])
 
     def place(self, b: Expr, y: Expr, x: Expr) -> tuple[Expr, tuple[Expr, ...], Expr, Expr]:
-        """The place of a pixel of the result: its image, its tile, its line and column within the tile."""
+        """Return the position of a pixel of the result: its image, its tile, and its line and column within the
+        tile.
+        """
         tile, (by, bx) = self.tile, self.dilation
         if self.regular:
             return b, ((y // tile) * self.across + x // tile,), y % tile, x % tile
@@ -226,7 +229,9 @@ Pixels = Callable[[Expr, Expr, Sequence[Expr], int, Expr, Expr], Expr]
 
 
 def _strips(data: Tensor, grid: _Grid) -> Pixels:
-    """What a row of tiles reads of the image, for each row: gives line `k` and column `x` of a tile."""
+    """Return a function for the pixel at line `k` and column `x` of a tile, reading the rows of the image under a row
+    of tiles.
+    """
     n, in_blocks, height, width, block = dims(data)
     tile, (top, left) = grid.tile, grid.before
 
@@ -247,7 +252,7 @@ def _strips(data: Tensor, grid: _Grid) -> Pixels:
 
 
 def _images(data: Tensor, grid: _Grid) -> Pixels:
-    """The phases of the image, each with zeros around it, up to the end of its last tile: gives a tile's pixels."""
+    """Return a function for the pixels of a tile, reading the phases of the image with zeros around each of them."""
     n, in_blocks, height, width, block = dims(data)
     tile, (top, left), (by, bx) = grid.tile, grid.before, grid.dilation
 
@@ -275,7 +280,9 @@ def _in_pairs(size: int) -> list[list[int]]:
 
 
 def _combined(matrix: Matrix, groups: list[list[int]], row: Expr, value: Callable[[int], Expr]) -> Expr:
-    """Row `row` of `matrix` times a vector of values; `row` is a loop variable, constant after unrolling."""
+    """Return row `row` of `matrix` times a vector of values. `row` is a loop variable that becomes constant by
+    unrolling.
+    """
     total = _sum(matrix[-1], groups, value)
     for number in reversed(range(len(matrix) - 1)):
         total = Select(row == number, _sum(matrix[number], groups, value), total)
@@ -283,7 +290,7 @@ def _combined(matrix: Matrix, groups: list[list[int]], row: Expr, value: Callabl
 
 
 def _sum(coefficients: Sequence[int | Fraction], groups: list[list[int]], value: Callable[[int], Expr]) -> Expr:
-    """The sum of the terms whose coefficients are not zero; the first coefficient of each group is factored out."""
+    """Return the sum of the terms with non-zero coefficients. The first coefficient of each group is factored out."""
     parts = []
     for group in groups:
         present = [k for k in group if coefficients[k]]
@@ -295,7 +302,7 @@ def _sum(coefficients: Sequence[int | Fraction], groups: list[list[int]], value:
 
 
 def _signed(terms: Sequence[tuple[int, Expr]]) -> Expr:
-    """A sum of terms with integer factors, the positive ones first."""
+    """Return a sum of terms with integer factors, with the positive terms first."""
     total: Expr | None = None
     for factor, term in sorted(terms, key=lambda term: term[0] < 0):
         scaled = term if abs(factor) == 1 else term * te.const(abs(factor), term.dtype)

@@ -1,4 +1,4 @@
-"""Words: an int32 that holds neighbours of the last axis, four bytes or two bfloat16, which meet in one instruction."""
+"""Words: an int32 that holds neighbours along the last axis, four bytes or two bfloat16, for instructions on words."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BYTES = ("int8", "uint8")
 
 
 def words(x: Tensor) -> Tensor:
-    """Bytes [.., 4 k] or bfloat16 [.., 2 k] as int32 [.., k]: the first of a word is the lowest."""
+    """View bytes [.., 4 k] or bfloat16 [.., 2 k] as int32 [.., k]. The first element is in the lowest bits."""
     *outer, last = dims(x)
     extent = constant(last, "an axis of words")
     if x.dtype not in (*BYTES, "bfloat16") or extent % (4 // x.dtype.bytes):
@@ -39,6 +39,6 @@ def words(x: Tensor) -> Tensor:
 
 
 def check_words(what: str, of: str, data: Tensor, weight: Tensor) -> None:
-    """`TypeMismatch` unless both are words."""
+    """Raise `TypeMismatch` unless both tensors hold words."""
     if data.ndim < 1 or data.dtype != "int32" or weight.dtype != "int32":
         raise TypeMismatch(f"{what} of {of}: wanted int32 words, found {data} and {weight}")

@@ -1,1 +1,1 @@
-"""Passes for loops that become vectors: loads and stores with strides, masks, transposed tiles."""
+"""Passes for loops that become vectors: strided loads and stores, masks, and transposed tiles."""

@@ -1,8 +1,9 @@
-"""Loops are cut where a condition below them stops being always true, so that the main part runs without it.
+"""Cut loops where a condition in them stops being always true, so that the main part runs without the condition.
 
-The loop of a pipeline that waits for asynchronous copies is not cut: once a step its conditions ask which copies are
-still to begin, and a cut would write everything else twice. A parallel loop is not cut (that would be a barrier): its
-body is, by an `if` on its variable. A vectorised loop keeps its condition, as a mask.
+A pipeline loop that waits for asynchronous copies is not cut: its conditions are checked once per step, to decide which
+copies begin, and a cut would duplicate everything else. A parallel loop is not cut either, because that would need a
+barrier. Instead, its body is duplicated in an `if` on the loop variable. A vectorised loop keeps its condition as a
+mask.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ def _let(stmt: LetStmt, ranges: Ranges, cuts: int) -> Stmt:
 
 
 def _branches(var: Var, limit: int, body: Stmt, ranges: Ranges, cuts: int) -> Stmt:
-    """`if var < limit: S else: S`, each simplified for its part of the values; storage around S is that of both."""
+    """Return `if var < limit: S else: S`, with each S simplified for its range of `var`. Storage around S is shared."""
     if isinstance(body, Allocate):
         return replace(body, body=_branches(var, limit, body.body, ranges, cuts))
     low, high = ranges[var]
@@ -105,7 +106,9 @@ def _pieces(loop: For, at: int) -> tuple[For, For]:
 
 
 def _cut(loop: For, ranges: Ranges) -> int | None:
-    """How many first iterations have some condition below certainly true; None where there is no such place."""
+    """Return how many first iterations certainly satisfy some condition in the loop, or None if no condition gives a
+    cut.
+    """
     if not isinstance(loop.extent, IntImm) or not isinstance(loop.start, IntImm):
         return None
     if loop.kind == ForKind.SERIAL and any(map(is_wait, find(loop.body, Evaluate))):
@@ -117,7 +120,7 @@ def _cut(loop: For, ranges: Ranges) -> int | None:
 
 
 def _thresholds(node: Any, loop: For, ranges: Ranges) -> list[int]:
-    """For each `f < c` below that depends on the loop: the number of iterations for which it holds whatever else."""
+    """Return, for each `f < c` that depends on the loop, the number of iterations in which it certainly holds."""
     thresholds: list[int] = []
     if isinstance(node, For):
         ranges = dict(with_loop(node, ranges))

@@ -1,10 +1,11 @@
-"""Sums leave out products of zeros: a loop noted `skip_zeros` runs only where what it reads is not all padding.
+"""Skip products with zeros in sums: a loop marked `skip_zeros` runs only over iterations that may read more than
+padding.
 
-A convolution reads a copy of its image with zeros around it. Where a tap of its kernel reads nothing but zeros for all
-results that are computed together, its products add nothing; with a large dilation that is true of most taps.
+A convolution reads a copy of its image with zeros around it. If a kernel tap reads only zeros for all results that are
+computed together, its products add nothing. With a large dilation that is true of most taps.
 
-The bounds hold for whatever runs inside the loop at once, a tile for instance. What is left out are sums with zero,
-and products of zero with weights, which are zero where the weights are finite.
+The bounds cover everything that runs in one iteration of the loop, such as a tile. Skipped terms are products of zeros
+with weights, which are zero if the weights are finite.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ from ....tir.transform import affine
 
 @dataclass(slots=True)
 class _Image:
-    """Along each dimension of a buffer, the places before which (`first`) or from which on (`behind`) all is zero."""
+    """A buffer with zeros outside a box: along each dimension, all elements before `first` and from `behind` on are
+    zero.
+    """
 
     first: dict[int, affine.Affine] = field(default_factory=dict)
     behind: dict[int, affine.Affine] = field(default_factory=dict)
@@ -32,13 +35,13 @@ class _Image:
 
 @dataclass(slots=True)
 class _Skipping:
-    """The pass at work: `narrow` counts where a read meets no zeros any more along a dimension."""
+    """The state of the pass. `narrow` counts the reads that no longer reach zeros along a dimension."""
 
     images: Mapping[Buffer, _Image]
     narrow: Counter[tuple[BufferLoad, int]] = field(default_factory=Counter)
 
     def visit(self, stmt: Any, ranges: affine.Ranges) -> Any:
-        """The statement with bounds in place of notes."""
+        """Return the statement with bounds instead of marks."""
         if not isinstance(stmt, Stmt):
             return stmt
         if not isinstance(stmt, For):
@@ -50,11 +53,11 @@ class _Skipping:
         return ex.replace(stmt, body=self.visit(stmt.body, inner))
 
     def clipped(self, loop: For) -> For:
-        """The loop over those iterations in which some element of the image is read."""
+        """Return the loop over the iterations in which some element of the image is read."""
         reads = list(_sums(loop.body, {}))
         found = [None if read is None else self.reach(loop, *read) for read in reads]
         first = found[0] if found else None
-        # Several sums stay together where they need the same iterations.
+        # Several sums stay in one loop if they need the same iterations.
         if first is None or any(other is None or not first.same(other) for other in found):
             return loop
         low, high = loop.start, loop.start + loop.extent
@@ -66,7 +69,7 @@ class _Skipping:
         return ex.replace(loop, start=low, extent=ex.Max(high - low, ex.const(0, loop.extent.dtype)))
 
     def reach(self, loop: For, read: BufferLoad, ranges: affine.Ranges) -> _Reach | None:
-        """In which iterations an element of the image may be read; None where that cannot be said."""
+        """Return the iterations in which an element of the image may be read, or None if they are not known."""
         image, inside = self.images.get(read.buffer), {*ranges, loop.var}
         for dim, index in enumerate(read.indices):
             form = affine.linear(index)
@@ -88,7 +91,9 @@ class _Skipping:
 
 @dataclass(frozen=True, slots=True)
 class _Reach:
-    """The iterations from `begin` on and before `end` read the image along `dim`, at a `single` place or at several."""
+    """The iterations from `begin` up to but not including `end` read the image along `dim`. `single` says that each
+    reads one position.
+    """
 
     dim: int
     begin: ex.Expr | None
@@ -96,13 +101,13 @@ class _Reach:
     single: bool
 
     def same(self, other: _Reach) -> bool:
-        """Whether the iterations are the same."""
+        """Return whether two ranges of iterations are the same."""
         ends = ((self.begin, other.begin), (self.end, other.end))
         return all(a is b or (a is not None and b is not None and structural_equal(a, b)) for a, b in ends)
 
 
 def skip_zeros(func: PrimFunc) -> PrimFunc:
-    """Follow the notes `skip_zeros` of loops; a loop that does anything but sum up keeps its bounds.
+    """Limit the loops marked `skip_zeros`. A loop that does anything besides summing keeps its bounds.
 
     before:
         A: T.Buffer((32,), "float32")
@@ -125,19 +130,19 @@ def skip_zeros(func: PrimFunc) -> PrimFunc:
             for k in range((11 - i) // 12 + 1, (11 - i) // 12 + 1 + ((4 - i) // 12 - (11 - i) // 12 + 2)):
                 C[i] = C[i] + P[k * 12 + i] * W[k]
 
-    Lines of a copy that are left out of every sum are not written either.
+    Lines of the copy that no sum reads any more are not written either.
     """
     if not any(SKIP_ZEROS in loop.annotations for loop in ex.find(func.body, For)):
         return func
-    # Legal: an iteration that is left out would add products with zero, which are zero where the weights are finite.
+    # Legal: a skipped iteration would add products with zero, which are zero if the weights are finite.
     skipping = _Skipping(_images(func))
     body = skipping.visit(func.body, {})
     return func.with_body(_without_unread(body, skipping))
 
 
 def _without_unread(body: Stmt, skipping: _Skipping) -> Stmt:
-    """Elements of images are written where no dimension is narrowed for every read."""
-    # A node may stand in several places, of which each has to be narrowed.
+    """Skip writing the elements of images that no read can reach, because every read was narrowed."""
+    # A node may occur in several places, and each of them must be narrowed.
     reads = Counter(n for n in ex.find(body, BufferLoad) if n.buffer in skipping.images)
     narrow = {buffer: set(range(buffer.ndim)) for buffer in skipping.images}
     for read, count in reads.items():
@@ -158,7 +163,7 @@ def _without_unread(body: Stmt, skipping: _Skipping) -> Stmt:
 
 
 def _images(func: PrimFunc) -> dict[Buffer, _Image]:
-    """The buffers that one statement fills, with zeros outside of a box."""
+    """Return the buffers that a single statement fills with zeros outside a box."""
     stores: dict[Buffer, list[BufferStore]] = {}
     for node in ex.walk(func.body):
         if isinstance(node, BufferStore):
@@ -173,7 +178,9 @@ def _images(func: PrimFunc) -> dict[Buffer, _Image]:
 
 
 def _padded(store: BufferStore, inner: Collection[ex.Var]) -> _Image | None:
-    """What conditions say of the places of an element that is not zero; `inner` are the variables of loops."""
+    """Return the box outside which a store writes zeros, derived from its conditions, or None. `inner` are loop
+    variables.
+    """
     value = store.value
     if not isinstance(value, ex.Call) or value.op != "if_then_else" or not _is_zero(value.args[2]):
         return None
@@ -193,12 +200,14 @@ def _padded(store: BufferStore, inner: Collection[ex.Var]) -> _Image | None:
 
 
 def _is_zero(e: ex.Expr) -> bool:
-    """Whether it is the constant 0, and no negative zero, whose products have other signs."""
+    """Return whether an expression is the constant 0 and not negative zero, whose products have other signs."""
     return isinstance(e, ex.IntImm | ex.FloatImm) and e.value == 0
 
 
 def _sums(stmt: Stmt, ranges: affine.Ranges) -> Iterator[tuple[BufferLoad, affine.Ranges] | None]:
-    """The reads of padded images in the sums below, with the ranges of the loops around; None for anything else."""
+    """Yield the reads of padded images in sums, with the ranges of the loops around them, and None for anything
+    else.
+    """
     if isinstance(stmt, For):
         yield from _sums(stmt.body, affine.with_loop(stmt, ranges))
     elif isinstance(stmt, Seq):
@@ -212,7 +221,7 @@ def _sums(stmt: Stmt, ranges: affine.Ranges) -> Iterator[tuple[BufferLoad, affin
 
 
 def _factor(store: BufferStore) -> BufferLoad | None:
-    """The first factor of the product that a statement adds to what it stores to."""
+    """Return the first factor of the product that a statement adds to its own element, or None."""
     value = store.value
     if not isinstance(value, ex.Add) or not isinstance(value.a, BufferLoad) or value.a.buffer is not store.buffer:
         return None

@@ -1,15 +1,16 @@
-"""Gathers whose lanes lie in one or two rows of neighbours become loads of whole vectors and a shuffle.
+"""Replace gathers whose lanes are in one or two rows of neighbours with loads of whole vectors and a shuffle.
 
-    A[ramp(b, 2, 16)]                                  every second element; so every third and fourth one
+    A[ramp(b, 2, 16)]                                  every second element; likewise every third or fourth
       ->  shuffle(A[ramp(b, 1, 16)], A[ramp(b + 15, 1, 16)]; 0, 2, .., 14, 17, 19, .., 31)
     A[ramp(0, 1, 16) % 2 * n + ramp(0, 1, 16) // 2 + b]  the elements of two rows in turn
       ->  shuffle(A[ramp(b, 1, 8)], A[ramp(b + n, 1, 8)]; 0, 8, 1, 9, .., 7, 15)
     A[ramp(0, 1, 16) // 2 + b]                         each element twice
       ->  shuffle(A[ramp(b, 1, 8)]; 0, 0, 1, 1, .., 7, 7)
 
-A gather costs an access an element. The vectors begin and end with elements that are asked for, so that nothing else
-outside of the buffer is touched. The elements in between are touched and not read: they may be unwritten, or another
-thread's. Strided convolutions and pools on rows, slices with a step, and phases that interleave load so.
+A gather costs one access per element. The vectors begin and end with elements that the gather also loads, so they never
+extend beyond the buffer. The elements in between are loaded but not used, so they may be unwritten, or belong to
+another thread. Strided convolutions and pools on rows, slices with a step, and interleaved phases contain such
+loads.
 """
 
 from __future__ import annotations
@@ -26,8 +27,7 @@ FEWEST_LANES = 4  # with fewer, gathering is as good
 
 
 def strided_loads(func: PrimFunc) -> PrimFunc:
-    """Rewrite every load without a mask whose lanes lie in one row a short step apart, or in two rows. Needs flat
-    buffers.
+    """Rewrite each unmasked load whose lanes are in one row a short step apart, or in two rows. Buffers must be flat.
 
     before:
         A: T.Buffer((9,), "float32")
@@ -38,12 +38,11 @@ def strided_loads(func: PrimFunc) -> PrimFunc:
             [A[T.Ramp(1, 1, 4)], A[T.Ramp(4, 1, 4)]], [0, 2, 5, 7]
         )
 
-
-    After `vectorize`, and after `share_loads`, which would name the whole vectors: a shuffle has to show what of a load
-    it picks.
+    Runs after `vectorize` and `share_loads`. The latter would give whole vectors a name, but a shuffle must show which
+    lanes of a load it uses.
     """
-    # Legal: whole vectors begin and end with elements that the load asks for, so they lie in the buffer. The shuffle
-    # picks the lanes that it asked for; a value that is loaded and not picked has no effect, whatever it is.
+    # Legal: whole vectors begin and end with elements that the gather also loads, so they are inside the buffer. The
+    # shuffle picks the lanes of the gather; a value that is loaded and not picked has no effect, whatever it is.
     return func.with_body(rewrite(func.body, _shuffled))
 
 
@@ -66,7 +65,9 @@ def _shuffled(node: Node) -> Any:
 
 
 def _from_rows(node: BufferLoad, index: Expr) -> Shuffle | None:
-    """The load as a shuffle, where its lanes lie in a row of neighbours or in two of one length."""
+    """Return the load as a shuffle if its lanes are in one row of neighbours or in two rows of equal length, or
+    None.
+    """
     base, offsets = _lanes(index) or (None, [])
     if base is None:
         return None
@@ -98,9 +99,9 @@ _CONSTANT: Mapping[type[Expr], Callable[[int, int], int]] = {
 
 
 def _lanes(e: Expr) -> _Lanes | None:
-    """A vector index as a scalar and each lane's constant distance from it; the scalar is None where it is 0.
+    """Return a vector index as a scalar (None for 0) and each lane's constant distance from it.
 
-    None where the lanes' distances are not constants.
+    Returns None if the distances are not constant.
     """
     if isinstance(e, Ramp) and isinstance(e.stride, IntImm):
         base = _lanes(Broadcast(e.base, e.lanes))

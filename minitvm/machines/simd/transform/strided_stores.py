@@ -1,7 +1,7 @@
-"""Stores that leave gaps which their neighbours fill become one store of all their elements.
+"""Combine stores with gaps that fill each other's gaps into one store of all their elements.
 
-A store with gaps costs an access an element. Images that interleave, as those of a transposed convolution's phases, and
-those that repeat each element are stored so.
+A store with gaps costs one access per element. Interleaved images, such as the phases of a transposed convolution, and
+images that repeat each element are stored this way.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from ....tir.transform.vectorize import MAX_LANES
 
 
 def strided_stores(func: PrimFunc) -> PrimFunc:
-    """Rewrite stores of every s-th element that stand in a straight run with s - 1 others between. Needs flat buffers.
+    """Combine stores to every s-th element that occur in a straight run with s - 1 others between. Buffers must be
+    flat.
 
     before:
         A: T.Buffer((8,), "float32")
@@ -28,7 +29,7 @@ def strided_stores(func: PrimFunc) -> PrimFunc:
     after:
         B[T.Ramp(0, 1, 8)] = T.Shuffle([A[T.Ramp(0, 1, 4)], A[T.Ramp(4, 1, 4)]], [0, 4, 1, 5, 2, 6, 3, 7])
 
-    After `unroll`. Distinct buffers do not overlap ("tir.noalias").
+    Runs after `unroll`. Distinct buffers must not overlap ("tir.noalias").
     """
     if func.attrs.get("tir.noalias", True) is False:
         return func
@@ -37,7 +38,9 @@ def strided_stores(func: PrimFunc) -> PrimFunc:
 
 
 def _filled_run(run: Sequence[BufferStore]) -> list[BufferStore]:
-    """The stores of a run; the place of a group is that of its last store."""
+    """Return the stores of a run after combining groups. A combined store is placed where the last store of its group
+    was.
+    """
     replaced: dict[int, BufferStore | None] = {}
     for group in _groups(run):
         if _may_wait(run, group):
@@ -48,7 +51,9 @@ def _filled_run(run: Sequence[BufferStore]) -> list[BufferStore]:
 
 
 def _groups(run: Sequence[BufferStore]) -> list[list[int]]:
-    """The positions of stores that together write neighbours without gaps, in the order of their first elements."""
+    """Return the positions of stores that together write neighbours without gaps, in the order of their first
+    elements.
+    """
     alike: dict[Any, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
     for position, store in enumerate(run):
         ramp = _gaps(store)
@@ -66,7 +71,7 @@ def _groups(run: Sequence[BufferStore]) -> list[list[int]]:
 
 
 def _gaps(store: BufferStore) -> Ramp | None:
-    """The index of a store that leaves gaps which a vector could fill; None for any other store."""
+    """Return the index of a store with gaps that a vector could fill, or None for any other store."""
     index = store.indices[0] if len(store.indices) == 1 else None
     if not isinstance(index, Ramp) or not isinstance(index.stride, IntImm) or store.predicate is not None:
         return None
@@ -80,9 +85,9 @@ def _step(ramp: Ramp) -> int:
 
 
 def _may_wait(run: Sequence[BufferStore], group: Sequence[int]) -> bool:
-    """Whether all stores of a group may run where the last of them stands.
+    """Return whether all stores of a group may run at the position of the last one.
 
-    Nothing between them may write what they read, nor read or write what they write.
+    Stores in between must not write what the group reads, nor read or write what the group writes.
     """
     members = [run[position] for position in group]
     buffer = members[0].buffer
@@ -95,24 +100,24 @@ def _may_wait(run: Sequence[BufferStore], group: Sequence[int]) -> bool:
 
 
 def _read(store: BufferStore) -> set[Buffer]:
-    """The buffers that a store reads."""
+    """Return the buffers that a store reads."""
     nodes = (node for part in (store.value, *store.indices) for node in walk(part))
     return {node.buffer for node in nodes if isinstance(node, BufferLoad)}
 
 
 def _apart(store: BufferStore, other: BufferStore) -> bool:
-    """Whether two stores to a buffer surely write different elements."""
+    """Return whether two stores to a buffer certainly write different elements."""
     one, two = _gaps(store), _gaps(other)
     if one is None or two is None or _step(one) != _step(two):
         return False
     distance = linear(one.base) - linear(two.base)
-    # Elements p + s*i and q + s*j are one only if s divides p - q, and then |p - q| is less than s times the lanes.
+    # Elements p + s*i and q + s*j are equal only if s divides p - q and |p - q| is less than s times the lanes.
     away = distance.const // _step(one)
     return not distance.terms and (distance.const % _step(one) != 0 or abs(away) >= max(one.lanes, two.lanes))
 
 
 def _together(members: Sequence[BufferStore]) -> BufferStore:
-    """One store of the elements of all members, which begin one behind the other."""
+    """Return one store of the elements of all members, whose first elements follow each other."""
     first = _gaps(members[0])
     assert first is not None
     count, lanes = len(members), first.lanes

@@ -1,13 +1,13 @@
-"""Copies that transpose a tile become loads, shuffles and stores of whole vectors.
+"""Replace copies that transpose a tile with loads, shuffles and stores of whole vectors.
 
     for i in unroll(16): for j in vectorized(16): B[b + i*S + j] = A[a + j*T + i]
 
-A vector of B gathers from 16 places of A. Instead, 16 vectors of A are loaded, each contiguous along i, and passed
-through log2(16) stages, each of which interleaves the vectors k and k + 8: after the last one vector i holds column i.
+A vector of B would gather from 16 places of A. Instead, 16 vectors of A are loaded, each contiguous along i, and go
+through log2(16) stages. Each stage interleaves the vectors k and k + 8. After the last stage, vector i holds column i.
 (The constant-geometry network of Stone, "Parallel processing with the perfect shuffle", 1971.)
 
-A copy may be of some columns alone, `B[..] = if_then_else(condition(j), A[..], constant)`: vectors of the others are
-not loaded.
+A copy may read only some columns, `B[..] = if_then_else(condition(j), A[..], constant)`. The vectors of the other
+columns are then not loaded.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ....tir.transform.affine import Affine, expr, linear, moves
 
 @dataclass(frozen=True, slots=True)
 class GuardedLoad:
-    """What is copied: the load where the condition holds, elsewhere a constant."""
+    """The value of a copy: the load if the condition holds, and a constant otherwise."""
 
     load: BufferLoad
     condition: ex.Expr
@@ -34,7 +34,9 @@ class GuardedLoad:
 
 
 def guarded_load(value: ex.Expr) -> GuardedLoad | None:
-    """A value as a load, or as `if_then_else` of a load and a constant; None for any other."""
+    """Return a value that is a load, or an `if_then_else` of a load and a constant, as a `GuardedLoad`; None for any
+    other.
+    """
     if isinstance(value, BufferLoad):
         return GuardedLoad(value, ex.const(True), ex.const(0, value.dtype))
     if not isinstance(value, ex.Call) or value.op != "if_then_else":
@@ -49,7 +51,7 @@ SMALLEST, LARGEST = 4, 16  # lanes of a tile's side: below, gathering is as good
 
 
 def transpose_tiles(func: PrimFunc) -> PrimFunc:
-    """Rewrite every unrolled loop over a vectorised copy along another axis. Needs flat buffers.
+    """Rewrite every unrolled loop over a vectorised copy along another axis. Buffers must be flat.
 
     before:
         A: T.Buffer((16,), "float32")
@@ -74,8 +76,6 @@ def transpose_tiles(func: PrimFunc) -> PrimFunc:
         B[T.Ramp(4, 1, 4)] = B_t_9
         B[T.Ramp(8, 1, 4)] = B_t_10
         B[T.Ramp(12, 1, 4)] = B_t_11
-
-
     """
     # Legal: the iterations of a copy between two buffers are independent, and the shuffles give each element its place.
     return func.with_body(_visit(func.body))
@@ -92,7 +92,7 @@ def _visit(node: Any) -> Any:
 
 
 def _turned(rows: For) -> Stmt | None:
-    """The loop over rows of the result as shuffles; None if it is not a copy that transposes a tile."""
+    """Return the loop over rows of the result as shuffles, or None if it is not a copy that transposes a tile."""
     columns = rows.body
     if not isinstance(columns, For) or columns.kind != ForKind.VECTORIZED:
         return None
@@ -126,7 +126,7 @@ def _turned(rows: For) -> Stmt | None:
     first = (_first(rows), _first(columns))
 
     def loaded(tile: int, column: int, at: ex.Ramp) -> ex.Expr:
-        """A vector of the source, of that column of a tile."""
+        """Return a vector of the source: the given column of a tile."""
         value = BufferLoad(load.buffer, (at,))
         there = ex.substitute(copy.condition, {columns.var: ex.const(first[1] + tile + column, columns.var.dtype)})
         return value if is_const(there, 1) else if_then_else(there, value, ex.Broadcast(copy.otherwise, at.lanes))
@@ -145,9 +145,10 @@ def _turned(rows: For) -> Stmt | None:
 
 
 def _pieces(height: int, width: int) -> list[tuple[int, int]]:
-    """(first row, side) of the squares of each strip of rows: powers of two that divide the width, the largest first.
+    """Return (first row, side) of the squares in each strip of rows. Sides are powers of two that divide the width,
+    largest first.
 
-    A few rows may be left.
+    A few rows may remain.
     """
     pieces, row, side = [], 0, LARGEST
     while side >= SMALLEST:
@@ -160,7 +161,7 @@ def _pieces(height: int, width: int) -> list[tuple[int, int]]:
 
 
 def _stride(index: ex.Expr, var: ex.Var) -> Affine | None:
-    """By how much an index grows when a variable grows by one; None where it is not a multiple of the variable."""
+    """Return how much an index grows when a variable grows by one, or None if it is not a multiple of the variable."""
     at_zero, at_one = (linear(ex.substitute(index, {var: ex.const(value, var.dtype)})) for value in (0, 1))
     stride = at_one - at_zero
     return stride if linear(index) - at_zero == linear(expr(stride, var.dtype) * var) else None
@@ -179,9 +180,9 @@ def _tile(
     to: Buffer, loaded: Callable[[int, ex.Ramp], ex.Expr], dtype: ex.DType, side: int, strides: tuple[Affine, Affine],
     index: ex.DType, origin: Affine, start: Affine,
 ) -> Stmt:  # fmt: skip
-    """One square tile: `to[origin + i*down + j] = of[start + j*across + i]`; the strides are (across, down).
+    """Return a square tile: `to[origin + i*down + j] = of[start + j*across + i]`. The strides are (across, down).
 
-    `loaded(j, place)` is the vector of `of` at a place, the j-th of the tile.
+    `loaded(j, place)` returns the j-th vector of the tile, which is the vector of `of` at a place.
     """
     across, down = strides
     vector = dtype.with_lanes(side)

@@ -1,7 +1,7 @@
-"""Masks of accumulators: a local buffer whose every access is a constant slot needs none, and fits registers then.
+"""Remove the masks of accumulators: local buffers whose accesses all have constant slots. They then fit in registers.
 
-The lanes that a mask leaves out are never read: all accesses of a slot have the same mask. So they may hold anything,
-and slots that overlap in such lanes alone are laid out one behind the other.
+All accesses of a slot have the same mask, so masked-out lanes are never read and may hold any value. Slots that overlap
+only in such lanes are placed one after the other.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def unmask_registers(func: PrimFunc) -> PrimFunc:
         S[T.Ramp(0, 1, 4)] = A[T.Ramp(0, 1, 4)]
         B.vstore([T.Ramp(0, 1, 4)], S[T.Ramp(0, 1, 4)], predicate=T.Ramp(0, 1, 4) < T.Broadcast(n, 4))
     """
-    # Legal: a lane that a mask leaves out is read under the same mask alone, so nobody sees what it holds.
+    # Legal: a masked-out lane is only read under the same mask, so its value is never seen.
     return func.with_body(rewrite_statements(func.body, _unmasked))
 
 
@@ -67,7 +67,9 @@ def _unmasked(node: Node) -> Stmt | None:
 
 
 def _layout(accesses: list[Access], body: Stmt) -> dict[Register, int] | None:
-    """Where each slot goes; None where accesses are no slots, have several masks, or share lanes that are in use."""
+    """Return the new place of each slot, or None if accesses are not slots, have several masks, or share lanes that are
+    in use.
+    """
     inside: set[Var] = {n.var for n in find(body, For | LetStmt)}
     masks: dict[Register, Any] = {}
     active: dict[Register, int] = {}

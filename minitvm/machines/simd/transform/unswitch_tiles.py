@@ -1,13 +1,14 @@
-"""Tiles that may stick out of a symbolic extent: a version without conditions, and one for each part of a tile.
+"""Make versions of tiles that may extend beyond a symbolic extent: one without conditions, and one for each partial
+tile.
 
-`partition_loops` does the same where the extent is known, by cutting the loop. Here the tiles are all that is known:
-how many rows are left is found when the kernel runs, and each number of rows gets a micro-kernel whose accumulators
-stay in registers. What reads them behind the sums is not copied for each number: one copy with conditions serves all.
-Where there are no accumulators, or where there would be too many versions, a tile that is not full keeps its
-conditions. Where the rest is lanes of vectors, each number of vectors that may be left has a version, with masks.
+`partition_loops` does the same for a constant extent, by cutting the loop. Here only the tile size is constant. The
+number of remaining rows is known when the kernel runs, and each number of rows gets a micro-kernel whose accumulators
+stay in registers. Statements that read the finished sums are not copied for each number: one copy with conditions
+serves all. If there are no accumulators, or if there would be too many versions, a partial tile keeps its conditions.
+If the remainder consists of vector lanes, each number of remaining vectors has a version, with masks.
 
-Only statements that hand rows on to one another in registers are copied together. A task of several nests, each with
-tiles of its own, gets versions of each nest, not of the task.
+Only statements that pass rows to each other in registers are copied together. If a task has several nests with separate
+tiles, each nest gets versions, not the whole task.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ Key = frozenset[Any]  # what tells one edge from another: the terms outside of t
 
 
 def unswitch_tiles(func: PrimFunc) -> PrimFunc:
-    """Make the versions, at the outermost place where what is left of a tile is known.
+    """Make the versions, at the outermost place where the size of a partial tile is known.
 
     before:
         n: T.int32
@@ -57,16 +58,17 @@ def unswitch_tiles(func: PrimFunc) -> PrimFunc:
     if any(loop.thread is not None for loop in find(func.body, For)):
         return func  # threads of a block must meet at the same barriers: conditions stay at the statements
     body = _visit(func.body, {}, _Left())
-    # What is left of a tile is a constant in each version: a loop is cut there.
+    # The size of a partial tile is constant in each version, so a loop can be cut there.
     return func if body is func.body else partition_loops(func.with_body(simplify_stmt(body, {})))
 
 
 @dataclass(frozen=True, slots=True)
 class _Edge:
-    """Conditions `outer + inner < 0` that share `outer`; `inner` runs from `low` to `high`, in lanes if `vector`.
+    """Conditions `outer + inner < 0` that share `outer`. `inner` runs from `low` to `high`, in vector lanes if
+    `vector`.
 
-    The `registers` are local buffers that the tile touches under these conditions alone. A vector has `lanes` of the
-    values of `inner`, one after the other; 0 where there are none, or not in this order.
+    `registers` are local buffers that the tile accesses only under these conditions. A vector has `lanes` consecutive
+    values of `inner`, or 0 if there are no vectors or if the values are in another order.
     """
 
     outer: Affine
@@ -79,34 +81,36 @@ class _Edge:
 
     @property
     def vectors(self) -> int:
-        """How many vectors of registers the tile has side by side; 1 where they are not told apart."""
+        """The number of adjacent register vectors in a tile, or 1 if the vectors cannot be told apart."""
         apart = self.vector and self.lanes and self.registers
         return -(-(self.high + 1 - self.low) // self.lanes) if apart else 1
 
     @property
     def key(self) -> Key:
-        """What tells this edge from others."""
+        """The key that tells this edge from others."""
         return frozenset(self.outer.terms.items())
 
     def compare(self, how: Any, count: int) -> Expr:
-        """`i*4 + count < n`, or another comparison: nothing larger is computed than in the conditions themselves."""
+        """Return `i*4 + count < n`, or another comparison. No number in it is larger than in the original
+        conditions.
+        """
         left = Affine({term: times for term, times in self.outer.terms.items() if times > 0})
         return how(expr(left + count, self.dtype), expr(left - self.outer, self.dtype))
 
 
 @dataclass(frozen=True, slots=True)
 class _Left:
-    """What versions inside of a version may still cost, in statements, and the edges that are decided there.
+    """The remaining budget for versions inside of a version, in statements, and the edges that are decided there.
 
-    A version with conditions keeps those of its edge, and so does one for some of the vectors. Places further in would
-    have the same versions again, each in each.
+    A version with conditions keeps the conditions of its edge, and so does a version for some of the vectors. Without
+    this record, inner loops would get the same versions again.
     """
 
     growth: int = CODE_GROWTH
     decided: frozenset[Key] = frozenset()
 
     def inside(self, edge: _Edge, growth: int) -> _Left:
-        """What is left inside of a version of an edge."""
+        """Return the remaining budget inside of a version of an edge."""
         return _Left(growth, self.decided | {edge.key})
 
 
@@ -128,7 +132,9 @@ def _visit(stmt: Any, ranges: Ranges, left: _Left) -> Any:
 
 
 def _of_tile(body: Stmt, ranges: Ranges, left: _Left) -> Any:
-    """The versions of a loop's body, or of what stands in it behind the question whether there is a tile at all."""
+    """Return the versions of a loop's body. If the body first checks whether there is a tile at all, the check is
+    kept.
+    """
     versions = _versions(body, ranges, left)
     if versions is not None or not isinstance(body, If) or body.else_case is not None:
         return versions
@@ -137,9 +143,9 @@ def _of_tile(body: Stmt, ranges: Ranges, left: _Left) -> Any:
 
 
 def _versions(body: Stmt, ranges: Ranges, left: _Left, own: frozenset[Buffer] = frozenset()) -> Stmt | None:
-    """The body of a loop as a choice between versions of it; None where it has no such tile.
+    """Return the body of a loop as a choice between versions of it, or None if it has no partial tile.
 
-    `own` are the buffers that are allocated around the body, inside of the loop.
+    `own` holds the buffers that are allocated inside the loop, around the body.
     """
     if isinstance(body, Allocate):
         inside = _versions(body.body, ranges, left, own | {body.buffer})
@@ -178,7 +184,7 @@ def _versions(body: Stmt, ranges: Ranges, left: _Left, own: frozenset[Buffer] = 
 
 
 def _by_vectors(body: Stmt, edge: _Edge, ranges: Ranges, left: _Left) -> Stmt:
-    """A version without conditions, and one for each number of vectors that may be left: their lanes have masks."""
+    """Return a version without conditions, and one with masks for each number of remaining vectors."""
 
     def version(count: int | bool) -> Stmt:
         limited = _limited(body, edge, count) if isinstance(count, bool) else _narrowed(body, edge, count)
@@ -191,7 +197,7 @@ def _by_vectors(body: Stmt, edge: _Edge, ranges: Ranges, left: _Left) -> Stmt:
 
 
 def _apart(body: Stmt, edge: _Edge) -> tuple[Stmt, Stmt | None]:
-    """What fills the registers of a tile, and what only reads them."""
+    """Split a tile into the statements that fill its registers, and those that only read them."""
     if not isinstance(body, Seq):
         return body, None
     stores = [any(isinstance(n, BufferStore) and n.buffer in edge.registers for n in walk(s)) for s in body.stmts]
@@ -200,7 +206,9 @@ def _apart(body: Stmt, edge: _Edge) -> tuple[Stmt, Stmt | None]:
 
 
 def _one_by_one(parts: Sequence[Stmt], ranges: Ranges, left: _Left, own: frozenset[Buffer]) -> Stmt | None:
-    """Versions of each statement of a sequence by itself: what one of them computes is not copied with another."""
+    """Return versions of each statement of a sequence separately, so that no statement is copied for another one's
+    sake.
+    """
     made = [_versions(part, ranges, left, own) for part in parts]
     if all(new is None for new in made):
         return None
@@ -208,9 +216,9 @@ def _one_by_one(parts: Sequence[Stmt], ranges: Ranges, left: _Left, own: frozens
 
 
 def _run(body: Seq, edges: Sequence[_Edge], own: frozenset[Buffer]) -> tuple[int, int]:
-    """The first and behind the last of the statements that hand rows of a tile on to one another in registers.
+    """Return the range of statements that pass rows of a tile to each other in registers.
 
-    A mask's lanes are no rows: an edge of vectors is one of the whole sequence.
+    Lanes of a mask are not rows, so an edge of vectors concerns the whole sequence.
     """
     if any(edge.vector for edge in edges):
         return 0, len(body.stmts)
@@ -227,12 +235,12 @@ def _touches(node: Any, buffers: frozenset[Buffer]) -> bool:
 
 
 def _limited(stmt: Any, edge: _Edge, count: int | bool) -> Any:
-    """The statement where `inner < count`, or a truth value, stands for the edge's conditions."""
+    """Return the statement with the edge's conditions replaced by `inner < count`, or by a truth value."""
     return _with_conditions(stmt, lambda part, lanes: [_limit(part, edge, count)])
 
 
 def _narrowed(stmt: Any, edge: _Edge, count: int) -> Any:
-    """The statement where the edge's conditions hold in the first `count` vectors only."""
+    """Return the statement with the edge's conditions limited to the first `count` vectors."""
 
     def narrowed(condition: Expr, lanes: frozenset[Var]) -> list[Expr]:
         inner = _inside(condition, edge)
@@ -246,7 +254,9 @@ def _narrowed(stmt: Any, edge: _Edge, count: int) -> Any:
 
 
 def _with_conditions(stmt: Any, change: Callable[[Expr, frozenset[Var]], list[Expr]]) -> Any:
-    """The statement with other parts in place of each part of a condition, `change(part, variables of lanes)`."""
+    """Return the statement with each part of a condition replaced by the parts that `change(part, lane variables)`
+    returns.
+    """
 
     def go(node: Any, lanes: frozenset[Var]) -> Any:
         if not isinstance(node, Stmt):
@@ -273,7 +283,7 @@ def _limit(condition: Expr, edge: _Edge, count: int | bool) -> Expr:
 
 
 def _inside(condition: Expr, edge: _Edge) -> Affine | None:
-    """The `inner` of a condition if it is one of the edge's."""
+    """Return the `inner` of a condition if it belongs to the edge, or None."""
     form = slack(condition)
     if form is None or any(form.terms.get(term) != times for term, times in edge.outer.terms.items()):
         return None
@@ -281,7 +291,7 @@ def _inside(condition: Expr, edge: _Edge) -> Affine | None:
 
 
 def _edges(body: Stmt, ranges: Ranges) -> Iterator[_Edge]:
-    """The edges of a loop's body, in the order of their first conditions."""
+    """Yield the edges of a loop's body, in the order of their first conditions."""
     inside = {node.var for node in find(body, For | LetStmt)}
     serial = {node.var for node in find(body, For) if node.kind in _SERIAL}
     seen = _Seen()
@@ -299,9 +309,9 @@ def _edges(body: Stmt, ranges: Ranges) -> Iterator[_Edge]:
 
 @dataclass(frozen=True, slots=True)
 class _Scope:
-    """The variables bound in a body: all, those of loops that run one iteration after the other, and lanes.
+    """The variables bound in a body: all of them, those of serial loops, and those that are vector lanes.
 
-    `guards` are the edges whose conditions hold.
+    `guards` holds the edges whose conditions are known to hold.
     """
 
     inside: set[Var]
@@ -316,7 +326,7 @@ _SERIAL = (ForKind.SERIAL, ForKind.PARALLEL)
 
 @dataclass
 class _Seen:
-    """The edges in a body by what tells them apart, and for each buffer the edges that guard all its accesses."""
+    """The edges in a body by key, and for each buffer the edges that guard all of its accesses."""
 
     edges: dict[Key, list[_Edge]] = field(default_factory=dict)
     guards: dict[Buffer, frozenset[Key]] = field(default_factory=dict)
@@ -360,7 +370,7 @@ def _edge(condition: Expr, ranges: Ranges, scope: _Scope) -> _Edge | None:
 
 
 def _lanes(inner: Affine, ranges: Ranges, scope: _Scope) -> int:
-    """How many values in a row a vector has, if each begins where another one ends; else 0."""
+    """Return how many consecutive values a vector has, if each vector begins where another one ends, or 0 otherwise."""
     terms = {term: moves(Affine.of(term), scope.lanes) for term in inner.terms}
     within = Affine({term: times for term, times in inner.terms.items() if terms[term]})
     reach = interval(within, ranges)

@@ -1,6 +1,6 @@
-"""A reduction loop that asks for it is summed in several lanes at once, and the lanes are combined at its end.
+"""Sum annotated reduction loops in several lanes at once, and combine the lanes at the end.
 
-Legal: the sum associates differently, which reduction iterators allow ("R": commutative and associative).
+Legal: the terms are added in another order, which reduction iterators allow ("R": commutative and associative).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ REDUCTIONS = {
 
 
 def vectorize_reductions(func: PrimFunc) -> PrimFunc:
-    """Loops annotated with a number of lanes; one that is not a plain reduction stays as it is. Before `vectorize`.
+    """Rewrite loops annotated with a number of lanes, unless they are not plain reductions. Runs before `vectorize`.
 
     before:
         X: T.Buffer((1,), "float32")
@@ -42,7 +42,7 @@ def vectorize_reductions(func: PrimFunc) -> PrimFunc:
 
 
 def _visit(node: Any, around: tuple[For, ...]) -> Any:
-    """`around` are the loops around a node, outermost first."""
+    """Rewrite a node. `around` holds the loops around it, outermost first."""
     if not isinstance(node, Stmt):
         return node
     inner = (*around, node) if isinstance(node, For) else around
@@ -67,7 +67,7 @@ def _lanes(node: For, around: tuple[For, ...]) -> Stmt:
 
 
 def identity(kind: type, dtype: Any) -> Expr:
-    """The neutral value of an operation."""
+    """Return the neutral element of an operation."""
     if kind in (Add, Mul):
         return const(int(kind is Mul), dtype)
     return lowest(dtype) if kind is Max else highest(dtype)
