@@ -1,1 +1,1 @@
-"""SIMD vectors as values of Numba, and the operations on them that kernels of every machine may call: `simd`."""
+"""SIMD vectors as Numba values, and the operations on them that kernels of every machine may call (`simd`)."""

@@ -1,6 +1,7 @@
-"""Bytes as places in a table of 256: `lookup(A, b)` is A[b] in each lane.
+"""Look up bytes in a table of 256 bytes: `lookup(A, b)` returns A[b] in each lane.
 
-Machines put their instruction into `INSTRUCTIONS`; any other gathers. The whole table may be read, whatever the lanes.
+Machines register their instruction in `INSTRUCTIONS`; other machines gather. The whole table may be read, whatever the
+lanes.
 """
 
 from __future__ import annotations

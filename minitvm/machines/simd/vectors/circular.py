@@ -24,34 +24,36 @@ _FAR = 2.0**30  # a larger argument is not reduced here
 
 
 def sin(x: Value) -> Value:
-    """The sine within 2 ulp."""
+    """Return the sine, within 2 ulp."""
     return _odd(x, _reduced_if_near(x, "sin", _wave))
 
 
 def cos(x: Value) -> Value:
-    """The cosine within 2 ulp."""
+    """Return the cosine, within 2 ulp."""
     return _reduced_if_near(x, "cos", lambda r, quarter: _wave(r, quarter + 1))
 
 
 def tan(x: Value) -> Value:
-    """The tangent within 3 ulp."""
+    """Return the tangent, within 3 ulp."""
     return _odd(x, _reduced_if_near(x, "tan", _slope))
 
 
 def _odd(x: Value, result: Value) -> Value:
-    """The result of an odd function, which keeps the sign of zero."""
+    """Return the result of an odd function, after restoring the sign of a zero argument."""
     return where(x == 0.0, x, result)
 
 
 def _reduced_if_near(x: Value, name: str, near: Callable[[Value, Value], Value]) -> Value:
-    """`near` of the reduced argument and its quarter; lanes whose argument is far are `name` of libm."""
+    """Return `near(reduced argument, quarter)`. Lanes with a large argument call the function `name` of libm
+    instead.
+    """
     far = x.intrinsic("fabs") > _FAR
     result = near(*_reduced(x))
     return unless_rare(result, far, lambda: libm(name, 1)(x))
 
 
 def _reduced(x: Value) -> tuple[Value, Value]:
-    """(r, integer of the low bits of n) with x = n pi/2 + r."""
+    """Return (r, an integer whose low bits are those of n) with x = n pi/2 + r."""
     wide = x.cast(F64)
     bits = 1.5 * 2.0**52
     rounded = fma(wide, 2.0 / math.pi, bits)
@@ -78,7 +80,7 @@ def _sine_and_cosine(r: Value) -> tuple[Value, Value]:
 
 
 def _wave(r: Value, quarter: Value) -> Value:
-    """The sine of r and so many quarters of a turn."""
+    """Return the sine of r plus `quarter` quarters of a turn."""
     sine, cosine = _sine_and_cosine(r)
     form = format_of(r)
     value = where((quarter & 1) == 0, sine, cosine)
@@ -86,7 +88,7 @@ def _wave(r: Value, quarter: Value) -> Value:
 
 
 def _slope(r: Value, quarter: Value) -> Value:
-    """The tangent of r and so many quarters of a turn."""
+    """Return the tangent of r plus `quarter` quarters of a turn."""
     sine, cosine = _sine_and_cosine(r)
     even = (quarter & 1) == 0
     return where(even, sine, -cosine) / where(even, cosine, sine)
@@ -106,7 +108,10 @@ _PI_2 = {True: (1.5707963705062866, -4.371139000186243e-08), False: _HALF_PI[:2]
 
 
 def _arcsine_parts(x: Value) -> tuple[Value, Value, Value]:
-    """(whether |x| <= 1/2, root, rest); root + rest is the arcsine of the root: |x|, beyond sqrt((1 - |x|) / 2)."""
+    """Return (whether |x| <= 1/2, root, rest), where root + rest is the arcsine of the root.
+
+    The root is |x| if |x| <= 1/2, and sqrt((1 - |x|) / 2) otherwise.
+    """
     magnitude = x.intrinsic("fabs")
     near = magnitude <= 0.5
     square = where(near, x * x, fma(magnitude, -0.5, 0.5))
@@ -116,7 +121,7 @@ def _arcsine_parts(x: Value) -> tuple[Value, Value, Value]:
 
 
 def asin(x: Value) -> Value:
-    """The arcsine within 2 ulp; beyond 1 NaN."""
+    """Return the arcsine, within 2 ulp. It is NaN if |x| > 1."""
     near, root, rest = _arcsine_parts(x)
     high, low = _PI_2[x.element is F32]
     far = fma(root, -2.0, high) + fma(rest, -2.0, low)
@@ -124,7 +129,7 @@ def asin(x: Value) -> Value:
 
 
 def acos(x: Value) -> Value:
-    """The arccosine within 2 ulp; beyond 1 NaN."""
+    """Return the arccosine, within 2 ulp. It is NaN if |x| > 1."""
     near, root, rest = _arcsine_parts(x)
     arc = root + rest
     high, low = _PI_2[x.element is F32]
@@ -145,7 +150,7 @@ _TAN_PI_8 = math.sqrt(2.0) - 1.0
 
 
 def _first_quarter(y: Value, x: Value) -> Value:
-    """The angle of (x, y), neither of which is negative: atan(y / x) by a quotient of at most tan(pi/8)."""
+    """Return the angle of (x, y), neither of which is negative: atan(y / x), from a quotient of at most tan(pi/8)."""
     high, low = _PI_2[x.element is F32]
     small, large = y < x * _TAN_PI_8, y * _TAN_PI_8 > x
     numerator = where(small, y, where(large, -x, y - x))
@@ -159,16 +164,16 @@ def _first_quarter(y: Value, x: Value) -> Value:
 
 
 def atan(x: Value) -> Value:
-    """The arctangent within 2 ulp."""
+    """Return the arctangent, within 2 ulp."""
     magnitude = x.intrinsic("fabs")
     return _first_quarter(magnitude, x.constant(1.0)).intrinsic("copysign", x)
 
 
 def atan2(y: Value, x: Value) -> Value:
-    """The angle of the point (x, y) within 2 ulp, with C's results for zeros and infinities."""
+    """Return the angle of the point (x, y), within 2 ulp, with C's results for zeros and infinities."""
     form = format_of(x)
     a, b = y.intrinsic("fabs"), x.intrinsic("fabs")
-    # Infinities and zeros keep their directions as ones: (inf, inf) lies on the diagonal, (0, 0) on the axis of x.
+    # Infinities and zeros count as ones in their direction: (inf, inf) is on the diagonal, (0, 0) on the x axis.
     infinite = (a == math.inf) | (b == math.inf)
     one, zero = x.constant(1.0), x.constant(0.0)
     a = where(infinite, where(a == math.inf, one, zero), a)

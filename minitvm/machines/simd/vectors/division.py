@@ -1,9 +1,9 @@
 """Quotients and remainders of integers and floats, for scalars and vectors.
 
-A CPU divides integers one by one, and floats in vectors. The quotient of two integers that a float holds is the float
-quotient, rounded towards zero: it is exact, for a quotient that is not an integer differs from the next one by 1/b at
-least, which is more than the rounding moves it. Integers of 8 and 16 bits are divided in float32, those of 32 bits in
-float64, and those of 64 bits in float64 where all lanes are below 2^51.
+A CPU divides integers one by one, but floats in vectors. If a float can represent both integers exactly, their quotient
+is the float quotient rounded towards zero. This is exact: a quotient that is not an integer differs from the next
+integer by at least 1/b, which is more than the rounding error. Integers of 8 and 16 bits are divided in float32, 32
+bits in float64, and 64 bits in float64 if all lanes are below 2^51.
 """
 
 from __future__ import annotations
@@ -21,13 +21,15 @@ def div(a: Value, b: Value) -> Value:
 
 
 def truncdiv(a: Value, b: Value) -> Value:
-    """Integer quotient rounded towards zero; x / 0 is 0, and the least integer by -1 wraps, as in NumPy."""
+    """Return the integer quotient rounded towards zero. x / 0 is 0, and the least integer by -1 wraps, as in NumPy."""
     divisor, zero = _safe_divisor(a, b)
     return where(zero, 0, _quotient(a, divisor))
 
 
 def truncmod(a: Value, b: Value) -> Value:
-    """Remainder with the sign of the dividend; x mod 0 is 0. Floats: C's fmod, exact."""
+    """Return the remainder with the sign of the dividend. x mod 0 is 0 for integers; floats behave like C's fmod,
+    exactly.
+    """
     if a.kind == "f":
         return fmod(a, b)
     divisor, zero = _safe_divisor(a, b)
@@ -35,7 +37,7 @@ def truncmod(a: Value, b: Value) -> Value:
 
 
 def floordiv(a: Value, b: Value) -> Value:
-    """Quotient rounded down; integers: x // 0 is 0."""
+    """Return the quotient rounded down. For integers, x // 0 is 0."""
     if a.kind == "f":
         return (a / b).intrinsic("floor")
     if a.kind == "u":
@@ -48,7 +50,7 @@ def floordiv(a: Value, b: Value) -> Value:
 
 
 def floormod(a: Value, b: Value) -> Value:
-    """Remainder with the sign of the divisor; integers: x mod 0 is 0."""
+    """Return the remainder with the sign of the divisor. For integers, x mod 0 is 0."""
     if a.kind == "u":
         return truncmod(a, b)
     if a.kind == "f":
@@ -61,7 +63,7 @@ def floormod(a: Value, b: Value) -> Value:
 
 
 def _safe_divisor(a: Value, b: Value) -> tuple[Value, Value]:
-    """The divisor without values that trap, and a mask of its zeros."""
+    """Return the divisor with values that trap replaced by 1, and a mask of its zeros."""
     if b.same_number() not in (None, 0, -1):
         return b, b.constant(0, B1)
     zero = b == 0
@@ -73,7 +75,7 @@ def _safe_divisor(a: Value, b: Value) -> tuple[Value, Value]:
 
 
 def _quotient(a: Value, b: Value) -> Value:
-    """a / b for a divisor that does not trap."""
+    """Return a / b for a divisor that does not trap."""
     if not _in_floats(a, b):
         return _instruction(a, b, "div")
     if a.element.bits == 64:
@@ -83,12 +85,14 @@ def _quotient(a: Value, b: Value) -> Value:
 
 
 def _remainder(a: Value, b: Value) -> Value:
-    """What the quotient leaves; one instruction returns both, where integers are divided as such."""
+    """Return the remainder. If integers are divided directly, one instruction returns both quotient and remainder."""
     return a - _quotient(a, b) * b if _in_floats(a, b) else _instruction(a, b, "rem")
 
 
 def _in_floats(a: Value, b: Value) -> bool:
-    """Whether to divide in floats: vectors on a CPU, by what is no constant. A division by a constant is a product."""
+    """Return whether to divide in floats: for vectors on a CPU, unless the divisor is constant and becomes a
+    product.
+    """
     return bool(a.lanes) and not has_device_library(a) and b.same_number() is None
 
 
@@ -97,7 +101,7 @@ def _instruction(a: Value, b: Value, name: str) -> Value:
 
 
 def _too_long(x: Value) -> Value:
-    """A mask of the 64-bit integers that are not below 2^51 in magnitude."""
+    """Return a mask of the 64-bit integers whose magnitude is not below 2^51."""
     if x.kind == "u":
         return x >= _HELD
     return (x + _HELD).unsigned() >= 2 * _HELD
@@ -113,7 +117,7 @@ def _held(x: Value) -> Value:
 
 
 def fmod(x: Value, y: Value) -> Value:
-    """x - y trunc(x / y), exact: the sign of x; of an infinite x or a y of 0 NaN."""
+    """Return x - y trunc(x / y), exactly, with the sign of x. It is NaN if x is infinite or y is 0."""
     return x._binary("frem", y) if has_device_library(x) else in_float32(_fmod)(x, y)
 
 

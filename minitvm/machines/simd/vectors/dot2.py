@@ -1,8 +1,8 @@
-"""Sums of two products of bfloat16, `dot2_bf16(c, a, b)`: one instruction where the machine has it.
+"""Sums of two products of bfloat16, `dot2_bf16(c, a, b)`, in one instruction if the machine has it.
 
-Machines put theirs into `INSTRUCTIONS`. Any other takes the words apart and computes what `vdpbf16ps` does, bit by bit:
-first the high halves, then the low ones, each product added with one rounding, numbers that are subnormal flushed to
-zero wherever they are read or written.
+Machines register their instruction in `INSTRUCTIONS`. Other machines split the words and compute exactly the same bits
+as `vdpbf16ps`: first the high halves, then the low ones. Each product is added with one rounding, and subnormal numbers
+are flushed to zero whenever they are read or written.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ INSTRUCTIONS: dict[str, Callable[[Value, Value, Value], Value | None]] = {}
 
 
 def dot2(c: Value, a: Value, b: Value) -> Value:
-    """c + the sum over the two bfloat16 of int32 words a and b of their products, in float32."""
+    """Return c plus the two products of the bfloat16 in the int32 words a and b, in float32."""
     instruction = INSTRUCTIONS.get(architecture(c.builder))
     result = None if instruction is None else instruction(c, a, b)
     return _by_halves(c, a, b) if result is None else result
@@ -31,12 +31,12 @@ def _by_halves(c: Value, a: Value, b: Value) -> Value:
 
 
 def _halves(words: Value) -> tuple[Value, Value]:
-    """The two bfloat16 of words as float32, the low one first."""
+    """Return the two bfloat16 of words as float32, the low one first."""
     bits = words.bitcast(U32)
     return _flushed((bits << 16).bitcast(F32)), _flushed((bits & _HIGH).bitcast(F32))
 
 
 def _flushed(x: Value) -> Value:
-    """float32 with zeros, of the same sign, for subnormal numbers."""
+    """Return a float32 value with subnormal numbers replaced by zeros of the same sign."""
     bits = x.bitcast(U32)
     return ((bits & _EXPONENT) == 0).select(bits & _SIGN, bits).bitcast(F32)

@@ -1,7 +1,7 @@
-"""Sums of four products of bytes, `c + dot4_u8i8(a, b)`: one instruction where the machine has it.
+"""Sums of four products of bytes, `c + dot4_u8i8(a, b)`, in one instruction if the machine has it.
 
-Machines put theirs into `INSTRUCTIONS`. Any other multiplies 16-bit halves and sums neighbours, which is `pmaddwd` on
-x86. Both are exact; `pmaddubsw`, the older instruction for bytes, saturates.
+Machines register their instruction in `INSTRUCTIONS`. Other machines multiply 16-bit halves and add neighbours, which
+is `pmaddwd` on x86. Both are exact; `pmaddubsw`, the older instruction for bytes, saturates.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ INSTRUCTIONS: dict[str, Callable[[Value, Value, Value], Value | None]] = {}
 
 
 def dot4_add(a: Value, b: Value, c: Value) -> Value:
-    """c + the sum over the four bytes of a word of (unsigned byte of a) * (signed byte of b), on int32."""
+    """Return c plus the four products (unsigned byte of a) * (signed byte of b) of a word, in int32."""
     instruction = INSTRUCTIONS.get(architecture(a.builder))
     result = None if instruction is None else instruction(a, b, c)
     return c + _by_halves(a, b) if result is None else result
 
 
 def dot4(a: Value, b: Value) -> Value:
-    """The sum of the four products."""
+    """Return the sum of the four products."""
     return dot4_add(a, b, a.constant(0))
 
 
@@ -39,12 +39,12 @@ def _by_halves(a: Value, b: Value) -> Value:
 
 
 def _halves(a: Value) -> Value:
-    """Words as twice as many int16, the low half first."""
+    """Return words as twice as many int16, the low half first."""
     halves = ir.VectorType(_I16.llvm, 2 * a.lanes)
     return Value(a.builder, _I16, 2 * a.lanes, a.builder.bitcast(a.llvm, halves))
 
 
 def _sum_of_pairs(a: Value, b: Value) -> Value:
-    """The products of int16 as int32, neighbours added."""
+    """Multiply int16 to int32, and add neighbouring products."""
     products = a.cast(_I32) * b.cast(_I32)
     return products.shuffle(None, range(0, a.lanes, 2)) + products.shuffle(None, range(1, a.lanes, 2))

@@ -1,8 +1,8 @@
 """The element-wise operations of kernel source, as one table with a row per operation.
 
-Each works on scalars and on vectors of any dtype it lists, and never promotes: all operands have one dtype, which is
-the result's (`mask`: the result is `b1`). A scalar next to a vector is converted to the vector's dtype and broadcast;
-an integer literal takes the dtype of the other operand.
+Each works on scalars and vectors of the dtypes that it lists, and never promotes: the operands and the result have the
+same dtype (with `mask`, the result is `b1`). A scalar next to a vector is converted to the vector's dtype and
+broadcast; an integer literal takes the dtype of the other operand.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ from .lanes import B1, F32, I32, Element, Value, VectorType, marker, numba_type,
 
 @dataclass(frozen=True, slots=True)
 class ElementOperation:
-    """`emit(*values)` on operands converted to one type; `kinds` are the element kinds it accepts, or one `element`."""
+    """An operation: `emit(*values)` gets operands of one type. `kinds` are the element kinds that it accepts, or it has
+    one `element`.
+    """
 
     name: str
     emit: Callable[..., Value]
@@ -62,7 +64,7 @@ def _count(name: str) -> Callable[[Value], Value]:
 
 
 def _round_function(name: str) -> Callable[[Value], Value]:
-    """Rounding to an integral value; integers are unchanged."""
+    """Return a function that rounds floats to integral values. Integers are unchanged."""
     return lambda a: a.intrinsic(name) if a.kind == "f" else a
 
 
@@ -141,7 +143,7 @@ def _rows() -> list[ElementOperation]:
 
 
 def common_type(args: Sequence[types.Type]) -> tuple[Element, int] | None:
-    """The common (element, lanes) of the operands of an element-wise operation; None if there is none."""
+    """Return the common (element, lanes) of the operands of an element-wise operation, or None if there is none."""
     shapes = [shape_of(a) for a in args]
     if None in shapes:
         return None
@@ -192,7 +194,7 @@ MARKERS: dict[str, Any] = {row.name: _define(row) for row in OPERATIONS.values()
 
 
 def _dot2_bf16() -> Any:
-    """The one operation with operands of two dtypes: float32 sums, int32 words."""
+    """Register the only operation with operands of two dtypes: float32 sums and int32 words."""
     wanted = (F32, I32, I32)
 
     def typer(*args: types.Type) -> types.Type | None:

@@ -1,9 +1,10 @@
 """Elementary functions over `Value`s, for scalars and vectors of every float dtype.
 
-Each has one definition for float32 and float64, in lanes; floats of 16 bits are computed in float32 and rounded once.
-The stated errors are measured in tests/machines/simd/vectors/test_elementary.py over the whole range. Coefficients were
-fitted for these files by weighted least squares on Chebyshev nodes in extended precision; argument reductions follow
-Muller, "Elementary Functions", chapters 5, 11 and 12. GPUs, whose threads have one lane each, call their own library.
+Each function has one definition for float32 and float64, in lanes. Floats of 16 bits are computed in float32 and
+rounded once. The stated errors are measured in tests/machines/simd/vectors/test_elementary.py over the whole range.
+Coefficients were fitted for these files by weighted least squares on Chebyshev nodes in extended precision; argument
+reductions follow Muller, "Elementary Functions", chapters 5, 11 and 12. GPUs, whose threads have one lane each, call
+their own library.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ def sign(x: Value) -> Value:
 
 
 def _in_lanes(name: str, function: Callable[..., Value], arity: int = 1) -> Callable[..., Value]:
-    """A function that is written here; a GPU's library has its own, also of what is quick in float32."""
+    """Return a function that is computed in lanes. A GPU calls its own library instead, except for functions that are
+    fast in float32.
+    """
     library = libm(name, arity)
 
     def apply(*xs: Value) -> Value:

@@ -30,7 +30,7 @@ _FAR_F64 = (
 
 
 def erf(x: Value) -> Value:
-    """The error function: in float32 within 4 ulp and an absolute error below 2e-7, in float64 within 2 ulp."""
+    """Return the error function: in float32 within 4 ulp and an absolute error below 2e-7, in float64 within 2 ulp."""
     magnitude, square = x.intrinsic("fabs"), x * x
     if x.element is F32:
         s = fma(square, 2 / _END**2, -1.0)

@@ -26,16 +26,16 @@ _LN10 = {True: (2.3025851249694824, -3.1975436520782386e-08), False: (2.30258509
 _TINY = 2.0**-64  # e^x - 1, sinh x and tanh x round to x
 
 
-# Where e^x has bounds: below the first it is no normal number, above the second it overflows.
+# The bounds of e^x: below the first, the result is not a normal number, and above the second it overflows.
 _LEAST = {True: -87.33654, False: -708.3964185322641}
 _MOST = {True: 88.72283, False: 709.782712893384}
 
 
 def exp(x: Value) -> Value:
-    """e^x within 2 ulp; zero below the least normal number.
+    """Return e^x within 2 ulp. Results below the least normal number become zero.
 
-    A subnormal number takes Intel's processors a hundred times as long, here and in each product that it goes into, and
-    the masked scores of attention are all of this kind: e^-100 beside 1.
+    Subnormal numbers make Intel's processors a hundred times slower, here and in each product that reads them. The
+    masked scores of attention would all be subnormal: e^-100 next to 1.
     """
     form, single = format_of(x), x.element is F32
     t, n = _reduced(x, 0)
@@ -47,7 +47,7 @@ def exp(x: Value) -> Value:
 
 
 def _exp_below_zero(x: Value) -> Value:
-    """e^x for x up to 0, or NaN; zero below the least normal number."""
+    """Return e^x for x up to 0, or NaN. Results below the least normal number become zero."""
     form, least = format_of(x), _LEAST[x.element is F32]
     gone = x < least
     t, n = _reduced(where(gone, least, x), form.bias)
@@ -55,14 +55,14 @@ def _exp_below_zero(x: Value) -> Value:
 
 
 def exp_normal(x: Value) -> Value:
-    """e^x where the result is a normal number: -87 to 88, in float64 -708 to 709; or NaN."""
+    """Return e^x if the result is a normal number (x from -87 to 88, in float64 from -708 to 709), or NaN for NaN."""
     form = format_of(x)
     t, n = _reduced(x, form.bias)
     return (t + 1.0) * (n << form.mantissa).bitcast(form.element)
 
 
 def _reduced(x: Value, bias: int) -> tuple[Value, Value]:
-    """(t, integer whose low bits are n + bias) with e^x = 2^n (1 + t)."""
+    """Return (t, an integer whose low bits are n + bias) with e^x = 2^n (1 + t)."""
     form = format_of(x)
     rounded = fma(x, 1.0 / math.log(2.0), form.round + bias)
     n = rounded - (form.round + bias)
@@ -71,13 +71,13 @@ def _reduced(x: Value, bias: int) -> tuple[Value, Value]:
 
 
 def _exp_minus_one(r: Value, low: Value | None = None) -> Value:
-    """e^(r + low) - 1 for r up to ln(2) / 2 and a `low` that is small beside an ulp of 1."""
+    """Return e^(r + low) - 1 for r up to ln(2) / 2 and a `low` that is small compared with an ulp of 1."""
     q = horner(r, _EXP_F32 if r.element is F32 else _EXP_F64)
     return (r * r * q + low) + r if low is not None else fma(r * r, q, r)
 
 
 def _scaled(p: Value, n: Value, form: FloatFormat) -> Value:
-    """p 2^n where the low bits of `n` have twice the bias added."""
+    """Return p 2^n, where the low bits of `n` have twice the bias added."""
     # In two factors, for n runs further than one exponent field reaches. Half of n and twice the bias is half of n and
     # the bias; what else is in the bits leaves them by the shift.
     half = n >> 1
@@ -86,12 +86,12 @@ def _scaled(p: Value, n: Value, form: FloatFormat) -> Value:
 
 
 def exp2(x: Value) -> Value:
-    """2^x within 1 ulp; exact where x is an integer."""
+    """Return 2^x within 1 ulp. It is exact for integers."""
     return exp2_of_sum(x, x.constant(0.0))
 
 
 def exp2_of_sum(x: Value, addend: Value) -> Value:
-    """2^(x + addend), where the addend is small beside 1."""
+    """Return 2^(x + addend), where the addend is small compared with 1."""
     form = format_of(x)
     x, gone = _limited(x, 1.0, form)
     rounded = x + (form.round + 2 * form.bias)
@@ -105,7 +105,7 @@ def exp2_of_sum(x: Value, addend: Value) -> Value:
 
 
 def exp10(x: Value) -> Value:
-    """10^x within 2 ulp."""
+    """Return 10^x within 2 ulp."""
     form, single = format_of(x), x.element is F32
     x, gone = _limited(x, math.log10(2.0), form)
     rounded = fma(x, 1.0 / math.log10(2.0), form.round + 2 * form.bias)
@@ -117,7 +117,9 @@ def exp10(x: Value) -> Value:
 
 
 def _limited(x: Value, unit: float, form: FloatFormat) -> tuple[Value, Value]:
-    """x brought between the powers (in units) that overflow and vanish, and a mask of those that vanish."""
+    """Return x limited to the range between the powers (in units) that overflow and vanish, and a mask of those that
+    vanish.
+    """
     top = (form.bias + 2) * unit
     bottom = -(form.bias + form.mantissa + 2) * unit
     gone = x < bottom
@@ -125,14 +127,16 @@ def _limited(x: Value, unit: float, form: FloatFormat) -> tuple[Value, Value]:
 
 
 def _eighths(x: Value) -> tuple[Value, Value]:
-    """(s, t) with e^x / 8 = s (1 + t), for x from -60 up to where sinh x overflows: no such s does."""
+    """Return (s, t) with e^x / 8 = s (1 + t), for x from -60 to where sinh x overflows. s never overflows in this
+    range.
+    """
     form = format_of(x)
     t, n = _reduced(x, form.bias - 3)
     return (n << form.mantissa).bitcast(form.element), t
 
 
 def expm1(x: Value) -> Value:
-    """e^x - 1 within 2 ulp."""
+    """Return e^x - 1 within 2 ulp."""
     low, high = (-60.0, 90.0) if x.element is F32 else (-60.0, 711.0)
     s, t = _eighths(where(x < low, low, where(x > high, high, x)))
     # n > 0: s (1 + t) is far from 1/8; n <= 0: s - 1/8 is exact.
@@ -141,13 +145,13 @@ def expm1(x: Value) -> Value:
 
 
 def _half_of_growth(magnitude: Value) -> tuple[Value, Value]:
-    """(s, t) as `_eighths` returns them, for numbers that are not negative."""
+    """Return (s, t) as `_eighths` does, for numbers that are not negative."""
     top = 90.0 if magnitude.element is F32 else 711.0  # sinh has overflowed
     return _eighths(where(magnitude > top, top, magnitude))
 
 
 def sinh(x: Value) -> Value:
-    """Hyperbolic sine within 3 ulp."""
+    """Return the hyperbolic sine, within 3 ulp."""
     magnitude = x.intrinsic("fabs")
     s, t = _half_of_growth(magnitude)
     h = fma(s, t, s - 0.125) * 4.0  # (e^|x| - 1) / 2
@@ -157,7 +161,7 @@ def sinh(x: Value) -> Value:
 
 
 def cosh(x: Value) -> Value:
-    """Hyperbolic cosine within 2 ulp."""
+    """Return the hyperbolic cosine, within 2 ulp."""
     s, t = _half_of_growth(x.intrinsic("fabs"))
     h = fma(s, t, s) * 4.0  # e^|x| / 2
     return h + 0.25 / h
@@ -168,7 +172,7 @@ _TANH = (-0.3333328068256378, 0.13331419229507446, -0.053738292306661606, 0.0206
 
 
 def tanh(x: Value) -> Value:
-    """Hyperbolic tangent within 3 ulp."""
+    """Return the hyperbolic tangent, within 3 ulp."""
     magnitude = x.intrinsic("fabs")
     top = 10.0 if x.element is F32 else 20.0  # beyond, the result rounds to 1
     bounded = where(magnitude > top, top, magnitude)
@@ -183,6 +187,6 @@ def tanh(x: Value) -> Value:
 
 
 def sigmoid(x: Value) -> Value:
-    """1 / (1 + e^-x) within 4 ulp, written so that no intermediate overflows."""
+    """Return 1 / (1 + e^-x) within 4 ulp, without an overflow in any intermediate result."""
     e = _exp_below_zero(-x.intrinsic("fabs"))
     return where(x < 0.0, e, 1.0) / (e + 1.0)

@@ -1,4 +1,4 @@
-"""The two float formats in which elementary functions are computed, and the tools that all of those functions share."""
+"""The two float formats in which elementary functions are computed, and tools that these functions share."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from .lanes import BF16, F16, F32, F64, I32, I64, LIBRARIES, Element, Value, arc
 
 @dataclass(frozen=True, slots=True)
 class FloatFormat:
-    """A format as functions need it.
+    """A float format, with the constants that elementary functions need.
 
-    `integer` has the same width, `mantissa` is the number of stored bits, `bias` that of the exponent. `ROUND`, added
-    to a number below 2^(mantissa - 1), rounds it to an integer, which then is in the low bits. ln 2 is
-    `ln2_high + ln2_low`; a multiple of `ln2_high` that is subtracted from a number near it is exact by `fma`.
+    `integer` is the integer type of the same width. `mantissa` is the number of stored bits, and `bias` is the bias of
+    the exponent. If you add `round` to a number below 2^(mantissa - 1), the number is rounded to an integer, which is
+    then in the low bits. ln 2 is `ln2_high + ln2_low`. Subtracting a multiple of `ln2_high` from a number near it by
+    `fma` is exact.
     """
 
     element: Element
@@ -29,7 +30,7 @@ class FloatFormat:
 
     @property
     def round(self) -> float:
-        """One and a half times 2^mantissa."""
+        """The constant 1.5 * 2^mantissa."""
         return 1.5 * 2.0**self.mantissa
 
     @property
@@ -43,17 +44,17 @@ DOUBLE = FloatFormat(F64, I64, 52, 1023, math.log(2.0), 2.3190468138462996154948
 
 
 def format_of(x: Value) -> FloatFormat:
-    """The format of a float32 or float64 value."""
+    """Return the format of a float32 or float64 value."""
     return SINGLE if x.element is F32 else DOUBLE
 
 
 def fma(a: Value, b: Value | float, c: Value | float) -> Value:
-    """a * b + c, rounded once."""
+    """Return a * b + c, rounded once."""
     return a.intrinsic("fma", a.like(b), a.like(c))
 
 
 def horner(x: Value, coefficients: tuple[float, ...]) -> Value:
-    """c0 + c1 x + c2 x^2 + ..., by fused multiply-adds."""
+    """Return c0 + c1 x + c2 x^2 + ..., computed with fused multiply-adds."""
     total = x.constant(coefficients[-1])
     for c in reversed(coefficients[:-1]):
         total = fma(total, x, c)
@@ -61,20 +62,20 @@ def horner(x: Value, coefficients: tuple[float, ...]) -> Value:
 
 
 def product(a: Value, b: Value | float) -> tuple[Value, Value]:
-    """a * b as the sum of its rounded value and what the rounding left out, which is exact."""
+    """Return a * b as an exact sum of two values: the rounded product and its rounding error."""
     high = a * b
     return high, fma(a, b, -high)
 
 
 def where(mask: Value, a: Value | float, b: Value | float) -> Value:
-    """`a` where the mask is set, else `b`; one of the two is a `Value`."""
+    """Return `a` in the lanes in which the mask is set, and `b` elsewhere. At least one of the two is a `Value`."""
     like = a if isinstance(a, Value) else b
     assert isinstance(like, Value)
     return mask.select(like.like(a), like.like(b))
 
 
 def libm(name: str, arity: int) -> Callable[..., Value]:
-    """The C library's function, one call a lane: `sinf` for float32, `sin` for float64."""
+    """Return a C library function that is called once per lane: `sinf` for float32, `sin` for float64."""
 
     def scalar(*xs: Value) -> Value:
         first = xs[0]
@@ -87,12 +88,12 @@ def libm(name: str, arity: int) -> Callable[..., Value]:
 
 
 def has_device_library(x: Value) -> bool:
-    """Whether code is for a machine whose library has functions of one lane, made for it: a GPU."""
+    """Return whether the code is for a GPU, whose math library has functions for a single lane."""
     return architecture(x.builder) in LIBRARIES
 
 
 def in_float32(f: Callable[..., Value]) -> Callable[..., Value]:
-    """Floats of 16 bits by way of float32."""
+    """Return a function that computes floats of 16 bits in float32."""
 
     def apply(*xs: Value) -> Value:
         element = xs[0].element
@@ -102,12 +103,14 @@ def in_float32(f: Callable[..., Value]) -> Callable[..., Value]:
 
 
 def in_float64(f: Callable[..., Value]) -> Callable[..., Value]:
-    """float32 by way of float64, rounded once."""
+    """Return a function that computes float32 in float64, and rounds once."""
     return lambda *xs: f(*(x.cast(F64) for x in xs)).cast(F32)
 
 
 def unless_rare(usual: Value, rare: Value, instead: Callable[[], Value]) -> Value:
-    """`usual`, but where the mask `rare` is set what `instead` computes: behind a branch, which is rarely taken."""
+    """Return `usual`, but in lanes of the mask `rare` the result of `instead`, which runs in a branch that is rarely
+    taken.
+    """
     b = usual.builder
     some = b.bitcast(rare.llvm, ir.IntType(rare.lanes)) if rare.lanes else rare.llvm
     before = b.basic_block

@@ -1,12 +1,13 @@
-"""Kernel source to LLVM in one walk over its syntax tree, with Numba's types and Numba's code for each operation.
+"""Compile kernel source to LLVM in one walk over its syntax tree, with Numba's types and Numba's code for each
+operation.
 
-Numba's own front end compiles any Python: it analyses bytecode, finds out which variables live on, and infers types
-until nothing changes any more. In kernel source (`simd`) the first assignment of a variable stands in front of its uses
-and gives it its type, so the type of each expression is known when the walk comes to it. What an operation means is
-asked of Numba: its typing of a call, its casts, and its code, all remembered for each operation and types. The
-instructions are the same, in a third of the time.
+Numba's own front end compiles any Python: it analyses bytecode, finds live variables, and infers types until nothing
+changes any more. In kernel source (`simd`), the first assignment of a variable comes before its uses and gives it its
+type, so the type of each expression is known when the walk reaches it. Numba supplies the typing of calls, casts and
+code, which are cached for each operation and argument types. The resulting instructions are the same, in a third of the
+time.
 
-What the walk does not translate is `Untranslatable`: generated source does not contain it.
+The walk raises `Untranslatable` for other Python constructs, which generated source does not contain.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ _UNARY: dict[type[ast.unaryop], Callable[..., Any]] = {
 
 
 class Untranslatable(Exception):
-    """The source says something that kernel source may not say, in a line of it if that is known."""
+    """The source contains something that kernel source must not contain. The message gives the line if it is known."""
 
     def __init__(self, text: str, line: int | None = None) -> None:
         super().__init__(text if line is None else f"line {line}: {text}")
@@ -63,7 +64,9 @@ class Untranslatable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Slot:
-    """Memory of a variable that is assigned more than once. `block` is the statements that its first one is among."""
+    """The memory of a variable that is assigned more than once. `block` is the list of statements with its first
+    assignment.
+    """
 
     type: types.Type
     address: ir.Value
@@ -72,19 +75,19 @@ class _Slot:
 
 @dataclass(frozen=True, slots=True)
 class Typed:
-    """An LLVM value with its Numba type; of an integer literal the type has the value."""
+    """An LLVM value with its Numba type. The type of an integer literal includes its value."""
 
     type: types.Type
     llvm: ir.Value
 
     @property
     def literal(self) -> Any:
-        """The value of a literal; None for anything else."""
+        """The value of a literal, or None for anything else."""
         return self.type.literal_value if isinstance(self.type, types.Literal) else None
 
 
 class Operations:
-    """What kernel source may call, as Numba's contexts for one kind of machine have it."""
+    """The operations that kernel source may call, as Numba's contexts for one kind of machine define them."""
 
     def __init__(self, typing_context: Any, target_context: Any) -> None:
         self.typing_context = typing_context
@@ -92,12 +95,12 @@ class Operations:
         self._found: dict[Any, tuple[Any, Any]] = {}
 
     def refresh(self) -> None:
-        """Take up what was registered meanwhile: the types of vectors come into being when they are named."""
+        """Load new registrations. The types of vectors are created when they are first named."""
         self.typing_context.refresh()
         self.target_context.refresh()
 
     def signature(self, function: Any, args: Sequence[types.Type]) -> Any:
-        """Numba's signature of a call; raises `Untranslatable` if it has none."""
+        """Return Numba's signature of a call. Raises `Untranslatable` if it has none."""
         context = self.typing_context
         found = context.resolve_function_type(context.resolve_value_type(function), tuple(args), {})
         if found is None:
@@ -105,7 +108,7 @@ class Operations:
         return found
 
     def call(self, builder: ir.IRBuilder, function: Any, operands: Sequence[Typed]) -> Typed:
-        """Emit a call; the operands are converted to what the signature wants."""
+        """Emit a call, converting the operands to the types of the signature."""
         given = tuple([o.type for o in operands])
         known = self._found.get((function, given))
         if known is None:
@@ -132,24 +135,24 @@ class Operations:
         return Typed(kind, code(self.target_context, builder, value.type, value.llvm, name))
 
     def tuple(self, builder: ir.IRBuilder, items: Sequence[Typed]) -> Typed:
-        """A tuple of values."""
+        """Emit a tuple of values."""
         kind = types.BaseTuple.from_types(tuple(types.unliteral(item.type) for item in items))
         values = [self.cast(builder, item, to) for item, to in zip(items, kind.types, strict=True)]
         return Typed(kind, self.target_context.make_tuple(builder, kind, values))
 
     def cast(self, builder: ir.IRBuilder, value: Typed, to: types.Type) -> ir.Value:
-        """A value as one of another type, converted as Numba does."""
+        """Convert a value to another type, as Numba does."""
         return self.target_context.cast(builder, value.llvm, value.type, to)
 
     def constant(self, builder: ir.IRBuilder, value: Any) -> Typed:
-        """A number of Python's: an integer has its value in its type."""
+        """Emit a Python number as a constant. The type of an integer includes its value."""
         plain = self.typing_context.resolve_value_type(value)
         llvm = self.target_context.get_constant_generic(builder, types.unliteral(plain), value)
         return Typed(types.maybe_literal(value) or plain, llvm)
 
 
 class Translation:
-    """One function of kernel source, emitted into the block of `builder`; `parameters` by their names."""
+    """Translates one function of kernel source into the block of `builder`. `parameters` maps names to values."""
 
     def __init__(
         self, operations: Operations, builder: ir.IRBuilder, namespace: Mapping[str, Any], parameters: dict[str, Typed]
@@ -170,7 +173,7 @@ class Translation:
         loops = Counter(
             item.target.id for item in ast.walk(function) if isinstance(item, ast.For) and _is_name(item.target)
         )
-        # The variable of a loop is seen in the loop only, whichever other loops have one of that name.
+        # A loop variable is visible only in its loop, even if other loops have a variable of the same name.
         self.often = {name for name, count in stored.items() if count > 1 and loops[name] < count}
         if stored.keys() & self.seen.keys():
             raise Untranslatable("a parameter is assigned")
@@ -181,7 +184,7 @@ class Translation:
     # -- statements
 
     def statements(self, body: Sequence[ast.stmt]) -> None:
-        """The statements of a block: what they define is not seen behind it."""
+        """Emit the statements of a block. Variables that are defined in it are not visible after it."""
         outer, self.block, seen = self.block, body, dict(self.seen)
         for stmt in body:
             if self.builder.block.is_terminated:
@@ -201,7 +204,7 @@ class Translation:
         emit(self, stmt)
 
     def iterations(self, body: Sequence[ast.stmt], again: ir.Block, behind: ir.Block) -> None:
-        """The statements of a loop, and the branch behind them."""
+        """Emit the statements of a loop, and the branch after them."""
         self.around.append((again, behind))
         self.statements(body)
         self.around.pop()
@@ -227,7 +230,7 @@ class Translation:
             raise Untranslatable(f"an assignment to {ast.unparse(target)}")
 
     def update(self, stmt: ast.AugAssign) -> None:
-        """`x += 1` and its like."""
+        """Emit an augmented assignment such as `x += 1`."""
         function, target = self.operator(stmt.op), stmt.target
         if isinstance(target, ast.Name):
             old = self.name(target)
@@ -343,7 +346,7 @@ class Translation:
         return self.operations.constant(self.builder, e.value)
 
     def named(self, name: str) -> Any:
-        """What a name that is no variable stands for in the module's text."""
+        """Return the object that a name refers to in the module's text if it is not a variable."""
         found = self.namespace.get(name, getattr(builtins, name, None))
         if found is None:
             raise Untranslatable(f"{name} has no value here")
@@ -369,7 +372,7 @@ class Translation:
         return self.operations.call(self.builder, function, args)
 
     def function(self, e: ast.expr) -> Any:
-        """What is called: a name of the module's text, or of a module that it imports."""
+        """Return the function that a call names: a name in the module's text, or in a module that it imports."""
         if _is_name(e):
             return self.named(e.id)
         if isinstance(e, ast.Attribute) and _is_name(e.value):
@@ -377,7 +380,7 @@ class Translation:
         raise Untranslatable(f"a call of {ast.unparse(e)}")
 
     def attribute(self, e: ast.Attribute) -> Typed:
-        """An attribute of a value, or what a machine has: `cuda.threadIdx.x`."""
+        """Emit an attribute of a value, or of a machine's module, such as `cuda.threadIdx.x`."""
         if _is_name(e.value) and isinstance(module := self.named(e.value.id), ModuleType):
             of = Typed(types.Module(module), self.operations.target_context.get_dummy_value())
         else:
@@ -388,7 +391,9 @@ class Translation:
         return self.operations.tuple(self.builder, [self.value(item) for item in e.elts])
 
     def extreme(self, compare: Callable[..., Any], a: Typed, b: Typed) -> Typed:
-        """Python's `min` or `max` of two numbers, as the wider of their types. Numba has them as Python functions."""
+        """Emit Python's `min` or `max` of two numbers, in the wider of their types. Numba implements these as Python
+        functions.
+        """
         kind = types.unliteral(
             self.operations.typing_context.unify_pairs(types.unliteral(a.type), types.unliteral(b.type))
         )
@@ -423,7 +428,9 @@ class Translation:
         return self.operations.call(self.builder, function, [self.value(e.left), self.value(e.comparators[0])])
 
     def logical(self, e: ast.BoolOp) -> Typed:
-        """`and`, `or` of booleans: what stands behind is evaluated only if it decides."""
+        """Emit `and` or `or` of booleans. The right operand is evaluated only if the left one does not decide the
+        result.
+        """
         builder, decided = self.builder, isinstance(e.op, ast.Or)
         behind = builder.append_basic_block("decided")
         arrived = []
@@ -439,7 +446,7 @@ class Translation:
         return Typed(types.boolean, self._merged(arrived))
 
     def choice(self, e: ast.IfExp) -> Typed:
-        """`a if test else b`: one of them is evaluated."""
+        """Emit `a if test else b`, which evaluates only one of the two."""
         builder, test = self.builder, self.truth(e.test)
         blocks = [builder.append_basic_block(part) for part in ("true", "false", "chosen")]
         builder.cbranch(test, *blocks[:2])
@@ -463,14 +470,14 @@ class Translation:
         return phi
 
     def boolean(self, e: ast.expr) -> ir.Value:
-        """A boolean; a number's truth is asked by `truth`, and the value of `2 and 3` is none."""
+        """Return a boolean value. Raises `Untranslatable` for other types; `truth` also converts numbers."""
         value = self.value(e)
         if types.unliteral(value.type) != types.boolean:
             raise Untranslatable(f"{ast.unparse(e)} as a boolean")
         return self.operations.cast(self.builder, value, types.boolean)
 
     def truth(self, e: ast.expr) -> ir.Value:
-        """Whether a condition holds."""
+        """Return the truth value of an expression."""
         value = self.value(e)
         if types.unliteral(value.type) != types.boolean:
             value = self.operations.call(self.builder, bool, [value])
@@ -519,9 +526,9 @@ _EXPRESSIONS: dict[type, Callable[..., Typed]] = {
 def translated(
     operations: Operations, builder: ir.IRBuilder, function: Any, source: str, parameters: Sequence[Typed]
 ) -> None:
-    """Emit a function of kernel source, whose module text is `source`, into the block of `builder`.
+    """Emit a function of kernel source into the block of `builder`. `source` is the text of its module.
 
-    Raises `Untranslatable`, with the line of the text.
+    Raises `Untranslatable`, with the line in the text.
     """
     code = function.__code__
     tree = next(

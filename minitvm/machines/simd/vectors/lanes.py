@@ -1,12 +1,12 @@
 """SIMD vectors as Numba types, and the values that the operations of `simd` work on.
 
 `VectorType(element, lanes)` is a Numba type whose LLVM representation is `<lanes x element>`, that is, one or more
-machine registers. `Value` wraps one LLVM value, scalar or vector, with its element type; arithmetic on `Value`s emits
-LLVM instructions, so an operation is written once and serves every dtype and every number of lanes (a scalar has
-no lanes). `register` makes such an operation callable from generated kernel source.
+machine registers. `Value` wraps one LLVM value, scalar or vector, with its element type. Arithmetic on `Value`s emits
+LLVM instructions, so an operation is written once and works for every dtype and every number of lanes (a scalar has no
+lanes). `register` makes such an operation callable from generated kernel source.
 
-Compile time is why this bypasses `@intrinsic` and `@overload`: an operation is typed by a small template and emitted
-straight into the caller, with no function of its own for Numba to type and for LLVM to inline.
+To save compile time, this does not use `@intrinsic` and `@overload`. An operation is typed by a small template and
+emitted directly into the caller, without a separate function that Numba must type and LLVM must inline.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MAX_LANES = 64
 
 
 class HalfType(types.Type):
-    """float16 as LLVM's `half`: Numba has no float16 of its own on the CPU. Each operation rounds to half precision."""
+    """float16 as LLVM's `half`, because Numba has no float16 on the CPU. Each operation rounds to half precision."""
 
     def __init__(self) -> None:
         super().__init__(name="float16")
@@ -45,7 +45,7 @@ class HalfModel(models.PrimitiveModel):
 
 
 class BrainType(types.Type):
-    """bfloat16 as its bits, the upper half of a float32: each operation is one in float32, and rounds."""
+    """bfloat16 as its bits, the upper half of a float32. Each operation is computed in float32 and rounded."""
 
     def __init__(self) -> None:
         super().__init__(name="bfloat16")
@@ -64,7 +64,8 @@ class BrainModel(models.PrimitiveModel):
 class Element:
     """One scalar dtype: its short name (`f32`), kind (`f`loat, `i`nt, `u`nsigned, `b`ool), width in bits and types.
 
-    `memory` is the type of one element in a buffer: a bool is a byte there and a bit in a register.
+    `memory` is the type of one element in a buffer. For example, a bool is a byte in a buffer and a bit in a
+    register.
     """
 
     name: str
@@ -102,7 +103,7 @@ _OF_NUMBA = {e.numba: e for e in ELEMENTS.values()}
 
 
 class VectorType(types.Type):
-    """`lanes` elements in SIMD registers."""
+    """The Numba type of a vector with `lanes` elements in SIMD registers."""
 
     def __init__(self, element: Element, lanes: int) -> None:
         self.element = element
@@ -117,12 +118,15 @@ class VectorModel(models.PrimitiveModel):
 
 
 def numba_type(element: Element, lanes: int) -> types.Type:
-    """The Numba type of a vector, or of a scalar where `lanes` is 0."""
+    """Return the Numba type of a vector, or of a scalar if `lanes` is 0."""
     return VectorType(element, lanes) if lanes else element.numba
 
 
 def shape_of(ty: types.Type) -> tuple[Element, int] | None:
-    """(element, lanes) of a Numba type, lanes 0 for a scalar; None for anything else. Literals count as their type."""
+    """Return (element, lanes) of a Numba type, or None if it is neither a vector nor a scalar. A scalar has 0 lanes.
+
+    A literal counts as a value of its type.
+    """
     if isinstance(ty, VectorType):
         return ty.element, ty.lanes
     element = _OF_NUMBA.get(types.unliteral(ty))
@@ -132,8 +136,8 @@ def shape_of(ty: types.Type) -> tuple[Element, int] | None:
 class Value:
     """An LLVM value, scalar (`lanes == 0`) or vector, that knows its element type and the builder to extend.
 
-    Operators follow NumPy: `/` is of floats, comparisons give `b1` masks. A plain Python number as the other operand
-    becomes a constant of the same type. Quotients of integers are in `division`.
+    Operators follow NumPy: `/` is for floats, and comparisons give `b1` masks. If the other operand is a Python number,
+    it becomes a constant of the same type. Integer division is in `division`.
     """
 
     __slots__ = ("builder", "element", "lanes", "llvm")
@@ -156,7 +160,7 @@ class Value:
         return Value(self.builder, element or self.element, self.lanes, llvm)
 
     def constant(self, x: Any, element: Element | None = None) -> Value:
-        """`x` in every lane."""
+        """Return `x` in every lane."""
         element = element or self.element
         x = _brain_bits(x) if element is BF16 else float(x) if element.kind == "f" else int(x)
         scalar = ir.Constant(element.llvm, x)
@@ -165,18 +169,18 @@ class Value:
         return self.wrap(ir.Constant(ir.VectorType(element.llvm, self.lanes), [scalar] * self.lanes), element)
 
     def constants(self, xs: Sequence[int], element: Element) -> Value:
-        """One constant per lane."""
+        """Return a vector with one constant per lane."""
         vector = ir.VectorType(element.llvm, self.lanes)
         return self.wrap(ir.Constant(vector, [ir.Constant(element.llvm, x) for x in xs]), element)
 
     def _number(self) -> Any:
-        """The number that this is while compiling, a float32 or a longer one; None for any other value."""
+        """Return the value as a Python number if it is a constant scalar of at least 32 bits, or None."""
         if self.lanes or self.kind not in "fiu" or self.element.bits < 32 or not isinstance(self.llvm, ir.Constant):
             return None
         return self.llvm.constant if isinstance(self.llvm.constant, int | float) else None
 
     def same_number(self) -> float | None:
-        """The constant in every lane; None where lanes differ, or are known at run time only."""
+        """Return the constant that is in every lane, or None if lanes differ or are known only at run time."""
         if not isinstance(self.llvm, ir.Constant):
             return None
         numbers = [c.constant for c in self.llvm.constant] if self.lanes else [self.llvm.constant]
@@ -187,7 +191,7 @@ class Value:
         return x if isinstance(x, Value) else self.constant(x)
 
     def splat(self, lanes: int) -> Value:
-        """This scalar in each of `lanes` lanes (0 leaves it a scalar)."""
+        """Return this scalar in each of `lanes` lanes (0 leaves it a scalar)."""
         if not lanes:
             return self
         vector = ir.VectorType(self.element.llvm, lanes)
@@ -346,7 +350,9 @@ class Value:
         return self.wrap(self.builder.fcmp_unordered("uno", self.llvm, self.llvm), B1)
 
     def select(self, a: Value, b: Value) -> Value:
-        """`a` where this mask is set, `b` elsewhere. A scalar mask chooses between whole vectors."""
+        """Return `a` in lanes in which this mask is set, and `b` elsewhere. A scalar mask chooses between whole
+        vectors.
+        """
         return a.wrap(self.builder.select(self.llvm, a.llvm, b.llvm))
 
     # -- conversion
@@ -390,19 +396,19 @@ class Value:
 
 
 def _fits(number: float, to: Element) -> bool:
-    """Whether an integer dtype holds a number as it is."""
+    """Return whether an integer dtype can represent a number exactly."""
     low, high = (-(1 << (to.bits - 1)), (1 << (to.bits - 1)) - 1) if to.kind == "i" else (0, (1 << to.bits) - 1)
     return isinstance(number, int) and low <= number <= high
 
 
 def _widened(x: Value) -> Value:
-    """bfloat16 as float32: the lower half is zeros."""
+    """Convert bfloat16 to float32 by appending zero bits."""
     bits = x.wrap(x.llvm, ELEMENTS["u16"]).cast(U32)
     return (bits << 16).bitcast(F32)
 
 
 def _to_brain(x: Value) -> Value:
-    """float32 rounded to bfloat16, ties to even; NaN keeps its sign."""
+    """Round float32 to bfloat16, ties to even. NaN keeps its sign."""
     bits = x.bitcast(U32)
     even = (bits >> 16) & 1
     rounded = (bits + even + 0x7FFF) >> 16
@@ -415,7 +421,9 @@ def _brain_bits(x: float) -> int:
 
 
 def _f64_to_f16(x: Value) -> Value:
-    """Round once: through float32 rounded to odd, which keeps enough bits for the second rounding to be right."""
+    """Round float64 to float16 once: through float32 rounded to odd, which keeps enough bits for a correct second
+    rounding.
+    """
     near = x.cast(F32)
     back = near.cast(F64)
     bits = near.bitcast(I32)
@@ -429,13 +437,13 @@ def _f64_to_f16(x: Value) -> Value:
 
 
 def declare(builder: ir.IRBuilder, name: str, function_type: ir.FunctionType) -> ir.Function:
-    """Declare an external function in the module under construction, once."""
+    """Return an external function in the module under construction, declaring it on first use."""
     existing = builder.module.globals.get(name)
     return existing if existing is not None else ir.Function(builder.module, function_type, name)
 
 
 def architecture(builder: ir.IRBuilder) -> str:
-    """What the module's code is for: "x86_64", "aarch64", "nvptx64"."""
+    """Return the architecture that the module's code is for: "x86_64", "aarch64" or "nvptx64"."""
     return str(builder.module.triple).partition("-")[0]
 
 
@@ -445,7 +453,7 @@ LIBRARIES: dict[str, Callable[[str], str]] = {}  # for an architecture, the name
 
 
 def library_function(builder: ir.IRBuilder, name: str, function_type: ir.FunctionType) -> ir.Function:
-    """Declare a function of the C library, under the name that it has on the machine of the module."""
+    """Declare a function of the C library, under the name that it has on the module's machine."""
     renamed = LIBRARIES.get(architecture(builder))
     return declare(builder, renamed(name) if renamed else name, function_type)
 
@@ -466,7 +474,9 @@ ANYTHING = (types.VarArg(types.Any),)
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """What kernel source may call: its name or operator, its typing (None: as Numba's), and the code for it."""
+    """An operation that kernel source may call: its name or operator, its typing (None: Numba's), and its code
+    generator.
+    """
 
     marker: Any
     typer: Typer | None
@@ -479,7 +489,7 @@ class Operation:
 
     @property
     def template(self) -> type[AbstractTemplate]:
-        """The typing of a call, as Numba wants it."""
+        """Return the typing of a call, in the form that Numba expects."""
         typer = self.typer
         assert typer is not None
         accepted = inspect.signature(typer)
@@ -504,9 +514,9 @@ _MACHINES: list[Machine] = []
 
 
 def on_machine(machine: Machine) -> None:
-    """Call `machine` with each operation, those that are registered later included.
+    """Call `machine` with each operation, including those that are registered later.
 
-    It makes the operation known to the part of Numba that compiles for one kind of machine.
+    `machine` registers the operation with the part of Numba that compiles for one kind of machine.
     """
     _MACHINES.append(machine)
     for operation in list(_OPERATIONS):
@@ -514,12 +524,12 @@ def on_machine(machine: Machine) -> None:
 
 
 def register(marker: Any, typer: Typer | None, emit: Emitter, patterns: Sequence[tuple[Any, ...]] = (ANYTHING,)) -> Any:
-    """Let kernel source for every machine call `marker`; returns it.
+    """Let kernel source for every machine call `marker`, and return `marker`.
 
-    `typer(*numba_types) -> result type` (None: these arguments do not fit; integer literals arrive as
-    `IntegerLiteral`); without a typer the types are those that Numba finds. `emit(context, builder, sig, args) -> llvm
-    value` serves argument types that match one of `patterns`. For an operator (`operator.add`) the typer and the
-    patterns must not match arguments without a vector: Numba handles these.
+    `typer(*numba_types)` returns the result type, or None if the arguments do not fit; integer literals arrive as
+    `IntegerLiteral`. Without a typer, Numba determines the types. `emit(context, builder, sig, args)` returns the LLVM
+    value for argument types that match one of `patterns`. For an operator (`operator.add`), the typer and the patterns
+    must not match arguments without a vector, because Numba handles these.
     """
     operation = Operation(marker, typer, emit, tuple(patterns))
     _OPERATIONS.append(operation)
@@ -529,7 +539,7 @@ def register(marker: Any, typer: Typer | None, emit: Emitter, patterns: Sequence
 
 
 def marker(name: str, doc: str | None) -> Callable[..., Any]:
-    """The object that a name of the support library stands for in kernel source; it cannot be called from Python."""
+    """Return the object that a name of the support library refers to in kernel source. Python code cannot call it."""
 
     def function(*args: Any) -> Any:
         raise TypeError(f"{name} exists only in kernel source, where Numba compiles it")

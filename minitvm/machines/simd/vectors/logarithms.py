@@ -24,7 +24,7 @@ _SQRT_HALF_BITS = {True: 0x3F3504F3, False: 0x3FE6A09E667F3BCD}
 
 
 def split(x: Value) -> tuple[Value, Value]:
-    """(f, e) of a positive number, with x = 2^e (1 + f); subnormal numbers included."""
+    """Return (f, e) of a positive number with x = 2^e (1 + f). Subnormal numbers are supported."""
     form, bits = format_of(x), _SQRT_HALF_BITS[x.element is F32]
     tiny = x < form.least_normal
     scaled = where(tiny, x * 2.0**form.mantissa, x)
@@ -36,7 +36,7 @@ def split(x: Value) -> tuple[Value, Value]:
 
 
 def _beyond_square(f: Value) -> Value:
-    """c(f) = ln(1 + f) - f + f^2/2."""
+    """Return c(f) = ln(1 + f) - f + f^2/2."""
     square = f * f
     if f.element is F32:
         return square * (f * horner(f, _LOG_F32))
@@ -47,14 +47,14 @@ def _beyond_square(f: Value) -> Value:
 
 
 def _special(x: Value, result: Value) -> Value:
-    """The result, but of 0 -inf, of a negative number NaN, of infinity and NaN itself."""
+    """Return the result, corrected to -inf for 0, NaN for a negative number, and x itself for infinity and NaN."""
     result = where(x == 0.0, -math.inf, result)
     result = where(x == math.inf, x, result)
     return where(x < 0.0, math.nan, where(x.is_nan(), x, result))
 
 
 def log(x: Value) -> Value:
-    """Natural logarithm within 2 ulp; of 0 -inf, of a negative number NaN."""
+    """Return the natural logarithm within 2 ulp. It is -inf for 0, and NaN for a negative number."""
     form = format_of(x)
     f, e = split(x)
     tail = fma(f * f, -0.5, fma(e, form.ln2_low, _beyond_square(f)))
@@ -68,7 +68,7 @@ _LOG10_2 = {True: (0.30102539062500, 4.6050389811952137e-06), False: (0.30102999
 
 
 def _in_base(x: Value, per: dict[bool, tuple[float, float]], unit: tuple[float, float]) -> Value:
-    """ln x times a constant in two parts; `unit` is the logarithm of 2, whose high part times e is exact."""
+    """Return ln x times a constant in two parts. `unit` is the logarithm of 2, whose high part times e is exact."""
     high, low = per[x.element is F32]
     f, e = split(x)
     tail = fma(f * f, -0.5, _beyond_square(f))
@@ -83,23 +83,23 @@ def _in_base(x: Value, per: dict[bool, tuple[float, float]], unit: tuple[float, 
 
 
 def log2(x: Value) -> Value:
-    """Logarithm to base 2 within 1 ulp; exact for powers of two."""
+    """Return the logarithm to base 2, within 1 ulp. It is exact for powers of two."""
     return _in_base(x, _PER_LN2, (1.0, 0.0))
 
 
 def log10(x: Value) -> Value:
-    """Logarithm to base 10 within 1 ulp."""
+    """Return the logarithm to base 10, within 1 ulp."""
     return _in_base(x, _PER_LN10, _LOG10_2[x.element is F32])
 
 
 def log1p(x: Value) -> Value:
-    """ln(1 + x) within 3 ulp; of -1 -inf, below NaN."""
+    """Return ln(1 + x) within 3 ulp. It is -inf for -1, and NaN below."""
     u, rest = _one_more(x)
     return where(u == 1.0, x, log(u) + rest)
 
 
 def _one_more(x: Value) -> tuple[Value, Value]:
-    """(u, rest) with ln(1 + x) = ln(u) + rest."""
+    """Return (u, rest) with ln(1 + x) = ln(u) + rest."""
     # u = 1 + x is rounded, and ln(1 + x) = ln(u) + (x - (u - 1)) / u but for terms below half an ulp: u - 1 is exact
     # where the second summand counts.
     u = x + 1.0
@@ -111,7 +111,7 @@ _LARGE = 2.0**30  # asinh and acosh are ln(2 x) there
 
 
 def _log1p_or_double(x: Value, grown: Value) -> Value:
-    """ln(1 + grown), but ln(2 x) where x is large."""
+    """Return ln(1 + grown), or ln(2 x) if x is large."""
     large = x > _LARGE
     u, rest = _one_more(grown)
     result = log(where(large, x, u)) + where(large, math.log(2.0), rest)
@@ -119,7 +119,7 @@ def _log1p_or_double(x: Value, grown: Value) -> Value:
 
 
 def asinh(x: Value) -> Value:
-    """Inverse hyperbolic sine within 3 ulp."""
+    """Return the inverse hyperbolic sine, within 3 ulp."""
     magnitude = x.intrinsic("fabs")
     bounded = where(magnitude > _LARGE, _LARGE, magnitude)
     square = bounded * bounded
@@ -130,14 +130,14 @@ def asinh(x: Value) -> Value:
 
 
 def acosh(x: Value) -> Value:
-    """Inverse hyperbolic cosine within 3 ulp; below 1 NaN."""
+    """Return the inverse hyperbolic cosine, within 3 ulp. It is NaN below 1."""
     above = where(x > _LARGE, _LARGE, x) - 1.0
     grown = above + fma(above, above, above + above).intrinsic("sqrt")
     return where(x < 1.0, math.nan, _log1p_or_double(x, grown))
 
 
 def atanh(x: Value) -> Value:
-    """Inverse hyperbolic tangent within 3 ulp; of 1 and -1 infinite, beyond NaN."""
+    """Return the inverse hyperbolic tangent, within 3 ulp. It is infinite for 1 and -1, and NaN beyond."""
     magnitude = x.intrinsic("fabs")
     grown = (magnitude + magnitude) / (1.0 - magnitude)
     return (log1p(grown) * 0.5).intrinsic("copysign", x)

@@ -1,6 +1,6 @@
-"""Reading and writing the lanes of a vector that a mask chooses: by LLVM's intrinsics, or lane by lane.
+"""Read and write the lanes of a vector that a mask selects, by LLVM's intrinsics or lane by lane.
 
-Values have the elements of memory: bools as bytes, bfloat16 as its bits. Lanes outside of the mask are not touched.
+Values have their form in memory: bools are bytes, and bfloat16 is its bits. Masked-out lanes are not accessed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ LANE_BY_LANE: set[str] = set()  # architectures whose LLVM does not have the int
 
 
 def load(builder: ir.IRBuilder, at: ir.Value, mask: ir.Value, other: Value) -> Value:
-    """The vector at `at`, with `other` in the lanes outside of the mask."""
+    """Return the vector at `at`, with `other` in the masked-out lanes."""
     if architecture(builder) in LANE_BY_LANE:
         return _read(builder, lambda lane: _element(builder, at, lane), mask, other)
     operands = [at, ir.Constant(_I32, other.element.itemsize), mask, other.llvm]
@@ -25,7 +25,7 @@ def load(builder: ir.IRBuilder, at: ir.Value, mask: ir.Value, other: Value) -> V
 
 
 def store(builder: ir.IRBuilder, value: Value, at: ir.Value, mask: ir.Value) -> None:
-    """Write the lanes of the mask to the vector at `at`."""
+    """Write the lanes that the mask selects to the vector at `at`."""
     if architecture(builder) in LANE_BY_LANE:
         _write(builder, value, lambda lane: _element(builder, at, lane), mask)
         return
@@ -34,7 +34,7 @@ def store(builder: ir.IRBuilder, value: Value, at: ir.Value, mask: ir.Value) -> 
 
 
 def gather(builder: ir.IRBuilder, pointer: ir.Value, index: Value, mask: ir.Value | None, other: Value) -> Value:
-    """`pointer[index[l]]` in lane l; without a mask in all of them."""
+    """Return `pointer[index[l]]` in each lane l that the mask selects (None: all lanes), and `other` elsewhere."""
     if architecture(builder) in LANE_BY_LANE:
         return _read(builder, lambda lane: builder.gep(pointer, [index.lane(lane).llvm]), mask, other)
     pointers = _addresses(builder, pointer, index, other.element)
@@ -44,7 +44,7 @@ def gather(builder: ir.IRBuilder, pointer: ir.Value, index: Value, mask: ir.Valu
 
 
 def scatter(builder: ir.IRBuilder, value: Value, pointer: ir.Value, index: Value, mask: ir.Value | None) -> None:
-    """`pointer[index[l]] = value[l]`, in order of the lanes."""
+    """Store `pointer[index[l]] = value[l]` for the selected lanes, in order."""
     if architecture(builder) in LANE_BY_LANE:
         _write(builder, value, lambda lane: builder.gep(pointer, [index.lane(lane).llvm]), mask)
         return
@@ -71,7 +71,9 @@ def _all_lanes(n: int) -> ir.Value:
 
 
 def _addresses(builder: ir.IRBuilder, pointer: ir.Value, index: Value, stored: Element) -> ir.Value:
-    """A vector of pointers, by integer arithmetic: llvmlite's gep has no vectors of indices."""
+    """Return a vector of pointers, computed by integer arithmetic because llvmlite's gep does not accept vectors of
+    indices.
+    """
     base = Value(builder, I64, 0, builder.ptrtoint(pointer, I64.llvm)).splat(index.lanes)
     return builder.inttoptr((base + index * stored.itemsize).llvm, ir.VectorType(ir.PointerType(), index.lanes))
 
@@ -80,7 +82,7 @@ def _addresses(builder: ir.IRBuilder, pointer: ir.Value, index: Value, stored: E
 
 
 def _element(builder: ir.IRBuilder, at: ir.Value, lane: int) -> ir.Value:
-    """The address of a lane of the vector at `at`."""
+    """Return the address of a lane of the vector at `at`."""
     first = builder.bitcast(at, at.type.pointee.element.as_pointer())
     return builder.gep(first, [ir.Constant(I64.llvm, lane)])
 

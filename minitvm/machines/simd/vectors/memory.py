@@ -1,7 +1,7 @@
-"""Pointers, loads and stores of kernel source, and the operations that move lanes.
+"""Pointers, loads and stores of kernel source, and operations that move lanes.
 
-Element indices are int64 and are not checked: an index counts elements from the pointer. No access assumes more
-alignment than that of one element.
+Element indices are int64 and are not checked; they count elements from the pointer. No access assumes more alignment
+than that of one element.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MARKERS: dict[str, Any] = {}
 
 
 def operation(name: str, typer: Callable[..., types.Type | None], doc: str) -> Callable[[Any], Any]:
-    """Register `emit` under `name`; the typer sees Numba types, `emit(builder, sig, *llvm values)` emits."""
+    """Return a decorator that registers `emit(builder, sig, *llvm values)` under `name`. The typer gets Numba types."""
 
     def decorate(emit: Callable[..., Any]) -> Any:
         def adapter(context: Any, builder: ir.IRBuilder, sig: Any, args: Sequence[ir.Value]) -> Any:
@@ -135,7 +135,7 @@ def _from_memory(v: vectors_lane.Value, element: vectors_lane.Element) -> vector
 
 
 def _stored(element: vectors_lane.Element) -> vectors_lane.Element:
-    """The element type in memory: bools are bytes there, and bfloat16 moves as its bits."""
+    """Return the element type in memory: bools are stored as bytes, and bfloat16 as its bits."""
     return (
         vectors_lane.ELEMENTS["u8"]
         if element is vectors_lane.B1
@@ -167,7 +167,7 @@ def load_whole(builder: ir.IRBuilder, sig: Any, pointer: ir.Value, index: ir.Val
 
 
 def _load(builder: ir.IRBuilder, sig: Any, pointer: ir.Value, index: ir.Value, aligned: int) -> ir.Value:
-    """A vector at an address that the size of `aligned` elements divides."""
+    """Load a vector from an address that is a multiple of the size of `aligned` elements."""
     element, n = sig.return_type.element, sig.return_type.lanes
     stored = _stored(element)
     vector = ir.VectorType(stored.llvm, n)
@@ -241,7 +241,7 @@ def _masked_load_type(pointer: types.Type, index: types.Type, mask: types.Type, 
 def _passthrough(
     builder: ir.IRBuilder, sig: Any, at: int, args: Sequence[ir.Value], stored: vectors_lane.Element
 ) -> vectors_lane.Value:
-    """The value of lanes outside the mask: the argument at position `at` if there is one, else zero."""
+    """Return the value of masked-out lanes: the argument at position `at` if there is one, or zero."""
     element, n = sig.return_type.element, sig.return_type.lanes
     if len(args) > at:
         return _to_memory(bring(builder, sig.args[at], args[at], (element, n)))
@@ -357,7 +357,9 @@ def first(builder: ir.IRBuilder, sig: Any, n: ir.Value, lanes: ir.Value) -> ir.V
 
 
 def cast_marker(element: vectors_lane.Element, lanes: int) -> Any:
-    """The conversion named after its result: `f32(x)`, `f32x16(x)`; a scalar made a vector is broadcast."""
+    """Return the conversion that is named after its result type: `f32(x)`, `f32x16(x)`. It broadcasts a scalar to a
+    vector.
+    """
     name = f"{element.name}x{lanes}" if lanes else element.name
     result = vectors_lane.numba_type(element, lanes)
 
@@ -489,7 +491,7 @@ def insert(builder: ir.IRBuilder, sig: Any, v: ir.Value, i: ir.Value, x: ir.Valu
 def _tree(
     v: vectors_lane.Value, combine: Callable[[vectors_lane.Value, vectors_lane.Value], vectors_lane.Value]
 ) -> vectors_lane.Value:
-    """Combine halves: log2(lanes) steps, in an order of association that does not depend on the machine."""
+    """Combine the halves of a vector, in log2(lanes) steps. The order of association is the same on every machine."""
     while v.lanes > 1:
         low = v.lanes // 2
         high = v.lanes - low  # an odd vector keeps its middle lane for the next step

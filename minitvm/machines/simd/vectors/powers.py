@@ -31,7 +31,7 @@ _TWO_THIRDS = (0.6666666666666666, 3.700743415417188e-17)
 
 
 def power(x: Value, y: Value) -> Value:
-    """x^y within 2 ulp, with C's results for zeros, infinities and NaN; a negative x needs a whole y."""
+    """Return x^y within 2 ulp, with C's results for zeros, infinities and NaN. A negative x requires an integral y."""
     usual = _USUAL.get(y.same_number())
     if usual is not None:
         return usual(x)
@@ -49,7 +49,7 @@ def power(x: Value, y: Value) -> Value:
 
 
 def _root(x: Value) -> Value:
-    """x^(1/2): not of -0 and of minus infinity what the square root is."""
+    """Return x^(1/2), which differs from the square root for -0 and minus infinity."""
     return where(x == -math.inf, math.inf, (x + 0.0).intrinsic("sqrt"))
 
 
@@ -76,18 +76,18 @@ def _single(x: Value, y: Value) -> Value:
 
 
 def _at_ends(x: Value, logarithm: Value) -> Value:
-    """The logarithm of a number that is not negative, 0 and infinity included; of NaN NaN."""
+    """Return the logarithm of a number that is not negative, correcting the results for 0, infinity and NaN."""
     logarithm = where(x == 0.0, -math.inf, where(x == math.inf, math.inf, logarithm))
     return where(x.is_nan(), x, logarithm)
 
 
 def _unit_to_infinity(x: Value, y: Value) -> Value:
-    """Whether a power is one of 1 by infinity: infinity times the logarithm would be NaN."""
+    """Return a mask of powers of 1 by infinity, for which infinity times the logarithm would be NaN."""
     return (x == 1.0) & (y.intrinsic("fabs") == math.inf)
 
 
 def _double(x: Value, y: Value) -> Value:
-    """The power of a number that is not negative: its logarithm has 65 bits, as a sum of two floats."""
+    """Return the power of a number that is not negative. Its logarithm has 65 bits, as a sum of two floats."""
     f, e = split(x)
     denominator = f + 2.0
     left_out = f - (denominator - 2.0)
@@ -117,13 +117,13 @@ def _double(x: Value, y: Value) -> Value:
 
 
 def _sum(a: Value, b: Value) -> tuple[Value, Value]:
-    """a + b as its rounded value and the rest, where a is 0 or the larger one."""
+    """Return a + b as a rounded sum and its rounding error. `a` must be 0 or the larger number."""
     total = a + b
     return total, (a - total) + b
 
 
 def hypot(x: Value, y: Value) -> Value:
-    """sqrt(x^2 + y^2) within 2 ulp, without overflow on the way."""
+    """Return sqrt(x^2 + y^2) within 2 ulp, without intermediate overflow."""
     if x.element is F32:
         length = in_float64(lambda a, b: fma(a, a, b * b).intrinsic("sqrt"))(x, y)
     else:

@@ -77,7 +77,7 @@ _TYPE_NAME = re.compile(r"([a-z]+\d+)(?:x(\d+))?")
 
 
 def names() -> list[str]:
-    """All names but those of vector types."""
+    """Return all names except those of vector types."""
     return sorted(_NAMES)
 
 

@@ -1,4 +1,6 @@
-"""The text of a kernel as a Python function, for Numba to compile; and what its machine code follows from beside it."""
+"""The text of a kernel as a Python function for Numba to compile, and the other facts that determine its machine
+code.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ from typing import Any
 
 
 def defined(source: str, entry: str) -> Any:
-    """Run the module text and return its entry function; Numba's messages find the text in `linecache`."""
+    """Run the module text and return its entry function. `linecache` gets the text, so that Numba's messages can quote
+    it.
+    """
     filename = f"<kernel {entry}>"
     linecache.cache[filename] = (len(source), None, source.splitlines(True), filename)
     namespace: dict[str, Any] = {"__name__": f"minitvm_kernel_{entry}", "__file__": filename}
@@ -20,12 +24,14 @@ def defined(source: str, entry: str) -> Any:
 
 
 def numbered(source: str) -> str:
-    """The text with the numbers of its lines, for errors."""
+    """Return the text with line numbers, for errors."""
     return "\n".join(f"{n:4d}  {line}" for n, line in enumerate(source.split("\n"), 1))
 
 
 def support_of(files: Sequence[Path], packages: Sequence[str]) -> bytes:
-    """A hash of these files of the support library, of the operations on vectors, and of packages' versions."""
+    """Return a hash of these files of the support library, of the operations on vectors, and of the packages'
+    versions.
+    """
     h = hashlib.sha256()
     for file in (*files, *sorted(Path(__file__).parent.glob("*.py"))):
         h.update(file.name.encode() + b"\0" + file.read_bytes() + b"\0")

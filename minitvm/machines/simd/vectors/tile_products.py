@@ -1,10 +1,11 @@
-"""Products of tiles of bytes, one instruction where the machine has it: `tile_dot_i8(A, i, ra, B, j, rb, C, k, rc)`.
+"""Products of tiles of bytes, in one instruction if the machine has it: `tile_dot_i8(A, i, ra, B, j, rb, C, k, rc)`.
 
     C[m, n] += sum over k < 16, b < 4 of A[m, 4 k + b] * B[k, 4 n + b]        m, n < 16
 
-A and B are bytes (int8), sixteen rows of 64; C is int32, sixteen rows of sixteen. Each begins at an index, and its rows
-are so many elements apart. That is `tdpbssd` of Intel's AMX. Machines put theirs into `INSTRUCTIONS`. Any other takes
-bytes of words apart and multiplies vectors of int32, which wraps like the instruction.
+A and B are bytes (int8), with sixteen rows of 64 bytes. C is int32, with sixteen rows of sixteen elements. Each begins
+at an index (i, j, k), and its rows are ra, rb or rc elements apart. This is `tdpbssd` of Intel's AMX. Machines register
+their instruction in `INSTRUCTIONS`. Other machines split words into bytes and multiply vectors of int32, which wrap
+like the instruction.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ def _wide(builder: ir.IRBuilder, number: ir.Value) -> ir.Value:
 
 
 def _by_words(builder: ir.IRBuilder, a: Tile, b: Tile, c: Tile) -> None:
-    """Row by row of C: each word of A's row, in all lanes, times a row of words of B."""
+    """Compute C row by row: each word of a row of A, in all lanes, times a row of words of B."""
 
     def row(tile: Tile, number: ir.Value) -> ir.Value:
         return builder.gep(tile[0], [builder.mul(tile[1], number)])

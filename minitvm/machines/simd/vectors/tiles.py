@@ -1,4 +1,4 @@
-"""Tiles of words that registers hold: loaded, multiplied and stored by instructions of matrix units.
+"""Tiles of words in registers, which instructions of matrix units load, multiply and store.
 
     t = tile_zero(rows)                       t: rows of sixteen words (int32)
     t = tile_load(A, i, step, rows)           rows of sixteen words; they begin `step` words apart
@@ -6,10 +6,10 @@
     t = tile_dot_bf16(t, a, b, rows)          the same of float32 by dot2_bf16
     tile_store(A, i, step, t, rows)           A: int32 or float32
 
-`rows` is a literal of at most sixteen; `b` has sixteen. That is Intel's AMX: `tilezero`, `tileloadd`,
-`tdpbusd`, `tdpbf16ps`, `tilestored`. The order in which products of bfloat16 are added up is the machine's. A variable
-holds a tile as a vector of 256 words, of which LLVM makes a tile register. Machines put theirs into `MACHINES`; any
-other computes row by row in vectors.
+`rows` is a literal of at most sixteen; `b` has sixteen rows. These are the instructions `tilezero`, `tileloadd`,
+`tdpbusd`, `tdpbf16ps` and `tilestored` of Intel's AMX. The order in which products of bfloat16 are added depends on the
+machine. A variable holds a tile as a vector of 256 words, which LLVM keeps in a tile register. Machines register their
+tiles in `MACHINES`; other machines compute row by row in vectors.
 """
 
 from __future__ import annotations
@@ -32,24 +32,24 @@ _I64 = ir.IntType(64)
 
 
 class TileMachine(Protocol):
-    """What a machine with tile registers does; tiles are LLVM values of `VectorType(I32, 256)`."""
+    """The operations of a machine with tile registers. Tiles are LLVM values of `VectorType(I32, 256)`."""
 
     def zero(self, builder: ir.IRBuilder, rows: int) -> ir.Value:
-        """A tile of zeros."""
+        """Return a tile of zeros."""
 
     def load(self, builder: ir.IRBuilder, rows: int, at: ir.Value, step: ir.Value) -> ir.Value:
-        """A tile from memory at a pointer to bytes, rows `step` bytes apart."""
+        """Load a tile from memory. `at` points to bytes, and rows are `step` bytes apart."""
 
     def dot(self, builder: ir.IRBuilder, kind: str, rows: int, c: ir.Value, a: ir.Value, b: ir.Value) -> ir.Value:
-        """c + a * b, of words that are "u8i8" or "bf16"."""
+        """Return c + a * b, for words of the kind "u8i8" or "bf16"."""
 
     def store(self, builder: ir.IRBuilder, rows: int, at: ir.Value, step: ir.Value, tile: ir.Value) -> None:
-        """A tile to memory."""
+        """Store a tile to memory."""
 
 
 @dataclass(frozen=True)
 class _Vectors:
-    """A machine without tile registers: each row is a vector."""
+    """A machine without tile registers, in which each row is a vector."""
 
     def zero(self, builder: ir.IRBuilder, rows: int) -> ir.Value:  # noqa: ARG002 (as any machine has it)
         return ir.Constant(_llvm(), [0] * (ROWS * WORDS))
@@ -103,7 +103,7 @@ def _part(builder: ir.IRBuilder, tile: ir.Value, m: int) -> Value:
 
 
 def _joined(builder: ir.IRBuilder, rows: list[ir.Value]) -> ir.Value:
-    """Rows as a tile; what is below them is of no meaning."""
+    """Join rows into a tile. The rows after them are undefined."""
     parts = [Value(builder, I32, WORDS, row) for row in rows]
     while len(parts) > 1 or parts[0].lanes < ROWS * WORDS:
         if len(parts) % 2:
