@@ -1,8 +1,9 @@
-"""The rules for a well-formed executable, as a table. A row is a name, the rule, and a function that finds violations.
+"""The rules for a well-formed executable, as a table. Each row has a name, the rule as a sentence, and a function that
+finds violations.
 
-A rule yields `(step number or None, description)` for each breach. Rules that need offsets compare constants, and
-evaluate symbolic offsets at the dimensions passed to `verify(dims=...)`; without dimensions two
-symbolic slices of one arena count as overlapping only if their expressions are the same.
+This function yields `(step number or None, description)` for each violation. Rules that need offsets compare constants,
+and evaluate symbolic offsets at the dimensions passed to `verify(dims=...)`; without dimensions two symbolic slices of
+one arena count as overlapping only if their expressions are the same.
 """
 
 from __future__ import annotations

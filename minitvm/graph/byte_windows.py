@@ -1,6 +1,6 @@
-"""Sum the data that each result of a product of bytes is computed from.
+"""Sums of the input bytes from which each result of an integer product is computed.
 
-They are multiplied by an offset of the weights.
+If the weights have an offset, the product must add the offset times these sums.
 """
 
 from __future__ import annotations

@@ -176,8 +176,8 @@ _ANY_SIZE = ex.SizeVar("size")
 
 
 def _impersonal(item: OpNode) -> Mapping[str, Any]:
-    """Return the attributes of a node that matter to its function, which leaves out guards on conditions and their
-    texts.
+    """Return the attributes of a node on which its function depends: all except the texts of guards, and guards on
+    conditions.
     """
     if item.op == BIND_SIZE:
         return {**item.attrs, "size": _ANY_SIZE, "most": 0, "where": "", "reason": ""}

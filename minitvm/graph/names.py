@@ -26,9 +26,9 @@ def operator_names(graph: Graph, within: str = "") -> list[str]:
 def _word(item: OpNode) -> str:
     """Return the operator's name without its namespace.
 
-    For a pool, the number in the name is the number of axes that its windows span. For example, a pool over an image
-    with blocked channels is a `pool3d` whose windows have one element along the axis inside a block; its name says
-    `2d`.
+    For a pool, the number in the name is the number of axes along which its windows have several elements. For example,
+    a pool over an image with blocked channels is a `pool3d` whose windows have one element along the axis inside a
+    block; it is called `2d`.
     """
     name = item.op.split(".")[-1].removeprefix("contrib_")
     if name.endswith("_pool3d") and item.attrs["pool_size"][-1] == 1:

@@ -25,7 +25,7 @@ def defined_once(graph: Graph) -> Iterator[Finding]:
 
 
 def defined_before_use(graph: Graph) -> Iterator[Finding]:
-    """A node reads only what is defined before it; an output of the graph is some value of it."""
+    """A node reads only values that are defined before it, and each output of the graph is one of its values."""
     defined: set[Value] = {*graph.inputs, *(c.value for c in graph.constants)}
     for item in graph.nodes:
         for value in item.inputs:
@@ -38,7 +38,7 @@ def defined_before_use(graph: Graph) -> Iterator[Finding]:
 
 
 def input_names_differ(graph: Graph) -> Iterator[Finding]:
-    """Inputs are told apart by name."""
+    """No two inputs have the same name."""
     seen: set[str] = set()
     for value in graph.inputs:
         if value.name in seen:
@@ -47,7 +47,7 @@ def input_names_differ(graph: Graph) -> Iterator[Finding]:
 
 
 def states_fit(graph: Graph) -> Iterator[Finding]:
-    """A state is an input and an output of one constant type; no input or output belongs to two states."""
+    """The input and the output of a state have the same constant type, and no input or output belongs to two states."""
     seen: set[tuple[str, int]] = set()
     for number, result in graph.states:
         if not (0 <= number < len(graph.inputs) and 0 <= result < len(graph.outputs)):
@@ -71,7 +71,7 @@ def constants_fit(graph: Graph) -> Iterator[Finding]:
 
 
 def sizes_bound_once(graph: Graph) -> Iterator[Finding]:
-    """A size that data decide is bound once, before it is used, and is no size of the inputs."""
+    """A data-dependent size is bound once, before it is used, and is not a dimension of an input."""
     later = {size for item in graph.nodes for size in item.bound_sizes()}
     for value in graph.inputs if later else ():
         for size in later.intersection(v for d in value.shape if isinstance(d, Expr) for v in free_vars(d)):
@@ -88,7 +88,7 @@ def sizes_bound_once(graph: Graph) -> Iterator[Finding]:
 
 
 def operators_known(graph: Graph) -> Iterator[Finding]:
-    """Every operator is registered, and has its attributes, complete and in order."""
+    """Every operator is registered, and has all of its attributes, in order."""
     for item in graph.nodes:
         if item.op == FUSED:
             if not isinstance(item.attrs.get("graph"), Graph):

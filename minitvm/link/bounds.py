@@ -1,4 +1,4 @@
-"""Bounds on the elements of an input: an input that says where to write must name a place that exists.
+"""Bounds on the elements of an input that gives a position to write to, so that the position always exists.
 
 For example, `nn.cache_update` writes at a position, and is not defined for a position outside of the cache. If the
 position is an input of the graph or a state, or such a value plus constants and numbers of iterations, the executable

@@ -124,10 +124,10 @@ class _Values:
 def written_directly(
     body: Any, updates: InPlace, is_view: Callable[[Any], bool], is_function: Callable[[Any], bool]
 ) -> frozenset[int]:
-    """Return the indices of the states whose new value the function that computes it may write over the old value.
+    """Return the indices of the states whose new value may be computed directly over the old value.
 
-    That is legal if all readers of the old value, or of a view of it, run before that function, and if the new value is
-    not another output too.
+    That is legal if the function that computes the new value runs after all readers of the old value and of its views,
+    and if the new value is not another output too.
     """
     values = _Values(body, is_view)
     direct: dict[Any, int] = {}

@@ -1,4 +1,6 @@
-"""Check the arrays that a caller passes. No array is converted silently; errors say what was wanted and found."""
+"""Check the arrays that a caller passes. No array is converted silently, and errors give the expected and the actual
+type.
+"""
 
 from __future__ import annotations
 
