@@ -177,7 +177,7 @@ def maximum(*args: Any) -> Any:
 
 
 def _never_negative(difference: Any) -> bool:
-    """Return whether the terms add up to at least 0 when each takes its smallest value (1 for a product of sizes)."""
+    """Return whether a difference is >= 0 if each of its terms takes its smallest value (1 for a product of sizes)."""
     import sympy
 
     lowest = sympy.Integer(0)

@@ -143,5 +143,5 @@ def _z3_formula(e: Any, variables: Mapping[str, Any]) -> Any:
     return build[operator](*parts)
 
 
-# By the package that each one needs, the faster one first.
+# The functions, keyed by the package that they need. The faster one comes first.
 ENGINES = {"islpy": point_by_isl, "z3": point_by_z3}

@@ -166,7 +166,7 @@ def _steps_overlap(row: IterSum, detector: Detector) -> str | None:
         least = next((p for p in positive if all(q is p or detector.at_most(p[0], q[0]) for q in positive)), None)
         if least is None:
             return f"the steps of {row} cannot be put in order"
-        # Of two equal steps, the one with a single iteration comes first; two longer ones overlap.
+        # If two steps are equal, the one with a single iteration comes first; two longer ones overlap.
         if not detector.at_most(below + 1, least[0]):
             return f"{least[1]} overlaps with the smaller terms of {row}"
         below = below + detector.times(least[0], least[1].extent - 1)

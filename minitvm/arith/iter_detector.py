@@ -238,7 +238,7 @@ class Detector:
         base = self.divide(x.base, by)
         if base is None:
             raise NotAffine(f"{e}: {_text(by)} does not divide the offset {_text(x.base)}")
-        # Terms that are divisible may still belong to a fused iterator whose lower part are the others: i0*128 + i1.
+        # Divisible terms may still belong to a fused iterator, whose lower part consists of the others: i0*128 + i1.
         whole = self.limited(x)
         if whole is not None and high and low:
             return IterSum((), base), IterSum(x.args)
@@ -335,7 +335,7 @@ class Detector:
             least = next((a for a in rest if all(b is a or self.at_most(a.scale, b.scale) for b in rest)), None)
             if least is None:
                 raise NotAffine(f"the steps of {' + '.join(map(str, rest))} cannot be put in order")
-            # Of equal steps, one with a single iteration comes first; two others overlap and are refused later.
+            # If steps are equal, one with a single iteration comes first. Otherwise they overlap and are refused later.
             equal = [a for a in rest if a.scale == least.scale]
             least = min(equal, key=lambda a: 0 if a.extent == ONE else 1)
             rest.remove(least)

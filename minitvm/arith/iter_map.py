@@ -38,7 +38,7 @@ def detect(
     The result has no errors only if the map has the property `level`. "none": it only has this form. "surjective": it
     reaches every combination of values of the bindings (TVM's level of the same name; there may be loops that no
     binding uses). "injective": two different points of the loops at which `predicate` holds never give the same values.
-    "bijective": both. The answer is never wrongly positive, but maps that have the property may be refused. With
+    "bijective": both. A map without the property is never accepted, but some maps with the property are refused. With
     `fuse_first`, quotients of sums stay quotients of one fused iterator, as TVM writes them.
     """
     if level not in LEVELS:

@@ -139,7 +139,7 @@ class Normalizer:
                 return result
             return aff.Affine.of(aff.Atom(aff.FLOORDIV if quotient else aff.FLOORMOD, (x, d)))
         by = d.const
-        # a // -d == -a // d and a % -d == -(-a % d), but for data whose negative wraps
+        # a // -d == -a // d and a % -d == -(-a % d), except for data whose negative wraps
         if by == 0 or (by < 0 and self.may_wrap(-x, e.dtype)):
             return self._opaque(e)
         sign = 1 if by > 0 else -1

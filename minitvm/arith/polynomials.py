@@ -2,7 +2,8 @@
 
 The affine normal form cannot decide them. Questions are written in dummy symbols numbered by position (`sympy_bridge`),
 so that questions of the same form are answered only once, even for different functions. The work is limited by the size
-of a question, not by time: a question with more terms, variables or relations than the limits below is not asked.
+of a question, not by time: minitvm does not try questions with more terms, variables or relations than the limits
+below.
 """
 
 from __future__ import annotations

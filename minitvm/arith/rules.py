@@ -1,7 +1,8 @@
 """Rules for floor division and modulo by a positive constant, and for comparisons with zero.
 
-A rule gets a sum and a divisor and gives the result, or None if it does not apply. Each rule is exact for all integers,
-also negative ones, in the ranges that the domain knows. The rules in the tables at the end are tried from the top.
+A rule takes a sum and a divisor and returns the result, or None if it does not apply. Each rule is exact for all
+integers, including negative ones, in the ranges that the domain knows. The rules in the tables at the end are tried
+from the top.
 """
 
 from __future__ import annotations

@@ -382,8 +382,7 @@ class GE(CompareOp):
 
 @node
 class LogicalOp(BinaryOp):
-    """Base class of `and` and `or`. The right operand is evaluated only if the left operand does not decide the result.
-    """
+    """Base class of `and` and `or`. The right operand is evaluated only if the left operand leaves the result open."""
 
     def __post_init__(self) -> None:
         BinaryOp.__post_init__(self)

@@ -1,7 +1,7 @@
 """`extern_primfunc`: tensors that a loop program computes, for operators without a formula per element (TVM's name).
 
-For example, a scan carries a sum from element to element, a sort moves elements about, and a scatter reads from data
-where to write. Each is a `T.prim_func`, whose parameters are the inputs and then the results. It is an operation of the
+For example, a scan carries a sum from element to element, a sort moves elements about, and a scatter writes to indices
+that are data. Each is a `T.prim_func`, whose parameters are the inputs and then the results. It is an operation of the
 tensor program like a compute: `create_prim_func` inserts its blocks, and interpreters run its loops.
 """
 

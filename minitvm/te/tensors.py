@@ -172,7 +172,7 @@ def _check_body(name: str, body: tuple[ex.Expr, ...]) -> None:
 
 
 def _same_reduction(a: ex.Reduce, b: ex.Reduce) -> bool:
-    if a is b:  # a body of one value is compared with itself, and may be long: Winograd's transforms are
+    if a is b:  # fast for long bodies, such as Winograd's transforms
         return True
     return (
         ex.structural_equal(a.combiner, b.combiner)

@@ -411,8 +411,8 @@ class KernelCall(Stmt):
     If `parallel` is set, all threads of the team run the kernel (its outermost loop is PARALLEL); otherwise a single
     thread does. Calls run one after the other, with a barrier in between. For a kernel whose loops are bound to a grid,
     `grid` has the number of blocks along x, y and z, followed by the number of threads in a block along x, y and z;
-    otherwise it is empty. It repeats the extents of the kernel's loops, so that the launching code need not look into
-    the kernel.
+    otherwise it is empty. These numbers repeat the extents of the kernel's loops, so that code that launches the kernel
+    need not inspect it.
     """
 
     kernel: str
@@ -481,7 +481,7 @@ class BlockRealize(Stmt):
 
 
 # The attribute of a function in which a sum over no terms is its initial value. Functions of graphs have it, since an
-# open extent may be 0 in a run. In other functions such a sum stores nothing, as its loops say.
+# unknown extent may be 0 in a run. In other functions such a sum stores nothing, as its loops say.
 EMPTY_SUMS = "tir.empty_sums"
 
 

@@ -136,7 +136,7 @@ def _find(total: Any, shape: Sequence[Dim], dtype: str) -> PrimFunc:
 def _groups(total: Any, extent: Any, columns: int, dtype: str) -> PrimFunc:
     """Return a function that groups equal neighbours among the sorted rows.
 
-    A later row never comes before an earlier one, so one comparison is enough.
+    A row of the sorted order is either equal to the row before it or comes after it, so one comparison is enough.
     """
     from ..tir.script import builtins as T
 

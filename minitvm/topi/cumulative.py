@@ -24,7 +24,7 @@ _COMBINED: dict[str, Callable[[Any, Any], Any]] = {
     _SUM: lambda total, value: total + value, _PRODUCT: lambda total, value: total * value, _LARGEST: te.maximum,
     _LEAST: te.minimum,
 }  # fmt: skip
-_TOGETHER, _OPEN = 512, 64  # elements of a row, so that a few rows stay in the L1 cache; and along an open axis
+_TOGETHER, _OPEN = 512, 64  # elements of a row, so that a few rows stay in the L1 cache; for an axis of unknown extent
 
 
 @register("cumsum")

@@ -64,12 +64,12 @@ def _rounded(v: Expr, f: Format, saturate: bool) -> Expr:
     bits = tir.reinterpret(kind, value)
     magnitude = bits & const(DType(kind).max, kind)
     size = tir.reinterpret(wide, magnitude)
-    # Half of what is cut off is added, and one less where the bit above is 0: a half goes to the even neighbour.
+    # Add half of the last kept bit before cutting, or one less if that bit is 0: ties go to the even neighbour.
     cut = const(_FRACTION[wide] - f.fraction, kind)
     half = const((1 << (_FRACTION[wide] - f.fraction - 1)) - 1, kind)
     above = (magnitude >> cut) & const(1, kind)
     normal = tir.reinterpret(wide, ((magnitude + half + above) >> cut) << cut)
-    # Below the normal numbers steps are alike; powers of two scale exactly.
+    # Subnormal numbers have equal steps; powers of two scale exactly.
     steps = 2.0 ** (f.fraction - f.least)
     small = te.nearbyint(size * const(steps, wide)) * const(1 / steps, wide)
     rounded = te.select(size < const(2.0**f.least, wide), small, normal)

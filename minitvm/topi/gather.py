@@ -1,4 +1,4 @@
-"""Reads at indices given by data: take, gather.
+"""Read elements at indices that are data: take, gather.
 
 A negative index counts from the end. An index that is out of range is moved to the nearest end, so that no access is
 out of bounds.

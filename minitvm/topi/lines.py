@@ -169,7 +169,7 @@ def nest(variables: Sequence[Var], extents: Sequence[Expr], block: tir.Block, am
 
 
 def work(tensors: Sequence[Tensor | tir.Buffer]) -> int:
-    """Return the approximate number of elements of the tensors."""
+    """Return the total number of elements of the tensors, where each symbolic dimension counts as large."""
     total = 0
     for tensor in tensors:
         sizes = (dim.value if isinstance(dim, IntImm) else _SYMBOLIC for dim in tensor.shape)

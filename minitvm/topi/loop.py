@@ -18,6 +18,6 @@ def _types(*inputs: TensorType, carried: int, **_: Any) -> list[TensorType]:
 def loop(*inputs: Any, body: Any, carried: int, most: Any = None, where: str = "") -> NoReturn:  # noqa: ARG001
     """Run a graph as long as a count and a condition hold. `graph.loop_bodies` describes its inputs and outputs.
 
-    As a te function it always raises `UnsupportedOperator`, because the body has functions of its own.
+    As a te function it always raises `UnsupportedOperator`, because the body is compiled to separate functions.
     """
     raise UnsupportedOperator("a loop is no tensor expression: its body has functions of its own")

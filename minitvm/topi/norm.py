@@ -18,7 +18,7 @@ from .shapes import agree, axes_of, axis_of, dims, product, require_divides, req
 from .spelling import Onnx
 
 _ZERO = const(0, "int32")
-_LARGEST_WINDOW = 1 << 16  # the window of `lrn` over an open axis: each element reads this many elements
+_LARGEST_WINDOW = 1 << 16  # the most elements of a window of `lrn` along an axis of unknown extent
 
 
 @register("nn.batch_norm", pattern=Pattern.BROADCAST)

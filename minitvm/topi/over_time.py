@@ -4,7 +4,7 @@
         states[rows, hidden] = initial states
         for t in order:
             sums[row, n] = sum over k of states[row, k] * r[k, n]       a product of matrices
-            states = what the cell makes of x[t], sums and states       element by element
+            states = the cell's function of x[t], sums and states       element by element
             y[t] = the first state
         last states = states
 

@@ -36,8 +36,7 @@ def _parameter(data: Tensor, tensor: Tensor, axis: int, block_size: int) -> Call
         if not agree(count, channels):
             raise TypeMismatch(f"wanted 1 or {channels} scales or zero points along axis {place}, found {count}")
         return lambda *i: tensor[i[place]]
-    # There is one scale for all channels or one for each; only a run shows which. If there is one, the last is the
-    # first.
+    # Only at run time is it known whether all channels share one scale, which is then also the last one.
     require_repeats(count, channels, f"scales or zero points along axis {place}")
     return lambda *i: tensor[broadcast_index(tensor, (i[place],), (channels,))]
 

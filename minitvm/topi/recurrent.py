@@ -177,7 +177,9 @@ def layer_of(
 def _functions(
     op: str, names: Sequence[str], alpha: Sequence[float], beta: Sequence[float], clip: float
 ) -> list[Function]:
-    """Return the cell's activation functions of one element. Only those of the gates use `clip`."""
+    """Return the activation functions of a cell, each as a function of one element. Only the gates' functions use
+    `clip`.
+    """
     *_, gates, others = _CELLS[op]
     count = gates + others
     if len(names) != count or any(len(given) not in (0, count) for given in (alpha, beta)):

@@ -20,9 +20,7 @@ def key_dtype(dtype: str) -> str:
 
 
 def key_of(value: Expr, ascending: bool) -> Expr:
-    """Return a sort key as a signed integer. Elements that come earlier have smaller keys, and equal elements equal
-    keys.
-    """
+    """Return a sort key as a signed integer. Earlier elements have smaller keys, and equal elements have equal keys."""
     kind = key_dtype(value.dtype)
     if value.dtype.is_float:
         key = _key_of_float(value if kind == "int64" else value.astype("float32"), kind)

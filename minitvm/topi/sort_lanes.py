@@ -33,7 +33,7 @@ def exchanges(extent: int) -> int:
 def insertion(extent: Any, k: int, dtype: str, ascending: bool, index: str) -> PrimFunc:
     """Return a function that finds the values and indices of the first k elements by insertion.
 
-    The elements found so far are kept in order, and a new element moves those after it.
+    The elements found so far are kept in order, and a new element moves the elements after it.
     """
     from ..tir.script import builtins as T
 

@@ -27,9 +27,9 @@ class Aten(NamedTuple):
     `names` are separated by blanks. They may have an overload, "mul.Scalar"; a name without one means "name.default".
     `attrs` maps an attribute to its name in ATen, or to its value if ATen has no such argument.
 
-    PyTorch converts the `operands` to a common dtype: the dtype of the result ("result"), the dtype that it promotes
-    them to ("common"), or bool; or it does not convert them ("own"). `of_bools` is the operator with the same meaning
-    for bools. If a binary operator has none, PyTorch has the operator only for numbers.
+    `operands` says to which dtype PyTorch converts the operands: the dtype of the result ("result"), the dtype to which
+    it promotes them ("common"), bool ("bool"), or none ("own"). `of_bools` is the operator with the same meaning for
+    bools. If a binary operator has none, PyTorch has the operator only for numbers.
     """
 
     names: str

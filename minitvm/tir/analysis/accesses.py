@@ -1,4 +1,4 @@
-"""Find the addresses that a program passes to foreign calls, and the stores that update the element they write."""
+"""Find the addresses that a program passes to foreign calls, and the stores of the form `X[i] = X[i] op e`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .. import nodes as tir
 
 @dataclass(frozen=True, slots=True)
 class HandedAddress:
-    """The address of a buffer that is passed to a foreign call, and whether this call may read or write the buffer."""
+    """The address of a buffer that is passed to a foreign call, and whether the call may read or write the buffer."""
 
     node: ex.Node
     buffer: tir.Buffer

@@ -265,11 +265,11 @@ def touched_once(outer: Sequence[For], access: Access) -> bool:
     """Return whether an access touches each element at most once while the loops inside `outer` run, as well as any
     outer threads that share the buffer.
 
-    Different iterations give the block's iterators different values if the iterators are an injective map of the loops.
-    Different iterator values in their domains give different elements if the indices are an injective map of the
-    iterators. The second fact is computed once for a block, and stays valid if its loops are split or fused. The first
-    is computed once for its loops, and stays valid if their kinds change: if it holds while more loops run, it holds
-    while some of them run.
+    Two facts prove this. Different iterations give the block's iterators different values, because the iterators are an
+    injective map of the loops. Different values give different elements, because the indices are an injective map of
+    the iterators. The second fact is cached for each block, and stays valid if its loops are split or fused. The first
+    fact is cached for each set of loops, and stays valid if their kinds change. If it holds for a set of running loops,
+    it also holds for each part of the set.
     """
     realize, region = access.stmt, access.spot
     if not isinstance(realize, BlockRealize) or not isinstance(region, BufferRegion):

@@ -160,7 +160,7 @@ def _effects(node: ex.Node, of: Some) -> Effects:
     if isinstance(node, tir.LetStmt | ex.Let):
         body = effects(node.body, of).each(lambda t: t.at({node.var: node.value}))
         return _in_turn((effects(node.value, of), body))
-    if isinstance(node, tir.Instruction | tir.Async):  # the operands are places, the body says what happens there
+    if isinstance(node, tir.Instruction | tir.Async):  # operands only name locations
         return effects(node.body, of)
     if isinstance(node, tir.Allocate):
         return effects(node.body, of).without([node.buffer])

@@ -1,4 +1,6 @@
-"""The reason why a program does not meet a requirement: the places in it, the expected property, and the actual one."""
+"""The reason why a program does not meet a requirement: the places in the program, what was expected, and what was
+found.
+"""
 
 from __future__ import annotations
 

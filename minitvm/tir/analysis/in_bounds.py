@@ -81,7 +81,7 @@ def _refuted(func: tir.PrimFunc, guesses: Mapping[tir.Buffer, Invariant]) -> Ref
 
 _Elements = dict[
     Any, tuple[tuple[ex.Expr, ...], ex.Expr]
-]  # what is known of a buffer's elements, by their indices' keys
+]  # the indices and known value of elements, keyed by the indices
 
 
 def sizes_of(func: tir.PrimFunc) -> list[ex.Var]:
@@ -102,7 +102,7 @@ class _Walk:
         self.loops: list[tuple[ex.Var, ex.Range]] = []
         self.conditions: list[ex.Expr] = []
         self.elements: dict[tir.Buffer, _Elements] = {}
-        self.viewed: dict[tir.Buffer, tir.Buffer] = {}  # the buffers that views are parts of
+        self.viewed: dict[tir.Buffer, tir.Buffer] = {}  # the source of each view
         self.guarded: dict[tir.Buffer, tuple[tir.MatchBufferRegion, list[tuple[int, ex.Expr, ex.Expr, ex.Expr]]]] = {}
         self.origin: dict[ex.Var, tir.BufferLoad] = {}
         self.memo: dict[ex.Node, ex.Expr] = {}
@@ -364,7 +364,7 @@ class _Walk:
         choice = next((c for c in ex.find(condition, ex.Call) if c.op == "if_then_else"), None)
         if choice is None:
             return False
-        case, first, second = choice.args  # what is shown in both cases is shown
+        case, first, second = choice.args  # a condition that holds in both cases holds
         for holds, value in ((case, first), (ex.Not(case), second)):
             with self.analyzer.constraint(holds):
                 if not self.shown(_with(condition, choice, value)):

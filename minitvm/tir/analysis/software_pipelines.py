@@ -170,7 +170,7 @@ def scheduled(func: tir.PrimFunc, loop: tir.For, stages: tuple[int, ...], order:
     parts = parts_of(loop)
     doubled = [b for b in (doubled_buffer(realize.block) for realize in doubled_blocks(tree, loop)) if b is not None]
     by_part = [accesses(tree, part) for part in parts]
-    # Storage that threads own is checked in the loop as written, storage that they share where they run in step.
+    # Check storage that threads own in the loop as written, and storage that they share in the loop of `in_step`.
     private = [b for b in own if not is_shared(b.scope)]
     private += [b for b in (own if loop is as_written else _private_buffers(tree, loop)) if is_shared(b.scope)]
     for buffer in doubled:
@@ -391,5 +391,5 @@ def double_buffered(func: tir.PrimFunc, loop: tir.For) -> Pipeline | Failure:
         if isinstance(verdict, Pipeline):
             return verdict
         first = first or verdict
-    assert first is not None  # there were two tries
+    assert first is not None  # the loop body ran twice
     return first

@@ -39,7 +39,7 @@ def reads_before_writing(block: Block, region: BufferRegion) -> bool:
 def first_reads(block: Block, buffer: Buffer) -> list[Touch]:
     """Return the reads in an iteration of a block that see values from before the iteration."""
     touched = effects(block, frozenset([buffer]))
-    latest: dict[int, int] = {}  # each node's position in the program; of two, the last for reads, the first for writes
+    latest: dict[int, int] = {}  # the last position of each node in the program, and the first
     earliest: dict[int, int] = {}
     for k, node in enumerate(walk(block)):
         after = k + sum(1 for _ in walk(node)) if isinstance(node, BufferStore) else k  # after the value that it stores

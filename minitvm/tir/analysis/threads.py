@@ -1,9 +1,9 @@
 """The GPU grid in loop programs: which loops run on it, who owns storage, and what it means to bind an axis twice.
 
 As in TVM, lowering decides how threads share data. A loop over threadIdx.x inside another loop over threadIdx.x is the
-same thread again: the thread does its own iteration (*cooperative fetching*). A buffer in "shared" exists once for each
-block of threads, one in "local" once for each thread and one in "warp" once for all threads along threadIdx.x that have
-the other indices in common, wherever they are allocated. Threads that share storage run in step, statement by
+same thread again: the thread does its own iteration (*cooperative fetching*). Wherever it is allocated, a buffer in
+"shared" exists once for each block of threads, a buffer in "local" once for each thread, and a buffer in "warp" once
+for all threads along threadIdx.x whose other indices are equal. Threads that share storage run in step, statement by
 statement. They are also in the same iteration of a parallel or vectorised loop inside, which is possible because its
 iterations need no order. `reference.meaning.threads` implements this meaning for the interpreters.
 

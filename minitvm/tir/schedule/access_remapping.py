@@ -146,8 +146,7 @@ def in_old_layouts(func: tir.PrimFunc, moved: Mapping[tir.Buffer, tuple[tir.Buff
         ) -> tir.BufferStore:
             return tir.BufferStore(was, tir.BufferLoad(now, tuple(m.map_indices(v))), v)
 
-        # The oracle passes empty arrays for what the function writes, unless it is told otherwise: there is nothing to
-        # copy.
+        # By default, the oracle passes empty arrays for the buffers that the function writes: there is nothing to copy.
         if now not in stored:
             before.append(point_block(f"{was.name}_in", was.shape, copied_in))
         if now in stored:

@@ -86,7 +86,8 @@ def _literal(value: Any) -> str:
 def marked_program(states: Sequence[ScheduleState], spots: Mapping[Node, str]) -> str:
     """Return the text of the smallest nest that contains all spots, with the spots marked.
 
-    The spots belong to the program before the step, or to the program as the step had changed it when it was refused.
+    The first of `states` that contains all spots is printed: the program before the step, or the program that the
+    refused step had already changed.
     """
     from ..script.printer import script
 

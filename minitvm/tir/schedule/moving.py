@@ -250,7 +250,9 @@ def reads(tree: Tree, block: BlockRealize) -> tuple[BufferRegion, ...]:
 
 
 def _is_hidden(tree: Tree, part: ex.Node) -> bool:
-    """Return whether an index depends on memory or on a let, so that no box over loops can describe its element."""
+    """Return whether a part of an index is a load, or a variable of a let. Boxes over loops cannot describe such an
+    index.
+    """
     return isinstance(part, BufferLoad) or (isinstance(part, ex.Var) and part in tree.moving and part not in tree.loops)
 
 

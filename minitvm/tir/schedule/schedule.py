@@ -33,7 +33,7 @@ _MASKS = (None, "all", "none")
 # Decides a sampling call, from the schedule, the primitive and the arguments; None means a random draw.
 Decide = Callable[["Schedule", Primitive, Mapping[str, Any]], Any]
 
-# Called with every schedule that is made, and the module that it was made for: tests replay traces on that.
+# Called with each new schedule and its module, so that tests can replay its trace on this module.
 WATCHERS: list[Callable[[Schedule, IRModule], None]] = []
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""The state that primitives work on: the module during one step, as trees, and the only way to change it."""
+"""`ScheduleState`: the module during one step, as trees, with the only methods that may change it."""
 
 from __future__ import annotations
 

@@ -24,10 +24,10 @@ def safe_storage(state: ScheduleState, tree: Tree, loop: For, bound: For) -> set
     """Return the buffers inside `loop` on which its iterations do not race once the loop is replaced by `bound` (on the
     grid or concurrent).
 
-    - Buffers that each iteration owns: it reads from them only what it has written itself.
-    - Buffers that threads share: every block that writes one gives each element the same value, whichever thread runs
-      it and when. No two threads write an element in one statement, unless the statement is the same for all threads,
-      so that one thread runs it.
+    - Buffers that each iteration owns: it reads from such a buffer only values that it has written itself.
+    - Buffers that threads share: every block that writes such a buffer gives each element the same value, whichever
+      thread runs it and when. No two threads write an element in the same statement, unless the statement is the same
+      for all threads, so that one thread runs it.
     """
     scope = Scope.around(tree, loop)
     used = {r.buffer for b in scope.blocks for r in regions_written(b.block) if tree.inside(b, loop)}

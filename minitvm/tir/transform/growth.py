@@ -1,7 +1,7 @@
 """Limit the amount of code that a pass may produce; a pass that keeps copying statements is stopped with an error.
 
-In `unswitch_tiles`, the widest tiles of an extent that is unknown at compile time grow about ninefold, to fewer than
-1,000 statements. A function that grows far beyond that would take minutes to compile.
+The largest growth that is useful is about ninefold, to fewer than 1,000 statements: in `unswitch_tiles`, for the widest
+tiles of an extent that is unknown at compile time. A function that grows far beyond that would take minutes to compile.
 """
 
 from __future__ import annotations

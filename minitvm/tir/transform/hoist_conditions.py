@@ -63,8 +63,9 @@ def _unswitched(loop: For, branch: If) -> Stmt | None:
 
 
 def _shared(stmts: Sequence[Stmt]) -> list[Stmt]:
-    """Group statements: neighbours that do nothing unless the same condition holds are put under this condition
-    together.
+    """Put neighbouring statements under a common condition: `if c: A; if c: B` -> `if c: (A; B)`.
+
+    The condition may also be inside a statement, if the statement does nothing unless the condition holds.
     """
     # Legal: no statement changes the condition, and it is defined even without the conditions before it (`_moves`).
     parts: list[Stmt] = []

@@ -2,8 +2,8 @@
 
 A kernel has one parallel loop, and threads wait between kernels. For example, a schedule may divide rows into groups of
 four and a remainder: each loop has few iterations, and they are independent. If two loops write the same buffer,
-integer sets decide whether they touch a common element (`arith.dependence`). If a loop reads a buffer that the previous
-loop wrote, but writes a different one, it depends on the previous loop, and this check is skipped.
+integer sets decide whether they touch a common element (`arith.dependence`). If they write different buffers, and one
+of them reads a buffer that the other writes, they are not joined; their elements are not compared.
 """
 
 from __future__ import annotations

@@ -170,7 +170,7 @@ def _undeclared(func: PrimFunc, write: bool) -> Broken:
         touched = effects(block)
         for touch in touched.writes if write else touched.reads:
             if touch.opaque or touch.accumulated or any(map(_never_runs, touch.loops)):
-                continue  # not in the text, left out as in TVM, or it never happens
+                continue  # a foreign call, an accumulator (not declared in TVM), or code that never runs
             region, name = declared.get(touch.buffer), touch.buffer.name
             if region is None:
                 fault = f"the block {block.name} declares no {'writes' if write else 'reads'} of {name}"

@@ -226,7 +226,7 @@ def _signed(base: Affine, runs: Iterations, unused: list[Var], steps: dict[Var, 
 
 
 def _step(base: Affine, v: Var, runs: Iterations) -> Affine:
-    """Return the coefficient of a variable; raise `NoClosedForm` unless it is nonnegative and free of loop
+    """Return the coefficient of `v` in `base`; raise `NoClosedForm` unless it is nonnegative and contains no loop
     variables.
     """
     parts = coefficient(base, v)

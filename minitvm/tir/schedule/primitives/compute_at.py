@@ -406,8 +406,8 @@ def _refuse_partial_sums(state: ScheduleState, tree: Tree, moved: BlockRealize, 
 def _check_reach(
     tree: Tree, block: BlockRealize, read: BufferRegion, producer: BlockRealize, write: BufferRegion
 ) -> None:
-    # An iteration runs where its inputs are produced. One that reads outside of these (under a condition) would not run
-    # at all.
+    # An iteration runs where its inputs are produced. An iteration that reads outside of the produced elements (under a
+    # condition) would not run at all.
     analyzer = Analyzer()
     loops = [For(it.var, it.dom.start, it.dom.extent, ForKind.SERIAL, block) for it in block.block.iter_vars]
     reached = relax(read.region, loops, analyzer, read.buffer)
