@@ -212,7 +212,7 @@ class Analyzer:
 
     @property
     def domain(self) -> Domain:
-        """The current ranges and facts, for other modules in arith."""
+        """The current ranges and facts, for the other modules of arith."""
         return self._domain
 
     def normal_form(self, e: ex.Expr) -> Affine | None:
@@ -402,8 +402,9 @@ class Analyzer:
             return e
 
     def _decided_as_numbers(self, e: ex.CompareOp) -> ex.Expr | None:
-        """Decide a comparison of sums that may wrap, using conditions on the sums themselves. Returns None if that
-        fails.
+        """Decide a comparison of two sums that contain data and may wrap, by bounding the wrapped values themselves.
+
+        Returns None if the bounds do not decide it.
         """
         if not isinstance(e, ex.LT | ex.LE | ex.GT | ex.GE):
             return None

@@ -1,5 +1,5 @@
-"""Check an iteration map in normal form: is it independent (surjective), one-to-one (injective), or both? And invert
-it.
+"""Check whether an iteration map in normal form is independent (surjective), one-to-one (injective), or both, and
+invert it.
 """
 
 from __future__ import annotations
@@ -175,9 +175,10 @@ def _steps_overlap(row: IterSum, detector: Detector) -> str | None:
 
 
 def _determines(mark: IterMark, splits: list[IterSplit], detector: Detector) -> bool:
-    """Return whether the splits determine the whole value of the iterator.
+    """Return whether the values of the splits determine the value of the iterator.
 
-    If mark % reach is known, a split that begins at or below reach adds further digits.
+    They are combined from the smallest digit up: once `mark % reach` is known, a split that begins at or below `reach`
+    adds its own digits.
     """
     reach = _ONE
     rest = list(splits)
@@ -306,7 +307,9 @@ def _take_apart(
 
 
 def _below(one: IterSplit, other: IterSplit, domain: Any) -> bool:
-    """Return whether one step is at most another one, or covers it exactly, as in `j * n + i` with i below n."""
+    """Return whether `one` can be ordered before `other` by step: its step is at most as large, or `extent` of its
+    steps make one step of `other` (j in `i * n + j` for j below n).
+    """
     size, next_size = _size(one, domain), _size(other, domain)
     return bool(domain.nonnegative(next_size - size)) or multiply(size, one.extent) == next_size
 
@@ -316,7 +319,7 @@ def _size(split: IterSplit, domain: Any) -> Affine:
 
 
 def _assemble(parts: list[tuple[IterSplit, Expr]], analyzer: Analyzer) -> Expr:
-    """Return the value of an iterator, given the values of its splits. A split that only repeats known digits is
+    """Return the value of an iterator, given (split, value) pairs. A split whose digits are already known is
     skipped.
     """
     result: Expr | None = None

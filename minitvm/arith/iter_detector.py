@@ -362,7 +362,9 @@ class Detector:
         return args
 
     def assume(self, condition: ex.Expr) -> bool:
-        """Apply a predicate that bounds a fused sum. Returns False if the form of the predicate is not supported."""
+        """Record a predicate that bounds a fused sum, such as `i*4 + j < 30`. Returns False if its form is not
+        supported.
+        """
         if isinstance(condition, ex.And):
             first, second = self.assume(condition.a), self.assume(condition.b)
             return first and second

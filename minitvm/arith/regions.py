@@ -54,7 +54,8 @@ def evaluate(
 
 
 class Moving:
-    """Variables that run through their ranges, together with the facts that are shared by all boxes over them.
+    """Variables that run through their ranges, together with facts about the ranges that are computed once for all
+    boxes.
 
     The ranges are bound in the analyzer, so you must not use it for anything else, unless you are inside a
     `constraint`.
@@ -304,7 +305,7 @@ def same(a: Box, b: Box, analyzer: Analyzer) -> bool:
 
 
 class Boxes:
-    """A set of boxes with fast lookup: is one of them provably the `same` box for all values of the variables?
+    """A set of boxes with fast lookup: `hold` returns whether one of them is provably the `same` as a given box.
 
     Boxes with linear ends are equal only if their normal forms are; boxes with other ends are compared one by one.
     """

@@ -65,7 +65,9 @@ def _constructor(cls: Any) -> Callable[..., None]:
 
 
 def _sub_nodes(items: Iterable[Any]) -> tuple[Any, ...]:
-    """Return the sub-nodes of a field as a tuple, numbers as constants: TVM's constructors accept lists of both."""
+    """Return the sub-nodes of a field as a tuple, with numbers converted to constants, because TVM's constructors
+    accept lists of nodes and numbers.
+    """
     from .nodes import as_expr
 
     return tuple(item if isinstance(item, Node) else as_expr(item) for item in items)

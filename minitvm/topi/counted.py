@@ -177,7 +177,9 @@ def _groups(total: Any, extent: Any, columns: int, dtype: str) -> PrimFunc:
 
 
 def _renumbered(extent: Any) -> PrimFunc:
-    """Return a function that numbers the groups in the order in which the rows first reach them."""
+    """Return a function that renumbers the groups by their first rows: the group of row 0 becomes group 0, and so
+    on.
+    """
     from ..tir.script import builtins as T
 
     @T.prim_func

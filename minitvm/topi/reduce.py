@@ -235,7 +235,7 @@ def argmax(
 ) -> Tensor:
     """Return the index of the largest element over one axis, or over all axes in row-major order.
 
-    Of equal elements, the first one counts, or the last one with `select_last_index`.
+    If several elements are equal, the first one wins, or the last one with `select_last_index`.
     """
     return _arg("argmax", x, axis, keepdims, select_last_index, dtype)
 
@@ -246,7 +246,7 @@ def argmin(
 ) -> Tensor:
     """Return the index of the smallest element over one axis, or over all axes in row-major order.
 
-    Of equal elements, the first one counts, or the last one with `select_last_index`.
+    If several elements are equal, the first one wins, or the last one with `select_last_index`.
     """
     return _arg("argmin", x, axis, keepdims, select_last_index, dtype)
 

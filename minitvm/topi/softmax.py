@@ -28,9 +28,9 @@ def _without(indices: tuple[Any, ...], axis: int) -> tuple[Any, ...]:
 def softmax(x: Tensor, *, axis: int = -1) -> Tensor:
     """Return exp(x) / sum(exp(x)) along an axis.
 
-    In float32 and float64 the exponentials are multiplied by the inverse of the sum, so that each row has only one
-    division: a division takes a processor as long as the exponential. In 16 bits, the inverse of a large sum would lose
-    precision. So there each step is rounded, as ONNX specifies, and only the sum is computed in float32.
+    In float32 and float64, the exponentials are multiplied by the inverse of the sum, so that each row needs only one
+    division, because a division takes as long as an exponential. For 16-bit floats this would lose precision if the sum
+    is large. So each of their steps is rounded, as ONNX specifies, and only the sum is computed in float32.
     """
     is_half = x.dtype.is_half
     at, kept, largest = _shifted(x, axis)

@@ -1,5 +1,5 @@
-"""Classify blocks as complete blocks or reduction blocks, and find their readers and writers. TensorIR states its
-conditions in these terms.
+"""Classify blocks as complete blocks or reduction blocks, and find their readers and writers. TensorIR defines when a
+primitive is legal in these terms.
 """
 
 from __future__ import annotations

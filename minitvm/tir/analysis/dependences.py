@@ -83,8 +83,8 @@ def exact(
     """Return a pair of iterations whose order is reversed by a new order of loops, or None if there is none.
 
     `before` and `after` list all loops, outermost first. `pairs` are the pairs of accesses that the quick test could
-    not decide. With `parallel`, the iterations of the last loop of `after` are unordered; with `accumulating`, they may
-    still accumulate into the same element.
+    not decide. With `parallel`, the iterations of the last loop of `after` are unordered; with `accumulating`, two
+    iterations may nevertheless accumulate into the same element.
     """
     both = [pair for a, b in pairs for pair in ((a, b), (b, a))]
     asked = {(id(a), id(b)) for a, b in both}

@@ -78,7 +78,7 @@ _AROUND: ContextVar[tuple[tir.For, ...]] = ContextVar("around", default=())  # t
 
 def effects(node: ex.Node, of: Some = None) -> Effects:
     """Return the reads and writes in one run of a statement or one evaluation of an expression. If `of` is given, only
-    those buffers are considered.
+    the buffers in `of` are considered.
 
     The result is a function of the free variables: loops around the statement are fixed. The effects of a statement are
     cached with it.

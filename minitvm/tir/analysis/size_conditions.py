@@ -324,7 +324,7 @@ def _by_data(e: ex.Expr, access: Unshown) -> bool:
 
 
 def _closed(used: Iterable[ex.Var], access: Unshown) -> set[ex.Var]:
-    """Return the loop variables in `used`, together with those that their ranges depend on."""
+    """Return the loop variables in `used`, and all loop variables on which their ranges depend."""
     ranges = dict(access.loops)
     needed: set[ex.Var] = set()
     pending = [v for v in used if v in ranges]

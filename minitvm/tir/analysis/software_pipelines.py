@@ -162,7 +162,7 @@ def plan(func: tir.PrimFunc, loop: tir.For) -> Pipeline | Failure:
 def scheduled(func: tir.PrimFunc, loop: tir.For, stages: tuple[int, ...], order: tuple[int, ...]) -> Pipeline | Failure:
     """Return the pipeline with the given stages and order, or the reason why it is not legal.
 
-    Buffers that blocks in the loop ask to double-buffer get at least two versions.
+    Buffers of blocks that are annotated for double buffering get at least two versions.
     """
     as_written, own = loop, _private_buffers(Tree(func), loop)
     func, loop = in_step(func, loop)

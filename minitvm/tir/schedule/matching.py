@@ -32,8 +32,8 @@ class Mismatch(Exception):
 
 
 class Matcher:
-    """Compares a program with a description, and records the program's values for the description's variables and
-    buffers found so far.
+    """Compares a program with a description, and records which values and buffers of the program stand for the
+    variables and buffers of the description.
     """
 
     def __init__(self, analyzer: Analyzer, params: tuple[tir.Buffer | ex.Var, ...]) -> None:

@@ -99,8 +99,8 @@ def iterator_ranges(
     analyzer: Analyzer,
     kinds: Sequence[str] = (ex.SPATIAL,),
 ) -> dict[ex.Var, ex.Range]:
-    """For each iterator of the given kinds that an access determines, return the range for which the access overlaps
-    its box.
+    """Return {iterator: range} for the iterators of the given kinds that an access determines: the values for which the
+    access overlaps its box.
     """
     iterators = [it for it in block.block.iter_vars if it.kind in kinds]
     variables = [it.var for it in iterators]

@@ -82,7 +82,9 @@ copies_its_values = holds_inside(
 def stage_points(
     state: ScheduleState, tree: Tree, point: Point, cached: tir.Buffer, places: tuple[ex.Expr, ...], copied_loops: bool
 ) -> tir.BlockRealize:
-    """Insert the copy into the program and make the block use the new buffer."""
+    """Insert a block that copies between the buffer and `cached`, and make the point's block use `cached` at `places`.
+    Returns the block that copies.
+    """
     realize, buffer = point.realize, point.buffer
     scope = Scope.around(tree, realize)
     step = Insertion(tree, scope, {realize.block: _using(realize.block, buffer, cached, places)}, allocated=[cached])

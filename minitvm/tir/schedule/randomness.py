@@ -45,5 +45,5 @@ class RandomNumbers:
         return max(p for p, w in enumerate(weights) if w > 0)  # rounding of the sum can lead here
 
     def fork(self) -> int:
-        """Return a seed for another generator whose numbers are independent of those of this one."""
+        """Return a seed for another generator whose numbers are independent of the numbers of this generator."""
         return self.next() * 32767 % 1999999973

@@ -74,7 +74,7 @@ class Requirement:
 
 @functools.cache
 def _parameters(check: Callable[..., Any]) -> Mapping[str, bool]:
-    """Return the parameters of a check as a map from name to whether the parameter is required."""
+    """Return {name: whether it is required} for the parameters of a check."""
     # This is slow, and needed for every requirement of every call.
     return {name: p.default is p.empty for name, p in inspect.signature(check).parameters.items()}
 

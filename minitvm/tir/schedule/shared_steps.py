@@ -58,7 +58,7 @@ class Waypoint:
 class _Done:
     """A call that succeeded: the state of the schedule after it, its result, and the node that it leads to.
 
-    `call` keeps those objects alive that are compared by identity.
+    `call` keeps the objects alive that are compared by identity, so that no other object gets the same id.
     """
 
     call: tuple[Primitive, Mapping[str, Any]]

@@ -1,9 +1,9 @@
 """Traces as JSON, in TVM's format: `[[[kind, inputs, attributes, outputs], ...], [[index, decision], ...]]`.
 
-Inputs are the names of handles, or values used in their place: factors, annotation values, orders. Among the inputs, a
-string that is not a handle is enclosed in quotes, and None is the string "None". Everything else is an attribute and is
-stored as it is, with one exception: an expression, which may use sampled numbers, is stored as {"expr": "v3 * 2"}. TVM
-does not have expressions as attributes.
+Inputs are the names of handles, or values that are used instead of handles: factors, annotation values, orders. Among
+the inputs, a string that is not a handle is enclosed in quotes, and None is the string "None". Everything else is an
+attribute and is stored as it is, with one exception: an expression, which may use sampled numbers, is stored as
+{"expr": "v3 * 2"}. TVM does not have expressions as attributes.
 """
 
 from __future__ import annotations

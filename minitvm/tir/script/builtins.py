@@ -354,7 +354,7 @@ else:
     def prim_func(
         func: Any = None, private: bool = False, lowered: bool = False, s_tir: bool = False, **options: Any
     ) -> Any:
-        """Decorator: the Python function as a `PrimFunc`. See `tir.script.source`."""
+        """Decorator: turn a Python function into a `PrimFunc`. See `tir.script.source`."""
         unknown = [name for name in options if name != "check_well_formed"]  # TVM's option, which has no effect here
         if unknown:
             raise InputError(f"prim_func has no option {unknown[0]}: {nearest(unknown[0], ['private', 'lowered'])}")

@@ -14,7 +14,7 @@ from ... import expr as ex
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """The TVMScript notation of one TVM version, limited to what differs between versions."""
+    """The TVMScript notation of one TVM version, limited to the differences between the versions."""
 
     name: str
     module: str  # the module from which `T` is imported

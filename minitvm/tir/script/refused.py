@@ -1,6 +1,6 @@
 """Names of TVM's language that minitvm does not support, each with the reason and a replacement.
 
-The list in docs/tvm.md is generated from this one.
+The list in docs/tvm.md is generated from this table.
 """
 
 from __future__ import annotations

@@ -82,8 +82,8 @@ def with_names(annotation: ast.expr) -> ast.expr:
 
 
 def quoted_names(annotation: ast.expr) -> Iterator[tuple[str, bool]]:
-    """Yield the names that are strings in a buffer annotation, each with whether it is a dimension (part of
-    the shape).
+    """Yield (name, whether it is in the shape) for each string in a buffer annotation. Strings in the shape are
+    dimensions.
     """
     if not isinstance(annotation, ast.Call) or not is_buffer(annotation):
         return

@@ -80,7 +80,7 @@ def bounds(e: Expr, ranges: Ranges) -> Interval | None:
 
 
 def with_loop(loop: For, ranges: Ranges) -> Ranges:
-    """Return the ranges of variables inside a loop, given those outside."""
+    """Return the ranges of variables inside a loop, given the ranges outside of it."""
     first, count = bounds(loop.start, ranges), bounds(loop.extent, ranges)
     if first is None or count is None or count[1] < 1:
         return {v: r for v, r in ranges.items() if v is not loop.var}

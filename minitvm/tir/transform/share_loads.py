@@ -80,8 +80,8 @@ def load_name(load: BufferLoad) -> str:
 
 
 def _unconditional_loads(e: Expr, written: set[Any]) -> list[tuple[Any, BufferLoad]]:
-    """Return loads that certainly happen, from buffers that the run does not write; the same holds for the buffers that
-    their masks read.
+    """Return (key, load) for the loads that certainly happen and read no buffer that the run writes, not even in their
+    masks.
 
     Equal loads have equal keys.
     """

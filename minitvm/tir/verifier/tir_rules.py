@@ -187,8 +187,8 @@ def _undeclared(func: PrimFunc, write: bool) -> Broken:
 
 
 def _values_taken(realize: BlockRealize, scope: Surroundings) -> dict[Var, tuple[int, int]]:
-    """Return the iterators that certainly take all values in an interval, whatever the other iterators are, with this
-    interval.
+    """Return {variable: (low, high)} for the iterators that certainly take all values from low to high, whatever values
+    the other iterators have.
     """
     if not _always(realize) or scope.guarded:
         return {}

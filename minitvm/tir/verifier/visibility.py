@@ -80,7 +80,7 @@ def nodes_in(row: Row) -> Iterable[Node]:
 def statements_of(func: tir.PrimFunc, kind: type[S]) -> Iterator[tuple[S, Surroundings]]:
     """Iterate over the statements of a given class and their surroundings, in program order.
 
-    It must be a class of statements that contain other statements.
+    `kind` must be a class of statements that contain other statements.
     """
     return ((node, scope) for node, scope, whole in scoped(func) if not whole and isinstance(node, kind))
 

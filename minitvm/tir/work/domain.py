@@ -1,8 +1,8 @@
 """The iterations of a statement, as a list of points combined with free loops.
 
-Loops that no condition depends on are only multiplied. The others are listed, with one point per iteration, and
-conditions remove points. The count is therefore exact, and its cost depends on the conditions, not on the amount of
-work.
+The numbers of iterations of loops that no condition depends on are only multiplied. The other loops are listed, with
+one point per iteration, and conditions remove points. The count is therefore exact, and its cost depends on the
+conditions, not on the amount of work.
 """
 
 from __future__ import annotations

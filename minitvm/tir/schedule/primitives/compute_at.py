@@ -28,7 +28,7 @@ from ..thread_storage import sharing_threads
 
 @dataclass(frozen=True)
 class Flow:
-    """A block's function and scope, the readers of its results (consumers), and the writers of its inputs
+    """A block, its function and scope, the readers of its results (consumers), and the writers of its inputs
     (producers).
     """
 

@@ -210,7 +210,7 @@ def _inside_only(
     value: ex.Expr,
     inside: Mapping[ex.Var, ex.Range],
 ) -> Stmt:
-    """Return the given loop with its block restricted to the inside."""
+    """Return the given loop, in which the block runs only for the elements that are not padding."""
     old = block.block
     analyzer, around = state.analyzer(block), state.analyzer(state.home(block).parent[inner[0]])
     shifted: dict[ex.Var, ex.Expr] = {}

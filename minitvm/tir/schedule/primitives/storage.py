@@ -131,7 +131,7 @@ def _storage_align_space(state: ScheduleState) -> Iterator[tuple[Any, ...]]:
 
 
 def each_written(tree: Tree) -> Iterator[tuple[tir.BlockRealize, int, tir.Buffer]]:
-    """Yield blocks with the position of each buffer that they write and the function allocates."""
+    """Yield (block, position, buffer) for each buffer that a block writes and that the function allocates."""
     for block in tree.blocks.values():
         for number, region in enumerate(regions_written(block.block)):
             if _owner(tree, region.buffer) is not None:

@@ -243,7 +243,9 @@ def _pad_expr(pad_value: object, buffer: tir.Buffer, indices: Sequence[ex.Expr])
 def pad_value_fits(
     state: ScheduleState, block: tir.BlockRealize, buffer: object, index_map: Callable[..., Any], pad_value: object
 ) -> Failure | None:
-    """pad_value is a number of the buffer's dtype, or a function from the new indices to one, which reads no memory"""
+    """pad_value is a number of the buffer's dtype, or a function that maps the new indices to such a number and reads
+    no memory
+    """
     if pad_value is None:
         return None
     named = named_buffer(block, buffer)
