@@ -240,8 +240,8 @@ class _FunctionBuilder:
 
 
 def _retyped(old: ex.Node, go: Any) -> Any:
-    """Like `map_children`, for iterators whose dtype changed: convert the operands of a node to a common dtype
-    again.
+    """Like `map_children`, but convert the operands of a node to a common dtype again, because iterators in them have a
+    new dtype.
     """
     if isinstance(old, ex.BinaryOp):
         return type(old)(*ex.match(go(old.a), go(old.b)))

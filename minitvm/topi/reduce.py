@@ -46,7 +46,9 @@ def reduce_over(x: Tensor, axis: Axes, keepdims: bool, body: Callable[[Expr, lis
 def _reduce(
     name: str, reducer: Any, x: Tensor, axis: Axes, keepdims: bool, one: Callable[[Expr], Expr] = lambda v: v
 ) -> Tensor:
-    """Return a reduction of x. Over no axes, it applies `one` to each element, which reduces that single element."""
+    """Return a reduction of x. If there are no axes to reduce, apply `one` to each element: the reduction of a single
+    element.
+    """
     if not axes_of(axis, x.ndim):
         return elementwise(x, one, name)
     reduced: Tensor = reduce_over(x, axis, keepdims, lambda value, taps: reducer(value, axis=taps), f"T_{name}")
