@@ -28,6 +28,17 @@ from .spelling import BITS, COMPARISONS, Names, Syntax, atom, is_index, keeps_va
 _INDEX_CALLS = {**BITS, "shift_right": ">>"}  # the last one comes from `index_rules`
 
 
+def first_lanes_of(x: ex.Expr) -> tuple[ex.Expr, ex.Expr] | None:
+    """Return (n, base) of the mask `ramp(base) < broadcast(n)`, which selects the first `n - base` lanes.
+
+    Returns None for any other expression.
+    """
+    if not (isinstance(x, ex.LT) and isinstance(x.a, ex.Ramp) and isinstance(x.b, ex.Broadcast)):
+        return None
+    indices = is_index(x.a.base) and is_index(x.b.value)
+    return (x.b.value, x.a.base) if is_const(x.a.stride, 1) and indices else None
+
+
 class Expressions(ABC):
     """Writes expressions as source text. `Emitter` adds statements, and a dialect adds the spelling of a language."""
 
@@ -131,17 +142,9 @@ class Expressions(ABC):
         return self.prefix_mask(x) or self.comparison(x)
 
     def prefix_mask(self, x: ex.CompareOp) -> str | None:
-        """Return the mask `ramp(base) < broadcast(n)`, which selects the first `n - base` lanes, in the form of the
-        language.
-
-        Returns None for any other comparison.
-        """
-        ramp, limit = x.a, x.b
-        if not (isinstance(x, ex.LT) and isinstance(ramp, ex.Ramp) and isinstance(limit, ex.Broadcast)):
-            return None
-        if not is_const(ramp.stride, 1) or not (is_index(ramp.base) and is_index(limit.value)):
-            return None
-        return self.first_lanes(limit.value, ramp.base, ramp.lanes)
+        """Return a mask of the first lanes in the form of the language, or None for any other comparison."""
+        first = first_lanes_of(x)
+        return None if first is None else self.first_lanes(*first, x.dtype.lanes)
 
     def logical(self, x: ex.LogicalOp) -> str:
         symbol = self.syntax.logical[type(x)][x.dtype.lanes > 1]
@@ -156,8 +159,14 @@ class Expressions(ABC):
     def contracted(self, x: ex.BinaryOp) -> str | None:
         """Return a sum and a product as one operation, or None if there is no such operation.
 
-        It is either `c + a * b` of floats, rounded once, or `c` plus a product of words.
+        It is either `c + a * b` of floats, rounded once, or `c` plus a product of words; also `a * b - c` and
+        `c - a * b` of floats, where a factor of -1 is exact.
         """
+        if isinstance(x, ex.Sub) and x.dtype.is_float and not x.dtype.is_half:
+            minus_one = ex.const(-1.0, x.dtype.scalar)
+            if isinstance(x.a, ex.Mul):
+                return self.multiply_add(x.a.a, x.a.b, x.b * minus_one)
+            return self.multiply_add(x.b.a * minus_one, x.b.b, x.a) if isinstance(x.b, ex.Mul) else None
         if not isinstance(x, ex.Add):
             return None
         for product, c in ((x.b, x.a), (x.a, x.b)):

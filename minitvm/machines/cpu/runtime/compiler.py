@@ -90,7 +90,7 @@ def _flags() -> compiler.Flags:
     flags.no_cfunc_wrapper = True
     flags.boundscheck = False
     flags.error_model = "numpy"
-    flags.fastmath = {"contract"}
+    flags.fastmath = False  # kernels call `fma` where a product and a sum are rounded once: so all compilers agree
     flags.forceinline = True
     flags.nrt = False
     return flags

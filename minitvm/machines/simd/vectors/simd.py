@@ -61,7 +61,8 @@ A strided access is `gather(A, ramp(i, stride, lanes))`.
 followed by b; `concat(a, b, ...)`; `lanes(v, start, n)`; `extract(v, i)` or `v[i]`; `insert(v, i, x)`;
 `reduce_add reduce_mul reduce_max reduce_min reduce_and reduce_or (v)`, pairwise, the same order on every machine.
 
-Floating-point contraction is on: `a * b + c` may be rounded once. Nothing else is reassociated.
+Floating-point contraction is off on CPUs: `a * b + c` is rounded twice, and `fma(a, b, c)` once. Nothing is
+reassociated. So a kernel's results do not depend on the compiler.
 """
 
 from __future__ import annotations
