@@ -62,7 +62,7 @@ def _magnitude(x: lane.Value) -> lane.Value:
 
 def _rounding(name: str) -> Any:
     """libdevice's function for each lane; half precision by way of float32, which holds the result."""
-    return elementary.in_float32(elementary.libm(name, 1))
+    return elementary.in_float32(elementary.libm(name))
 
 
 def _shared(element: lane.Element) -> Any:

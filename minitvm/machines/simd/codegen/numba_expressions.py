@@ -32,7 +32,7 @@ _SIMD_NAMES = """
 """
 SIMD = frozenset(_SIMD_NAMES.split())
 _NATIVE = {ex.Add: "+", ex.Sub: "-", ex.Mul: "*"}
-_MARKER = {
+MARKERS = {
     ex.Add: "add", ex.Sub: "sub", ex.Mul: "mul", ex.Div: "truncdiv", ex.Mod: "truncmod", ex.Min: "minimum",
     ex.Max: "maximum",
     ex.FloorDiv: "floordiv", ex.FloorMod: "floormod", ex.EQ: "eq", ex.NE: "ne", ex.LT: "lt", ex.LE: "le", ex.GT: "gt",
@@ -45,7 +45,7 @@ _RENAMED = {
     "bitwise_not": "invert", "vector_reduce_add": "reduce_add", "vector_reduce_min": "reduce_min",
     "vector_reduce_max": "reduce_max", "vector_reduce_mul": "reduce_mul",
 }  # fmt: skip
-_CALLS = {**{name: name for name in SIMD if name in ex.INTRINSICS}, **_RENAMED}
+CALLS = {**{name: name for name in SIMD if name in ex.INTRINSICS}, **_RENAMED}
 
 
 def short_name(dtype: ex.DType) -> str:
@@ -56,12 +56,21 @@ def short_name(dtype: ex.DType) -> str:
     return base if dtype.lanes == 1 else f"{base}x{dtype.lanes}"
 
 
+def places_in_table(x: BufferLoad) -> ex.Expr | None:
+    """Return the uint8 indices of a load from a table of 256 bytes, or None for any other load."""
+    place, (*outer, extent) = x.indices[0], x.buffer.shape
+    while isinstance(place, ex.Cast) and place.dtype.is_int and place.dtype.scalar.bytes > 1:
+        place = place.value
+    table = x.dtype.scalar in ("int8", "uint8") and not outer and is_const(extent, _BYTE_VALUES)
+    return place if table and place.dtype == ex.DType("uint8").with_lanes(x.dtype.lanes) else None
+
+
 class NumbaExpressions(Emitter):
     """The part of the dialect that writes expressions; `numba_statements` writes statements."""
 
     syntax = PYTHON
     index_rules = (decompose.SHIFTED, decompose.TRUNCATED)
-    functions = _CALLS
+    functions = CALLS
     whole_vectors = False  # whether an access of a whole vector at a multiple of its size is another instruction
 
     def __init__(self, kernel: PrimFunc, target: Target | None) -> None:
@@ -100,7 +109,7 @@ class NumbaExpressions(Emitter):
         return f"{'min' if isinstance(x, ex.Min) else 'max'}({self.index(x.a)}, {self.index(x.b)})"
 
     def index_division(self, x: Any) -> str:
-        op = self.use(_MARKER[type(x)])
+        op = self.use(MARKERS[type(x)])
         return f"{op}({self.operand_of_division(x.a)}, {self.operand_of_division(x.b)})"
 
     def operand_of_division(self, x: ex.Expr) -> str:
@@ -170,7 +179,7 @@ class NumbaExpressions(Emitter):
         return f"{self.use(short_name(dtype))}(0)"
 
     def load(self, x: BufferLoad) -> str:
-        places = None if x.dtype.lanes == 1 or x.buffer in self.registers else self.places_in_table(x)
+        places = None if x.dtype.lanes == 1 or x.buffer in self.registers else places_in_table(x)
         if places is None:
             return super().load(x)
         # All of a table may be read, also for lanes that a mask keeps out.
@@ -190,14 +199,6 @@ class NumbaExpressions(Emitter):
         whole = self.whole(x.buffer, x.indices[0])
         return f"{self.use('load_whole' if whole else 'load')}({name}, {base}, {x.dtype.lanes})"
 
-    def places_in_table(self, x: BufferLoad) -> ex.Expr | None:
-        """Return the uint8 indices of a load from a table of 256 bytes, or None for any other load."""
-        place, (*outer, extent) = x.indices[0], x.buffer.shape
-        while isinstance(place, ex.Cast) and place.dtype.is_int and place.dtype.scalar.bytes > 1:
-            place = place.value
-        table = x.dtype.scalar in ("int8", "uint8") and not outer and is_const(extent, _BYTE_VALUES)
-        return place if table and place.dtype == ex.DType("uint8").with_lanes(x.dtype.lanes) else None
-
     def whole(self, buffer: Buffer, index: ex.Expr) -> bool:
         """Return whether to access a vector in one piece, because it certainly starts at a multiple of its size."""
         return self.whole_vectors and is_whole(buffer, index, self.analyzer, self.lets)
@@ -208,7 +209,7 @@ class NumbaExpressions(Emitter):
     def comparison(self, x: ex.CompareOp) -> str:
         if x.a.dtype.lanes == 1 and not x.a.dtype.is_half:
             return f"({atom(self.value(x.a))} {COMPARISONS[type(x)]} {atom(self.value(x.b))})"
-        return f"{self.use(_MARKER[type(x)])}({self.beside(x.a, x.b)}, {self.beside(x.b, x.a)})"
+        return f"{self.use(MARKERS[type(x)])}({self.beside(x.a, x.b)}, {self.beside(x.b, x.a)})"
 
     def first_lanes(self, limit: ex.Expr, base: ex.Expr, lanes: int) -> str:
         rest = self.index(limit) if is_const(base, 0) else f"{self.index(limit)} - {self.index_term(base)}"
@@ -220,7 +221,7 @@ class NumbaExpressions(Emitter):
         if type(x) in _NATIVE and native:
             # The operation converts a literal next to a vector; two scalars already have one dtype.
             return f"({a} {_NATIVE[type(x)]} {b})"
-        return f"{self.use('div' if isinstance(x, ex.Div) and x.dtype.is_float else _MARKER[type(x)])}({a}, {b})"
+        return f"{self.use('div' if isinstance(x, ex.Div) and x.dtype.is_float else MARKERS[type(x)])}({a}, {b})"
 
     def multiply_add(self, a: ex.Expr, b: ex.Expr, c: ex.Expr) -> str:
         parts = [a, b, c]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from .float_formats import fma, format_of, horner, libm, unless_rare, where
+from .float_formats import fma, format_of, horner, libm, where
 from .lanes import F32, F64, I32, I64, Value
 
 # sin r = r + r^3 p(r^2) and cos r = 1 - r^2/2 + r^4 q(r^2) on |r| <= pi/4
@@ -49,7 +49,7 @@ def _reduced_if_near(x: Value, name: str, near: Callable[[Value, Value], Value])
     """
     far = x.intrinsic("fabs") > _FAR
     result = near(*_reduced(x))
-    return unless_rare(result, far, lambda: libm(name, 1)(x))
+    return result.unless_rare(far, lambda: libm(name)(x))
 
 
 def _reduced(x: Value) -> tuple[Value, Value]:

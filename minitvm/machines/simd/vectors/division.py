@@ -8,7 +8,7 @@ bits in float64, and 64 bits in float64 if all lanes are below 2^51.
 
 from __future__ import annotations
 
-from .float_formats import fma, format_of, has_device_library, in_float32, libm, unless_rare, where
+from .float_formats import fma, format_of, has_device_library, in_float32, libm, where
 from .lanes import B1, F32, F64, Value
 
 _HELD = 1 << 51  # a 64-bit integer below it is the low bits of its float64 plus 1.5 * 2^52
@@ -79,7 +79,7 @@ def _quotient(a: Value, b: Value) -> Value:
     if not _in_floats(a, b):
         return _instruction(a, b, "div")
     if a.element.bits == 64:
-        return unless_rare(_of_held(a, b), _too_long(a) | _too_long(b), lambda: _instruction(a, b, "div"))
+        return _of_held(a, b).unless_rare(_too_long(a) | _too_long(b), lambda: _instruction(a, b, "div"))
     wide = F32 if a.element.bits < 32 else F64
     return (a.cast(wide) / b.cast(wide)).cast(a.element)
 
@@ -97,7 +97,7 @@ def _in_floats(a: Value, b: Value) -> bool:
 
 
 def _instruction(a: Value, b: Value, name: str) -> Value:
-    return a.wrap(getattr(a.builder, f"{'s' if a.kind == 'i' else 'u'}{name}")(a.llvm, b.llvm))
+    return a._binary(f"{'s' if a.kind == 'i' else 'u'}{name}", b)
 
 
 def _too_long(x: Value) -> Value:
@@ -131,4 +131,4 @@ def _fmod(x: Value, y: Value) -> Value:
     rest = where(rest < 0.0, rest + b, rest)
     rest = where(a < b, a, rest).intrinsic("copysign", x)
     few_bits = quotient < 2.0 ** (format_of(x).mantissa + 1)
-    return unless_rare(rest, ~few_bits, lambda: libm("fmod", 2)(x, y))
+    return rest.unless_rare(~few_bits, lambda: libm("fmod")(x, y))

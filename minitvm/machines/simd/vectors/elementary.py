@@ -23,11 +23,11 @@ def sign(x: Value) -> Value:
     return x.is_nan().select(x, result) if x.kind == "f" else result
 
 
-def _in_lanes(name: str, function: Callable[..., Value], arity: int = 1) -> Callable[..., Value]:
+def _in_lanes(name: str, function: Callable[..., Value]) -> Callable[..., Value]:
     """Return a function that is computed in lanes. A GPU calls its own library instead, except for functions that are
     fast in float32.
     """
-    library = libm(name, arity)
+    library = libm(name)
 
     def apply(*xs: Value) -> Value:
         own = has_device_library(xs[0]) and (name not in _QUICK or xs[0].element is not F32)
@@ -54,8 +54,8 @@ UNARY: dict[str, Callable[..., Value]] = {
 }  # fmt: skip
 
 BINARY: dict[str, Callable[..., Value]] = {
-    "pow": _in_lanes("pow", powers.power, 2),
-    "atan2": _in_lanes("atan2", circular.atan2, 2),
-    "hypot": _in_lanes("hypot", powers.hypot, 2),
+    "pow": _in_lanes("pow", powers.power),
+    "atan2": _in_lanes("atan2", circular.atan2),
+    "hypot": _in_lanes("hypot", powers.hypot),
     "fmod": division.fmod,
 }

@@ -6,9 +6,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from llvmlite import ir
-
-from .lanes import BF16, F16, F32, F64, I32, I64, LIBRARIES, Element, Value, architecture, library_function
+from .lanes import BF16, F16, F32, F64, I32, I64, LIBRARIES, Element, Value, architecture
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,15 +72,11 @@ def where(mask: Value, a: Value | float, b: Value | float) -> Value:
     return mask.select(like.like(a), like.like(b))
 
 
-def libm(name: str, arity: int) -> Callable[..., Value]:
+def libm(name: str) -> Callable[..., Value]:
     """Return a C library function that is called once per lane: `sinf` for float32, `sin` for float64."""
 
     def scalar(*xs: Value) -> Value:
-        first = xs[0]
-        symbol = name + "f" if first.element is F32 else name
-        function_type = ir.FunctionType(first.llvm.type, [first.llvm.type] * arity)
-        function = library_function(first.builder, symbol, function_type)
-        return first.wrap(first.builder.call(function, [x.llvm for x in xs]))
+        return xs[0].library_call(name + "f" if xs[0].element is F32 else name, *xs[1:])
 
     return lambda *xs: xs[0].lane_by_lane(scalar, *xs[1:])
 
@@ -105,19 +99,3 @@ def in_float32(f: Callable[..., Value]) -> Callable[..., Value]:
 def in_float64(f: Callable[..., Value]) -> Callable[..., Value]:
     """Return a function that computes float32 in float64, and rounds once."""
     return lambda *xs: f(*(x.cast(F64) for x in xs)).cast(F32)
-
-
-def unless_rare(usual: Value, rare: Value, instead: Callable[[], Value]) -> Value:
-    """Return `usual`, but in lanes of the mask `rare` the result of `instead`, which runs in a branch that is rarely
-    taken.
-    """
-    b = usual.builder
-    some = b.bitcast(rare.llvm, ir.IntType(rare.lanes)) if rare.lanes else rare.llvm
-    before = b.basic_block
-    with b.if_then(b.icmp_unsigned("!=", some, ir.Constant(some.type, 0)), likely=False):
-        other = rare.select(instead(), usual)
-        after = b.basic_block
-    result = b.phi(usual.llvm.type)
-    result.add_incoming(usual.llvm, before)
-    result.add_incoming(other.llvm, after)
-    return usual.wrap(result)

@@ -243,6 +243,27 @@ class Value:
             total = total.with_lane(i, r)
         return total
 
+    def library_call(self, symbol: str, *others: Value) -> Value:
+        """Call a function of the C library on scalars of this type."""
+        function_type = ir.FunctionType(self.llvm.type, [self.llvm.type] * (1 + len(others)))
+        function = library_function(self.builder, symbol, function_type)
+        return self.wrap(self.builder.call(function, [self.llvm, *(o.llvm for o in others)]))
+
+    def unless_rare(self, rare: Value, instead: Callable[[], Value]) -> Value:
+        """Return this value, but in lanes of the mask `rare` the result of `instead`, which runs in a branch that is
+        rarely taken.
+        """
+        b = self.builder
+        some = b.bitcast(rare.llvm, ir.IntType(rare.lanes)) if rare.lanes else rare.llvm
+        before = b.basic_block
+        with b.if_then(b.icmp_unsigned("!=", some, ir.Constant(some.type, 0)), likely=False):
+            other = rare.select(instead(), self)
+            after = b.basic_block
+        result = b.phi(self.llvm.type)
+        result.add_incoming(self.llvm, before)
+        result.add_incoming(other.llvm, after)
+        return self.wrap(result)
+
     # -- arithmetic
 
     def _binary(self, op: str, other: Any) -> Value:
@@ -373,20 +394,26 @@ class Value:
             return _widened(self).cast(to)
         if to is BF16:  # by way of float32; integers by way of float64 and float32
             return _to_brain(self.cast(F32) if self.kind == "f" else self.cast(F64).cast(F32))
-        source, b, ty = self.element, self.builder, self.llvm_type(to)
-        if source.kind == "f" and to.kind == "f":
-            if source is F64 and to is F16:
-                return _f64_to_f16(self)
-            op = b.fptrunc if source.bits > to.bits else b.fpext
-        elif source.kind == "f":
+        source = self.element
+        if source is F64 and to is F16:
+            return _f64_to_f16(self)
+        if source.kind == "f" and to.kind != "f":
             # Narrow integers go through a wider one and wrap, as compiled C does for NumPy.
             wide = U64 if to is U64 else I64 if to.bits == 64 or to is U32 else I32
             if wide is not to:
                 return self.cast(wide).cast(to)
+        elif source.kind != "f" and to is F16 and source.bits > 16:
+            return self.cast(F32).cast(F16)  # exact below 2^24, infinite in both above
+        return self._converted(to)
+
+    def _converted(self, to: Element) -> Value:
+        """Convert by one instruction."""
+        source, b, ty = self.element, self.builder, self.llvm_type(to)
+        if source.kind == "f" and to.kind == "f":
+            op = b.fptrunc if source.bits > to.bits else b.fpext
+        elif source.kind == "f":
             op = b.fptoui if to is U64 else b.fptosi
         elif to.kind == "f":
-            if to is F16 and source.bits > 16:
-                return self.cast(F32).cast(F16)  # exact below 2^24, infinite in both above
             op = b.sitofp if source.kind == "i" else b.uitofp
         elif source.bits == to.bits:
             return self.wrap(self.llvm, to)
@@ -403,7 +430,7 @@ def _fits(number: float, to: Element) -> bool:
 
 def _widened(x: Value) -> Value:
     """Convert bfloat16 to float32 by appending zero bits."""
-    bits = x.wrap(x.llvm, ELEMENTS["u16"]).cast(U32)
+    bits = x.bitcast(ELEMENTS["u16"]).cast(U32)
     return (bits << 16).bitcast(F32)
 
 

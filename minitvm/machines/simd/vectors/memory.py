@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from llvmlite import ir
@@ -488,7 +489,7 @@ def insert(builder: ir.IRBuilder, sig: Any, v: ir.Value, i: ir.Value, x: ir.Valu
 # -- reducing a vector
 
 
-def _tree(
+def reduced(
     v: vectors_lane.Value, combine: Callable[[vectors_lane.Value, vectors_lane.Value], vectors_lane.Value]
 ) -> vectors_lane.Value:
     """Combine the halves of a vector, in log2(lanes) steps. The order of association is the same on every machine."""
@@ -506,20 +507,34 @@ def _tree(
     return v.lane(0)
 
 
-def _define_reduction(
-    name: str, combine: Callable[[vectors_lane.Value, vectors_lane.Value], vectors_lane.Value], kinds: str, doc: str
-) -> None:
+@dataclass(frozen=True, slots=True)
+class Reduction:
+    """How a reduction combines two vectors, and the element kinds that it accepts."""
+
+    combine: Callable[[vectors_lane.Value, vectors_lane.Value], vectors_lane.Value]
+    kinds: str
+    doc: str
+
+
+REDUCTIONS = {
+    "reduce_add": Reduction(lambda a, b: a + b, "fiu", "sum of the lanes, pairwise"),
+    "reduce_mul": Reduction(lambda a, b: a * b, "fiu", "product of the lanes, pairwise"),
+    "reduce_max": Reduction(maximum, "fiub", "greatest lane; NaN wins"),
+    "reduce_min": Reduction(minimum, "fiub", "least lane; NaN wins"),
+    "reduce_and": Reduction(lambda a, b: a & b, "iub", "all lanes, bitwise"),
+    "reduce_or": Reduction(lambda a, b: a | b, "iub", "any lane, bitwise"),
+}
+
+
+def _define_reduction(name: str, reduction: Reduction) -> None:
     def typer(v: types.Type) -> types.Type | None:
-        return v.element.numba if isinstance(v, vectors_lane.VectorType) and v.element.kind in kinds else None
+        fits = isinstance(v, vectors_lane.VectorType) and v.element.kind in reduction.kinds
+        return v.element.numba if fits else None
 
-    @operation(name, typer, doc)
+    @operation(name, typer, reduction.doc)
     def reduce(builder: ir.IRBuilder, sig: Any, v: ir.Value) -> ir.Value:
-        return _tree(vectors_lane.value_of(builder, sig.args[0], v), combine).llvm
+        return reduced(vectors_lane.value_of(builder, sig.args[0], v), reduction.combine).llvm
 
 
-_define_reduction("reduce_add", lambda a, b: a + b, "fiu", "sum of the lanes, pairwise")
-_define_reduction("reduce_mul", lambda a, b: a * b, "fiu", "product of the lanes, pairwise")
-_define_reduction("reduce_max", maximum, "fiub", "greatest lane; NaN wins")
-_define_reduction("reduce_min", minimum, "fiub", "least lane; NaN wins")
-_define_reduction("reduce_and", lambda a, b: a & b, "iub", "all lanes, bitwise")
-_define_reduction("reduce_or", lambda a, b: a | b, "iub", "any lane, bitwise")
+for _name, _reduction in REDUCTIONS.items():
+    _define_reduction(_name, _reduction)
