@@ -48,7 +48,7 @@ MACHINES: dict[str, str] = {
 # The other plug-ins. The public names of a plug-in or machine are its package, what its `__init__` defines, and the
 # modules that its `__all__` lists.
 PLUGINS = [
-    "frontends", "compat.tvm", "quantize", "tune", "tools.cli", "tools.explore", "tools.film", "tools.models",
+    "frontends", "compat.tvm", "quantize", "tune", "export", "tools.cli", "tools.explore", "tools.film", "tools.models",
     "tools.profile",
 ]  # fmt: skip
 

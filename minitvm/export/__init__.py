@@ -1,0 +1,1 @@
+"""Write a compiled model as a program that needs no Python, in another language or for another machine."""

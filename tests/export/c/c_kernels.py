@@ -1,0 +1,92 @@
+"""Kernels as C programs with GCC's sanitizers: a process reads arrays, runs kernels, and writes the arrays."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from minitvm.export.c.kernels import CKernel, generate, source
+from minitvm.tir.nodes import Buffer, PrimFunc
+
+WARNINGS = ("-std=c11", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off")
+SANITIZERS = ("-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+FAST = ("-O1", "-march=native")
+
+_MAIN = """
+#include <stdio.h>
+#include <stdlib.h>
+
+static void *array(size_t size) {
+    void *data = malloc(size);  /* of exactly this size: the sanitizer reports accesses beyond it */
+    if (data == NULL || fread(data, 1, size, stdin) != size) exit(2);
+    return data;
+}
+"""
+
+
+def run_in_c(func: PrimFunc, arrays: Sequence[np.ndarray], threads: int = 1) -> list[np.ndarray]:
+    """The arrays after each thread's share of the kernel has run, as C with sanitizers."""
+    return run_many([(func, arrays, threads)])[0]
+
+
+def run_many(
+    calls: Sequence[tuple[PrimFunc, Sequence[np.ndarray], int]],
+    compiler: str = "gcc",
+    flags: Sequence[str] = (*FAST, *SANITIZERS),
+) -> list[list[np.ndarray]]:
+    """As `run_in_c`, for several kernels in one program. Their names differ."""
+    if shutil.which(compiler) is None:
+        pytest.skip(f"no {compiler}")
+    kernels = [generate(func) for func, _, _ in calls]
+    with tempfile.TemporaryDirectory() as folder:
+        program = built(Path(folder), _program(kernels, calls), compiler, flags)
+        data = b"".join(np.ascontiguousarray(a).tobytes() for _, arrays, _ in calls for a in arrays)
+        result = subprocess.run([program], input=data, capture_output=True, check=False, timeout=100)
+    assert result.returncode == 0, f"{result.stderr.decode()[:4000]}\n{source(kernels)[-6000:]}"
+    return _arrays(result.stdout, calls)
+
+
+def built(folder: Path, text: str, compiler: str = "gcc", flags: Sequence[str] = ()) -> Path:
+    """The program of a C text. Fails with the compiler's messages."""
+    (folder / "k.c").write_text(text)
+    command = [compiler, *WARNINGS, *flags, "k.c", "-o", "k", "-lm"]
+    result = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, f"{result.stderr[:4000]}\n{text[-6000:]}"
+    return folder / "k"
+
+
+def _program(kernels: Sequence[CKernel], calls: Sequence[tuple[PrimFunc, Sequence[np.ndarray], int]]) -> str:
+    """The kernels, and a `main` that reads all arrays, calls each kernel for each thread, and writes all arrays."""
+    read, run, write = [], [], []
+    for number, (kernel, (func, arrays, threads)) in enumerate(zip(kernels, calls, strict=True)):
+        names = []
+        for position, (param, data) in enumerate(zip(func.params, arrays, strict=True)):
+            name = f"a{number}_{position}"
+            read.append(f"void *{name} = array({data.nbytes});")
+            write.append(f"fwrite({name}, 1, {data.nbytes}, stdout);")
+            names.append(name if isinstance(param, Buffer) else f"*({_scalar(data)} *){name}")
+        run += [f"{kernel.name}({', '.join([*names, str(t), str(threads)])});" for t in range(threads)]
+        write += [f"free(a{number}_{position});" for position in range(len(arrays))]
+    body = "\n    ".join([*read, *run, *write, "return 0;"])
+    return f"{source(kernels)}{_MAIN}\nint main(void) {{\n    {body}\n}}\n"
+
+
+def _scalar(data: np.ndarray) -> str:
+    name = str(data.dtype)
+    return {"float32": "float", "float64": "double", "bool": "_Bool"}.get(name, f"{name}_t")
+
+
+def _arrays(data: bytes, calls: Sequence[tuple[PrimFunc, Sequence[np.ndarray], int]]) -> list[list[np.ndarray]]:
+    results, at = [], 0
+    for _, arrays, _ in calls:
+        results.append([])
+        for a in arrays:
+            results[-1].append(np.frombuffer(data, a.dtype, a.size, at).reshape(a.shape).copy())
+            at += a.nbytes
+    return results

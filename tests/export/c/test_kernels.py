@@ -1,0 +1,52 @@
+"""Kernels as C: bit-equal to the CPU back end's kernels, without a report of a sanitizer or a warning of a compiler."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from minitvm.export.c.kernels import generate
+from minitvm.script import from_source
+from minitvm.tir.nodes import PrimFunc
+from tests.codegen.masked_kernels import run_compiled
+from tests.codegen.test_random_kernels import WIDE
+from tests.export.c.c_kernels import FAST, SANITIZERS, run_many
+
+
+def wide() -> tuple[PrimFunc, list[np.ndarray]]:
+    """Names, registers, shuffles, masks and reductions of vectors."""
+    func = from_source(WIDE)
+    assert isinstance(func, PrimFunc)
+    return func, [np.arange(24, dtype="int32") * 3 - 20, np.full(16, 77, "int32"), np.zeros(2, "int32")]
+
+
+@pytest.mark.parametrize("compiler", ["gcc", "clang"])
+@pytest.mark.parametrize("flags", [(*FAST, *SANITIZERS), ("-O2",)], ids=["sanitized", "x86-64"])
+def test_every_form_of_a_vector_is_that_of_the_cpu(compiler: str, flags: tuple[str, ...]) -> None:
+    func, arrays = wide()
+    for got, expected in zip(
+        run_many([(func, arrays, 1)], compiler, flags)[0], run_compiled(func, arrays), strict=True
+    ):
+        np.testing.assert_array_equal(got, expected)
+
+
+def test_a_kernel_without_vectors_is_plain_c99() -> None:
+    func = from_source(
+        """
+@T.prim_func(lowered=True)
+def k(A: T.Buffer((24,), "float32"), B: T.Buffer((24,), "int32"), n: T.int64):
+    own = T.decl_buffer((8,), "float32", scope="local")
+    for i in range(8):
+        own[i] = T.exp(A[i]) * A[i] + T.sin(A[7 - i])
+    for j in T.parallel(n):
+        B[j] = T.Cast("int32", own[j % 8]) // 3
+"""
+    )
+    assert isinstance(func, PrimFunc)
+    kernel = generate(func)
+    text = "\n".join([*kernel.definitions.values(), kernel.text])
+    assert "vector_size" not in text
+    arrays = [np.linspace(12, -12, 24).astype("float32"), np.zeros(24, "int32"), np.array([24], "int64")]
+    (got,) = run_many([(func, arrays, 3)], flags=("-std=c99", "-O1", *SANITIZERS))
+    np.testing.assert_array_equal(got[1][:8], got[1][8:16])
+    assert np.abs(got[1]).max() > 100
