@@ -1,7 +1,7 @@
 """Recurrent layers: the equations of their cells. The loop over time is in `over_time`.
 
 `x` [steps, batch, directions, gates * hidden] is the contribution of the input to the gates, including biases. It is
-computed beforehand, with one product for all steps (`nn.dense`). `r` [directions, hidden, gates * hidden] are the weights of
+computed first, with one product for all steps (`nn.dense`). `r` [directions, hidden, gates * hidden] are the weights of
 the state, with one row for each of its elements. States are [directions, batch, hidden]. Gates are in ONNX's order.
 
 `activations` names the functions of the cell. `alpha` and `beta` have one element for each function (functions without
