@@ -207,11 +207,13 @@ def schedule_function(func: tir.PrimFunc, target: Target, decision: Decision | N
 def to_kernels(func: tir.PrimFunc, target: Target, callback: PassCallback | None = None) -> tir.IRModule:
     """Split a scheduled level-3 function into a host function and its kernels."""
     from ..strategy.candidate import choice_of
+    from ..strategy.registry import has_fallback
     from ..tir.transform.pipeline import lower
 
-    # A function that the strategy scheduled can get another schedule; one that you scheduled is lowered whatever its
-    # size.
-    return lower(func, target, identifier(func.name), callback=callback, limited=bool(choice_of(func).rule))
+    # A function that the strategy scheduled can get a simpler schedule, if the target has one. A function that you
+    # scheduled is lowered whatever its size, and so is a program of an accelerator, whose rules respect its memories.
+    limited = bool(choice_of(func).rule) and has_fallback(target)
+    return lower(func, target, identifier(func.name), callback=callback, limited=limited)
 
 
 @collected_seldom()

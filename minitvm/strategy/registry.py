@@ -176,6 +176,14 @@ def simpler(func: PrimFunc, target: Target, refused: Sequence[strategy_candidate
     )
 
 
+def has_fallback(target: Target) -> bool:
+    """Return whether a rule of the target schedules every function.
+
+    CPUs and GPUs have such a rule. An accelerator does not: it cannot run loops that no rule has tensorized.
+    """
+    return any(row.fallback for row in rules(target))
+
+
 def made_too_much_code(func: PrimFunc) -> str:
     """Return a line that says which schedule was abandoned because it generated too much code, or "" if none was."""
     return next((one.refused for one in strategy_candidates.choice_of(func).refused if TOO_MUCH in one.refused), "")

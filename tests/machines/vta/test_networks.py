@@ -11,15 +11,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import minitvm
+from minitvm.build import optimize_graph, stage
 from minitvm.frontends import from_onnx
 from minitvm.frontends.onnx.export.to_onnx import to_onnx
 from minitvm.graph import Graph, GraphBuilder
 from minitvm.graph.passes.shifted_scales import shifted_scales
+from minitvm.lowering import to_units
 from minitvm.machines.scratchpad.element_layout import refusals
 from minitvm.machines.scratchpad.simulated_device import timelines
 from minitvm.machines.vta.config import AluOptions, configured
 from minitvm.reference import graph as interpreter
 from minitvm.runtime import load
+from minitvm.target import Target
+from minitvm.tir.transform import growth
 from minitvm.tools.cli import main
 from minitvm.tools.models import example_inputs, get
 from tests.fewer import examples
@@ -185,3 +189,13 @@ def test_a_network_that_is_not_there(capsys: Any) -> None:
     assert main(["accel", "explain", "nothing.onnx"]) == 2
     error = capsys.readouterr().err
     assert "nothing.onnx" in error and "Traceback" not in error
+
+
+def test_no_limit_of_code_leaves_an_accelerator_without_a_schedule(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It cannot run the loops as written; the limit is for machines that have a simpler schedule."""
+    monkeypatch.setattr(growth, "LEAST", 1)
+    monkeypatch.setattr(growth, "FACTOR", 1)
+    graph = minitvm.quantize(separable(), [floats(1, 3, 12, 12)], dtype="int8").graph
+    target = Target("accel -model=vta2")
+    unit = next(unit for unit in to_units(optimize_graph(graph, target)) if "depthwise" in unit.name)
+    assert stage(unit, target, "source").startswith("; kernel depthwise")
