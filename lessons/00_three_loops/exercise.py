@@ -1,6 +1,6 @@
 """Exercise 00: know the ledger without running the program.
 
-The program is the one of the lesson, for an A of m x k and a B of k x n:
+This is the program of the lesson, where A has m rows and k columns, and B has k rows and n columns:
 
     for i, j in T.grid(m, n):
         Y[i, j] = T.float32(0)
@@ -8,8 +8,8 @@ The program is the one of the lesson, for an A of m x k and a B of k x n:
             Y[i, j] = Y[i, j] + A[i, r] * B[r, j]
         Y[i, j] = T.max(Y[i, j] + bias[j], T.float32(0))
 
-Write `counts(m, n, k)`: a dictionary with these four whole numbers (ints) and nothing else, as formulas in m, n and k.
-A size may be 0 or a million, so do not count in a loop.
+Write `counts(m, n, k)`. It returns a dictionary with exactly these four entries. Each is a whole number (an int), which
+you compute with a formula in m, n and k. A size may be 0 or a million, so do not count in a loop.
 
     "multiplies"   how many multiplications of data are done
     "adds"         how many additions of data are done (T.max is not one, and neither is counting a loop up)

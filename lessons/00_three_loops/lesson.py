@@ -35,14 +35,15 @@ program = example.three_loops(m, n, k)
 program.show()
 
 # %% [markdown]
-# There are three loops: `i` runs over the rows of Y, `j` over its columns, and `r` along a row of A and a column of B.
-# For each element of Y we start at zero, add k products, add the bias, and replace a negative result by zero.
+# There are three loops: `i` runs over the rows of Y, `j` runs over its columns, and `r` runs along a row of A and down
+# a column of B. For each element of Y we start at zero, add k products, add the bias, and replace a negative result by
+# zero.
 #
 # ## Does it do what we mean?
 #
 # `reference.tir.run` is an interpreter. It runs each statement exactly as it is written, checks every index, and
-# refuses to read elements that were never written. It is slow, but we trust it to judge all other programs: in this
-# project, the *meaning* of a program is the result that its interpreter computes.
+# refuses to read elements that were never written. It is slow, but it is simple enough to trust, so we use it to judge
+# all other programs. In this project, the *meaning* of a program is the result that its interpreter computes.
 
 # %%
 a, b, bias, y = example.inputs(m, n, k)
@@ -51,10 +52,13 @@ print("Y, by the interpreter:", y, "", "Y, by NumPy:", example.expected(a, b, bi
 print("\nequal:", bool((y == example.expected(a, b, bias)).all()))
 
 # %% [markdown]
+# Both arrays are the same, so the last line is `equal: True`: our program computes the formula above.
+#
 # ## Watch it
 #
-# An interpreter can report every event to a listener. Our listener prints a line for each iteration of the innermost
-# loop, for the first two elements of Y.
+# An interpreter can report every *event*, such as the start of an iteration or the load of an element, to a *listener*.
+# A listener is an object with one method for each kind of event. Our listener prints one line for each iteration of the
+# innermost loop, but only for the first two elements of Y.
 
 
 # %%
@@ -77,8 +81,9 @@ class Watch(Listener):
 reference.tir.run(program, a, b, bias, y, listeners=[Watch(limit=2 * k)])
 
 # %% [markdown]
-# `r` runs fastest, then `j`, then `i`, like the digits of a counter. Loops run in the order in which they are written.
-# If you want another order, you write another program, as in lesson 03.
+# In the first four lines `r` counts from 0 to 3 while `i` and `j` stay at 0. Only then does `j` become 1. So `r`
+# changes fastest, then `j`, then `i`, like the digits of an odometer, because each loop runs completely before the loop
+# around it takes its next step. If you want another order, you write another program, as you will in lesson 03.
 #
 # ## Count it
 #
@@ -92,6 +97,9 @@ for name, array in (("A", a), ("B", b), ("bias", bias), ("Y", y)):
     print(f"{name:<6} {array.size:>10} {counted.loads[name]:>7} {counted.stores[name]:>8}")
 
 # %% [markdown]
+# Y has 6 elements, but the last row shows 36 stores to it. Each element is set to zero once, stored back after each of
+# the 4 iterations of `r`, and stored a last time with its bias. That makes 6 stores for each of 6 elements.
+#
 # Here are the same counts as a picture, element by element:
 
 # %%
@@ -106,19 +114,23 @@ touches = drawings.matrices(
 print("the picture:", touches.save("touches"))
 
 # %% [markdown]
-# Look at Y. It has six elements, but it was stored to many more times than that. Each iteration of `r` loads an element
-# of Y, adds one product and stores it back. A person with a pencil would keep the running sum in their head. A good
-# compiler does the same, and so will our programs in later lessons.
+# Look at Y in the picture: each of its elements was touched 11 times (5 loads and 6 stores). The reason is that each
+# iteration of `r` loads the element from memory, adds one product, and stores it back. If you did this sum with a
+# pencil, you would keep the running total in your head and write down only the result. A good compiler does the same,
+# and so will our programs in later lessons.
 #
-# Look at A. Each of its elements is loaded three times: once for each column of Y. Each element of B is loaded twice:
-# once for each row. Here that does not matter. With a thousand rows and columns, every element is loaded a thousand
-# times, and those loads take most of the time.
+# Now look at A and B. Each element of A is loaded three times, once for each column of Y, and each element of B is
+# loaded twice, once for each row of Y. In such a small program that does not matter. But with a thousand rows and
+# columns, every element is loaded a thousand times, and those loads take most of the time.
 #
 # ## The ledger
 #
-# Each lesson ends with this table. *Loaded again* counts loads of an element that was loaded before; *stored again*
-# counts stores to an element that was stored before. *Bytes moved by a cache* counts the bytes that a toy cache of 16
-# lines of 64 bytes would fetch: a program that reads memory in order moves few. The time is that of the interpreter.
+# Nearly every lesson ends with this table, which we call the *ledger*. Some of its rows need an explanation:
+#
+# - *loaded again* counts the loads of elements that were loaded before, and *stored again* counts the same for stores;
+# - *bytes moved by a cache* counts the bytes that a toy cache would fetch from memory. It has 16 lines of 64 bytes. A
+#   program that reads memory in order makes it fetch few bytes, because each line that arrives is used completely;
+# - *time interpreted* is the time that the interpreter took. Compiled code is far faster.
 
 # %%
 ledger.show({f"{m} x {n} x {k}": counted})
@@ -131,12 +143,15 @@ larger = {f"{size} x {size} x {size}": (size, size, size) for size in (8, 16, 24
 ledger.show({name: ledger.measure(example.three_loops(*s), *example.inputs(*s)) for name, s in larger.items()})
 
 # %% [markdown]
-# From 8 to 16 the side doubles, and the number of multiplies, m * n * k, grows eight times.
+# Compare the first two columns. The side doubles from 8 to 16, and the multiplies grow from 512 to 4,096, which is
+# eight times as many. The reason is that there are m * n * k multiplies, and all three sizes have doubled. The bytes
+# that the cache moves grow even faster, from 832 to 280,576: the small matrices still fit into the cache, and the
+# larger ones do not.
 #
 # ## Your turn
 #
-# The ledger runs the program in order to count. Can you know the numbers *without* running it? A compiler has to,
-# because it cannot run a program before it has decided how to compile it.
+# The ledger has to run the program to count its operations. Can you find the numbers *without* running it? A compiler
+# has to do that, because it must decide how to compile a program before the program can run.
 #
 #     minitvm lesson 00 --start     (writes exercise_00.py, for you to fill in)
 #     minitvm lesson 00 --check

@@ -8,17 +8,16 @@ Write `to_text(e)` for the expressions of `lessons/tiny.py`: Num, Name, Add, Sub
     to_text(Mul(Name("i"), Add(Num(4), Name("r"))))              ->  "i * (4 + r)"
     to_text(Sub(Name("a"), Sub(Name("b"), Name("c"))))           ->  "a - (b - c)"
 
-An operator has one space on each side, and nothing else has. The text must
+Write one space on each side of an operator, and no other spaces. The text must
 
-  1. read back as the same tree: `tiny.read(to_text(e)) == e`, and
-  2. have no parentheses that it could do without.
+  1. give the same tree when it is read again: `tiny.read(to_text(e)) == e`, and
+  2. have no pair of parentheses that could be left out.
 
-Python's rules: `*` and `//` are equally strong, and stronger than `+` and `-`, which are equally strong. Operators of
-the same strength group from the left: `a - b - c` is `(a - b) - c`.
+These are Python's rules. `*` and `//` are equally strong; `+` and `-` are equally strong, too, and weaker than those
+two. Operators of the same strength group from the left: `a - b - c` is `(a - b) - c`.
 
-A hint: write a helper with the strength of the operator around it as a parameter; it puts parentheses around weaker
-operators.
-The left and the right operand are not alike.
+Here is a hint: write a helper with a second parameter, the strength of the surrounding operator. It puts parentheses
+around weaker operators. Note that the left and the right operand do not follow the same rule.
 
 Check it with: minitvm lesson 01 --check
 """

@@ -42,8 +42,8 @@ print(tiny.drawing(address))
 #
 # ## Text to tree is easy, tree to text is not
 #
-# Python can parse such text for us, and it knows the rules: `*` and `//` bind tighter than `+` and `-`, and operators
-# of the same strength group from the left.
+# Python can parse such text for us, because its rules are the ones that we want. `*` and `//` bind more tightly than
+# `+` and `-`. Operators that bind equally tightly group from the left, so `a - b - c` means `(a - b) - c`.
 
 # %%
 for text in ("i * 4 + r", "i * (4 + r)", "a - b - c", "a - (b - c)", "a * (b // c)"):
@@ -63,8 +63,11 @@ picture = drawings.trees(
 print("the picture:", picture.save("trees"))
 
 # %% [markdown]
-# Now we go from the tree to the text. A tree needs no parentheses, because its shape shows what belongs together. A
-# text does need them. If you print too few, the text means something else:
+# Compare `a - b - c` with `a - (b - c)`. The parentheses appear in neither tree, but the inner `Sub` is the left
+# operand in the first tree and the right operand in the second.
+#
+# Now we go from the tree to the text. A tree needs no parentheses, because its shape shows which parts belong together.
+# A text does need them. If you print too few, the text means something else:
 
 # %%
 a, b, c = 7, 5, 3
@@ -73,17 +76,19 @@ print("a - (b - c) =", a - (b - c), "   a - b - c =", a - b - c)
 print("a * (b // c) =", a * (b // c), "  a * b // c =", a * b // c)
 
 # %% [markdown]
-# The second pair is the dangerous one. `*` and `//` are equally strong, and in school `a * (b / c)` is the same as `a *
-# b / c`. With whole numbers it is not. Index arithmetic is full of `//`, so a printer that is careless here changes
-# programs without any message.
+# In each line the two results differ: 5 and -1, then 7 and 11. So in both cases the parentheses are needed. The second
+# line is the more dangerous one, because in school `a * (b / c)` and `a * b / c` are the same. With whole numbers they
+# are not: `5 // 3` drops the remainder and gives 1, and 7 * 1 is 7, while `35 // 3` is 11. Index arithmetic is full of
+# `//`, so a printer that is careless here changes programs without any message.
 #
-# With too many parentheses, an expression is hard to read: `((i * 4) + r)`. A good printer writes exactly the
-# parentheses that are needed. That is your exercise.
+# On the other hand, an expression with too many parentheses, such as `((i * 4) + r)`, is hard to read. A good printer
+# writes exactly the parentheses that are needed. In the exercise you write such a printer.
 #
 # ## minitvm does the same
 #
-# minitvm's expressions are the same kind of tree with more kinds of node: dtypes, comparisons, loads from buffers. All
-# levels of minitvm share these nodes, and its printer follows the rule that you are about to write.
+# minitvm's expressions are the same kind of tree, with more kinds of node. For example, there are nodes for comparisons
+# and for loads from buffers, and each node has a *dtype*, the type of its value. All levels of minitvm share these
+# nodes, and its printer follows the rule that you are about to write.
 
 # %%
 i, r = Var("i"), Var("r")
@@ -94,11 +99,13 @@ print("with i=2: ", substitute(address, {i: full.const(2)}))
 print("as before:", address)
 
 # %% [markdown]
-# Look at the last line. `substitute` built a new tree; the old one is still there.
+# Look at the last line. It prints `address` again, and nothing in it has changed: `substitute` built a new tree and
+# left the old one alone.
 #
-# And note what it did *not* do: `2 * 4` is still there, not 8. Building a tree never computes anything. Simplifying is
-# a separate step, because it can go wrong, and because sometimes you want to see the expression as it was written. It
-# has its own folder, `minitvm/arith`. For example, it can use the fact that r is less than 4:
+# Now look at the line above it. It says `2 * 4`, not 8, because building a tree never computes anything. Simplifying is
+# a separate step for two reasons: it can go wrong, and sometimes you want to see the expression as it was written. The
+# code that simplifies is in the folder `minitvm/arith`. It can use facts about the variables, for example that r is
+# less than 4:
 
 # %%
 ranges = {i: Range.of(0, 2), r: Range.of(0, 4)}
@@ -106,22 +113,27 @@ for e in (substitute(address, {i: full.const(2)}), address // 4, address % 4, (a
     print(f"{e!s:<20} ->  {arith.simplify(e, ranges)}")
 
 # %% [markdown]
-# `(i * 4 + r) // 4` is `i`: we get the row back from the address. Such divisions appear whenever loops are split and
-# fused, as in lesson 03, and a compiler that cannot simplify them writes slow code.
+# The second line says that `(i * 4 + r) // 4` is just `i`: dividing the address by the length of a row gives the row
+# back. That is only true because r is less than 4. Such divisions appear whenever loops are split and fused, as in
+# lesson 03, and a compiler that cannot simplify them writes slow code.
 #
-# The operator `==` on expressions also builds an expression: a comparison that is not decided yet. To find out whether
-# two trees are equal, you call `structural_equal`.
+# The operator `==` on expressions also builds a tree, because whether i equals r is not known until the program runs.
+# To find out whether two trees are equal, you call `structural_equal`.
 
 # %%
 print("i == r builds:   ", i == r)
 print("the same tree?   ", structural_equal(i * 4 + r, i * 4 + r), structural_equal(i * 4 + r, r + i * 4))
 
 # %% [markdown]
+# The second line of the output says True for two trees that were built separately but have the same shape. It says
+# False for `i * 4 + r` and `r + i * 4`, although both have the same value: `structural_equal` compares trees, not
+# values.
+#
 # ## The ledger
 #
-# What does it cost to find the elements? Our example loads and stores through indices such as `A[i, r]`. We give each
-# buffer its address expression, count the operators in it by walking the tree, and multiply by the number of accesses
-# that the interpreter counted.
+# How much arithmetic is needed just to find the elements? Our example loads and stores through indices such as `A[i,
+# r]`, and each of them needs an address. We write down the address expression of each buffer, count its operators by
+# walking the tree, and multiply by the number of accesses that the interpreter counted.
 
 # %%
 m, n, k = 2, 3, 4
@@ -153,9 +165,10 @@ ledger.show(
 )
 
 # %% [markdown]
-# The program multiplies more often to find its data than to compute with them. Most of these multiplies repeat earlier
-# ones: `i * 4` does not change while `r` runs. A compiler that has the address as a tree can see that, and computes `i
-# * 4` once.
+# The first row counts 24 multiplies of data, and the row `address multiplies` counts 114. So the program multiplies
+# nearly five times as often to find its data as to compute with them. Most of those 114 repeat earlier ones: for
+# example, `i * 4` does not change while `r` runs. A compiler that has the address as a tree can see that, and computes
+# `i * 4` once.
 #
 # ## Your turn
 #

@@ -6,15 +6,16 @@ Write `run(stmt, variables, arrays)`, which executes a statement. It returns not
     Seq           statements one by one         field:  .stmts
     For           for var in range(...): body   fields: .var, .start, .extent, .body
 
-A `For` of any kind runs its body with `var` equal to start, start + 1, ..., start + extent - 1, in this order; with an
-extent of 0 it does not run at all. `start` and `extent` are expressions; they are evaluated once, before the first
-iteration. Leave `variables` as it is: after a loop its variable has the value that it had before, if it had one.
+A `For` of any kind runs its body with `var` equal to start, start + 1, ..., start + extent - 1, in this order. If the
+extent is 0, the body does not run at all. `start` and `extent` are expressions, and you evaluate them once, before the
+first iteration. Do not change `variables`: after a loop, its variable has the same value as before the loop, or none if
+it had none.
 
-A statement of any other kind must raise `Unsupported(...)` with a text that names its class when it is to be run: an
-interpreter that skips unknown statements silently computes wrong results.
+If `run` reaches a statement of any other kind, it must raise `Unsupported(...)` with a text that names the class of the
+statement. An interpreter that silently skipped unknown statements would compute wrong results.
 
-`variables` maps each variable in scope to its value, `arrays` maps each buffer to a NumPy array. For expressions, use
-(see lessons/values.py):
+`variables` maps each variable in scope to its value, and `arrays` maps each buffer to a NumPy array. For expressions,
+call these two functions of lessons/values.py:
 
     value(e, variables, arrays)                  the value of an expression
     place(buffer, indices, variables, arrays)    the index of an element, as NumPy takes it; refuses one out of bounds

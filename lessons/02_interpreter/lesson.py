@@ -2,7 +2,8 @@
 # # An interpreter in thirty lines
 #
 # What does a program mean? You can answer with a page of prose, or with another program that *executes* the first one.
-# That is an interpreter. It may be slow, but it must be so simple that you can check it by reading it.
+# Such a program is called an interpreter. It may be slow, but it must be simple enough that you can check it by reading
+# it.
 #
 # Everything else in minitvm is judged by its interpreters. Today we look inside one, and you write half of it.
 
@@ -25,10 +26,10 @@ from minitvm.tir.nodes import Buffer, BufferStore, For, ForKind, Seq, Stmt, root
 # %% [markdown]
 # ## A program is a tree of statements
 #
-# In the last lesson expressions were trees. Statements are trees as well. Three kinds are enough for a lot of programs:
+# In the last lesson expressions were trees. Statements are trees as well. Three kinds are enough for many programs:
 # `BufferStore` writes an element, `Seq` runs one statement after another, and `For` runs a statement many times.
 #
-# This program adds to each element of A the one before it:
+# This program adds to each element of A the element before it:
 
 # %%
 A, i = Buffer("A", (5,), "int32"), Var("i")
@@ -37,13 +38,14 @@ loop = For(i, const(1), const(4), ForKind.SERIAL, store)
 print(loop)
 
 # %% [markdown]
-# A `For` has a start and an extent, which is how many times it runs. This one starts at 1 and has the extent 4: i is
-# 1, 2, 3, 4. (The printed text follows Python's `range` and gives the end, 5.)
+# A `For` has a start and an *extent*, which is the number of iterations. This loop starts at 1 and has the extent 4, so
+# i is 1, 2, 3 and 4. The printed text shows `range(1, 5)` because it follows Python, where the second number is the end
+# of the range and not its length.
 #
 # ## The first half: the value of an expression
 #
-# Here is the whole first half. It has one case for each kind of node, and evaluates the operands before it applies the
-# operator.
+# Here is the whole first half of the interpreter. It has one case for each kind of node, and it evaluates the operands
+# before it applies the operator.
 
 # %%
 print(inspect.getsource(values.value))
@@ -61,11 +63,12 @@ for at in (1, 2):
 print("A is now", memory[A])
 
 # %% [markdown]
-# In the second iteration `A[i - 1]` is the value that the first one wrote. If you run the iterations in another order,
-# you get another result. So an interpreter of loops has to respect their order, and a compiler that changes it has to
-# prove that the result stays the same.
+# The first iteration gives 1 + 1 = 2, and the second gives 3, because its `A[i - 1]` is the 2 that the first iteration
+# has just written. If you ran the second iteration first, it would give 2. So the order of the iterations matters here.
+# An interpreter has to respect the order, and a compiler that changes it has to prove that the result stays the same.
 #
-# Now the reference interpreter runs the whole loop. (`inout` says that A has a value when the program starts.)
+# Now the reference interpreter runs the whole loop. The argument `inout=["A"]` declares that A already has values when
+# the program starts.
 
 # %%
 program = with_root((A,), loop, {"global_symbol": "running_sum"})
@@ -89,10 +92,14 @@ picture = drawings.cells(
 print("the picture:", picture.save("running_sum"))
 
 # %% [markdown]
+# A started as five ones and is now 1, 2, 3, 4, 5. Each iteration adds its own 1 to the sum that the previous iteration
+# left, so each element becomes the sum of all the ones up to it. That is why we call this program `running_sum`.
+#
 # ## A judge must refuse
 #
-# Suppose that you start the loop at 0. Then it reads `A[-1]`. In Python that is the last element, in C it is whatever
-# happens to be in memory before A. Neither reports an error. Our interpreter does:
+# Suppose that you start the loop at 0 by mistake. Then its first iteration reads `A[-1]`. In Python that is the last
+# element, and in C it is whatever happens to be in memory before A. Neither language reports an error, but our
+# interpreter does:
 
 # %%
 wrong = with_root((A,), For(i, const(0), const(5), ForKind.SERIAL, store), {"global_symbol": "off_by_one"})
@@ -102,8 +109,11 @@ except ExecutionError as error:
     print(error)
 
 # %% [markdown]
-# And what if A was never written? The array that we pass has *some* numbers in it, but the program must not depend on
-# them. The interpreter records for each element whether it was written:
+# The message names the element, the range of legal indices, and the iteration, so you know where to look.
+#
+# And what if A was never written? The array that we pass has *some* numbers in it, but a program must not depend on
+# numbers that happen to be in memory. So the interpreter records for each element whether it was written. This time we
+# leave out `inout`:
 
 # %%
 try:
@@ -112,8 +122,12 @@ except ExecutionError as error:
     print(error)
 
 # %% [markdown]
-# Third, the interpreter must refuse nodes that it does not know. `value` above ends with `raise Unsupported`. Without
-# this line, the interpreter would silently give wrong results for nodes that are added later.
+# The interpreter stops at the first read, `A[i]` with i = 1, because nothing has written that element. The last line
+# names the cure: pass `inout=['A']` if A is meant to have values at the start.
+#
+# Third, an interpreter must refuse nodes that it does not know. That is why the function `value` above ends with
+# `raise Unsupported`. Without this line, it would silently return `None` when it meets a kind of node that was added
+# later.
 #
 # ## The second half is yours
 #
@@ -127,8 +141,9 @@ sample = For(i, const(2), const(2), ForKind.SERIAL, Seq((BufferStore(A, A[i] * A
 print(sample)
 
 # %% [markdown]
-# and then on our example. It has grown since lesson 00. The running sum now lives in `total`, a buffer of scope
-# "local": a register. The program of lesson 00 loaded and stored the sum in memory in every iteration.
+# and then on our example, which has changed since lesson 00. There the program loaded the sum from memory and stored it
+# again in every iteration. Now the sum is kept in `total`, a buffer with the scope "local", which means that it is a
+# register of the processor.
 
 # %%
 m, n, k = 2, 3, 4
@@ -140,8 +155,8 @@ print("\nkinds of statement:", ", ".join(sorted(kinds)))
 # %% [markdown]
 # ## The ledger
 #
-# Loads and stores of a register are not counted, because they cost next to nothing. Compare the two columns: the first
-# one is the program of lesson 00.
+# The ledger does not count loads and stores of a register, because they cost next to nothing. Compare the two columns.
+# The first one is the program of lesson 00.
 
 # %%
 args = example.inputs(m, n, k)
@@ -153,10 +168,13 @@ ledger.show(
 )
 
 # %% [markdown]
-# Each element of Y is stored once, and nothing is stored again. The arithmetic is the same.
+# The stores fall from 36 to 6, and *stored again* falls to 0: each of the 6 elements of Y is now stored exactly once,
+# because the sum is kept in a register until it is complete. The arithmetic is the same in both columns, 24 multiplies
+# and 30 adds.
 #
-# The interpreter needs a long time for so little work. It also has a fast mode, which runs many iterations at once with
-# NumPy if they do not depend on each other, and gives the same bits. Here is the program of lesson 00 for 32 x 32 x 32:
+# The last row shows that the interpreter is slow. It therefore also has a fast mode. If the iterations of a loop do not
+# depend on each other, this mode runs many of them at once with NumPy, and it computes exactly the same bits. Here are
+# the times of both modes, and of NumPy alone, for the program of lesson 00 with 32 x 32 x 32:
 
 # %%
 args = example.inputs(32, 32, 32)
@@ -168,7 +186,9 @@ for name, seconds in (("slow", slow), ("fast", fast), ("NumPy", numpy)):
     print(f"{name:<6} {ledger.duration(seconds):>8}")
 
 # %% [markdown]
-# The slow mode is the definition. The fast mode is tested against it, on random programs, as your `run` will be now.
+# On most machines the fast mode is more than ten times as fast as the slow mode, and still much slower than NumPy
+# alone. The slow mode *defines* the right result. The fast mode is more complicated, so the tests of minitvm compare it
+# with the slow mode on random programs. Your `run` is tested in the same way.
 #
 #     minitvm lesson 02 --start     (writes exercise_02.py, for you to fill in)
 #     minitvm lesson 02 --check

@@ -1,21 +1,21 @@
 """Exercise 03: split a loop in two.
 
-Write `split(loop, factor)`. It takes a serial loop that starts at 0 and has a constant extent n, which may be 0,
+Write `split(loop, factor)`. Its argument is a serial loop that starts at 0 and has a constant extent n, which may be 0:
 
     for i in range(n):
         body
 
-and returns a loop in a loop that runs the body for the same values of i, in the same order:
+It returns two nested loops that run the body for the same values of i, in the same order:
 
     for i_0 in range(ceil(n / factor)):
         for i_1 in range(factor):
-            body, with i_0 * factor + i_1 in place of i
+            body, with i_0 * factor + i_1 instead of i
 
     1. Both loops are serial, and their variables are named after the old one: i_0 outside, i_1 inside (for a loop over
        row, row_0 and row_1).
-    2. If `factor` does not divide n, the last iteration of i_0 would go too far: the tail. Then the body is inside
-       one `If` that keeps i below n.
-    3. If `factor` divides n there is no `If`: it would cost time in every iteration.
+    2. If `factor` does not divide n, the last iteration of i_0 would go too far. Then the body is inside one `If` that
+       runs it only if the value is less than n.
+    3. If `factor` divides n there is no `If`, because it would cost time in every iteration.
 
 What you need:
 

@@ -1,9 +1,9 @@
 # %% [markdown]
 # # Split and reorder: the same work in another order
 #
-# The three loops of our example can be nested in six ways. All six compute the same Y, but one can be many times faster
-# than another. Today we change the order of the work, measure the effect, and see how minitvm keeps us from changing
-# the result.
+# The three loops of our example can be nested in six different orders. All six compute the same Y, but one order can be
+# many times as fast as another. Today we change the order of the work, measure the effect, and see how minitvm keeps us
+# from changing the result by accident.
 
 # %%
 from minitvm.tools.cli.lesson import open_lessons
@@ -20,10 +20,15 @@ from minitvm.script import tir as T
 # %% [markdown]
 # ## Blocks
 #
-# We write the example in the form that minitvm schedules. The computation is in *blocks*. A block has its own
-# iterators, `vi`, `vj` and `vr`, and declares the kind of each: S is *spatial* (each value is independent of the
-# others), and R is a *reduction* (all values are added up). The loops outside only determine the order in which the
-# block runs.
+# To change the order of the loops, minitvm needs the example in a form with *blocks*. A block holds the computation of
+# one element. It does not use the loop variables directly. It has its own *iterators*, here `vi`, `vj` and `vr`, and it
+# declares what kind each of them is:
+#
+# - S means *spatial*: each value of the iterator belongs to another element of the result, for example another row;
+# - R means *reduction*: all values of the iterator contribute to the same sum.
+#
+# So `"SSR"` below declares that `vi` and `vj` are spatial and `vr` is a reduction. The loops around the block only
+# determine the order in which it runs.
 
 # %%
 program = example.blocks(32, 32, 32)
@@ -32,11 +37,12 @@ program.show()
 # %% [markdown]
 # ## Reorder
 #
-# The innermost loop runs over `r`. From one iteration to the next, `A[vi, vr]` moves one element further, and this
-# element is in the cache already, since a cache fetches 64 bytes at a time. But `B[vr, vj]` moves down a column, a
-# whole row further each time, and uses only 4 of the 64 bytes that the cache fetches.
+# The innermost loop runs over `r`. From one iteration to the next, `A[vi, vr]` moves to the next element of a row. That
+# element is usually in the cache already, because a cache fetches 64 bytes (16 elements) at a time. But `B[vr, vj]`
+# moves down a column. It jumps over a whole row each time, so it uses only 4 of the 64 bytes that the cache fetches.
 #
-# If `j` ran innermost, `B[vr, vj]` and `C[vi, vj]` would both walk along a row. A `Schedule` does it:
+# If `j` were the innermost loop, `B[vr, vj]` and `C[vi, vj]` would both walk along a row. A `Schedule` is an object
+# that holds a program and changes it step by step. Its step `reorder` changes the order of the loops:
 
 # %%
 sch = tir.Schedule(program)
@@ -46,8 +52,8 @@ reordered = sch.func
 print("\n".join(reordered.script().splitlines()[5:8]))
 
 # %% [markdown]
-# The multiplies, the loads and the stores are the same. But the number of bytes that our toy cache has to move is
-# different:
+# Only the line with the loops has changed. The program still does the same multiplies, loads and stores. But our toy
+# cache has to move a different number of bytes:
 
 # %%
 args = example.inputs(32, 32, 32)
@@ -60,9 +66,14 @@ for name, entry in counted.items():
     print(f"{name}   {sum(entry.loads.values()):>8,} loads   {entry.lines_fetched * ledger.LINE:>10,} bytes moved")
 
 # %% [markdown]
-# Watch both orders, as two films of a small product, 2 x 8 times 8 x 8. Blue is read, orange is written, green is in a
-# cache of 8 lines, and red had to be fetched. Look at B: in the first film almost every element is red, and in the
-# second film one element in four. (Each film is a picture for a browser; it repeats when it has ended.)
+# Both orders load 100,352 elements. But the cache moves 2,240,640 bytes in the order `i j r` and only 147,584 bytes in
+# the order `i r j`, about 15 times less. The reason is B: once it is read along its rows, all 16 elements of a fetched
+# line are used before the line leaves the cache.
+#
+# You can watch this in two films of a smaller product, 2 x 8 times 8 x 8. An element that is read is blue, an element
+# that is written is orange, elements in a cache of 8 lines are green, and an element that had to be fetched is red.
+# Look at B. In the first film almost every element that is read turns red, and in the second film only one in four
+# does. (Open each film in a browser. It starts again when it has ended.)
 
 # %%
 for order in ("ijr", "irj"):
@@ -75,11 +86,12 @@ for order in ("ijr", "irj"):
 # %% [markdown]
 # ## Split
 #
-# With `j` innermost, the program reads all of B for each row of A. B does not fit into the cache, so it is fetched
-# again for each row. If we worked on a small tile of B until we are done with it, it would be fetched once.
+# With `j` innermost, the program reads all of B for each row of A. B does not fit into our toy cache, so it is fetched
+# again for each row. If we instead used a small *tile* of B, a rectangular part of it, for all rows of A before we went
+# on to the next tile, each tile would be fetched only once.
 #
-# To do that, we split a loop into two: one that goes from tile to tile, and one inside the tile. `split` does this.
-# Here is a loop of 8 iterations in pieces of 4:
+# To make tiles, we split a loop into two loops. The outer loop goes from tile to tile, and the inner loop runs inside a
+# tile. The step for this is called `split`. Here it cuts a loop of 8 iterations into pieces of 4:
 
 # %%
 
@@ -96,18 +108,21 @@ def first_loops(m: int, factor: int) -> str:
 print(first_loops(8, 4))
 
 # %% [markdown]
-# Every i from 0 to 7 is `i_0 * 4 + i_1` for one i_0 and one i_1, and the order stays the same. What about a loop of 7?
+# The loop `i` has become two loops, `i_0` with 2 iterations and `i_1` with 4. Each row number from 0 to 7 is
+# `i_0 * 4 + i_1` for exactly one pair of i_0 and i_1, and the rows are visited in the same order as before. What
+# happens to a loop of 7 iterations?
 
 # %%
 print(first_loops(7, 4))
 
 # %% [markdown]
-# Two times 4 make 8 iterations: one too many. This is the *tail*. `T.where` is a condition on the block: the block runs
-# only if the condition holds. If you forget it, the program writes beyond the end of C. If you round down instead of
-# up, the last rows are never computed. Tails cause many of a compiler's problems, and in the exercise below you write
-# one.
+# The two loops now run 2 * 4 = 8 iterations, but there are only 7 rows, so the last iteration must do nothing. An
+# incomplete last piece like this is called a *tail*. The new line, `T.where(i_0 * 4 + i_1 < 7)`, is a condition on the
+# block: the block runs only if the condition holds. If you forgot the condition, the program would write beyond the end
+# of C. If you rounded 7 / 4 down to 1 instead of up to 2, the last 3 rows would never be computed. Tails cause many of
+# a compiler's problems, and in the exercise below you write one.
 #
-# Splitting alone changes nothing. Splitting and then reordering makes tiles:
+# Splitting alone does not change the order of the work. To get tiles, you split first and then reorder:
 
 # %%
 sch = tir.Schedule(program)
@@ -119,22 +134,29 @@ tiled = sch.func
 tiled.show()
 
 # %% [markdown]
-# A tile of B is 8 rows of 16 elements: 8 lines of the cache, which has 16. It stays there while `i` runs over all rows
-# of A.
+# Look at the line with the five loops. The two innermost, `r_1` and `j_1`, run over a tile of B with 8 rows of 16
+# elements. Each row of the tile is one line of 64 bytes, so the tile takes 8 of the 16 lines of the cache. It stays
+# there while `i` runs over all rows of A.
 #
 # ## Is it still the same program?
 #
-# `reference.check` runs both programs on small whole numbers, for which float32 makes no rounding errors. So the order
-# of the additions does not matter, and equal means *equal, bit for bit*.
+# `reference.check` runs the old and the new program and compares their results. It uses small whole numbers, for which
+# float32 makes no rounding errors. So the order of the additions cannot change the sum, and *equal* can mean equal in
+# every bit.
 
 # %%
 for name, changed in (("reordered", reordered), ("tiled", tiled)):
     print(f"{name:<10}", reference.check(program, changed))
 
 # %% [markdown]
+# Both lines begin with `equal`. The words in parentheses name the ways in which the programs were compared: `exact` is
+# the comparison with whole numbers, lesson 16 explains `field`, and `shadow` means that no element was read before it
+# was written.
+#
 # ## Steps that are refused
 #
-# A loop that was split no longer exists:
+# A schedule refuses a step that makes no sense. For example, a loop that was split no longer exists, so you cannot
+# reorder it:
 
 # %%
 try:
@@ -143,8 +165,8 @@ except ScheduleError as error:
     print(error)
 
 # %% [markdown]
-# And some orders are wrong. In this program an iteration reads an element that an iteration of the previous row wrote,
-# one column further to the right:
+# A schedule also refuses a step that would change the result. In the next program each iteration reads an element that
+# an earlier iteration wrote, namely the one of the previous row and the next column:
 
 
 # %%
@@ -164,14 +186,15 @@ except ScheduleError as error:
     print(error)
 
 # %% [markdown]
-# The error shows the program with the two places marked, and a pair of iterations that would come in the wrong order.
-# An accepted schedule keeps the meaning. So the work is shared: you choose the order, and minitvm proves that the
-# result stays the same.
+# The error marks the read and the write in the program. The line `found` names two iterations that both touch
+# `A[1, 1]`: iteration (i=0, j=1) writes it and iteration (i=1, j=0) reads it. If `j` were the outer loop, the read
+# would come first and find the old value. Because minitvm refuses such steps, you can share the work: you choose the
+# order, and minitvm proves that the result stays the same.
 #
 # ## The ledger
 #
-# The last row is the time of compiled code, for 256 x 256 x 256, on one thread. `minitvm.build` compiles the loops
-# exactly as they are written.
+# The last row of this ledger is the time of compiled code, for matrices of 256 x 256, on one thread. `minitvm.build`
+# compiles the loops in exactly the order in which they are written.
 
 
 # %%
@@ -192,15 +215,18 @@ counted["tiled"] = ledger.measure(tiled, *args)
 ledger.show({name: {**entry.lesson_rows(), "time compiled, 256": compiled(name)} for name, entry in counted.items()})
 
 # %% [markdown]
-# The second column has exactly as many multiplies, loads and stores as the first; only the order is different. Part of
-# the gain comes from the cache. Another part comes from vector instructions: neighbours in memory can now be computed
-# together.
+# Compare the first two columns. The multiplies, loads and stores are the same, but the last row shows that the order
+# `i r j` is many times as fast. Part of the gain comes from the cache, which moves fewer bytes. Another part comes from
+# vector instructions: neighbours in memory can now be computed together, because `j` runs along the rows of B and C.
 #
-# The tiled program moves the fewest bytes in our toy cache, but in compiled code the tiles gain little or nothing. A
-# real cache is much larger than the toy, and all of B fits into it. Counting shows which schedules are worth trying;
-# only a measurement shows which one is faster. The ledger also shows what you can still save: C is loaded and stored in
-# every iteration. A tile small enough for the *registers* avoids that. minitvm chooses such tiles automatically, as you
-# will see at the end of lesson 04.
+# Now compare the second and third columns. The tiled program moves the fewest bytes in our toy cache (45,184), but
+# compiled code gains little or nothing from the tiles. The reason is that a real cache is much larger than the toy, so
+# all of B fits into it. Counting shows you which schedules are worth trying, and only a measurement shows which one is
+# faster.
+#
+# The rows for loads and stores have not changed at all, so there is more to save: C is still loaded and stored in every
+# iteration. A tile that is small enough for the *registers* avoids that. minitvm chooses such tiles automatically, as
+# you will see at the end of lesson 04.
 #
 # ## Your turn
 #

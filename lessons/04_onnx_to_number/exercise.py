@@ -1,13 +1,13 @@
 """Exercise 04: a new operator, defined twice.
 
-The operator "lesson.capped_relu" adds a bias, cuts off below at 0 and above at `cap`:
+The operator "lesson.capped_relu" adds a bias. Then it replaces values below 0 by 0 and values above `cap` by `cap`:
 
     v = x + bias
     y = 0 where v < 0, cap where v > cap, v elsewhere
 
-x is float32 of any rank from 1 up, bias is float32 of one dimension, as long as the last axis of x. y has the shape and
-dtype of x. `cap` is a Python float that is not negative; it need not be whole. Where x is NaN, so is y. Do
-not change x or bias.
+x is float32 and has at least one axis. bias is float32 and has one axis, which is as long as the last axis of x. y has
+the shape and dtype of x. `cap` is a Python float; it is not negative, and it need not be a whole number. If an element
+of x is NaN, the same element of y is NaN. Do not change x or bias.
 
     x = [[1, 2], [5, -9]], bias = [0, 3], cap = 4.0   ->   y = [[1, 4], [4, 0]]
 

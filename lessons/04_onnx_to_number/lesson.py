@@ -1,9 +1,9 @@
 # %% [markdown]
 # # From ONNX to a number
 #
-# Today we follow one model all the way down: from a file that a training framework wrote, to machine code, to a number.
-# On the way it is translated from one small language to the next. We print it and run it in each of them: every level
-# has its own interpreter.
+# Today we follow one model all the way down, from a file that a training framework could have written, through machine
+# code, to a number. On the way minitvm translates the model from one small language to the next. We call each of these
+# languages a *level*. Every level has its own interpreter, so we can print the model and run it at each level.
 
 # %%
 from minitvm.tools.cli.lesson import open_lessons
@@ -26,9 +26,10 @@ from minitvm.reference.operators.table import operator
 # %% [markdown]
 # ## A model
 #
-# ONNX is a file format for models that most frameworks can write. A model is a list of operators on whole tensors. Ours
-# has three, and they are our example once more: B and bias are constants (the *weights*, learned in training), A comes
-# in, Y goes out.
+# ONNX is a file format for models, and most frameworks can write it. An ONNX model is a list of operators on whole
+# *tensors*, which are arrays of any number of dimensions. Our model has three operators, and together they compute our
+# usual example. A is the input and Y is the output. B and bias are constants: they are the *weights*, which were
+# learned in training.
 
 
 # %%
@@ -68,11 +69,13 @@ def text_of(program: object) -> str:
 
 
 # %% [markdown]
-# `minitvm.lower(model, stop_at=...)` goes down to a level and stops there.
+# `minitvm.lower(model, stop_at=...)` translates the model down to the level that you name, and stops there. We compare
+# the result of each level with the Y that NumPy has just computed.
 #
 # ## 1. The graph: operators on tensors
 #
-# The importer has translated the names of ONNX to those of minitvm and computed every shape.
+# The first level is the graph. The importer has replaced the ONNX names of the operators by minitvm's own names, and
+# has computed the shape of every tensor.
 
 # %%
 graph = minitvm.lower(model, stop_at="graph")
@@ -80,10 +83,9 @@ print(graph)
 compare("graph", reference.graph.run(graph, {"A": a})[0])
 
 # %% [markdown]
-# If you run the graph like this, each operator writes a whole tensor to memory, and the next one reads it again. So the
-# compiler *fuses* operators: those that can be computed together become one. Its name shows another step: B is a
-# constant, so the compiler has *packed* it, once and not in every run. Columns that fill a vector are next to each
-# other, as panels [panel, k, column]. That is the order in which kernels read them.
+# If the graph ran exactly like this, each operator would write a whole tensor to memory, and the next operator would
+# read it again. To avoid that, the compiler *fuses* operators: it joins operators that can be computed together into
+# one function.
 
 # %%
 fused = minitvm.lower(model, stop_at="fused")
@@ -92,10 +94,16 @@ print(str(fused).partition("\n\n")[0])
 compare("fused graph", reference.graph.run(fused, {"A": a})[0])
 
 # %% [markdown]
+# The three operators have become one function, and its name lists their names: `dense_packed_add_relu`. (`dense` is
+# another name for a matrix product.) The name also shows that the compiler has *packed* B, which means that it has
+# stored its elements in another order. It can do this once, before the first run, because B is a constant. The packed B
+# has the shape [panel, k, column], where a panel is a group of neighbouring columns that fill one vector. Kernels read
+# B in just this order, so they read memory from start to end.
+#
 # ## 2. Tensor expressions: a formula for each element
 #
-# A tensor expression is a formula for each element of a tensor. It has no loops, no order and no memory. `sum` is over
-# k.
+# A tensor expression is a formula for each element of a tensor. It has no loops, no order and no memory. For example,
+# `sum(..., axis=[k])` below adds up over k, but does not determine in which order.
 
 # %%
 OPERATOR = "dense_packed_add_relu"
@@ -136,9 +144,14 @@ picture = drawings.cells(
 print("the picture:", picture.save("packed"))
 
 # %% [markdown]
+# The four lines that define tensors are the whole computation. In the line of `dense`, the index
+# `p1[i1 // 16, k, i1 % 16]` finds column i1 of B in the packed array: the panel is `i1 // 16`, and the column inside
+# the panel is `i1 % 16`. (If the vectors of your machine are shorter, you see another number than 16.)
+#
 # ## 3. Loops
 #
-# Each tensor becomes a loop nest around a block; `tir` is the language of the previous lessons.
+# At the next level, each tensor becomes a nest of loops around a block. This level is called `tir`, and its language is
+# the one that you know from the previous lessons.
 
 # %%
 loops = minitvm.lower(model, stop_at="tir")[OPERATOR]
@@ -147,8 +160,12 @@ reference.tir.run(loops, a, packed, bias, y)
 compare("tir", y)
 
 # %% [markdown]
-# Then it is scheduled, as you did by hand in lesson 03. Here a *strategy* chooses the steps. It knows the machine: the
-# width of its vectors and the number of its registers. It records its steps, so you can read (and replay) them:
+# Each tensor has its own loops, and two of the tensors, `dense` and `T_add`, are buffers that are written completely
+# before they are read.
+#
+# Then the program is *scheduled*: steps such as `split` and `reorder` change its loops. You did this by hand in lesson
+# 03. Here a part of minitvm called a *strategy* chooses the steps. It knows how wide the vectors of your machine are
+# and how many registers it has. Each step is recorded, so you can read the steps and run them again:
 
 # %%
 scheduled = minitvm.lower(model, stop_at="schedule")[OPERATOR]
@@ -160,11 +177,15 @@ reference.tir.run(scheduled, a, packed, bias, y)
 compare("schedule", y)
 
 # %% [markdown]
+# These are the first eight steps. For example, `compute_inline` puts the formula of `T_add` into the place where its
+# value is used, so the buffer `T_add` disappears.
+#
 # ## 4. Kernels
 #
-# Next the blocks go away, buffers become flat, and loops that were marked as unrolled or vectorised become statements
-# on vectors. `T.Ramp(first, step, count)` is a vector of `count` indices. The result is close to the instructions that
-# a processor has; the width of the vectors depends on yours.
+# At the next level there are no blocks any more. Buffers have only one dimension, and loops that the schedule marked as
+# unrolled or vectorised have become statements on vectors. `T.Ramp(first, step, count)` is a vector of `count` indices,
+# so `p1[T.Ramp(0, 1, 16)]` loads 16 neighbours at once. These statements are close to the instructions of a processor.
+# The width of the vectors depends on your processor.
 
 # %%
 module = minitvm.lower(model, stop_at="kernel")[OPERATOR]
@@ -174,9 +195,13 @@ reference.kernel.run(module, a, packed, bias, y)
 compare("kernel", y)
 
 # %% [markdown]
+# The program is now shorter than its loops were. For each value of `ax2`, which is k, it loads one vector of B and adds
+# its product with an element of A to a vector of sums, once for each of the two rows. The sums are in `dense_local`,
+# whose scope "local" means registers.
+#
 # ## 5. Source, executable, number
 #
-# minitvm writes a kernel as Python for Numba, which compiles it to machine code.
+# minitvm writes each kernel as a Python function. The library Numba then compiles this function to machine code.
 
 # %%
 source = minitvm.lower(model, stop_at="source")[OPERATOR]
@@ -186,9 +211,12 @@ print(
 )
 
 # %% [markdown]
-# The *executable* contains the kernels and everything around them: the constants, the amount of memory, and a list of
-# steps that call the kernels. It is plain data, so it has an interpreter as well, and you can save it and run it on
-# another machine.
+# Compare this with the kernel above. The statements on vectors have become calls, and each call stands for an
+# instruction of the processor: `load`, `store`, `maximum`, and `fma`, which multiplies and adds in one step.
+#
+# The *executable* contains the kernels and everything else that a run needs: the constants, the amount of memory, and a
+# list of steps that call the kernels. It is plain data, so it has an interpreter as well, and you can save it and run
+# it on another machine.
 
 # %%
 executable = minitvm.lower(model, stop_at="executable")
@@ -196,7 +224,10 @@ print(executable_text(executable))
 compare("executable", reference.executable.run(executable, {"A": a})[0])
 
 # %% [markdown]
-# `minitvm.build` does all of this at once and returns a function that you can call.
+# The executable has two constants (bias and the packed B), one kernel, and one step, in the last line, that calls the
+# kernel.
+#
+# `minitvm.build` goes through all of these levels at once and returns a function that you can call.
 
 # %%
 run = minitvm.build(model, threads=1)
@@ -204,12 +235,14 @@ compare("machine code", run(a))
 print("Y[0, 0] =", run(a)[0, 0])
 
 # %% [markdown]
+# Every level gave the same bits as NumPy, and `Y[0, 0]` is 13.0, as the first output promised.
+#
 # ## A new operator
 #
-# Suppose that you invent a new layer. The compiler needs two functions. One defines the *meaning* of the operator in
-# NumPy; the reference interpreter uses it. The other defines the same as a tensor expression, from which minitvm
-# derives the loops, the schedule and the kernel. Neither may be derived from the other: if they differ, one of them has
-# a mistake, and the comparison finds it.
+# Suppose that you invent a new kind of layer. The compiler needs two functions from you. The first defines the
+# *meaning* of the operator in NumPy, and the reference interpreter uses it. The second defines the same operator as a
+# tensor expression, from which minitvm derives the loops, the schedule and the kernel. You must write the two
+# independently. Then a mistake in one of them makes the results differ, and the comparison finds it.
 
 
 # %%
@@ -236,13 +269,14 @@ compiled = minitvm.build(grown, threads=1)(a)
 print("meaning and machine code agree:", bool((by_meaning == compiled).all()))
 
 # %% [markdown]
-# No pass knows this operator, yet it was fused: `Pattern.ELEMENTWISE` says that an element of the output needs one
-# element of the input, and fusion needs no other information.
+# The name of the function, `dense_packed_add_shifted_relu`, shows that the new operator was fused with the others,
+# although no part of the compiler knows it. The declaration `Pattern.ELEMENTWISE` was enough. It means that each
+# element of the output needs only one element of the input, and fusion needs no other information.
 #
 # ## The ledger
 #
-# The same model, 32 x 32 x 32, counted by the interpreters at three levels. The last row is compiled code for
-# 256 x 256 x 256; compare with lesson 03.
+# This ledger counts the same model, with matrices of 32 x 32, at three levels. The last row is the time of compiled
+# code for matrices of 256 x 256. Compare it with the last row of lesson 03.
 
 # %%
 larger, (more_a, more_b, *others) = model_of(32, 32, 32)
@@ -257,10 +291,10 @@ columns["kernel"]["time compiled, 256"] = ledger.duration(ledger.best_of(5, lamb
 ledger.show(columns)
 
 # %% [markdown]
-# The number of multiplies is the same at each level, because the model determines it. The loads and stores went down.
-# In the kernel a tile of sums stays in registers, and an element of B that was loaded is used for several rows. This is
-# the tile that was missing at the end of lesson 03. (The interpreter does not become faster by this; the compiled code
-# does.)
+# The number of multiplies is 32,768 at each level, because the model determines it. But the loads fall from 101,376 to
+# about 4,000 (the exact number depends on your machine), and the stores fall from 35,840 to 1,024. In the kernel a tile
+# of sums stays in registers, and each vector of B is loaded once and then used for several rows. This is the tile that
+# was missing at the end of lesson 03. Fewer loads make the compiled code faster, but not the interpreter.
 #
 # ## Your turn
 #

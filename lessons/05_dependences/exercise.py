@@ -1,6 +1,6 @@
 """Exercise 05: which orders of the loops are legal?
 
-A block inside three loops, outermost first i, j, k, reads one element of A and writes one:
+A block is inside three loops: i is the outermost, then comes j, then k. It reads one element of A and writes one:
 
     A[i + written[0], j + written[1], k + written[2]] = A[i + read[0], j + read[1], k + read[2]] + 1
 
@@ -8,9 +8,10 @@ Nothing else touches A while the loops run, and each loop has more iterations th
 
     keeps(written, read, order) -> bool
 
-`written` and `read` are tuples of three ints, negative ones too. `order` is the new order of the loops, outermost
-first, as their numbers: (0, 1, 2) leaves them as they are, (0, 2, 1) exchanges j and k. Return True when the loops in
-that order leave the same A as before, whatever was in A at the start, and False when they do not.
+`written` and `read` are tuples of three ints, which may be negative. `order` is the new order of the loops, outermost
+first, where 0 means i, 1 means j and 2 means k. For example, (0, 1, 2) leaves the loops as they are, and (0, 2, 1)
+exchanges j and k. Return True if the loops in that order compute the same A as before for every A at the start, and
+False otherwise.
 
     keeps((1, 0, 0), (0, 1, 0), (1, 0, 2))   ->   False    what was written at (0, 1, k) is read at (1, 0, k)
     keeps((1, 1, 0), (0, 0, 0), (1, 0, 2))   ->   True

@@ -1,9 +1,9 @@
 # %% [markdown]
 # # Dependences, and why an order is refused
 #
-# In lesson 03 a `reorder` was refused. In this lesson you find out why: first we watch a program run, then we do one
-# subtraction, and then we read the error. At the end you can tell from the indices alone which orders of a loop nest
-# are legal.
+# In lesson 03 minitvm refused a `reorder`. In this lesson you find out why. First we watch a program run, then we do
+# one subtraction, and then we read the error again. At the end you can tell from the indices alone which orders of a
+# loop nest are legal.
 
 # %%
 from minitvm.tools.cli.lesson import open_lessons
@@ -25,7 +25,8 @@ from minitvm.tir.nodes import PrimFunc
 # %% [markdown]
 # ## The staircase, again
 #
-# First A becomes a copy of X. Then each iteration reads one element of A and writes another.
+# We begin with the program that lesson 03 called `staircase`. First A becomes a copy of X. Then each iteration reads
+# one element of A and writes another.
 
 # %%
 N = 4
@@ -64,8 +65,8 @@ print("\n".join(program.script().splitlines()[-6:]))
 # ## Watch
 #
 # An interpreter reports every load, store and iteration to its listeners. This listener records, for each element,
-# which iterations touched it. If another iteration touches the same element, and one of the two accesses is a store,
-# there is a *dependence*: the two must stay in this order.
+# which iterations touched it (read or wrote it). If two iterations touch the same element, and at least one of the two
+# accesses is a store, there is a *dependence* between them: these two iterations must stay in their order.
 
 
 # %%
@@ -116,21 +117,23 @@ print("written (1, 0), read (0, 1):")
 assert distances(program) == {(1, -1)}
 
 # %% [markdown]
-# There are many pairs, but only one distance: one row down, one column to the left. You can find it without running the
-# program. Iteration p writes A[p + written], and iteration q reads A[q + read]. They touch the same element when
+# The last line says that there are 9 such pairs, but they all have the same distance, (1, -1). The later iteration is
+# one row further down and one column further to the left. You can find this distance without running the program.
+# Iteration p writes A[p + written], and iteration q reads A[q + read]. They touch the same element when
 #
 #     q = p + (written - read)
 #
 # so the distance is `written - read`, here (1, 0) - (0, 1) = (1, -1).
 #
-# Loops count like a clock with hours and minutes: the outer one decides, and the inner one matters only if the outer
-# ones are equal. So an iteration comes later if the first number of the distance that is not 0 is positive. If you
-# exchange the loops, the distance becomes (-1, 1): the later iteration now runs first, and reads an element that has
-# not been written yet.
+# Two nested loops count like the hours and minutes of a clock. To see which of two times is later, you compare the
+# hours, and you look at the minutes only if the hours are equal. In the same way, an iteration comes later if the first
+# number of the distance that is not 0 is positive. Here that number is 1, so the reader comes after the writer. If you
+# exchange the loops, the distance becomes (-1, 1), and its first number is negative. Then the reader runs first, and it
+# reads an element that has not been written yet.
 #
-# Two films show this. Orange squares have been written, grey ones have not. Look at the blue square, which is read.
-# With i outside, it is orange already, except in the first row and the last column. With j outside, it is still grey:
-# its new value comes too late.
+# Two films show this. Orange squares have been written, and grey squares have not. Look at the blue square, which is
+# being read. If i is the outer loop, that square was orange before, except in the first row and in the last column. If
+# j is the outer loop, it was still grey, because its new value is written too late.
 
 # %%
 
@@ -151,24 +154,29 @@ for order in (i_outside, j_outside):
     print("the film:", picture.save(order.name, Film.of(order, inout=["A"]).svg()))
 
 # %% [markdown]
-# **An order of loops is legal if, for every distance with its numbers put in that order, the first number that is not 0
-# is still positive.**
+# So we have a rule. **Write the numbers of each distance in the new order of the loops. The order is legal if, for each
+# distance, the first number that is not 0 is still positive.**
 #
 # ## The other sign
 #
-# What if `written - read` is negative from the start? Then no iteration reads too early. Instead, an iteration reads an
-# element that a later one *overwrites*. The later one must not run first, or the old value is lost. This is a
-# dependence as well; its distance is `read - written`, because the reader is the earlier one.
+# What if `written - read` is negative from the start? For example, (0, 1) - (1, 0) is (-1, 1). Then the reader is the
+# earlier of the two iterations, and the later iteration *overwrites* the element. The later iteration must not run
+# first, because then the old value would be lost. So this is a dependence as well. Its distance is counted from the
+# earlier iteration to the later one, so it is `read - written`.
 
 # %%
 print("written (0, 1), read (1, 0):")
 assert distances(staircase((0, 1), (1, 0))) == {(1, -1)}
 
 # %% [markdown]
+# Compare this with the first output. The words `writes` and `reads` have changed places, but the distance is (1, -1)
+# again, and so the same orders are legal.
+#
 # ## The judge agrees
 #
-# We exchange the loops by hand, which no check prevents, and compare with `reference.check`. The table has four
-# programs, each with the verdict of our rule, the answer of `reorder`, and the result of the comparison:
+# Is our rule right? We exchange the two loops by hand, which no check prevents, and let `reference.check` compare the
+# two programs. The table shows four programs. Each line has the verdict of our rule, the answer of `reorder`, and the
+# result of the comparison:
 
 # %%
 cases = [((1, 0), (0, 1)), ((0, 1), (1, 0)), ((1, 1), (0, 0)), ((0, 0), (0, 1))]
@@ -190,10 +198,15 @@ for written, read in cases:
           f"{'same' if verdict else 'another program'}")  # fmt: skip
 
 # %% [markdown]
+# The last three columns agree in each line. The two programs with the distance (1, -1) are illegal by our rule,
+# `reorder` refuses them, and exchanging their loops by hand gives another program. The other two programs pass all
+# three tests, because both numbers of their distances are positive or 0.
+#
 # ## Read the error
 #
-# `reorder` does not run anything. It uses a library that solves equations over whole numbers: are there two iterations
-# that touch the same element and that would change places? If there are, the error shows one such pair.
+# `reorder` does not run anything. It uses a library that solves equations over whole numbers. The question for the
+# library is whether there are two iterations that touch the same element and would run in the opposite order. If there
+# are, the error shows one such pair.
 
 # %%
 sch = tir.Schedule(program)
@@ -204,23 +217,26 @@ except ScheduleError as error:
     print(error)
 
 # %% [markdown]
-# The first line names the call and the rule that it broke (`minitvm explain reorder` lists all of its rules). Both
-# accesses are marked in the program. The line *found* gives a pair of iterations that you can check with a pencil: A[1,
-# 1] is written at (0, 1) and read at (1, 0), and if j is the outer loop, (1, 0) comes first. A refused call does not
-# change the schedule.
+# The first line names the call and the rule that it broke, `keeps_dependences`. (The command `minitvm explain reorder`
+# lists all rules of `reorder`.) The carets mark both accesses in the program. The line *found* gives a pair of
+# iterations that you can check with a pencil: `A[1, 1]` is written at (i=0, j=1) and read at (i=1, j=0). If j is the
+# outer loop, j=0 runs before j=1, so the read comes first. A refused call does not change the schedule.
 #
 # ## The wavefront
 #
-# Suppose that an iteration reads the elements that the iterations above it and to its left wrote. Then there are two
-# distances, (1, 0) and (0, 1). Both orders are legal. But neither loop can run in parallel, because each carries one
-# of the two distances. The iterations on one diagonal, however, do not depend on each other, so they could run in
-# parallel. To rewrite the nest so that a loop follows the diagonals is called skewing; lesson 12 does it.
+# Suppose that an iteration reads two elements: the one that the iteration above it wrote, and the one that the
+# iteration to its left wrote. Then there are two distances, (1, 0) and (0, 1). Both orders of the loops are legal. But
+# neither loop can run its iterations in parallel: neighbours in i depend on each other because of (1, 0), and
+# neighbours in j because of (0, 1). The iterations on one diagonal, however, do not depend on each other, so they could
+# run in parallel. You can rewrite the loops so that one of them follows the diagonals. This is called skewing, and you
+# will do it in lesson 12.
 #
 # ## And our example?
 #
-# `C[vi, vj] = C[vi, vj] + ...` reads and writes the same element, for every r. The distance is (0, 0, 1): r must not
-# run backward. But i, j and r may be nested in any order, since the 1 is always the only number that is not 0. minitvm
-# allows even more: the kind of iterator `vr` is R, a sum, and a sum may be computed in any order.
+# In our example, `C[vi, vj] = C[vi, vj] + ...` reads and writes the same element for every r. So the distance is (0, 0,
+# 1), and r must not run backward. But i, j and r may be nested in any order, because the 1 stays the only number that
+# is not 0. minitvm allows even more. The block declares that `vr` is a reduction (R), so it computes a sum, and minitvm
+# may add the terms of a sum in any order.
 
 # %%
 program = example.blocks(32, 32, 32)
@@ -244,13 +260,13 @@ print(f"{accepted} orders are accepted")
 ledger.show(columns)
 
 # %% [markdown]
-# Legal does not mean fast: the three orders do the same work, but the toy cache moves many times more bytes in one of
-# them than in another. Dependences tell you which orders you *may* choose, and the ledger tells you which one you
-# should.
+# All three orders are legal and do the same work. But the cache moves 2,240,640 bytes in the order `i j r` and only
+# 147,584 in the order `i r j`, because that order reads B along its rows. So legal does not mean fast. Dependences tell
+# you which orders you *may* choose, and the ledger helps you to see which of them you *should* choose.
 #
 # ## Your turn
 #
-# Write the rule as a function, for three loops. The check compares it with the schedule.
+# Write the rule as a function, for three loops. The check compares your answers with those of `Schedule.reorder`.
 #
 #     minitvm lesson 05 --start     (writes exercise_05.py, for you to fill in)
 #     minitvm lesson 05 --check

@@ -1,9 +1,9 @@
 # %% [markdown]
 # # Tails: when the tiles do not fit
 #
-# Tiles have sizes that suit the machine: 4, 8, 16. Tensors have all kinds of sizes. The iterations that remain at the
-# edge are the *tail*, and compilers make many of their mistakes there. In this lesson you see three ways to make a
-# tail, two ways to get it wrong, and the cost of each, counted.
+# Tiles have sizes that suit the machine, such as 4, 8 or 16. Tensors have all kinds of sizes. The iterations that
+# remain at the edge are called the *tail*, and compilers make many of their mistakes there. In this lesson you see
+# three ways to handle a tail and two ways to get it wrong, and you count what each way costs.
 
 # %%
 from minitvm.tools.cli.lesson import open_lessons
@@ -48,8 +48,8 @@ def kernel_of(func: PrimFunc) -> IRModule:
 # %% [markdown]
 # ## First way: a condition in each iteration
 #
-# `split` rounds up, and puts a condition on the block: `T.where`, its *predicate*. The block does not run where
-# the condition is false.
+# `split` rounds the number of pieces up and puts a condition on the block, its *predicate*, which is printed as
+# `T.where`. The block does not run in iterations where the condition is false.
 
 # %%
 sch = tir.Schedule(relu(10))
@@ -59,8 +59,8 @@ with_condition = sch.func
 print(body_of(with_condition))
 
 # %% [markdown]
-# The result is right, but the condition is tested in every iteration. How often is it tested, and how often is the
-# iteration wasted? A `Ledger` counts the iterations of a loop, and the times that a block ran.
+# The result is right, but the condition is tested in every iteration, and an iteration in which it is false is wasted.
+# How many are wasted? A `Ledger` counts how many iterations a loop had and how many times a block ran.
 
 # %%
 
@@ -87,8 +87,11 @@ for n in (8, 9, 10, 15, 16, 17):
     print(f"{n:>2} {turned:>12} {ran:>6} {(turned - ran) / turned:>9.0%}")
 
 # %% [markdown]
-# If there is one element more than fits, almost half of the work is wasted. Splitting twice adds a second condition: 24
-# does not divide 100, and 5 does not divide 24.
+# Look at the line for n = 9. Two pieces of 8 make 16 iterations, but only 9 of them run the block, so 44 % are wasted.
+# One element more than fits costs almost half of the work. The waste is 0 only if 8 divides n.
+#
+# Splitting twice can add a second condition. Here the pieces have 24 elements, which does not divide 100, and each
+# piece is cut into parts of 5, which does not divide 24.
 
 # %%
 sch = tir.Schedule(relu(100))
@@ -100,14 +103,14 @@ print(f"{turned} iterations, {ran} runs")
 assert reference.check(relu(100), sch.func)
 
 # %% [markdown]
-# Why `i_1_0 * 5 + i_1_1 < 24`? Five pieces of 5 are 25. Without the second condition the last piece of each tile of 24
-# would run into the next tile, and one element would be computed twice. Here that only wastes work. If the block added
-# to C[vi], the sum would be wrong.
+# Why is the second condition, `i_1_0 * 5 + i_1_1 < 24`, needed? Five parts of 5 make 25, which is one more than 24.
+# Without the condition, the last part of each piece would run into the next piece, and one element would be computed
+# twice. Here that would only waste work. But if the block added something to C[vi], the sum would be wrong.
 #
 # ## The two ways to get it wrong
 #
-# If we write the program by hand, no check stops us. First we round the number of tiles up, without a condition; then
-# we round it down:
+# If we write the program by hand, no check stops us. First we round the number of tiles up to 3 and forget the
+# condition. Then we round it down to 2:
 
 
 # %%
@@ -128,11 +131,13 @@ for rounds in (3, 2):
     assert not verdict
 
 # %% [markdown]
-# A compiled program reports nothing in either case. The first overwrites the memory after Y; the second returns old
-# contents of Y. The interpreter knows for each element whether it exists and whether it was ever written. That is
+# With 3 rounds, the interpreter stops at index 10, which X does not have. With 2 rounds, it reports at the end that 2
+# of the 10 elements of Y were never written. A compiled program would report nothing in either case: the first version
+# would overwrite the memory after Y, and the second would return whatever was in Y before. The interpreter can report
+# both mistakes because it records for each element whether it exists and whether it was ever written. This is called
 # *shadow* mode, and it is on unless you switch it off.
 #
-# You may declare that you need no condition, but then that must be true:
+# You may declare that your split needs no condition. But then minitvm checks that this is true:
 
 # %%
 sch = tir.Schedule(relu(10))
@@ -142,20 +147,24 @@ except ScheduleError as error:
     print("\n".join(str(error).splitlines()[-2:]))
 
 # %% [markdown]
+# minitvm refuses, because 4 does not divide 10.
+#
 # ## Second way: cut the loop
 #
-# The condition is true in the first two iterations of the outer loop, whatever i_1 is. When minitvm lowers the program
-# to a kernel, it finds the first iteration in which the condition is not always true, and cuts the loop there.
+# Look again at the condition `i_0 * 4 + i_1 < 10`. In the first two iterations of the outer loop it is true for every
+# i_1. When minitvm *lowers* the program to a kernel (translates it to the next level), it finds the first iteration in
+# which the condition is not always true, and cuts the loop there.
 
 # %%
 print(body_of(kernel_of(with_condition)))
 
 # %% [markdown]
-# The main part tests nothing. Nor does the tail: it has become a loop with its own extent. The price is code: there are
-# two bodies now, and with tails in three loops there would be eight.
+# The first loop computes the elements 0 to 7 and the second loop computes the last two, and neither of them has a
+# condition. The price is more code. The body appears twice now, and with tails in three nested loops it would appear
+# eight times.
 #
-# You can also cut the loop yourself, with `loop_partition`. It gives each part its own block, so that you can schedule
-# each part in its own way, and no predicate is needed:
+# You can also cut the loop yourself, with `loop_partition`. It gives each part its own block. So no predicate is
+# needed, and you can schedule each part differently. Here only the main part is vectorised:
 
 # %%
 sch = tir.Schedule(relu(10))
@@ -169,8 +178,9 @@ print(reference.check(relu(10), kernel_of(cut)))
 # %% [markdown]
 # ## Third way: a mask
 #
-# Vector instructions work on 4 or 8 elements at once, and you cannot run half an instruction. But processors have
-# instructions with a *mask*, a condition for each lane. A vectorised loop with a predicate becomes such instructions:
+# A vector instruction works on 4 or 8 elements at once, and you cannot run half an instruction. But many processors
+# have vector instructions with a *mask*, which is a condition for each *lane* (each of the 4 or 8 positions in the
+# vector). A vectorised loop with a predicate becomes such instructions:
 
 # %%
 sch = tir.Schedule(relu(10))
@@ -181,8 +191,9 @@ print(body_of(kernel_of(masked)).replace(", predicate=", ",\n        predicate="
 print(reference.check(relu(10), kernel_of(masked)))
 
 # %% [markdown]
-# `T.Ramp(8, 1, 4)` is the vector 8, 9, 10, 11. It is less than 10 in its first two lanes, and only these load and
-# store. The other two lanes compute as well, without data, and their results are discarded:
+# Look at the last statement, which handles the tail. `T.Ramp(8, 1, 4)` is the vector 8, 9, 10, 11. The predicate is
+# true in its first two lanes, where the index is less than 10, and only these two lanes load and store. The other two
+# lanes compute as well, but without data, and their results are discarded:
 
 # %%
 counter = Ledger()
@@ -204,11 +215,14 @@ picture = drawings.cells(
 print("the picture:", picture.save("three_tails"))
 
 # %% [markdown]
-# So a condition costs a test in each iteration, a cut costs code, and a mask costs idle lanes.
+# The maximum was computed 12 times for 10 elements, so the two idle lanes wasted 2 computations. In the picture these
+# are the two grey cells at the end of each row that has 12 cells. So each way has its price: a condition costs a test
+# in each iteration, a cut costs code, and a mask costs idle lanes.
 #
 # ## The ledger
 #
-# Our example, 30 x 30 x 30, in tiles of 16 columns and 8 rows of B as in lesson 03. This time neither size divides 30.
+# We take our example with matrices of 30 x 30 and use tiles of 16 columns and 8 rows of B, as in lesson 03. This time
+# neither 16 nor 8 divides 30.
 
 # %%
 program, inputs = example.blocks(30, 30, 30), example.inputs(30, 30, 30)
@@ -225,8 +239,9 @@ print("\n".join(line for line in body_of(lowered).splitlines() if "for " in line
 assert reference.check(program, lowered)
 
 # %% [markdown]
-# The nest around `C = C + A * B` has become four nests, those with an `r`, because two loops with tails give 2 x 2. The
-# two nests over `i, j_1` set C to zero, and the last one is the relu.
+# The lines show the loops of seven nests. Four of them have a loop over `r`, and they compute `C = C + A * B`. There
+# are four because both j and r have a tail, which gives 2 x 2 parts. The two nests over `i, j_1` set C to zero, and the
+# last nest is the relu.
 
 # %%
 counted = {
@@ -240,20 +255,22 @@ ledger.show(
 )
 
 # %% [markdown]
-# All three programs do the same multiplies. With a condition, the innermost loop runs thousands of iterations that are
-# wasted. If the loops are cut, it does not: the 900 additional iterations belong to the loops that set C to zero, which
-# are now separate.
+# The first row is the same for all three programs, 27,000 multiplies. Now look at the last row. With a condition, the
+# innermost loop has 30,720 iterations, so 3,720 of them are wasted. If the loops are cut, there are 27,900. The
+# additional 900 are not wasted: they set the 900 elements of C to zero, which is now a separate loop.
 #
-# The toy cache moves several times as many bytes as in lesson 03, where the sizes fitted. A row of 30 floats is not a
-# whole number of cache lines, so most rows of a tile of B now touch two lines instead of one, and the tile no longer
-# fits into 16 lines. An awkward size costs more than its tail.
+# The cache row shows another cost. With tiles, the toy cache moves about 250,000 bytes here, but only 45,184 in lesson
+# 03, where the matrices had the side 32. The reason is that a row of 30 floats is not a whole number of cache lines. So
+# most rows of a tile of B now touch two lines instead of one, and the tile no longer fits into 16 lines. An awkward
+# size can cost much more than its tail.
 #
-# There is a fourth way: make the tensor larger, so that there is no tail, and discard the edge afterwards
-# (`pad_einsum`). It costs work and memory. It pays if the tail is short and a special instruction needs whole tiles.
+# There is a fourth way. You can make the tensor larger, so that there is no tail, and discard the edge afterwards (the
+# step for this is called `pad_einsum`). This costs additional work and memory. It is worth the price if a special
+# instruction needs whole tiles and only a little is added at the edge.
 #
 # ## Your turn
 #
-# Cut a loop so that its main part runs in whole vectors, for any extent and any factor.
+# Write a function that cuts a loop so that its main part runs in whole vectors, for any extent and any factor.
 #
 #     minitvm lesson 06 --start     (writes exercise_06.py, for you to fill in)
 #     minitvm lesson 06 --check

@@ -1,20 +1,22 @@
 """Exercise 07: find a race.
 
-Somebody ran a nest of loops, serially, and wrote down who touched what. Write
+A nest of loops was run serially, and each access to an element was recorded. Write
 
     race(kinds, accesses)
 
-`kinds` are the kinds of the loops, outermost first: "serial", "parallel", "vectorized" or "unrolled". `accesses` is a
-list, in the order in which they happened, of tuples
+`kinds` has the kind of each loop, outermost first: "serial", "parallel", "vectorized" or "unrolled". `accesses` is a
+list of all accesses in the order in which they happened. Each is a tuple
 
     (iteration, verb, element)     ((0, 2), "write", "A[3]"): in the iteration i = 0, j = 2, A[3] was written
 
-where the verb is "read" or "write"; an iteration may have several accesses, and A[1] and A[10] are two elements.
-Return the positions (p, q) in the list, p < q, of two accesses that race, any two; or None when no two do.
+The verb is "read" or "write". An iteration may have several accesses. Note that A[1] and A[10] are two different
+elements. Return the positions (p, q) of two accesses in the list that race, with p < q. If several pairs race, return
+any of them. If no pair races, return None.
 
 Two accesses race when they touch the same element, at least one of them writes, and nothing orders them. The outermost
 loop in which their iterations differ decides: a serial or an unrolled loop orders them, a parallel or a vectorized one
-does not. Within one iteration, all is ordered; without any loop (kinds is ()) there is one iteration.
+does not. The accesses of one iteration are ordered. If there are no loops at all (kinds is ()), there is only one
+iteration.
 
     race(("parallel",), [((0,), "write", "A[1]"), ((1,), "read", "A[1]")])   ->   (0, 1)
     race(("serial",),   [((0,), "write", "A[1]"), ((1,), "read", "A[1]")])   ->   None

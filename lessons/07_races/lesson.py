@@ -1,9 +1,10 @@
 # %% [markdown]
 # # Vectorise, unroll, parallel, and races
 #
-# A serial loop runs one iteration after another. A machine can do more: eight elements in one instruction, or one half
-# of the loop on each of two cores. Today we make a loop run in another way, look at the kernel, and see what goes wrong
-# when iterations touch the same elements: a *race*.
+# A serial loop runs one iteration after another. A machine can do more: it can compute eight elements in one
+# instruction, or run one half of the loop on each of two cores. Today we make a loop run in such ways and look at the
+# kernel that we get. We also see what goes wrong when two iterations touch the same element. Such a mistake is called a
+# *race*.
 
 # %%
 from minitvm.tools.cli.lesson import open_lessons
@@ -26,7 +27,8 @@ from minitvm.tir.nodes import PrimFunc
 # %% [markdown]
 # ## Four kinds of loop
 #
-# Y = relu(X) once more, for 8 elements. A schedule gives the loop a *kind*, which lowering to a kernel turns into code.
+# We use Y = relu(X) once more, for 8 elements. A schedule gives each loop a *kind*. When the program is lowered to a
+# kernel, the kind determines the code that the loop turns into.
 
 
 # %%
@@ -48,10 +50,12 @@ for kind in ("serial", "vectorize", "unroll", "parallel"):
     print(body_of(minitvm.lower(sch.func, stop_at="kernel")["relu"]))
 
 # %% [markdown]
-# - **vectorize**: the loop is gone. `T.Ramp(0, 1, 8)` is the index 0, 1, ..., 7: one load of 8 lanes, one max, one
-#   store.
+# Compare each kernel with the serial one.
+#
+# - **vectorize**: the loop is gone. `T.Ramp(0, 1, 8)` is the vector of indices 0, 1, ..., 7, so the kernel has one load
+#   of 8 lanes, one max, and one store.
 # - **unroll**: the loop is gone, and its body is repeated for each iteration, in the same order. This saves the
-#   counting, and every index is now a constant. You will see at the end why that helps.
+#   counting, and every index is now a constant. You will see at the end of the lesson why that helps.
 # - **parallel**: the loop is still there, but each thread runs a share of it. Look at the last two lines of the Python
 #   text that will be compiled:
 
@@ -60,13 +64,16 @@ source = minitvm.lower(kinds["parallel"], stop_at="source")["relu"]
 print("\n".join(source.splitlines()[-2:]))
 
 # %% [markdown]
-# A serial loop guarantees an order. So does an unrolled one. A vectorised or a parallel loop guarantees none: an
-# iteration may run before, after or in the middle of another one.
+# With two threads, thread 0 computes i from 0 to 3 and thread 1 computes i from 4 to 7.
+#
+# Serial and unrolled loops guarantee the order of their iterations. Vectorised and parallel loops guarantee no order:
+# an iteration may run before another one, after it, or at the same time.
 #
 # ## Who needs the order?
 #
-# `relu` does not, because each iteration has its own element of X and of Y. The next program does, because an iteration
-# reads an element that the previous one wrote. We write it by hand, to avoid the check:
+# The loop of `relu` does not need its order, because each iteration has its own element of X and of Y. The next loop
+# does need it, because each iteration reads the element that the previous iteration wrote. We write its parallel
+# version by hand, because a schedule would refuse to make it:
 
 
 # %%
@@ -99,16 +106,19 @@ for order in ("forward", "backward", "shuffled"):
 assert len({run(parallel_chain, order).tobytes() for order in ("forward", "backward", "shuffled")}) == 3
 
 # %% [markdown]
-# Three orders give three results, and on a real machine each run may give another one. The order "forward" gives the
-# right one, so with some luck every test passes. That is why testing is not a good way to find races.
+# The first line is the right result. The three lines below it are three different results of the same parallel loop. In
+# the order "backward", for example, the iteration i = 3 reads the old 40 before any other iteration has changed it, and
+# writes
+# 41. On a real machine each run may give another result. The order "forward" happens to give the right one, so with
+#     some luck every test passes. That is why testing is not a good way to find races.
 #
 # ## A race
 #
 # **Two accesses race when they touch the same element, at least one of them writes, and nothing orders them.**
 #
 # The interpreter finds a race even in a run that gives the right result. In shadow mode, which is on unless you switch
-# it off, it records which iterations touched each element, and checks whether an order between them is guaranteed. Here
-# it runs the loop forward, the values are right, and it still finds the race:
+# it off, it records which iterations touched each element. Then it checks whether the loops guarantee an order between
+# these iterations. Below, the loop runs forward and all values are right, but the interpreter still finds the race:
 
 # %%
 
@@ -128,20 +138,21 @@ assert race is not None and race_in(chain) is None
 print(race)
 
 # %% [markdown]
-# The error names two accesses, each with its iteration. Here they are marked in the program:
+# The error names two accesses to element 1: iteration i = 0 writes it and iteration i = 1 reads it, and nothing
+# guarantees that the write comes first. Here both accesses are marked in the program:
 
 # %%
 print("\n".join(race.finding.script(parallel_chain).splitlines()[-4:]))
 
 # %% [markdown]
-# Two reads never race, because their order makes no difference. And an iteration does not race with itself, because its
-# statements run in order.
+# Two reads never race, because their order makes no difference. An iteration does not race with itself either, because
+# the statements inside one iteration run in order.
 #
 # ## Lanes march in step
 #
-# Vectors are not quite like threads. All lanes load, then all lanes add, then all lanes store. So a vector *has* an
-# order, but not the order of the loop. Here is the chain as a vector, and a second loop in which each iteration reads
-# the element that the *next* one overwrites.
+# The lanes of a vector are not quite like threads. First all lanes load, then all lanes add, and then all lanes store.
+# So a vector *has* an order, but it is not the order of the loop. Here is the chain as a vector. We also try a second
+# loop, `pull`, in which each iteration reads the element that the *next* iteration overwrites.
 
 
 # %%
@@ -166,18 +177,19 @@ for program in (chain, vector_chain, pull, vector_pull):
 assert (run(chain) != run(vector_chain)).any() and (run(pull) == run(vector_pull)).all()
 
 # %% [markdown]
-# The chain is wrong as a vector. `pull` is right, because the vector reads everything before it writes anything.
-# (Threads would race in both.) minitvm does not use this: `vectorize` has the same requirement as `parallel`, that no
-# iteration touches an element that another one writes. Then the result does not depend on the number of lanes of an
-# instruction. For example, a loop that is too long for one vector becomes several vectors.
+# The first two lines differ, so the chain is wrong as a vector: all lanes read the old elements before any lane writes.
+# The last two lines agree, so `pull` is right as a vector, because `pull` is meant to read the old elements. (With
+# threads, both would race.) minitvm does not make use of this difference. `vectorize` has the same requirement as
+# `parallel`: no iteration may touch an element that another iteration writes. So the result does not depend on how many
+# lanes a vector has. This matters, for example, when a loop is too long for one vector and becomes several vectors.
 #
 # ## Loops in loops
 #
-# Which accesses are ordered if some of the loops around them are parallel and some are not? In lesson 05 we compared
-# loops to a clock: the outer number decides, and the inner one matters only if the outer ones are equal. The same is
-# true here: **the outermost loop in which the two differ decides.** If it is serial, one iteration ends before the next
-# one begins, even if loops inside are parallel. If it is parallel, nothing orders the two accesses, even if loops
-# inside are serial.
+# Suppose that two accesses are inside several loops, and only some of the loops are parallel. Are the two accesses
+# ordered? In lesson 05 we compared nested loops with a clock: the outer number decides, and the inner number matters
+# only if the outer ones are equal. The same is true here. **The outermost loop in which the two iterations differ
+# decides.** If that loop is serial, one of its iterations ends before the next begins, even if loops inside it are
+# parallel. If that loop is parallel, nothing orders the two accesses, even if loops inside it are serial.
 
 
 # %%
@@ -199,9 +211,13 @@ for program in (serial_outside, parallel_outside):
     print(f"{program.name}: {race_in(program) or 'no race'}")
 
 # %% [markdown]
-# Here are both as films, in which the iterations of a parallel loop run at the same time. In the first film a row is
-# complete before the next row reads it. In the second film three rows are written at the same time, each from values
-# that another thread is about to write. The red frame is the element that the interpreter named.
+# The first program has no race, because the outer loop over the rows is serial. In the second program the outer loop is
+# parallel. One thread writes `A[1, 7]` in row i = 0 while another thread reads it in row i = 1, so they race.
+#
+# Here are both programs as films, in which the iterations of a parallel loop run at the same time. In the first film a
+# row is complete before the next row reads it. In the second film three rows are written at the same time, and each is
+# computed from values that another thread is about to overwrite. The red frame marks the element that the interpreter
+# named.
 
 # %%
 for program in (serial_outside, parallel_outside):
@@ -209,14 +225,14 @@ for program in (serial_outside, parallel_outside):
     print("the film:", picture.save(program.name, film.svg()))
 
 # %% [markdown]
-# In the first program each row waits for the whole row above it: at the end of `j`, each thread waits for all others.
-# Such a wait is called a *barrier*.
+# In the first program each row waits until the whole row above it is complete: at the end of the loop over `j`, each
+# thread waits for all the other threads. A point where all threads wait for each other is called a *barrier*.
 #
 # ## The schedule refuses
 #
-# An interpreter finds the races of one run. A schedule must be right for all inputs, so it solves equations, as in
-# lesson 05: is there an element that two iterations of this loop touch, one of them writing? In this program all
-# iterations share one scratch value:
+# The interpreter finds the races of one run. But when you write `sch.parallel(loop)`, the result must be right for all
+# inputs. So the schedule solves equations, as in lesson 05. It looks for two iterations of the loop that touch the same
+# element and at least one of which writes it. In the next program all iterations share one scratch value, `s[0]`:
 
 
 # %%
@@ -240,11 +256,12 @@ except ScheduleError as error:
     print(error)
 
 # %% [markdown]
-# The line *found* has a pair that you can check by hand: both iterations write `s[0]`. (In a serial loop this is fine,
-# because each iteration uses only its own value of `s`. In a parallel loop, one thread may square the value that
-# another one has just stored.)
+# The line *found* names a pair that you can check by hand: the iterations i=0 and i=1 both write `s[0]`. In a serial
+# loop this does no harm, because each iteration stores its own value in `s` before it uses it. In a parallel loop, one
+# thread could square the value that another thread has just stored.
 #
-# What if the data determine the index? This program stores each element of X at an index that it looks up:
+# What happens if the data determine the index? The next program stores each element of X at an index that it looks up
+# in the array `to`:
 
 
 # %%
@@ -263,14 +280,15 @@ except ScheduleError as error:
     print("\n".join(str(error).splitlines()[-2:]))
 
 # %% [markdown]
-# If the four indices in `to` are all different, nothing races. But the schedule does not know the inputs. It only knows
-# that `Y[to[vi]]` is somewhere in Y (`e0` is the index), so two iterations *may* touch the same element, and it
-# refuses. A schedule refuses every step that it cannot prove to be safe.
+# The error names the iterations i=0 and i=1, and an unknown index `e0` that is 0 in both. If the four indices in `to`
+# are all different, this cannot happen, and nothing races. But the schedule does not know the inputs. It only knows
+# that `Y[to[vi]]` is some element of Y, so two iterations *might* write the same element. A schedule refuses every step
+# that it cannot prove to be safe.
 #
 # ## How to make it legal
 #
-# **Give each iteration its own element.** That is nearly always the answer. Here is a scratch buffer with an element
-# for each `i`:
+# There are three ways. The first is nearly always the answer: **give each iteration its own element.** Here the scratch
+# buffer has an element for each `i`:
 
 
 # %%
@@ -292,15 +310,16 @@ sch.parallel(i)
 print(reference.check(one_scratch, sch.func))
 
 # %% [markdown]
-# In the end this costs no memory: when minitvm lowers the function, it finds that each iteration uses only one element,
-# and makes that element a local variable of the thread.
+# The schedule accepted `parallel`, and the result is still equal to the result of the first version. In the end the
+# larger buffer costs no memory. When minitvm lowers the function, it finds that each iteration uses only one element of
+# `s`, and makes that element a local variable of the thread:
 
 # %%
 print(body_of(minitvm.lower(sch.func, stop_at="kernel")["scratch_for_each"]))
 
 # %% [markdown]
-# **Choose another loop.** In our example, all iterations of `r` add to the same element, so it is refused. But `i` and
-# `j` each have their own row and column of C:
+# The second way is to **choose another loop.** In our example, all iterations of `r` add to the same element of C, so
+# `r` cannot be parallel. But each iteration of `i` has its own row of C, and each iteration of `j` has its own column:
 
 # %%
 program = example.blocks(32, 32, 32)
@@ -320,15 +339,19 @@ for at, name in enumerate("ijr"):
 print("\n".join(refused["parallel", "r"].splitlines()[-4:]))
 
 # %% [markdown]
-# Unrolling does not change the order, so no check is needed. The third way is in the error: `rfactor` makes partial
-# sums, so that each iteration again has its own element. Lesson 09 is about it. And if no loop can be parallel, as with
-# the wavefront of lesson 05, another order of the iterations may help.
+# In the table, `i` and `j` accept all three kinds, and `r` accepts only `unroll`. Unrolling does not change the order,
+# so no check is needed for it.
+#
+# The error under the table suggests the third way: **`rfactor` makes partial sums**, so that each iteration again has
+# its own element. Lesson 09 is about it. If no loop can be parallel at all, as in the wavefront of lesson 05, another
+# order of the iterations may help.
 #
 # ## The ledger
 #
-# The ledger is for our example in tiles of 4 rows and 16 columns of C. Its four columns have *the same loops in the
-# same order*. First all are serial; then the 16 columns become one vector; then the 4 rows are unrolled; then the tiles
-# are shared among two threads.
+# The ledger is for our example in tiles of 4 rows and 16 columns of C. All four programs have *the same loops in the
+# same order*, and each changes the kind of one more loop. In the first program all loops are serial. In the second, the
+# 16 columns of a tile are one vector. In the third, the 4 rows of a tile are unrolled as well. In the fourth, two
+# threads share the tiles.
 
 
 # %%
@@ -366,10 +389,13 @@ for added in ((), ("vector",), ("vector", "unrolled"), ("vector", "unrolled", "p
 ledger.show(columns)
 
 # %% [markdown]
-# The multiplies are the same in all columns: lanes and threads save time, not work. But look at the loads and stores.
-# One vector loads an element of A once for 16 columns. And once the rows are unrolled, the tile of C has only constant
-# indices, and minitvm keeps it in *registers* while `r` runs: C is stored to memory once for each element, instead of
-# once for each product. This is the innermost loop of every fast matrix product:
+# The multiplies are 32,768 in all columns: lanes and threads save time, not work. Now look at the loads and stores.
+#
+# - With vectors, the loads fall from 100,352 to 69,632, because an element of A is loaded once and used for 16 columns.
+# - With unrolled rows, the stores fall from 34,816 to 2,048. Now the tile of C has only constant indices, so minitvm
+#   can keep it in *registers* while `r` runs. It stores each element of C once, instead of once for each product.
+#
+# Here is the innermost loop of the third program. Every fast matrix product has an innermost loop of this form:
 
 # %%
 lines = body_of(minitvm.lower(in_tiles(32, "vector", "unrolled"), stop_at="kernel")["example"]).splitlines()
@@ -377,12 +403,17 @@ start = next(k for k, line in enumerate(lines) if "for r in" in line)
 print("\n".join(lines[start : start + 7]))
 
 # %% [markdown]
-# The gain from threads depends on the number of idle cores, and on the size of the problem: starting the threads takes
-# a few microseconds, however little they do.
+# Each of the last four lines adds to one row of the tile. All of them use the same vector of B, `B_v`, which is loaded
+# only once.
+#
+# In the last column of the ledger, threads may gain a lot or little. The gain depends on how many cores of your machine
+# are idle, and on the size of the problem, because starting the threads takes a few microseconds even if they have
+# little to do.
 #
 # ## Your turn
 #
-# Write the detector: from a list of accesses, each with its element and its iteration, find two that race.
+# Write a detector for races. It gets a list of accesses, each with its element and its iteration, and finds two that
+# race.
 #
 #     minitvm lesson 07 --start     (writes exercise_07.py, for you to fill in)
 #     minitvm lesson 07 --check

@@ -4,13 +4,14 @@ A producer makes rows of H. A consumer makes `height` rows of Y, and row y of Y 
 
     stride * y + tap     for each tap in `taps`
 
-of H. The lesson's smoothing has stride 1 and taps (0, 1, 2). Y is made in tiles of `tile` rows: step 0 makes the first
-`tile` rows, step 1 the next ones, and the last step those that are left, which may be fewer. Write
+of H. For example, the smoothing of the lesson has the stride 1 and the taps (0, 1, 2). Y is computed in tiles of `tile`
+rows: step 0 computes the first `tile` rows, step 1 computes the next `tile` rows, and the last step computes the rows
+that are left, which may be fewer. Write
 
-    needed(step, tile, height, stride, taps) -> range     the window: from the first row of H that this step reads up to
-                                                          and with the last one; rows between them belong to it, too
-    fresh(step, tile, height, stride, taps) -> range      those rows of the window that are in the window of no earlier
-                                                          step: what rolling_buffer computes
+    needed(step, tile, height, stride, taps) -> range     the window: all rows of H from the first to the last that this
+                                                          step reads, and also the rows between them that it skips
+    fresh(step, tile, height, stride, taps) -> range      the rows of this window that were in no window of an earlier
+                                                          step: these are the rows that rolling_buffer computes
 
     needed(1, 4, 6, 1, (0, 1, 2))  ->  range(4, 8)     the last step makes rows 4 and 5 of Y
     fresh(1, 4, 6, 1, (0, 1, 2))   ->  range(6, 8)     rows 4 and 5 of H were in the window of step 0

@@ -1,11 +1,11 @@
 # %% [markdown]
 # # Where to compute: work, memory and distance
 #
-# One stage computes values, and the next one uses each of them several times. If you compute all of them first, you
-# have to store them, and they are far away when they are needed. If you compute each of them where it is needed, some
-# are computed several times. You cannot have little work, little memory and short distances all at once. Today we count
-# the cost of each choice. At the end you compute the information that a compiler needs for this choice: which values
-# are needed at a given point.
+# Suppose that one stage of a program computes values, and the next stage uses each of them several times. If you
+# compute all values first, you have to store them, and when they are needed they may have left the cache. If you
+# compute each value where it is needed, some values are computed several times. You cannot have little work, little
+# memory and few cache misses all at once. Today we count the cost of each choice. In the exercise you compute the
+# information that a compiler needs to make this choice, namely which values are needed at a given point.
 
 # %%
 from minitvm.tools.cli.lesson import open_lessons
@@ -31,8 +31,8 @@ from minitvm.tir.nodes import IRModule, PrimFunc
 # %% [markdown]
 # ## Two stages
 #
-# We smooth a small picture. The first stage smooths it along its rows, with the weights 1, 2, 1, into H. The second
-# stage adds three rows of H.
+# We smooth a small picture X. The first stage smooths X along its rows with the weights 1, 2, 1, and stores the result
+# in H. The second stage adds three neighbouring rows of H and stores the result in Y.
 
 
 # %%
@@ -66,11 +66,11 @@ print(body_of(program))
 # %% [markdown]
 # ## The counts
 #
-# An element of H needs one multiply, and an element of Y none. So the number of multiplies is the number of elements of
-# H that were computed. The ledger counts these, and the loads. The interpreter also reports every buffer that is
-# allocated or freed, so the ledger knows the largest number of bytes that were in use at one time. We count in the
-# kernel, where buffers have shrunk to the size that is needed. Local buffers count as memory today, because nearly all
-# of those here are too large for registers.
+# How can we count the work? Computing an element of H takes one multiply, and computing an element of Y takes none. So
+# the number of multiplies tells us how many elements of H were computed. The interpreter also reports every buffer that
+# is allocated or freed, so we can find the largest number of bytes that were in use at one time (*bytes live* below).
+# We count in the kernel, where minitvm has already made each buffer as small as possible. Today local buffers count as
+# memory, because nearly all of them are too large for registers.
 
 
 # %%
@@ -106,13 +106,15 @@ assert all_first.computed == ELEMENTS
 print(f"H has {ELEMENTS:,} elements; computed: {all_first.computed:,}; bytes live: {all_first.peak_bytes:,}")
 
 # %% [markdown]
-# In this form the program does no work twice, but all of H must be in memory at once. Halide, where these names come
-# from, calls this *compute_root*.
+# Both counts are 1,088, so each element of H is computed exactly once. But 4,352 bytes are live, which is all of H
+# (1,088 elements of 4 bytes). This choice is called *compute_root*. The name, like several others in this lesson, comes
+# from the compiler Halide.
 #
 # ## compute_at
 #
-# Row y of the result needs only three rows of H. `compute_at` moves a block below a loop of its consumer, and makes
-# loops around it for exactly the elements that are read there:
+# Row y of the result needs only three rows of H. The step `compute_at` moves the block of H (the *producer*) into a
+# loop of the block that uses it (the *consumer*). It makes new loops around the block, which run over exactly the
+# elements that one iteration of the consumer reads:
 
 # %%
 
@@ -133,11 +135,11 @@ def at_y(sch: tir.Schedule) -> None:
 print(body_of(scheduled(at_y)))
 
 # %% [markdown]
-# Where does the 3 come from? Iteration y reads the rows y, y + 1 and y + 2. These rows are a *window*, `[y, y + 3)`,
-# and the window moves one row down in each iteration. Two of its three rows were computed before; they are computed
-# again.
+# Where does the 3 in `T.grid(3, 32)` come from? Iteration y reads the rows y, y + 1 and y + 2 of H. These rows form a
+# *window*, which moves one row down in each iteration. So two of its three rows were already computed in earlier
+# iterations, and now they are computed again.
 #
-# In the kernel, H has become as large as the window:
+# In the kernel, H is only as large as the window, 3 * 32 = 96 elements:
 
 # %%
 print(body_of(kernel_of(scheduled(at_y))))
@@ -150,8 +152,12 @@ print(f"computed: {run_costs.computed:,}, each element {run_costs.computed / ELE
 print(f"live: {run_costs.peak_bytes:,}")
 
 # %% [markdown]
-# Larger steps overlap less. If Y is computed in tiles of t rows, one tile needs a window of t + 2 rows of H, which is 2
-# rows more than t. Does the count agree?
+# The memory has fallen from 4,352 bytes to 384. The price is work: 3,072 elements were computed, although H has only
+# 1,088, so each element was computed 2.82 times on average. (It is not exactly 3 because the first and last rows of H
+# are in fewer windows.)
+#
+# Larger steps repeat less work. If Y is computed in tiles of t rows, one tile needs a window of t + 2 rows of H, so
+# only 2 rows overlap with the window of the next tile. We check this formula against the count:
 
 
 # %%
@@ -174,8 +180,12 @@ for rows in (1, 2, 4, 8, 16, 32):
     assert counted.computed == formula
 
 # %% [markdown]
-# You can also go in the other direction: below `x`, only three *elements* of H are in memory at a time. In the extreme
-# case there is no H any more. `compute_inline` replaces each read of H by its formula:
+# The last two columns agree in each line. With one row for each tile, 3,072 elements are computed; with all 32 rows in
+# one tile, only 1,088.
+#
+# You can also go in the other direction. If H is computed inside the loop over `x`, only three *elements* of H are in
+# memory at a time. In the extreme case there is no buffer H any more: `compute_inline` replaces each read of H by the
+# formula of that element:
 
 # %%
 
@@ -195,9 +205,9 @@ print(body_of(kernel_of(scheduled(inline))).replace(" + (", "\n            + (")
 # %% [markdown]
 # ## rolling_buffer: keep the rows that you have
 #
-# Two rows of each window were computed one iteration ago. Why not keep them? `rolling_buffer` computes only the new
-# rows, and stores H in a ring of three rows: row vy is at index vy % 3, where it overwrites the row that is no longer
-# needed.
+# Two rows of each window were computed in the previous iteration. Why not keep them? The step `rolling_buffer` computes
+# only the new rows. It stores H in a ring of three rows: row vy is stored at index vy % 3, where it overwrites the row
+# that is no longer needed.
 
 # %%
 
@@ -211,11 +221,13 @@ def rolling(sch: tir.Schedule) -> None:
 print(body_of(scheduled(rolling)))
 
 # %% [markdown]
-# Look at `T.where`: in the first iteration all three rows are new, later only the last one.
+# Look at the condition `T.where(y < 1 or 2 <= ax0)`. In the first iteration (y < 1) all three rows of the window are
+# computed. In later iterations only the last row (ax0 = 2) is computed, because the other two are still in the ring.
 #
-# Here are three films, for a small picture. Watch when H turns orange. In the first film, all of H is written before Y
-# begins. In the second, three rows of H are written for each row of Y, and two of them had been computed already. In
-# the third, H has only three rows, and each row of Y needs one new row.
+# Here are three films, for a small picture. Watch when elements of H turn orange, which means that they are written. In
+# the first film, all of H is written before Y begins. In the second film, three rows of H are written for each row of
+# Y, although two of them were computed before. In the third film, H has only three rows, and one new row is written for
+# each row of Y.
 
 # %%
 for name, steps in {"compute_root": lambda sch: None, "at_y": at_y, "rolling": rolling}.items():
@@ -224,9 +236,14 @@ for name, steps in {"compute_root": lambda sch: None, "at_y": at_y, "rolling": r
 # %% [markdown]
 # ## The triangle
 #
-# *Work* is the number of times that each element of H was computed, on average. *Memory* is the largest number of bytes
-# of H that were in use at one time. *Distance* is the number of bytes that our toy cache of 1024 bytes had to fetch.
-# The last column shows whether the loop over the rows of Y may be parallel.
+# Now we compare all choices in one table. Its columns are:
+#
+# - *work*: how many times each element of H was computed, on average;
+# - *again*: how many computations repeated an earlier one;
+# - *memory*: the largest number of bytes of H that were in use at one time;
+# - *distance*: the number of bytes that our toy cache of 1024 bytes had to fetch. This number grows if values are used
+#   long after they were computed;
+# - *parallel*: whether the loop over the rows of Y may be parallel.
 
 
 # %%
@@ -260,12 +277,15 @@ for name, cost in table.items():
 print(f"X and Y together have {4 * ((N + 2) ** 2 + N**2):,} bytes")
 
 # %% [markdown]
-# Go down the first six lines: the memory shrinks from all of H to nothing, and the work grows. The distance is not so
-# simple. A window of 10 rows does not fit into the cache: each row of H is evicted before it is used, and the tiles
-# have only added overlap. A window of 3 rows fits into the cache, together with the rows of X and Y that are in use.
-# Then H is never fetched, and only X and Y themselves still have to be moved.
+# Look at the first six lines, from top to bottom. The memory shrinks from 4,352 bytes to 0, and the work grows from 1
+# to 2.82. The distance is not so simple. For tiles of 8 rows it is 19,968, more than for compute_root. The window of
+# such a tile has 10 rows, which do not fit into the cache. So each row of H has left the cache before it is used, and
+# the tiles have only added repeated work. For the line *at y* the distance is 9,152, which is only a little more than
+# the size of X and Y together. A window of 3 rows fits into the cache together with the rows of X and Y that are in
+# use, so H is never fetched from memory.
 #
-# The last line seems to be the best in every column. What is the price? Each iteration now needs the previous one:
+# The line *rolling, at y* seems to be among the best in every column of numbers. What is its price? Each iteration now
+# needs rows that the previous iteration computed, so the last column says *no*:
 
 # %%
 assert table["rolling, at y"].computed == ELEMENTS
@@ -279,10 +299,11 @@ except ScheduleError as error:
     print("\n".join(str(error).splitlines()[-2:]))
 
 # %% [markdown]
-# An *opaque* iterator is one whose order matters. "At y" is refused as well: H is one buffer for all rows, and two
-# iterations whose windows overlap write the same row of H. They write the same values, but it is still a race. In
-# compute_root and inline, an iteration over the rows of Y writes only its own row. So the triangle has a fourth corner:
-# whether the loop can be parallel.
+# The error says that the iterator `vy` is *opaque*, which means that the order of its values matters. A parallel loop
+# would not keep that order. The line *at y* of the table has a *no* as well, for another reason: H is one buffer for
+# all iterations, and two iterations whose windows overlap write the same row of H. They write the same values, but this
+# is still a race. With compute_root and inline, an iteration over the rows of Y writes only its own row of Y. So
+# besides work, memory and distance there is a fourth cost to weigh: whether the loop can be parallel.
 #
 # ## The measured time
 #
@@ -302,15 +323,17 @@ for name in ("compute_root", "at y", "inline", "rolling, at y"):
     print(f"{name:<14} {compiled(choices[name]):>9}")
 
 # %% [markdown]
-# It is cheap to repeat one multiply and two additions; fetching a number from memory may cost as much as dozens of
-# them. So the choice with the most work need not be the slowest. If H were a product of matrices, it would make no
-# sense to compute it three times.
+# Compare *inline*, which does the most work, with *compute_root*, which does the least. On most machines *inline* is
+# faster. Repeating one multiply and two additions is cheap, while fetching a number from memory may cost as much as
+# dozens of them. So the choice with the most work need not be the slowest. But if each element of H needed a whole sum
+# of products, it would make no sense to compute it three times.
 #
 # ## The ledger
 #
-# Our example has two blocks as well: the product C, and Y = relu(C + bias). Y reads each element of C once, so no
-# windows overlap, and `compute_at` never recomputes anything, so here it is free. In the last column, C is computed
-# inside the tile loops of lesson 07, one tile at a time, so that it fits into registers.
+# Our usual example has two blocks as well: the product C, and Y = relu(C + bias). Each element of C is read only once.
+# So no windows overlap, `compute_at` never computes anything twice, and it has no price here. The first two columns of
+# the ledger compute C before Y and inside the loop `i` of Y. In the last column, C is computed inside the tile loops of
+# lesson 07, one tile at a time, so that a tile of C fits into registers.
 
 
 # %%
@@ -343,13 +366,14 @@ for at in ("at root", "at i", "at tiles"):
 ledger.show(columns)
 
 # %% [markdown]
-# Local buffers are left out of this ledger again. In the last column C is never in memory at all: the sums are computed
-# in registers, the bias is added there, and only Y is stored. Finishing a tile while it is still in registers is called
-# *fusion*. It is the most common optimisation of compilers for neural networks.
+# This ledger again leaves out loads and stores of local buffers. In the last column the loads fall to 10,496, and the
+# stores are 1,024, one for each element of Y. C is never in memory at all: the sums are computed in registers, the bias
+# is added there, and only Y is stored. To finish a tile while it is still in registers is called *fusion*. It is the
+# most common optimisation of compilers for neural networks.
 #
 # ## Your turn
 #
-# Compute which rows a tile needs, and which of them are new, for any stride and any distances between the rows.
+# Compute which rows of H a tile of Y needs, and which of these rows no earlier tile has computed.
 #
 #     minitvm lesson 08 --start     (writes exercise_08.py, for you to fill in)
 #     minitvm lesson 08 --check
