@@ -17,24 +17,24 @@ This is one element of our example, without the relu:
 
 Write `two_steps(n, lanes)`, which returns a program with the same four parameters that
 
-    1. has a block "partial", which computes `lanes` partial sums, the outermost loop around it being the one over the
-       lanes. The check will make this loop parallel: no lane may touch what another one writes. No lane takes more than
-       ceil(n / lanes) products, and none reads bias,
-    2. has another block, which adds them up and does not read A or B,
-    3. and puts the sum plus the bias into Y[0], reading bias[0] once.
+    1. has a block "partial", which computes `lanes` partial sums. The outermost loop around it runs over the lanes. The
+       check makes this loop parallel, so no lane may touch an element that another lane writes. No lane adds more than
+       ceil(n / lanes) products, and no lane reads bias,
+    2. has another block, which adds up the partial sums and does not read A or B,
+    3. and stores the sum plus the bias in Y[0], and reads bias[0] only once.
 
-n and lanes are at least 1; lanes need not divide n, and there may be more lanes than products. A lane without any
-product still has a partial sum: 0. The result is right for infinite elements, too.
+n and lanes are at least 1. lanes need not divide n, and there may be more lanes than products. A lane without any
+product still has a partial sum, which is 0. The result must also be right if elements are infinite.
 
 What you need:
 
-    v = T.axis.spatial(extent, loop)   an iterator of which each value stands for itself
-    v = T.axis.reduce(extent, loop)    an iterator over which the block sums up
-    T.where(condition)                 the first line of a block: it runs only where this holds
-    T.if_then_else(condition, x, y)    x or y; the other one is not evaluated
+    v = T.axis.spatial(extent, loop)   an iterator each value of which has its own result
+    v = T.axis.reduce(extent, loop)    an iterator over whose values the block sums up
+    T.where(condition)                 the first line of a block: the block runs only where the condition is true
+    T.if_then_else(condition, x, y)    x or y; only the one that is chosen is evaluated
     T.float32(0)                       a float
 
-A block's init runs in the first step of its reduction. If `T.where` leaves that step out, nothing is started.
+The init of a block runs in the first step of its reduction. If `T.where` skips that step, the init does not run at all.
 
 Check it with: minitvm lesson 09 --check
 """

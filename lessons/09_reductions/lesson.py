@@ -1,9 +1,9 @@
 # %% [markdown]
 # # Reductions: a sum in two steps
 #
-# A sum of a thousand numbers is a chain of a thousand additions, and each one waits for the previous one. Several
-# shorter chains that run at the same time would finish sooner. But their result is not the same float! Today we cut the
-# chain, look at the changes in the last digits, and see how you can prove that nothing else has changed.
+# A sum of a thousand numbers is a chain of a thousand additions, and each addition waits for the previous one. Several
+# shorter chains that run at the same time would finish sooner. But then the result is not exactly the same float! Today
+# we cut the chain, look at the changes in the last digits, and see how you can prove that nothing else has changed.
 
 # %%
 from minitvm.tools.cli.lesson import open_lessons
@@ -21,9 +21,10 @@ from minitvm.script import tir as T
 # %% [markdown]
 # ## A reduction block
 #
-# The block C of our example has an iterator of kind R, `vr`, and an `init`: the start value of the sum. The block does
-# both: it starts in its first step and adds in each step. `decompose_reduction` splits it into two blocks, and puts the
-# start before a loop that you name:
+# The block C of our example has an iterator of kind R, `vr`, and an `init`, which sets the start value of the sum. So
+# the block does two things: in its first step it sets the start value, and in every step it adds a product.
+# `decompose_reduction` splits it into two blocks, one for each task. It puts the block with the start value before a
+# loop that you name:
 
 # %%
 program = example.blocks(2, 2, 16)
@@ -33,7 +34,10 @@ sch.decompose_reduction("C", r)
 print("\n".join(sch.func.script().splitlines()[5:18]))
 
 # %% [markdown]
-# You cannot put the start anywhere. If `r` is the outermost loop, a start inside `r` would reset the sum in each step:
+# The block `C_init` now sets the start value before the loop `r`, and `C_update` only adds.
+#
+# You cannot put the start value just anywhere. Suppose that `r` is the outermost loop. If the start value were set
+# inside `r`, the sum would be reset in each step, so minitvm refuses:
 
 # %%
 sch = tir.Schedule(program)
@@ -47,8 +51,8 @@ except ScheduleError as error:
 # %% [markdown]
 # ## The chain
 #
-# The iterations of `r` all add to the same element, so they cannot run at the same time. If two threads both load 5,
-# add 1 and store 6, one addition is lost.
+# All iterations of `r` add to the same element, so they cannot run at the same time. For example, if two threads both
+# load 5, add 1 and store 6, one of the two additions is lost.
 
 # %%
 try:
@@ -58,8 +62,9 @@ except ScheduleError as error:
     print("\n".join(str(error).splitlines()[-4:]))
 
 # %% [markdown]
-# The error names the solution. `rfactor` gives every iteration of one loop its own element, and adds these up in a
-# second block. We split `r` so that there are four such elements:
+# The last lines of the error name the solution, `rfactor`. It gives every iteration of one loop its own element for a
+# partial sum, and adds the partial sums up in a second block. We first split `r`, so that there are four partial sums.
+# We call the four iterations of the inner loop *lanes*:
 
 
 # %%
@@ -88,18 +93,21 @@ picture = drawings.cells(
 print("the picture:", picture.save("lanes"))
 
 # %% [markdown]
-# Look at the letters in `T.axis.remap`. In the first block the lane, `vr_1`, has become S: every lane has its own
-# element of `C_rf`, and the lanes may run in any order, or all at once. In the second block it is R. `sch.parallel` now
-# accepts the loop:
+# Look at the letters in the two lines with `T.axis.remap`. In the first block the iterator of the lanes, `vr_1`, has
+# the letter S. Every lane has its own element of `C_rf`, so the lanes may run in any order, or all at once. In the
+# second block `vr_1` has the letter R, because there the lanes are added up. `sch.parallel` now accepts the loop over
+# the lanes of the first block:
 
 # %%
 sch.parallel(sch.get_loops("C_rf")[-1])
 print("accepted")
 
 # %% [markdown]
-# Why may you cut the chain? Because addition is associative, and because its start, 0, is neutral: you may add it once
-# for each lane and once more at the end. `max` with the start -infinity has both properties as well. Subtraction does
-# not, nor does a sum that starts at 7. `rfactor` only accepts reducers that are known to have both properties.
+# Why may you cut the chain? There are two reasons. Addition is associative, so you may group the numbers as you like.
+# And the start value 0 is neutral, so it does no harm that every lane starts with its own 0. `max` with the start value
+# -infinity has both properties as well. Subtraction is not associative. A sum that starts at 7 has no neutral start:
+# with four lanes, the 7 would be added four times. `rfactor` accepts only reductions that are known to have both
+# properties.
 #
 # ## Floats are not associative
 #
@@ -112,7 +120,10 @@ print("(big + 1) + 1 =", (big + one) + one)
 print("big + (1 + 1) =", big + (one + one))
 
 # %% [markdown]
-# So the two programs give different bits on most inputs:
+# The first result is 2**24 and the second is larger by 2. In float32 the neighbours of 2**24 are two apart, so adding a
+# single 1 is rounded away, each time. Adding 2 at once is not.
+#
+# So the program with one chain and the program with four lanes give different bits on most inputs:
 
 # %%
 rng = np.random.default_rng(9)
@@ -131,8 +142,11 @@ with np.printoptions(precision=8):
     print("four lanes:  ", run(factored, a, b, bias).ravel())
 
 # %% [markdown]
-# Is a program with such differences still right? The usual answer is a tolerance: for example, the results should agree
-# up to one part in a thousand. Here is a program with a common mistake. It omits the last product:
+# Look at the first number. It is 8.053265 in one line and 8.053266 in the other.
+#
+# Is a program with such differences still right? The usual answer is a tolerance: for example, you require that the
+# results agree up to one part in a thousand. But here is a program with a common mistake. It leaves out the last
+# product of each sum:
 
 
 # %%
@@ -167,10 +181,11 @@ expected, actual = run(example.blocks(2, 2, k), a, b, bias), run(one_short(k), a
 print("accepted with a tolerance of 1e-3:", np.allclose(actual, expected, rtol=1e-3))
 
 # %% [markdown]
-# A tolerance cannot tell a rounding error from a small mistake. `reference.check` has three better methods.
+# The tolerance accepts the wrong program, because one product among 8192 is less than a thousandth of the sum. A
+# tolerance cannot tell a rounding error from a small mistake. `reference.check` has three better methods.
 #
-# **exact**: use inputs for which no rounding happens. For small whole numbers every sum is exact in any order, so you
-# may compare with `==`.
+# **exact**: this method uses inputs for which no rounding happens. If all numbers are small whole numbers, every sum is
+# exact in any order, so you can compare the results with `==`.
 
 # %%
 print("four lanes:  ", reference.check(program, factored, modes=("exact",)))
@@ -179,11 +194,15 @@ print(f"one left out: {verdict.after} instead of {verdict.before} at Y{list(verd
 print(verdict.counterexample)
 
 # %% [markdown]
-# **field**: that was one input, or a few. What about all the others? Forget floats for a moment. Our programs compute
-# formulas: sums of products of inputs. If two such formulas are different, they are different polynomials, and
-# different polynomials seldom have the same value. How seldom? A theorem by Schwartz and by Zippel says: at a random
-# point among the whole numbers modulo a prime p, two different polynomials of degree d agree with a probability of at
-# most d / p. Modulo p there is no rounding, so addition is associative again. We try it by hand, with p = 2147483647:
+# The program with four lanes is accepted, and the wrong program is refused. The check also prints a small input on
+# which the results differ: only the last product, A[1, 15] * B[15, 0], is not 0, and the wrong program leaves it out.
+#
+# **field**: the exact method tries only a few inputs. What about all the others? Forget floats for a moment. Our
+# programs compute formulas, namely sums of products of inputs. Such a formula is a polynomial, and two different
+# polynomials seldom have the same value. How seldom? There is a theorem by Schwartz and Zippel about whole numbers
+# modulo a prime p. At a random point, two different polynomials of degree d have the same value with a probability of
+# at most d / p. Modulo p there is no rounding, so addition is associative again. We try it by hand, with p =
+# 2147483647:
 
 # %%
 p = 2**31 - 1
@@ -194,11 +213,13 @@ print("four lanes:  ", sum(sum(products[lane::4]) % p for lane in range(4)) % p)
 print("one left out:", sum(products[:-1]) % p)
 
 # %% [markdown]
-# After one evaluation we know that the first two are the same polynomial, unless we had bad luck that happens once in a
-# thousand million times. In this way the result at *one* point tells you something about *all* inputs. The field mode
-# runs whole programs like this. Modulo p no number is larger or smaller than another, so the field mode also computes
-# with an ordinary input, which decides each `max`. Its result then holds for the inputs that take the same side of each
-# `max`.
+# The first two numbers are equal, and the third one differs. So one chain and four lanes are the same polynomial,
+# unless we had bad luck that happens about once in a thousand million times (d is 2, and p is about 2 * 10^9). In this
+# way the result at *one* point tells you something about *all* inputs.
+#
+# The field mode runs whole programs like this. There is one difficulty: modulo p no number is larger or smaller than
+# another, so `max` has no meaning. Therefore the field mode also runs the program on an ordinary input, and that input
+# decides which side each `max` takes. The result then holds for all inputs that take the same sides.
 
 # %%
 print("four lanes:  ", reference.check(program, factored, modes=("field",)))
@@ -206,23 +227,24 @@ verdict = reference.check(program, one_short(16), modes=("field",))
 print(f"one left out: {verdict.after} instead of {verdict.before} at Y{list(verdict.index)}")
 
 # %% [markdown]
-# **shadow**: a program may compute the right formula and still read an element before it was written, or write one from
-# two parallel iterations. The shadow mode watches each element. `check` uses these three modes if you do not choose
-# others:
+# **shadow**: a program may compute the right formula and still have a mistake. For example, it may read an element
+# before it was written, or write the same element in two parallel iterations. The shadow mode watches every element and
+# reports such accesses. `check` uses these three modes if you do not choose others:
 
 # %%
 print("lanes in parallel:", reference.check(program, sch.func))
 
 # %% [markdown]
-# Now you know that the formula is the same. You may also want to know how far the *floats* may be off. The mode "bound"
-# follows the rounding error through every operation.
+# Now you know that the formula is the same. You may also want to know how much the *floats* may differ. The mode
+# "bound" computes, for each number, how large its rounding error can be at most. It checks that the new result is
+# within the error that the old program may make.
 
 # %%
 print(reference.check(program, factored, modes=("bound",)))
 
 # %% [markdown]
-# Neither program is exact, because both round. Here is how far each one is from the sum in float64, for sums of 8192
-# products:
+# Neither program is exact, because both of them round. Which one is closer to the truth? Here is the difference between
+# each program and the sum in float64, for sums of 8192 products:
 
 # %%
 exactly = np.maximum(a.astype("float64") @ b + bias, 0)
@@ -231,10 +253,13 @@ for lanes in (1, 4, 16, 64):
     print(f"{lanes:>3} lanes: off by {off:.5f}")
 
 # %% [markdown]
+# One lane is off by 0.003, and four lanes by about a fifth of that. Partial sums are usually *more* accurate than one
+# long chain, because each of them stays smaller, and rounding errors grow with the size of the sum.
+#
 # ## The ledger
 #
-# The lanes add a little work: one start and one addition for each lane and element of C, through memory. The last row
-# is the time of compiled code for *one* sum of 65536 products on one thread.
+# The lanes need a little more work: for each element of C, every lane has its own start value and one more addition,
+# and both go through memory. The last row is the time of compiled code for *one* sum of 65536 products on one thread.
 
 
 # %%
@@ -258,9 +283,11 @@ ledger.show(
 )
 
 # %% [markdown]
-# A processor can begin several additions in each cycle, but it needs about four cycles to finish one. In a chain it
-# waits. A compiler may not cut the chain without your consent, because that would change the bits. With `rfactor` you
-# give your consent, and the oracle has shown that the formula stayed the same.
+# The adds grow from 68 to 84 and 132. But in the last row, four lanes take only about a third of the time of one chain.
+# A processor can begin several additions in each cycle, but it needs about four cycles to finish an addition. In a
+# single chain it waits for each result before it can go on; with several chains it always has something to do. A
+# compiler must not cut the chain without your consent, because that would change the bits. With `rfactor` you give your
+# consent, and `reference.check` has shown that the formula stayed the same.
 #
 # ## Your turn
 #

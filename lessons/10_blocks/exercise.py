@@ -5,8 +5,8 @@ Write `in_tiles(m, n, k, t)`, which returns a program for C = A @ B,
     @T.prim_func
     def product(A: T.Buffer((m, k), "float32"), B: T.Buffer((k, n), "float32"), C: T.Buffer((m, n), "float32")):
 
-whose computation is in a block "tile". t divides m, n and k. One run of the block multiplies a t x t tile of A with
-one of B and adds the result to a tile of C. So
+whose computation is in a block "tile". t divides m, n and k. One run of the block multiplies a t x t tile of A by a t x
+t tile of B and adds the result to a tile of C. So
 
     1. the block has three iterators, of m // t, n // t and k // t values, and of the right kinds,
     2. `T.reads` and `T.writes` declare exactly the tiles that one run touches,
@@ -20,8 +20,8 @@ What you need:
     T.reads(A[low : high, low : high], B[...])        T.writes(C[low : high, low : high])
     with T.init(): ...                                it may contain loops and blocks, too
 
-A block that accumulates but does not start the sum, such as "step", has no init. "tile" declares that it writes C. It
-need not declare that it reads C, because init and R imply that.
+The block "step" has no init, because it adds to a sum that another block has started. "tile" declares that it writes C.
+It need not declare that it reads C, because a block with an init and an iterator of kind R always does.
 
 Check it with: minitvm lesson 10 --check
 """

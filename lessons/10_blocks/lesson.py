@@ -1,10 +1,11 @@
 # %% [markdown]
 # # Blocks: a program describes itself
 #
-# To move a computation, you have to know what it reads, what it writes and how often it runs. You can derive that from
-# the loops, again for each step. Or the program can declare it. A *block* is a computation with its signature: the
-# loops around it may change, and no step has to look inside. Today we take a block apart, see how far you can rely on
-# its declarations, and give a whole tile one signature, so that an instruction can replace it.
+# To move a computation, a compiler has to know what it reads, what it writes and how often it runs. The compiler could
+# work this out from the loops, again in each step of a schedule. Or the program can declare it. A *block* is a
+# computation with such a declaration, like a function with a signature: the loops around the block may change, and no
+# step has to look inside. Today we take a block apart and see how far you can rely on its declarations. Then we give a
+# whole tile one signature, so that an instruction can replace it.
 
 # %%
 from minitvm.tools.cli.lesson import open_lessons
@@ -24,7 +25,8 @@ from minitvm.tir.verifier import verify
 # %% [markdown]
 # ## The parts
 #
-# This is block C of our example, taken apart. You have seen its lines before; here you see the purpose of each one.
+# This is block C of our example, taken apart. You have seen its lines before. Now you learn the purpose of each of
+# them.
 
 
 # %%
@@ -47,13 +49,15 @@ print("body      ", block.body)
 # * **Iterators** are the block's own variables. Inside the block there are no loops i, j, r, only `vi`, `vj` and `vr`.
 #   Kind S is spatial: each value has its own result. Kind R is a reduction: all its values contribute to the same
 #   result.
-# * **Reads** and **writes** are the regions of memory that one run of the block touches, in terms of its iterators.
+# * **Reads** and **writes** are the parts of buffers that one run of the block touches, written in terms of its
+#   iterators. Such a part is called a *region*.
 # * **Init** sets the start value of a result, before the first step of the reduction.
 # * The **body** is the computation.
 #
-# Two things belong not to the block but to its place in the program: the values that its iterators get from the loops,
-# and the **predicate**, which decides in which iterations it runs at all. `split` and `reorder` change these two and
-# nothing else. If you split 8 iterations by 3, you get 9, so there is a predicate now:
+# Two more things belong to the place of the block in the program, and not to the block. The first is the *binding*: the
+# values that its iterators get from the loops. The second is the **predicate**, which decides in which iterations the
+# block runs at all. `split` and `reorder` change these two and nothing else. If you split 8 iterations into pieces of
+# 3, you get 3 * 3 = 9 iterations, so a predicate appears:
 
 # %%
 i, j, r = sch.get_loops("C")
@@ -65,12 +69,14 @@ print("\n".join(body_of(sch.func).splitlines()[1:9]))
 print("the block is the same object:", sch.get(sch.get_block("C")) is block)
 
 # %% [markdown]
-# The block is still the same object in memory, so a step that moves loops cannot break anything inside a block.
+# The loops and the line with `i_0 * 3 + i_1` are new, and so is `T.where`. But the last line says that the block is
+# still the same Python object. So a step that moves loops cannot break anything inside a block.
 #
 # ## A signature is a claim
 #
-# A step that moves a block may rely on its declarations. What if they are wrong? Here is a block that declares one
-# element, but reads two. The verifier compares the declarations with the body:
+# A step that moves a block may rely on its declarations. What happens if they are wrong? Here is a block that declares
+# that it reads one element, but its body reads two. A part of minitvm called the *verifier* compares the declarations
+# with the body:
 
 
 # %%
@@ -90,9 +96,11 @@ except VerificationError as error:
     print(error)
 
 # %% [markdown]
-# A region that is too large is not wrong, but less useful. Suppose that a consumer declares that it reads all of
-# `half`, and that `compute_at` relied on it. Then it would have to compute all eight elements in each iteration: 64
-# additions instead of eight. We count them:
+# The mark is under `A[vi + 1]`, which the block reads and does not declare.
+#
+# A region that is too large is not wrong, but it is less useful. Suppose that a block reads one element of a buffer
+# `half` but declares that it reads all eight, and that `compute_at` relied on this claim. Then `compute_at` would have
+# to compute all eight elements in each iteration, which makes 64 additions instead of 8. We count the additions:
 
 
 # %%
@@ -138,13 +146,13 @@ for claims, modest_one in (("half[vi]", True), ("half[0:8]", False)):
     print(f"reads {claims:<10} {counted.operations['add']:>2} additions; {verdict}")
 
 # %% [markdown]
-# Both versions do 8 additions, because `compute_at` does not rely on this claim. It looks at the element that the
-# consumer really reads, `half[vi]`. A compiler that uses only the signature, as Apache TVM does here, would compute
-# everything each time. So a good signature is as small as possible. If you write no `T.reads`, the parser computes the
-# smallest one.
+# Both versions do 8 additions, because minitvm's `compute_at` does not rely on the declaration here. It looks at the
+# element that the block really reads, `half[vi]`. A compiler that uses only the signature, as Apache TVM does here,
+# would compute all elements in each iteration. So the regions in a good signature are as small as possible. If you
+# write no `T.reads`, minitvm computes the smallest regions when it reads the program.
 #
-# The kinds of iterators are claims too. S claims that each value has its own result. The next block declares S, but all
-# its iterations write the same element:
+# The kinds of iterators are claims, too. The letter S claims that each value of the iterator has its own result. The
+# next block declares S for `vi`, but all of its iterations write the same element:
 
 
 # %%
@@ -163,12 +171,14 @@ except ScheduleError as error:
     print(str(error).splitlines()[-1].strip())
 
 # %% [markdown]
-# `parallel` does not rely on that claim: it searches for two iterations that touch the same element, and finds a pair.
+# minitvm refuses, because `parallel` does not rely on the claim S. It searches for two iterations that write the same
+# element, and it finds i=0 and i=1.
 #
 # ## A tile with one signature
 #
-# Blocks nest. `blockize` turns a loop and everything inside it into a new block, and computes the regions that this
-# block reads and writes as a whole. We first cut C into tiles of 4 x 4 x 4:
+# A block can contain other blocks. `blockize` turns a loop and everything inside it into a new block, and computes the
+# regions that this block reads and writes as a whole. We first cut the loops into tiles of 4 x 4 x 4, and then turn the
+# inside of a tile into a block:
 
 
 # %%
@@ -204,13 +214,16 @@ picture = drawings.matrices(
 print("the picture:", picture.save("regions"))
 
 # %% [markdown]
-# Read the signature of `C_o`. Its iterators count tiles. It reads a tile of A and one of B, and writes a tile of C. The
-# loops outside do not see the inside of the block: for them it *is* a multiplication of small matrices.
+# Read the signature of the new block, `C_o`. Its iterators count tiles: `vi_o` runs from 0 to 1 because there are 2
+# tiles of rows. The block reads a tile of A and a tile of B, and it writes a tile of C. Steps that move the loops
+# outside do not look inside the block. For them it *is* a multiplication of small matrices.
 #
-# Look where the init is now. `vr_o` is R: a tile of C is set to zero once, before the first `vr_o`, and the steps
-# inside only add. If the init had stayed inside, each `vr_o` would start again from zero.
+# Now look for the init. It has moved from the inner block to `C_o`. The iterator `vr_o` is a reduction, so the init
+# runs once for each tile of C, when `vr_o` is 0, and the inner block only adds. If the init had stayed in the inner
+# block, the sums would start again from zero for each value of `vr_o`.
 #
-# The outer loops can move as before. The inside is not checked again; the signature is enough:
+# The outer loops can move as before. minitvm does not check the inside of the block again, because the signature is
+# enough:
 
 # %%
 i_0, j_0, r_0 = sch.get_loops(tile)
@@ -221,9 +234,10 @@ print("accepted;", reference.check(program, sch.func))
 # %% [markdown]
 # ## An instruction
 #
-# Processors have instructions for such tiles, or there is very good hand-written code for one. A *tensor intrinsic* is
-# a pair of programs: `desc` defines its meaning, and `impl` is the implementation. `tensorize` compares a block with
-# `desc`, and if they are the same computation, it replaces the block with `impl`.
+# Some processors have an instruction that computes a whole tile, and for others there is very good hand-written code.
+# To use it, you describe it as a *tensor intrinsic*, which is a pair of programs: `desc` defines the meaning in plain
+# loops, and `impl` is the implementation. `tensorize` compares a block with `desc`. If both compute the same, it
+# replaces the block with `impl`.
 
 # %%
 intrinsic = tir.TensorIntrin.get("matmul_4x4x4_f32")
@@ -233,8 +247,9 @@ sch.tensorize(tile, "matmul_4x4x4_f32")
 print(reference.check(program, sch.func))
 
 # %% [markdown]
-# An intrinsic is itself checked, `desc` against `impl`, when it is registered. And a block that
-# computes something else is refused. Here a tile of B is transposed:
+# The last line shows that the program with the intrinsic is equal to the original. minitvm also checks each intrinsic
+# when it is registered: `desc` and `impl` must compute the same. And it refuses to replace a block that computes
+# something else. In the next program B is transposed:
 
 
 # %%
@@ -281,13 +296,14 @@ ledger.show(
 )
 
 # %% [markdown]
-# Both do the same multiplications, but the tensorized program does them in vectors and registers. `reorder`, `unroll`
-# and `vectorize` could have done this as well, but again for each program. The intrinsic does it in one step; it is
-# checked once, and then you can use it in every program that it fits.
+# All rows of counts are the same, but in the last row the tensorized program takes less than a tenth of the time on
+# most machines. It does the same multiplications in vectors and registers. You could reach this with `reorder`,
+# `unroll` and `vectorize` as well, but you would have to repeat these steps for each program. The intrinsic needs only
+# one step, and it is checked only once. Then you can use it in every program that contains such a tile.
 #
 # ## Your turn
 #
-# Write a tile with its signature by hand: iterators, reads, writes, and an init at the right place.
+# Write a tile with its signature by hand. It needs iterators, reads, writes, and an init in the right place.
 #
 #     minitvm lesson 10 --start     (writes exercise_10.py, for you to fill in)
 #     minitvm lesson 10 --check

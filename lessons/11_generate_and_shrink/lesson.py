@@ -1,8 +1,9 @@
 # %% [markdown]
 # # Generate programs, and shrink what fails
 #
-# A test with one program finds only bugs that its author thought of. Today a machine generates the programs, and the
-# schedules for them. We plant a bug, see how it is found, and see how a long failure becomes a short one.
+# A test with one fixed program finds only the bugs that its author thought of. Today the computer generates the
+# programs, and also the schedules for them. We plant a bug in minitvm on purpose, and see how random tests find it.
+# Then we see how a long program that fails is turned into a short program that still fails.
 
 # %%
 from minitvm.tools.cli.lesson import open_lessons
@@ -38,9 +39,9 @@ from minitvm.tools.cli import main as minitvm_command
 # %% [markdown]
 # ## Programs from nothing
 #
-# Hypothesis is a library for such tests. A *strategy* describes a set of values, and Hypothesis draws examples from it.
-# `prim_funcs()` describes programs of a few blocks. A block has one of these kinds, and may read the results of the
-# blocks before it:
+# Hypothesis is a Python library for such tests. In Hypothesis, a *strategy* describes a set of values, and the library
+# draws examples from it. The strategy `prim_funcs()` describes programs of a few blocks. Each block has one of the
+# kinds that the first line below lists, and may read the results of earlier blocks:
 
 # %%
 print(", ".join(KINDS))
@@ -52,14 +53,16 @@ print(f"\n{len(programs)} programs, of {len(body_of(lengths[0]).splitlines())} t
 print(body_of(lengths[len(lengths) // 2]))
 
 # %% [markdown]
-# No program had to be discarded: each of them stays in bounds, writes all of its outputs, and keeps numbers small
-# enough that floats are exact. It is worth writing a strategy whose programs are right by construction. A strategy that
-# generates anything and discards wrong programs spends most of its time discarding.
+# We wanted 20 programs and got 20. No program had to be discarded, because every program that the strategy can draw is
+# right: it stays in bounds, writes all of its outputs, and keeps numbers small enough that floats are exact. Writing
+# such a strategy is worth the effort. A strategy that draws arbitrary programs would spend most of its time discarding
+# wrong ones.
 #
 # ## Generating legal schedules
 #
-# Schedules can be generated in the same way: `scheduled()` draws a program and then steps. Each step is one of
-# `Schedule.space`, the calls that are legal *now*. Which steps occur in twenty schedules?
+# Schedules can be generated in the same way. The strategy `scheduled()` draws a program and then the steps of a
+# schedule. It draws each step from `Schedule.space`, which lists the calls that are legal at this moment. Which steps
+# occur in twenty schedules, and how often?
 
 # %%
 pairs = some(scheduled(max_steps=4), 20)
@@ -69,8 +72,8 @@ counted = [f"{name} {count}" for name, count in times.most_common() if name not 
 print(", ".join(counted[:8]), f"and {len(counted) - 8} others")
 
 # %% [markdown]
-# A schedule must have one property: the program before and the program after mean the same. That is the whole test. It
-# contains no expected values, because the program before *is* the expected value.
+# Every schedule must have one property: the program after it computes the same as the program before it. That is the
+# whole test. It contains no expected values, because the result of the program before *is* the expected value.
 
 
 # %%
@@ -82,10 +85,12 @@ def differs(pair: Scheduled) -> bool:
 print(f"{sum(map(differs, pairs))} of {len(pairs)} differ")
 
 # %% [markdown]
+# All 20 schedules have the property, so this test has found no bug so far.
+#
 # ## A bug
 #
-# `split` puts a condition on the last tile when the factor does not fit: `i_0 * 2 + i_1 < 5`. What if its author had
-# written `<=`? We put that mistake into the package for the duration of a `with`:
+# If the factor does not divide the extent, `split` adds a condition, such as `i_0 * 2 + i_1 < 5`. What if its author
+# had written `<=` by mistake? We put that mistake into the package for a moment, inside a `with` statement:
 
 
 # %%
@@ -112,15 +117,15 @@ assert first is not None
 print(f"found by pair {tried}:\n\n{first}")
 
 # %% [markdown]
-# The bug is found, but what is it? There are several blocks and several steps, and most of them have nothing to do with
-# the bug. If this were someone else's report, you would start to remove parts, one after another, to see whether it
-# still fails.
+# The test needed only a few programs to find the bug. But what is the bug? The program has several blocks, the schedule
+# has several steps, and most of them have nothing to do with it. If you had to find the bug by hand, you would remove
+# one part after another and see whether the rest still fails.
 #
 # ## Shrinking
 #
-# Hypothesis does that for us. It does not know what a program is. It only remembers the *numbers* that were drawn: the
-# number of blocks, their kinds and sizes, the steps. It removes some of these numbers, or makes them smaller, builds a
-# program from the rest, and keeps it if it still fails.
+# Hypothesis does this for us. It does not know what a program is. It only remembers the *numbers* that it drew, for
+# example the number of blocks, their kinds, their sizes, and the steps. It removes some of these numbers or makes them
+# smaller, and builds a program from the rest. If that program still fails, Hypothesis goes on with it.
 
 # %%
 with off_by_one():
@@ -146,14 +151,16 @@ picture.words(20, 52 + 9 * before, "a bar is a line: blue for the program, orang
 print("the picture:", picture.save("shrunk"))
 
 # %% [markdown]
-# One block and one step remain, and the verdict names the iteration that should not run. The size is the smallest one
-# that a factor does not divide. Now you know where to look.
+# Only one block and one step of the first failure remain: a `split` of a loop whose extent the factor does not divide.
+# The last lines name the iteration that should not have run, in which `vi` is one past the end. Now you know where to
+# look: `split` lets one iteration too many through.
 #
-# Shrinking works well because of the way in which the strategy draws. It draws the *number* of blocks before the
-# blocks, so that this number can be lowered. It draws each block and each step separately, so that one can be removed.
-# Programs shrink well if their parts do not depend on each other more than necessary.
+# Shrinking works so well because of the way in which the strategy draws. It draws the *number* of blocks before the
+# blocks, so Hypothesis can lower this number. It draws each block and each step separately, so Hypothesis can remove
+# one of them. If you write a strategy yourself, let its parts depend on each other as little as possible.
 #
-# The printed text is a complete bug report: save it as a file, and run it with `minitvm check`.
+# The printed text of a failing pair is a complete bug report. You can save it as a file and run it with
+# `minitvm check`:
 
 # %%
 with tempfile.TemporaryDirectory() as folder, off_by_one():
@@ -165,9 +172,12 @@ with tempfile.TemporaryDirectory() as folder, off_by_one():
 print(*printed.getvalue().splitlines()[:10], "...", f"exit status {status}", sep="\n")
 
 # %% [markdown]
+# The first part of the report is fine: the program alone runs correctly at every level. The part that begins with
+# `sch:` says DIFFERENT, so the schedule changes the result, and the exit status is 1.
+#
 # ## Bugs that no test generates are not found
 #
-# Now we plant another mistake: a `reorder` that does not check dependences (lesson 05).
+# Now we plant another mistake: a `reorder` that does not check dependences (see lesson 05).
 
 
 # %%
@@ -188,10 +198,11 @@ with unquestioned():
 print(f"{tried} pairs: {'found' if pair_found else 'nothing found'}")
 
 # %% [markdown]
-# Is everything fine, then? No: only a program whose iterations depend on each other in two loops, and in opposite
-# directions, can expose this mistake, and our generator rarely makes one. A test that passes is only evidence about the
-# programs that it generated, so we need another generator. You write a strategy as a function decorated with
-# `composite`, which gets its values from `draw`. Here is one for the staircases of lesson 05:
+# 60 pairs were tried, and none of them fails. Is everything fine, then? No. Only a program with a distance such as (1,
+# -1), where two loops have opposite signs, can expose this mistake, and our generator rarely draws such a program. A
+# test that passes tells you only about the programs that it generated. So we need another generator. You write a
+# strategy as a function with the decorator `composite`, and it gets its values from `draw`. Here is a strategy for the
+# staircases of lesson 05:
 
 
 # %%
@@ -224,15 +235,19 @@ print(f"{tried} pairs, and the smallest one is\n")
 print(body_of(pair_found.before), *pair_found.schedule.trace.as_python()[-1:], sep="\n")
 
 # %% [markdown]
-# The numbers in the indices are as small as they can be: this is the smallest staircase whose loops must not be
-# exchanged. In lesson 05 you saw why.
+# The new generator finds the mistake. In the smallest failing program, the block `step` writes `A[vi, vj + 1]` and
+# reads `A[vi + 1, vj]`. This is the second staircase of lesson 05, with the distance (1, -1), so its loops must not be
+# exchanged.
 #
 # ## By hand
 #
-# Back to the long failure. A trace is a list of steps, and we try to remove them one at a time. Without a step, the
-# trace either still fails, or is fine, or cannot be replayed, because a later step needs a block or loop that the
-# missing step would have returned. A shrinker counts the last case as "does not fail", because it is a different
-# failure.
+# Now we go back to the long failure of the first bug and try to shrink it by hand. The *trace* of a schedule is the
+# list of its steps. We remove the steps one at a time and replay the rest. There are three possible outcomes:
+#
+# - the shorter trace still fails;
+# - the shorter trace is fine, which means that the programs before and after it agree;
+# - the shorter trace cannot be replayed, because a later step needs a block or a loop that the missing step would have
+#   returned. A shrinker counts this as "does not fail", because it is not the bug that we are looking for.
 
 
 # %%
@@ -253,12 +268,15 @@ with off_by_one():
         print(f"{outcome(without):<18} without   {line.split('(')[0]}(...)")
 
 # %% [markdown]
-# Which steps can you remove *together*? If you remove a step, you may also be able to remove the steps whose results it
-# needs. That is the exercise.
+# Some lines say `still fails`: these steps can be left out, one at a time. The lines that say `cannot be replayed` are
+# mostly steps that return a block or loops. Once you have removed a step that uses a loop, you may also be able to
+# remove the step that returned this loop. So one pass is not enough. In the exercise you write a shrinker that does
+# better.
 #
 # ## The ledger
 #
-# Here is the example, as written and after two random legal schedules. The meaning stays the same; the cost does not.
+# Here is our example as it was written, and after two random legal schedules. The result stays the same, but the cost
+# may change:
 
 # %%
 program = example.blocks(8, 8, 8)
@@ -275,6 +293,9 @@ for seed in range(2):
 ledger.show(columns)
 
 # %% [markdown]
+# The multiplies and adds are 512 and 576 in all columns. Loads and stores may differ, because some random steps, such
+# as `cache_read`, copy elements.
+#
 # ## Your turn
 #
 # Write a shrinker for lists of steps.

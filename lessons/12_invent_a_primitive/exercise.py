@@ -1,30 +1,30 @@
 """Exercise 12: deal the iterations of a loop out, like cards.
 
-Write a primitive `deal(loop, hands)`. It makes two loops of one, over hands and turns: hand h takes iterations h,
-h + hands, h + 2 * hands, ... and all iterations of one hand run before those of the next. With 3 hands,
+Write a primitive `deal(loop, hands)`. It turns one loop into two loops, an outer loop over hands and an inner loop over
+turns. Hand h gets the iterations h, h + hands, h + 2 * hands, and so on. All iterations of one hand run before the
+iterations of the next hand. With 3 hands,
 
     for i in range(7): ...         0 1 2 3 4 5 6
     becomes
     for hand in range(3):
         for turn in range(3): ...  0 3 6   1 4   2 5
 
-There are always `hands` hands, even when some get nothing. `deal` returns the two loops, the one over hands first. Both
-are serial, whatever the old loop was, and their variables have its dtype. The extent of the old loop may be an
-expression, such as i + 1 for an outer loop over i.
+There are always `hands` hands, even if some of them get no iteration. `deal` returns the two loops, first the loop over
+hands. Both are serial, whatever kind the old loop had, and their variables have the dtype of the old variable. The
+extent of the old loop may be an expression, for example i + 1 inside a loop over i.
 
-The order of iterations changes, so it is not always legal. List the conditions in `requires`; a call that
-violates one is refused. Refuse calls that would change the result, and fewer than 1 hand. Refuse a loop that is bound
-to a thread or has an annotation, since the new loops would not have them. Any other loop is legal, a
-parallel one too, if no iteration touches elements that another one writes (as the iterations of a sum do), also when
-some hands get fewer iterations.
+`deal` changes the order of iterations, so it is not always legal. List your conditions in `requires`; minitvm then
+refuses each call that violates one of them. Refuse calls that would change the result, and calls with fewer than 1
+hand. Refuse a loop that is bound to a thread or has an annotation, because the new loops would not have them. Accept
+any other loop, also a parallel one, if no iteration touches an element that another one writes. (The iterations of a
+sum do.) It does not matter whether some hands get fewer iterations than others.
 
-You need parts of `skew.py`, next to this file, and these requirements:
+You need parts of `skew.py`, which is in the folder of the lesson, and these requirements:
 
     req.plain_loops, req.starts_at_zero     as in skew
-    req.no_races                            iterations of the loop do not touch each other's data
+    req.no_races                            no iteration of the loop touches an element that another one writes
 
-Call your primitive on a program of your own (minitvm lesson 12 shows how), then check it with:
-minitvm lesson 12 --check
+Try your primitive on a small program, as the lesson does with `skew`. Then check it with: minitvm lesson 12 --check
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 # %% [markdown]
 # # Invent a primitive
 #
-# `split`, `reorder` and the others are not built in. Each is a function in a file, and you can write one too, outside
-# the package, in less than a hundred lines. Today we need one that is missing: lesson 05 ended with a loop nest in
-# which no loop can run in parallel, and named the primitive that would help.
+# The steps of a schedule, such as `split` and `reorder`, are called *primitives*. They are not built into the compiler:
+# each is a function in a file. You can write a primitive yourself, outside the package, in less than a hundred lines.
+# Today we need one that is missing. Lesson 05 described a loop nest in which no loop can run in parallel, and named the
+# primitive that would help: skewing.
 
 # %%
 from minitvm.tools.cli.lesson import find, load, open_lessons
@@ -27,8 +28,9 @@ from minitvm.tir.schedule.testing import verify_trace_roundtrip
 # %% [markdown]
 # ## A sweep
 #
-# An element of A is an element of X, plus half of the element above it, plus half of the element to its left, and both
-# of these must be finished first. Gauss-Seidel solvers sweep over a grid like this. The edges are zero.
+# In the next program, an element of A is the sum of an element of X, half of the element above it, and half of the
+# element to its left. So both neighbours must be finished first. The Gauss-Seidel method, which solves linear
+# equations, sweeps over a grid in this way. The edges of the grid are zero.
 
 # %%
 ROWS, COLUMNS = 6, 8
@@ -64,8 +66,9 @@ for loop in (i, j):
         print(str(error).splitlines()[-1])
 
 # %% [markdown]
-# Neither loop can run in parallel. But suppose that we had as many workers as we like. Then each element could be
-# computed one step after the later one of its two neighbours.
+# Both calls are refused: neither loop can run in parallel. But suppose that we had as many workers as we like. Then
+# each element could be computed in the step after both of its neighbours are finished. We compute the number of this
+# step for each element:
 
 # %%
 ready = np.zeros((ROWS + 1, COLUMNS + 1), int)
@@ -88,13 +91,15 @@ picture = drawings.cells(
 print("the picture:", picture.save("wavefront"))
 
 # %% [markdown]
-# Equal numbers are on diagonals: i + j is the same there. We want a loop over the diagonals outside and one along a
-# diagonal inside. A `reorder` cannot do that, since there is no loop over diagonals yet. So we make one: every row
-# begins one step later than the row above it. That makes the nest lean, and turns each diagonal into a column.
+# The largest number is 13, so 13 steps are enough for all 48 elements. Equal numbers are on the same diagonal, where
+# i + j is the same for all elements. So we want an outer loop over the diagonals, and an inner loop along a diagonal.
+# `reorder` cannot make these loops, because there is no loop over diagonals yet. The trick is to let every row begin
+# one step later than the row above it. Then the rows lean to the right, and each diagonal becomes a column.
 #
 # ## The file
 #
-# `skew.py` is in this lesson's folder. Loading it registers the primitive in it.
+# The primitive is in the file `skew.py` in the folder of this lesson. When you load the file, it registers the
+# primitive. Here is its code:
 
 # %%
 skew = load(find("12") / "skew.py").skew
@@ -102,17 +107,19 @@ source = inspect.getsource(skew.function)
 print(source[: source.index('"""')] + "    ..." + source.split('"""')[2])
 
 # %% [markdown]
-# A primitive gets a `state` and the current loops, as nodes, and replaces them with other nodes.
+# A primitive is a function. It gets a `state`, which holds the program, and the loops that you named, as nodes of the
+# tree. It replaces these nodes with other nodes. Read the code line by line:
 #
-# * `wave` is the new loop's variable. In each row it begins `factor` steps later than in the row above, so j is
-#   `wave - factor * i`, and `substitute` replaces j with that.
-# * `wave` runs over all steps, from the first one of the first row to the last one of the last row. Only some of these
-#   steps belong to a given row, so `guard` puts two conditions on the block.
-# * `tidy` simplifies, and `state.replace` changes the program.
+# * `wave` is the variable of the new loop. In each row the work begins `factor` steps later than in the row above, so
+#   the old j is `wave - factor * i`. `substitute` replaces j with this expression.
+# * `wave` runs over all steps, from the first step of the first row to the last step of the last row. Each row has work
+#   in only some of these steps, so `guard` puts two conditions on the block.
+# * `tidy` simplifies the new loops, and `state.replace` puts them into the program.
 #
-# The decorator above it has `requires=[...]`, the list of requirements. Most of them are shared with `split` and
-# `fuse`; the last one is new. No requirement about dependences is needed, because the iterations still run in the same
-# order. The docstring of a requirement is its formal statement:
+# The decorator above the function has the argument `requires`, a list of *requirements*. A call is legal if it meets
+# all of them. Most of them are shared with `split` and `fuse`, and the last one is new. None of them is about
+# dependences, because skewing alone does not change the order of the iterations. The docstring of each requirement
+# states it formally:
 
 # %%
 for needed in skew.requires:
@@ -120,14 +127,17 @@ for needed in skew.requires:
 
 # %% [markdown]
 # ## The new method
+#
+# Loading the file has added the method `skew` to every schedule. We call it on our sweep:
 
 # %%
 wave = sch.skew(i, j)
 print("\n".join(sch.func.script().splitlines()[10:]))
 
 # %% [markdown]
-# `vj` is `j_skewed - i`, so it depends on both loops. Now we call `reorder` and `parallel`. They do not know `skew`,
-# and check the same requirements as always:
+# The inner loop now has 13 iterations, and `vj` is `j_skewed - i`, so it depends on both loops. The condition `T.where`
+# skips the steps in which a row has no work. Next we call `reorder` and `parallel`. These primitives know nothing about
+# `skew`, and they check the same requirements as always:
 
 # %%
 sch.reorder(wave, i)
@@ -137,12 +147,13 @@ verdict = reference.check(program, sch.func, modes=("exact", "field", "shadow", 
 print(verdict)
 
 # %% [markdown]
-# The loop over i is parallel. The mode "field" shows that the same formula is computed, "shadow" that no iteration
-# touched an element that another one wrote, and "order" that the iterations may run in any order. ("exact" needs whole
-# numbers, and this program has a half.)
+# Both calls were accepted, and the loop over i is now parallel. The line `equal (field, shadow, order)` lists the
+# checks that the new program passed. "field" shows that it computes the same formula. "shadow" shows that no parallel
+# iteration touched an element that another one wrote. "order" shows that the iterations of the parallel loop may run in
+# any order. The mode "exact" could not run, because it needs whole numbers and the program contains 0.5.
 #
-# That is not guaranteed. Here is a nest whose elements need the one above and to the *right*. There, one step later for
-# each row is not enough:
+# Skewing does not always make a loop parallel. In the next program each element needs the element of the row above and
+# one column to the *right*. There it is not enough if each row begins one step later than the row above:
 
 
 # %%
@@ -172,10 +183,13 @@ for factor in (1, 2):
         print(f"factor {factor}: refused; {str(error).splitlines()[-1].split(':', 1)[1].strip()}")
 
 # %% [markdown]
+# With a factor of 1, `parallel` is refused: in the same step (j_skewed=1), row 0 writes `A[1, 1]` and row 1 reads it.
+# With a factor of 2, each row begins two steps later, so the element is finished in time.
+#
 # ## More from the registration
 #
-# We wrote one function. Its registration gives us the rest, for example the instruction in the trace, as Python and as
-# JSON:
+# We wrote one function, and we get several other things because it is registered. For example, `skew` appears in the
+# trace of a schedule, as Python and as JSON:
 
 # %%
 print(sch.trace)
@@ -183,25 +197,26 @@ print(sch.trace.as_json()[0][2])
 verify_trace_roundtrip(sch, program)
 
 # %% [markdown]
-# We also get its documentation, from the docstring (`minitvm explain skew --load skew.py` prints all of it, and
-# `docs/generate.py --load skew.py` makes a page). The docstring shows a program before and after the call, and that
-# example is a test:
+# We also get documentation from the docstring of the function. (`minitvm explain skew --load skew.py` prints all of it,
+# and `docs/generate.py --load skew.py` makes a page.) The docstring contains an example, a program before and after the
+# call, and `verify_example` tests that this example is true:
 
 # %%
 print(skew.document().split("\n\nbefore:")[0])
 verify_example(skew)
 
 # %% [markdown]
-# We get the errors, with the program and a mark at the right place. For each requirement the file has a call that must
-# be refused:
+# We get error messages that show the program, with a mark at the right place. The file lists one call for each
+# requirement that must be refused. Here are these calls, and then the complete error for the last of them:
 
 # %%
 print(*(bad.call for bad in skew.bad_calls), sep="\n", end="\n\n")
 print(gallery(skew)["leans_over"])
 
 # %% [markdown]
-# And tests and tuners can use the new step. `space` lists calls that are worth trying. The program has two nests of
-# loops i and j, so we also print the block that each call is about:
+# Finally, tests and tuners can use the new step, because `space` lists the calls of `skew` that are worth trying. Our
+# program has two nests with loops i and j, so we also print the block that is inside the loops of each call. Then we
+# draw four random steps and apply them:
 
 # %%
 untouched = tir.Schedule(program)
@@ -217,16 +232,18 @@ for _ in range(4):
 print(reference.check(program, drawn.func))
 
 # %% [markdown]
-# With a `space`, the primitive also has a property test. It makes random programs and legal calls on them, and compares
-# the programs before and after, as loops and as kernels. Here we run a few calls; `minitvm check skew.py` does all of
-# this, with 200 calls:
+# `skew` was listed for both blocks, two of the random steps were calls of `skew`, and the result is still equal.
+#
+# A primitive that has a `space` also gets a property test (lesson 11). The test generates random programs and legal
+# calls, and compares the programs before and after each call, as loops and as kernels. Here we run a few calls. The
+# command `minitvm check skew.py` runs the same test with 200 calls:
 
 # %%
 tried = draw_pairs("skew", seed=0, pairs=12)
 print(f"{tried.pairs} calls on {tried.programs} programs: no difference")
 
 # %% [markdown]
-# Would it find a mistake? We plant one in the file: the nest gets one column too few.
+# Would this test find a mistake? We plant one in the code of `skew`: the new nest leaves out the last column.
 
 # %%
 text = (find("12") / "skew.py").read_text(encoding="utf-8")
@@ -239,14 +256,16 @@ except InternalError as error:
 load(find("12") / "skew.py")
 
 # %% [markdown]
-# When `skew` was new, the same test found a bug in an older pass: it moved the start of a sum out of its loop although,
-# in a skewed nest, the first step of a later row is skipped. Random tests are good at programs that we would not have
-# thought of, and a new primitive makes many of them.
+# The test finds it: 4 of 16 elements were never written, and the first of them is in column 3, the last column.
+#
+# When `skew` was new, the same test also found a bug in an older part of minitvm. That part moved the start value of a
+# sum out of its loop, although in a skewed nest the first step of a later row is skipped. Random tests are good at
+# finding programs that we would not have thought of, and a new primitive makes many such programs possible.
 #
 # ## The ledger
 #
-# The work is the same, but with enough workers it takes far fewer steps. The toy cache fetches more, because neighbours
-# on a diagonal are far apart in memory.
+# The ledger compares the sweep row by row with the sweep along diagonals, the *wavefront*. This time the toy cache has
+# only 256 bytes.
 
 # %%
 x = np.random.default_rng(12).integers(-3, 4, (ROWS, COLUMNS)).astype("float32")
@@ -257,14 +276,17 @@ for name, func, steps in (("row by row", program, ROWS * COLUMNS), ("wavefront",
 ledger.show(columns)
 
 # %% [markdown]
-# On a CPU, minitvm's kernels start their team of threads once, so a parallel loop inside another loop runs serially.
-# This schedule is legal, but it would need larger tiles, one wave of *tiles* after another, to be fast. You know how to
-# make them: `split` both loops, and `skew` the outer two.
+# Look at the last row: with enough workers, 13 steps are enough instead of 48. The work in the first four rows is the
+# same. But the cache moves 2,816 bytes instead of 704, because neighbours on a diagonal are far apart in memory.
+#
+# So is the wavefront faster on your CPU? Not yet. The kernels of minitvm start their team of threads only once, so a
+# parallel loop inside another loop runs serially. To be fast, the program would need waves of whole *tiles* instead of
+# waves of elements. You know how to make them: `split` both loops, and `skew` the two outer loops.
 #
 # ## Your turn
 #
-# Deal the iterations of a loop out like cards. That changes their order, so this time you have to state when it is
-# legal.
+# Write a primitive that deals the iterations of a loop out like cards to a number of players. This changes their order,
+# so you also have to state when the change is legal.
 #
 #     minitvm lesson 12 --start     (writes exercise_12.py, for you to fill in)
 #     minitvm lesson 12 --check

@@ -1,21 +1,22 @@
 """Exercise 13: the register tile, from the data of a core.
 
-A micro-kernel keeps a tile of rows x vectors vector registers of C. In each step it loads `vectors` vectors of B and
-`rows` elements of A (each into all lanes of a vector), and does rows * vectors multiply-adds, one into each register of
-the tile. A `Core` (lessons/pipeline.py) starts at most `core.ports` multiply-adds and `core.loads` loads a cycle; the
-sum in a register can be used `core.latency` cycles after its multiply-add has started. Write
+A micro-kernel (the innermost part of a matrix product) keeps a tile of C in rows x vectors vector registers. In each
+step it loads `vectors` vectors of B and `rows` elements of A, each into all lanes of a vector. Then it does rows *
+vectors multiply-adds, one into each register of the tile. A `Core` (lessons/pipeline.py) can start at most `core.ports`
+multiply-adds and `core.loads` loads in each cycle. The sum in a register can be used `core.latency` cycles after its
+multiply-add has started. Write
 
     cycles(rows, vectors, core) -> Fraction
 
-the cycles of one step in the long run, with many steps one after the other, exactly (an int will do where the number is
-whole, a float will not), and
+It returns the average number of cycles of a step if there are very many steps one after another. The number must be
+exact. (You may return an int if the number is whole, but not a float.) And write
 
     tile(core) -> (rows, vectors)
 
-the tile that does the most multiply-adds a cycle. Of several that do, return one with the fewest loads a multiply-add.
-It needs a register for each part of the tile, one for each vector of B, and one for an element of A: no more than
-`core.registers` together. (A core has at least 3 registers. Why Fractions? Two tiles that are equally fast must not
-differ by a rounding error.)
+It returns the tile that does the most multiply-adds in a cycle. If several tiles do, return one of those with the
+fewest loads for each multiply-add. A tile needs rows * vectors registers for itself, one register for each vector of B,
+and one for an element of A. Together these must be at most `core.registers`. (A core has at least 3 registers. We use
+Fractions because two equally fast tiles must not differ by a rounding error.)
 
     core = Core(registers=16, latency=4, ports=2, loads=2)
     cycles(1, 2, core)   ->   Fraction(4)

@@ -1,10 +1,10 @@
 # %% [markdown]
 # # The ladder: from three loops to the peak of a core
 #
-# In this lesson we compute the product of two matrices in seven ways. The multiplications and the primitives are always
-# the same, and each way adds one idea. The first is as slow as three loops are. The last keeps the multiply-add units
-# of a core busy most of the time. Before we climb, we measure how high the ladder is; at the top, three divisions
-# explain the shape of the most important rung.
+# In this lesson we compute the product of two matrices in seven ways, which we call the rungs of a ladder. All of them
+# do the same multiplications, and each rung adds one idea to the rung below. The lowest rung is three plain loops, and
+# it is slow. The highest rung keeps the multiply-add units of a core busy most of the time. Before we climb, we measure
+# how high the ladder is. At the top we find a formula with three divisions that explains the most important rung.
 
 # %%
 from minitvm.tools.cli.lesson import open_lessons
@@ -28,11 +28,14 @@ from minitvm.tir.schedule import LoopRV
 # %% [markdown]
 # ## How high is the ladder?
 #
-# Most of the work is done by the *fused multiply-add*: one instruction computes x * y + z for a whole vector. A core
-# can start one or two of them in a cycle, but a result is ready only some cycles later. So in a chain, in which each
-# needs the previous one, the unit waits. Several independent chains fill the gaps.
+# One instruction does most of the work: the *fused multiply-add* computes x * y + z for a whole vector. A core can
+# start one or two of these instructions in a cycle, but each result is ready only some cycles later. This delay is
+# called the *latency*. In a chain of multiply-adds, each one needs the result of the previous one, so the unit has to
+# wait. Several independent chains fill these gaps.
 #
-# This kernel does nothing else. It has no loads, so memory cannot slow it down: it reaches the *peak*.
+# The next kernel runs a number of such chains and nothing else. It has no loads, so memory cannot slow it down. With
+# enough chains, it reaches the highest possible rate, which is called the *peak*. One GFLOP/s is 10^9 multiplications
+# or additions in a second.
 
 # %%
 cpu = Target("cpu").description
@@ -46,18 +49,19 @@ for chains, found in measured.items():
 peak = max(measured.values())
 
 # %% [markdown]
-# Twice as many chains run twice as fast, until the units are busy all the time. That happens at *latency times units*
-# chains; on most cores of today, 4 * 2 = 8. Remember this number.
+# Look at the first lines: two chains run twice as fast as one, and four chains nearly twice as fast as two. After that
+# the rate hardly grows any more, because the units are busy all the time. That point is reached when the number of
+# chains is the latency times the number of units. On most of today's cores this is 4 * 2 = 8. Remember this number.
 #
-# (The rates depend on your machine, and on its other work, which may slow down some measurements more than others. So
-# the peak is measured again before each rung, and the best result counts. If a share is above 100 %, the machine had
-# less other work during the rung than during the peak.)
+# (The rates depend on your machine, and on the other programs that run on it. So we measure the peak again before each
+# rung, and use the best result. If a rung reaches more than 100 % of the peak, the machine was less busy during that
+# rung than while the peak was measured.)
 #
 # ## Rung 0: three loops
 #
-# Our example now has 240 rows, and B is 1024 x 1024. `climb` applies a schedule, builds it, compares the result with
-# that of NumPy, and measures. The first rungs are so slow that they only compute a part of the rows; the rate is the
-# same.
+# Our example now has 240 rows, and B is 1024 x 1024. The function `climb` applies a schedule, builds the program,
+# checks that NumPy gives the same result, and measures the rate. The first rungs are so slow that we let them compute
+# only some of the rows. This does not change their rate.
 
 # %%
 N = 1024
@@ -92,9 +96,9 @@ def three_loops(sch: tir.Schedule) -> None:
 climb("0 three loops", three_loops, rows=6)
 
 # %% [markdown]
-# Two things are wrong with this program. `r` is the innermost loop, so B is read down a column: each element is in
-# another cache line, and the machine fetches sixteen floats to use one of them. And all products are added to one sum,
-# which is a single chain.
+# Three loops reach less than 1 % of the peak. Two things are wrong with them. First, `r` is the innermost loop, so B is
+# read down a column: each element is in another cache line, and the machine fetches sixteen floats to use only one of
+# them. Second, all products are added to one sum, which is a single chain.
 #
 # ## Rung 1: reorder
 #
@@ -112,9 +116,12 @@ def reordered(sch: tir.Schedule) -> None:
 climb("1 reorder", reordered, rows=24)
 
 # %% [markdown]
+# Reading B along its rows makes the program many times as fast.
+#
 # ## Rung 2: vectorise
 #
-# Now we compute one vector of C at a time. (LLVM may already have done so; now we can be sure.)
+# Now we compute one vector of C at a time. If this rung is no faster than rung 1, the compiler LLVM, which makes the
+# machine code, had already used vectors for rung 1 by itself. From now on we do not have to rely on that.
 
 # %%
 
@@ -132,14 +139,16 @@ climb("2 vectorise", vectorised, rows=24)
 # %% [markdown]
 # ## Rung 3: a tile in registers
 #
-# Look at the cost of a multiply-add so far: a vector of B is loaded, and a vector of C is loaded and stored again.
-# These are three memory accesses for one instruction of work. So we keep C in registers: a tile of `rows` x `vectors`
+# What does a multiply-add cost so far? For each one, the program loads a vector of B, and loads and stores a vector of
+# C. These are three memory accesses for one useful instruction. So we keep C in registers: a tile of `rows` x `vectors`
 # registers stays there while r runs over its whole range. Each step of r loads `vectors` vectors of B and `rows`
-# elements of A, and does rows * vectors multiply-adds. These are independent of each other: they are our chains.
+# elements of A, and does rows * vectors multiply-adds. These multiply-adds are independent of each other, so they are
+# the chains that we need.
 #
-# How large should the tile be? It must fit into the registers together with the vectors of B and an element of A. A
-# larger tile needs fewer loads per multiply-add. Here we choose the tile with the fewest loads among all that fit and
-# that divide 240 and 1024 (no tails today). At the end of the lesson you will have a better rule.
+# How large should the tile be? It must fit into the registers together with the vectors of B and one element of A. A
+# larger tile needs fewer loads for each multiply-add. Here we try all tiles that fit and that divide 240 and 1024 (so
+# there are no tails today), and choose the tile with the fewest loads. At the end of the lesson you will have a better
+# rule.
 
 
 # %%
@@ -192,20 +201,21 @@ def in_registers(sch: tir.Schedule, size: tuple[int, int, int] = (*TILE, lanes))
 climb("3 register tile", in_registers)
 
 # %% [markdown]
-# The schedule does not mention registers: minitvm keeps a tile in registers if all its indices are constants after
-# unrolling (lesson 07).
+# The schedule does not mention registers. minitvm keeps a tile in registers if all of its indices are constants after
+# unrolling, as you saw in lesson 07.
 #
-# Did you expect more? On many machines this rung is *slower* than the previous one. The tile does far fewer loads, but
-# they are worse ones. Rung 2 read rows of B from one end to the other. The tile reads a few vectors of a row and then
-# jumps to the next row, 4096 bytes further on. That is another page, the line is evicted before all of it has been
-# used, and a prefetcher cannot predict the jump. The register tile is a good idea, but it only pays once B is arranged
-# well. The next two rungs do that.
+# Did you expect more? On some machines this rung is even *slower* than the previous one. The tile needs far fewer
+# loads, but each load takes longer. Rung 2 read the rows of B from one end to the other. The tile reads a few vectors
+# of a row and then jumps to the next row, which is 4096 bytes further on. Such jumps cost time for three reasons: each
+# one reaches another page of memory, cache lines are evicted before they are used completely, and the processor cannot
+# predict what to fetch next. The register tile is a good idea, but it only pays off once B is arranged well. The next
+# two rungs do that.
 #
 # ## Rung 4: panels
 #
-# For each band of rows, the program reads all of B: 4 MB, which is more than the caches near the core hold. If we
-# exchange the two outer loops, one *panel* of B, as wide as a tile, is used for all bands of rows before the next panel
-# is fetched.
+# A tile covers a few rows of C, which we call a band. For each band, the program reads all of B. B has 4 MB, which is
+# more than the caches near the core can hold. So we exchange the two outer loops. Then the program takes a *panel* of
+# B, a strip that is as wide as a tile, and uses it for all bands of rows before it fetches the next panel.
 
 # %%
 
@@ -222,12 +232,14 @@ print(f"B has {4 * N * N / 2**20:.1f} MB, a panel {panel / 2**10:.0f} KB, the L2
 climb("4 panels", by_panels)
 
 # %% [markdown]
+# The first line shows that a panel is small enough for the L2 cache. The second line shows the gain.
+#
 # ## Rung 5: pack
 #
-# A panel fits, but how is it stored? Its rows are 4096 bytes apart, and a cache uses the middle bits of an address to
-# decide where a line may be kept: lines that are 4096 bytes apart compete for the same few places (you will see this in
-# lesson 14). So we first copy the panel into a separate buffer, row after row. `cache_read` makes the copy, and
-# `compute_at` moves it to the start of a panel.
+# A panel fits into the cache, but its rows are still 4096 bytes apart. A cache uses some bits of an address to decide
+# where a line may be kept, and lines that are 4096 bytes apart compete for the same few places. (You will see this in
+# lesson 14.) So we *pack* each panel before we use it: we copy its rows into a separate buffer, one directly after
+# another. `cache_read` makes the copy, and `compute_at` moves the copy into the loop over panels.
 
 # %%
 
@@ -247,10 +259,14 @@ def packed(sch: tir.Schedule, size: tuple[int, int, int] = (*TILE, lanes)) -> Lo
 climb("5 pack", packed)
 
 # %% [markdown]
+# Packing brings the biggest gain since rung 1, although it adds work: now every load of B reads the vector that follows
+# the previous one in memory.
+#
 # ## Rung 6: threads
 #
-# Panels are independent of each other. Each of two threads computes half of them; the peak of two cores is twice as
-# high. (If only one core is idle, the two threads take turns, and the share goes down.)
+# Panels are independent of each other, so each of two threads can compute half of them. The peak of two cores is twice
+# as high as the peak of one. (If only one core of your machine is idle, the two threads take turns, and the share of
+# the peak goes down.)
 
 # %%
 
@@ -265,10 +281,10 @@ climb("6 two threads", threaded, threads=2)
 # %% [markdown]
 # ## The picture
 #
-# We run the same rungs on a small problem in the interpreter: 12 x 8 times 8 x 32, vectors of 4 floats, tiles of 6 x 4
-# vectors. We cut the run into windows of 1,536 multiplications, which is two tiles, and record which elements the
-# second window touches (with a listener in [ladder.py](../ladder.py)). The data that a schedule touches in a window
-# should be close to the core.
+# To see why the rungs differ, we run them in the interpreter on a small problem: 12 x 8 times 8 x 32, with vectors of 4
+# floats and tiles of 6 x 4 vectors. We cut each run into windows of 1,536 multiplications, which is the work for two
+# tiles. Then a listener (in [ladder.py](../ladder.py)) records which elements the second window touches. The fewer
+# elements a window touches, the smaller is the cache that can hold them.
 
 
 # %%
@@ -311,13 +327,14 @@ for name, kernel in kernels.items():
     print(f"{name:<28} {numbers}")
 
 # %% [markdown]
-# Up to rung 2 a window reads all of B, and the next window reads it again. From rung 3 on, C is in registers, and is no
-# longer counted. Rung 3 uses one band of A and two panels of B. Rung 4 uses both bands and one panel: if there were
-# more bands of rows, the next window would use that panel again. In rung 5 the panel has moved into P.
+# Read the table from top to bottom. Up to rung 2, a window reads all 256 elements of B, and the next window reads them
+# again. From rung 3 on, the column of C shows 0, because C is in registers, which are not counted. Rung 3 uses one band
+# of A (48 elements) and two panels of B (256). Rung 4 uses both bands of A (96) and only one panel of B (128). If there
+# were more bands, the next window would use the same panel again. In rung 5 the panel is copied into the buffer P.
 #
-# Here are two of the rungs as films, for an even smaller problem: 4 x 6 times 6 x 16, tiles of 2 x 2 vectors. A vector
-# is one step. Look at C. On rung 2 the vectors of a row of C are read and written again and again, once for each r. On
-# rung 3 four vectors of C stay in use until their sums are complete: they can be registers.
+# Here are two of the rungs as films, for an even smaller problem: 4 x 6 times 6 x 16, with tiles of 2 x 2 vectors. Each
+# step of the films handles one vector. Look at C. On rung 2 each vector of C is read and written again and again, once
+# for each r. On rung 3 the same four vectors of C are used until their sums are complete, so they can be registers.
 
 # %%
 for title, steps in (("2 vectorise", small_vectors), ("3 register tile", lambda sch: in_registers(sch, (2, 2, 4)))):
@@ -327,8 +344,8 @@ for title, steps in (("2 vectorise", small_vectors), ("3 register tile", lambda 
     print("the film:", save(f"rung_{title[0]}", film.svg()))
 
 # %% [markdown]
-# In the picture, elements that are touched early are dark, those touched late are light, and untouched elements are
-# white.
+# The last picture shows a window of each rung. Elements that are touched early are dark, elements that are touched late
+# are light, and elements that are not touched are white.
 
 # %%
 picture = ladder_picture({**windows, "6 two threads": windows["5 pack"]}, rates, peak)
@@ -337,9 +354,11 @@ print("the picture:", picture.save("cpu_ladder"))
 # %% [markdown]
 # ## Three divisions
 #
-# Why is a tile of 1 x 2 registers slow, and one of 4 x 3 fast? Our model of a core has `ports` multiply-add units,
-# `loads` load units, and a `latency` ([pipeline.py](../pipeline.py)). Here it simulates three steps of two tiles. Each
-# group of characters is a cycle, and a digit is a multiply-add that starts in it; the digit is the number of its step:
+# Why is a tile of 1 x 2 registers slow, and a tile of 4 x 3 registers fast? We use a simple model of a core
+# ([pipeline.py](../pipeline.py)). It has `ports` multiply-add units, `loads` load units, and a `latency`. Here it
+# simulates three steps for each of two tiles. In the output, each group of two characters is a cycle. A digit is a
+# multiply-add that starts in this cycle, and a dot is a unit without work. The digit is the number of the step, 0, 1 or
+# 2:
 
 # %%
 core = Core(registers=16, latency=4, ports=2, loads=2)
@@ -362,18 +381,23 @@ for tile in ((1, 1), (1, 2), (2, 2), (2, 4), (8, 1), (4, 3), (6, 2)):
     assert tile[0] * tile[1] / step_cycles < core.ports + 0.01
 
 # %% [markdown]
-# No tile does more than `ports` multiply-adds in a cycle, and three things can make it slower:
+# In the line of the 1 x 2 tile, two multiply-adds start in one cycle, and then three cycles pass without work until
+# their sums are ready. In the line of the 4 x 3 tile, two multiply-adds start in every cycle, because there are always
+# independent ones to do. In the table, no tile does more than 2 multiply-adds in a cycle, which is the number of units.
+# Three things can make a step take longer:
 #
-# - each register has to wait `latency` cycles for its last sum before the next step;
-# - `ports` units have rows * vectors multiply-adds to do;
-# - `loads` units have rows + vectors loads to do.
+# - each register has to wait `latency` cycles for its last sum before it can be used in the next step;
+# - the `ports` multiply-add units have rows * vectors multiply-adds to do;
+# - the `loads` load units have rows + vectors loads to do.
 #
-# The slowest of the three determines the time. Do you see the three divisions? (One of them is by 1.)
+# All three happen at the same time, so the slowest of them determines the time of a step. For a 4 x 3 tile, the three
+# times are 4 cycles, 12 / 2 = 6 cycles and 7 / 2 = 3.5 cycles, so a step takes 6 cycles. These are the three divisions.
+# (The first one is latency / 1.)
 #
 # ## Does the machine agree?
 #
-# Here is rung 5 once more, with tiles that are bad, average and good according to the model, which now has the numbers
-# of this machine.
+# We run rung 5 once more, with four sizes of tiles. The model now has the numbers of your machine. The table compares
+# the share of the peak that the model predicts with the share that we measure:
 
 # %%
 core = Core(cpu.vector_registers, cpu.fma_latency, cpu.fma_ports, loads=2)
@@ -384,13 +408,13 @@ for size in ((2, 1), (2, 2), (6, 1), TILE):
     print(f"{size[0]:>4} x {size[1]} {played_share:>6.0%} {found / peak:>10.0%}")
 
 # %% [markdown]
-# The model has no caches, so its shares are higher than the measured ones, but it puts the tiles in about the right
-# order. The difference comes from everything that the model ignores: the copies, the loop itself, memory, and other
-# programs on your machine.
+# The two columns do not agree exactly, but both put the tiles in about the same order, from bad to good. The
+# differences come from everything that the model ignores: the copies of panels, the instructions of the loop itself,
+# memory, and other programs on your machine.
 #
 # ## The ledger
 #
-# The small example again, with a cache of 4096 bytes.
+# The ledger counts the small example again, this time with a cache of 4096 bytes.
 
 # %%
 shown = ("0 three loops", "2 vectorise", "5 pack")
@@ -399,12 +423,13 @@ ledger.show(columns)
 assert len({column.operations["mul"] for column in columns.values()}) == 1
 
 # %% [markdown]
-# The multiplications are the same in every column. The last one is fast because it avoids loads and stores.
+# The multiplications are 3,072 in every column. But rung 5 needs only 512 loads instead of 6,912, because each vector
+# of B is used for six rows while the sums stay in registers. That is why the last column is fast.
 #
 # ## Your turn
 #
-# Write the model with the three divisions, and let it choose the tile for any core. The check compares your numbers
-# with a simulation of the core, and compares your tile with every other tile.
+# Write the model with the three divisions as a function, and let it choose the tile for any core. The check compares
+# your numbers with a simulation of the core, and your tile with every other tile.
 #
 #     minitvm lesson 13 --start     (writes exercise_13.py, for you to fill in)
 #     minitvm lesson 13 --check

@@ -4,18 +4,19 @@
 
     run(trace, sets, ways, line) -> (misses, write_backs)
 
-The line of an address is `address // line`; sets, ways and line are any numbers from 1. It may stand in one set only,
-number of the line % sets. A set has room for `ways` lines. At each access
+The number of the line of an address is `address // line`. sets, ways and line are any whole numbers from 1 up. A line
+may be stored in only one set, which is the number of the line % sets. A set has room for `ways` lines. At each access
 
-- if the line stands in its set, it is a hit;
-- else it is a miss, for a load and for a store alike: the line is fetched, and when the set is full, the line of it
-  goes out that was not accessed for longest.
+- if the line is in its set, the access is a hit;
+- otherwise the access is a miss, whether it is a load or a store. Then the line is fetched. If its set is full, the
+  line of the set that was not accessed for the longest time is evicted.
 
-A store changes the line in the cache only. A line that was changed since it was fetched is written back to memory when
-it goes out: count that. At the end all lines go out.
+A store changes the line only in the cache. If a line was changed since it was fetched, it is written back to memory
+when it is evicted. Count these write-backs. At the end all lines are evicted.
 
     run([(0, True), (64, False), (4, False), (128, False)], 1, 2, 64)   ->   (3, 1)
-        0 misses; 64 misses; 4 hits the line of 0; 128 misses, and 64 goes out, unchanged; at the end 0 is written back
+        0 misses. 64 misses. 4 hits the line of 0. 128 misses, and the line of 64 is evicted, unchanged. At the end the
+        line of 0 is written back.
 
 Check it with: minitvm lesson 14 --check
 """

@@ -1,10 +1,11 @@
 # %% [markdown]
 # # A cache model: predict the misses
 #
-# The ledger counts how often a program accesses memory. How often are the data already in the cache? One number for
-# each access decides that: how many *other* lines were touched since this line was last touched. Today we record the
-# trace of a program in the interpreter, compute that number, and predict the misses of caches of all sizes at once.
-# Then we look at the differences of real caches, and measure one.
+# The ledger counts how often a program accesses memory. But how often are the data already in the cache? For each
+# access, one number decides that: how many *other* lines were touched since this line was last touched. Today we record
+# a *trace*, the list of all lines that a program touches. From it we compute this number for each access, and predict
+# the misses of caches of all sizes at once. Then we look at how real caches differ from this simple model, and measure
+# one.
 
 # %%
 from minitvm.tools.cli.lesson import open_lessons
@@ -31,8 +32,9 @@ from minitvm.tir.nodes import IRModule
 # %% [markdown]
 # ## The trace
 #
-# A cache fetches *lines* of 64 bytes. A listener records which line each load and store touches. Each buffer needs an
-# address: we place the buffers one after the other, each at the beginning of a line. Registers have no address.
+# A cache fetches *lines* of 64 bytes. Our listener records which line each load and store touches. For that, each
+# buffer needs an address, so we place the buffers one after another in memory, each at the beginning of a line.
+# Registers have no address and are not recorded.
 
 # %%
 LINE = 64
@@ -100,16 +102,20 @@ print("i j r touches the lines", *traces["i j r"][:16], "...")
 print({name: f"{len(trace):,} accesses" for name, trace in traces.items()})
 
 # %% [markdown]
+# The first line of the output shows how the trace begins: line 0 holds the first row of A, and the lines 64, 66, 68 and
+# so on hold the first elements of the rows of B.
+#
 # ## Distance
 #
-# The *reuse distance* of an access is the number of distinct other lines that were touched since its own line was
-# last touched. It is infinite if the line was never touched before. A cache of n lines that always evicts the least
-# recently used one (LRU) holds exactly the n lines that were touched most recently. So
+# The *reuse distance* of an access is the number of other lines that were touched since its own line was last touched,
+# where each line counts once. The distance is infinite if the line was never touched before. Now take a cache of n
+# lines that always evicts the least recently used line (LRU). Such a cache holds exactly the n lines that were touched
+# most recently. So
 #
 # > **an access misses when its distance is n or more.**
 #
-# The distance is a property of the program, and n is a property of the cache. So one pass over the trace gives the
-# misses for all sizes (Mattson and others, 1970).
+# The distance depends only on the program, and n depends only on the cache. So if you go through the trace once and
+# note all distances, you can count the misses for every size of the cache (Mattson and others, 1970).
 
 
 # %%
@@ -157,10 +163,15 @@ def table(found: dict[str, Counter[float]], left: str) -> None:
 table(histograms, "loops")
 
 # %% [markdown]
-# Each row is a staircase. Can we explain its steps? In `i j r`, the inner loop reads a column of B: 32 elements in 32
-# lines. The next column is in the same lines. If they are all still in the cache, B is fetched once for each i; if they
-# are not, each element is fetched again. And if all of B is still in the cache for the next i, it is fetched only once.
-# In numbers:
+# Read the row `i j r` from left to right. The misses hardly change from column to column, then fall suddenly, to 2,306
+# at 4 KB and to 322 at 8 KB, like a staircase. Can we explain its steps? The inner loop of `i j r` reads a column of B,
+# which is 32 elements in 32 different lines. The next column is in the same lines. There are three cases:
+#
+# - if these lines have left the cache before the next column needs them, a line is fetched for each element;
+# - if they are still in the cache, B is fetched once for each i;
+# - if all of B is still in the cache for the next i, B is fetched only once.
+#
+# Here are the numbers of lines for the three cases:
 
 # %%
 B_LINES = N * N * 4 // LINE
@@ -173,12 +184,15 @@ assert found[0] >= stairs["once per element"] > found[3] >= stairs["once per i"]
 assert found[-1] < stairs["once"] + 4 * B_LINES
 
 # %% [markdown]
-# At each step of the staircase, a *working set* begins to fit: here first a column of B with the other lines in use,
-# then all of B. You can reduce the misses in two ways: buy a larger cache, or make the working set smaller.
+# The misses of `i j r` are near 32,768 for the small caches, near 2,048 at 4 KB, and near the minimum of 258 for the
+# large caches. So each step of the staircase is one of our three cases. At each step, a *working set*, the data that
+# are used again and again, begins to fit into the cache. First this is a column of B together with the other lines in
+# use, and then all of B. You can reduce the misses in two ways: buy a larger cache, or make the working set smaller.
 #
 # ## Tiles
 #
-# We cut all three loops into pieces of t. Now the working set is a tile of A, one of B and one of C.
+# To make the working set smaller, we cut all three loops into pieces of t. Now the working set is a tile of A, a tile
+# of B and a tile of C, each of t x t elements.
 
 # %%
 
@@ -205,9 +219,13 @@ for lines in (8, 16, 32):
     assert best == f"tiles of {largest}"
 
 # %% [markdown]
-# Here are two films, with a cache of 8 lines of 16 bytes. Green elements are in the cache, red ones were just fetched,
-# and the red marks above the clock are all misses of the film. Without tiles, a column of B pushes out the lines that
-# the next column needs. With tiles of 4, four lines of B stay green until the tile is done.
+# Look down the column of 1 KB. The order `i j r` has 35,970 misses, and tiles of 8 have only 1,770. But tiles of 16
+# have 35,262, because they are too large for this cache. The last three lines name the best tile for three sizes of the
+# cache.
+#
+# Here are two films, with a cache of 8 lines of 16 bytes. Green elements are in the cache, and red elements were just
+# fetched. The red marks above the clock show all misses of the film. Without tiles, a column of B pushes out the lines
+# that the next column needs. With tiles of 4, four lines of B stay green until the tile is done.
 
 # %%
 for title, steps in (("i j r, no tiles", ordered(*"ijr")), ("tiles of 4", tiled(4))):
@@ -217,16 +235,19 @@ for title, steps in (("i j r, no tiles", ordered(*"ijr")), ("tiles of 4", tiled(
     print("the film:", save(title.replace(" ", "_").replace(",", ""), film.svg()))
 
 # %% [markdown]
-# Which tile is best? A tile of B has t rows, each of which is in one line; a row of A and a row of C are in use as
-# well. If these t + 2 lines fit, the tile of B is fetched once and used t times. **The best tile is the largest that
-# fits.** A tile that is too large is not just a little slower: its misses jump to the next step of the staircase.
+# Which tile is best? A tile of B has t rows, and each row is in one line. A row of A and a row of C are in use as well.
+# If these t + 2 lines fit into the cache, the tile of B is fetched once and used t times. **The best tile is the
+# largest that fits.** A tile that is too large is not just a little slower: its misses jump up to the next step of the
+# staircase, as they did for tiles of 16 at 1 KB.
 #
-# (Tiles do not always help. The inner loop of `i r j` reads along the rows of B and of C, and this simple exchange is
-# better than tiles that are too small or too large.)
+# (Tiles do not always help. The inner loop of `i r j` reads along the rows of B and C, and at 1 KB this simple exchange
+# has 2,306 misses. That is fewer than the 2,754 of tiles of 4, which are too small, and the 35,262 of tiles of 16,
+# which are too large.)
 #
 # ## The picture
 #
-# The picture shows the misses (100 and more) for each size of the cache; both axes double from mark to mark.
+# The picture shows the misses for each size of the cache as a curve. It begins at 100 misses, and the numbers on both
+# axes double from mark to mark.
 
 # %%
 stairs_of_misses = {
@@ -247,10 +268,10 @@ print("the picture:", picture.save("cache_model"))
 # %% [markdown]
 # ## Sets and ways
 #
-# A real cache has no time to search all its lines at each access. So it has *sets*, and a line may be stored only in
-# one of them: set = number of the line % number of sets. A set has room for a few lines, its *ways*, and evicts the
-# least recently used of them. So a real cache consists of many small caches, each of which sees its own part of the
-# trace.
+# A real cache has no time to search all of its lines at each access. So it is divided into *sets*, and each line may be
+# stored in only one of them: set = number of the line % number of sets. A set has room for a few lines. Their number is
+# called the *ways* of the cache. When a set is full, it evicts its least recently used line. So a real cache behaves
+# like many small caches, each of which sees its own part of the trace.
 
 
 # %%
@@ -276,13 +297,14 @@ def show_ways(name: str, trace: list[int]) -> None:
 show_ways("tiles of 8", tile_traces["tiles of 8"])
 
 # %% [markdown]
-# With the same size and the same lines, fewer ways mean more misses. Tiles of 8 need only ten lines, and there are 32.
-# But the rows of a tile are 128 bytes apart, so they use every second line: half of the sets are not used at all, and
-# the others do not have enough ways. The misses that this causes are *conflicts*. Rows of 4096 bytes, as in lesson 13,
-# would all be in the same set.
+# All three caches have 32 lines, but the misses grow from 962 with 32 ways to 9,754 with 1 way. Tiles of 8 need only
+# ten lines, so why do they not fit? The rows of a tile are 128 bytes apart, so they use only every second line. Half of
+# the sets are never used by a tile, and the others do not have enough ways. Misses that happen although the cache is
+# large enough are called *conflicts*. Rows that are 4096 bytes apart, as in lesson 13, would even all be in the same
+# set.
 #
-# The solution is the same as in lesson 13: copy the tile into consecutive memory before you use it. Then its lines are
-# adjacent, and so are their sets.
+# The solution is the same as in lesson 13: copy the tile into consecutive memory before you use it. Then its lines
+# follow each other in memory, so they are in different sets.
 
 # %%
 
@@ -302,13 +324,14 @@ def packed(t: int) -> Steps:
 show_ways("packed tiles of 8", trace_of(kernel_of(packed(8))))
 
 # %% [markdown]
-# A packed tile is read many times, from full lines in different sets; the scattered lines are touched only once for
-# each tile.
+# With 1 way, packing has reduced the misses from 9,754 to 3,372. A packed tile is read many times, and its lines are in
+# different sets. The scattered lines of the matrix are touched only once for each tile, to make the copy.
 #
 # ## Measure your cache
 #
-# Does *your* cache have sets? This program follows a circle: each element contains the index of the next one, so that
-# no load can start before the previous one has returned. So the program only measures how long a load takes.
+# Does *your* cache have sets? The next program follows a circle of indices: each element contains the index of the next
+# element. So no load can start before the previous load has returned, and the time of the program shows how long a load
+# takes.
 
 
 # %%
@@ -355,13 +378,16 @@ for lines in sorted({1, l1.ways // 2 + 1, max(1, l1.ways - 1), l1.ways + 1, l1.w
         print(f"{lines:>5} | {row[0][0]:>21.0%} {row[0][1]:>8.2f} | {row[1][0]:>21.0%} {row[1][1]:>8.2f}")
 
 # %% [markdown]
-# The program uses only a few lines, and the cache has room for hundreds. But as soon as there is one line more than
-# ways, the lines evict each other. (A circle is the worst case for LRU; hardware that only approximates LRU may have
-# fewer misses. And on a busy machine other programs use the cache as well.)
+# Compare the two halves of the table. In the left half, the lines fall into different sets, and a load takes about the
+# same time in all rows. In the right half, all lines are in the same set. As soon as there are more lines than ways,
+# they evict each other, and a load takes longer, although the cache has room for hundreds of lines. (Your times may be
+# less clear than the prediction. A circle is the worst case for LRU, and many processors only approximate LRU. Other
+# programs on your machine use the cache as well.)
 #
 # ## The ledger
 #
-# Here are two of the programs again, with a cache of 2 KB. You can now compute the row of bytes moved yourself.
+# Here are two of the programs again, with a cache of 2 KB. You can now compute the row *bytes moved by a cache*
+# yourself: it is the number of misses at 2 KB times 64. For example, 33,986 * 64 is 2,175,104.
 
 # %%
 columns = {}
@@ -375,8 +401,9 @@ ledger.show(columns)
 # %% [markdown]
 # ## Your turn
 #
-# The distance tells you which accesses miss. A cache does not compute distances; it keeps lines and evicts them. Build
-# one, with sets and ways, which also counts the lines that it writes back to memory.
+# The distance tells you which accesses miss. But a real cache does not compute distances; it keeps some lines and
+# evicts others. Build such a cache, with sets and ways. Your cache also counts the lines that it has to write back to
+# memory because a store has changed them.
 #
 #     minitvm lesson 14 --start     (writes exercise_14.py, for you to fill in)
 #     minitvm lesson 14 --check

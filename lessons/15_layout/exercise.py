@@ -1,16 +1,17 @@
-"""Exercise 15: where an element stands, and which element stands there.
+"""Exercise 15: the position of an element, and the element at a position.
 
-An array of `shape` = (C, H, W), channels, rows and columns, lies in memory in blocks of `block` channels, from 1 to C:
-the axes are (number of the block, row, column, channel in its block), the last one innermost. Where `block` does not
-divide C, the last block is filled up, and what stands there is no element of the array. Write
+An array has the `shape` (C, H, W): channels, rows and columns. It is stored in blocks of `block` channels, where
+`block` is from 1 to C. In memory the axes are (number of the block, row, column, channel in the block), and the last
+axis is the innermost. If `block` does not divide C, the last block has positions that belong to no element of the
+array. They are called padding. Write
 
     offset(shape, block, c, h, w) -> int
 
-the place in memory of element (c, h, w), in elements from the beginning, and its inverse
+It returns the position in memory of element (c, h, w), counted in elements from the beginning. Write also its inverse
 
-    element(shape, block, place) -> (c, h, w), or None where the place is filling
+    element(shape, block, place) -> (c, h, w), or None if the position is padding
 
-for all places from 0 up to the end of the last block.
+for all positions from 0 to the end of the last block.
 
     offset((3, 2, 2), 2, 2, 1, 0)   ->   12      channel 0 of block 1: ((1 * 2 + 1) * 2 + 0) * 2 + 0
     element((3, 2, 2), 2, 12)       ->   (2, 1, 0)

@@ -1,9 +1,11 @@
 # %% [markdown]
 # # Layout: the contents of a vector
 #
-# Images with channels have four axes, and memory has one. Which elements are neighbours in memory? For the meaning of a
-# program that does not matter. For a vector, which loads neighbours, it matters most. Today we change the order of the
-# data instead of the loops: channels in blocks, `NCHW[x]c`, is the layout in which convolutions are fast.
+# A batch of images with channels has four axes, but memory has only one. So some order must decide which elements are
+# neighbours in memory. This order is called the *layout*. It does not change what a program computes. But a vector
+# loads neighbours, so the layout can make a program much faster or slower. Today we change the order of the data
+# instead of the order of the loops. At the end you know `NCHW[x]c`, a layout with blocks of channels, in which
+# convolutions are fast.
 
 # %%
 from minitvm.tools.cli.lesson import open_lessons
@@ -28,10 +30,10 @@ from minitvm.tir.nodes import PrimFunc
 # %% [markdown]
 # ## Three layouts
 #
-# The data are N images with C channels, H rows and W columns. NCHW puts the columns innermost, and NHWC the channels.
-# NCHW[x]c cuts the channels into blocks of x, and puts the channels of a block innermost, which makes five axes. NumPy
-# can show which element is where. Here is an image of 4 channels with 2 x 3 pixels; the number 213 is channel 2, row 1,
-# column 3.
+# The data are N images with C channels, H rows and W columns. In the layout NCHW, neighbours in memory are neighbouring
+# columns. In NHWC, they are neighbouring channels. NCHW[x]c has five axes: it cuts the channels into blocks of x, and
+# the innermost axis runs over the channels of a block. NumPy can show where each element is. Here is an image with 4
+# channels of 2 x 3 pixels. The number 213 means channel 2, row 1, column 3.
 
 # %%
 names = np.array([[[100 * c + 10 * (h + 1) + (w + 1) for w in range(3)] for h in range(2)] for c in range(4)])[None]
@@ -53,11 +55,16 @@ picture = drawings.cells(
 print("the picture:", picture.save("layouts"))
 
 # %% [markdown]
+# Read each line from left to right: it is the order in memory. In NCHW the first three numbers are the three columns of
+# one row. In NHWC the first four are the four channels of one pixel. In NCHW2c they are two channels of one pixel, and
+# then the same two channels of the next pixel.
+#
 # ## The lanes of a vector
 #
-# A convolution does the same for every channel of the result and for every pixel. So the lanes of a vector can be
-# neighbouring columns or neighbouring channels. A good vector is *full*, and its lanes are in *one* cache line. The
-# table is for images of several widths, and vectors of 16 floats:
+# A convolution does the same work for every channel of the result and for every pixel. So the lanes of a vector can be
+# neighbouring columns or neighbouring channels. A good vector is *full*, which means that all of its lanes are used,
+# and all of its lanes are in *one* cache line. The next table shows both properties for images of several sizes and
+# vectors of 16 floats:
 
 # %%
 X, LINE = 16, 16  # floats in a vector; floats in a cache line
@@ -89,16 +96,23 @@ for layout, along in (("NCHW", "columns"), ("NCHW", "channels"), ("NHWC", "chann
     assert layout != "NCHW16c" or row == [(1.0, 1.0)] * 4
 
 # %% [markdown]
-# Each entry has two numbers: the share of lanes that are used, and the number of lines that a vector touches. Along the
-# columns, small images leave lanes empty, and the last layers of a network have small images. Also, rows begin anywhere
-# in a line. (With a stride of 2, every second lane would be empty as well.) Along the channels, NCHW needs a line for
-# each lane. NHWC and NCHW16c are perfect, as long as 16 divides the number of channels. Then why blocks? In NHWC the
-# next pixel of the same 16 channels is C floats further; in NCHW16c it is the next vector. So the data of a tile of
-# pixels are stored together, like a packed panel in lesson 13.
+# Each entry has two numbers: the share of lanes that are used, and the number of cache lines that a vector touches.
+#
+# - *NCHW along columns*: in the last column of the table, only 44 % of the lanes are used, because a row of 7 pixels
+#   does not fill a vector of 16. The last layers of a network have such small images. A row may also begin anywhere in
+#   a cache line, and therefore many vectors touch two lines.
+# - *NCHW along channels*: each vector touches 16 lines, because the channels of a pixel are far apart.
+# - *NHWC* and *NCHW16c along channels*: all lanes are used and each vector is in one line, as long as 16 divides the
+#   number of channels.
+#
+# Then why do we need blocks at all, if NHWC is just as good? In NHWC the next pixel of the same 16 channels is C floats
+# further on. In NCHW16c it is the next vector. So the data of a tile of pixels are stored together, like a packed panel
+# in lesson 13.
 #
 # ## Move the data
 #
-# Here is a convolution with a kernel of 1 x 1, as a tensor expression:
+# Here is a convolution whose filter has only 1 x 1 pixel, as a tensor expression. Each pixel of the result is a sum
+# over the channels of the same pixel. We vectorise it along the channels of the result, and look at its innermost loop:
 
 
 # %%
@@ -129,10 +143,11 @@ start = next(at for at, line in enumerate(kernel) if "for c in" in line)
 print("\n".join(kernel[start : start + 6]))
 
 # %% [markdown]
-# `T.Ramp(start, 8, 4)` is a vector of 4 elements that are 8 apart: W is read down a column. The lanes of Y are 16
-# apart, which is the size of an image. So we change the layout of W and Y. `cache_read` and `cache_write` make copies
-# that we can change, and `transform_layout` moves element (o, c) of a copy to [o // 4, c, o % 4]. A layout is nothing
-# more than such an index map.
+# Look at the second number of each `T.Ramp`, which is the distance between the lanes. `T.Ramp(o_0 * 32 + c, 8, 4)` is a
+# vector of 4 elements that are 8 apart, because W is read down a column. The lanes of Y are 16 apart, because an image
+# has 16 pixels. To get neighbours, we change the layout of W and Y. `cache_read` and `cache_write` make copies of them.
+# Then `transform_layout` moves element (o, c) of the copy of W to position [o // 4, c, o % 4]. A layout is nothing more
+# than such a map from indices to indices.
 
 
 # %%
@@ -156,11 +171,12 @@ start = next(at for at, line in enumerate(kernel) if "for c in" in line)
 print("\n".join(kernel[start : start + 10]))
 
 # %% [markdown]
-# All vectors have stride 1 now. This has a second effect: the sums stay in registers while c runs, and are stored at
-# the end. (That is not possible for lanes that are not adjacent.) The price is two loops that copy; such a copy is
-# called a `layout_transform`.
+# In every `T.Ramp` the second number is now 1, so all lanes are neighbours. This has another good effect: the sums stay
+# in registers (`Y_global_sum`) while c runs, and they are stored only at the end. minitvm cannot do that for lanes that
+# are not neighbours. The price is two more loops, one that copies W and one that copies Y. Such a copy is called a
+# `layout_transform`.
 #
-# Here are the times for 64 channels of 28 x 28, on one thread. They include the copies:
+# Here are the times for 64 channels of 28 x 28 pixels, on one thread. The second time includes the copies:
 
 # %%
 lanes = Target("cpu").description.vector_bytes // 4
@@ -181,13 +197,15 @@ print("NCHW       ", time_of(by_channels))
 print("in blocks  ", time_of(blocked))
 
 # %% [markdown]
+# The version in blocks is many times as fast, although it has to copy W and Y.
+#
 # ## A whole network
 #
-# A copy before and after each convolution would be a waste. Most operators between two convolutions can work in blocks
-# as well: for addition and relu the position of an element does not matter, and a pool combines pixels, not channels.
-# So the compiler changes the layout once at the beginning and once at the end, and packs the weights when the network
-# is built, because they are constants. Only an operator that works *across* channels, or moves the axes themselves,
-# needs the plain layout in between.
+# It would be a waste to copy the data before and after each convolution. Most operators between two convolutions can
+# work on blocks as well. For example, for an addition or a relu the position of an element does not matter, and a pool
+# combines pixels but not channels. So the compiler changes the layout only once at the beginning and once at the end.
+# The weights are constants, so it packs them when the network is built. Only an operator that works *across* channels,
+# or that moves the axes, needs the plain layout in between. We look for the changes of layout in four networks:
 
 
 # %%
@@ -226,8 +244,10 @@ for name, between in chains.items():
     assert len(found) == (4 if "transpose" in name else 2)
 
 # %% [markdown]
-# `layout.block_axis` and `layout.unblock_axis` are the copies. The relu and the pool work in blocks; the transpose does
-# not, so the data are converted to the plain layout before it, and blocked again after it. Now look at the weights:
+# `layout.block_axis` copies data into blocks, and `layout.unblock_axis` copies them back. The first two networks have
+# one copy of each kind, because relu and pool work on blocks. The last two networks have two copies of each kind. A
+# transpose does not work on blocks, so the data are converted to the plain layout before it, and to blocks again after
+# it. Now look at the weights:
 
 # %%
 graph = minitvm.lower(network(), stop_at="fused", accuracy="strict")
@@ -236,10 +256,11 @@ for constant in graph.constants:
 assert not any("pack" in op for op in operators(graph))
 
 # %% [markdown]
-# [32, 16, 3, 3] has become [32 / v, 16 / v, 3, 3, v, v], for vectors of v floats; the last axis, the one that a vector
-# loads, is a block of the channels of the result. No operator packs them when the network runs.
+# The weights of the first convolution had the shape [32, 16, 3, 3]. For vectors of v floats, they now have the shape
+# [32 / v, 16 / v, 3, 3, v, v]. The last axis, along which a vector loads, is a block of channels of the result. The
+# last line of the code checks that no operator packs weights when the network runs.
 #
-# You can also choose the layout yourself. `ConvertLayout` converts convolutions to the layout that you choose, and
+# You can also choose the layout yourself. `ConvertLayout` converts all convolutions to the layout that you name. It
 # inserts a change of layout only between two operators with different layouts:
 
 # %%
@@ -252,11 +273,14 @@ for wanted in ("NHWC", "NCHW4c"):
     print(f"{wanted:<7}", *(item.op for item in converted.nodes), f" equal: {(result == plain_result).all()}")
 
 # %% [markdown]
+# Both networks begin and end with a `layout_transform`, and there is none in between, because relu works in any layout.
+#
 # ## The ledger
 #
-# We use our example, Y = relu(A B + bias), with one difference: B is stored with its columns as rows, W[j, r], as
-# frameworks store the weights of a dense layer. The lanes of a vector along j are then in different lines. The second
-# column has W in blocks, [j // 16, r, j % 16], and includes the copy. In the third column, W was copied beforehand,
+# We use our example, Y = relu(A B + bias), with one difference: instead of B we store W, whose rows are the columns of
+# B. This is how frameworks store the weights of a dense layer. A vector along j then has its lanes in different cache
+# lines. The ledger has three columns. In the first, W is stored as it is. In the second, the program copies W into
+# blocks, [j // 16, r, j % 16], and the counts include this copy. In the third, W was copied before the program runs,
 # which is possible because weights are constants.
 
 # %%
@@ -301,9 +325,12 @@ for form in ("as it is", "copied", "given in blocks"):
 ledger.show(columns)
 
 # %% [markdown]
+# Look at the row of the cache. It moves 333,952 bytes for W as it is, 96,384 if the program copies W, and only 26,752
+# if W is already in blocks. So even a copy in each run pays off here, and a copy made beforehand is better still.
+#
 # ## Your turn
 #
-# Write the index map of a blocked layout, in both directions. It must also work for numbers of channels that are not a
+# Write the index map of a blocked layout, in both directions. It must also work if the number of channels is not a
 # multiple of the block.
 #
 #     minitvm lesson 15 --start     (writes exercise_15.py, for you to fill in)

@@ -1,18 +1,20 @@
 """Exercise 16: the matrices of F(m, r), from points.
 
-F(m, r) makes m neighbouring results of a filter with r weights from n = m + r - 1 numbers of a signal, by n products:
+F(m, r) computes m neighbouring results of a filter with r weights. It uses n = m + r - 1 numbers of a signal and n
+products:
 
     y = A [ (G g) * (B d) ]        y[i] = d[i] g[0] + d[i + 1] g[1] + ... + d[i + r - 1] g[r - 1]
 
 `points` are n - 1 different Fractions a[0], a[1], ...; the last point is infinity. For point number k:
 
-- column k of A is 1, a[k], a[k]^2, ..., up to the power m - 1;
-- row k of G is 1, a[k], a[k]^2, ..., up to the power r - 1, each divided by the product of (a[k] - a[j]) over all
-  other j;
-- row k of B has the coefficients of the polynomial that is the product of (x - a[j]) over the other j: first that of 1,
-  then that of x, and so on. It has degree n - 2; the last coefficient, that of x^(n - 1), is 0.
+- column k of A has the powers 1, a[k], a[k]^2, ..., up to the power m - 1;
+- row k of G has the powers 1, a[k], a[k]^2, ..., up to the power r - 1. Each of them is divided by the product of
+  (a[k] - a[j]) over all j other than k;
+- row k of B has the coefficients of a polynomial, the product of (x - a[j]) over all j other than k. The constant
+  coefficient comes first, then the coefficient of x, and so on. This polynomial has the degree n - 2, so the last of
+  the n coefficients, which belongs to x^(n - 1), is 0.
 
-For infinity: the last column of A is 0, ..., 0, 1; the last row of G is 0, ..., 0, 1; the last row of B has the
+For infinity, the last column of A is 0, ..., 0, 1, and the last row of G is 0, ..., 0, 1. The last row of B has the
 coefficients of the product of (x - a[j]) over all j. Write
 
     transforms(m, r, points) -> (A, G, B), each a list of rows, a row a list of Fractions

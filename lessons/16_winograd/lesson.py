@@ -1,10 +1,10 @@
 # %% [markdown]
 # # Winograd: fewer multiplications
 #
-# All lessons so far did the same multiplications in a better order. This one does fewer. Two neighbouring results of a
-# filter with three weights need six products, but four are enough. For images, 16 products replace 36, or 36 replace
-# 144, and a convolution can become faster than the multiply-add units seem to allow. This has a price: today we also
-# prove that the trick is right, for all inputs, and measure the loss of accuracy.
+# All lessons so far did the same multiplications in a better order. In this lesson we do fewer multiplications. Two
+# neighbouring results of a filter with three weights seem to need six products, but four are enough. For images, 16
+# products can replace 36, or 36 can replace 144. Then a convolution can become faster than the multiply-add units seem
+# to allow. We also prove that the trick is right for all inputs, and measure its price, which is a loss of accuracy.
 
 # %%
 from minitvm.tools.cli.lesson import open_lessons
@@ -32,14 +32,17 @@ from minitvm.tir.nodes import PrimFunc
 # %% [markdown]
 # ## Four products
 #
-# A filter g slides over a signal d: y0 = d0 g0 + d1 g1 + d2 g2, and y1 = d1 g0 + d2 g1 + d3 g2. Winograd (1980):
+# A filter with three weights g0, g1, g2 slides over a signal d. Its first two results are y0 = d0 g0 + d1 g1 + d2 g2
+# and y1 = d1 g0 + d2 g1 + d3 g2, which are six products. Winograd (1980) found a way to compute both with only four
+# products, m0 to m3:
 #
 #     m0 = (d0 - d2) g0                       y0 = m0 + m1 + m2
 #     m1 = (d1 + d2) (g0 + g1 + g2) / 2       y1 = m1 - m2 - m3
 #     m2 = (d2 - d1) (g0 - g1 + g2) / 2
 #     m3 = (d1 - d3) g2
 #
-# The sums of g are computed once for the whole signal. This is called F(2, 3): 2 results, 3 weights. Here are both as
+# The sums of the weights, such as (g0 + g1 + g2) / 2, do not count, because they are computed only once for the whole
+# signal. This method is called F(2, 3), for 2 results and 3 weights. Here are the direct filter and F(2, 3) as
 # programs:
 
 
@@ -84,13 +87,17 @@ def winograd(tiles: int, last: float = -1.0) -> PrimFunc:
 # %% [markdown]
 # ## Is it right?
 #
-# You could compare floats, but they round: two right programs differ in the last digits, and so may a wrong one. So the
-# oracle has a *field mode*: it runs both programs on random whole numbers modulo a prime p. Modulo p you can add,
-# multiply and divide, and nothing is ever rounded. For example, modulo 2^31 - 1, 1/2 is 2^30, because 2 * 2^30 = 2^31 =
-# 1. Both results are polynomials of the inputs, of degree 2. If they are different polynomials, their difference is
-# zero for at most 2 of p random inputs (Schwartz and Zippel). So if they agree once, they agree *always*, except with a
-# chance of one in a billion. The oracle compares twice, modulo two primes above 2^31: in one field alone, 2^31 might be
-# 1.
+# You could compare the results as floats, but floats are rounded. Two right programs may differ in the last digits, and
+# a wrong program may differ by just as little. So `reference.check` (the *oracle*) has a *field mode*, which you know
+# from lesson 09. It runs both programs on random whole numbers modulo a prime p. Modulo p you can add, multiply and
+# divide, and nothing is ever rounded. For example, modulo p = 2^31 - 1 the number 1/2 is 2^30, because 2 * 2^30 is
+# 2^31, and that is 1 modulo p.
+#
+# Each result is a polynomial of the inputs, and its degree is 2, because each product multiplies one number of the
+# signal by one weight. If two such polynomials are different, they agree with a probability of at most 2 / p at a
+# random point (Schwartz and Zippel). So if the two programs agree once, they agree for *all* inputs, except with a
+# chance of about one in a billion. The oracle compares twice, modulo two different primes above 2^31, because a mistake
+# could be invisible modulo one of them.
 
 # %%
 verdict = reference.check(direct(4), winograd(4), modes=("field",))
@@ -98,7 +105,7 @@ print("2 of 2^31 is", f"{2 / 2**31:.1e};", "the programs:", verdict)
 assert verdict
 
 # %% [markdown]
-# What happens with one wrong sign?
+# The programs are equal. Would the check notice a mistake? We change the sign of m3:
 
 # %%
 wrong = reference.check(direct(4), winograd(4, last=1.0), modes=("field",))
@@ -106,11 +113,14 @@ assert not wrong
 print("with + m3,", str(wrong).replace("the programs differ", "they differ"))
 
 # %% [markdown]
+# The check finds the wrong sign and shows a small input where Y[1] differs.
+#
 # ## Three matrices
 #
-# Written as matrices, F(2, 3) is y = A [ (G g) * (B d) ], where * multiplies element by element. (Papers write A^T and
-# B^T.) The result is linear in d and linear in g. So it is enough to try vectors that have a single 1: two linear
-# functions that agree on these agree on all vectors. That is another proof, in exact fractions:
+# F(2, 3) can be written with three matrices A, G and B: y = A [ (G g) * (B d) ], where * multiplies element by element.
+# (Papers write A^T and B^T.) For example, the four rows of G g are g0, (g0 + g1 + g2) / 2, (g0 - g1 + g2) / 2 and g2.
+# The result y is linear in d and linear in g. Two linear functions that agree on all vectors with a single 1 agree on
+# all vectors. So it is enough to try the vectors with a single 1. This gives us a second proof, in exact fractions:
 
 # %%
 Matrix = list[list[Fraction]]
@@ -143,22 +153,26 @@ for m, form in FORMS.items():
     assert is_filter(*form)
 
 # %% [markdown]
-# ## Where do they come from?
+# Both forms are right. F(2, 3) needs 4 products instead of 6, and F(4, 3) needs 6 instead of 12.
 #
-# Suppose that you multiply two polynomials, s(x) with m coefficients and g(x) with r. The product has n = m + r - 1
-# coefficients. You need not multiply each coefficient with each: you can evaluate both polynomials at n points,
-# multiply the n *values*, and compute the polynomial with these values. That takes n products. (One of the "points" may
-# be infinity, where the value is the highest coefficient.)
+# ## Where do the matrices come from?
 #
-# Evaluating s is a product with a matrix, and so are evaluating g and computing the polynomial. For a fixed g, all of
-# this together is one matrix that turns m numbers into n. Its transpose turns n numbers into m, and that is exactly the
-# filter. F(2, 3) uses the points 0, 1, -1 and infinity, and F(4, 3) also uses 2 and -2. In the exercise you will do
-# this for any points.
+# Suppose that you multiply two polynomials, s(x) with m coefficients and g(x) with r coefficients. The product has n =
+# m + r - 1 coefficients. If you multiply each coefficient of s by each coefficient of g, you need m * r products. But
+# there is another way: evaluate both polynomials at n points, multiply the n pairs of *values*, and compute the
+# polynomial that has these values. That takes only n products. (One of the points may be infinity. The value of a
+# polynomial at infinity is defined as its highest coefficient.)
+#
+# Each of the three steps that are not products of values is a multiplication by a matrix: evaluating s, evaluating g,
+# and computing the polynomial from its values. For a fixed g, the whole method is therefore one matrix, which turns the
+# m coefficients of s into the n coefficients of the product. Its transpose turns n numbers into m numbers, and that is
+# exactly our filter. F(2, 3) uses the points 0, 1, -1 and infinity, and F(4, 3) also uses 2 and -2. In the exercise you
+# will compute the matrices for any points.
 #
 # ## Images
 #
-# For a 3 x 3 filter on an image, we do this along the columns and along the rows: d -> B d B^T and g -> G g G^T. A tile
-# of m x m results takes (m + 2)^2 products:
+# For a 3 x 3 filter on an image, we use the matrices along the columns and along the rows: d becomes B d B^T, and g
+# becomes G g G^T. A tile of m x m results takes (m + 2)^2 products:
 
 # %%
 predict("A filter of 3 x 3 needs 9 products for each result. How many does F(4x4, 3x3) need?", (4 + 2) ** 2 / 4**2)
@@ -175,14 +189,18 @@ picture = drawings.matrices(
 print("the picture:", picture.save("products"))
 
 # %% [markdown]
-# With many channels the products are summed over the channels of the input *before* A is applied. So B d B^T is
-# computed once for each channel of the input and used for every channel of the result. For each of the (m + 2)^2
-# positions there is a product of two matrices, which is our example again, and the ladder of lesson 13 makes it fast.
+# F(4x4, 3x3) needs only 2.25 products for each result, and direct convolution needs 9. That is a quarter.
+#
+# A layer of a network has many channels, and the products are summed over the channels of the input *before* A is
+# applied. So B d B^T is computed only once for each channel of the input, and used for every channel of the result. For
+# each of the (m + 2)^2 positions in a tile, this sum is a product of two matrices. That is our usual example again, and
+# the ladder of lesson 13 makes it fast.
 #
 # ## Rounding
 #
-# In exact numbers all forms are the same. In float32 they are not: B adds and subtracts numbers that may be much larger
-# than the result. For 64 channels of random numbers, we measure the difference between each form and float64:
+# With exact numbers all forms give the same result. In float32 they do not, because B adds and subtracts numbers that
+# may be much larger than the result, and each operation rounds. For 64 channels of random numbers, we measure how much
+# each form differs from the result in float64:
 
 
 # %%
@@ -217,16 +235,20 @@ for m in (2, 4):
     assert growth < winograd_error_growth(m)
 
 # %% [markdown]
-# The small form is as good as direct convolution, which adds 9 * 64 products one after another. The large one is less
-# accurate, and even larger ones lose so much that they are hardly used in float32. The bound follows from the norms of
-# the matrices; for random numbers the error is far below it. minitvm reports the bound with each choice, and with
-# `accuracy="strict"` it does not use Winograd's algorithm.
+# Look at the last column. The error of F(2x2, 3x3) is 0.6 times the error of direct convolution. It is even a little
+# smaller, because direct convolution adds 9 * 64 products one after another, and each addition rounds. The error of
+# F(4x4, 3x3) is about 4 times as large. Still larger forms lose so much accuracy that they are hardly used in float32.
+# The bound at the end of the line is the largest factor that can occur for any numbers. For random numbers the error is
+# far below it. minitvm reports the bound when it chooses a form, and with `accuracy="strict"` it does not use
+# Winograd's algorithm at all.
 #
 # ## Does it pay?
 #
-# The transforms cost time too, and the transformed weights are larger: (m + 2)^2 numbers instead of 9. With few tiles
-# or many channels, loading these weights takes long compared with the work. So it depends on the layer, and a model of
-# the machine decides. Here are four layers of ResNet-18, which all have the same number of multiplications:
+# Multiplying by A, B and G (the *transforms*) costs time, too, and the transformed weights are larger: (m + 2)^2
+# numbers instead of 9. If a layer has few tiles or many channels, loading these weights takes long compared with the
+# work. So it depends on the layer which form is fastest, and a model of the machine decides. Here are four layers of
+# the network ResNet-18, which all have the same number of multiplications. Each line lists the algorithms with the
+# millions of cycles (Mcycles) that the model predicts, and the fastest algorithm comes first:
 
 # %%
 target = Target("cpu")
@@ -238,7 +260,11 @@ for name, side, channels in (("C2", 56, 64), ("C6", 28, 128), ("C9", 14, 256), (
     assert [one.cost.cycles for one in found] == sorted(one.cost.cycles for one in found)
 
 # %% [markdown]
-# `build` uses the first algorithm of each row. Here are the measured times, on one thread, for 64 channels of 28 x 28:
+# Compare the first and the last line. For C2, with large images and few channels, F(4x4, 3x3) is predicted to be the
+# fastest. For C12, with images of 7 x 7 and 512 channels, the smaller form F(2x2, 3x3) is better, because there are few
+# tiles to share the cost of the larger weights. `build` uses the first algorithm of each line. (The order may be
+# different on your machine.) Here are the measured times of direct convolution (`strict`) and of the algorithm that
+# `build` chooses (`fast`), on one thread, for 64 channels of 28 x 28:
 
 
 # %%
@@ -270,11 +296,12 @@ print(f"largest difference: {difference:.1e} of the largest result")
 assert difference < 1e-4
 
 # %% [markdown]
-# The rate counts the multiplications that direct convolution *would* do, so it may be above the peak.
+# Winograd's algorithm is faster, and the results differ by less than 0.0001 of the largest result. The rate counts the
+# multiplications that direct convolution *would* do, so it may be above the peak of lesson 13.
 #
 # ## The ledger
 #
-# The columns are the two programs from the beginning, for 256 results.
+# The ledger compares the two programs from the beginning of the lesson, for 256 results.
 
 # %%
 TILES = 128
@@ -285,14 +312,15 @@ for name, program in (("direct", direct(TILES)), ("F(2, 3)", winograd(TILES))):
 ledger.show(columns)
 
 # %% [markdown]
-# For two results, the six multiplications have become four, plus one by -1 that a compiler removes. There are about as
-# many additions, but this row does not include subtractions, and F(2, 3) needs four of them for two results. In one
-# dimension, on a machine that multiplies and adds in one instruction, you gain nothing. In two dimensions, with many
-# channels, you do: the sums are computed once for each channel, and the products for each *pair* of channels.
+# The multiplies fall from 768 to 642. For two results, six multiplications have become four, and one more by -1, which
+# a compiler removes. The adds are about the same, but that row does not include subtractions, and F(2, 3) needs four of
+# them for two results. So in one dimension you gain nothing on a machine that multiplies and adds in one instruction.
+# In two dimensions with many channels you do gain: the sums are computed once for each channel, while the products are
+# computed for each *pair* of an input channel and an output channel.
 #
 # ## Your turn
 #
-# Compute the three matrices for any number of results, any number of weights, and any points.
+# Write a function that computes the three matrices for any number of results, any number of weights, and any points.
 #
 #     minitvm lesson 16 --start     (writes exercise_16.py, for you to fill in)
 #     minitvm lesson 16 --check
