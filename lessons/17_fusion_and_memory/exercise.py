@@ -1,17 +1,19 @@
 """Exercise 17: a memory planner.
 
-`values` is a list of `Live(nbytes, first, last)` (lessons/arenas.py): a value of so many bytes, written in step `first`
-and read for the last time in step `last`. In a step, what is read is there before what is written, and still there
-when it is written: two values live at the same time when there is a step in which both do, `first` and `last` included.
-Steps are whole numbers from 0 up; leave `values` as it is. Write
+`values` is a list of `Live(nbytes, first, last)` (lessons/arenas.py). Such a value has `nbytes` bytes. It is written in
+step `first` and read for the last time in step `last`, and it lives in these two steps and in all steps between them.
+Two values live at the same time if there is a step in which both live. (A step still needs the values that it reads
+while it writes its result.) Steps are whole numbers from 0 up. Do not change `values`. Write
 
     plan(values) -> list of offsets, one for each value, in their order
 
-The value k gets the bytes from offsets[k] to offsets[k] + nbytes of the arena. Two values that live at the same time
-must not share a byte. Offsets are multiples of 64 from 0 up (so are the sizes), so that vectors are aligned.
+Value number k gets the bytes from offsets[k] to offsets[k] + nbytes of the arena. Two values that live at the same time
+must not share a byte. All offsets must be multiples of 64 from 0 up, so that vectors are aligned. The sizes are
+multiples of 64 as well.
 
-The arena ends where the last value ends. On 100 random networks, the arenas may be 1.05 times as large as the lower
-bounds, all in all: the lower bound of a network is the most bytes that live in one step.
+The size of the arena is the largest end of a value. The lower bound of a network is the largest number of bytes that
+live in the same step. On 100 random networks, the sum of your arenas may be at most 1.05 times the sum of the lower
+bounds.
 
     plan([Live(128, 0, 1), Live(64, 1, 2), Live(128, 2, 3)])   ->   [0, 128, 0]
 

@@ -1,10 +1,10 @@
 # %% [markdown]
 # # Fusion and memory planning
 #
-# A network is a list of operators, and between two of them there is a tensor: the first writes it, the second reads it,
-# and then it is no longer needed. Today we count the cost of these tensors. First we avoid as many of them as we can:
-# this is *fusion*. Then we find a place in memory for the others, so that no two overlap while both are needed: this is
-# the *memory plan*.
+# A network is a list of operators. Between two operators there is a tensor: the first operator writes it, the second
+# reads it, and after that it is no longer needed. Today we count the cost of these tensors. First we avoid as many of
+# them as we can, which is called *fusion*. Then we find a place in memory for the others, so that no two tensors
+# overlap while both are needed. This is called the *memory plan*.
 
 # %%
 from minitvm.tools.cli.lesson import open_lessons
@@ -30,8 +30,8 @@ from minitvm.tir.work import count
 # %% [markdown]
 # ## Three operators, or one
 #
-# As a graph, our example is a product, an addition and a maximum. `build` makes one function of the three. For
-# comparison, we also build a separate graph for each of them, which gives three functions.
+# As a graph, our example consists of three operators: a product, an addition and a maximum. `build` joins them into one
+# function. For comparison, we also build a separate graph for each operator, which gives three functions.
 
 
 # %%
@@ -52,8 +52,8 @@ fused = minitvm.lower(graph_of(*OPS, m=64, n=64, k=64), stop_at="fused")
 print(fused)
 
 # %% [markdown]
-# How many bytes does a kernel move at least? `count` computes, from the loops, the number of different bytes that it
-# reads and writes in memory. (It does not count registers and other local buffers.)
+# How many bytes does a kernel have to move at least? The function `count` looks at the loops and computes how many
+# different bytes a kernel reads from memory and writes to it. (It does not count registers and other local buffers.)
 
 
 # %%
@@ -80,9 +80,10 @@ print({op: f"{size:,}" for op, size in alone.items()}, f"together {sum(alone.val
 assert sum(alone.values()) - together == 4 * (4 * M * N)
 
 # %% [markdown]
-# The difference is exact: two tensors of M * N floats, each written once and read once. Fusion did not save a single
-# multiplication; it saved 4 * M * N floats of traffic. Does it save time? Here K is only 8, so there is little to
-# compute for each element of the result:
+# The three separate kernels move 5,277,696 bytes, and the fused kernel moves only 1,083,392. The difference is exactly
+# 4 * M * N floats: the two tensors between the operators have M * N floats each, and without fusion each of them is
+# written once and read once. Fusion did not save a single multiplication, but it saved this traffic. Does it also save
+# time? We measure a product with K = 8, so there is little to compute for each element of the result:
 
 # %%
 rng = np.random.default_rng(17)
@@ -111,9 +112,12 @@ assert (y == z).all() and (y == example.expected(a, b, bias)).all()
 print("three:", ledger.duration(ledger.best_of(10, three)), " fused:", ledger.duration(ledger.best_of(10, fused_call)))
 
 # %% [markdown]
-# Here are both as films, for 4 x 2 times 2 x 8 and a cache of 6 lines of 16 bytes. Look at the two tensors between the
-# operators. In the first film each of them is written, evicted from the cache, and fetched again (red). In the fused
-# program, one number at a time goes from the product to the result, and it is never in memory.
+# The fused function is much faster, because memory was the bottleneck.
+#
+# Here are both versions as films, for a product of 4 x 2 and 2 x 8, with a cache of 6 lines of 16 bytes. Look at the
+# two tensors between the operators. In the first film each of them is written, evicted from the cache, and fetched
+# again (red). In the second film, one number at a time goes from the product to the result without ever being stored in
+# memory.
 
 # %%
 apart = minitvm.lower(graph_of(*OPS, m=4, n=8, k=2), stop_at="tir")["matmul_add_relu"]
@@ -128,19 +132,20 @@ for title, func in (("One operator after the other", apart), ("Fused", sch.func)
 # %% [markdown]
 # ## What can be fused?
 #
-# The fused kernel computes a tile of C in registers, adds the bias, takes the maximum, and then stores (lesson 08).
-# That works because the addition needs, for one element of its result, *one* element of C. So operators are divided
-# into classes:
+# The fused kernel computes a tile of C in registers, adds the bias, takes the maximum, and then stores the result (see
+# lesson 08). That works because the addition needs only *one* element of C for each element of its result. So the
+# important question is how an operator uses its input, and minitvm divides the operators into classes:
 #
-# - *element-wise* and *broadcast* (add, relu): the operator that computes their input can move into their loops;
-# - *injective* (transpose, reshape): the same, with other indices;
-# - *complex* (matmul, convolution): other operators can work on their results, but none can move into their loops,
-#   because each input is used many times there, and would be computed as often;
-# - *reductions* (sum, maximum): injective producers can move into their loops;
-# - *opaque* (sort): none of this.
+# - *element-wise* and *broadcast* (for example relu and add): the operator that computes their input can move into
+#   their loops;
+# - *injective* (for example transpose): the same is true, only the indices change;
+# - *complex* (for example matmul and convolution): other operators can work on their results, but no operator can move
+#   into their loops. Each input is used many times there, so it would be computed just as many times;
+# - *reductions* (for example sum): the operator that computes their input can move into their loops if it is injective;
+# - *opaque* (for example sort): these operators are never fused.
 #
-# A value that several operators read stays in memory. Look at a small network with two branches and a skip connection
-# (`strict` avoids Winograd's algorithm, lesson 16).
+# A value that several operators read has to stay in memory. Here is a small network with two branches and a skip
+# connection. (The argument `accuracy="strict"` switches off Winograd's algorithm of lesson 16.)
 
 
 # %%
@@ -172,12 +177,16 @@ for node in fused.nodes:
 assert len(fused.nodes) < len(net.nodes) / 2
 
 # %% [markdown]
+# Each line is now one function. For example, the third line is a convolution whose addition and relu are done on its
+# tiles in registers. The last two lines end with an additional `add`, which joins the branches or the skip connection.
+#
 # ## Lifetimes
 #
-# Values between the groups need memory. A value lives from the step that writes it to the last step that reads it; then
-# its bytes are free. The executable is a list of steps, and has the place and the lifetime of each value. (A barrier is
-# a step too, so the numbers of kernels have a gap at each barrier. Two kernels without a gap do not depend on each
-# other and run at the same time, so their values share no bytes.)
+# The values between these functions need memory. A value *lives* from the step that writes it to the last step that
+# reads it; after that its bytes are free. All values are in one block of memory, which is called the *arena*. The
+# executable is a list of steps, and it contains the lifetime of each value and its position in the arena, the *offset*.
+# (A barrier is a step, too, so the numbers of the kernels have a gap at each barrier. Two kernels without a gap do not
+# depend on each other and may run at the same time, so their values share no bytes.)
 
 # %%
 program: Executable = minitvm.lower(net, stop_at="executable", accuracy="strict")
@@ -193,7 +202,12 @@ print(f"all together {sum(v.nbytes for v in lives):,} bytes; the most at a time 
 assert overlap(lives, offsets) is None and memory.size >= lower_bound(lives)
 
 # %% [markdown]
-# In the drawing, a row is a kernel, and a character is about a kilobyte:
+# Look at the last line. All values together have 72,960 bytes, but never more than 50,176 of these bytes are needed at
+# the same time. The arena has exactly this size, so the plan cannot be better. For example, `relu` and `relu_2` both
+# have the offset 25,600. That is possible because `relu` lives until step 5 and `relu_2` only from step 7 on. (On
+# another kind of processor the table may look a little different.)
+#
+# In the next drawing, each row is a kernel, each letter is a value, and a character is about a kilobyte:
 
 # %%
 SCALE = max(1, int(memory.size) // 64)  # type: ignore[arg-type]
@@ -206,11 +220,15 @@ for number, step in enumerate(program.steps):
         print(f"{number:>3} {''.join(row)}")
 
 # %% [markdown]
+# Read a column from top to bottom to see how the same bytes are used again. For example, the bytes of `b` are free
+# after step 5, and from step 7 on some of them belong to `e`.
+#
 # ## A plan that is wrong
 #
-# What if two values get the same bytes, and one is written while the other is still needed? A real machine reports
-# nothing; it just computes wrong numbers. The interpreter of executables records for each byte which value was written
-# there. We move a value so that its second half overlaps the beginning of another one that is still needed, and run:
+# What happens if a plan gives the same bytes to two values, and one of them is written while the other is still needed?
+# A real machine reports nothing; it just computes wrong numbers. But the interpreter of executables records, for each
+# byte, which value was written there. We change the plan: we move a value so that its second half overlaps the
+# beginning of another value that is still needed. Then we run the executable:
 
 # %%
 x = rng.integers(-2, 3, (1, 16, 8, 8)).astype("float32")
@@ -233,11 +251,12 @@ else:
     raise AssertionError("the interpreter has not seen it")
 
 # %% [markdown]
-# Half of the bytes that the step reads belong to another value: as a part of *this* value they have not been written.
+# The first line names the two values that overlap. The error comes in the step that reads `block_axis`. The beginning
+# of `block_axis` now belongs to the other value, so as a part of `block_axis` these bytes count as not written.
 #
-# If a value is wholly inside another one, the interpreter cannot call that a mistake: for example, the parts of a
-# concatenation are inside the result. Then only the numbers show the mistake. The graph has its own interpreter, which
-# does not use arenas.
+# If a value is completely inside another value, the interpreter cannot report a mistake, because this can be intended.
+# For example, the parts of a concatenation are inside its result. Then only wrong numbers show the mistake. To find
+# them, we compare with the right answer, which the interpreter of graphs computed without an arena.
 
 # %%
 misplaced = arenas.moved(program, offsets[intruder], offsets[victim], nbytes)
@@ -246,12 +265,18 @@ print(f"{int((wrong_answer != right_answer).sum())} of {right_answer.size} numbe
 assert (wrong_answer != right_answer).any()
 
 # %% [markdown]
+# Most of the numbers are wrong, and no message was printed.
+#
 # ## How good can a plan be?
 #
-# Finding the smallest arena is hard (as hard as packing bins). The largest number of bytes that live in one step is a
-# lower bound. We compare three ways to plan 200 random networks. The first gives each value its own place, which is
-# never used again. The second places one value after another, in the order of the program, each in the first gap. The
-# third, which minitvm uses, places the largest value first, each in the smallest gap that is large enough.
+# Finding the smallest possible arena is hard. (It is as hard as the problem of packing bins.) But we know a lower
+# bound: the arena must be at least as large as the most bytes that live in the same step. We compare three ways to plan
+# 200 random networks:
+#
+# - *a place for each*: each value gets its own bytes, which are never used again;
+# - *first gap*: the values are placed in the order of the program, each in the first gap that is large enough;
+# - *largest first*: the values are placed in the order of their size, each in the smallest gap that is large enough.
+#   minitvm uses this way.
 
 
 # %%
@@ -292,8 +317,11 @@ for name, size in sizes.items():
 assert sizes["largest first"] < sizes["first gap"] < never
 
 # %% [markdown]
-# The picture shows one of these networks: steps go down, bytes go right, and each box is a value. Grey bytes were not
-# needed.
+# Without sharing, the arenas are 2.863 times as large as the lower bound. Placing the largest value first comes within
+# 2 % of the bound. Large values need large gaps, so it helps to place them while most of the arena is still empty.
+#
+# The picture shows one of these networks. Steps go down, bytes go to the right, and each box is a value. Grey bytes are
+# not used.
 
 
 # %%
@@ -304,9 +332,9 @@ print("the picture:", arenas.plan_picture(shown, plan).save("memory_plan"))
 # %% [markdown]
 # ## The ledger
 #
-# The first column is the example in three stages. In the second, the addition is inlined into the maximum. In the
-# third, both are done on each tile of C while it is in registers. The last row is the largest number of bytes that were
-# allocated at one time.
+# The first column of the ledger is our example in three stages. In the second column, the addition is inlined into the
+# maximum. In the third column, both are done on each tile of C while it is in registers. The last row is the largest
+# number of bytes that were allocated at the same time.
 
 # %%
 SIZE = (16, 32, 16)
@@ -352,10 +380,13 @@ for name in ("three stages", "D inlined", "C at tiles"):
 ledger.show(columns)
 
 # %% [markdown]
+# The multiplies stay the same. From the first to the last column the stores fall from 1,536 (three tensors of 512
+# elements) to 512 (only the result), and the live bytes fall from 4,096 to 256, which is one tile of C.
+#
 # ## Your turn
 #
-# Write the planner. It gives each value a place, so that no two values that live at the same time overlap, and the
-# arena is nearly as small as possible.
+# Write a memory planner. It gives each value a position in the arena, so that two values never overlap while both live,
+# and the arena is nearly as small as possible.
 #
 #     minitvm lesson 17 --start     (writes exercise_17.py, for you to fill in)
 #     minitvm lesson 17 --check

@@ -1,21 +1,22 @@
 """Exercise 18: a softmax of scores that come in parts.
 
-A row of attention is sum(exp(s[j]) * v[j]) / sum(exp(s[j])), where s[j] is the score of key j and v[j] its value, a
-vector. The keys come in parts. Keep a state of fixed size, and write
+A row of attention is sum(exp(s[j]) * v[j]) / sum(exp(s[j])), where s[j] is the score of key j, and v[j] is the value of
+key j, a vector. You do not get all keys at once, but in several parts. Keep a state of fixed size, and write
 
-    start(width)                  the state of no keys, for values of so many numbers
-    add(state, scores, values)    the state with a part more: scores has shape (k,), values (k, width); k may be 0
-    merge(a, b)                   the state of the keys of both; both have at least been started
+    start(width)                  the state before any key, for values of `width` numbers
+    add(state, scores, values)    the state after one more part; scores has shape (k,), values has shape (k, width), and
+                                  k may be 0
+    merge(a, b)                   the state of all keys of a and b, each of which was made by these functions
     result(state)                 the row, of shape (width,)
 
-All numbers are float64 NumPy arrays. What a state is, is up to you; `add` and `merge` return a new one, and no function
-changes its arguments.
+All numbers are in float64 NumPy arrays. You decide what a state consists of. `add` and `merge` return a new state, and
+no function changes its arguments.
 
-- Scores may be as large as 10000, whose exponential no float holds: take the largest score so far off first. A key
-  that is alone weighs 1, even if its score is -1e100.
-- A score of -inf is a key that is masked: it weighs nothing, in whatever order it comes.
-- Where no key weighs anything, the row is zeros.
-- There may be no NaN anywhere, and no warning of NumPy.
+- Scores may be as large as 10000, and exp(10000) is too large for any float. So subtract the largest score so far
+  before you use exp. If there is only one key, its weight is 1, even if its score is -1e100.
+- A key with the score -inf is masked: its weight is 0, whether it comes first or later.
+- If all keys have the weight 0, or there are no keys, the row is zeros.
+- The result must not contain NaN, and NumPy must not print a warning.
 
 Check it with: minitvm lesson 18 --check
 """

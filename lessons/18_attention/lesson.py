@@ -1,10 +1,11 @@
 # %% [markdown]
 # # Attention as a schedule
 #
-# Attention looks at m keys for each of n queries: scores, a softmax of each row, and a weighted sum of the values. The
-# textbook version reads each row of scores three times, and keeps all n * m of them. Flash attention reads them once
-# and keeps only a tile. It is known as a clever kernel. Here it is a *schedule*: one reduction, `rfactor`, and
-# `compute_at`, and the oracle checks that the result is still the same.
+# Attention compares each of n queries with m keys. It computes a score for each pair, takes the softmax of each row of
+# scores, and uses the results as weights in a sum of the values. The textbook version stores all n * m scores and reads
+# each row three times. Flash attention reads each score once and keeps only a tile of them. It is known as a clever
+# kernel that is written by hand. In this lesson it is a *schedule*, with the steps `rfactor` and `compute_at` that you
+# know, and `reference.check` (the *oracle*) shows that the result is still the same.
 
 # %%
 from minitvm.tools.cli.lesson import open_lessons
@@ -29,8 +30,10 @@ from minitvm.tir.schedule import Schedule
 # %% [markdown]
 # ## Three passes
 #
-# The maximum is subtracted first, so that no exponential overflows. `total` needs `top`, and `O` needs both. So there
-# are three loops over j, one after another, and S has to be kept for all of them.
+# The textbook computes three things for each row of scores S: its maximum `top`, the sum `total` of the weights exp(S -
+# top), and the weighted sum `row` of the values. The maximum is subtracted so that no exponential overflows. `total`
+# needs the finished `top`, and the weights of `row` need it, too. So there are three loops over j, one after another,
+# and S has to be stored until the last of them ends.
 
 
 # %%
@@ -81,9 +84,10 @@ def three_passes(n: int, m: int, d: int) -> PrimFunc:
 # %% [markdown]
 # ## One pass
 #
-# What if a larger score comes later? Then every weight so far has to be multiplied by the same factor, exp(old top -
-# new top). So we multiply the sums by it and go on (Milakov and Gimelshein, 2018). Three values are updated together:
-# the maximum, the sum of weights, and the weighted row.
+# Can we do with one loop? We could use the largest score *so far* as the maximum. But what if a larger score comes
+# later? Then all weights so far are too large by the same factor, and must be multiplied by exp(old top - new top). It
+# is enough to multiply the two sums by this factor, and then go on (Milakov and Gimelshein, 2018). So one loop updates
+# three values together: the maximum, the sum of the weights, and the weighted row.
 
 
 # %%
@@ -133,10 +137,13 @@ print("three passes and one:", verdict)
 assert verdict
 
 # %% [markdown]
-# Why does `top` start from the lowest *finite* number and not from -inf? Because of masks. A masked key has the score
-# -inf. If the first key were masked and `top` were -inf, then -inf - -inf would give NaN, for the rest of the row. With
-# the lowest finite number, the weight of the masked key is exp(-inf) = 0, and the first real score becomes the new
-# maximum.
+# The first line says that both programs are equal. The other two lines explain why two of the checks could not be used:
+# `exp` rounds, and it has no meaning in a field. The check was done with the mode "bound" of lesson 09 instead.
+#
+# Why does `top` start from the lowest *finite* number and not from -inf? The reason is masks. A key can be masked,
+# which means that its score is set to -inf. If the first key were masked and `top` were -inf, then -inf - -inf would
+# give NaN, and the whole row would become NaN. With the lowest finite number, the weight of the masked key is
+# exp(-inf) = 0, and the first real score becomes the new maximum.
 #
 # ## It is a reduction
 #
@@ -145,9 +152,10 @@ assert verdict
 #     top = max(top1, top2)
 #     total = total1 exp(top1 - top) + total2 exp(top2 - top)        and the row alike
 #
-# This is associative, so it is a *reducer* like sum and max. minitvm has it registered, for up to three sums of numbers
-# or rows, and you can register your own with `register_reducer`. `rfactor` needs to know no more than that. We cut the
-# keys into tiles of 2:
+# This combination is associative: you may combine several parts in any grouping. An operation that can be used in a
+# reduction is called a *reducer*, and this one is a reducer like sum and max. minitvm knows it already, and you can
+# register other reducers with `register_reducer`. That is all that `rfactor` needs. We cut the keys into tiles of 2,
+# and print the block that combines the partial results of the tiles:
 
 # %%
 sch = Schedule(one_pass(2, 4, 3))
@@ -156,26 +164,30 @@ partial = sch.rfactor(tile, 0)
 print(body_of(sch.func).partition('with T.block("softmax"):')[2].partition("    for i, c")[0])
 
 # %% [markdown]
-# minitvm derived this combination: two parts, each scaled to the larger maximum. The exponentials are before the loop
-# over the row, because they are the same for all of its elements.
+# Compare the text with the formula above. `v_0` and `v_1` are the two exponentials, `v_total` is the new total, and
+# `row` is scaled by the same factors. minitvm derived this block from the reducer. The exponentials are computed before
+# the loop over c, because they are the same for all elements of the row.
 #
 # ## Inside a tile: passes again
 #
-# The partial results are still rescaled for every key, which costs d multiplications more for each key. Inside a tile
-# we can afford three passes, because a tile of scores is small. The reducer declares that its sums are *relative* to a
-# reference, so they can be computed after the reference is known. `reduce_in_passes` computes the maximum first, then
-# the weights, then each sum. The row has become an ordinary product of matrices, which you can tile and vectorise like
-# any other.
+# Inside a tile, the partial results are still rescaled for every key. This costs d more multiplications for each key.
+# But a tile of scores is small, so inside a tile we can afford three passes again. The step `reduce_in_passes` computes
+# the maximum of a tile first, then the weights, and then each sum. Here is the block that computes the weighted row:
 
 # %%
 weights, row, total = sch.reduce_in_passes(partial)
 print(body_of(sch.func).partition('with T.block("row_rf"):')[2].partition("    for ")[0])
 
 # %% [markdown]
+# Nothing is rescaled in this block any more. It is an ordinary product of matrices, V times the weights, which you can
+# tile and vectorise like any other.
+#
 # ## Compute at
 #
-# Now we change the order. For each tile of queries and each tile of keys, the program should compute scores, maximum,
-# weights, sums, and combination. So everything moves under the loop over the tiles of keys, the producers last.
+# Now we change the order of the work. For each tile of queries and each tile of keys, the program should compute the
+# scores, the maximum, the weights and the sums, and then combine the sums with those of earlier tiles. So `compute_at`
+# moves all of these blocks into the loop over the tiles of keys. It moves the block that is needed last first, because
+# a block can only move to a place before its consumer.
 
 
 # %%
@@ -199,9 +211,10 @@ print("flash attention:", verdict)
 assert verdict
 
 # %% [markdown]
-# This is flash attention (Dao, Fu, Ermon, Rudra and Re, 2022), and we derived it instead of writing it by hand. Its
-# advantage is that it needs less memory. Here is the total size of its buffers in bytes, for 64 queries and 64 keys
-# with rows of 8, after lowering has shrunk each buffer to the size that one step needs:
+# The program is equal to the one with a single pass. This is flash attention (Dao, Fu, Ermon, Rudra and Re, 2022), and
+# we derived it instead of writing it by hand. Its advantage is that it needs less memory. We compare the total size of
+# all buffers in bytes, for 64 queries and 64 keys with rows of 8 numbers. (Lowering has made each buffer as small as
+# possible.)
 
 
 # %%
@@ -232,14 +245,15 @@ picture.words(90, 390, "keys go right; orange is kept now, light blue is already
 print("the picture:", picture.save("flash"))
 
 # %% [markdown]
-# The buffers of the first grow with n * m. Those of the second do not grow with the length at all: only O and the
-# inputs do.
+# Three passes keep 18,956 bytes, mostly the 64 * 64 scores, and this number grows with n * m. Flash attention keeps
+# 1,664 bytes, and this number does not depend on n or m at all, because it keeps only one tile of scores at a time.
 #
 # ## Is it fast?
 #
-# The right order alone is not fast. As in lesson 13, we also need register tiles and vectors. We put the *queries* into
-# the lanes. Then no maximum and no sum goes across a vector: a row of 16 queries is one vector everywhere. For that we
-# transpose the buffers with `transform_layout`, so that the keys come before the queries.
+# The right order alone does not make a program fast. As in lesson 13, we also need register tiles and vectors. We put
+# the *queries* into the lanes of the vectors. Then each lane has its own maximum and its own sums, and we never have to
+# combine the lanes of a vector. For that, 16 queries must be neighbours in memory. So we transpose the buffers with
+# `transform_layout`.
 
 
 # %%
@@ -307,20 +321,21 @@ for name, run in (
     print(f"{name:<16} {ledger.duration(seconds):>9}: {4 * n * m * d / seconds / 1e9:>6.1f} GFLOP/s")
 
 # %% [markdown]
-# Was flash faster? On many CPUs it is not, for two reasons. `build` schedules each of the three operators separately,
-# with tiles that a model of your machine chose; our schedule has one tile size, written by hand. And 1024 x 1024 scores
-# are 4 MB, which fit into the last cache of most CPUs, so there is little traffic to memory that flash attention could
-# save. It always saves memory. It saves time if the scores do not fit: with many more keys, or on a GPU, whose fast
-# memory is small.
+# Was flash attention faster on your machine? On many CPUs it is not, or hardly, for two reasons. First, `build`
+# schedules each of the three operators separately, with tiles that fit your machine, and our schedule uses a single
+# tile size that we chose by hand. Second, 1024 x 1024 scores are 4 MB. They fit into the last cache of most CPUs, so
+# there is little traffic to memory that flash attention could save. Flash attention always saves memory. It saves time
+# if the scores do not fit into the cache, for example with many more keys, or on a GPU, whose fast memory is small.
 #
-# (Here the graph also returns the weights, so that the operators stay separate. Otherwise `build` would make one
-# function of the three, which computes whole rows of scores for a few queries at a time; see
+# (We made the graph return the weights as well, so that the three operators stay separate. Otherwise `build` would join
+# them into one function, which computes whole rows of scores for a few queries at a time. You can find it in
 # `machines/cpu/large_attention.py`.)
 #
 # ## The ledger
 #
-# The ledger is for 16 queries and 32 keys with rows of 4, and a cache of 16 lines. It measures the lowered programs:
-# buffers for a tile are local, in registers or the fastest memory, and only the others are counted.
+# The ledger is for 16 queries and 32 keys with rows of 4, and a cache of 16 lines. It measures the lowered programs.
+# There the buffers for a tile are local, which means that they are in registers or in the fastest memory. Only loads
+# and stores of the other buffers are counted.
 
 # %%
 args = [rng.standard_normal(shape).astype("float32") for shape in ((16, 4), (32, 4), (32, 4), (16, 4))]
@@ -336,13 +351,14 @@ ledger.show(
 )
 
 # %% [markdown]
-# One pass alone does more work, because it rescales for every key. With passes inside a tile and one combination for
-# each tile, there is almost as little work as with three passes, and only the result is stored.
+# Compare the rows for multiplies and stores. One pass needs 6,656 multiplies instead of 4,096, because it rescales for
+# every key. Flash attention rescales only once for each tile, so it needs just 4,608. And it stores only 64 elements,
+# which are the result, while the other two programs store 2,720, because they keep the scores in memory.
 #
 # ## Your turn
 #
-# Write the running state yourself, so that you can merge parts of a row in any order. This makes attention over several
-# machines possible. Remember the masks.
+# Write the state of a row yourself (its maximum and its two sums), so that you can merge parts of a row in any order.
+# With such a state, several machines can share the keys of a row. Remember the masks.
 #
 #     minitvm lesson 18 --start     (writes exercise_18.py, for you to fill in)
 #     minitvm lesson 18 --check

@@ -1,9 +1,9 @@
 # %% [markdown]
 # # Eight bits
 #
-# A trained network does not need 24 bits of each number. Eight are often enough: four times as many fit into a vector,
-# and processors have a special instruction that multiplies them. The way from floats to bytes and back is arithmetic
-# that you can get exactly right.
+# A float32 has 24 bits of accuracy, but a trained network does not need that many. Eight bits are often enough. Four
+# times as many numbers of eight bits fit into a vector, and many processors have a special instruction that multiplies
+# them. In this lesson we convert a network from floats to bytes. This is arithmetic that you can get exactly right.
 
 # %%
 from minitvm.tools.cli.lesson import open_lessons
@@ -24,9 +24,10 @@ from minitvm.tir.nodes import PrimFunc
 # %% [markdown]
 # ## A step and a zero
 #
-# A byte q represents the float (q - z) * s. The *scale* s is the step between two bytes, and the *zero point* z is the
-# byte that represents 0. Zero must be exact: images are padded with it, and after a relu half of all values are zero.
-# Here are both for values from -1 to 3:
+# A byte q represents the float (q - z) * s. The *scale* s is the difference between the floats of two neighbouring
+# bytes, and the *zero point* z is the byte that represents 0. The float 0 must be represented exactly, because images
+# are padded with zeros, and after a relu about half of all values are zero. We compute the scale and the zero point for
+# values from -1 to 3:
 
 # %%
 low, high = -1.0, 3.0
@@ -53,20 +54,24 @@ assert error <= scale / 2 * 1.01
 assert to_floats(to_bytes(np.zeros(1), scale, zero), scale, zero) == 0
 
 # %% [markdown]
+# The scale is 4 / 255, and byte 64 represents 0. The largest error is 0.00784, which is half a step, as you expect if
+# every number is rounded to the nearest byte.
+#
 # ## A product of bytes
 #
-# Activations are unsigned bytes with a zero point, and weights are signed bytes without one. Then a sum of products is
+# Now we multiply bytes. The inputs of a layer, x (the *activations*), are unsigned bytes with a zero point z. The
+# weights w are signed bytes without a zero point. Then a sum of products is
 #
 #     sum (qx - z) sx * qw sw = sx sw ( sum qx qw - z sum qw )
 #
-# The second sum contains only weights, so it is known when the network is compiled, and becomes a part of the bias.
-# Only a sum of products of bytes remains to be computed, in int32. It is not rounded: integers are exact, and so is the
-# oracle.
+# The second sum contains only weights. So it can be computed when the network is compiled, and becomes a part of the
+# bias. When the network runs, only the first sum remains, which is a sum of products of bytes. It is computed in int32,
+# without any rounding, so `reference.check` can compare such programs exactly.
 #
-# The machine has an instruction for it (`vpdpbusd` on x86, `usdot` on ARM, `dp4a` on GPUs): four products of bytes and
-# their sum, for every 32 bits of a vector. For the compiler a *word* is an int32 that holds four bytes, and
-# `dot4_u8i8(a, b)` is a function of two words like any other. So vectors, register tiles and fusion work with it
-# without changes. Here is the sum by bytes and by words:
+# Many processors have an instruction for such sums (`vpdpbusd` on x86, `usdot` on ARM, `dp4a` on GPUs). For every 32
+# bits of a vector, it computes four products of bytes and their sum. In minitvm a *word* is an int32 that holds four
+# bytes, and `dot4_u8i8(a, b)` is an ordinary function of two words. So vectors, register tiles and fusion work with it
+# without any change. Here are two programs for the same sum, one with bytes and one with words:
 
 
 # %%
@@ -114,13 +119,19 @@ print("by bytes and by words:", verdict)
 assert verdict
 
 # %% [markdown]
-# Older machines have another instruction, which adds *two* products in sixteen bits and saturates: 255 * 127 * 2 =
-# 64770, but the largest int16 is 32767. Libraries that used it gave wrong results for large weights, or limited weights
-# to seven bits. On such machines minitvm uses two exact 16-bit products.
+# The two programs are equal, so `dot4_u8i8` means what we expect.
+#
+# Older machines have another instruction, which adds *two* products and stores the sum in sixteen bits. If the sum is
+# too large, it *saturates*: the result is the largest number that fits. For example, 255 * 127 * 2 is 64770, but the
+# largest int16 is 32767. Libraries that used this instruction computed wrong results for large weights, or had to limit
+# weights to seven bits. On such machines minitvm does not use it, and multiplies 16-bit numbers exactly instead.
 #
 # ## One scale, or one for each channel
 #
-# The filters of a layer differ. With one scale for all, a filter with small weights uses only a few of the steps:
+# A layer has many filters, one for each output channel, and some have much smaller weights than others. If all filters
+# share one scale, a filter with small weights uses only a few of the 255 steps. We compare one scale for all filters
+# with one scale for each, for four filters whose weights become smaller and smaller. The table shows the signal to
+# noise ratio of each filter in decibels (dB). A larger number means smaller rounding errors:
 
 # %%
 weights = rng.standard_normal((4, 64)) * np.array([[1.0], [0.3], [0.1], [0.03]])
@@ -144,14 +155,16 @@ picture = drawings.bars(
 print("the picture:", picture.save("scales"))
 
 # %% [markdown]
-# Every 6 dB is worth one bit, so the last filter has lost five of its eight bits. A separate scale for each output
-# channel costs nothing, because the finished sum is simply multiplied by it.
+# With one scale, the last filter has only 15.4 dB, which is about 30 dB less than the 44.9 dB with its own scale. Every
+# 6 dB are worth one bit, so this filter has lost five of its eight bits. A separate scale for each output channel costs
+# nothing, because each finished sum is multiplied by a scale anyway.
 #
 # ## A network
 #
-# `minitvm.quantize` runs the network on samples, records the range of each tensor, and converts the inputs of every
-# product to bytes. The pass `integer_products` then moves the scales after the products. Between two layers, the int32
-# sums are multiplied by sx sw / sy, the zero point is added, and the result is rounded to the nearest byte.
+# `minitvm.quantize` runs a network on some sample inputs and records the range of each tensor. Then it converts the
+# inputs of every product to bytes, and a later step of the compiler moves the scales after the products. Between two
+# layers, the int32 sums are multiplied by sx sw / sy (where y is the output of the layer), rounded, and added to the
+# zero point of y. The results are bytes again.
 
 
 # %%
@@ -170,8 +183,10 @@ quantized = minitvm.quantize(network(), samples)
 print(quantized)
 
 # %% [markdown]
-# Samples must be similar to the real inputs: a range that is too small cuts values off, and one that is too large
-# wastes steps. `percentile=99.9` ignores the few largest values. Here are the times, on one thread:
+# Each line is a tensor with its range, its scale, and its signal to noise ratio, which is 34 dB or better. The samples
+# must be similar to the inputs that you will use later. If the range of a tensor is too small, larger values are cut
+# off; if it is too large, most of the 255 steps are never used. With the argument `percentile=99.9`, the few largest
+# values are ignored. Here are the times of the network in floats and in bytes, on one thread:
 
 # %%
 image = rng.standard_normal((1, 64, 28, 28)).astype("float32")
@@ -186,28 +201,30 @@ print(f"signal to noise of a new image: {noise:.1f} dB")
 assert noise > 20
 
 # %% [markdown]
-# Are the bytes faster? That depends on your CPU. With an instruction for four products (`vpdpbusd`), they are. Without
-# one, as on CPUs that have only AVX2, each sum takes several instructions. The floats also have an advantage here: they
-# use Winograd's algorithm (lesson 16), which needs less than half of the multiplications but does not work for bytes.
-# On every machine you save memory: the weights are a quarter of the size.
+# Are the bytes faster on your machine? That depends on your CPU. If it has the instruction for four products, they
+# should be. Otherwise, as on CPUs with only AVX2, each sum takes several instructions. The floats also have an
+# advantage here: they can use Winograd's algorithm (lesson 16), which needs less than half of the multiplications but
+# does not work for bytes. On every machine you save memory, because the weights need only a quarter of the bytes. The
+# last line of the output shows that the results are still close to those of the floats.
 #
 # ## The ledger
 #
-# Both columns are for a sum of 64 products. The program that works on words calls `dot4_u8i8` 16 times, and the ledger
-# does not count these calls as multiplications.
+# Both columns of the ledger are for a sum of 64 products. The program with words has 0 multiplies, because it calls
+# `dot4_u8i8` 16 times instead, and the ledger does not count these calls as multiplications.
 
 # %%
 args = [rng.integers(0, 256, 64).astype("uint8"), rng.integers(-128, 128, 64).astype("int8"), np.zeros(1, "int32")]
 ledger.show({name: ledger.measure(func, *args) for name, func in (("bytes", by_bytes(16)), ("words", by_words(16)))})
 
 # %% [markdown]
-# A compiled network does not assemble the words one by one: the bytes are already in this order, and a vector of bytes
-# *is* a vector of words.
+# The program with words saves only a few loads here, because it has to load each byte to put the words together. A
+# compiled network does not do that. There the four bytes of a word are already neighbours in memory, so a vector of
+# bytes *is* a vector of words.
 #
 # ## Your turn
 #
-# Write a layer of bytes: its weights with a scale for each channel, its bias with the zero point folded in, and its
-# result in bytes again.
+# Write a layer that works on bytes. Its weights have a scale for each channel, its bias includes the term with the zero
+# point, and its results are bytes again.
 #
 #     minitvm lesson 19 --start     (writes exercise_19.py, for you to fill in)
 #     minitvm lesson 19 --check

@@ -8,15 +8,16 @@ NumPy, shapes are compared from their last dimension, and a missing dimension is
 For each pair of dimensions p of a and q of b:
 
 - equal numbers or equal names: the result has that dimension;
-- one of them is the number 1: the result has the other one;
-- two different numbers, neither 1: raise ValueError;
-- a name and a number other than 1, or two different names: take them for equal. The result has the number, or of two
-  names the one of `a`; and the pair (p, q) is a guard: it is checked when the network runs. (That a name might be 1 and
-  be stretched is left out on purpose: the guard says so.)
+- one of them is the number 1: the result has the other dimension;
+- two different numbers, neither of them 1: raise ValueError;
+- a name and a number other than 1, or two different names: assume that they are equal. The result has the number if
+  there is one, and otherwise the name from `a`. The pair (p, q) is a guard, which means that the equality is checked
+  when the network runs. (In NumPy a dimension whose name turns out to be 1 would be repeated. We exclude this case on
+  purpose.)
 
-`shape` is a tuple of dimensions; `guards` is a list of pairs (p, q), in the order of the result's dimensions from the
-first to the last, each pair once. A pair begins with the dimension of `a`, so ("n", "k") and ("k", "n") are two. A
-number may be 0, as in NumPy; the dimensions 0 and 1 give 0.
+`shape` is a tuple of dimensions. `guards` is a list of pairs (p, q), in the order of the dimensions of the result from
+the first to the last. Each pair is listed once. A pair begins with the dimension of `a`, so ("n", "k") and ("k", "n")
+are two different pairs. A number may be 0, as in NumPy. The dimensions 0 and 1 give 0.
 
     broadcast(("n", 64), ("k", 1))   ->   (("n", 64), [("n", "k")])
     broadcast((3, "n"), (64,))       ->   ((3, 64), [("n", 64)])

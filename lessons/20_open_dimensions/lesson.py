@@ -1,10 +1,11 @@
 # %% [markdown]
 # # Open dimensions
 #
-# A sentence can have any length, and a batch any size. If you compile for each size, the user waits; if you compile for
-# the largest, most of the work is wasted. The third way is to compile once, with a length that has a name. Then every
-# number that depends on it becomes a formula: extents, tails, memory. And conditions that were checked at compile time
-# are now checked when the network runs.
+# A sentence can have any length, and a batch can have any size. If you compile a network again for each size, the user
+# has to wait. If you compile it only for the largest size, most of the work is wasted. The third way is to compile
+# once, with a length that is a name instead of a number. Then everything that depends on the length becomes a formula,
+# for example the extents of loops and the amount of memory. And conditions that were checked at compile time are now
+# checked when the network runs.
 
 # %%
 from minitvm.tools.cli.lesson import open_lessons
@@ -32,7 +33,7 @@ from minitvm.tir.schedule import Schedule
 # %% [markdown]
 # ## A name instead of a number
 #
-# Here is one layer with n rows. The graph keeps the name through every operator.
+# Here is one layer for an input with n rows:
 
 
 # %%
@@ -48,13 +49,14 @@ n = SizeVar("n")
 print(layer(n))
 
 # %% [markdown]
-# `SizeVar` is a variable that is at least 0, which the arithmetic knows. Two shapes are equal if their formulas are:
-# `n * 2` and `n + n`, but not `n` and `k`.
+# The shape of the result is [n, 96], so the name n was carried through every operator. A `SizeVar` is a variable for a
+# size, and minitvm knows that it is at least 0. Two dimensions are equal if their formulas are always equal. For
+# example, `n * 2` and `n + n` are equal, but `n` and `k` are not.
 #
 # ## Tails again
 #
-# In lesson 06 the tail was known. Now it is unknown whether there is one. Splitting gives a predicate that cannot be
-# removed:
+# In lesson 06 we knew the extent of each loop, so we knew whether it has a tail. Now this depends on n. So `split` adds
+# a predicate, and minitvm can never prove that it is always true:
 
 
 # %%
@@ -83,9 +85,11 @@ kernels = minitvm.lower(sch.func, stop_at="kernel")
 print(body_of(kernels["doubled"]))
 
 # %% [markdown]
-# The kernel uses a whole vector if it fits; otherwise it uses a vector with a mask (or single elements). The oracle
-# compares programs with open sizes at many sizes, small ones first, because a mistake in a tail usually shows at small
-# sizes.
+# The second program is the kernel. Its `if` tests whether a whole vector fits. If so, the kernel uses a vector without
+# a mask; otherwise it uses a vector with a mask (on some machines, single elements).
+#
+# How can we check a program for all n? `reference.check` compares the two programs at several sizes. It tries small
+# sizes first, because a mistake in a tail usually shows at small sizes:
 
 # %%
 verdict = reference.check(doubled(), sch.func)
@@ -106,10 +110,12 @@ picture = drawings.cells(
 print("the picture:", picture.save("open_length"))
 
 # %% [markdown]
+# The programs were equal for all sizes in the list, and 0 is one of them.
+#
 # ## Memory by a formula
 #
-# Between two kernels there are n * 96 floats. The memory planner (lesson 17) plans with formulas; a run only has to
-# insert n.
+# Our layer needs memory for n * 96 floats between its two kernels. The memory planner of lesson 17 can plan with such
+# formulas. When the network runs, only the value of n has to be inserted:
 
 # %%
 executable = minitvm.lower(layer(n), stop_at="executable")
@@ -120,9 +126,13 @@ for rows in (1, 7, 64):
     print(f"n = {rows:>2}: an arena of {int(evaluate(arena.size, {size: rows})):>6} bytes")
 
 # %% [markdown]
+# In the third line, the size of the arena is a formula in n: n * 384 bytes, rounded up to a multiple of 64. For n = 7
+# that is 2688 bytes.
+#
 # ## One build, any size
 #
-# The weights are packed once, for all sizes. A new size only needs a new arena:
+# The layer is built only once, and its weights are packed once, for all sizes. When a new size comes, the layer only
+# needs a new arena:
 
 # %%
 start = time.perf_counter()
@@ -144,15 +154,19 @@ x = rng.standard_normal((64, 64)).astype("float32")
 print(f"built for n = 64 alone: {ledger.duration(ledger.best_of(20, lambda: fixed(x))):>9}")
 
 # %% [markdown]
-# Zero rows are a size like any other. A fixed size may still be a little faster, because the compiler can choose a tile
-# that fits.
+# Building takes much longer than any call, and it happens only once. The first call with a new size takes longer than
+# later calls, because it has to allocate the arena. Zero rows are a size like any other. The last line is the time of a
+# layer that was built only for 64 rows. It may be a little faster than the line n = 64, because the compiler could
+# choose a tile that fits.
 #
 # ## Guards
 #
-# Suppose that you add two inputs of n and k rows. That is only right if n = k, or if one of them is 1: then its row is
-# added to every row of the other. The compiler must not guess silently. It compiles for both cases, and a run *checks*
-# that one of them holds: the result has `n == 1 ? k : n` rows. Or you declare that the two are equal, with a
-# `match_cast`; then the result has n rows. Importers insert a `match_cast` if the model allows no other case.
+# Suppose that you add an input with n rows and an input with k rows. This is only allowed if n and k are equal, or if
+# one of them is 1. (A single row is added to every row of the other input.) The compiler does not know n and k, and it
+# must not guess silently. So it compiles for both cases, and each run *checks* that one of them is true. The result
+# then has k rows if n is 1, and n rows otherwise. Or you declare with a `match_cast` that n and k are equal. Then the
+# result has n rows. When minitvm reads a model from a file, it inserts a `match_cast` if the model allows no other
+# case.
 
 # %%
 k = SizeVar("k")
@@ -164,9 +178,13 @@ total = b.build(b.op("add", x, taken))
 print(minitvm.lower(total, stop_at="executable"))
 
 # %% [markdown]
-# The *guards* are checked before the first step: a run that breaks one changes nothing, and its error names the sizes
-# that differ. The only step calls a kernel, which is named after its operators. Its arguments are the result, both
-# inputs and their number of rows.
+# The first line shows the type of the sum without a `match_cast`: `Select(n == 1, k, n)` means k if n is 1, and n
+# otherwise. Below it is the executable with the `match_cast`. The lines that begin with `guard` are conditions that are
+# checked before the first step. If one of them is false, the run stops with an error that names the sizes, and it has
+# changed nothing. The last line is the only step. It calls the kernel with the result, both inputs and their number of
+# rows.
+#
+# Here we call the function with inputs of 3 and 2 rows, which breaks a guard:
 
 # %%
 summed = minitvm.build(total)
@@ -180,8 +198,9 @@ except InputError as refused:
 # %% [markdown]
 # ## The ledger
 #
-# The ledger has `doubled`, split by 8, at a length that fits and at one that does not. The program tests its predicate
-# in every iteration; the kernel that you saw above tests it once for each vector.
+# The ledger counts `doubled`, split by 8, at a length that 8 divides and at a length that it does not divide. We count
+# the program before lowering, which tests its predicate in every iteration. (The kernel that you saw above tests it
+# only once for each vector.)
 
 # %%
 sch = Schedule(doubled())
@@ -194,9 +213,13 @@ predict(
 ledger.show({f"n = {n}": entry for n, entry in counted.items()})
 
 # %% [markdown]
+# For n = 17 there is one more multiply, load and store. But the cache moves 256 bytes instead of 128. It fetches whole
+# lines of 16 floats, and the last element of A and the last element of B are each in a new line.
+#
 # ## Your turn
 #
-# Compute the shape of a sum when some dimensions are names, and the conditions that have to be checked when it runs.
+# Write a function that computes the shape of a sum if some dimensions are names. It also returns the conditions that
+# have to be checked when the network runs.
 #
 #     minitvm lesson 20 --start     (writes exercise_20.py, for you to fill in)
 #     minitvm lesson 20 --check

@@ -1,17 +1,18 @@
 """Exercise 21: place the barriers.
 
-The threads of a block go through stages. In each stage every thread reads or writes one element of a shared array.
-Write
+The threads of a block run a number of stages, one after another. In each stage every thread reads or writes one element
+of a shared array. Write
 
     barriers(stages)
 
-`stages` is a list of tuples (verb, elements): the verb is "read" or "write", and thread t touches the element
-elements[t]. Return the numbers of the stages that need a barrier before them, in increasing order.
+`stages` is a list of tuples (verb, elements). The verb is "read" or "write", and thread t touches the element
+elements[t]. Return the numbers of the stages that need a barrier before them, in increasing order. The first stage has
+the number 0.
 
-Two accesses race when different threads touch the same element, at least one of them writes, and no barrier stands
-between the two stages. With your barriers nothing may race, and there must be as few of them as possible. Where several
-places are as good, take the latest. (Within one stage nothing races: no two threads write the same element in it.)
-Leave `stages` as it is.
+Two accesses race if different threads touch the same element, at least one of them writes, and there is no barrier
+between the two stages. With your barriers nothing may race, and there must be as few barriers as possible. If several
+places for a barrier are equally good, choose the latest. (The accesses of one stage never race: no two threads write
+the same element in it.) Do not change `stages`.
 
     barriers([("write", [0, 1, 2]), ("read", [2, 1, 0])])                          ->   [1]
     barriers([("write", [0, 1, 2]), ("read", [0, 1, 2])])                          ->   []    each thread reads its own

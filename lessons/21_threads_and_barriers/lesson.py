@@ -1,10 +1,10 @@
 # %% [markdown]
 # # Threads, shared memory, and the barrier that was forgotten
 #
-# A GPU runs thousands of threads. They are grouped in *blocks*: the threads of one block share a small, fast memory,
-# and can wait for each other. Nothing else orders them. Today we put loops on a grid by hand, let the threads of a
-# block exchange values, forget to wait, and find the mistake *without a GPU*. At the end you see the same kernel in two
-# languages.
+# A GPU runs thousands of threads. They are grouped in *blocks*. The threads of a block share a small, fast memory, and
+# they can wait for each other. Nothing else puts their work in order. Today we turn loops into threads by hand and let
+# the threads of a block exchange values. Then we forget to let them wait, and find this mistake *without a GPU*. At the
+# end you see the same kernel in two languages.
 
 # %%
 from minitvm.tools.cli.lesson import open_lessons
@@ -28,8 +28,9 @@ from minitvm.tir.nodes import PrimFunc
 # %% [markdown]
 # ## A loop on a grid
 #
-# `bind` turns the iterations of a loop into *threads*. Two axes are enough to begin with: `blockIdx.x` is the number of
-# a block, `threadIdx.x` the number of a thread in its block.
+# `bind` turns the iterations of a loop into *threads*. You name an axis of the GPU for each loop. Two axes are enough
+# for now: `blockIdx.x` is the number of a block, and `threadIdx.x` is the number of a thread in its block. (Such a
+# block of threads is not the same as a block of a program, which you know from lesson 10.)
 
 
 # %%
@@ -50,9 +51,9 @@ predict("100 elements, in blocks of 32 threads: how many threads have nothing to
 print(body_of(minitvm.lower(sch.func, target="cuda", stop_at="kernel")["relu"]))
 
 # %% [markdown]
-# The host calls the kernel with a *grid*: four blocks of 32 threads. 4 x 32 is 128, and there are 100 elements, so the
-# condition leaves the last threads idle. The two loops are no longer loops. In the source of the kernel, each thread
-# reads its own position:
+# All blocks together are called a *grid*. This kernel runs on a grid of four blocks of 32 threads, which makes 128
+# threads. But there are only 100 elements, so the condition `i_0 * 32 + i_1 < 100` leaves the last 28 threads idle. The
+# two loops are not executed as loops. In the source of the kernel, each thread reads its own position instead:
 
 # %%
 print("\n".join(minitvm.lower(sch.func, target="cuda", stop_at="source")["relu"].splitlines()[-8:]))
@@ -61,8 +62,8 @@ print(reference.check(relu, sch.func))
 # %% [markdown]
 # ## Shared memory
 #
-# Now threads exchange values. Each block reverses its four elements: thread `t` writes one element into the shared
-# array `S`, and reads another one, which *another thread* has written.
+# Now the threads exchange values. In the next program each block reverses its four elements. Thread `t` writes an
+# element into the shared array `S`, and then reads an element that *another thread* has written.
 
 
 # %%
@@ -84,14 +85,16 @@ module = minitvm.lower(turned, target="cuda", stop_at="kernel")["turned"]
 print(body_of(module["turned_kernel_0"]))
 
 # %% [markdown]
-# In the program there are two loops over the threads, one after the other: first all threads write, then all threads
-# read. The kernel is the program of one thread, which does both, and between the two there is
-# `T.tvm_storage_sync("shared")`: a **barrier**. A thread that reaches it waits until all threads of its block have
-# reached it. We did not write it: lowering saw that one thread reads an element of `S` that another one writes.
+# Our program has two loops over the threads, one after the other: first all threads write, then all threads read. The
+# kernel has only one such loop, whose body is the program of one thread. The thread writes and then reads, and between
+# the two there is the new line `T.tvm_storage_sync("shared")`. This is a **barrier**: a thread that reaches it waits
+# until all threads of its block have reached it. We did not write the barrier. minitvm added it when it lowered the
+# program, because one thread reads an element of `S` that another thread writes.
 #
 # ## The barrier that was forgotten
 #
-# Many kernels are written by hand, and then a barrier is easily forgotten. The interpreter runs kernels too:
+# Many kernels are written by hand, and then it is easy to forget a barrier. Here is the same kernel without it. We run
+# both kernels in the interpreter:
 
 
 # %%
@@ -117,9 +120,12 @@ print(finding(module["turned_kernel_0"]))
 print(finding(forgotten))
 
 # %% [markdown]
-# Here are the same two kernels as films, in which unordered threads run at the same time. Look at S. In the first film
-# all threads wait at the barrier between their writes and their reads. In the second film they happen to run in step as
-# well, but nothing makes them wait: the red frame is an element that one thread reads and another one writes.
+# The first line is for the kernel with the barrier: the interpreter found nothing. For the other kernel it reports that
+# thread 1 reads `S[2]` and thread 2 writes it, and that nothing orders the two.
+#
+# Here are both kernels as films, in which threads run at the same time unless something orders them. Look at S. In the
+# first film all threads wait at the barrier between their writes and their reads. In the second film nothing makes them
+# wait. The red frame marks an element that one thread reads and another thread writes.
 
 # %%
 for kernel in (module["turned_kernel_0"], forgotten):
@@ -127,12 +133,14 @@ for kernel in (module["turned_kernel_0"], forgotten):
     print("the film:", picture.save(kernel.name, film.svg()))
 
 # %% [markdown]
-# On a GPU this kernel may well give the right result, because the 32 threads of a *warp* often run in step. It does so
-# until the block has 64 threads, or the compiler moves an instruction, or you use another GPU. The shadow mode does not
-# depend on the order in which it runs the threads. It records, for each element, which threads touched it since the
-# last barrier, and reports two accesses that nothing orders. That is why it needs neither a GPU nor luck.
+# On a GPU the kernel without the barrier may well give the right result. The threads of a GPU run in groups of 32,
+# called *warps*, and the threads of a warp often run in step. But one day the block has 64 threads, or the compiler
+# moves an instruction, or you use another GPU, and then the result is wrong. The shadow mode of the interpreter does
+# not depend on the order in which the threads run. It records, for each element, which threads touched it since the
+# last barrier. It reports two accesses if nothing orders them. That is why it needs neither a GPU nor luck.
 #
-# A barrier in the wrong place is just as bad. All threads must reach it, or those that do wait forever:
+# A barrier in the wrong place is just as bad. If some threads never reach it, the others wait forever. In the next
+# kernel only the threads 0 and 1 reach the second barrier:
 
 
 # %%
@@ -153,22 +161,23 @@ print(finding(half_wait).splitlines()[0])
 # %% [markdown]
 # ## How many barriers?
 #
-# A barrier costs time, because all threads wait for the last one. So a kernel should have as few barriers as possible.
-# Suppose that a kernel has *stages*, in each of which thread `t` reads or writes one element of `S`. Two accesses need
-# a barrier between them if
+# A barrier costs time, because all threads wait for the slowest one. So a kernel should have as few barriers as
+# possible. Suppose that a kernel consists of *stages*. In each stage, every thread reads or writes one element of `S`.
+# Two accesses need a barrier between them if
 #
 # - they touch the same element,
 # - at least one of them writes, and
-# - they belong to *different threads*, since each thread keeps its own order.
+# - they belong to *different threads*, because each single thread runs its stages in order.
 #
-# The rule is greedy. Go through the stages and remember the accesses since the last barrier. The first stage that would
-# race with one of them needs a barrier before it; then forget them and go on. Each barrier comes as late as possible,
-# so it separates as many accesses as it can, and the rule gives the fewest barriers. You will write it in the exercise.
+# Here is a rule for placing the barriers. Go through the stages and remember all accesses since the last barrier. When
+# you come to a stage that would race with one of them, put a barrier before this stage, forget the accesses, and go on.
+# The rule is greedy: it places each barrier as late as possible. So each barrier separates as many accesses as it can,
+# and there are as few barriers as possible. You will write this rule in the exercise.
 #
 # ## One kernel, two languages
 #
-# From here on a kernel is text for another compiler. For NVIDIA's GPUs it is Python, which Numba CUDA compiles; for all
-# others OpenCL C, which the device's driver compiles:
+# From here on, a kernel is text for another compiler. For NVIDIA's GPUs it is Python, which Numba CUDA compiles. For
+# all other GPUs it is OpenCL C, which the driver of the device compiles:
 
 # %%
 kernel = module["turned_kernel_0"]
@@ -178,12 +187,12 @@ print()
 print("\n".join(in_c.splitlines()[-7:]))
 
 # %% [markdown]
-# Both have the same statements. `cuda.blockIdx.x` is `get_group_id(0)`, `cuda.threadIdx.x` is `get_local_id(0)`,
-# `shared_f32(4)` is `__local float S[4]`, `cuda.syncthreads()` is `barrier(CLK_LOCAL_MEM_FENCE)`. The important
-# differences between GPUs are not in the language. GPUs differ in the number of threads that a block may have, in the
-# width of a load, and in whether shared memory is faster than global memory. On most GPUs it is; on a Mali it is
-# ordinary memory with the same cache, so copying into it only costs time. So the *schedule* differs, and the
-# description of the target shows why:
+# Compare the two texts line by line. They have the same statements with other names: for example, `cuda.syncthreads()`
+# in Python is `barrier(CLK_LOCAL_MEM_FENCE)` in OpenCL. So the language is not an important difference between GPUs.
+# They differ in the number of threads that a block may have, in the width of a load, and in the speed of shared memory.
+# On most GPUs shared memory is faster than global memory. On a Mali it is ordinary memory with the same cache, so
+# copying into it only costs time. That is why different GPUs need different *schedules*. minitvm finds such facts in
+# the description of the target:
 
 # %%
 for target in ("cuda -arch=sm_80", "opencl -device=mali"):
@@ -193,7 +202,8 @@ for target in ("cuda -arch=sm_80", "opencl -device=mali"):
 # %% [markdown]
 # ## The ledger
 #
-# This is our example with a row of C for each block, and a column for each thread.
+# The ledger compares our serial example with a version on a grid. There each block computes a row of C, and each of its
+# threads computes one element of the row.
 
 
 # %%
@@ -216,12 +226,13 @@ for name, program in (("serial", example.blocks(32, 32, 32)), ("on a grid", on_a
 ledger.show(columns)
 
 # %% [markdown]
-# Threads save time, not work.
+# All counts are the same in both columns. Threads do not save any work. They save time on a GPU, because they run at
+# the same time; the interpreter runs them one after another.
 #
 # ## Your turn
 #
-# Place the barriers of a kernel: enough of them, but none too many. The check builds the kernel with your barriers and
-# runs it in shadow mode, which finds races.
+# Write a function that places the barriers of a kernel, as few as possible. The check builds the kernel with your
+# barriers and runs it in shadow mode, which finds races.
 #
 #     minitvm lesson 21 --start     (writes exercise_21.py, for you to fill in)
 #     minitvm lesson 21 --check

@@ -1,16 +1,17 @@
 """Exercise 22: plan a tree.
 
-Threads 0 to n - 1 each hold a value in an element of shared memory; n is any number from 1 up. Write
+There are n threads, numbered from 0, and n is any number from 1 up. Each thread has one value, in its own element of
+shared memory. Write
 
     levels(n)
 
-that returns the levels of a tree: a list of levels, each a list of pairs (to, source). In a level, the thread `to` adds
-the element `source` to its own element `to`. All threads wait between two levels, and not inside of one: in a level no
-element is read by one thread and written by another one, and none is written twice.
+It returns the levels of a tree, as a list. Each level is a list of pairs (to, source): the thread `to` adds the element
+`source` to its own element `to`. All threads wait between two levels, but they do not wait inside a level. So in one
+level, no element may be read by one thread and written by another, and no element may be written twice.
 
-After the last level element 0 holds the sum of all n values, each of them exactly once, *in their order*: an element
-only ever takes the values that come right behind its own. There must be as few levels as possible, and no pair that is
-not needed.
+After the last level, element 0 must be the sum of all n values, each of them added exactly once and *in their order*.
+This means that a thread only adds an element whose values come directly after its own values. There must be as few
+levels as possible, and no unnecessary pair.
 
     levels(1)   ->   []
     levels(2)   ->   [[(0, 1)]]

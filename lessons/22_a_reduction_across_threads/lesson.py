@@ -1,10 +1,10 @@
 # %% [markdown]
 # # A reduction across threads
 #
-# One thread needs as many steps to add up a row as the row has elements. A block of threads can share the work: each
-# adds up a part, and then their results must be combined. Today you see three ways: a loop in one thread, a *tree* in
-# shared memory, and *shuffles*, in which threads read each other's registers. We forget a barrier in the tree and find
-# it without a GPU, and count the cost of each way.
+# If one thread adds up a row, it needs as many steps as the row has elements. A block of threads can share the work:
+# each thread adds up a part of the row, and then their results must be combined. Today you see three ways to do this: a
+# loop in one thread, a *tree* in shared memory, and *shuffles*, with which threads read each other's registers. We also
+# forget a barrier in the tree, find the mistake without a GPU, and count the cost of each way.
 
 # %%
 from minitvm.tools.cli.lesson import open_lessons
@@ -27,7 +27,8 @@ from minitvm.tir.nodes import IRModule, PrimFunc
 # %% [markdown]
 # ## One thread
 #
-# The program computes the sum of each of four rows of 64 elements.
+# Our program computes the sums of four rows. Each row has 64 elements. In the first version a single thread adds up a
+# whole row:
 
 
 # %%
@@ -49,12 +50,14 @@ def serial() -> PrimFunc:
 print(body_of(minitvm.lower(serial(), target="cuda", stop_at="kernel")["main"]["main_kernel_0"]))
 
 # %% [markdown]
-# The thread takes 64 steps, one after another, and the block has no other threads that could help.
+# Only the loop `i` is bound, to blocks. So each block has one thread, and its loop `k` takes 64 steps, one after
+# another.
 #
 # ## Many threads
 #
-# You can also bind a *reduction* loop, but only to `threadIdx`. The meaning stays the same: the values of all
-# iterations are added up. Lowering decides how the threads do that.
+# You can also bind a *reduction* loop to threads, but only to `threadIdx`, because only the threads of one block can
+# exchange values. The meaning of the program stays the same: the values of all iterations are added up. minitvm decides
+# how the threads do that when it lowers the program. Here we split `k` and bind its inner part to 8 threads:
 
 
 # %%
@@ -71,8 +74,8 @@ print(reference.check(sums(), across(8)))
 
 # %% [markdown]
 # On some targets, for example OpenCL, threads cannot read each other's registers. Then they combine their results in
-# shared memory. Each thread adds up its share: with 8 threads, that is 8 elements. Then neighbours are added: 8 results
-# become 4, 2, 1.
+# shared memory. Each of the 8 threads first adds up its share of the row, which is 8 elements. Then pairs of results
+# are added, so 8 results become 4, then 2, and then 1. Here is the kernel:
 
 # %%
 tree = minitvm.lower(across(8), target="opencl", stop_at="kernel")["main"]
@@ -96,13 +99,15 @@ for level in range(4):
 print("the picture:", picture.save("tree"))
 
 # %% [markdown]
-# Three levels for 8 threads: the number of steps is the logarithm. Before each level there is a barrier, because a
-# thread reads what its neighbour has written. There is one more after the last level, because then *all* threads read
-# the total. A softmax needs that: every thread divides by the total.
+# The three lines that begin with `if` and add two elements of `B_total_shared` are the three levels of the tree. With 8
+# threads there are 3 levels, because each level halves the number of results. There is a barrier (`T.tvm_storage_sync`)
+# before each level, because a thread reads an element that another thread has written. There is one more barrier after
+# the last level, because then *all* threads read the total. A softmax, for example, needs the total in every thread,
+# because each thread divides by it.
 #
 # ## A barrier is forgotten
 #
-# Here is the same tree by hand, for 4 threads, with one barrier missing:
+# Here is such a tree for 4 threads, written by hand. One barrier is missing:
 
 
 # %%
@@ -130,21 +135,28 @@ def finding(kernel: PrimFunc) -> str:
 print(finding(forgotten))
 
 # %% [markdown]
-# Thread 0 may read `S[2]` before thread 2 has added to it. On a GPU the result would be right most of the time.
+# Both accesses are to `S[2]`: thread 0 reads it for the second level, and thread 2 writes it in the first level.
+# Without a barrier between the levels, thread 0 may read it too early. On a GPU the result would still be right most of
+# the time.
 #
 # ## Shuffles
 #
-# On NVIDIA's GPUs 32 threads are a *warp*, and a thread can read a register of another thread in its warp. That is a
-# *shuffle*. `tvm_warp_shuffle_down(mask, value, 4, 32, 32)` gives each lane the `value` of the lane 4 further on. It
-# needs neither memory nor a barrier:
+# On NVIDIA's GPUs, 32 threads form a *warp*, and the threads of a warp are also called its lanes. With a *shuffle*, a
+# thread can read a register of another thread in its warp. For example, `tvm_warp_shuffle_down(mask, value, 4, 32, 32)`
+# gives lane 0 the `value` of lane 4, gives lane 1 the `value` of lane 5, and so on. Shuffles need neither shared memory
+# nor a barrier. Here is our program for CUDA:
 
 # %%
 shuffles = minitvm.lower(across(8), target="cuda", stop_at="kernel")["main"]
 print(body_of(shuffles["main_kernel_0"]))
 
 # %% [markdown]
-# The mask names the lanes that take part. All of them must reach the shuffle, and none may read from a lane that is not
-# in the mask: in CUDA the result is then undefined. The interpreter reports this:
+# The three shuffles read from the lanes 1, 2 and 4 further on, so they are the three levels of the tree. The last
+# shuffle, `tvm_warp_shuffle`, gives the total of lane 0 to all lanes.
+#
+# The first argument of a shuffle is a mask with one bit for each lane that takes part; 255 means the lanes 0 to 7. All
+# of these lanes must reach the shuffle, and none of them may read from a lane that is not in the mask. In CUDA the
+# result of such a read is undefined. Our interpreter reports it:
 
 
 # %%
@@ -159,12 +171,15 @@ def too_far(A: T.Buffer((4,), "float32"), B: T.Buffer((1,), "float32")):
 print(finding(too_far))
 
 # %% [markdown]
-# Lane 3 reads from lane 4, but there are only four lanes, 0 to 3. It is an error even though the value is not used.
-# With sections of four lanes, `tvm_warp_shuffle_down(mask, value, 1, 4, 32)`, lane 3 would get its own value.
+# Lane 3 reads from lane 4, but only the lanes 0 to 3 take part. This is an error even though the program does not use
+# the value. You can avoid it: the fourth argument divides the warp into sections, and a lane at the end of its section
+# gets its own value. So with sections of four lanes, `tvm_warp_shuffle_down(mask, value, 1, 4, 32)`, lane 3 would get
+# the value of lane 3.
 #
 # ## The cost of each way
 #
-# We count the barriers of each thread and the loads from shared memory while the interpreter runs.
+# Now we compare the tree with the shuffles. While the interpreter runs the kernels, we count the barriers at which each
+# thread waits, and the loads from shared memory in each block:
 
 
 # %%
@@ -188,11 +203,13 @@ for threads in (1, 8, 32, 64):
         print(f"{threads:>7}   {way:<9}  {barriers:>8}   {loads:>12}")
 
 # %% [markdown]
-# A block of 64 threads is two warps. Each warp adds up its own values with shuffles, and its first lane writes one
-# element to shared memory. All threads wait *once*, and each warp adds these two elements. Then all threads have the
-# total, and no thread waits again.
+# With 32 threads, each thread waits at 6 barriers in the tree, one before each of the 5 levels and one at the end. With
+# shuffles there are 0 barriers. With 64 threads, the shuffles need 1 barrier and 4 loads from shared memory. Why? A
+# block of 64 threads is two warps. Each warp adds up its own values with shuffles, and its first lane writes the result
+# to shared memory. All threads wait *once*, and then each warp adds the two results. So all threads have the total
+# without waiting again.
 #
-# In the CUDA source the shuffles are calls:
+# In the source for CUDA, each shuffle is a function call:
 
 # %%
 print("\n".join(numba_cuda.generate(shuffles["main_kernel_0"]).splitlines()[-9:]))
@@ -200,8 +217,8 @@ print("\n".join(numba_cuda.generate(shuffles["main_kernel_0"]).splitlines()[-9:]
 # %% [markdown]
 # ## The ledger
 #
-# This is our example with a block for each element of C, whose 8 threads share the sum. The number of products is the
-# same, and combining the results of the threads takes additional work.
+# The ledger compares our serial example with a version in which a block of 8 threads shares the sum of each element of
+# C.
 
 
 # %%
@@ -224,7 +241,10 @@ for name, program in (("serial", example.blocks(16, 16, 16)), ("in teams", on_te
 ledger.show(columns)
 
 # %% [markdown]
+# Both programs do 4,096 multiplies. But the teams need 10,496 adds instead of 4,352, because the 8 partial sums of each
+# element have to be combined. With so short a sum, that is more work than it saves. Teams help if the sums are long.
+#
 # ## The exercise
 #
-# Write the steps of a tree that adds up the results of any number of threads, also 5 or 7, in as few levels as
-# possible: `minitvm lesson 22 --check`.
+# Write a function that plans a tree. The tree adds up the results of any number of threads, for example 5 or 7, in as
+# few levels as possible. Check it with `minitvm lesson 22 --check`.

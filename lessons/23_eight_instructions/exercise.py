@@ -4,23 +4,24 @@ Write
 
     run(program, memory)
 
-`memory` has four lists of numbers: memory["dram"], and the scratchpads memory["inp"], memory["wgt"], memory["acc"]. Run
-the instructions of `program` in order and change the lists in place. An instruction is a tuple:
+`memory` has four lists of numbers: memory["dram"] and the scratchpads memory["inp"], memory["wgt"] and memory["acc"].
+Run the instructions of `program` in order, and change these lists in place. An instruction is a tuple:
 
-    ("load", pad, at, place, rows, columns, stride)   rows of dram into a scratchpad. Row r begins at dram[place + r *
-                                                      stride]; in the pad the numbers lie in a row, from `at` on
-    ("store", at, place, rows, columns, stride)       the same way from acc to dram
-    ("gemm", count, (d, s, w), (dd, ds, dw))          for i < count, one after the other:
+    ("load", pad, at, place, rows, columns, stride)   copies rows of dram into a scratchpad. Row r begins at
+                                                      dram[place + r * stride]; in the pad all numbers follow each
+                                                      other from `at` on
+    ("store", at, place, rows, columns, stride)       copies in the same way from acc to dram
+    ("gemm", count, (d, s, w), (dd, ds, dw))          for i from 0 to count - 1, in order:
                                                       acc[d + i * dd] += inp[s + i * ds] * wgt[w + i * dw]
-    ("min", count, d, dd, number)                     for i < count: acc[d + i * dd] = min(acc[d + i * dd], number)
-    ("max", ...), ("add", ...)                        alike
-    ("shr", ...)                                      shifts right and rounds down: -1 stays -1. A negative number
-                                                      shifts left. The number may be 32 and more
-    ("finish",)                                       the end, even if instructions follow; it may be missing
+    ("min", count, d, dd, number)                     for each i: acc[d + i * dd] = min(acc[d + i * dd], number)
+    ("max", ...), ("add", ...)                        the same with max and with +
+    ("shr", ...)                                      shifts right by `number` bits and rounds down: -1 stays -1. A
+                                                      negative number shifts left. The number may be 32 or more
+    ("finish",)                                       ends the program, even if instructions follow; it may be missing
 
-Numbers are at most 32 bits wide. gemm, min, max, add and shr write 32 bits to acc, and wrap: 2147483647 + 1 is
--2147483648. What is stored is the low 8 bits, as a number from -128 to 127: 200 is stored as -56. A load copies numbers
-as they are. Leave `program` as it is.
+All numbers fit into 32 bits. gemm, min, max, add and shr write 32 bits to acc, and wrap: 2147483647 + 1 is -2147483648.
+A store writes only the low 8 bits, as a number from -128 to 127: for example, 200 is stored as -56. A load copies
+numbers without changing them. Do not change `program`.
 
     memory = {"dram": [3, 5, 0], "inp": [0], "wgt": [0], "acc": [0]}
     run([("load", "inp", 0, 0, 1, 1, 1), ("load", "wgt", 0, 1, 1, 1, 1), ("gemm", 1, (0, 0, 0), (0, 0, 0)),

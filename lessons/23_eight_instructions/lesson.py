@@ -2,9 +2,9 @@
 # # A machine of eight instructions
 #
 # A CPU has caches that guess which data you will need, and registers for a few numbers. An *accelerator* for neural
-# networks has neither. It has an array that multiplies a whole matrix in a cycle, and small memories next to it, called
-# *scratchpads*. The program decides which data they hold at any time. Today we write such a program by hand and run it,
-# and at the end you write the machine.
+# networks has neither of them. It has an array that multiplies a whole matrix in one cycle, and small memories next to
+# it, which are called *scratchpads*. The program decides which data are in the scratchpads at any time. Today we write
+# such a program by hand and run it. In the exercise you write the machine itself.
 
 # %%
 from minitvm.tools.cli.lesson import open_lessons
@@ -30,20 +30,28 @@ for pad in (Scratchpad.INP, Scratchpad.WGT, Scratchpad.ACC):
     print(f"{pad.word}: {machine.depth(pad):>5} elements, each {shape} of {machine.dtype(pad)}")
 
 # %% [markdown]
-# This is VTA, a machine that the authors of TVM built. `inp` holds inputs, `wgt` weights, and `acc` results (its
-# elements are called *registers*). An element is not a number but the block of numbers that the array processes at
-# once. Its only multiplication is
+# This machine is VTA, which the authors of TVM built. The output lists three of its scratchpads. `inp` is for inputs,
+# `wgt` is for weights, and `acc` is for results. The elements of `acc` are called *registers*. An element is not a
+# single number but a block of numbers that the array processes at once: for example, an element of `wgt` is a matrix of
+# 16 x 16 bytes. The array has a single operation, which multiplies a row by such a matrix and adds the result to a
+# register:
 #
 #     acc[dst] += inp[src] @ wgt[w].T
 #
-# That is 256 products in one cycle. There are eight instructions: LOAD (rows of DRAM into a scratchpad), STORE
-# (registers to DRAM), GEMM (the line above), MIN, MAX, ADD and SHR (shift right) on registers, and FINISH.
+# That is 256 products in one cycle. The machine has eight instructions:
+#
+# - LOAD copies rows from DRAM, the large main memory, into a scratchpad;
+# - STORE copies registers to DRAM;
+# - GEMM runs the operation above;
+# - MIN, MAX, ADD and SHR (shift right) change registers;
+# - FINISH ends the program.
 #
 # ## The example, by hand
 #
-# `Y = relu(A @ B + bias)` with A of 4 x 16 bytes, B of 16 x 16. A row of A is an element of `inp`, and all of B is one
-# element of `wgt`. The bias comes first: LOAD with a stride of 0 reads the same element four times. GEMM adds the sums
-# to it. MAX with 0 is the ReLU. A result must be a byte again, so it is shifted and limited to 127.
+# We compute `Y = relu(A @ B + bias)` with an A of 4 x 16 bytes and a B of 16 x 16 bytes. A row of A is one element of
+# `inp`, and the whole of B is one element of `wgt`. The program loads the bias into the registers first. A LOAD with a
+# stride of 0 reads the same element four times, once for each row. Then GEMM adds the sums to the bias, and MAX with 0
+# is the ReLU. The results must be bytes again, so SHR shifts them to the right by 8 bits, and MIN limits them to 127.
 
 # %%
 TEXT = """
@@ -79,21 +87,24 @@ print("first results:", Y[0, 0, :6], " equal:", np.array_equal(Y[:, 0], np.minim
 # %% [markdown]
 # ## Micro-ops, and loops around them
 #
-# GEMM does not hold its three indices. They are in a list of *micro-ops* in another scratchpad, and the instruction
-# names the part of the list to run, in two loops. In each iteration of a loop, factors are added to the indices:
+# The machine computes the same as NumPy. But where does GEMM get its three indices dst, src and w from? They are not in
+# the instruction. They are in a list of *micro-ops*, in another scratchpad. The instruction names a part of this list,
+# and runs it inside two loops. In each iteration of a loop, constants from the instruction are added to the indices:
 #
 #     for i in range(outer):
 #         for j in range(inner):
 #             for k in range(uop_begin, uop_end):
 #                 dst = uop[k].dst + i * dst[0] + j * dst[1]        # src and wgt alike
 #
-# So a whole convolution is one instruction and a short list: the list covers the filter, and the loops run over rows
-# and columns.
+# Here `dst[0]` and `dst[1]` are the two numbers after `dst=` in the text. In this way a whole convolution needs only
+# one instruction and a short list: the list goes through the filter, and the two loops run over the rows and columns of
+# the image.
 #
 # ## 128 bits
 #
-# The machine does not read this text. For the machine, an instruction is a number of 128 bits, with each field at a
-# fixed position:
+# The machine does not read the text that we wrote. For the machine, an instruction is a number of 128 bits, and each
+# *field* of the instruction has a fixed position in it. Here is the GEMM as a number in hexadecimal, with the positions
+# of its first ten fields:
 
 # %%
 gemm = program.instructions[4]
@@ -103,8 +114,9 @@ for place in fields(type(gemm), machine.widths)[:10]:
     print(f"  bits {place.low:>3} to {place.low + place.bits - 1:>3}  {place.path}")
 
 # %% [markdown]
-# The width of a field limits the hardware. `dst` has 11 bits because there are 2048 registers. A machine with more
-# registers and the same field could not address them all, so minitvm refuses its description:
+# The number of bits in a field limits the hardware. For example, the field `dst` (not shown above) has 11 bits, which
+# is enough for 2048 registers. A machine with more registers and the same field could not use all of them, so minitvm
+# refuses to describe such a machine:
 
 # %%
 try:
@@ -115,9 +127,10 @@ except ValueError as error:
 # %% [markdown]
 # ## Integers that wrap
 #
-# The machine multiplies bytes and sums the products in 32 bits that *wrap*, without a flag or an error. STORE keeps the
-# low 8 bits of a register and discards the rest. That is why the program has a MIN with 127. Without it, results are
-# wrong:
+# The machine multiplies bytes and adds up the products in 32 bits. If a sum is too large, it *wraps*: it continues at
+# the smallest negative number, without a flag or an error. STORE keeps only the low 8 bits of a register. That is why
+# our program has a MIN with 127. Here is a careless version, which shifts by only 2 bits and limits the results to
+# 30000:
 
 # %%
 careless = assemble(TEXT.replace("imm=127", "imm=30000").replace("imm=8", "imm=2"), machine, "careless")
@@ -126,8 +139,12 @@ print("sums >> 2:", np.maximum(sums, 0)[0, :6] >> 2)
 print("stored:   ", wrong[0, 0, :6])
 
 # %% [markdown]
-# A scratchpad contains only data that the program loaded. In real hardware it would contain old data; the interpreter
-# remembers which elements were written, and refuses to read others:
+# The first sum is 3075, but the byte that is stored is 3, because 3075 = 12 * 256 + 3. The second sum, 5536, even
+# becomes a negative number. The machine reports nothing.
+#
+# What happens if a program reads an element of a scratchpad that it has not loaded? In real hardware the element would
+# contain old data. The interpreter remembers which elements were written, and refuses to read others. Here we load only
+# three of the four rows of A:
 
 # %%
 try:
@@ -139,8 +156,9 @@ except ExecutionError as error:
 # %% [markdown]
 # ## How long?
 #
-# The words `push` and `pop` in the text are the subject of lesson 24: loads, products and stores run at the same time
-# unless a *token* makes one wait. Here each step waits for the one before it, and the array is mostly idle:
+# How many cycles does our program take? The machine loads, computes and stores at the same time, except where a *token*
+# makes one of them wait for another. The words `push` and `pop` in our program are such tokens, and you will learn
+# about them in lesson 24. In our small program each step has to wait for the step before it:
 
 # %%
 timeline = simulate(program, machine)
@@ -163,13 +181,15 @@ for row, (unit, colour) in enumerate(colours.items()):
 print("the picture:", picture.save("one_layer"))
 
 # %% [markdown]
-# Products take four cycles. In the other cycles the array waits for bytes, which is how accelerators spend their time
-# if the program does not prevent it.
+# The first line says that the program takes 138 cycles. In the table, each column is a part of the machine, and each
+# row is a way to spend cycles. The row `gemm` shows that the array multiplies in only 4 of the 138 cycles, which is the
+# 2.9 % of the second line. In most of the other cycles it waits for data from memory. Accelerators spend their time
+# like this if the program does not prevent it, and in lesson 24 you will see how it can.
 #
 # ## The ledger
 #
-# The columns are the example in three loops and on the machine. For the machine we count elements: a load of weights is
-# one load, of 256 bytes.
+# The ledger compares our example in three loops with the program for the machine. For the machine we count elements:
+# loading the weights is one load, of 256 bytes.
 
 # %%
 loops = ledger.measure(example.three_loops(4, 16, 16), *example.inputs(4, 16, 16)).lesson_rows()
@@ -185,10 +205,13 @@ array = {
 ledger.show({"three loops": loops, "accelerator": array})
 
 # %% [markdown]
+# The multiplies are the same, 1,024. But the loads fall from 3,200 to 10, because each element is a whole row or
+# matrix, and the array uses all of it at once.
+#
 # ## Your turn
 #
-# Write the machine: an interpreter for eight instructions, with an array of one number. The check runs random programs
-# on your interpreter and on the reference interpreter.
+# Write the machine: an interpreter for eight instructions. To keep it short, the array multiplies single numbers
+# instead of matrices. The check runs random programs on your interpreter and on the reference interpreter.
 #
 #     minitvm lesson 23 --start     (writes exercise_23.py, for you to fill in)
 #     minitvm lesson 23 --check

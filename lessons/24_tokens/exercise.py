@@ -1,21 +1,22 @@
 """Exercise 24: place the tokens.
 
-Three modules run at the same time, "load", "compute" and "store", each through its own instructions in order. Write
+Three modules, "load", "compute" and "store", run at the same time. Each of them runs its own instructions in order.
+Write
 
     tokens(program)
 
-`program` is a list of tuples (module, reads, writes): two sets of places such as {"inp0", "acc2"}, any of which may be
-empty. Leave it all as it is. Return a list of pairs (a, b), numbers of instructions, each of which is a token: when a
-has ended it pushes it, and b takes it before it begins.
+`program` is a list of tuples (module, reads, writes). `reads` and `writes` are sets of places such as {"inp0", "acc2"},
+and each of them may be empty. Do not change `program`. Return a list of pairs (a, b) of numbers of instructions. Each
+pair is a token: instruction a pushes it when a has ended, and instruction b pops it before b begins.
 
-Two instructions of different modules must be in order when they touch the same place and one of them writes it: the one
-that stands first in the program must end before the other begins. A token orders a before b; instructions of one module
-are in order anyway; and orders add up: if a is before b and b before c, a is before c.
+Two instructions of different modules must be in order if they touch the same place and at least one of them writes it:
+the instruction that comes first in the program must end before the other begins. A token (a, b) puts a before b.
+Instructions of the same module are always in order. If a is before b and b is before c, then a is before c.
 
-Only neighbours pass tokens: load and compute, compute and store. (Load and store touch no place in common.) An
-instruction pushes at most one token to a neighbour, and takes at most one from it. The tokens from one module to
-another are a queue: the first that is pushed is the first that is taken, so they must not cross. There must be no token
-without which all would still be in order.
+Only neighbours pass tokens to each other: load and compute, and compute and store. (Load and store have no place in
+common.) An instruction pushes at most one token to a neighbour, and pops at most one token from it. The tokens from one
+module to another are in a queue: the token that is pushed first is popped first, so tokens must not cross. There must
+be no superfluous token: if you leave out any of them, some pair must be out of order.
 
     load0, load1 = ("load", set(), {"inp0"}), ("load", set(), {"inp1"})
     store = ("store", {"acc0"}, set())
