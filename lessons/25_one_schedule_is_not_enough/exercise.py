@@ -1,23 +1,24 @@
-"""Exercise 25: how long are a tile's lines?
+"""Exercise 25: how long should the lines of a tile be?
 
-A tile lies in shared memory, and its lines lie `line` elements apart: the element in row r and column c has the
-address r * line + c, and is in bank address % 32. Write
+A tile is stored in shared memory. Its rows, here called lines, are `line` elements apart: the element in row r and
+column c has the address r * line + c, and it is in bank address % 32. Write
 
     steps(line, wide, places)
     shortest_line(width, accesses)
 
-`steps` says in how many steps the threads of a warp get what they read. `places` has the (row, column) of each thread,
-at most 32. Each thread reads `wide` neighbours in its row, which is 1, 2 or 4: its own place is the first of them.
-Both `line` and each column are multiples of `wide`.
+`steps` returns the number of steps that the threads of a warp need for their reads. `places` has the (row, column) of
+each thread, and there are at most 32 threads. Each thread reads `wide` neighbours in a row, beginning at its place.
+`wide` is 1, 2 or 4. `line` and all columns are multiples of `wide`.
 
-- A warp asks for at most 32 elements at a time: 32 // wide threads, in their order, then the next 32 // wide ones. One
-  group has all that it asks for before the next one begins.
-- In one step each bank hands out one element, to all threads of the group that ask for this element.
+- A warp reads at most 32 elements at a time. So the first 32 // wide threads read as one group, then the next 32 //
+  wide threads, and so on. A group has all of its elements before the next group begins.
+- In one step each bank returns one element, to all threads of the group that read this element.
 
-`shortest_line` says how far the lines should lie apart. A line holds `width` elements, and may be longer. `accesses`
-lists what the threads do with the tile, as (wide, places). Of all lengths for which the steps of all accesses together
-are fewest, return the shortest. A thread that reads `wide` elements at once needs an address that is a multiple of
-`wide` (columns are): so the length must be a multiple of each `wide`.
+`shortest_line` returns the best length of the lines. A line has `width` elements, and its length may be larger.
+`accesses` lists all reads of the tile, each as (wide, places). Choose the length for which all of these accesses
+together take the fewest steps. If there are several, return the shortest. A thread that reads `wide` elements at once
+needs an address that is a multiple of `wide`. All columns are multiples of it, so the length must be a multiple of each
+`wide`, too.
 
     steps(32, 1, [(0, 0), (1, 0), (2, 0)])     ->   3     one column: all in bank 0
     steps(33, 1, [(0, 0), (1, 0), (2, 0)])     ->   1

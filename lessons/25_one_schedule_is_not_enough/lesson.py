@@ -1,11 +1,11 @@
 # %% [markdown]
 # # One schedule is not enough: a matrix product for three GPUs
 #
-# A kernel that was written for one GPU also runs on another, if both support its language, but it may be slow there.
-# Today we schedule one matrix product twice: once with nothing shared, and once with tiles that a block fetches
-# together into shared memory. We count how often each kernel loads from each kind of memory, and how many steps these
-# loads take. At the end the compiler chooses schedules for three GPUs, and one word in the description of a GPU changes
-# its choice.
+# A kernel that was written for one GPU also runs on another GPU that supports the same language, but it may be slow
+# there. Today we schedule one matrix product in two ways. In the first, the threads share nothing. In the second, the
+# threads of a block fetch tiles together into shared memory. We count how often each kernel loads from each kind of
+# memory, and how many steps these loads take. At the end the compiler chooses schedules for three GPUs, and you see
+# that one word in the description of a GPU changes its choice.
 
 # %%
 from minitvm.tools.cli.lesson import open_lessons
@@ -46,8 +46,9 @@ print(reference.check(example.blocks(*SIZES), product(*SIZES)))
 # %% [markdown]
 # ## Nothing shared
 #
-# A thread computes 4 rows by one vector of 4 columns, and keeps these 16 sums in registers. For each step of the sum it
-# loads 4 elements of A and a vector of B, and does 16 multiply-adds with them. It shares nothing with its neighbours.
+# In the first way, a thread computes a tile of 4 rows and 4 columns (one vector), and keeps these 16 sums in registers.
+# In each step of the sum it loads 4 elements of A and a vector of B, and does 16 multiply-adds with them. It shares
+# nothing with its neighbours.
 
 
 # %%
@@ -75,13 +76,15 @@ def in_registers(func: PrimFunc) -> PrimFunc:
 # %% [markdown]
 # ## Tiles fetched together
 #
-# The tile of a thread is the same. But now 8 x 8 threads are a block, and compute 32 x 32 results. All threads of a row
-# need the same elements of A, and all threads of a column need the same elements of B. So the block fetches a tile of A
-# and a tile of B into shared memory, for 8 steps of the sum at a time, and each thread fetches 1/64 of both.
+# In the second way, each thread computes the same tile. But now a block has 8 x 8 threads, which compute 32 x 32
+# results. All threads in a row of the block need the same elements of A, and all threads in a column need the same
+# elements of B. So the block fetches a tile of A and a tile of B into shared memory, enough for 8 steps of the sum at a
+# time. Each of the 64 threads fetches 1/64 of both tiles.
 #
-# `cache_read(..., "shared")` makes the copy, `compute_at` moves it inside the loop over pieces, and binding its loops
-# divides the work among the threads. The tile of A is *transposed*: its rows are steps of the sum, so that the 4 rows
-# of a thread are next to each other. `reindex_cache_read` is a `cache_read` with a map for the place of each element.
+# In the schedule, `cache_read(..., "shared")` makes a copy in shared memory, `compute_at` moves the copy into the loop
+# over pieces of the sum, and binding the loops of the copy divides the work among the threads. The tile of A is
+# *transposed*: its rows are steps of the sum, so the 4 elements that a thread needs in one step are next to each other.
+# `reindex_cache_read` is a `cache_read` that also changes the order of the elements.
 
 
 # %%
@@ -120,13 +123,13 @@ for name, way in WAYS.items():
     print(f"{name:<13}", reference.check(product(*SIZES), way(product(*SIZES)), modes=("exact", "shadow")))
 
 # %% [markdown]
-# (You will see the purpose of `storage_align` below. Each program can become a kernel in CUDA and in OpenCL, as in
-# lesson 21.)
+# Both schedules are right. (You will see the purpose of `storage_align` below. Both programs can become kernels for
+# CUDA or for OpenCL, as in lesson 21.)
 #
 # ## The loads of a thread
 #
-# `work.count` counts the loads of a kernel without running it. We count barriers while the interpreter runs, together
-# with the ledger for the end of the lesson.
+# How often does each thread load? `work.count` counts the loads and stores of a kernel without running it. The barriers
+# are counted while the interpreter runs the kernel. The table shows the counts for one thread and for its block:
 
 
 # %%
@@ -157,12 +160,13 @@ for what in counts["registers"]:
     print(f"{what:<14}" + "".join(row))
 
 # %% [markdown]
-# For each thread, 128 loads from global memory become 16, because a block fetches each element once for its 8 readers.
-# The rest of the table is the price: the 128 loads are now loads from shared memory, and 16 stores and 4 barriers are
-# added.
+# Look at the row *global loads*. With shared tiles, each thread has 16 loads from global memory instead of 128, because
+# the block fetches each element once and 8 threads use it. The other rows show the price: each thread now has 128 loads
+# from shared memory, 16 stores to it, and 4 barriers.
 #
-# Whether that pays depends on the hardware. On NVIDIA's and AMD's GPUs, shared memory is fast storage inside the
-# multiprocessor. On a Mali it is ordinary memory, and everything goes through the same cache:
+# Whether this is a good bargain depends on the hardware. On GPUs of NVIDIA and AMD, shared memory is fast and separate
+# from the cache. On a Mali it is ordinary memory, and everything goes through the same cache. So we count the accesses
+# that go through the cache in both cases:
 
 # %%
 print(f"{'through the cache, per thread':<32}" + "".join(f"{name:>14}" for name in counts))
@@ -173,16 +177,19 @@ for machine, whats in (
     print(f"  {machine:<30}" + "".join(f"{sum(count[what] for what in whats):>14}" for count in counts.values()))
 
 # %% [markdown]
-# On such a GPU shared tiles add a quarter to the traffic, and the barriers bring no advantage.
+# If shared memory is separate, shared tiles reduce the accesses of a thread from 128 to 16. If shared memory is
+# ordinary memory, they increase them from 128 to 160, and the threads wait at barriers for nothing.
 #
 # ## Banks
 #
-# If shared memory is separate, it has **banks**: 32 of them on NVIDIA's GPUs. Element `e` (of 4 bytes) is in bank `e %
-# 32`, and each bank loads or stores one element in a step. The accesses of 32 threads take one step if they use 32
-# different banks. If k different elements are in one bank, they take k steps: a *bank conflict*.
+# If shared memory is separate, it is divided into **banks**. GPUs of NVIDIA have 32 banks. Element number e (of 4
+# bytes) is in bank e % 32, and each bank can load or store one element in a step. If 32 threads access 32 different
+# banks, they need only one step. If k of their elements are in the same bank, they need k steps. This is called a *bank
+# conflict*.
 #
-# Which elements do the first 32 threads store when they fetch the tile of A? We read the index of the store in the
-# kernel, and insert the numbers of each thread.
+# Are there bank conflicts when the first 32 threads store the tile of A? To find out, we take the index of the store
+# from the kernel and insert the numbers of each thread. We try rows of 32 elements, and rows that are 1, 2, 3 or 4
+# elements longer:
 
 
 # %%
@@ -232,13 +239,17 @@ picture = drawings.cells(
 print("the picture:", picture.save("banks"))
 
 # %% [markdown]
-# Eight neighbouring threads fetch eight neighbours in a row of A. Because the tile is transposed, they store them into
-# eight different *rows* of the tile. With rows of 32 elements these eight elements are in one bank. The 32 threads use
-# 4 banks, 8 steps each, and 28 banks are idle. The usual advice is to make each row one element longer, which halves
-# the steps, to 4. With 4 elements more, `storage_align(tile, 0, 0, 32, 4)`, each thread uses its own bank. Neither an
-# index in the program nor a result changes. And 36 is a multiple of 4, so that vectors of 4 in the tile stay aligned.
+# Read the first line. The first eight threads store the elements 0, 32, 64 and so on up to 224. All of these are in
+# bank 0, because a row has 32 elements and the eight threads store into eight different *rows* of the transposed tile.
+# The 32 threads together use only 4 banks, so they need 8 steps, and 28 banks are idle.
 #
-# Fetching the tile of B causes no conflict, because neighbours are stored next to each other:
+# Now read the last column from top to bottom. The usual advice is to make each row one element longer. Here this
+# reduces the steps to 4, but not to 1. With rows of 36 elements each thread uses its own bank, and one step is enough.
+# The call `storage_align(tile, 0, 0, 32, 4)` in the schedule makes the rows 4 elements longer. It changes only the
+# place of each element in memory. And 36 is a multiple of 4, so vectors of 4 elements stay aligned.
+#
+# The tile of B is not transposed, so neighbouring threads store neighbouring elements, which are in different banks.
+# One step is enough:
 
 # %%
 print(steps(stored(in_shared_tiles(product(*SIZES)), "B_shared")))
@@ -246,7 +257,8 @@ print(steps(stored(in_shared_tiles(product(*SIZES)), "B_shared")))
 # %% [markdown]
 # ## The description of a target
 #
-# A target describes a machine by a few figures. They describe the machine, not the schedule:
+# How does the compiler know which schedule is good for a GPU? The description of a *target* contains a few figures
+# about the machine. Here are those of three GPUs:
 
 # %%
 large = product(1024, 1024, 1024)
@@ -265,8 +277,9 @@ print(f"{'floats per load':<33}" + "".join(f"{Target(gpu).vector_lanes('float32'
 # %% [markdown]
 # ## The choice of `build`
 #
-# `minitvm.build` calls `strategy.scheduled`, which compares hundreds of candidates by a formula
-# (`machines/gpu/strategy/costs.py`), and builds only the one that it chooses. `strategy.choice_of` returns the choice:
+# `minitvm.build` calls `strategy.scheduled`. This function compares hundreds of possible schedules, the *candidates*,
+# with a formula (in `machines/gpu/strategy/costs.py`) that predicts their cost from these figures. Only the best
+# candidate is built. `strategy.choice_of` returns the choice:
 
 # %%
 for gpu in GPUS:
@@ -280,11 +293,13 @@ for gpu in GPUS:
     print(f"{gpu:<20} 1 of {choice.count}: {rows} x {columns} per thread, {threads} threads per block, {where}")
 
 # %% [markdown]
-# From one program, one rule derives three schedules. On a Mali a thread has 64 registers, and 8 x 8 sums alone would
-# take all of them. So its tile is smaller, and it shares nothing, like our `in_registers`.
+# The same rule has derived three different schedules from one program. For the first two GPUs it chose shared tiles.
+# For the Mali it chose a smaller tile for each thread, because a thread has only 64 registers there, and 8 x 8 sums
+# alone would take all of them. And it shares nothing, like our `in_registers`.
 #
-# Does the one word `local_memory_helps` decide? We change it, and compare the best candidates of both kinds, in cycles
-# that the formula predicts (`*`: the fewest):
+# Is the single word `local_memory_helps` responsible for that? We change it for two of the GPUs, and compare the best
+# candidate that uses only registers with the best candidate that uses shared tiles. The numbers are cycles that the
+# formula predicts, and `*` marks the better candidate in each line:
 
 # %%
 print(f"{'':<46} best in registers   best with shared tiles")
@@ -299,12 +314,13 @@ for gpu in GPUS[:1] + GPUS[2:]:
         print(f"{line:<46} {best[False]:>16,.0f}{taken[False]}   {best[True]:>21,.0f}{taken[True]}")
 
 # %% [markdown]
-# It does, on both GPUs. The figures come from a model, and none of them was measured on such a GPU; if two are only a
-# few per cent apart, a measurement may show the opposite. But you did not have to write a second kernel.
+# Yes. For both GPUs the `*` is in the column *shared tiles* if the word is True, and in the column *registers* if it is
+# False. These numbers are predictions of a model, and none of them was measured on such a GPU. If two predictions are
+# only a few per cent apart, a measurement may show the opposite. But you did not have to write a second kernel by hand.
 #
 # ## The ledger
 #
-# The ledger counts the work of all threads together. It does not count registers, but it counts shared memory.
+# The ledger counts the work of all threads together. It counts loads and stores of shared memory, but not of registers.
 
 # %%
 serial = ledger.LessonLedger()
@@ -315,14 +331,16 @@ for rows in columns.values():
 ledger.show(columns)
 
 # %% [markdown]
-# The arithmetic is the same. The version with shared tiles does *more* loads and stores than the one with registers
-# alone, so it pays off only if most of them are cheaper. The cache row assumes one core that runs the threads one after
-# another, which no GPU does. (The serial program keeps its sums in memory.)
+# The arithmetic is the same in all columns. Shared tiles need *more* loads than registers alone, 10,240 instead of
+# 9,216, and more stores. So they pay off only if most of these accesses are cheaper, because they go to fast shared
+# memory. (The serial program has the most loads because it keeps its sums in memory. The row of the cache assumes a
+# single core that runs the threads one after another, which no GPU does.)
 #
 # ## Your turn
 #
-# Find the row length for a tile in shared memory with which all accesses to the tile take the fewest steps in total.
-# Threads may also read vectors, and several threads may read the same element.
+# Write a function that finds the best row length for a tile in shared memory, the one with which all accesses to the
+# tile take the fewest steps in total. In the exercise, threads may also read vectors, and several threads may read the
+# same element.
 #
 #     minitvm lesson 25 --start     (writes exercise_25.py, for you to fill in)
 #     minitvm lesson 25 --check

@@ -1,9 +1,9 @@
 # %% [markdown]
 # # Powers of two: a network on a machine without floats
 #
-# Lesson 19 converted a network to bytes, but every layer still ended in a multiplication by a float. A small
-# accelerator has no floats. It has an array that multiplies bytes, and an ALU that adds, shifts and compares int32.
-# That is enough if every scale is a power of two.
+# Lesson 19 converted a network to bytes, but every layer still ended with a multiplication by a float. A small
+# accelerator cannot compute with floats. It has an array that multiplies bytes, and a second unit that adds, shifts and
+# compares int32 numbers. In this lesson you see that this is enough if every scale is a power of two.
 
 # %%
 from minitvm.tools.cli.lesson import open_lessons
@@ -25,9 +25,11 @@ from minitvm.tir.nodes import PrimFunc
 # %% [markdown]
 # ## Scales that are shifts
 #
-# A byte q represents q * 2^-e. There is no zero point: the byte 0 represents 0. A product of a byte in units of 2^-a
-# and one in units of 2^-b is in units of 2^-(a+b), and so is a sum of such products. To convert it to units of 2^-e,
-# divide by 2^(a+b-e), which is a shift. Both programs below convert the same sums to bytes:
+# Now a byte q represents q * 2^-e. We say that it counts in units of 2^-e. There is no zero point, so the byte 0
+# represents 0. If you multiply a byte in units of 2^-a by a byte in units of 2^-b, the product counts in units of
+# 2^-(a+b), and so does a sum of such products. To convert the sum to units of 2^-e, you divide it by 2^(a+b-e), which
+# is a shift. The next two programs convert sums to bytes. The first one multiplies by a float, and the second one uses
+# only integers:
 
 
 # %%
@@ -67,11 +69,15 @@ print(shifted)
 assert (multiplied == shifted).all()
 
 # %% [markdown]
+# The output is the result of the second program, and the last line of the code checks that the first program gives the
+# same bytes. With a shift by 6, the sum 5000 becomes 78, and 100000 is limited to 127.
+#
 # ## Round to the nearest
 #
-# A shift rounds down. On average that loses half a step, always in the same direction, and the next layer adds up
-# hundreds of these errors. If you add half a step before the shift, the result is rounded to the nearest. This costs
-# nothing: a layer adds a bias before it shifts, and the half step is added to the bias when the network is compiled.
+# A shift alone rounds down. On average that loses half a step, always in the same direction, and the next layer adds up
+# hundreds of such errors. If you add half a step before the shift, the result is rounded to the nearest byte. This
+# costs nothing. A layer adds a bias before the shift anyway, so the half step is added to the bias when the network is
+# compiled.
 
 # %%
 rng = np.random.default_rng(26)
@@ -84,10 +90,16 @@ for name, half in (("rounded down", 0), ("to the nearest", 32)):
 # %% [markdown]
 # ## Which power
 #
-# The steps 1/16 and 1/32 are far apart: with the first the largest value of a tensor may be stored as 65, and half of
-# the bytes are never used; with the second it may be cut off. Which one is better depends on the number of large
-# values. `minitvm.quantize` tries three steps, the one that covers everything and the two below, and chooses the one
-# with the smallest squared error:
+# Rounding down makes a mean error of about half a step. Rounding to the nearest makes almost none, and the noise (the
+# root of the mean squared error) is half as large.
+#
+# ## Which power of two?
+#
+# Powers of two leave little choice. Suppose that the largest value of a tensor is stored as 65 if the step is 1/16.
+# Then nearly half of the bytes are never used. With the next smaller step, 1/32, it would have to be stored as 130, so
+# it is cut off to 127. Which step is better depends on how many large values there are. `minitvm.quantize` tries three
+# steps: the smallest step that can represent all values, and the next two below it. It chooses the step with the
+# smallest squared error. The table shows the signal to noise ratio of the three steps for three kinds of tensors:
 
 # %%
 tensors = {
@@ -114,11 +126,15 @@ picture = drawings.bars(
 print("the picture:", picture.save("steps"))
 
 # %% [markdown]
+# For the flat tensor and for the one with long tails, the first step is the best (45.8 dB and 27.2 dB). For the bell,
+# the second step is better (40.2 dB). A bell has few large values, so it is better to cut off a few of them and to use
+# a smaller step for all the others.
+#
 # ## Adding two tensors
 #
-# A shortcut adds a tensor in units of 2^-a to one in units of 2^-b. Integers of different units cannot be added. The
-# coarser one is shifted left to the units of the finer one, which is exact in int32; then the sum is shifted to the
-# units of the result, and rounded once.
+# In a network with a shortcut, a tensor in units of 2^-a is added to a tensor in units of 2^-b. You cannot add integers
+# that count in different units. So the tensor with the coarser units is first shifted left to the finer units, which is
+# exact in int32. Then the two are added, and the sum is shifted to the units of the result and rounded once.
 #
 # ## A network
 
@@ -143,17 +159,23 @@ quantized = minitvm.quantize(network(), samples, dtype="int8")
 print(quantized)
 
 # %% [markdown]
-# From the first `qnn.quantize` to the last `qnn.dequantize` there is no float. `offset` is the bias plus the half step:
+# All scales in the table are powers of two: 0.03125 is 2^-5 and 0.01562 is 2^-6. Now look at the operators of the
+# converted network. (`offset` is the bias plus the half step.)
 
 # %%
 print("\n".join(line for line in str(quantized.graph).splitlines() if "=" in line and "constant" not in line))
 
 # %% [markdown]
+# From `qnn.quantize` in the first line to `qnn.dequantize` near the end, all types are int8 or int32, so there is no
+# float. Each convolution is followed by an addition, a shift, a `clip` and a conversion to int8. The `left_shift`
+# belongs to the shortcut.
+#
 # ## On the accelerator
 #
-# The machine of lesson 24 can run convolutions that end like this: an addition, a shift, limits, int8. Other operators
-# run on its host. One program contains both, and integers are exact, so the result is the same as that of the
-# interpreter, bit for bit.
+# The machine of lesson 24 can run such convolutions, with the addition, the shift, the limits and the conversion to
+# int8. The other operators run on its host, an ordinary CPU. One program contains both parts. Integers are exact, so
+# its result is the same as the result of the interpreter, in every bit. Here are its kernels, with the language of
+# each:
 
 # %%
 module = minitvm.build(quantized.graph, target="vta")
@@ -164,12 +186,14 @@ for kernel in module.executable.kernels:
     print(f"{kernel.language:<10} {kernel.name}")
 
 # %% [markdown]
-# The first convolution has three channels. The array processes sixteen at once, so thirteen of them would be zeros.
-# Therefore the host computes this convolution.
+# The two kernels in `accel-asm` are convolutions that run on the array. The kernels in `numba` run on the host. The
+# first convolution is one of these: its input has only three channels, and the array processes sixteen at once, so
+# thirteen of them would be zeros.
 #
 # ## The ledger
 #
-# The first two columns convert sixteen sums to bytes, in both ways. The others are the convolutions on the array.
+# The first two columns of the ledger are the programs from the beginning, which convert sixteen sums to bytes with a
+# multiplication or with a shift. The other two columns are the convolutions that run on the array.
 
 # %%
 args = [rng.integers(-9000, 9000, 16).astype("int32"), np.zeros(16, "int8")]
@@ -182,9 +206,12 @@ for number, line in enumerate(timelines(module.executable).values(), 1):
 ledger.show(columns)
 
 # %% [markdown]
+# The shift needs 0 multiplies instead of 16. The array is in use for 72 % of the cycles of each convolution.
+#
 # ## Your turn
 #
-# Choose a power of two, shift sums to bytes, and add two tensors of different units, with integers alone.
+# Write three functions. They choose a power of two for a tensor, shift sums to bytes, and add two tensors in different
+# units. The last two must use integers only.
 #
 #     minitvm lesson 26 --start     (writes exercise_26.py, for you to fill in)
 #     minitvm lesson 26 --check

@@ -1,31 +1,33 @@
-"""Exercise 27: which loops are the instruction's.
+"""Exercise 27: find the loops that an instruction can replace.
 
 A sum of products is a dictionary:
 
     {"loops": {"i": 32, "j": 16, "k": 64}, "result": "ij", "left": "ik", "right": "jk"}
 
-for result[i, j] = the sum over k of left[i, k] * right[j, k]. A loop has one letter and an extent; an operand is the
-letters of the loops that it is read at. Loops that are not in the result are summed over. Write
+This one is result[i, j] = the sum over k of left[i, k] * right[j, k]. Each loop has a letter and an extent. An operand
+is given by its indices, the letters of some loops. Loops that are not in the result are summed over. Write
 
     mappings(computation, instruction) -> list of dictionaries
 
-Both arguments are sums of products. A mapping names, for each loop of the instruction, a loop of the computation, such
-that these could be tensorized: of each, a tile of the instruction's extent becomes the instruction. That is so where
+Both arguments are sums of products. A mapping names a loop of the computation for each loop of the instruction. Return
+all mappings with which the computation could be tensorized, by cutting each named loop into tiles of the extent of the
+instruction. These are the mappings where
 
-- no two loops of the instruction have the same loop,
-- the extent of the computation's loop is a multiple of the instruction's,
-- operands fit: the result with the result, and left and right with left and right, or with right and left, since
-  products commute. An operand of the computation has the mapped loop among its letters exactly where the operand of the
-  instruction that it becomes has the loop. Which of the two orders it is has to be the same for all loops.
+- different loops of the instruction have different loops of the computation,
+- the extent of each named loop is a multiple of the extent of its instruction loop, and
+- the operands fit. The result of the computation must fit the result of the instruction. left and right must fit left
+  and right, or right and left, because the order of a product does not matter. Two operands fit if, for every loop of
+  the instruction, the operand of the instruction has the loop exactly when the operand of the computation has the named
+  loop. The choice between the two orders is made once for all loops.
 
-The order of the list does not matter, and no mapping stands in it twice. Leave both arguments as they are. Each has at
-least one loop.
+The order of the list does not matter, and no mapping may be in it twice. Do not change the arguments. Each of them has
+at least one loop.
 
     matmul = {"loops": {"i": 32, "j": 16, "k": 64}, "result": "ij", "left": "ik", "right": "jk"}
     row = {"loops": {"n": 16, "p": 4}, "result": "n", "left": "p", "right": "np"}
     mappings(matmul, row)   ->   [{"n": "j", "p": "k"}, {"n": "i", "p": "k"}]
 
-In the second one left and right change places.
+In the second mapping, left and right change places.
 
 Check it with: minitvm lesson 27 --check
 """

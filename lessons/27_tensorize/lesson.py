@@ -1,10 +1,10 @@
 # %% [markdown]
 # # Tensorize: loops that are one instruction
 #
-# A vector instruction does one thing to many numbers, and compilers use it automatically. Newer instructions multiply
-# whole matrices, and a compiler hardly ever finds a use for them by itself. So you state it in a schedule: *these loops
-# are that instruction*. The primitive is called `tensorize`. It needs a description of the instruction, and it checks
-# that the loops compute the same.
+# A vector instruction does the same operation on many numbers, and compilers use such instructions automatically. Newer
+# instructions multiply whole matrices, and a compiler hardly ever finds a use for them by itself. So you state it in a
+# schedule: *these loops are that instruction*. The primitive for this is called `tensorize`. It needs a description of
+# the instruction, and it checks that the loops compute the same. Here is the description of one instruction:
 
 # %%
 from minitvm.tools.cli.lesson import open_lessons
@@ -24,14 +24,17 @@ dot = TensorIntrin.get("dot_4x16_u8i8i32")
 print(dot.desc.script(with_header=False))
 
 # %% [markdown]
-# This is `vpdpbusd`, an instruction of CPUs since 2019: it multiplies four bytes of A with each of sixteen rows of four
-# bytes, and adds the products to sixteen sums. The text above is its *description*: plain loops that any interpreter
-# can run. It also has a *spelling* for each language that has the instruction, which only a code generator reads.
+# The instruction is `vpdpbusd`, which many CPUs have had since 2019. It multiplies four bytes of A by each of sixteen
+# rows of four bytes of B, and adds the products to the sixteen sums in C. The text above is its *description*: plain
+# loops that any interpreter can run. The instruction also has a *spelling* for each language in which it can be called.
+# Only the code generator of that language uses the spelling.
 #
 # ## A product of bytes
 #
-# B must be in the order in which the instruction reads it: blocks of sixteen columns and four rows. That is the price
-# of such an instruction. You pay it with a change of layout before the kernel runs.
+# We want to use the instruction for a product of two matrices of bytes. The elements of B must be in the order in which
+# the instruction reads them, which is in blocks of sixteen columns and four rows. This is the price of such
+# instructions: the layout of the data has to be changed before the kernel runs. In the schedule, we put the loops `ji`
+# and `ki` innermost, and then `tensorize` replaces them:
 
 # %%
 A = te.placeholder((4, 16), "uint8", name="A")
@@ -70,17 +73,22 @@ picture = drawings.matrices(
 print("the picture:", picture.save("instruction"))
 
 # %% [markdown]
-# One statement, `T.instruction`, has replaced two loops. It contains its description, so interpreters run it like any
-# other statement, the compiler derives dependences from it, and no part of the compiler needs to know `dot_4x16`.
+# The statement `T.instruction` has replaced the loops `ji` and `ki`. The loops `i`, `jo` and `ko` around it run 4 * 1 *
+# 4 times, so the instruction runs 16 times. The statement contains its description, the two loops below it. So
+# interpreters can run it like any other statement, and the compiler can find its dependences. No part of the compiler
+# has to know this instruction. Is the program still right?
 
 # %%
 print(reference.check(before, sch.func))
 
 # %% [markdown]
+# `reference.check` says that both programs are equal.
+#
 # ## Its requirements
 #
-# The loops have to be those of the instruction: the same number of loops with the same extents, over operands of the
-# same types with the same indices. Here are two ways to get it wrong:
+# The loops must be the same as in the description: the same number of loops with the same extents, and operands of the
+# same types with the same indices. Here are two mistakes. First we name a loop that contains too much, and then a loop
+# of the sum:
 
 # %%
 for name, wrong, shown in (("four rows at once", "i", 99), ("the loop of the sum", "ko", 1)):
@@ -93,10 +101,13 @@ for name, wrong, shown in (("four rows at once", "i", 99), ("the loop of the sum
         print(f"{name}:", *lines[:shown], *(["    ...", lines[-1]] if shown < len(lines) else []), "", sep="\n")
 
 # %% [markdown]
+# Both calls are refused. In each case the last line, `found`, names a loop that does not fit: the instruction begins
+# with a loop over 16, and `i` and `ko` run over 4. In the first error, marks show the two loops that differ.
+#
 # ## An instruction that does not exist
 #
-# An instruction is a description and a spelling, so you can invent instructions. Here is one that adds eight numbers.
-# Its spelling is never called: we only run the description.
+# An instruction consists only of a description and a spelling, so you can invent new ones. The next instruction adds
+# eight pairs of numbers. No processor needs to have it, because we only run its description:
 
 
 # %%
@@ -122,9 +133,9 @@ print(reference.check(plain, sch.func))
 # %% [markdown]
 # ## Two machines, one description
 #
-# The accelerator of lesson 23 multiplies a row by a matrix. So does a machine with a *systolic array*, in which weights
-# stay in the array and rows pass through. They have different instructions, memories and programs, but for `tensorize`
-# they are the same loops with two names.
+# The accelerator of lesson 23 multiplies a row by a matrix. Gemmini, another accelerator, does the same with a
+# *systolic array*, in which the weights stay in place and the rows move through. The two machines have different
+# instructions, memories and programs. Let us compare the descriptions of their instructions:
 
 # %%
 from minitvm.machines.scratchpad.instruction_set import Elements
@@ -136,10 +147,13 @@ for machine in ("accel", "gemmini"):
     print("   ", "\n    ".join(str(its.desc.script(with_header=False)).splitlines()[-5:]))
 
 # %% [markdown]
+# The descriptions are the same, and only their names and the languages of their spellings differ. So one schedule with
+# `tensorize` can serve both machines.
+#
 # ## The ledger
 #
-# The columns are the example in three loops, and the product of bytes with the instruction. The interpreter counts the
-# operations of the description: the work is the same, with fewer loops around it.
+# The first column of the ledger is our example in three loops, and the second is the product of bytes with the
+# instruction. For the instruction, the interpreter counts the operations of its description.
 
 # %%
 loops = ledger.measure(example.three_loops(4, 16, 16), *example.inputs(4, 16, 16)).lesson_rows()
@@ -154,10 +168,14 @@ tensorized = ledger.measure(sch.func, *numbers, np.zeros((4, 1, 16), "int32")).l
 ledger.show({"three loops": loops, "dot_4x16": tensorized})
 
 # %% [markdown]
+# Both do 1,024 multiplies. (The product of bytes has no bias, so it needs fewer adds.) The cache moves only 576 bytes
+# instead of 70,144, because B is stored in the order in which the instruction reads it, and its elements are bytes.
+#
 # ## Your turn
 #
-# Which loops match those of the instruction? A person sees it; a compiler has to search. Write the search: from the
-# loops and operands of a computation and of an instruction, find all ways to map one to the other.
+# We chose the loops `ji` and `ki` by looking at the program. A compiler has to search for such loops. Write this
+# search: given the loops and operands of a computation and of an instruction, find all ways to map the loops of the
+# instruction to loops of the computation.
 #
 #     minitvm lesson 27 --start     (writes exercise_27.py, for you to fill in)
 #     minitvm lesson 27 --check

@@ -1,10 +1,10 @@
 """Exercise 28: what all tiles of a product cost, at once.
 
-C is M x N, and each of its elements is a sum of K products. A tile is `rows` rows of `vectors` vectors of `lanes`
-elements. Tiles cover C from its first element on; those at the end may stick out, and do their whole work all the same.
-Each tile takes K steps, one after the other. A step takes as long as the slowest of
+C is M x N, and each of its elements is a sum of K products. A tile has `rows` rows, and each row has `vectors` vectors
+of `lanes` elements. The tiles cover C from its first element on. Tiles at the end may stick out of C, but they do all
+of their work. Each tile takes K steps, one after another. A step takes as long as the slowest of these three:
 
-    core.latency                       cycles, until the sums of the step before are there
+    core.latency                       cycles until the sums of the previous step are ready
     rows * vectors / core.ports        cycles for its multiply-adds
     (rows + vectors) / core.loads      cycles for its loads
 
@@ -12,18 +12,18 @@ Write
 
     cycles(m, n, k, rows, vectors, lanes, core) -> array
 
-the cycles of the whole product, and
+It returns the cycles of the whole product. Write also
 
     fetched(m, n, k, rows, vectors, lanes, cache) -> array
 
-the elements of A and B that are fetched. Tiles are done panel by panel: all bands of `rows` rows for a panel of
-vectors * lanes columns, then the next panel. A is fetched for each panel. B is fetched once if a panel of it, which has
-K * vectors * lanes elements (they all count, also those that stick out), is at most `cache` elements; else a panel is
-fetched for each band. Of A and B only elements that exist are fetched.
+It returns the number of elements of A and B that are fetched. The tiles are computed panel by panel: first all bands of
+`rows` rows for one panel of vectors * lanes columns, then the next panel. A is fetched once for each panel. A panel of
+B has K * vectors * lanes elements, including those that stick out. If these are at most `cache` elements, B is fetched
+once; otherwise each panel is fetched once for each band. Only elements of A and B that exist are fetched.
 
-`rows` and `vectors` are NumPy arrays of whole numbers from 1, of the same length: one tile each. Leave them as they
-are. There are no loops in the answer, no comprehensions, and no `map` or `np.vectorize`, which are loops as well;
--(-a // b) is a / b, rounded up.
+`rows` and `vectors` are NumPy arrays of the same length, with whole numbers from 1 up. Each pair of their elements is a
+tile. Do not change them. Your answer must not contain loops or comprehensions, and no `map` or `np.vectorize`, which
+are loops as well. Note that -(-a // b) is a / b, rounded up.
 
     core = Core(registers=16, latency=4, ports=2, loads=2)
     cycles(4, 16, 10, np.array([4, 3]), np.array([2, 1]), 8, core)     ->   array([40., 160.])

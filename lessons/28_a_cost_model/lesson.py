@@ -1,10 +1,10 @@
 # %% [markdown]
 # # A cost model: predict first, measure last
 #
-# There are thousands of ways to tile one product. Measuring one takes a second, nearly all of it in the compiler;
-# computing a formula for *all* of them takes a millisecond. In this lesson we derive the formula from the work of a
-# core, rank every tile with it, and measure only a few. Then we compare the formula with the measured times, and
-# explain the difference.
+# There are thousands of ways to tile a single product. Measuring one of them takes about a second, and nearly all of
+# this time is spent in the compiler. Computing a formula for *all* of them takes a millisecond. In this lesson we
+# derive such a formula from the work of a core. We rank all tiles with it, and measure only a few. Then we compare the
+# predictions with the measured times, and explain the difference.
 
 # %%
 from minitvm.tools.cli.lesson import open_lessons
@@ -30,18 +30,18 @@ print(f"{cpu.name}: vectors of {lanes} floats, {cpu.vector_registers} registers,
 # %% [markdown]
 # ## The cost of a tile
 #
-# This is the tile of lesson 13: `rows` x `vectors` vectors of C stay in registers while r runs over all K terms. Each
+# We use the tile of lesson 13: `rows` x `vectors` vectors of C stay in registers while r runs over all K products. Each
 # step of r
 #
 # - starts rows * vectors multiply-adds, of which `fma_ports` start in a cycle;
 # - loads rows + vectors times, of which two start in a cycle;
 # - cannot start before the sums of the previous step are ready, which takes `fma_latency` cycles.
 #
-# These three overlap, so the slowest of them determines the time: it is a *maximum*, not a sum. Tiles have to cover all
-# of C. A tile at the edge that is larger than the rest of C still does all of its work, so each axis is rounded up
-# *separately*.
+# These three happen at the same time, so the slowest of them determines the time of a step. The time is a *maximum* and
+# not a sum. The tiles have to cover all of C. A tile at the edge may stick out of C, but it still does all of its work.
+# So the number of tiles is rounded up for each axis *separately*.
 #
-# Everything is NumPy, so `rows` and `vectors` may be numbers or arrays of a million of them.
+# We write the formula in NumPy, so `rows` and `vectors` may be single numbers, or arrays with a million of them.
 
 
 # %%
@@ -53,10 +53,11 @@ def arithmetic(rows: np.ndarray, vectors: np.ndarray) -> np.ndarray:
 
 
 # %% [markdown]
-# There are only a few registers. A tile that needs more of them spills: each register too many is stored and loaded
-# again in each step. The data also have to be fetched. Suppose that a panel of B (K rows of the width of a tile) stays
-# in the first cache. Then B is fetched from the second cache once, and A once for each panel. Otherwise B is fetched
-# once for each band of rows.
+# Two more things cost time. First, there are only a few registers. If a tile needs more than there are, the surplus
+# registers are *spilled*: each of them is stored to memory and loaded again in each step. Second, the data have to be
+# fetched. Suppose that a panel of B (K rows, as wide as a tile) stays in the first cache. Then B is fetched from the
+# second cache only once, and A is fetched once for each panel. If the panel is too large, B is fetched again for each
+# band of rows.
 
 # %%
 BYTES_A_CYCLE = 32  # from the second cache
@@ -102,10 +103,13 @@ picture = drawings.cells(
 print("the picture:", picture.save("all_tiles"))
 
 # %% [markdown]
+# The formula needed far less than a millisecond for all 192 tiles. The five lines name the tiles with the lowest
+# predicted cost.
+#
 # ## Predicted and measured times
 #
-# We measure some of the tiles that are best according to the formula, and some that are bad for different reasons: too
-# few chains, too many loads, or registers that spill.
+# Now we measure some tiles that are good according to the formula, and some that are bad for different reasons: too few
+# chains, too many loads, or spilled registers.
 
 
 # %%
@@ -144,9 +148,11 @@ for tile, found in sorted(clock.items(), key=lambda item: item[1]):
           f"{int(spilled(*map(np.array, tile))):>9}")  # fmt: skip
 
 # %% [markdown]
-# The ratio is not 1, and need not be: the formula ignores the loop itself, the bias, the maximum, and whatever else
-# runs on this machine. If the ratio were the same for all tiles, the order would be right. The formula can order two
-# tiles reliably only if their predictions differ by more than the *spread* of the ratios.
+# The column *ratio* is the measured time divided by the predicted time. It is not 1, and it does not have to be: the
+# formula ignores the instructions of the loop, the bias, the maximum, and the other programs on your machine. If the
+# ratio were the same for all tiles, the formula would put them in exactly the right order. But the ratios differ. So
+# the formula can be trusted to order two tiles only if their predictions differ by more than the ratios do. We test
+# this for all pairs of tiles:
 
 # %%
 print(f"ratios from {min(ratios):.2f} to {max(ratios):.2f}")
@@ -159,17 +165,19 @@ for which, pairs in (("a factor of 1.5 or more apart", apart), ("closer than tha
     print(f"pairs of tiles predicted {which}: {sum(pairs)} of {len(pairs)} are measured in the predicted order")
 
 # %% [markdown]
-# So a formula excludes the bad tiles, which are most of them, in microseconds. It does not find the best one of the
-# good tiles: for these a tuner has to measure a few. In lesson 29 we learn the remaining error from measurements.
+# If two predictions differ by a factor of 1.5 or more, nearly all pairs are in the predicted order. If they are closer,
+# more pairs are in the wrong order. So in microseconds a formula excludes the bad tiles, which are most of them. But it
+# does not find the best of the good tiles. For that, a tuner has to measure a few. In lesson 29 we use measurements to
+# learn the remaining error of the formula.
 
 # %% [markdown]
-# `minitvm tune` does the same for each operator of a network. It derives the formulas from the accesses of a block, so
-# that you need not write them by hand: `minitvm tune explain MODEL` prints them, and compares predictions with
-# measurements.
+# The command `minitvm tune` does the same for each operator of a network. It derives the formulas from the loads and
+# stores of a block, so you need not write them by hand. `minitvm tune explain MODEL` prints the formulas, and compares
+# predictions with measurements.
 #
 # ## Your turn
 #
-# Write the model for any product and any core, for a million tiles at once.
+# Write the cost model as two functions. They work for any product and any core, and for a million tiles at once.
 #
 #     minitvm lesson 28 --start     (writes exercise_28.py, for you to fill in)
 #     minitvm lesson 28 --check

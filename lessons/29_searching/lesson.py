@@ -1,9 +1,10 @@
 # %% [markdown]
 # # Searching: chance, evolution, and a formula that learns
 #
-# A candidate is a choice of a value for each of a few knobs. Measuring one takes a second; how many seconds do we need
-# to find a good one? We run four searchers on the same machine and draw their progress in one plot. To give each of
-# them twenty tries, we simulate the machine: it takes the cycles of the core model of lesson 13, and some more that our
+# A tuner has a few *knobs*, such as the size of a tile, and a *candidate* is a choice of a value for each knob.
+# Measuring a candidate takes about a second. How many do we have to measure until we find a good one? We compare four
+# ways to search, and draw their progress in one plot. Each of them gets twenty tries. To make that fast, we do not use
+# a real machine but simulate one. It takes the cycles of the core model of lesson 13, and some more cycles that our
 # formula does not know about.
 
 # %%
@@ -39,10 +40,13 @@ Candidate = tuple[int, int, int, int, int]
 # %% [markdown]
 # ## The machine
 #
-# Its time consists of the simulated steps, for all tiles with their tails. Four more effects are hidden from the
-# formula: the loop around the steps (less of it when it is unrolled), a small instruction cache that long code
-# overflows, columns that collide if the tiles are visited in the wrong order, and data that are prefetched too late, or
-# so early that they are evicted again.
+# The time of the simulated machine is the time of all steps of all tiles, including their tails. Four more effects
+# change this time, and the formula of lesson 28 knows nothing about them:
+#
+# - the instructions of the loop itself cost time, but less if the loop is unrolled;
+# - long code does not fit into the instruction cache;
+# - columns compete for the same places in the cache if the tiles are visited in the wrong order;
+# - data may be prefetched too late, or so early that they are evicted before they are used.
 
 
 # %%
@@ -84,19 +88,25 @@ print(f"{len(SPACE)} candidates, from {truth.min():.0f} to {truth.max():.0f} cyc
 print(f"measured over predicted: from {(truth / said).min():.2f} to {(truth / said).max():.2f}")
 
 # %% [markdown]
+# There are 3456 candidates, and the worst one takes about 75 times as long as the best. The last line shows how wrong
+# the formula is: a candidate takes between 1.09 and 24.26 times the predicted cycles.
+#
 # ## Four searchers
 #
-# Each gets the numbers of the candidates that were measured, with their cycles, and chooses the next one.
+# A searcher gets the candidates that were measured so far, with their cycles, and chooses the candidate to measure
+# next.
 #
-# - *random* draws any candidate;
-# - *evolution* chooses one of the four best so far and changes one of its knobs;
-# - *formula* chooses the candidate with the best prediction that was not measured yet;
-# - *learned* multiplies each prediction by a *residual*: the ratio of measured to predicted, as a smooth function of
-#   the knobs. For the first four points it is the same as *formula*.
+# - *random* chooses any candidate by chance;
+# - *evolution* takes one of the four best candidates so far and changes one of its knobs;
+# - *formula* chooses the candidate with the best prediction among those that were not measured yet;
+# - *learned* corrects each prediction. It multiplies it by a *residual*, an estimate of the ratio of measured to
+#   predicted cycles. It computes the estimate from the candidates that were measured so far. For the first four
+#   candidates it does the same as *formula*.
 #
-# The logarithm of the residual is fitted by a linear function of the knobs' logarithms, with ridge regression, which
-# you will write. It has only a few points to learn from, so it must not trust them too much. The penalty takes care of
-# that.
+# The logarithm of the residual is approximated by a linear function of some *features*: the logarithms of the knobs,
+# their squares and two products. The weights of this function are found by ridge regression, which you will write in
+# the exercise. There are only a few measurements to learn from, so the function must not trust them too much. A penalty
+# for large weights takes care of that.
 
 # %%
 rng = np.random.default_rng(0)
@@ -198,19 +208,21 @@ picture = drawings.curves(
 print("the picture:", picture.save("searching"))
 
 # %% [markdown]
-# The formula starts at a level that evolution reaches only after many measurements, because it knows the cost of a
-# tile. But candidates that differ only in other knobs are equal for the formula, so it has to try them one after
-# another. The residual learns these differences from the first few measurements. A plane is enough for that: the
-# formula already has the large and irregular part, which is how tiles fit the registers and the matrix, and the rest is
-# small and smooth.
+# Each number in the table is the time of the best candidate so far, divided by the time of the best of all candidates.
+# Look at the first column. After one measurement *formula* is at 1.58, a level that *random* and *evolution* reach only
+# after five or ten, because the formula knows the cost of a tile. But candidates that differ only in the other knobs
+# are equal for the formula, so it has to try them one after another, and needs 16 measurements to come within 5 % of
+# the best. *learned* needs only 9, because the residual learns the effect of the other knobs from the first few
+# measurements. A linear function is enough for that. The formula already describes the large and irregular part of the
+# time, which depends on how well the tiles fit the registers and the matrix. The remaining part is small and smooth.
 #
-# `minitvm tune` works like the fourth searcher. It derives its formulas from the accesses of the operator, and its
-# residual from all records of the same rules. A candidate wins only if it is faster than the best one when both run in
-# turn.
+# `minitvm tune` works like *learned*. It derives its formulas from the loads and stores of an operator, and it learns
+# the residual from all earlier measurements of similar schedules. A candidate replaces the best one only if it is
+# faster when both run in turn.
 #
 # ## Your turn
 #
-# Write the ridge regression.
+# Write a function for ridge regression.
 #
 #     minitvm lesson 29 --start     (writes exercise_29.py, for you to fill in)
 #     minitvm lesson 29 --check

@@ -1,9 +1,9 @@
 """Exercise 30: work for boards that may die.
 
-`jobs` says for each job, a text, which tag it needs. `farm` is a `lessons.farm.Farm`:
+`jobs` maps each job to the tag that it needs. A job is a text. `farm` is a `lessons.farm.Farm`:
 
     farm.tags               the tag of each board, by the board's name
-    farm.idle()             the boards that are there and have no work
+    farm.idle()             the boards that are alive and have no job
     farm.send(board, job)   gives an idle board a job
     farm.wait()             the next event: ("done", board, job), ("died", board), or ("joined", board)
 
@@ -11,10 +11,11 @@ Write
 
     run(jobs, farm, limit) -> dict
 
-the outcome of each job: "done", or "given up" if `limit` boards died while they did it. Send a job only to a board of
-its tag, and only if it is not done, not given up, and not at work elsewhere. There is a board for each tag, and one
-that died joins again some time. No board may be idle while a job that it could do waits: send first, then wait.
-You may go on waiting after all jobs have ended, as long as a board is still to join. Leave `jobs` as it is.
+It returns the outcome of each job: "done", or "given up" if `limit` boards died while they did it. Send a job only to a
+board with its tag, and only if the job is not done, not given up, and not running on another board. There is at least
+one board for each tag, and a board that died joins again later. No board may be idle while a job that it could do is
+waiting. So send first, and then wait. After all jobs have ended, you may still wait for boards that will join again,
+but you need not. Do not change `jobs`.
 
     run({"a": "pi", "b": "pi"}, Farm({"x": "pi"}, faults=[0]), 3)            ->   {"a": "done", "b": "done"}
     run({"a": "pi", "b": "pi"}, Farm({"x": "pi"}, deadly=["a"]), 2)          ->   {"a": "given up", "b": "done"}

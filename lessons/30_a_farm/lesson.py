@@ -1,10 +1,10 @@
 # %% [markdown]
 # # A farm of different boards
 #
-# A schedule that is good on your laptop may be bad on a phone. So measurements have to run where the network will run:
-# on boards. There are few of them, they are slow, they hang, and sometimes a plug is pulled. In this lesson we send
-# work to them so that no job is lost, no board is idle while it could work, and only people with a key can send them
-# work.
+# A schedule that is good on your laptop may be bad on a phone. So you have to measure on the devices where the network
+# will run, which we call boards. There are only a few boards, they are slow, they sometimes hang, and sometimes a plug
+# is pulled. In this lesson we send work to boards so that no job is lost, no board is idle while it could work, and
+# only people with a key can send work.
 
 # %%
 from minitvm.tools.cli.lesson import open_lessons
@@ -24,9 +24,10 @@ from minitvm.tune.farm.message import checked, packed, signed, unpacked
 # %% [markdown]
 # ## Boards and their tags
 #
-# Code is generated for a *target*: vectors, registers, caches, cores. The *tag* of a board is the text of its target,
-# and a program is measured only on boards whose tag is the target that it was compiled for. A measurement on another
-# board would not tell you anything about your target.
+# A compiler generates code for a *target*, which describes the vectors, registers, caches and cores of a machine. The
+# *tag* of a board is the text of its target. A program is measured only on boards whose tag is the same as the target
+# of the program. A measurement on another board would not tell you anything about your target. Here are some of the
+# words in two tags:
 
 # %%
 laptop, small = Target("cpu -cores=2 -width=512"), Target("cpu -cores=4 -width=128")
@@ -39,9 +40,10 @@ assert str(laptop) != str(small) and Target(str(small)) == small
 # %% [markdown]
 # ## The request
 #
-# We do not send the schedule, because compiling on a board would be slow. We send the compiled artifact, together with
-# the artifact of the untuned program. A board that has never seen this operator computes the right result with the
-# untuned program. So *any* board of the tag can do *any* request, and a request that was lost can simply be sent again.
+# What do we send to a board? We do not send the schedule, because compiling on a board would be slow. We send the
+# compiled program, which is called an artifact, together with the artifact of the untuned program. The board runs the
+# untuned program to get the right result, so it needs no earlier knowledge of the operator. So *any* board with the
+# right tag can do *any* request, and a request that was lost can simply be sent again:
 
 # %%
 request = packed({"runs": 30, "seconds": 0.1}, [b"the untuned program", b"the candidate"])
@@ -49,8 +51,9 @@ head, programs = unpacked(request)
 print(len(request), "bytes:", head, programs)
 
 # %% [markdown]
-# The request is machine code, which runs with all rights of the owner of the board. So it is signed, with a key that
-# you copied to the board yourself. If a single bit is changed, the board refuses the request.
+# A request contains machine code, and this code runs with all rights of the owner of the board. So each request is
+# signed with a key that you copied to the board yourself. If a single bit of the request is changed, the board refuses
+# it. We try two bad requests: one that was changed on the way, and one that was signed with another key.
 
 # %%
 key = hashlib.sha256(b"in earnest: 32 random bytes in a file").digest()
@@ -64,18 +67,22 @@ for other, lock in ((forged, key), (letter, bytes(32))):
         print(textwrap.fill(str(error).splitlines()[0], 100), end="\n\n")
 
 # %% [markdown]
-# ## A board is one process that may die
+# Both requests were refused.
 #
-# A candidate can crash, hang, or use all memory. On a board it runs in a separate process. If it crashes, the worker
-# goes on, and the record contains the signal. But the whole board can die as well. Then its request is sent to another
+# ## A board may die
+#
+# A candidate can crash, hang, or use all memory. Therefore the program on a board that receives requests, the *worker*,
+# runs each candidate in a separate process. If the candidate crashes, the worker goes on and reports the crash as the
+# result. But the whole board can die as well, for example if it loses its power. Then its job has to be sent to another
 # board. These are the rules:
 #
-# - a job is sent to an idle board of its tag, and a board has one job at a time;
-# - the job of a board that died waits again;
-# - if *several* boards died during the same job, the job is probably the reason: it is given up, and that is its
+# - a job is sent to an idle board with the right tag, and a board has only one job at a time;
+# - if a board dies, its job goes back to the jobs that wait;
+# - if *several* boards died during the same job, the job is probably the reason. Then it is given up, and that is its
 #   result.
 #
-# Here is a small simulated farm (lessons/farm.py). The third and the fifth job that are sent kill their boards.
+# Here is a small simulated farm of boards (lessons/farm.py). We arrange that the third board and the fifth board that
+# get a job die during this job:
 
 
 # %%
@@ -108,7 +115,9 @@ print("\n".join(happened))
 assert sorted(line.split(None, 2)[2] for line in happened if " done" in line) == sorted(jobs)
 
 # %% [markdown]
-# Two boards died, and all nine jobs are done. (The third rule is still missing. You will write it in the exercise.)
+# Two lines say `died`: the phone died during tile 0, and pi-2 died during tile 5. Both jobs were sent again, so 11 jobs
+# were sent in all, and all nine jobs are done. (The third rule is still missing in `dispatch`. You will write it in the
+# exercise.)
 
 # %%
 picture = Picture(460, 40 * len(boards) + 30)
@@ -127,8 +136,8 @@ print(picture.save("farm"))
 # %% [markdown]
 # ## A real farm
 #
-# The library Dask distributed does this bookkeeping for real boards, over the network, with TLS (`pip install
-# 'minitvm[farm]'`):
+# For real boards, the library Dask distributed does this bookkeeping over the network, on connections that are
+# encrypted with TLS. Install it with `pip install 'minitvm[farm]'`. Then you start these commands:
 #
 #     dask scheduler                                            one, anywhere
 #     minitvm worker tcp://desk:8786 --key farm.key             on each board
@@ -139,7 +148,7 @@ print(picture.save("farm"))
 #
 # ## Your turn
 #
-# Send jobs to a farm whose boards die, and give up jobs that kill several boards.
+# Write a function that sends jobs to a farm whose boards may die. It gives up a job that has killed several boards.
 #
 #     minitvm lesson 30 --start     (writes exercise_30.py, for you to fill in)
 #     minitvm lesson 30 --check

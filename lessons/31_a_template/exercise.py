@@ -1,10 +1,11 @@
 """Exercise 31: a template for the micro-kernel of a matrix product.
 
-`sch` is a schedule of Y = relu(A @ B + bias) as two blocks, "C" (loops i, j and the sum r) and "Y". Write
+`sch` is a schedule of Y = relu(A @ B + bias). It has two blocks: "C", with the loops i and j and the loop r of the sum,
+and "Y". Write
 
     template(sch)
 
-which schedules the block "C" as follows, whatever the sizes m, n and k are:
+It schedules the block "C" as follows, for any sizes m, n and k:
 
     for tiles of rows:                  # parallel
         for tiles of columns:
@@ -13,10 +14,10 @@ which schedules the block "C" as follows, whatever the sizes m, n and k are:
                     for columns:        # vectorized, at most 16
                         C[..] = ..
 
-Leave the number of rows and the number of columns of a tile open: sample both, so that all divisors of m up to 4 and
-all divisors of n up to 16 can be drawn. You may schedule "Y" too, or leave it.
+Leave the number of rows and the number of columns of a tile open. Sample both, so that all divisors of m up to 4 and
+all divisors of n up to 16 can be drawn. You may schedule "Y" as well, but you need not.
 
-A hint: `sch.sample_perfect_tile(loop, 2, max_innermost_factor=...)` draws the two factors of a split.
+Here is a hint: `sch.sample_perfect_tile(loop, 2, max_innermost_factor=...)` draws the two factors of a split.
 
 Check it with: minitvm lesson 31 --check
 """
