@@ -1,6 +1,7 @@
-"""The passes that lowering has on GPUs besides the neutral ones: those for threads, and those for vectors.
+"""The additional lowering passes of GPUs: those for threads, and those for vectors.
 
-Shuffles of vectors pay on processors that OpenCL offers as devices: a GPU's threads have no vector registers.
+Shuffles of vectors are only worthwhile on processors that OpenCL offers as devices, because a GPU's threads have no
+vector registers.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""The parts that code generators of GPUs share: grids and blocks, and how wide an index is."""
+"""The parts that code generators for GPUs share: grids and blocks, and the width of indices."""

@@ -1,4 +1,4 @@
-"""What every language of kernels for GPUs does alike: the limits of a grid, and the storage that a block shares."""
+"""The code generation that all GPU languages share: the limits of a grid, and the storage that a block shares."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ....tir.transform.split_host import is_grid
 
 
 class GridEmitter(Emitter):
-    """A walk over a kernel whose outermost loops are the grid that the host launches."""
+    """Writes a kernel whose outermost loops are the grid that the host launches."""
 
     static_shared_bytes: int | None = None  # the most that the language declares, whatever the target has
 
@@ -23,7 +23,7 @@ class GridEmitter(Emitter):
     declared_bytes = 0  # those among them that the kernel declares
 
     def check_grid(self) -> None:
-        """Refuse a grid inside of other loops, and one that is too large for the target where its size is known."""
+        """Raise `Unsupported` for a grid inside of other loops, or one that is known to be too large for the target."""
         extents = [int(d.value) if isinstance(d, IntImm) else 1 for d in grid_of(self.kernel.body)]
         blocks, inner = extents[:3], extents[3:]
         threads, limit = prod(inner), getattr(self.target, "max_threads_per_block", None)
@@ -49,20 +49,22 @@ class GridEmitter(Emitter):
             )  # fmt: skip
 
     def refusal(self, what: str, wanted: str, found: str, advice: str) -> Unsupported:
-        """The error for a kernel that the target cannot run."""
+        """Return the error for a kernel that the target cannot run."""
         program = script(self.kernel)
         head = f"{self.kernel.name} cannot become {self.language}: {what}"
         return Unsupported(report(head, program=program, wanted=wanted, found=found, tries=(advice,)))
 
     def axis(self, stmt: For) -> tuple[str, str]:
-        """("blockIdx" or "threadIdx", "x", "y" or "z") of a loop over the grid."""
+        """Return the index ("blockIdx" or "threadIdx") and the axis ("x", "y" or "z") of a loop over the grid."""
         if stmt.thread not in GRID:
             raise Unsupported(f"a loop over {stmt.thread} in {self.language}")
         index, axis = stmt.thread.split(".")
         return index, axis
 
     def count_shared(self, buffer: Buffer) -> int:
-        """The elements of storage that a block's threads share; refuses what is more than the target has."""
+        """Return the number of elements of shared storage. Raises `Unsupported` if the block then uses more than the
+        target has.
+        """
         count, is_static = self.length(buffer), buffer.scope != DYNAMIC or self.static_shared_bytes is None
         limit = getattr(self.target, "max_shared_memory_per_block", None)
         self.shared_bytes += count * buffer.dtype.bytes
@@ -82,7 +84,7 @@ class GridEmitter(Emitter):
         return count
 
     def length(self, buffer: Buffer) -> int:
-        """The elements of storage inside of a kernel."""
+        """Return the number of elements of storage inside of a kernel."""
         size = buffer.shape[0]
         if not isinstance(size, IntImm):
             raise InternalError(f"{buffer.name} has size {size}: storage in a kernel has a constant one")

@@ -1,4 +1,4 @@
-"""Whether a kernel's indices may be computed in 32 bits, on which the integer units of GPUs are built."""
+"""Decide whether a kernel's indices can be computed in 32 bits, for which the integer units of GPUs are built."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _LIMIT = 2**31
 
 
 def index_dtype(kernel: PrimFunc) -> DType:
-    """int32 where all indices of the kernel, with all steps of computing them, surely fit; else int64."""
+    """Return int32 if all indices of the kernel, and all intermediate results, certainly fit, or int64 otherwise."""
     return DType("int32" if _fits(kernel.body, Analyzer()) else "int64")
 
 
@@ -37,7 +37,7 @@ def _fits(node: Node, analyzer: Analyzer) -> bool:
 
 
 def _reaches(access: BufferLoad | BufferStore) -> bool:
-    """Whether an index of 64 bits that is data, of unknown bounds, has 32 bits where it is inside of its buffer."""
+    """Return whether a data-dependent 64-bit index fits in 32 bits if it is inside its buffer."""
     if all(index.dtype.bits <= 32 or is_index(index) for index in access.indices):
         return True
     size = access.buffer.shape[0]

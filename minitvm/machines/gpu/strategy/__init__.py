@@ -1,6 +1,7 @@
-"""Schedules for GPUs, whatever their language: the specific ones first, the one for everything else last.
+"""Schedules for GPUs in any language: specific rules first, and a generic rule for everything else last.
 
-A target's description decides: threads in a block, vectors, whether storage that a block shares is faster than memory.
+They depend on the target's description: the threads per block, the vectors, and whether shared storage is faster than
+memory.
 """
 
 from ....target import Target
@@ -18,7 +19,9 @@ KIND = "gpu"  # rules are registered under this name, for all kinds of GPUs
 
 
 def rules(target: Target) -> list[Rule]:
-    """The part "rules" of the back ends of GPUs: those of the target's own kind, then the rules for all GPUs."""
+    """Return the rules of the target's own kind, followed by the rules for all GPUs. This is the part "rules" of GPU
+    back ends.
+    """
     own = RULES.get(target.kind, ())
     if target.processor is not None:
         return [*own, *processors.rules(target)]

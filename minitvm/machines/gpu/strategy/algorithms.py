@@ -1,4 +1,4 @@
-"""Which algorithm a convolution gets on a GPU: the one whose cheapest schedule costs the least, by `costs`."""
+"""Choose the algorithm of a convolution on a GPU: the one whose best schedule has the lowest cost, by `costs`."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from .winograd import winograd
 
 
 def convolution_algorithms(conv: Convolution, block: int, target: Target, accuracy: str = "fast") -> list[Option]:
-    """The algorithms that fit, the cheapest first; `block` is the number of channels that stand innermost.
+    """Return the algorithms that fit, cheapest first. `block` is the number of channels in the innermost axis.
 
-    Winograd's algorithm is for 3x3, stride 1, images of constant extents and no dilation; it is left out with
-    `accuracy="strict"`. Its knobs are those that it has on CPUs, but a panel is all output channels: the weights of a
-    place are one matrix.
+    Winograd's algorithm requires a 3x3 kernel, stride 1, constant image extents and no dilation, and is left out with
+    `accuracy="strict"`. It has the same knobs as on CPUs, but a panel contains all output channels, so that the weights
+    of a place are one matrix.
     """
     if target.processor is not None:
         return processors.convolution_algorithms(conv, block, target, accuracy)
@@ -60,7 +60,7 @@ def _winograd(conv: Convolution, block: int, tile: int, target: str) -> Cost:
 
 
 def _image(conv: Convolution, block: int) -> te.Tensor:
-    """The input of a 3x3 convolution of stride 1, its padding included."""
+    """Return the input of a 3x3 convolution of stride 1, including its padding."""
     sides = [(n or 1) + 2 for n in conv.image]
     return te.placeholder((conv.batch, conv.in_channels // block, *sides, block), name="data")
 

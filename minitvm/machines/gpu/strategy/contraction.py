@@ -1,4 +1,4 @@
-"""Sums of products on GPUs: a thread keeps a tile of results in registers, rows by vectors of columns.
+"""Schedule sums of products on GPUs: each thread keeps a tile of results in registers, rows by vectors of columns.
 
     for each tile, on the grid:
         acc[blocks, rows, vectors] = 0
@@ -6,9 +6,9 @@
             acc[b, r, v] += x[r, k] * y[k, b, v]
         out[blocks, rows, vectors] = epilogue(acc)
 
-What the axes are for is read off the accesses (`strategy.roles`), as for CPUs; `blocks` are points of a further axis on
-which the rows' operand does not depend: the blocks of output channels of a convolution. A thread's loads are vectors
-along the column. Rows divide their axis where it is known: nothing is computed that is not wanted, without a condition.
+The roles of the axes follow from the accesses (`strategy.roles`), as on CPUs. `blocks` are points of a further axis on
+which the rows' operand does not depend, such as the blocks of output channels of a convolution. A thread loads vectors
+along the column. If an axis is constant, its rows divide it, so no condition is needed and no surplus is computed.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _SHARED = 48 * 1024  # bytes that a kernel may declare
 
 
 def has_contraction(func: PrimFunc) -> bool:
-    """Whether the only reduction of a function is a contraction, summed in float32 or int32."""
+    """Return whether the only reduction of a function is a contraction, summed in float32 or int32."""
     block = _reduction(func)
     return block is not None and bool(strategy_roles.roles(block))
 
@@ -59,9 +59,10 @@ def _reduction(func: PrimFunc) -> Block | None:
 
 @rule("gpu", has_contraction)
 def contraction(func: PrimFunc, target: Target) -> Iterator[Candidate]:
-    """A tile of results for each thread, by the decisions of `TiledSum`; what follows the sum is computed with it.
+    """Yield candidates with a tile of results per thread; `TiledSum` describes the decisions. The epilogue is computed
+    in the tile.
 
-    With `splits` above 1 the sum is computed in so many parts, which a second kernel adds up.
+    With `splits` above 1, the sum is computed in this many parts, which a second kernel adds up.
     """
     block = _reduction(func)
     if block is None:
@@ -89,12 +90,12 @@ def contraction(func: PrimFunc, target: Target) -> Iterator[Candidate]:
 
 
 class TiledSum:
-    """A block that is a sum of products, by tiles: the decisions, what they cost, and the steps that carry them out.
+    """The tiling of a sum of products: the possible decisions, their costs, and the schedule steps.
 
     A thread computes a tile of `blocks` by `rows` by `vectors` of `lanes`, along the axes `row` and `column`. With
-    `shared` a block of `row_threads` by `threads // row_threads` fetches what it reads, `depth` steps of the sum at a
-    time, with `double` while it computes with what came before. With `splits` above 1 the sum is computed in so many
-    parts, along a new first axis; the block itself adds them up, and has no schedule yet.
+    `shared`, a block of `row_threads` by `threads // row_threads` threads fetches its operands into shared storage,
+    `depth` steps of the sum at a time. With `double`, it fetches the next steps while it computes. With `splits` above
+    1, the sum is computed in this many parts, along a new first axis; the block that adds them up has no schedule yet.
     """
 
     def __init__(self, block: Block, target: Target) -> None:
@@ -104,12 +105,12 @@ class TiledSum:
 
     @property
     def results(self) -> int:
-        """How many results there are."""
+        """The number of results."""
         product, columns, outside = next(iter(self._sizes.values()))
         return outside * product.m * columns
 
     def decisions(self, shared: bool = True) -> Iterator[dict[str, Knob]]:
-        """All that may be decided, tiles that a block of threads shares among it if they are to be."""
+        """Yield all possible decisions. With `shared`, include tiles that the threads of a block fetch together."""
         for names, way in self.ways.items():
             product, columns, outside = self._sizes[names]
             tiles = [*_register_tiles(way, self.target), *(_shared_tiles(way, self.target) if shared else ())]
@@ -128,7 +129,7 @@ class TiledSum:
         self, row: str, column: str, blocks: int, rows: int, vectors: int, lanes: int, threads: int, row_threads: int,
         depth: int, shared: bool, double: bool, splits: int,
     ) -> Cost:  # fmt: skip
-        """What they cost, without that of adding up parts."""
+        """Return the cost of decisions, without the cost of adding up parts."""
         way, (product, columns, outside) = self.ways[row, column], self._sizes[row, column]
         tile = ThreadTile(rows, vectors, lanes, blocks)
         over = BlockTile(row_threads, max(1, threads // row_threads), depth, 0, double)
@@ -142,10 +143,12 @@ class TiledSum:
         self, sch: Schedule, written: Callable[[Schedule, Any], Any], row: str, column: str, blocks: int, rows: int,
         vectors: int, lanes: int, threads: int, row_threads: int, depth: int, shared: bool, double: bool, splits: int,
     ) -> tuple[set[str], list[Any]]:  # fmt: skip
-        """Schedule the sum and the block behind it that writes; returns the names of what it scheduled.
+        """Schedule the sum and the block that writes its result. Return the names of the scheduled blocks, and double
+        buffers.
 
-        `written(sch, sum)` lets the sum stay in registers, and returns the block that writes. Also returned are the
-        blocks that are to be double buffers: as the last step, for every later one is checked against their order.
+        `written(sch, sum)` keeps the sum in registers and returns the block that writes it. The second result lists the
+        blocks that should become double buffers. Make them so in the last step, because every later step is checked
+        against their order.
         """
         way, tile = self.ways[row, column], ThreadTile(rows, vectors, lanes, blocks)
         handle = sch.get_block(self.block.name)
@@ -161,25 +164,27 @@ class TiledSum:
 
 
 def _sizes(way: strategy_roles.Roles) -> tuple[strategy_roles.Product, int, int]:
-    """The product, its columns with those of the further axis, and how many such products there are."""
+    """Return the product, its number of columns including those of the further axis, and the number of such
+    products.
+    """
     product, further = way.product, _further(way)
     columns = product.n * (1 if further is None else way.extent(further) or strategy_roles.LONG)
     return product, columns, ceil(product.outside * product.n / columns)
 
 
 def _lanes(way: strategy_roles.Roles, target: Target) -> list[int]:
-    """How wide vectors may be."""
+    """Return the possible widths of vectors."""
     widest = max(1, int(target.vector_lanes("float32")))
     return sorted({n for n in (widest, widest // 2, 1) if 0 < n <= max(1, way.product.n)})
 
 
 def _fits(tile: ThreadTile, target: Target) -> bool:
-    """Whether a tile stays in the registers of a thread."""
+    """Return whether a tile fits in the registers of a thread."""
     return tile.registers <= (target.max_registers_per_thread or _REGISTERS)
 
 
 def _register_tiles(way: strategy_roles.Roles, target: Target) -> Iterator[tuple[ThreadTile, BlockTile]]:
-    """Tiles of threads that share nothing: neighbours of one row are neighbouring threads."""
+    """Yield tiles of threads that share nothing; the tiles of one row belong to neighbouring threads."""
     further = _further(way)
     for lanes in _lanes(way, target):
         for rows in _row_tiles(way):
@@ -193,7 +198,7 @@ def _register_tiles(way: strategy_roles.Roles, target: Target) -> Iterator[tuple
 
 
 def _shared_tiles(way: strategy_roles.Roles, target: Target) -> Iterator[tuple[ThreadTile, BlockTile]]:
-    """Tiles of blocks of threads that fetch together."""
+    """Yield tiles for blocks of threads that fetch operands together."""
     product, further = way.product, _further(way)
     if way.row is None or way.group is not None or product.packed:
         return
@@ -215,7 +220,9 @@ def _shared_tiles(way: strategy_roles.Roles, target: Target) -> Iterator[tuple[T
 
 
 def _even_fetches(way: strategy_roles.Roles, over: BlockTile, tile: ThreadTile) -> bool:
-    """Whether all threads of a block fetch alike: of copies under a condition it is not shown that they fill a tile."""
+    """Return whether all threads of a block fetch the same amount. Copies under a condition could not be proved to fill
+    a tile.
+    """
     sums = [axis.dom.extent for axis in way.block.iter_vars if axis.kind == REDUCE]
     steps = prod(steps_of_piece(extents(sums), over.depth))
     return all(
@@ -224,7 +231,9 @@ def _even_fetches(way: strategy_roles.Roles, over: BlockTile, tile: ThreadTile) 
 
 
 def _lines(way: strategy_roles.Roles, tile: ThreadTile, over: BlockTile) -> list[tuple[int, bool]]:
-    """For each operand: elements of its tile for a step of the sum, and whether they are turned around on the way."""
+    """Return, for each operand, the elements of its tile for one step of the sum, and whether they are transposed in
+    the copy.
+    """
     loads = strategy_roles.operands(way.block)
     assert loads is not None and way.row is not None
     lengths = {way.row: over.row_threads * tile.rows, way.column: over.column_threads * tile.columns}
@@ -237,14 +246,14 @@ def _lines(way: strategy_roles.Roles, tile: ThreadTile, over: BlockTile) -> list
 
 
 def _with_copies(way: strategy_roles.Roles, tile: ThreadTile, over: BlockTile) -> BlockTile:
-    """A tile of a block with how much it copies: a line of each operand for a step of the sum."""
+    """Return the tile of a block with its number of copied elements: a line of each operand per step of the sum."""
     lines = _lines(way, tile, over)
     gaps = sum(gap(line, tile.rows) for line, turned in lines if turned)
     return replace(over, copied=sum(line for line, _ in lines), gaps=gaps)
 
 
 def _row_tiles(way: strategy_roles.Roles) -> list[int]:
-    """Numbers of rows that divide their axis, or a group of it."""
+    """Return the numbers of rows that divide their axis, or a group of it."""
     if way.row is None:
         return [1]
     if way.product.m_open:
@@ -253,7 +262,7 @@ def _row_tiles(way: strategy_roles.Roles) -> list[int]:
 
 
 def _further(way: strategy_roles.Roles) -> int | None:
-    """A further axis of the result on which only the vectors' operand depends; None where there is none."""
+    """Return a further axis of the result on which only the vectors' operand depends, or None."""
     loads = strategy_roles.operands(way.block) or ()
     rows = next(load for load in loads if load is not way.vectors)
     for position, axis in enumerate(way.axes):
@@ -266,7 +275,7 @@ def _further(way: strategy_roles.Roles) -> int | None:
 def _schedule(
     sch: Schedule, way: strategy_roles.Roles, block: Any, main: Any, threads: int, tile: ThreadTile
 ) -> set[str]:
-    """A thread for each tile; returns the names of the blocks that it scheduled."""
+    """Schedule a thread for each tile. Return the names of the scheduled blocks."""
     nest = TileNest(sch, block, main)
     sizes = {_further(way): tile.blocks, way.row: tile.rows, way.column: tile.vectors * tile.lanes}
     inside = [axis for axis in sizes if axis is not None]

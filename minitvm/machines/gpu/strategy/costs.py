@@ -1,12 +1,12 @@
-"""What a contraction costs on a GPU: a closed formula of its tiles, in cycles of one multiprocessor.
+"""Predict the cost of a contraction on a GPU by a closed formula of its tiles, in cycles of one multiprocessor.
 
-    work        multiply-adds of the tiles, those that stick out of the result included, over the lanes
-    loads       of a step: from storage that the block shares, or from memory through the cache
-    fetches     what the threads of a block copy into shared storage, once for all of them
-    waiting     too few warps beside one another do not hide latency; too few blocks leave multiprocessors idle
+    work        multiply-adds of all tiles, counting partial tiles as whole ones, divided by the lanes
+    loads       per step: from storage that the block shares, or from memory through the cache
+    fetches     copies into shared storage, once for all threads of a block
+    waiting     too few warps do not hide latency; too few blocks leave multiprocessors idle
 
-The bandwidth to L2 is that of NVIDIA's tuning guides, 64 bytes a cycle and multiprocessor. What loads cost, how long
-they take, and what a block costs were fitted to 230 kernels of convolutions and matrix products on an H200: the mean
+The bandwidth to L2 is that of NVIDIA's tuning guides, 64 bytes per cycle and multiprocessor. The costs and latencies of
+loads, and the cost of a block, were fitted to 230 kernels of convolutions and matrix products on an H200. The mean
 error is a factor of 1.4.
 """
 
@@ -52,26 +52,28 @@ class ThreadTile:
 
     @property
     def results(self) -> int:
-        """How many they are, each in a register."""
+        """The number of results, each in a register."""
         return self.rows * self.columns
 
     @property
     def columns(self) -> int:
-        """Results along the columns."""
+        """The number of results along the columns."""
         return self.blocks * self.vectors * self.lanes
 
     @property
     def registers(self) -> int:
-        """Registers of 32 bits: sums, the operands of a step, addresses."""
+        """The number of 32-bit registers: sums, the operands of a step, and addresses."""
         return self.results + self.rows + self.columns + _SPARE
 
 
 @dataclass(frozen=True, slots=True)
 class BlockTile:
-    """The threads of a block over rows and columns, and the `depth` of the sum for which they fetch at a time.
+    """The threads of a block over rows and columns, and `depth`, the number of steps of the sum that they fetch at a
+    time.
 
-    `copied` is how many elements a step of the sum copies to shared storage, 0 where there is none; `gaps` how many lie
-    unused between its lines. `double` keeps what is computed with apart from what is fetched.
+    `copied` is the number of elements that a step of the sum copies to shared storage, or 0 without shared storage.
+    `gaps` is the number of unused elements between its lines. With `double`, there are two buffers: one is filled while
+    the other one is used.
     """
 
     row_threads: int
@@ -91,16 +93,17 @@ class BlockTile:
 
 
 def gap(line: int, rows: int) -> int:
-    """How many elements lie unused behind a line of a tile that is turned around on the way to shared storage."""
+    """Return the number of unused elements after a line of a tile that is transposed in the copy to shared storage."""
     return (APART - line) % BANKS if rows % APART == 0 else 0
 
 
 def contraction_cost(
     product: Product, tile: ThreadTile, block: BlockTile, columns: int, outside: int, target: Target, vector: int
 ) -> Cost:
-    """Cycles of a multiprocessor, all of them busy with `outside` products of `product.m` by `columns` results.
+    """Return the cycles of a multiprocessor if all of them compute `outside` products of `product.m` by `columns`
+    results.
 
-    `vector` is how many elements one load fetches.
+    `vector` is the number of elements per load.
     """
     blocks = grid_of(product, tile, block, columns, outside)
     processors = processors_of(target)
@@ -111,7 +114,7 @@ def contraction_cost(
     step = max(tile.results * WARP / lanes, _loads(product, tile, block, target))
     step += _ISSUED * _instructions(product, tile, block)
     hidden = max(1.0, _LATENCY / (step * busy))
-    # Without shared storage neighbours read the same through the cache, to which it comes once.
+    # Without shared storage, neighbours read the same elements through the cache, which loads them once.
     fetched = _FROM_L2 * (tile.rows + tile.columns) / block.threads**0.5
     if block.copied:
         lines = block.copied / block.threads
@@ -128,7 +131,7 @@ def contraction_cost(
 
 
 def grid_of(product: Product, tile: ThreadTile, block: BlockTile, columns: int, outside: int) -> int:
-    """How many blocks there are in `outside` products of `product.m` by `columns` results."""
+    """Return the number of blocks in `outside` products of `product.m` by `columns` results."""
     if block.copied:
         down = ceil(product.m / (block.row_threads * tile.rows))
         return outside * down * ceil(columns / (block.column_threads * tile.columns))
@@ -137,19 +140,22 @@ def grid_of(product: Product, tile: ThreadTile, block: BlockTile, columns: int, 
 
 
 def processors_of(target: Target) -> int:
-    """How many multiprocessors there are."""
+    """Return the number of multiprocessors."""
     return int(target.multiprocessors) or _MULTIPROCESSORS
 
 
 def added_up_cost(results: int, parts: int, target: Target) -> Cost:
-    """A second kernel that adds up the parts of so many sums: each part is written, and read again."""
+    """Return the cost of a second kernel that adds up the parts of `results` sums. Each part is written and read
+    once.
+    """
     return element_wise_cost(results * (2 * parts + 1), results * parts, parts, target)
 
 
 def element_wise_cost(words: int, operations: int, loads: int, target: Target) -> Cost:
-    """A kernel that moves so many words of 32 bits, by way of the L2 cache, and does so many operations.
+    """Return the cost of a kernel that moves `words` words of 32 bits through the L2 cache and does `operations`
+    operations.
 
-    A thread does `loads` one after the other.
+    Each thread does `loads` loads one after the other.
     """
     processors = processors_of(target)
     work = operations / (max(1, target.lanes) * processors)
@@ -157,7 +163,9 @@ def element_wise_cost(words: int, operations: int, loads: int, target: Target) -
 
 
 def residents(tile: ThreadTile, block: BlockTile, target: Target) -> int:
-    """How many blocks a multiprocessor keeps beside one another, by registers, threads and shared storage."""
+    """Return how many blocks a multiprocessor runs at the same time, limited by registers, threads and shared
+    storage.
+    """
     limits = [_BLOCKS, max(1, target.threads_per_multiprocessor // block.threads)]
     if target.registers_per_block:
         limits.append(target.registers_per_block // (tile.registers * block.threads))
@@ -169,13 +177,13 @@ def residents(tile: ThreadTile, block: BlockTile, target: Target) -> int:
 
 
 def _instructions(product: Product, tile: ThreadTile, block: BlockTile) -> float:
-    """How many loads a thread issues for one step of the sum."""
+    """Return the number of loads that a thread issues for one step of the sum."""
     row = tile.rows / 4 if block.copied and tile.rows % 4 == 0 else tile.rows
     return row + tile.blocks * tile.vectors * (1 if product.contiguous or block.copied else tile.lanes)
 
 
 def _loads(product: Product, tile: ThreadTile, block: BlockTile, target: Target) -> float:
-    """Cycles of a warp's loads for one step of the sum."""
+    """Return the cycles of a warp's loads for one step of the sum."""
     column = tile.blocks * tile.vectors * _ROW * tile.lanes / 4
     if block.copied:
         row = tile.rows / (4 if tile.rows % 4 == 0 else 1) * _BROADCAST

@@ -1,8 +1,8 @@
-"""The schedule of everything that has none of its own: a thread for each result, legal for any function.
+"""Schedule any function without a specific rule: one thread for each result. Always legal.
 
-Element-wise blocks are inlined. The spatial loops of each other block are fused and shared out among blocks of threads,
-vectors of neighbours where they lie together; a thread runs the reduction of its result by itself. Blocks whose loops
-are no iterators, scans and sorts among them, keep their parallel loops, which all threads share, or run on one thread.
+Element-wise blocks are inlined. The spatial loops of each other block are fused and distributed over blocks of threads,
+in vectors if neighbouring results are contiguous. Each thread runs the whole reduction of its result. Blocks that
+contain loops, such as scans and sorts, keep their parallel loops, which all threads share, or run on one thread.
 """
 
 from __future__ import annotations
@@ -33,20 +33,22 @@ _UNLIKED = 100.0  # cycles more for each factor of two by which a block has othe
 
 
 def anything(func: PrimFunc) -> bool:  # noqa: ARG001 (a rule's condition)
-    """Every function."""
+    """Return True: this rule fits every function."""
     return True
 
 
 @rule("gpu", anything, fallback=True)
 def fallback(func: PrimFunc, target: Target) -> Iterator[Candidate]:
-    """Inline what is cheap, then a thread for each result."""
+    """Yield candidates that inline cheap blocks and then use one thread for each result."""
     lanes = int(target.vector_lanes("float32"))
     limit = int(getattr(target, "max_threads_per_block", 256))
     instances = sum(spatial_instances(block) for block in blocks.blocks_of(func))
     liked = threads_of_a_block(instances, target)
 
     def price(inline: bool, threads: int) -> Cost:
-        """Cycles of a multiprocessor: what is inlined is not moved; fewer threads hide less, more leave some idle."""
+        """Return the cycles of a multiprocessor. Inlined values are not moved; fewer threads hide less latency, and
+        more leave some idle.
+        """
         kept = [block for block in blocks.blocks_of(func) if not (inline and blocks.inlinable(func, block))]
         steps = {block: blocks.volume(reduced(block), _OPEN) for block in kept}
         words = sum(
@@ -67,7 +69,7 @@ def fallback(func: PrimFunc, target: Target) -> Iterator[Candidate]:
 
 
 def threads_of_a_block(instances: int, target: Target) -> int:
-    """How many threads a block of so many in all should have on a device."""
+    """Return how many threads a block should have if there are `instances` threads in total."""
     limit = int(getattr(target, "max_threads_per_block", 256))
     if int(getattr(target, "warp_size", 32)) > 1:
         many = target.local_memory_helps and instances >= _MANY * max(1, processors_of(target))
@@ -77,24 +79,28 @@ def threads_of_a_block(instances: int, target: Target) -> int:
 
 
 def usual_threads(func: PrimFunc, target: Target) -> int:
-    """How many threads a block should have in kernels of one result for each thread, by the largest of a function."""
+    """Return how many threads a block should have in kernels with one thread per result, judged by a function's largest
+    block.
+    """
     return threads_of_a_block(max(map(spatial_instances, blocks.blocks_of(func))), target)
 
 
 def spatial_instances(block: Block) -> int:
-    """How many results a block has."""
+    """Return the number of results of a block."""
     return prod([blocks.volume([axis.dom.extent], _OPEN) for axis in block.iter_vars if axis.kind != REDUCE] or [1])
 
 
 def others_on_the_grid(sch: Schedule, used: Collection[str], threads: int, lanes: int = 1) -> None:
-    """Each block whose name is not among the `used` ones by itself, as `on_the_grid` does, if that is legal."""
+    """Schedule each block that is not in `used` with `on_the_grid`, unless that is refused."""
     for name in [block.name for block in blocks.blocks_of(sch.func)]:
         if name not in used:
             blocks.attempt(lambda name=name: on_the_grid(sch, name, threads, lanes))  # type: ignore[misc]
 
 
 def on_the_grid(sch: Schedule, name: str, threads: int, lanes: int = 1) -> None:
-    """The spatial loops of a block, fused, over blocks of threads; sums of neighbours are in `lanes` parts."""
+    """Fuse the spatial loops of a block and distribute them over blocks of threads. Sums of neighbours use `lanes`
+    parts.
+    """
     handle = sch.get_block(name)
     block = next(b for b in blocks.blocks_of(sch.func) if b.name == name)
     loops = list(sch.get_loops(handle))

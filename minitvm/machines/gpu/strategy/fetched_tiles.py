@@ -1,14 +1,15 @@
-"""Tiles of operands that the threads of a block fetch together, into storage that they share.
+"""Tiles of operands that the threads of a block fetch together into shared storage.
 
     for each piece of the sum:
         A_shared[m, k] = x[.. of m and k ..]            # `staged`, `padded` and `fetched`
         wait
-        ... what the block makes of the tile ...
+        ... the block uses the tile ...
 
-An axis of a tile is a group of the block's iterators, joined: of a matrix product each is one iterator, of a
-convolution the steps of the sum are input channels and the places of the kernel, and the tile is the matrix of implicit
-GEMM. Which elements a piece needs follows from how the operand is indexed. What fills the operand, padding say, is
-computed where the tile is fetched. Sums whose extents tiles do not divide are padded with zeros, in the tile only.
+An axis of a tile is a group of the block's iterators, joined into one. In a matrix product, each group is a single
+iterator. In a convolution, the steps of the sum are the input channels and the places of the kernel, and the tile is
+the matrix of implicit GEMM. The indices of the operand determine which elements a piece needs. Element-wise producers
+of the operand, such as padding, are computed while the tile is fetched. If tiles do not divide the extents of a sum,
+the tile is padded with zeros.
 
 `shared_tiles` (a tile of results in the registers of each thread) and `tensor_cores` (of each warp) fetch this way.
 """
@@ -33,7 +34,7 @@ Axes = Sequence[Sequence[int]]  # of a tile: each axis the positions of the iter
 
 
 def staged(sch: Schedule, block: Any, buffer: str, axes: Axes, scope: str = "shared") -> Any:
-    """Copy what a block reads of a buffer, an element at a time, into a tile; the copy's loops are the tile's axes."""
+    """Copy the elements of a buffer that a block reads into a tile. The loops of the copy are the axes of the tile."""
     now = block_of(sch, block)
     read = next(p for p, region in enumerate(regions_read(now)) if region.buffer.name == buffer)
     iterators = now.iter_vars
@@ -44,7 +45,7 @@ def staged(sch: Schedule, block: Any, buffer: str, axes: Axes, scope: str = "sha
 
 
 def relooped(sch: Schedule, block: Any, iterators: Sequence[Any], axes: Axes) -> None:
-    """Let a block that has some of these iterators, in their order, iterate over the axes that they are joined to."""
+    """Change the loops of a block from iterators to the axes that they are joined to."""
     used = sorted(position for axis in axes for position in axis)
     if list(axes) == [[position] for position in used]:
         return
@@ -54,9 +55,9 @@ def relooped(sch: Schedule, block: Any, iterators: Sequence[Any], axes: Axes) ->
 
 
 def padded(sch: Schedule, block: Any, main: Any, copies: list[Any], multiples: Sequence[int], scope: str) -> bool:
-    """Pad a sum to multiples of its iterators, if it is not one; whether it was padded.
+    """Pad a sum to multiples of its tile's extents, and return whether padding was necessary.
 
-    `copies` become those that are padded. `main` reads the sum, which then lies in storage of that scope.
+    `copies` is updated to the padded copies. `main` reads the sum, which is then in storage of this scope.
     """
     now = block_of(sch, block)
     sizes = extents(axis.dom.extent for axis in now.iter_vars)
@@ -78,20 +79,20 @@ def padded(sch: Schedule, block: Any, main: Any, copies: list[Any], multiples: S
 
 
 def along(block: Block, load: BufferLoad, axes: Axes) -> int:
-    """The axis of a tile whose neighbours are neighbours in the operand; the last one where none has such."""
+    """Return the axis of a tile along which the operand is contiguous, or the last axis if there is none."""
     ends = [end_of(block, axis) for axis in axes]
     return next((p for p in reversed(range(len(axes))) if step_along(load, ends[p].var) == 1), len(axes) - 1)
 
 
 def end_of(block: Block, axis: Sequence[int]) -> Any:
-    """The innermost iterator of an axis that has more than one value."""
+    """Return the innermost iterator of an axis that has more than one value."""
     sizes = extents(block.iter_vars[position].dom.extent for position in axis)
     moving = [position for position, extent in zip(axis, sizes, strict=True) if extent != 1]
     return block.iter_vars[(moving or axis)[-1]]
 
 
 def run_of(block: Block, load: BufferLoad, axis: Sequence[int], lanes: int) -> int:
-    """How many neighbours along an axis, at most `lanes`, are one access: they lie at a multiple of their size."""
+    """Return how many neighbours along an axis, at most `lanes`, can be loaded in one aligned access."""
     end = end_of(block, axis)
     if step_along(load, end.var) != 1:
         return 1
@@ -109,10 +110,10 @@ Threads = Sequence[tuple[str, int]]  # axes of threads, each with how many there
 
 
 def fetched(sch: Schedule, copy: Any, count: int, axis: int, lanes: int, threads: Threads) -> int:
-    """Share out the last `count` loops of a copy among threads, `axis` innermost.
+    """Share out the last `count` loops of a copy among threads, with `axis` innermost. Return the elements per access.
 
-    What fills the operand is computed here. A thread fetches `lanes` elements at once, or fewer if some of so many are
-    padding and others not. Returns how many.
+    Element-wise producers of the operand are computed here. A thread fetches `lanes` elements at once, or fewer if
+    padding could begin inside of such a group.
     """
     inlined(sch, copy)
     lanes = _lanes_of(sch, copy, count, axis, lanes)
@@ -123,11 +124,12 @@ def fetched(sch: Schedule, copy: Any, count: int, axis: int, lanes: int, threads
 def by_way_of_registers(
     sch: Schedule, copy: Any, piece: Any, tile: Sequence[int], axis: int, lanes: int, threads: Threads
 ) -> Any:
-    """Copy a tile for each `piece` of the sum as `fetched` does, but in two blocks; returns the second one.
+    """Copy a tile for each `piece` of the sum as `fetched` does, but in two blocks. Return the second one.
 
     `copy` fetches to storage in which each thread has a place for every element that it fetches, and the second block
-    stores from there. `tile` are the extents of the copy's axes. The places are registers as soon as the scope of what
-    `copy` writes is "local" (`kept_in_registers`): the last step, since threads that own storage do not share loops.
+    stores from there. `tile` holds the extents of the copy's axes. `kept_in_registers` later changes the scope of this
+    storage to "local", so that the places become registers. That must be the last step, because loops cannot be shared
+    between threads that own storage.
     """
     inlined(sch, copy)
     store = sch.cache_write(copy, 0, "shared")
@@ -157,13 +159,15 @@ def by_way_of_registers(
 
 
 def kept_in_registers(sch: Schedule, copies: Sequence[Any]) -> None:
-    """Let each thread own what these blocks write."""
+    """Move the storage that these blocks write into the registers of each thread."""
     for copy in copies:
         sch.set_scope(copy, 0, "local")
 
 
 def _lanes_of(sch: Schedule, copy: Any, count: int, axis: int, lanes: int) -> int:
-    """How many neighbours along an axis a copy fetches at once: all are padding, or none is."""
+    """Return how many neighbours along an axis a copy can fetch at once, so that either all of them are padding or none
+    is.
+    """
     extent, block = constant_extent(sch, list(sch.get_loops(copy))[-count:][axis]), block_of(sch, copy)
     while lanes > 1 and (extent is None or extent % lanes or not _all_or_none(block, axis - count, lanes)):
         lanes //= 2
@@ -171,7 +175,7 @@ def _lanes_of(sch: Schedule, copy: Any, count: int, axis: int, lanes: int) -> in
 
 
 def _shared_out(sch: Schedule, block: Any, count: int, axis: int, lanes: int, threads: Threads) -> list[Any]:
-    """Share out the last `count` loops of a block among threads; returns the loops over what one thread does."""
+    """Share out the last `count` loops of a block among threads. Return the loops over the work of one thread."""
     own = list(sch.get_loops(block))[-count:]
     if axis != count - 1:
         sch.reorder(*(loop for p, loop in enumerate(own) if p != axis), own[axis])
@@ -186,7 +190,7 @@ def _shared_out(sch: Schedule, block: Any, count: int, axis: int, lanes: int, th
 
 
 def inlined(sch: Schedule, copy: Any) -> None:
-    """Compute what fills an operand where it is fetched, but for what has its place on a grid already."""
+    """Inline the element-wise producers of an operand into its copy, except those that are already bound to a grid."""
     for producer in sch.get_producers(copy):
         kinds = [node.kind for node in map(sch.get, sch.get_loops(producer)) if isinstance(node, For)]
         if inlinable(sch.func, block_of(sch, producer)) and ForKind.THREAD not in kinds:
@@ -195,7 +199,9 @@ def inlined(sch: Schedule, copy: Any) -> None:
 
 
 def _all_or_none(block: Block, axis: int, lanes: int) -> bool:
-    """Whether a condition of a copy holds for all of `lanes` neighbours along an iterator, or for none of them."""
+    """Return whether each condition of a copy holds for all of `lanes` neighbours along an iterator, or for none of
+    them.
+    """
     var = block.iter_vars[axis].var
     assert isinstance(block.body, BufferStore)
     conditions = list(_conditions(block.body.value))
@@ -204,7 +210,7 @@ def _all_or_none(block: Block, axis: int, lanes: int) -> bool:
 
 
 def _conditions(e: Node) -> list[Expr]:
-    """What an expression asks before it reads, and functions that are not copies."""
+    """Return the conditions under which an expression reads, and the function calls in it that are not copies."""
     conditions: list[Expr] = []
     if isinstance(e, Select):
         conditions.append(e.condition)
@@ -216,10 +222,11 @@ def _conditions(e: Node) -> list[Expr]:
 
 
 def in_stages(sch: Schedule, piece: Any, stages: int) -> None:
-    """Run a loop of two copies and a product as a pipeline, with so many pieces in shared storage at a time.
+    """Run a loop of two copies and a product as a pipeline, with `stages` pieces in shared storage at a time.
 
-    Of two, a step begins the next copies, and multiplies meanwhile. Of more it multiplies first, and then copies to
-    where the step before has multiplied: products that run on, and copies, are under way at the same time.
+    With two stages, a step begins the next copies and then multiplies while they run. With more stages, it multiplies
+    first, and then begins copies into the storage that the previous step has finished with, so that asynchronous
+    products and copies overlap.
     """
     sch.annotate(piece, "software_pipeline_stage", [0, 0, stages - 1])
     sch.annotate(piece, "software_pipeline_order", [0, 1, 2] if stages == 2 else [1, 2, 0])

@@ -1,8 +1,9 @@
-"""Loops over a grid: which of them become which axis of blocks.
+"""Assign loops to the axes of a grid.
 
-An index of fused loops is taken apart by quotients and remainders of all extents but the first. The proofs behind
-`bind` decide these where the extents are constant, so each loop of an open extent begins an axis, which constant ones
-join. There are three axes; of more such loops the outer ones share one, and `bind` refuses what it cannot decide.
+An index of fused loops is split by quotients and remainders of all extents but the first. The proofs that `bind` needs
+succeed if these extents are constant. So each loop of unknown extent begins a new axis, and constant loops join it.
+There are three axes. If there are more loops of unknown extent, the outer ones share an axis, and `bind` refuses the
+cases that it cannot decide.
 """
 
 from __future__ import annotations
@@ -19,15 +20,16 @@ MOST = 65535  # blocks along y and z, on devices of NVIDIA
 
 
 def fused(sch: Schedule, loops: Sequence[Any]) -> Any:
-    """Nested loops as one."""
+    """Fuse nested loops into one and return it."""
     return sch.fuse(*loops) if len(loops) > 1 else loops[0]
 
 
 def in_groups(sch: Schedule, rows: Any, columns: Any, group: int) -> Any:
-    """Two nested loops as one that runs down `group` rows of a column before the next column; `group` divides them.
+    """Fuse two nested loops so that the result runs through `group` rows of a column before the next column.
 
-    Blocks start in this order. Those at work beside one another are then a piece of the matrix of blocks that is
-    about as tall as it is wide, and read fewer rows and columns of the operands than as many blocks of one row.
+    `group` must divide the rows. Blocks start in this order. So the blocks that run at the same time form a roughly
+    square part of the matrix of blocks, and read fewer rows and columns of the operands than the same number of blocks
+    in one row.
     """
     groups, row = sch.split(rows, [None, group])
     sch.reorder(groups, columns, row)
@@ -35,7 +37,7 @@ def in_groups(sch: Schedule, rows: Any, columns: Any, group: int) -> Any:
 
 
 def over_blocks(sch: Schedule, loops: Sequence[Any]) -> Any:
-    """Bind nested loops, outer ones first, to blocks; returns the innermost loop that results."""
+    """Bind nested loops, outermost first, to blocks. Return the innermost of the resulting loops."""
     axes = _axes(sch, loops)
     for loop, axis in zip(axes, AXES, strict=False):
         sch.bind(loop, axis)
@@ -43,7 +45,9 @@ def over_blocks(sch: Schedule, loops: Sequence[Any]) -> Any:
 
 
 def over_blocks_and_threads(sch: Schedule, loops: Sequence[Any], threads: int) -> Any:
-    """The same with `threads` neighbours in a block, fewer if there are fewer; returns the loop over threads."""
+    """Bind nested loops to blocks with `threads` threads each, or fewer if there are fewer iterations. Return the loop
+    over threads.
+    """
     *outside, last = _axes(sch, loops)
     extent = constant_extent(sch, last)
     block, thread = sch.split(last, [None, threads if extent is None else min(threads, extent)])
@@ -54,7 +58,7 @@ def over_blocks_and_threads(sch: Schedule, loops: Sequence[Any], threads: int) -
 
 
 def over_blocks_of_threads(nest: TileNest) -> Any:
-    """Bind a nest's tiles to blocks, and its threads to theirs; returns the loop over threads, which is one."""
+    """Bind the tiles of a nest to blocks and its threads to threads. Return the single loop over threads."""
     thread = fused(nest.sch, nest.at(THREADS))
     over_blocks(nest.sch, nest.tiles)
     for loop in nest.at(VIRTUAL):
@@ -64,7 +68,9 @@ def over_blocks_of_threads(nest: TileNest) -> Any:
 
 
 def _axes(sch: Schedule, loops: Sequence[Any]) -> list[Any]:
-    """The loops fused into as few as may be, outer ones first. The first gets x: only it has more than 65535 blocks."""
+    """Fuse the loops into as few as possible, outermost first. The first one becomes axis x, the only one that allows
+    more than 65535 blocks.
+    """
     groups: list[list[Any]] = []
     for loop in loops:
         if not groups or constant_extent(sch, loop) is None:

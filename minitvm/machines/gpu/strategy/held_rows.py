@@ -1,13 +1,14 @@
-"""Rows that the threads of a block hold in registers while they normalise them: each element comes from memory once.
+"""Rows that the threads of a block keep in registers while normalising them, so that each element is loaded once.
 
     for each row, on blockIdx:
-        x_local[part, thread, lane] = x[row, ...]               # vectors, all of them under way at once
-        for each of a thread's: largest = max(largest, x_local[..])
-        for each of a thread's: exp_local[..] = exp(x_local[..] - largest)
+        x_local[part, thread, lane] = x[row, ...]               # vectors, all loaded at the same time
+        for each element of a thread: largest = max(largest, x_local[..])
+        for each element of a thread: exp_local[..] = exp(x_local[..] - largest)
         ...
 
-An element is the same thread's in every block: of `threads` vectors in turn. So what holds elements has a dimension
-that is the number of the thread, and lowering gives each thread its part (`machines.gpu.transform.threads_outside`).
+An element belongs to the same thread in every block: the threads take vectors in turn. So the storage for elements has
+a dimension that is the number of the thread, and lowering gives each thread its part
+(`machines.gpu.transform.threads_outside`).
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ _MOST = 32  # elements of one tensor that a thread holds
 
 
 def fits(length: int | None, threads: int, lanes: int) -> bool:
-    """Whether rows of a length are whole vectors of so many threads, and few enough for registers."""
+    """Return whether rows of this length consist of whole vectors of all threads, and fit in their registers."""
     return length is not None and length % (threads * lanes) == 0 and length // threads <= _MOST
 
 
 def hold(sch: Schedule, row: Any, before: Sequence[str], final: str, threads: int, lanes: int) -> set[str]:
-    """Compute the blocks of a row in its loop, with what they read of it, and hand on, in registers.
+    """Compute the blocks of a row inside its loop, and keep the row in registers between them.
 
-    Returns the names of those that are shared out among the threads: all but those with one element a row.
+    Returns the names of the blocks that are shared out among the threads: all except those with one element per row.
     """
     names = [*before, final]
     sizes = extents(axis.dom.extent for axis in block_of(sch, sch.get_block(final)).iter_vars)
@@ -58,14 +59,16 @@ def hold(sch: Schedule, row: Any, before: Sequence[str], final: str, threads: in
 
 
 def _copied(sch: Schedule, buffer: Buffer, names: Sequence[str]) -> str:
-    """The block that copies a tensor for all of these which read it."""
+    """Copy a tensor for all of the named blocks that read it, and return the name of the copying block."""
     users = [name for name in names if buffer in buffers_read(block_of(sch, sch.get_block(name)))]
     handles = [sch.get_block(name) for name in users]
     return block_of(sch, sch.cache_read(handles[0], buffer, "local", handles)).name
 
 
 def _rows_read(sch: Schedule, names: Sequence[str], sizes: list[int | None]) -> list[Buffer]:
-    """The tensors of the result's shape that no block here writes, all of whose readers go along their rows."""
+    """Return the tensors of the result's shape that come from outside of these blocks and that all readers access along
+    rows.
+    """
     blocks = [block for block in blocks_of(sch.func) if block.name in names]
     written = {region.buffer for block in blocks for region in regions_written(block)}
     read = dict.fromkeys(region.buffer for block in blocks for region in regions_read(block))
@@ -84,5 +87,5 @@ def _rows_read(sch: Schedule, names: Sequence[str], sizes: list[int | None]) -> 
 
 
 def _length(block: Block) -> int | None:
-    """The extent of a block's last iterator."""
+    """Return the extent of a block's last iterator."""
     return extents([block.iter_vars[-1].dom.extent])[0]

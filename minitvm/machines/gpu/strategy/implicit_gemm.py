@@ -1,4 +1,4 @@
-"""Products of matrices on multiply-add units, whose operands blocks of threads fetch into storage that they share.
+"""Schedule matrix products on multiply-add units. Blocks of threads fetch the operands into shared storage.
 
     for each tile of `rows` by `columns` of the result, on blockIdx:
         acc[thread_rows, thread_columns] = 0            # registers of a thread
@@ -9,14 +9,15 @@
             wait
         out[rows, columns] = epilogue(acc)
 
-The steps are the outer axis of both tiles: rows of a thread are neighbours, which is one load, and so are the vectors
-of neighbouring threads, which is no bank conflict. Vectors of one thread lie a row of threads apart: virtual threads.
-An operand that is contiguous along the steps is turned around on the way: its lines are then four elements longer, so
-that neighbouring threads do not store to one bank. (The tiles of Volkov and Demmel, SC'08, as in CUTLASS and TVM.)
+The steps are the outer axis of both tiles. So the rows of a thread are neighbours, which need one load, and the vectors
+of neighbouring threads are neighbours, which avoids bank conflicts. The vectors of one thread are a row of threads
+apart, as virtual threads. An operand that is contiguous along the steps is transposed in the copy. Its lines are then
+four elements longer, so that neighbouring threads do not store to the same bank. (The tiles of Volkov and Demmel,
+SC'08, as in CUTLASS and TVM.)
 
-Extents that tiles do not divide are padded: the operands where they are fetched, with zeros, the result in registers.
-What a sum of products has as rows, columns and steps `matrices` says; what fills an operand, padding in front of a
-convolution say, is computed where it is fetched (`fetched_tiles`).
+If tiles do not divide the extents, the operands are padded with zeros when they are fetched, and the result is padded
+in registers. `matrices` decides which axes of a sum are rows, columns and steps. Element-wise producers of an operand,
+such as the padding of a convolution, are computed when it is fetched (`fetched_tiles`).
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ _LOOP = 40.0  # of a piece: barriers and the first loads of a step
 _LATENCY, _BARRIER = 160.0, 400.0  # until a piece is there, and until all threads know
 _LAUNCH, _START, _KERNEL = 6000.0, 2000.0, 1500.0  # of a kernel, until a block has begun, of a second kernel
 
-# How the next piece of the operands comes to shared storage while one is used, of which there are `stages`.
+# How the next piece of the operands is fetched to shared storage while a piece is used. There are `stages` pieces.
 IN_FRONT = "in front"  # fetched and stored in front of the products
 BEHIND = "behind"  # fetched to registers in front of the products, stored behind them
 ASYNC = "async"  # by asynchronous copies, of as many pieces ahead as there are stages
@@ -68,12 +69,12 @@ _LARGE = 32  # results of a thread, from which on the products of a piece last a
 
 @dataclass(frozen=True, slots=True)
 class _Hidden:
-    """What a piece costs besides its products where fetching goes on behind them, in cycles of a multiprocessor.
+    """The cost of a piece besides its products, in cycles of a multiprocessor, if fetching overlaps with the products.
 
-    `issued` is that of a load of a step; `turned` that of a warp's elements which it stores one by one, to turn a tile
-    around; `piece` that of a warp, in which it waits and begins again. `moved` is the part of what moving a piece from
-    the L2 cache takes that does not hide: more than all of it, since that cache gives all multiprocessors together
-    about half as much as one of them.
+    `issued` is the cost of issuing a load in a step. `turned` is the cost per element that a warp stores separately, to
+    transpose a tile. `piece` is the cost per warp of waiting and starting again. `moved` is the share of the time for
+    moving a piece from the L2 cache that is not hidden. It is above 1, because that cache serves all multiprocessors
+    together at about half the rate of a single one.
     """
 
     issued: float
@@ -82,8 +83,8 @@ class _Hidden:
     moved: float
 
 
-# Of a way to fetch with two stages, or with three and more: fitted to 175 tiles of products of eight shapes on an H100,
-# from 49 x 512 x 2048 to 4096 x 4096 x 4096, with a standard deviation of 12 %.
+# Costs of a way to fetch with two stages, or with three and more: fitted to 175 tiles of products of eight shapes on an
+# H100, from 49 x 512 x 2048 to 4096 x 4096 x 4096, with a standard deviation of 12 %.
 _HIDDEN = {
     (BEHIND, 2): _Hidden(0.0, 4.0, 25.0, 1.25), (ASYNC, 2): _Hidden(4.8, 2.0, 0.0, 0.0),
     (ASYNC, 3): _Hidden(1.0, 0.25, 15.0, 1.6),
@@ -92,7 +93,9 @@ _HIDDEN = {
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """A block's tile: `rows` by `columns` of the result, `depth` steps at a time, and what of it is a thread's."""
+    """A block's tile, `rows` by `columns` of the result and `depth` steps at a time, and the part of it that a thread
+    computes.
+    """
 
     rows: int
     columns: int
@@ -117,18 +120,18 @@ class Tile:
 
     @property
     def is_hidden(self) -> bool:
-        """Whether the next piece comes while one is used."""
+        """Return whether the next piece is fetched while the current one is used."""
         return self.stages > 1 and self.fetch != IN_FRONT
 
     @property
     def registers(self) -> int:
-        """Registers of a thread: sums, the operands of a step, addresses, and elements on their way."""
+        """The registers of a thread: sums, the operands of a step, addresses, and elements that are being fetched."""
         waiting = (self.rows + self.columns) * self.depth // self.threads if self.fetch == BEHIND else 0
         return self.thread_rows * self.thread_columns + self.thread_rows + self.thread_columns + _SPARE + waiting
 
     @property
     def shared_bytes(self) -> int:
-        """Bytes of shared storage of a block, for two operands of 32 bits that are transposed on the way."""
+        """The bytes of a block's shared storage, for two operands of 32 bits that are transposed in the copy."""
         lines = sum(size + (APART - size) % BANKS for size in (self.rows, self.columns))
         return 4 * lines * self.depth * self.stages
 
@@ -137,7 +140,7 @@ _KNOBS = tuple(field.name for field in fields(Tile))
 
 
 def candidates(func: PrimFunc, target: Target) -> Iterator[Candidate]:
-    """The tiles that fit a target, for the only reduction of a function, where that is a product of matrices."""
+    """Yield the tiles that fit a target, if the only reduction of a function is a product of matrices."""
     reduction = only_reduction(func)
     product = None if reduction is None else product_of_matrices(reduction)
     if product is None or product.bytes > 4:
@@ -157,10 +160,10 @@ def candidates(func: PrimFunc, target: Target) -> Iterator[Candidate]:
 
 
 def fetches_of(product: MatrixProduct) -> tuple[int, ...]:
-    """How many elements of each operand a thread fetches at once.
+    """Return how many elements of each operand a thread fetches at once.
 
-    Of an operand that is turned around on the way it stores each by itself, and vectors to one bank. One element at a
-    time is better where its place costs nothing: the steps are one axis.
+    A thread stores the elements of a transposed operand one by one, and those of a vector go to the same bank. Fetching
+    single elements is better if their addresses cost nothing, which is the case if the steps are a single axis.
     """
     loads = product.a, product.b
     found = []
@@ -171,7 +174,9 @@ def fetches_of(product: MatrixProduct) -> tuple[int, ...]:
 
 
 def tiles(product: MatrixProduct, fetches: Sequence[int], target: Target) -> Iterator[Tile]:
-    """The tiles that fit a target, where shared storage is faster than memory, with one piece of the steps or two."""
+    """Yield the tiles that fit a target with fast shared storage. One or two pieces of the steps are in storage at a
+    time.
+    """
     if not target.local_memory_helps:
         return
     limit = min(_SHARED, target.max_shared_memory_per_block)
@@ -193,7 +198,7 @@ def tiles(product: MatrixProduct, fetches: Sequence[int], target: Target) -> Ite
 
 
 def _fetching(product: MatrixProduct, tile: Tile, limit: int, target: Target) -> Iterator[Tile]:
-    """A tile with each way in which its next piece may be fetched: of large tiles of plain products there are more."""
+    """Yield a tile with each possible way to fetch its next piece. Large tiles of plain products have more ways."""
     yield tile
     if tile.stages == 1 or len(product.steps) > 1 or tile.thread_rows * tile.thread_columns < _LARGE:
         return
@@ -206,19 +211,19 @@ def _fetching(product: MatrixProduct, tile: Tile, limit: int, target: Target) ->
 
 
 def _sizes(extent: int, sizes: tuple[int, ...]) -> list[int]:
-    """The sizes that do not reach far beyond an extent."""
+    """Return the sizes that do not extend far beyond an extent."""
     return [size for size in sizes if size < 2 * extent or size == sizes[0]]
 
 
 def _splits(product: MatrixProduct, tile: Tile, target: Target) -> list[int]:
-    """Into how many parts the steps may be split where blocks are few."""
+    """Return the numbers of parts into which the steps may be split if there are few blocks."""
     blocks = product.count * ceil(product.m / tile.rows) * ceil(product.n / tile.columns)
     most = min(32, product.k // (2 * tile.depth), 4 * processors_of(target) // blocks)
     return [n for n in (1, 2, 3, 4, 6, 8, 12, 16, 24, 32) if n <= max(1, most)]
 
 
 def tile_cost(product: MatrixProduct, tile: Tile, fetches: Sequence[int], target: Target) -> Cost:
-    """Cycles of a multiprocessor, all of them busy with the tiles of a product."""
+    """Return the cycles of a multiprocessor if all of them compute the tiles of a product."""
     blocks = product.count * ceil(product.m / tile.rows) * ceil(product.n / tile.columns) * tile.splits
     processors, warps = processors_of(target), tile.threads / 32
     pieces = ceil(product.k / tile.splits / tile.depth)
@@ -257,15 +262,15 @@ def tile_cost(product: MatrixProduct, tile: Tile, fetches: Sequence[int], target
 
 
 def tiles_of(product: MatrixProduct) -> list[list[tuple[int, ...]]]:
-    """The axes of the operands' tiles: the steps outside of rows and of columns."""
+    """Return the axes of the operands' tiles: steps first, then rows or columns."""
     operands = ((product.a, product.rows), (product.b, product.columns))
     return [product.tile_axes(load, product.steps, axis) for load, axis in operands]
 
 
 def schedule(sch: Schedule, product: MatrixProduct, tile: Tile, alone: bool = False) -> set[str]:
-    """Schedule a product and what follows it element by element; returns the names of the blocks that it scheduled.
+    """Schedule a product and the element-wise blocks after it. Return the names of the scheduled blocks.
 
-    With `alone` what follows has its place already.
+    With `alone`, the blocks after it are already scheduled.
     """
     block, shapes = sch.get_block(product.block.name), tiles_of(product)
     sizes = (tile.rows, tile.columns, tile.depth * tile.splits)
@@ -320,10 +325,10 @@ def schedule(sch: Schedule, product: MatrixProduct, tile: Tile, alone: bool = Fa
 
 
 def _columns_apart(sch: Schedule, block: Any, sizes: tuple[int, int, int]) -> None:
-    """Let a sum, and its result, have tiles, vectors, threads and lanes in place of columns.
+    """Replace the columns of a sum and its result by four axes: tiles, vectors, threads and lanes.
 
-    What one thread has of them, vectors that lie a row of threads apart, is a box then. `sizes` are the columns of a
-    tile, of a vector of each of its threads, and of a vector.
+    The part of one thread, vectors that are a row of threads apart, is then a box. `sizes` holds the number of columns
+    of a tile, of one vector of all threads, and of a vector.
     """
     tile, row, lanes = sizes
     at = len(block_of(sch, block).iter_vars) - 2  # behind it is the sum
@@ -338,7 +343,7 @@ def _columns_apart(sch: Schedule, block: Any, sizes: tuple[int, int, int]) -> No
 
 
 def _added_up(sch: Schedule, block: Any, main: Any) -> set[str]:
-    """Schedule the block that adds up the parts of a sum, and what follows it, `main`."""
+    """Schedule the block that adds up the parts of a sum, and `main`, which follows it."""
     nest = TileNest(sch, block, main)
     *_, row, column = nest.axes
     nest.cut(column, lanes=LANES)

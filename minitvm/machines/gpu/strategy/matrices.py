@@ -1,9 +1,9 @@
-"""Sums of products as products of matrices, of which blocks of threads fetch tiles.
+"""View sums of products as products of matrices, whose tiles are fetched by blocks of threads.
 
-A sum is a product of matrices if each axis of its result is one of the first operand, of the second, or of both. The
-axes of each kind are joined: to rows, columns, and products outside of each other; those of the sum to its steps. A
-convolution is the product of implicit GEMM: its rows are all pixels of the result, its steps the input channels and the
-places of the kernel ("Implicit GEMM Convolution" in CUTLASS).
+This is possible if each axis of the result is an axis of the first operand, of the second, or of both. The axes of each
+kind are joined: into rows, columns, and outside axes, which count separate products. The axes of the sum are joined
+into steps. A convolution becomes the product of implicit GEMM: its rows are all pixels of the result, and its steps are
+the input channels and the places of the kernel ("Implicit GEMM Convolution" in CUTLASS).
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ AT_ONCE = 16  # bytes that a thread fetches
 
 @dataclass(frozen=True, slots=True)
 class MatrixProduct:
-    """A sum of products as a product of matrices: `a` of rows by steps, `b` of steps by columns, `outside` of these.
+    """A sum of products as `outside` products of matrices: `a` is rows by steps, and `b` is steps by columns.
 
-    Each axis is a group of the block's iterators, by their positions.
+    Each axis is a group of the block's iterators, given by their positions.
     """
 
     block: Block
@@ -46,7 +46,7 @@ class MatrixProduct:
 
     @property
     def count(self) -> int:
-        """How many products there are."""
+        """The number of products."""
         return self._extent(self.outside)
 
     @property
@@ -63,7 +63,7 @@ class MatrixProduct:
 
     @property
     def bytes(self) -> int:
-        """Bytes of an element of an operand, the larger one's."""
+        """The bytes per element of the operand with the larger elements."""
         return max(int(load.buffer.dtype.bytes) for load in (self.a, self.b))
 
     @property
@@ -73,43 +73,45 @@ class MatrixProduct:
 
     @property
     def widest(self) -> int:
-        """Elements that a thread fetches at once, at most."""
+        """The largest number of elements that a thread fetches at once."""
         return AT_ONCE // self.bytes
 
     @property
     def axes(self) -> list[tuple[int, ...]]:
-        """The axes of the block: those outside, each by itself, rows, columns, steps."""
+        """The axes of the block: each outside axis, then rows, columns and steps."""
         return [*((p,) for p in self.outside), self.rows, self.columns, self.steps]
 
     def outside_of(self, load: BufferLoad) -> list[int]:
-        """The axes outside of each other on which an operand depends."""
+        """Return the outside axes on which an operand depends."""
         return [p for p in self.outside if depends(load, self.block.iter_vars[p].var)]
 
     @property
     def is_plain(self) -> bool:
-        """Whether rows and columns are an iterator each."""
+        """Return whether rows and columns consist of one iterator each."""
         return len(self.rows) == len(self.columns) == 1
 
     def divides(self, rows: int, columns: int, depth: int) -> bool:
-        """Whether tiles of this size are whole."""
+        """Return whether tiles of this size divide the product evenly."""
         return self.m % rows == self.n % columns == self.k % depth == 0
 
     def tile_axes(self, load: BufferLoad, *axes: tuple[int, ...]) -> list[tuple[int, ...]]:
-        """The axes of an operand's tile: those outside on which it depends, each by itself, and then `axes`."""
+        """Return the axes of an operand's tile: each outside axis on which it depends, followed by `axes`."""
         return [*((p,) for p in self.outside_of(load)), *axes]
 
     def lies_along(self, load: BufferLoad, axis: Sequence[int]) -> bool:
-        """Whether neighbours along an axis are neighbours in an operand."""
+        """Return whether neighbours along an axis are neighbours in an operand."""
         return step_along(load, end_of(self.block, axis).var) == 1
 
     def run(self, load: BufferLoad, tile: Sequence[Sequence[int]]) -> tuple[int, int]:
-        """The axis of a tile along which neighbours of an operand lie, and how many of them are one access."""
+        """Return the axis of a tile along which an operand is contiguous, and how many neighbours can be loaded in one
+        access.
+        """
         axis = along(self.block, load, tile)
         return axis, run_of(self.block, load, tile[axis], self.widest)
 
 
 def product_of_matrices(block: Block) -> MatrixProduct | None:
-    """A sum as a product of matrices; None for one that is none, or whose extents are not known."""
+    """Return a sum as a product of matrices, or None if that is impossible or an extent is unknown."""
     loads, store = operands(block), block.body
     if loads is None or not isinstance(store, BufferStore):
         return None
@@ -140,11 +142,12 @@ def as_matrices(
     sch: Schedule, product: MatrixProduct, block: Any, tile: tuple[int, int, int],
     tiles: Sequence[Sequence[Sequence[int]]], scopes: tuple[str, str], always: bool = False, alone: bool = False,
 ) -> tuple[Any, list[Any]]:  # fmt: skip
-    """The sum as a product of matrices, padded to multiples of a tile of (rows, columns, steps).
+    """Rewrite the sum as a product of matrices, padded to multiples of a tile of (rows, columns, steps).
 
-    `tiles` are the axes of the operands' tiles. `scopes` are those of the operands' tiles and of the result. Returns
-    the block that takes the result from there, None if nothing follows the product and it is stored as it is (never
-    with `always`), and the copies of the operands. With `alone` what follows the product has its place already.
+    `tiles` gives the axes of the operands' tiles, and `scopes` the scopes of these tiles and of the result. Returns the
+    block that reads the result from there, and the copies of the operands. The block is None if nothing follows the
+    product and it is stored directly (never with `always`). With `alone`, the blocks after the product are already
+    scheduled.
     """
     if not alone:
         inline_injective(sch, within=behind(sch.func, product.block.name))

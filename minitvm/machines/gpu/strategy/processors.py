@@ -1,8 +1,8 @@
-"""Processors behind an interface for GPUs, as PoCL offers them: the CPU's schedules, a block of one thread for a task.
+"""Processors behind a GPU interface, such as PoCL's: use the CPU's schedules, with a block of one thread for each task.
 
-A core runs the threads of a block one after the other. Blocks are what runs in parallel, and what a CPU's task gains
-from, tiles in registers and copies that stay in the cache, its block gains too. So the rules of CPUs propose, and each
-parallel loop of a schedule becomes the grid.
+A core runs the threads of a block one after the other, and blocks run in parallel. A block benefits from the same
+measures as a CPU's task: tiles in registers, and copies that stay in the cache. So the rules for CPUs propose the
+candidates, and each parallel loop of a schedule becomes the grid.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from ...simd import strategy as cpu
 
 
 def rules(target: Target) -> list[Rule]:
-    """The rules of CPUs, their parallel loops on the grid."""
+    """Return the rules for CPUs, with their parallel loops bound to the grid."""
     return [replace(row, propose=_Proposed(row)) for row in cpu.rules(target)]
 
 
 class _Proposed:
-    """The candidates of a CPU's rule, for a grid."""
+    """A callable that yields the candidates of a CPU's rule, adapted to a grid."""
 
     def __init__(self, row: Rule) -> None:
         self.row = row
@@ -37,7 +37,7 @@ class _Proposed:
 
 
 class _Gridded:
-    """A CPU's steps, then the grid."""
+    """A callable that applies a CPU's schedule steps and then binds the grid."""
 
     def __init__(self, apply: Any) -> None:
         self.apply = apply
@@ -48,7 +48,7 @@ class _Gridded:
 
 
 def parallel_on_the_grid(sch: Schedule) -> None:
-    """Bind parallel loops to blockIdx.x, those inside of another one left out."""
+    """Bind parallel loops to blockIdx.x, except those inside of another one."""
     for name in [block.name for block in blocks_of(sch.func)]:
         for loop in sch.get_loops(sch.get_block(name)):
             node = sch.get(loop)

@@ -1,15 +1,16 @@
-"""Reductions on GPUs: a block of threads for each row, or a thread for each.
+"""Schedule reductions on GPUs with a block of threads for each row, or a single thread for each row.
 
     for each row, on blockIdx:
         for k in shares of threadIdx.x: largest = max(largest, x[row, k])     # shuffles, or a tree in shared storage
         for k in shares of threadIdx.x: total += exp(x[row, k] - largest)
         for k in shares of threadIdx.x: result[row, k] = exp(x[row, k] - largest) / total
 
-`rows` normalises the rows of a tensor (softmax, layer norm). `reduction` is for functions with a single reduction that
-reads each element of its largest operand once (sums, maxima, argmax, a matrix times a vector). Many threads a row pay
-where rows are few or long; neighbours read neighbouring elements. The target decides what it costs that threads meet:
-little where warps shuffle, more in shared storage, most where that is no faster than memory. Where the threads of a
-block run one after the other on a processor, one thread is as good as many, and sums in vectors.
+`rows` is for functions that normalise the rows of a tensor (softmax, layer norm). `reduction` is for functions with a
+single reduction that reads each element of its largest operand once (sums, maxima, argmax, a matrix times a vector).
+Many threads per row are worthwhile if rows are few or long, or if neighbouring threads read neighbouring elements. The
+cost of combining the values of threads depends on the target: it is low if warps have shuffles, higher in shared
+storage, and highest if that is no faster than memory. If the threads of a block run one after the other on a processor,
+one thread is as good as many, and sums in vectors.
 """
 
 from __future__ import annotations
@@ -50,9 +51,9 @@ _BLOCKS = 32  # that a multiprocessor keeps at most
 
 @rule("gpu", normalizes_rows)
 def rows(func: PrimFunc, target: Target) -> Iterator[Candidate]:
-    """The blocks of a row one after the other, in one block of threads.
+    """Yield candidates that compute the blocks of a row one after the other, in one block of threads.
 
-    The number of threads is decided, and whether they hold the row in registers.
+    The knobs are the number of threads, and whether they keep the row in registers.
     """
     *_, result = blocks.blocks_of(func)
     *leading, last = blocks.extents(axis.dom.extent for axis in result.iter_vars)
@@ -99,12 +100,14 @@ def rows(func: PrimFunc, target: Target) -> Iterator[Candidate]:
 
 
 def _holds(length: int | None, threads: int, lanes: int, target: Target) -> bool:
-    """Whether the threads of a block may hold a row: they are as many at once, and have registers."""
+    """Return whether the threads of a block may keep a row in registers: they run at the same time, and the row
+    fits.
+    """
     return target.local_memory_helps and not _in_turn(target) and held_rows.fits(length, threads, lanes)
 
 
 def _thread_a_row(sch: Schedule, leading: list[Any], before: list[str], threads: int, lanes: int) -> None:
-    """Each row by one thread, with what is one for a row in its registers."""
+    """Compute each row by one thread, keeping values with one element per row in its registers."""
     row = over_blocks_and_threads(sch, leading, threads)
     for name in reversed(before):
         sch.compute_at(sch.get_block(name), row, preserve_unit_loops=True)
@@ -119,7 +122,7 @@ def _thread_a_row(sch: Schedule, leading: list[Any], before: list[str], threads:
 
 
 def reads_once(func: PrimFunc) -> bool:
-    """Whether a function has one reduction, which reads each element of its largest operand once at most."""
+    """Return whether a function has one reduction, which reads each element of its largest operand at most once."""
     block = blocks.only_reduction(func)
     if block is None or not regions_read(block):
         return False
@@ -132,7 +135,9 @@ def reads_once(func: PrimFunc) -> bool:
 
 @rule("gpu", reads_once)
 def reduction(func: PrimFunc, target: Target) -> Iterator[Candidate]:
-    """A block of threads a result, or as everything else a thread; the number of threads is decided."""
+    """Yield candidates with a block of threads per result, and one with a single thread per result. The knob is the
+    number of threads.
+    """
     block = blocks.only_reduction(func)
     if block is None:
         return
@@ -165,13 +170,13 @@ def reduction(func: PrimFunc, target: Target) -> Iterator[Candidate]:
 
 
 def _done(sch: Schedule) -> set[str]:
-    """The names of the blocks whose loops are bound already."""
+    """Return the names of the blocks whose loops are already bound."""
     names = [b.name for b in blocks.blocks_of(sch.func)]
     return {n for n in names if any(getattr(sch.get(l), "thread", None) for l in sch.get_loops(sch.get_block(n)))}
 
 
 def _team_a_result(sch: Schedule, name: str, threads: int, ordered: bool) -> None:
-    """A block of threads for each result of a reduction."""
+    """Use a block of threads for each result of a reduction."""
     handle = sch.get_block(name)
     block = blocks.block_of(sch, handle)
     loops = list(sch.get_loops(handle))
@@ -187,16 +192,17 @@ def _team_a_result(sch: Schedule, name: str, threads: int, ordered: bool) -> Non
 
 
 def _blocks_of_threads(sch: Schedule, loops: list[Any]) -> Any:
-    """Some loops over blocks of threads; returns the innermost that results."""
+    """Bind some loops to blocks of threads. Return the innermost of the resulting loops."""
     if not loops:
         raise ScheduleError("wanted a loop over rows")
     return over_blocks(sch, loops)
 
 
 def _shared_out(sch: Schedule, name: str, threads: int, outside: int, ordered: bool = False, lanes: int = 1) -> None:
-    """What a block does inside of a row, shared out among threads: neighbours, or in order each a stretch.
+    """Share out the work of a block inside of a row among threads, by neighbouring elements or (`ordered`) in
+    stretches.
 
-    A thread computes `lanes` neighbours at once where the block is no reduction and they lie together.
+    A thread computes `lanes` neighbours at once if the block is not a reduction and they are contiguous.
     """
     inner = list(sch.get_loops(sch.get_block(name)))[outside:]
     inner = [loop for loop in inner if getattr(sch.get(loop), "thread", None) is None]
@@ -216,7 +222,7 @@ def _shared_out(sch: Schedule, name: str, threads: int, outside: int, ordered: b
 
 
 def _team_sizes(length: int, target: Target) -> list[int]:
-    """Numbers of threads that may do a row together."""
+    """Return the numbers of threads that may share a row."""
     limit = min(int(getattr(target, "max_threads_per_block", 256)), 1024)
     least = max(2, int(getattr(target, "warp_size", 1)))
     sizes = [n for n in (2**k for k in range(1, 11)) if least <= n <= limit and n <= max(least, length)]
@@ -224,18 +230,18 @@ def _team_sizes(length: int, target: Target) -> list[int]:
 
 
 def _in_turn(target: Target) -> bool:
-    """Whether the threads of a block run one after the other, on a processor with vectors."""
+    """Return whether the threads of a block run one after the other, on a processor with vectors."""
     return int(getattr(target, "warp_size", 32)) <= 1 and not target.local_memory_helps
 
 
 def _price(
     count: int, length: int, steps: float, threads: int, passes: int, meetings: int, target: Target, neighbours: bool
 ) -> Cost:  # fmt: skip
-    """Cycles of `count` rows of `length` elements, each of `threads` that do so many steps and meet so many times.
+    """Return the cycles of `count` rows of `length` elements, each computed by `threads` threads.
 
-    A row is read `passes` times: from memory once, then from the multiprocessor's cache, where those that it works on
-    at once fit into it, else from L2. Threads that do few steps wait for what they load, and for each other; other rows
-    on the same multiprocessor hide it.
+    Each thread does `steps` steps and combines values with the others `meetings` times. A row is read `passes` times:
+    once from memory, and then from the multiprocessor's cache if the rows in progress fit in it, or else from L2.
+    Threads with few steps wait for their loads and for each other; other rows on the same multiprocessor hide this.
     """
     levels = ceil(log2(threads)) if threads > 1 else 0
     warp = int(getattr(target, "warp_size", 32))

@@ -1,8 +1,8 @@
-"""What a network had better run on its host: functions that a GPU has no schedule for.
+"""Decide which functions a network should run on its host because a GPU has no good schedule for them.
 
-Some functions are loops whose iterations follow each other: sorts, scans, loops over time. A rule can share out the few
-tasks around them (the rows that are sorted), but not what one task does. Where the tasks are fewer than the threads
-of one block, and each of them is long, a processor is faster than a GPU's threads, copies included.
+Some functions are loops whose iterations depend on each other: sorts, scans, loops over time. A rule can distribute the
+tasks around them (such as the rows to sort), but not the work of one task. If there are fewer tasks than threads in one
+block, and each task is long, a processor is faster than a GPU's threads, even with the copies.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ LEAST = 1 << 16  # statements of a task, from which it is long
 
 
 def refusal(func: PrimFunc, target: Target) -> str:
-    """Why a function does not run on the device; "" for one that does. The part "refusal" of its back ends."""
+    """Return the reason why a function should not run on the device, or "". This is the part "refusal" of GPU back
+    ends.
+    """
     if target.processor is not None:
         return ""
     for block in blocks_of(func):
@@ -31,12 +33,12 @@ def refusal(func: PrimFunc, target: Target) -> str:
 
 
 def _is_serial(block: Block) -> bool:
-    """Whether an iteration of a block is a program of its own."""
+    """Return whether each iteration of a block contains loops."""
     return contains(block.body, For | While)
 
 
 def _statements(node: Any) -> int:
-    """How many statements run, at least: loops of open extents count as one iteration."""
+    """Return a lower bound on the number of statements that run. Loops of unknown extent count as one iteration."""
     inner = [child for child in children(node) if isinstance(child, Stmt)]
     count = sum(map(_statements, inner)) if inner else int(isinstance(node, Stmt))
     return count * volume([node.extent]) if isinstance(node, For) else count

@@ -1,23 +1,25 @@
-"""Contractions whose blocks of threads fetch together what all of them read, into storage that they share.
+"""Schedule contractions whose operands a block of threads fetches together into shared storage.
 
     for each tile of the result, on blockIdx:
         acc[rows, vectors] = 0                          # registers
         for ko:                                         # a piece of the sum
-            A_shared[k, m], B_shared[k, n] = ...        # each thread fetches a part of both, vectors where they lie so
+            A_shared[k, m], B_shared[k, n] = ...        # each thread fetches a part of both, in vectors if possible
             wait
             for k: acc[r, v] += A_shared[k, r] * B_shared[k, v]
             wait
         out[rows, vectors] = epilogue(acc)
 
-The sum is the outer axis of both tiles: rows of a thread are neighbours, which is one load, and so are the vectors of
-neighbouring threads, which is no bank conflict. Vectors of one thread lie a row of threads apart, as virtual threads.
-An operand that is contiguous along the sum is turned around on the way: its lines are then four elements longer, so
-that neighbouring threads do not store to one bank. (The tiles of Volkov and Demmel, SC'08, as in CUTLASS and TVM.)
+The sum is the outer axis of both tiles. So the rows of a thread are neighbours, which need one load, and the vectors of
+neighbouring threads are neighbours, which avoids bank conflicts. The vectors of one thread are a row of threads apart,
+as virtual threads. An operand that is contiguous along the sum is transposed in the copy. Its lines are then four
+elements longer, so that neighbouring threads do not store to the same bank. (The tiles of Volkov and Demmel, SC'08, as
+in CUTLASS and TVM.)
 
-Extents that tiles do not divide are padded: the operands where they are fetched, with zeros, the result in registers.
+If tiles do not divide the extents, the operands are padded with zeros when they are fetched, and the result is padded
+in registers.
 
-Which elements a block needs follows from how an operand is indexed: of a convolution the tile of its input is the
-matrix of implicit GEMM, and padding in front of it is computed where the tile is fetched.
+The indices of an operand determine which elements a block needs. For a convolution, the tile of its input is the matrix
+of implicit GEMM, and padding is computed when the tile is fetched.
 """
 
 from __future__ import annotations
@@ -40,10 +42,11 @@ from .grid import fused, over_blocks_of_threads
 def schedule_shared(
     sch: Schedule, way: Roles, block: Any, main: Any, further: int | None, tile: ThreadTile, threads: BlockTile
 ) -> tuple[set[str], list[Any]]:  # fmt: skip
-    """Schedule the sum `block` and what follows it, `main`; returns the names of the blocks that it scheduled.
+    """Schedule the sum `block` and `main`, which follows it. Return the names of the scheduled blocks, and the fetching
+    blocks.
 
-    And the blocks that fetch: each may yet become a double buffer, the last of all steps, for every step after that is
-    checked against the order that it asks for.
+    The fetching blocks may become double buffers. Do that last, because every step after it is checked against the
+    order that a double buffer requires.
     """
     sizes = _sizes(way, further, tile, threads)
     now = block_of(sch, block)
@@ -70,9 +73,9 @@ def schedule_shared(
 
 
 def _sizes(way: Roles, further: int | None, tile: ThreadTile, threads: BlockTile) -> dict[int, dict[str, int]]:
-    """How each tiled axis is cut: over virtual threads, over threads, and what a thread computes of it.
+    """Return how each tiled axis is split over virtual threads, over threads, and over the results of a thread.
 
-    The threads of a row are along the further axis if the columns are one vector.
+    If the columns are a single vector, the threads of a row are along the further axis.
     """
     columns = {THREADS: threads.column_threads}
     is_narrow = further is not None and way.product.n <= tile.lanes
@@ -90,7 +93,7 @@ def _virtual(size: int) -> dict[str, int]:
 
 
 def _loads(block: Block, vectors: str) -> tuple[BufferLoad, BufferLoad]:
-    """The operand of the rows, and that of the vectors, which has this name."""
+    """Return the operand of the rows, and the operand of the vectors, which has the name `vectors`."""
     loads = operands(block)
     assert loads is not None
     one, other = loads
@@ -101,9 +104,9 @@ def _loads(block: Block, vectors: str) -> tuple[BufferLoad, BufferLoad]:
 
 
 def _axes(way: Roles, block: Block, load: BufferLoad, is_of_vectors: bool, further: int | None) -> list[list[int]]:
-    """The axes of an operand's tile: what is outside, the axes of the sum, those of the results.
+    """Return the axes of an operand's tile: outside axes, the axes of the sum, and the axes of the result.
 
-    `block` is the sum after axes were joined, in which `way` counts.
+    `block` is the sum after its axes were joined; the positions in `way` refer to it.
     """
     used = [p for p, axis in enumerate(block.iter_vars) if depends(load, axis.var)]
     last = way.column if is_of_vectors else way.row
@@ -113,16 +116,16 @@ def _axes(way: Roles, block: Block, load: BufferLoad, is_of_vectors: bool, furth
 
 
 def _multiples(block: Block, sizes: Mapping[int, Mapping[str, int]], depth: int) -> list[int]:
-    """What the extent of each iterator is to be a multiple of."""
+    """Return the number that the extent of each iterator must be a multiple of."""
     spatial = [p for p, axis in enumerate(block.iter_vars) if axis.kind != REDUCE]
     steps = extents(axis.dom.extent for axis in block.iter_vars)[len(spatial) :]
     return [*(prod(sizes.get(p, {}).values()) for p in spatial), *steps_of_piece(steps, depth)]
 
 
 def steps_of_piece(sizes: Sequence[int | None], depth: int) -> list[int]:
-    """How many steps of each loop of the sum, outer ones first, are in a piece of `depth` steps.
+    """Return how many steps of each loop of the sum, outermost first, are in a piece of `depth` steps.
 
-    They divide the loop, unless its divisors are much smaller.
+    The number divides the loop's extent, unless all divisors are much smaller.
     """
     steps: list[int] = []
     is_open = False
@@ -136,7 +139,7 @@ def steps_of_piece(sizes: Sequence[int | None], depth: int) -> list[int]:
 
 
 def _pieces(sch: Schedule, reduction: Sequence[Any], depth: int) -> tuple[list[Any], list[Any]]:
-    """The loops of the sum over pieces, and those over a piece, outer ones first."""
+    """Return the loops of the sum over pieces, and the loops inside a piece, each outermost first."""
     steps = steps_of_piece([constant_extent(sch, loop) for loop in reduction], depth)
     halves = [sch.split(loop, [None, some]) for loop, some in zip(reduction, steps, strict=True)]
     return [over for over, _ in halves], [part for _, part in halves]
@@ -145,7 +148,10 @@ def _pieces(sch: Schedule, reduction: Sequence[Any], depth: int) -> tuple[list[A
 def _fetch(
     sch: Schedule, copy: Any, block: Block, load: BufferLoad, axes: Axes, tile: ThreadTile, threads: int
 ) -> None:  # fmt: skip
-    """Share out among all threads of the block what a piece needs of an operand; `block` and `load` are the sum's."""
+    """Share out the elements of an operand that a piece needs among all threads of the block.
+
+    `block` and `load` are the sum and its load of the operand.
+    """
     inner, last = along(block, load, axes), len(axes) - 1
     turned = inner != last
     if turned and tile.rows % APART == 0:

@@ -1,10 +1,11 @@
-"""Long sums of few results, in parts: the steps of a sum are shared out among blocks, and a second kernel adds them up.
+"""Split long sums of few results: blocks of threads each compute a part of the sum, and a second kernel adds up the
+parts.
 
-    parts[s, ..] = sum of A * B over the steps of part s        # `parted`: a contraction that has one axis more
-    result[..] = epilogue(parts[0, ..] + parts[1, ..] + ..)     # `added_up`: a thread for some neighbours
+    parts[s, ..] = sum of A * B over the steps of part s        # `parted`: a contraction with one more axis
+    result[..] = epilogue(parts[0, ..] + parts[1, ..] + ..)     # `added_up`: one thread for several neighbours
 
-A batch of one makes few tiles of the last layers of a network, fewer than a device has multiprocessors, each with a sum
-of thousands of steps. (Split-K of cuBLAS and CUTLASS; `rfactor` of Suriana, Adams and Kamil.)
+For a batch of one, the last layers of a network have fewer tiles than a device has multiprocessors, each with a sum of
+thousands of steps. (Split-K of cuBLAS and CUTLASS; `rfactor` of Suriana, Adams and Kamil.)
 """
 
 from __future__ import annotations
@@ -29,10 +30,11 @@ _LEAST_STEPS = 32  # of a part
 
 
 def numbers_of_parts(block: Block, depth: int, blocks: int, target: Target) -> list[int]:
-    """In how many parts a sum of `depth` steps may be computed, more than one, where a grid of so many blocks is small.
+    """Return the numbers of parts (2 or more) into which a sum of `depth` steps may be split, for a grid of `blocks`
+    blocks.
 
-    There are enough parts for a block on each multiprocessor, or as many as the sum has, up to enough for
-    `BLOCKS_WANTED`.
+    The numbers are large enough for a block on each multiprocessor, if the sum has that many parts, and not larger than
+    needed for `BLOCKS_WANTED` blocks on each. The list is empty if no number of parts is possible.
     """
     few = processors_of(target)
     able = [parts for parts in _PARTS if depth // parts >= _LEAST_STEPS and _place(block, parts) is not None]
@@ -41,7 +43,7 @@ def numbers_of_parts(block: Block, depth: int, blocks: int, target: Target) -> l
 
 
 def _place(block: Block, parts: int) -> int | None:
-    """The outermost iterator of a sum whose extent so many parts divide, by its position; None where there is none."""
+    """Return the position of the outermost reduction iterator whose extent is divisible by `parts`, or None."""
     sizes = extents(axis.dom.extent for axis in block.iter_vars)
     for position, (axis, size) in enumerate(zip(block.iter_vars, sizes, strict=True)):
         if axis.kind == REDUCE and size is not None and size % parts == 0:
@@ -50,9 +52,9 @@ def _place(block: Block, parts: int) -> int | None:
 
 
 def parted(sch: Schedule, block: Any, parts: int) -> Any:
-    """Compute a sum in parts; returns the block of the parts, whose first axis they are. `block` adds them up.
+    """Compute a sum in parts. Return the block that computes the parts, which are its first axis; `block` adds them up.
 
-    Raises `Unfit` where no extent of the sum is a multiple of so many.
+    Raises `Unfit` if no extent of the sum is divisible by `parts`.
     """
     place = _place(block_of(sch, block), parts)
     if place is None:
@@ -62,7 +64,7 @@ def parted(sch: Schedule, block: Any, parts: int) -> Any:
 
 
 def added_up(sch: Schedule, block: Any, lanes: int) -> set[str]:
-    """Schedule the block that adds up parts, and what follows it; returns the names of the blocks that it scheduled."""
+    """Schedule the block that adds up parts, and the blocks after it. Return the names of the scheduled blocks."""
     main = epilogue(sch, block)
     nest = TileNest(sch, block, main)
     extent = constant_extent(sch, nest.grid[-1])
@@ -78,7 +80,9 @@ def added_up(sch: Schedule, block: Any, lanes: int) -> set[str]:
 
 
 def parts_in_registers(nest: TileNest, part: Any, own: Sequence[Any], vectors: bool) -> None:
-    """Let a thread add up the parts of a sum: `part` is the loop over them, `own` are those over its own results."""
+    """Let a thread add up the parts of a sum. `part` is the loop over parts, and `own` are the loops over the thread's
+    results.
+    """
     nest.start(part)
     nest.sch.unroll(part)  # all loads are under way at once
     nest.in_registers(own, vectors)

@@ -1,12 +1,13 @@
-"""Sums and extremes over windows that share nothing along channels: depthwise convolutions, pools.
+"""Schedule sums and extremes over windows within a channel: depthwise convolutions and pools.
 
     for each tile, on the grid:
         acc[pixels, lanes] = 0
         for the window: acc[p, l] += x[p * stride + tap, l] * w[tap, l]
         out[pixels, lanes] = epilogue(acc)
 
-A thread computes some neighbours along a row, of one vector of channels in a blocked layout: a weight serves all of
-them. Padding in front is computed where it is read, so that one kernel is all; memory bounds it either way.
+A thread computes several neighbours along a row; in a blocked layout, for one vector of channels. So one weight serves
+all of them. Padding is computed where it is read, so that a single kernel is enough. Memory limits the speed either
+way.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ _SERIAL = 0.7  # of a thread's work is not hidden by other threads
 
 
 def has_window(func: PrimFunc) -> bool:
-    """Whether the only reduction of a function runs over a small window, and is a pool or a depthwise convolution."""
+    """Return whether the only reduction of a function is a pool or a depthwise convolution with a small window."""
     block = strategy_blocks.only_reduction(func)
     if block is None:
         return False
@@ -58,7 +59,7 @@ def has_window(func: PrimFunc) -> bool:
 
 @rule("gpu", has_window)
 def windows(func: PrimFunc, target: Target) -> Iterator[Candidate]:
-    """A thread for each tile of `pixels` by `lanes` along the last axes."""
+    """Yield candidates with a thread for each tile of `pixels` by `lanes` along the last axes."""
     block = strategy_blocks.only_reduction(func)
     assert block is not None
     shape = strategy_blocks.shape_written(block)
@@ -96,9 +97,10 @@ def windows(func: PrimFunc, target: Target) -> Iterator[Candidate]:
 
 
 def _schedule(sch: Schedule, name: str, blocked: bool, pixels: int, lanes: int, threads: int) -> set[str]:
-    """The window and what follows it; returns the names of the blocks that it scheduled.
+    """Schedule the window and the blocks after it. Return the names of the scheduled blocks.
 
-    Pixels are neighbours along the last axis, or the one before it where the last one is `blocked` channels.
+    Pixels are neighbours along the last axis, or along the axis before it if the last axis is a block of channels
+    (`blocked`).
     """
     block = sch.get_block(name)
     kinds = [axis.kind for axis in strategy_blocks.block_of(sch, block).iter_vars]
@@ -125,7 +127,7 @@ def _schedule(sch: Schedule, name: str, blocked: bool, pixels: int, lanes: int, 
 
 
 def _ends_in_channels(block: Block) -> bool:
-    """Whether the last axis of the result is a block of channels: the window does not move along it."""
+    """Return whether the last axis of the result is a block of channels, along which the window does not move."""
     assert isinstance(block.body, BufferStore)
     taps = {axis.var for axis in block.iter_vars if axis.kind == REDUCE}
     last = block.body.indices[-1] if block.body.indices else None

@@ -1,4 +1,4 @@
-"""Winograd's convolution on GPUs: two transforms, and a batch of matrix products between them.
+"""Schedule Winograd's convolution on GPUs: two transforms, and a batch of matrix products between them.
 
     for each tile and channel, a thread:                     # both transforms in registers, each element loaded once
         strips = the tile's pixels, zeros around the image
@@ -6,11 +6,11 @@
         tiles[u, v] = columns B
     for each place (u, v): products[u, v] = weights[u, v] * tiles[u, v]      # `contraction.TiledSum`
     for each tile and output channel, a thread:
-        rows = A^T (products, their parts added up)
+        rows = A^T (products, after adding up their parts)
         result = epilogue(rows A)
 
-A place has few tiles where images are small, but there are 16 or 36 of them: more blocks than a direct convolution has,
-each with a ninth of its steps. What the transforms write and read again stays in the L2 cache as a rule.
+If images are small, a place has few tiles. But there are 16 or 36 places, so there are more blocks than in a direct
+convolution, each with a ninth of the steps. Data that the transforms write and read again usually stay in the L2 cache.
 """
 
 from __future__ import annotations
@@ -40,9 +40,10 @@ OP = "nn.contrib_winograd_conv2d_NCHWc"
 
 @rule("gpu", strategy_blocks.computes(OP), first=True)
 def winograd(func: PrimFunc, target: Target) -> Iterator[Candidate]:
-    """A thread for each tile and channel of a transform; the products by the tiles of `implicit_gemm` or of `TiledSum`.
+    """Yield candidates with a thread for each tile and channel of a transform, and products by `implicit_gemm` or
+    `TiledSum`.
 
-    With `splits` above 1 the transform of the result adds up the parts of products by `TiledSum`.
+    With `splits` above 1, `TiledSum` computes the products in parts, and the transform of the result adds them up.
     """
     if "strips" not in {block.name for block in strategy_blocks.blocks_of(func)}:
         raise Unfit("winograd: wanted an image of constant extents, without dilation")
@@ -74,7 +75,9 @@ def winograd(func: PrimFunc, target: Target) -> Iterator[Candidate]:
 def _by_matrices(
     product: MatrixProduct, tile: int, transforms: Callable[[], Cost], target: Target
 ) -> Iterator[Candidate]:
-    """The products of all places as products of matrices: rows are tiles, columns output channels."""
+    """Yield candidates that compute the products of all places as matrix products. Rows are tiles, and columns are
+    output channels.
+    """
     fetches = implicit_gemm.fetches_of(product)
 
     def price(**knobs: Any) -> Cost:
@@ -94,7 +97,7 @@ Transform = Callable[[Any, int], Cost]  # what it costs on a target, where its i
 
 
 def _transforms(func: PrimFunc, line: int) -> tuple[Transform, Transform]:
-    """The costs of both transforms: each of their values is the sum of about as many as a line has, twice."""
+    """Return the costs of both transforms. Each value is twice a sum of about `line` terms."""
     values = {
         name: strategy_blocks.volume(strategy_blocks.shape_written(strategy_blocks.block_named(func, name)))
         for name in ("tiles", "products", "winograd")
@@ -112,7 +115,9 @@ def _transforms(func: PrimFunc, line: int) -> tuple[Transform, Transform]:
 
 
 def _transformed(sch: Schedule) -> None:
-    """The input's transform: a thread for each tile and channel, neighbours along channels, then tiles."""
+    """Schedule the input's transform: a thread for each tile and channel, adjacent along channels first, then along
+    tiles.
+    """
     tiles, columns, strips = (sch.get_block(name) for name in ("tiles", "columns", "strips"))
     n, u, v, ib, p, c = sch.get_loops(tiles)
     down, across = sch.split(p, [strategy_blocks.shape_written(strategy_blocks.block_of(sch, strips))[2], None])
@@ -123,9 +128,9 @@ def _transformed(sch: Schedule) -> None:
 
 
 def _result(sch: Schedule, tile: int, source: Any, in_parts: bool) -> None:
-    """The result's transform and what follows it: a thread for each tile and output channel.
+    """Schedule the result's transform and the blocks after it: a thread for each tile and output channel.
 
-    `source` brings a tile of products to registers; `in_parts` says that it adds up their parts.
+    `source` loads a tile of products into registers. With `in_parts`, it adds up their parts.
     """
     result, rows = (sch.get_block(name) for name in ("winograd", "rows"))
     strategy_blocks.inline_injective(sch, within=strategy_blocks.behind(sch.func, "winograd"))
@@ -147,10 +152,10 @@ def _result(sch: Schedule, tile: int, source: Any, in_parts: bool) -> None:
 def _ordered(
     sch: Schedule, batch: Any, channels: Any, down: Any, across: Any, lane: Any, inside: Sequence[Any]
 ) -> tuple[list[Any], list[Any]]:
-    """Nested loops over blocks, and those over the threads of a block, around the ones `inside`, which are unrolled.
+    """Return the nested loops over blocks and over threads, around the loops `inside`, which are unrolled.
 
-    Threads are neighbours along channels, then tiles of a row, then blocks of channels: as many as divide their axes,
-    so that the place of a tile is a quotient of the thread alone.
+    Threads are adjacent along channels, then along tiles of a row, then along blocks of channels. Their numbers divide
+    these axes, so that the position of a tile is a quotient of the thread index alone.
     """
     channel, row, vectors = (strategy_blocks.constant_extent(sch, loop) or 1 for loop in (lane, across, channels))
     some = strategy_blocks.largest_divisor(row, max(1, _ROW // channel))
@@ -171,7 +176,9 @@ def _on_the_grid(sch: Schedule, loops: tuple[list[Any], list[Any]]) -> None:
 
 
 def _in_registers(sch: Schedule, stage: Any, loop: Any) -> None:
-    """Compute what an iteration of a loop reads of a stage there, all of it unrolled."""
+    """Compute the elements of `stage` that an iteration of a loop reads in that iteration, unrolled and in
+    registers.
+    """
     sch.compute_at(stage, loop)
     sch.set_scope(stage, 0, "local")
     around = list(sch.get_loops(stage)).index(loop) + 1

@@ -1,1 +1,1 @@
-"""Passes for programs that run on a grid of threads: barriers, reductions of threads, shared memory."""
+"""Passes for programs that run on a grid of threads: barriers, reductions across threads, and shared memory."""

@@ -1,7 +1,7 @@
-"""Each axis of GPU threads is bound by one loop; work that does not depend on the thread is done by one thread.
+"""Bind each axis of GPU threads by a single loop, and let one thread do the work that does not depend on the thread.
 
-Virtual threads run inside of the real ones, each with local storage of its own. TVM's pass UnifyThreadBinding does
-the first of this; it lets all threads write the same, and knows of no storage but what is allocated inside.
+Virtual threads run inside of the real ones, each with separate local storage. TVM's pass UnifyThreadBinding also makes
+one loop per axis, but it lets all threads write the same value, and handles only storage that is allocated inside.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from .threads_outside import accesses_of, threads_outside
 
 
 def bind_threads(func: PrimFunc) -> PrimFunc:
-    """Make each loop over threads the only one of its axis, and guard what threads share. After `drop_blocks`.
+    """Make each loop over threads the only one of its axis, and guard statements that write shared data. Runs after
+    `drop_blocks`.
 
     before:
         A: T.Buffer((8,), "float32")
@@ -36,8 +37,9 @@ def bind_threads(func: PrimFunc) -> PrimFunc:
     """
     if not contains(func.body, Instruction) and not any(n.kind == ForKind.THREAD for n in find(func.body, For)):
         return func
-    # Legal: loops over one axis run at the same threads, so the inner one's variable is the outer one's. What does not
-    # depend on a thread writes the same value from each of them; one writes it, and a barrier comes before its readers.
+    # Legal: loops over one axis run on the same threads, so the inner loop's variable equals the outer loop's. A store
+    # that does not depend on the thread writes the same value from each thread; one thread writes it, and a barrier
+    # comes before its readers.
     body = _with_own_parts(_virtual_inside(_bound_once(threads_outside(func.body), {})))
     guards = dict(_guards(body, ()))
     return func.with_body(_by_one_lane(_guarded(body, guards) if guards else body, None))
@@ -73,7 +75,9 @@ def _virtual_inside(node: Any) -> Any:
 
 
 def _with_own_parts(node: Any) -> Any:
-    """Local storage that only one virtual thread uses, wherever it is allocated, gets a part for each of them."""
+    """Give each virtual thread a separate part of local storage that is used per virtual thread, wherever it is
+    allocated.
+    """
     if not isinstance(node, Stmt):
         return node
     new = map_children(node, _with_own_parts)
@@ -88,7 +92,9 @@ def _with_own_parts(node: Any) -> Any:
 
 
 def _guards(node: Any, threads: tuple[For, ...]) -> Any:
-    """(store, condition) for each store to shared storage that is the same for all threads of some loop around it."""
+    """Yield (store, condition) for each store to shared storage that is the same for all threads of a loop around
+    it.
+    """
     if not isinstance(node, Stmt) or (isinstance(node, Instruction) and node.together > 1):
         return
     if isinstance(node, BufferStore) and is_shared(node.buffer.scope):
@@ -101,9 +107,10 @@ def _guards(node: Any, threads: tuple[For, ...]) -> Any:
 
 
 def _by_one_lane(node: Any, lanes: For | None) -> Any:
-    """What threads do together is done once: the first of them does it, and the instruction is reached by all.
+    """Let the first thread of a warp do work that is done once for all, while all threads reach the instruction.
 
-    Raises `Unsupported` where the block has not exactly so many threads along the axis.
+    Raises `Unsupported` if the block does not have exactly the number of threads that the instruction needs along the
+    axis.
     """
     if not isinstance(node, Stmt):
         return node

@@ -1,9 +1,10 @@
-"""Threads that share storage wait for each other where one touches what another one has touched before.
+"""Let threads that share storage wait for each other where one accesses what another one has accessed before.
 
-A program means that all threads wait after every statement (`analysis.threads`). This pass keeps the barriers between
-accesses of one element by different threads, at least one a write: integer sets tell (`arith.dependence`). TVM's pass
-ThreadSync. Those that `threads_outside` put between stages stay where the stages meet, in memory that all blocks see
-too. An asynchronous copy writes where it is begun and again, for those who come later, where its thread waits for it.
+By definition, all threads of a program wait after every statement (`analysis.threads`). This pass keeps only the
+barriers between two accesses of one element by different threads, at least one of which is a write; integer sets decide
+this (`arith.dependence`). It corresponds to TVM's pass ThreadSync. Barriers that `threads_outside` put between stages
+stay if the stages access the same memory, including memory that all blocks see. An asynchronous copy counts as a write
+where it begins and, for later accesses, again where its thread waits for it.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ Use = tuple[Touch, bool]  # with whether it is a write
 
 
 def insert_barriers(func: tir.PrimFunc) -> tir.PrimFunc:
-    """Put barriers between the statements of thread loops. Before conditions move outwards and storage gets new scopes.
+    """Add barriers between the statements of thread loops. Runs before conditions are hoisted and storage scopes are
+    lowered.
 
     before:
         A: T.Buffer((32,), "float32")
@@ -50,8 +52,8 @@ def insert_barriers(func: tir.PrimFunc) -> tir.PrimFunc:
                 T.tvm_storage_sync("shared")
                 B[t] = S[31 - t]
 
-    Raises `Unsupported` where some threads would not reach a barrier: under a condition, or in a loop, that depends on
-    the thread, or inside of a `while`.
+    Raises `Unsupported` if some threads would not reach a barrier: under a condition or in a loop that depends on the
+    thread, or inside of a `while`.
     """
     return func.with_body(_visit(func.body))
 
@@ -76,7 +78,7 @@ class _Threads:
         return ex.replace(loop, body=self.visit(loop.body))
 
     def visit(self, stmt: tir.Stmt) -> tir.Stmt:
-        """The statement with its barriers."""
+        """Return the statement with its barriers."""
         if isinstance(stmt, tir.Seq):
             return self.sequence(stmt)
         if isinstance(stmt, tir.Allocate):
@@ -117,7 +119,9 @@ class _Threads:
         return self.for_all(stmt, rebuilt, (start, extent))
 
     def sequence(self, stmt: tir.Seq, since: Sequence[Use] = ()) -> tir.Stmt:
-        """The statements with barriers between those that meet; `since` is used before the first one."""
+        """Return the statements with barriers between those that conflict. `since` holds the accesses before the first
+        one.
+        """
         parts: list[tir.Stmt] = []
         earlier = list(since)
         for number, part in enumerate(stmt.stmts):
@@ -136,9 +140,10 @@ class _Threads:
         return tir.Seq.of(*parts)
 
     def waits_between(self, loop: tir.For, body: tir.Stmt, stages: bool) -> bool:
-        """Whether the barriers inside of an iteration separate it from the others, as those of a double buffer do.
+        """Return whether the barriers in an iteration separate it from other iterations, as those of a double buffer
+        do.
 
-        `body` is the loop's body with its barriers; with `stages` it had one at its end.
+        `body` is the loop's body with its barriers. `stages` says that there was one at its end.
         """
         while isinstance(body, tir.Allocate):
             body = body.body
@@ -151,21 +156,24 @@ class _Threads:
             return False
         if stages and self.meet_later(loop, _is_common):
             return False
-        # Legal: let every iteration have a barrier, and call what comes before its first one the head, what comes after
-        # its last one the tail. Between two accesses of different iterations there is a barrier, unless the first is in
-        # a tail and the second in the head of the very next iteration: else the end of the earlier iteration has one,
-        # the beginning of the later one, or an iteration between the two. So only tail and next head must not meet.
-        # (Copies that arrive later than where they were begun have no place of this kind, and are left out above.)
+        # Legal: let every iteration have a barrier. Call the part before its first barrier the head, and the part after
+        # its last barrier the tail. Two accesses of different iterations have a barrier between them, unless the first
+        # is in a tail and the second in the head of the very next iteration. In all other cases, the end of the earlier
+        # iteration, the beginning of the later one, or an iteration between them has a barrier. So only a tail and the
+        # next head must not conflict. (Copies that arrive later than where they began do not fit this scheme, and are
+        # excluded above.)
         head, tail = tir.Seq.of(*body.stmts[: places[0]]), tir.Seq.of(*body.stmts[places[-1] + 1 :])
         inside = all_of((loop.var >= loop.start, loop.var + 1 < loop.start + loop.extent))
         following = [(t.at({loop.var: loop.var + 1}).under(inside), write) for t, write in self.uses(head)]
         return not self.meet(self.uses(tail), following)
 
     def one_barrier(self, loop: tir.For) -> tir.Stmt | None:
-        """The body of a loop with a barrier that separates it from the iterations before, if it needs no other one.
+        """Return the body of a loop with a single barrier that separates it from earlier iterations, or None if one is
+        not enough.
 
-        All that earlier iterations do is taken to come right before the first statement. So the barrier is in front of
-        the first statement that meets it, and what comes after the barrier must not meet before the next one.
+        All accesses of earlier iterations are assumed to come right before the first statement. So the barrier goes
+        before the first statement that conflicts with them, and the statements after it must not conflict with each
+        other.
         """
         if not isinstance(loop.body, tir.Seq):
             return None
@@ -179,13 +187,18 @@ class _Threads:
         return body if len(barriers) == 1 and isinstance(body, tir.Seq) and barriers[0] in body.stmts else None
 
     def after_reading(self, values: Sequence[ex.Expr], stmt: tir.Stmt, rebuilt: tir.Stmt) -> tir.Stmt:
-        """`rebuilt` of a statement, behind a barrier where it writes what other threads may still have to read for some
-        values: those of a let, a condition or the bounds of a loop around it."""
+        """Return `rebuilt`, after a barrier if it overwrites data that other threads may still have to read for
+        `values`.
+
+        `values` are the values of a let, a condition or the bounds of a loop around the statement.
+        """
         read = [a for value in values for a in self.uses(value)]
         return tir.Seq.of(_barrier(), rebuilt) if read and self.meet(read, self.uses(stmt)) else rebuilt
 
     def meet(self, first: Sequence[Use], second: Sequence[Use]) -> bool:
-        """Whether one thread touches in `first` what another one touches in `second`, and one of them writes it."""
+        """Return whether two threads access the same element, one in `first` and one in `second`, and at least one
+        writes it.
+        """
         buffers = {touch.buffer for touch, write in (*first, *second) if write}
         threads = loop_ranges(self.loops)
         one, other = (
@@ -206,7 +219,9 @@ class _Threads:
         return dependence is not None
 
     def meet_later(self, loop: tir.For, scopes: Callable[[str], bool]) -> bool:
-        """Whether one iteration of a loop touches what another thread touches in a later one, in storage of scopes."""
+        """Return whether an iteration of a loop conflicts with another thread's later iteration, in storage of certain
+        scopes.
+        """
         now = self.uses(loop.body, scopes)
         if not any(write for _, write in now):
             return False
@@ -218,10 +233,10 @@ class _Threads:
         return self.meet(earlier, later)
 
     def arrivals(self, stmt: tir.Stmt) -> list[Use]:
-        """What the threads' asynchronous copies write, all that there are, if a statement waits for some of them.
+        """Return the writes of all asynchronous copies of the threads if a statement waits for some of them.
 
-        Whoever touches that later must not come before the wait. Who touched it earlier did so before the copy was
-        begun, which counts as a write there.
+        A later access of the data must not come before the wait. An earlier access came before the copy began, which
+        counts as a write there.
         """
         if not any(is_wait(node) for node in ex.walk(stmt)):
             return []
@@ -229,7 +244,9 @@ class _Threads:
         return [(touch, True) for touch in effects(copies).writes if is_shared(touch.buffer.scope)]
 
     def uses(self, node: tir.Stmt | ex.Expr, scopes: Callable[[str], bool] = is_shared) -> list[Use]:
-        """The touches of storage of scopes in a statement or an expression, with what stands around it."""
+        """Return the accesses of storage of certain scopes in a statement or an expression, with the loops and
+        conditions around it.
+        """
         touched = effects(node)
         uses: list[Use] = []
         for write, touches in ((False, touched.reads), (True, touched.writes)):
@@ -242,7 +259,9 @@ class _Threads:
         return uses
 
     def refuse_waiting(self, stmt: tir.While) -> None:
-        """Threads do not wait inside of a `while`, which no interpreter and no level gives a meaning."""
+        """Raise `Unsupported` if threads would have to wait inside of a `while`; no interpreter or level defines
+        this.
+        """
         now = self.uses(stmt)  # any iteration may come later than another one
         if self.meet(now, now) or _waits(self.visit(stmt.body)):
             buffers = dict.fromkeys(t.buffer.name for t, _ in now)
@@ -253,7 +272,7 @@ class _Threads:
             )
 
     def for_all(self, stmt: tir.For | tir.If, rebuilt: tir.Stmt, decides: Sequence[ex.Expr]) -> tir.Stmt:
-        """`rebuilt`, refused where it waits inside of what only some threads do."""
+        """Return `rebuilt`. Raises `Unsupported` if it contains a barrier that only some threads would reach."""
         own = {l.var for l in self.loops}
         lanes = [l for l in self.loops if l.thread == LANES]
         if any(isinstance(n, tir.Instruction) and n.together > 1 for n in ex.walk(rebuilt)):
@@ -274,7 +293,7 @@ class _Threads:
 
 
 def _copies(node: Any) -> Any:
-    """A statement of which only the asynchronous copies are left."""
+    """Return a statement reduced to its asynchronous copies."""
     if isinstance(node, tir.Async):
         return node.body
     if not isinstance(node, tir.Stmt):
@@ -285,18 +304,18 @@ def _copies(node: Any) -> Any:
 
 
 def _waits(stmt: tir.Stmt) -> bool:
-    """Whether threads wait for others in a statement: at a barrier, or at an operation of their warp."""
+    """Return whether threads wait for others in a statement: at a barrier, or at an operation of their warp."""
     calls: Iterable[Any] = (n for n in ex.find(stmt, ex.Call))
     return any(call.op == BARRIER or call.op in COLLECTIVES for call in calls)
 
 
 def _is_common(scope: str) -> bool:
-    """Whether storage of a scope is seen by threads of several blocks, or by those of one."""
+    """Return whether storage of a scope is visible to threads of several blocks, or to all threads of one block."""
     return not is_private(scope) and not is_of_a_warp(scope)
 
 
 def _ends_waiting(stmt: tir.Stmt) -> bool:
-    """Whether all threads surely wait for each other at the end of a statement: of a loop that runs, say."""
+    """Return whether all threads certainly wait for each other at the end of a statement."""
     if isinstance(stmt, tir.Seq):
         return bool(stmt.stmts) and _ends_waiting(stmt.stmts[-1])
     if isinstance(stmt, tir.Allocate | tir.LetStmt):
@@ -311,7 +330,7 @@ def _is_barrier(stmt: tir.Stmt) -> bool:
 
 
 def _without_last_barrier(body: tir.Stmt) -> tir.Stmt | None:
-    """The body of a loop without the barrier at its end; None where there is none."""
+    """Return the body of a loop without the barrier at its end, or None if it does not end with one."""
     if not isinstance(body, tir.Seq) or not body.stmts or not _is_barrier(body.stmts[-1]):
         return None
     return tir.Seq.of(*body.stmts[:-1])

@@ -1,4 +1,4 @@
-"""`AllReduce` becomes a tree in shared storage, or shuffles of registers where the target's warps have them.
+"""Lower `AllReduce` to a tree in shared storage, or to shuffles of registers if the target's warps have them.
 
     for tx in thread_binding(4, "threadIdx.x"):
         S[tx] = P[0]                                         # S: shared; `insert_barriers` makes the threads wait
@@ -6,17 +6,18 @@
         if tx % 4 == 0: S[tx] = S[tx] + S[tx + 2]
         R[0] = S[0]
 
-and with warps, for 64 threads (two of them), without a barrier but one:
+With warps, it is for 64 threads (two warps), with a single barrier:
 
         v = P[0]
-        v = v + shuffle_down(v, 1)                           # and by 2, 4, 8, 16: the first lane has the warp's total
+        v = v + shuffle_down(v, 1)                           # then 2, 4, 8, 16: the first lane gets the warp's total
         if tx % 32 == 0: W[tx // 32] = v                     # W: shared, a place for each warp
         v = W[tx % 32] where tx % 32 < 2, else the identity
         v = v + shuffle_down(v, 1)
         R[0] = shuffle(v, 0)                                 # to all lanes
 
-Values are combined in the order of the threads. Shuffles are taken where the threads of a reduction are neighbours, one
-warp or a part of it, or whole warps: `_Warps.of` has the conditions. TVM's pass LowerThreadAllreduce.
+Values are combined in the order of the threads. Shuffles are used if the threads of a reduction are adjacent and form a
+part of a warp, one warp, or several whole warps (`_Warps.of` has the conditions). This corresponds to TVM's pass
+LowerThreadAllreduce.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ _AXES = "xyz"
 
 
 def lower_thread_allreduce(func: PrimFunc, target: Target | None = None) -> PrimFunc:
-    """Write out what threads do to combine their values. After `drop_blocks`, before `bind_threads`.
+    """Write out how threads combine their values. Runs after `drop_blocks` and before `bind_threads`.
 
     before:
         P = T.decl_buffer((1,), scope="local")
@@ -69,7 +70,8 @@ def lower_thread_allreduce(func: PrimFunc, target: Target | None = None) -> Prim
                 total[0] = total_own[0]
             B[tx] = total[0]
 
-    Raises `Unsupported` where a thread that takes part is no loop around, or their number is not known.
+    Raises `Unsupported` if a participating thread axis is not a loop around the statement, or if its extent is not
+    known.
     """
     if not contains(func.body, AllReduce):
         return func
@@ -94,7 +96,9 @@ def _is_threads(node: Any) -> bool:
 
 
 class _AllreduceLowering:
-    """The all-reductions in one nest of loops over threads; `shared` is storage that they need, outside of it."""
+    """Lowers the all-reductions in one nest of loops over threads. `shared` is the storage that they need outside of
+    the nest.
+    """
 
     def __init__(self, warp: int) -> None:
         self.warp = warp
@@ -109,7 +113,9 @@ class _AllreduceLowering:
         return map_children(node, lambda child: self.visit(child, inner))
 
     def lowered(self, stmt: AllReduce, loops: tuple[For, ...]) -> Stmt:
-        """The statements of the threads that combine, inside of the loops over threads around."""
+        """Return the statements with which the threads combine their values, to be placed inside of the thread
+        loops.
+        """
         team = _team(stmt, loops)
         warps = _Warps.of(team, loops, self.warp)
         values = [if_then_else(stmt.condition, v, i) if not is_const(stmt.condition, 1) else v
@@ -127,7 +133,9 @@ class _AllreduceLowering:
     # -- a tree in shared storage
 
     def by_a_tree(self, stmt: AllReduce, team: Team, loops: Sequence[For], own: Sequence[Buffer]) -> list[Stmt]:
-        """Each thread's values to shared storage; neighbours are combined, then pairs of neighbours, and so on."""
+        """Store each thread's values to shared storage, then combine neighbours, then pairs of neighbours, and so
+        on.
+        """
         if team.count == 1:
             return []
         others = [l for l in loops if l not in team.loops]
@@ -154,7 +162,7 @@ class _AllreduceLowering:
         return parts
 
     def room(self, like: Buffer, shape: tuple[Expr, ...]) -> Buffer:
-        """Shared storage for values of a dtype."""
+        """Return a new shared buffer for values of a dtype."""
         buffer = Buffer(f"{like.name.removesuffix('_own')}_shared", shape, like.dtype, "shared")
         self.shared.append(buffer)
         return buffer
@@ -162,7 +170,9 @@ class _AllreduceLowering:
     # -- shuffles
 
     def by_shuffles(self, stmt: AllReduce, team: Team, warps: _Warps, own: Sequence[Buffer]) -> list[Stmt]:
-        """The lanes of a warp combine their registers; the totals of several warps go through shared storage."""
+        """Combine the registers of a warp's lanes by shuffles. The totals of several warps go through shared
+        storage.
+        """
         width, me = warps.width, team.index
         if team.count <= warps.size:
             lanes = team.count
@@ -190,10 +200,10 @@ class _AllreduceLowering:
 def _down(
     stmt: AllReduce, own: Sequence[Buffer], warps: _Warps, lane: Expr, lanes: Expr | int, upto: int | None = None
 ) -> list[Stmt]:
-    """The first of some lanes gets what they combine to, in their order: of `upto` of them, else of all.
+    """Combine the values of lanes, in order, into the first lane. `upto` limits how many lanes count.
 
-    A number that is a power of two fills a section of the warp: a shuffle there stays in it. Another number of lanes is
-    all that a warp has, and none of them reads beyond the last.
+    If the number of lanes is a power of two, they fill a section of the warp, and shuffles stay in the section.
+    Otherwise they are all lanes of a warp, and no lane reads beyond the last one.
     """
     first = (const(0),)
     count = upto or (lanes if isinstance(lanes, int) else warps.width)
@@ -225,7 +235,7 @@ def _down(
 
 
 def _to_all(own: Sequence[Buffer], warps: _Warps) -> list[Stmt]:
-    """What the first lane of a section has, to all of its lanes."""
+    """Copy the value of a section's first lane to all of its lanes."""
     first = (const(0),)
     return [
         BufferStore(
@@ -236,13 +246,17 @@ def _to_all(own: Sequence[Buffer], warps: _Warps) -> list[Stmt]:
 
 
 def shuffle(op: str, mask: Expr, value: Expr, by: Expr, width: int, size: int) -> Expr:
-    """`T.tvm_warp_shuffle*(mask, value, lane or offset, width, warp size)`: a lane's value from another one."""
+    """Return `T.tvm_warp_shuffle*(mask, value, lane or offset, width, warp size)`, which reads a value from another
+    lane.
+    """
     return Call(value.dtype, op, (mask, value, by, const(width), const(size)))
 
 
 @dataclass(frozen=True, slots=True)
 class Team:
-    """The threads that combine: their loops, outermost first, how many they are, and which one a thread is."""
+    """The threads that combine values: their loops, outermost first, their number, and the index of a thread among
+    them.
+    """
 
     loops: tuple[For, ...]
     count: int
@@ -271,7 +285,9 @@ def _team(stmt: AllReduce, loops: Sequence[For]) -> Team:
 
 @dataclass(frozen=True, slots=True)
 class _Warps:
-    """How threads that combine lie in warps of `size` lanes: in sections of `width` lanes, with the `others` around."""
+    """The position of the combining threads in warps of `size` lanes: sections of `width` lanes, with the loops
+    `others` around.
+    """
 
     size: int
     width: int
@@ -279,16 +295,18 @@ class _Warps:
     others: tuple[For, ...]
 
     def section(self, lanes: Expr | int) -> int:
-        """The section that so many lanes fill."""
+        """Return the size of the section that these lanes fill."""
         return lanes if isinstance(lanes, int) else self.width
 
     @staticmethod
     def of(team: Team, loops: Sequence[For], size: int) -> _Warps | None:
-        """None where the threads do not lie in sections of warps, or the target has no shuffles.
+        """Return the layout of the threads in warps, or None if they do not form sections of warps or the target has no
+        shuffles.
 
-        A block numbers its threads along x first. So a reduction's threads are neighbours if they are those of x, of
-        y and x, or of z, y and x. Then they lie in sections of warps if they are all threads of the block, and else if
-        the block is whole warps, and they are a power of two that is a part of one, or whole warps.
+        A block numbers its threads along x first. So a reduction's threads are adjacent if they are the threads along
+        x, along y and x, or along z, y and x. They then form sections of warps if they are all threads of the block.
+        Otherwise, the block must consist of whole warps, and the number of threads must be whole warps, or a power of
+        two that is part of a warp.
         """
         axes = {str(loop.thread)[-1]: loop for loop in loops}
         extents = [axes[a].extent if a in axes else const(1) for a in _AXES]
@@ -317,7 +335,7 @@ class _Warps:
 
 
 def _stored(places: Sequence[BufferLoad], values: Sequence[Expr]) -> Stmt:
-    """Stores to several places, all of whose values are computed first."""
+    """Store several values, after computing all of them first."""
     if len(places) == 1:
         return BufferStore(places[0].buffer, values[0], places[0].indices)
     names = [DataVar(f"v_{p.buffer.name}", p.dtype) for p in places]

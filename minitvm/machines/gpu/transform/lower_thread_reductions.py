@@ -1,7 +1,9 @@
-"""Cross-thread reductions: each thread reduces a share into storage of its own, then the threads combine their results.
+"""Lower cross-thread reductions: each thread reduces a share into separate storage, and then the threads combine their
+results.
 
-TVM's pass LowerCrossThreadReduction. The order of the sum changes, as by `rfactor`. A reducer that keeps the first of
-equal values gets its values in their order: its threads are the outermost loops of the reduction.
+This corresponds to TVM's pass LowerCrossThreadReduction. The order of the sum changes, as it does with `rfactor`. A
+reducer that keeps the first of equal values must get its values in order, so its threads must be the outermost loops of
+the reduction.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from ....tir.conditions import all_of, conjuncts, is_const, uses
 
 
 def lower_thread_reductions(func: tir.PrimFunc) -> tir.PrimFunc:
-    """Make an `AllReduce` of each reduction over threads. Before `lower_init`.
+    """Replace each reduction over threads with an `AllReduce`. Runs before `lower_init`.
 
     before:
         A: T.Buffer((128,), "float32")
@@ -49,7 +51,7 @@ def lower_thread_reductions(func: tir.PrimFunc) -> tir.PrimFunc:
             if tx == 0:
                 C[0] = C_total[0]
 
-    Raises `Unsupported`, naming the loop and the block, where a nest has another form (`_Nest` lists the conditions).
+    Raises `Unsupported`, naming the loop and the block, if a nest does not have the required form.
     """
     if thread_reduction(func) is None:
         return func
@@ -58,7 +60,9 @@ def lower_thread_reductions(func: tir.PrimFunc) -> tir.PrimFunc:
 
 @dataclass(frozen=True, slots=True)
 class _Reduction:
-    """A block whose result threads compute together: the loops around it from the nest's outermost one on."""
+    """A block whose result threads compute together, and the loops around it, from the outermost loop of the nest
+    on.
+    """
 
     realize: tir.BlockRealize
     path: tuple[tir.For, ...]
@@ -68,7 +72,7 @@ class _Reduction:
         return self.realize.block
 
     def variables(self, reduced: bool) -> set[ex.Var]:
-        """The variables in the values of the reduction iterators, or of the others."""
+        """Return the variables in the values of the reduction iterators, or in those of the other iterators."""
         pairs = zip(self.block.iter_vars, self.realize.iter_values, strict=True)
         return {v for axis, value in pairs if (axis.kind == ex.REDUCE) is reduced for v in ex.free_vars(value)}
 
@@ -80,7 +84,7 @@ class _Reduction:
 
     @property
     def threads(self) -> list[tir.For]:
-        """The loops of the reduction whose iterations are threads, more than one."""
+        """The loops of the reduction that run over more than one thread."""
         return [loop for loop in self.over if adds_up(loop)]
 
     @property
@@ -112,7 +116,7 @@ class _Lowering:
         return ex.map_children(node, self.visit)
 
     def refuse(self, reduction: _Reduction, wanted: str, found: str, *tries: str) -> Unsupported:
-        """The error for a reduction that has another form, with its loop marked."""
+        """Return the error for a reduction that does not have the required form, with its loop marked."""
         from ....tir.script.printer import script
 
         loop, name = reduction.threads[0], reduction.block.name
@@ -128,7 +132,7 @@ class _Lowering:
         )
 
     def nest(self, outermost: tir.For, reductions: list[_Reduction]) -> tir.Stmt:
-        """A loop over a reduction with all that is below it; the loops over its threads come outside."""
+        """Rewrite a loop over a reduction and its body, so that the loops over its threads come outermost."""
         mine = {id(r.realize) for r in reductions}
         threads: dict[ex.Var, tir.For] = {}
         for r in reductions:
@@ -163,7 +167,7 @@ class _Lowering:
         return nest
 
     def check_loops(self, r: _Reduction) -> None:
-        """Refuse what makes of a loop something else than a share of the reduction, or of the results."""
+        """Raise `Unsupported` if a loop does not divide the reduction into shares, or does not run over results."""
         reduced, spatial = r.variables(True), r.variables(False)
         bound = {loop.var for loop in r.path}
         for loop in r.path:
@@ -194,7 +198,9 @@ class _Lowering:
                 raise self.refuse(r, "conditions on the reduction or on the result, not both", f"{condition}")
 
     def check_beside(self, outermost: tir.For, reductions: Sequence[_Reduction]) -> None:
-        """Refuse other statements in a nest that use the results, or storage that each thread would have for itself."""
+        """Raise `Unsupported` if other statements in a nest use the results, or storage that becomes separate for each
+        thread.
+        """
         mine = {id(r.realize) for r in reductions}
         results = {store.buffer for r in reductions for store in ex.find(r.block, tir.BufferStore)}
         inside = {b for n in ex.find(outermost, tir.Block) for b in n.alloc_buffers}
@@ -221,7 +227,7 @@ class _Lowering:
 
 
 def _reductions(node: ex.Node, path: tuple[tir.For, ...]) -> list[_Reduction]:
-    """The reduction blocks below a statement, outside of other blocks, with the loops to them."""
+    """Return the reduction blocks in a statement, outside of other blocks, with the loops around them."""
     if isinstance(node, tir.BlockRealize):
         found = any(axis.kind == ex.REDUCE for axis in node.block.iter_vars)
         return [_Reduction(node, path)] if found else []
@@ -235,14 +241,14 @@ def _reductions(node: ex.Node, path: tuple[tir.For, ...]) -> list[_Reduction]:
 
 
 def _below(stmt: tir.Stmt) -> tir.Stmt:
-    """What is inside of loops that stand directly in each other."""
+    """Return the statement inside of directly nested loops."""
     while isinstance(stmt, tir.For):
         stmt = stmt.body
     return stmt
 
 
 def _without(node: Any, loops: set[ex.Var], instead: Mapping[ex.Node, tir.Stmt]) -> Any:
-    """The statement without some loops, and with other statements in place of blocks."""
+    """Return the statement without some loops, and with blocks replaced by the statements in `instead`."""
     if not isinstance(node, tir.Stmt):
         return node
     if node in instead:
@@ -252,7 +258,7 @@ def _without(node: Any, loops: set[ex.Var], instead: Mapping[ex.Node, tir.Stmt])
 
 
 class _Share:
-    """What one thread does of a reduction."""
+    """One thread's share of a reduction."""
 
     def __init__(self, lowering: _Lowering, reduction: _Reduction) -> None:
         self.of, self.refuse = reduction, lowering.refuse
@@ -272,7 +278,7 @@ class _Share:
         self.total = [self.own(lowering, "total", b) for b in self.read.buffers]
 
     def own(self, lowering: _Lowering, what: str, result: tir.Buffer) -> tir.Buffer:
-        """Storage of a thread, an element for each result of the nest."""
+        """Return new storage of a thread, with an element for each result of the nest."""
         points = self.of.points
         extents = tuple(loop.extent for loop in points)
         if what == "total":
@@ -289,7 +295,9 @@ class _Share:
         return buffer
 
     def check_order(self) -> None:
-        """Refuse threads whose shares are no stretches of the reduction, if its order matters: the first of equals."""
+        """Raise `Unsupported` if the order matters (the first of equal values) and a thread's share is not a contiguous
+        range.
+        """
         if self.match.reducer.commutative:
             return
         over, threads = self.of.over, self.of.threads
@@ -301,11 +309,11 @@ class _Share:
             )  # fmt: skip
 
     def at(self, buffers: Sequence[tir.Buffer], points: Sequence[ex.Expr]) -> tuple[tir.BufferLoad, ...]:
-        """An element of each buffer."""
+        """Return a load of one element of each buffer."""
         return tuple(tir.BufferLoad(b, tuple(points) if len(points) else (ex.const(0),)) for b in buffers)
 
     def start(self) -> tir.Stmt:
-        """Each partial result starts from the identity."""
+        """Return the statement that sets each partial result to the identity."""
         loops = [
             ex.replace(l, var=l.var.with_name(l.var.name), kind=tir.ForKind.SERIAL, thread=None) for l in self.of.points
         ]
@@ -315,7 +323,7 @@ class _Share:
         return _around(loops, body)
 
     def update(self) -> tir.Stmt:
-        """What the block does, to the thread's own partial results."""
+        """Return the block's update, applied to the thread's own partial results."""
         partial = self.at(self.partial, [l.var - l.start for l in self.of.points])
         operand = tuple(ex.substitute(e, self.values) for e in self.match.operand)
         combined = self.match.apply(tuple(partial), operand)
@@ -324,7 +332,9 @@ class _Share:
         return stmt if is_const(predicate, 1) else tir.If(predicate, stmt)
 
     def finish(self) -> tir.Stmt:
-        """The threads combine their partial results, and one of them updates the block's result."""
+        """Return the statements in which threads combine their partial results, and one thread updates the block's
+        result.
+        """
         renamed: dict[ex.Var, ex.Expr] = {l.var: l.var.with_name(l.var.name) for l in self.of.points}
         loops = [ex.replace(l, var=renamed[l.var], kind=tir.ForKind.SERIAL, annotations={}) for l in self.of.points]
         partial = self.at(self.partial, [l.var - l.start for l in loops])
@@ -342,7 +352,9 @@ class _Share:
         return _around(loops, tir.Seq.of(combine, write))
 
     def write(self, total: tuple[ex.Expr, ...]) -> tir.Stmt:
-        """The result's update by the total: from the init where the reduction begins here, else from what is there."""
+        """Return the update of the result by the total. It starts from the init value if the reduction begins here,
+        else from the old value.
+        """
         reduction = self.of
         conditions = conjuncts(reduction.realize.predicate)
         elements = self.read.elements
@@ -361,7 +373,7 @@ class _Share:
         return stmt if is_const(kept, 1) else tir.If(kept, stmt)
 
     def begins(self, conditions: Sequence[ex.Expr]) -> ex.Expr:
-        """The condition under which the block's init runs in this nest; True where that is shown."""
+        """Return the condition under which the block's init runs in this nest, or True if it always does."""
         starts: dict[ex.Var, ex.Expr] = {}
         for loop in self.of.over:
             starts[loop.var] = ex.substitute(loop.start, starts)
@@ -387,7 +399,7 @@ def _around(loops: Sequence[tir.For], body: tir.Stmt) -> tir.Stmt:
 
 
 def _stored(places: Sequence[tir.BufferLoad], values: Sequence[ex.Expr]) -> tir.Stmt:
-    """Stores to several places, all of whose values are computed first."""
+    """Store several values, after computing all of them first."""
     if len(places) == 1:
         return tir.BufferStore(places[0].buffer, values[0], places[0].indices)
     names = [ex.DataVar(f"v_{p.buffer.name}", p.dtype) for p in places]

@@ -1,7 +1,8 @@
-"""Storage that the threads of a block share shrinks to what one iteration of a serial loop uses.
+"""Shrink shared storage to the part that one iteration of a serial loop uses.
 
-An iteration must read nothing but what it wrote itself. `compact_buffers` cannot do this: shared storage is allocated
-around all threads, and so around the loops that each of them runs. Those of software pipelines shrink in their pass.
+This requires that an iteration reads only elements that it wrote itself. `compact_buffers` cannot do this, because
+shared storage is allocated outside of all thread loops, and so outside of each thread's serial loops. Buffers of
+software pipelines are shrunk by the pipeline pass.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from ....tir.transform.inject_software_pipeline import for_one_iteration
 
 
 def shrink_shared(func: PrimFunc) -> PrimFunc:
-    """Shrink each shared buffer to what an iteration of the innermost such loop uses. Runs on functions with blocks.
+    """Shrink each shared buffer to the part that an iteration of the innermost such loop uses. Runs on functions with
+    blocks.
 
     before:
         A: T.Buffer((32,), "float32")
@@ -52,7 +54,7 @@ def shrink_shared(func: PrimFunc) -> PrimFunc:
                                 C[v] = 0.0
                             C[v] = C[v] + S[k - ko * 8]
     """
-    # Legal: an iteration reads nothing in the buffer that another one wrote, so all of them may use the same elements.
+    # Legal: no iteration reads elements that another one wrote, so all iterations may use the same elements.
     for block in list(find(func.body, Block)):
         for buffer in (b for b in block.alloc_buffers if is_shared(b.scope)):
             loop = _loop_of(func, buffer)
@@ -62,7 +64,9 @@ def shrink_shared(func: PrimFunc) -> PrimFunc:
 
 
 def _loop_of(func: PrimFunc, buffer: Buffer) -> For | None:
-    """The innermost serial loop of threads that holds all uses of a buffer, and hands on nothing in it."""
+    """Return the innermost serial loop of threads that contains all uses of a buffer and passes no values on in it, or
+    None.
+    """
     tree, every = Tree(func), _uses(func.body, buffer)
     holding = [loop for loop in tree.loops.values() if _uses(loop, buffer) == every]
     if not any(is_hardware_thread(loop) for loop in holding):

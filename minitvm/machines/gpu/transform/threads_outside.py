@@ -1,4 +1,4 @@
-"""The threads of a block are around all that it does: they run one after another what a program says stage by stage.
+"""Move the loops over a block's threads outside of all of its statements, so that each thread runs all stages.
 
     for bx in thread_binding(4, "blockIdx.x"):
         for tx in thread_binding(16, "threadIdx.x"):
@@ -16,10 +16,10 @@ becomes
                 N[bx] = 0.0
             B[bx * 16 + tx] = S[15 - tx]                         # `insert_barriers` puts a barrier in front
 
-A machine has no other loops over threads: a kernel is what one of them does. Local storage that several stages use is
-the block's, and becomes shared; but where one dimension of it is the number of the thread in every access, each thread
-has its part for itself. Stages that may hand on values in memory that all blocks see get a barrier here, of which
-`insert_barriers` keeps those that are needed.
+A machine has no other loops over threads, because a kernel is the program of a single thread. Local storage that
+several stages use belongs to the block, and becomes shared. But if one of its dimensions is the thread index in every
+access, each thread keeps its own part. Stages that may pass values in memory that all blocks see get a barrier here,
+and `insert_barriers` keeps the necessary ones.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ from ....tir.transform.separate_allocations import aligned_behind, in_own_part, 
 
 
 def threads_outside(body: Any) -> Any:
-    """The body of a function, in whose blocks of threads each axis of threads is one loop around everything.
+    """Return the body of a function in which each axis of threads is a single loop around everything in a block.
 
-    Raises `Unsupported` for loops of one axis that start at different threads, or of which it cannot be said how many
-    threads the block has.
+    Raises `Unsupported` if loops of one axis start at different threads, or if the number of threads of a block cannot
+    be determined.
     """
     if not isinstance(body, tir.Stmt):
         return body
@@ -53,9 +53,10 @@ def threads_outside(body: Any) -> Any:
 
 
 def _of_the_block(allocation: tir.Allocate) -> tir.Allocate:
-    """Local storage that belongs to no single thread, since several loops over threads use it, is the block's: shared.
+    """Make local storage shared if several loops over threads use it, because it then belongs to the block.
 
-    It has a part for each thread of those loops that hold all its accesses. What several kernels use is global.
+    It gets a part for each thread of the loops that contain all its accesses. Storage that several kernels use becomes
+    global.
     """
     buffer, body = allocation.buffer, allocation.body
     if not is_private(buffer.scope):
@@ -81,7 +82,9 @@ def _of_the_block(allocation: tir.Allocate) -> tir.Allocate:
 
 
 def _is_of_a_thread_each(body: tir.Stmt, buffer: tir.Buffer) -> bool:
-    """Whether along one dimension of a buffer every access is at the number of its thread, of one axis of threads."""
+    """Return whether every access of a buffer is at the index of its thread along one dimension, for a single thread
+    axis.
+    """
     dimensions = set(range(buffer.ndim))
     axes: set[str] = set()
 
@@ -116,12 +119,12 @@ def _moved(stmt: tir.Stmt, old: tir.Buffer, new: tir.Buffer) -> tir.Stmt:
 
 
 def accesses_of(stmt: tir.Stmt, buffer: tir.Buffer) -> int:
-    """How many loads and stores of a buffer the text of a statement has."""
+    """Return the number of loads and stores of a buffer in the text of a statement."""
     return sum(isinstance(n, tir.BufferLoad | tir.BufferStore) and n.buffer is buffer for n in ex.walk(stmt))
 
 
 def _block(stmt: tir.Stmt) -> tir.Stmt:
-    """What one block of threads does."""
+    """Rewrite the statements of one block of threads."""
     if isinstance(stmt, tir.For) and stmt.kind is tir.ForKind.THREAD and str(stmt.thread).startswith("blockIdx"):
         return ex.replace(stmt, body=_block(stmt.body))
     if isinstance(stmt, tir.Allocate | tir.LetStmt):
@@ -132,7 +135,9 @@ def _block(stmt: tir.Stmt) -> tir.Stmt:
 
 
 def _inside(loop: Any, around: tuple[str, ...] = ()) -> tir.Stmt:
-    """A loop over threads with those of the axes that only some statements inside have, around all that it does."""
+    """Return a loop over threads whose body is surrounded by the further axes of threads that only some of its
+    statements have.
+    """
     bound = (*around, str(loop.thread))
     if is_hardware_loop(loop.body):
         return ex.replace(loop, body=_inside(loop.body, bound))
@@ -140,7 +145,7 @@ def _inside(loop: Any, around: tuple[str, ...] = ()) -> tir.Stmt:
 
 
 def _with_threads(stmt: tir.Stmt, bound: tuple[str, ...]) -> tir.Stmt:
-    """What the threads of a block do, inside of loops over the axes that are not bound around it."""
+    """Return the statements of a block's threads, inside of loops over the axes that are not bound around them."""
     axes: dict[str, list[tir.For]] = {}
     for loop in (node for node in ex.find(stmt, tir.For) if is_hardware_thread(node)):
         if loop.thread not in bound:
@@ -157,12 +162,12 @@ def _with_threads(stmt: tir.Stmt, bound: tuple[str, ...]) -> tir.Stmt:
 
 
 def is_hardware_loop(node: Any) -> bool:
-    """Whether a node is a loop over threadIdx."""
+    """Return whether a node is a loop over threadIdx."""
     return isinstance(node, tir.For) and is_hardware_thread(node)
 
 
 def _whole(axis: str, loops: list[tir.For]) -> tir.For:
-    """A loop over as many threads of an axis as the largest of these loops has."""
+    """Return a loop over as many threads of an axis as the largest of these loops has."""
     first = loops[0]
     if not all(ex.structural_equal(loop.start, first.start) for loop in loops):
         raise Unsupported(
@@ -180,7 +185,9 @@ def _whole(axis: str, loops: list[tir.For]) -> tir.For:
 
 
 def _stages(stmt: tir.Stmt, alone: ex.Expr) -> tir.Stmt:
-    """The statement inside all threads: what is in no loop over them is done by one, barriers stand between stages."""
+    """Return the statement inside all threads. One thread runs parts outside of thread loops, and barriers separate
+    stages.
+    """
     if is_hardware_loop(stmt):
         return stmt
     if isinstance(stmt, tir.Seq):
@@ -211,7 +218,7 @@ def _together(node: ex.Node) -> bool:
 
 
 def _meet(first: tir.Stmt, second: tir.Stmt) -> bool:
-    """Whether one stage may touch, in memory that is not the block's own, what the other one writes."""
+    """Return whether one stage may access memory outside of the block's own that the other one writes."""
     one, other = effects(first), effects(second)
 
     def seen(touches: Any) -> set[tir.Buffer]:
