@@ -1,13 +1,13 @@
-"""Layers of int8 on tensors of elements, for machines with a matrix array (`machines.scratchpad.topi`).
+"""Convert layers of int8 to tensors of elements, for machines with a matrix array (`machines.scratchpad.topi`).
 
     cast(clip(right_shift(qnn.conv2d(x, w) + offset, k), low, high))
         ->  unpacked(requantize_elements(conv2d_elements(packed(x), packed(w)) + packed(offset), k, low, high))
 
-So do a convolution of each channel alone, the sum of two tensors, and a pool of int8, if the machine's options allow it
-(`scratchpad.memory.AluOptions`). Channels are filled up with zeros to whole blocks. Filters are zero for such channels,
-so the next layer reads the packed result of the one before where nothing else comes between. A layer that is not of
-this form, or not of the machine's numbers, stays as it is, and runs on the host (`lowering.placement`); so does one
-whose channels would leave more than half of a block empty, such as those of a picture.
+Depthwise convolutions, sums of two tensors, and pools of int8 are converted too, if the machine's options allow it
+(`scratchpad.memory.AluOptions`). Channels are padded with zeros to whole blocks. Filters are zero for the added
+channels, so if nothing comes between two layers, the second one reads the packed result of the first. A layer of
+another form or with other dtypes stays as it is and runs on the host (`lowering.placement`). So does a layer whose
+channels would leave more than half of a block empty, such as those of a picture.
 """
 
 from __future__ import annotations
@@ -30,14 +30,18 @@ Pass = tuple[str, Callable[[Graph], Graph]]
 
 
 def products(target: Target, accuracy: str) -> list[Pass]:
-    """The part "products" of the accelerator's back end."""
+    """Return the passes that choose the dtypes of products. This is the part "products" of the accelerator's back
+    end.
+    """
     from ...graph.passes.pipeline import product_passes
 
     return [("shifted_scales", shifted_scales), *product_passes(target.own_host, accuracy)]
 
 
 def layouts(target: Target, accuracy: str) -> list[Pass]:
-    """The part "layouts" of the accelerator's back end: its own, then those of the host."""
+    """Return the accelerator's layout pass, followed by those of the host. This is the part "layouts" of its back
+    end.
+    """
     from ...graph.passes.pipeline import layout_passes
 
     own = ("element_layout", lambda graph: element_layout(graph, target.config))
@@ -46,10 +50,10 @@ def layouts(target: Target, accuracy: str) -> list[Pass]:
 
 @dataclass(frozen=True, slots=True)
 class _Layer:
-    """A product, a sum or a pool with what follows it, up to the int8 result of the operator `last`.
+    """A product, a sum or a pool with the operators after it, up to the operator `last`, whose result is int8.
 
-    `offset` is one number for each channel, or for all. `data` are the int8 tensors that come in, `lefts` how far each
-    is shifted first.
+    `offset` has one number per channel, or one for all. `data` holds the int8 inputs, and `lefts` how far each of them
+    is first shifted left.
     """
 
     head: OpNode
@@ -62,7 +66,9 @@ class _Layer:
 
 
 def element_layout(graph: Graph, config: Any) -> Graph:
-    """The graph with the layers that a machine of `accel.AccelConfig` takes in its layout."""
+    """Return the graph with all layers that a machine with this `accel.AccelConfig` supports converted to its
+    layout.
+    """
     layers = _layers(graph, config)
     packing = _Packing(config, graph.arrays())
 
@@ -73,7 +79,7 @@ def element_layout(graph: Graph, config: Any) -> Graph:
 
 
 def refusals(graph: Graph, config: Any) -> dict[OpNode, str]:
-    """Why products stay on the host, by product, in program order; "" for one that the machine takes."""
+    """Return, for each product in program order, why it stays on the host, or "" if the machine computes it."""
     arrays = graph.arrays()
     return {
         item: layer if isinstance(layer, str) else ""
@@ -87,21 +93,21 @@ _PRODUCTS = ("nn.conv2d", "nn.dense", "nn.matmul", "qnn.conv2d", "qnn.dense")
 
 
 def _is_head(item: OpNode, arrays: Mapping[Value, np.ndarray]) -> bool:
-    """Whether an operator is a product, the sum of two tensors of integers, or a pool of int8."""
+    """Return whether an operator is a product, a sum of two integer tensors, or a pool of int8."""
     if item.op == "add":
         return item.output.dtype == "int32" and not any(value in arrays for value in item.inputs)
     return item.op in _PRODUCTS or (item.op == "nn.max_pool2d" and item.output.dtype == "int8")
 
 
 def _is_depthwise(item: OpNode) -> bool:
-    """Whether a convolution has a filter for each channel alone."""
+    """Return whether a convolution has a separate filter for each channel."""
     shape = item.inputs[1].shape
     groups = item.attrs.get("groups", 1)
     return item.op == "qnn.conv2d" and 1 < groups == shape[0] == item.inputs[0].shape[1]
 
 
 def _layers(graph: Graph, config: Any) -> dict[OpNode, _Layer]:
-    """The layers that the machine takes, by their last operators."""
+    """Return the layers that the machine supports, keyed by their last operators."""
     arrays = graph.arrays()
     layers = {}
     for item in graph.nodes:
@@ -115,7 +121,7 @@ def _layers(graph: Graph, config: Any) -> dict[OpNode, _Layer]:
 def _layer_of(
     head: OpNode, graph: Graph, arrays: Mapping[Value, np.ndarray], config: Any
 ) -> tuple[_Layer | str, OpNode]:
-    """A product, a sum or a pool as a layer, or why it is none; and the last operator of the layer."""
+    """Return a product, a sum or a pool as a layer, or why it is not one; and the last operator of the layer."""
     data, lefts = head.inputs[:1], (0,)
     if head.op == "nn.max_pool2d":
         misfit = _no_pool(head, config)
@@ -144,7 +150,7 @@ def _layer_of(
 def _shifted_bytes(
     value: Value, producers: Mapping[Value, OpNode], arrays: Mapping[Value, np.ndarray], config: Any
 ) -> tuple[Value, int] | None:
-    """(an int8 tensor, how far it is shifted left) of a term; None where it is anything else."""
+    """Return a term as (int8 tensor, distance of its left shift), or None if it does not have this form."""
     item, left = producers.get(value), 0
     if item is not None and item.op == "left_shift" and item.inputs[1] in arrays:
         steps = arrays[item.inputs[1]]
@@ -158,7 +164,7 @@ def _shifted_bytes(
 
 
 def _no_sum(item: OpNode, data: Sequence[Value], config: Any) -> str:
-    """Why the sum of two tensors of int8 is not computed in registers; "" if it is."""
+    """Return why the sum of two int8 tensors is not computed in registers, or "" if it is."""
     if not config.options.widen:
         return f"the machine loads no {config.out_dtype} into registers (its option widen)"
     if data[0].shape != data[1].shape:
@@ -167,7 +173,7 @@ def _no_sum(item: OpNode, data: Sequence[Value], config: Any) -> str:
 
 
 def _no_pool(item: OpNode, config: Any) -> str:
-    """Why a pool of int8 is not computed in registers; "" if it is."""
+    """Return why a pool of int8 is not computed in registers, or "" if it is."""
     if not config.options.widen:
         return f"the machine loads no {config.out_dtype} into registers (its option widen)"
     padding = _one(item.attrs["padding"])
@@ -185,7 +191,7 @@ def _no_pool(item: OpNode, config: Any) -> str:
 
 
 def _no_blocks(item: OpNode, config: Any) -> str:
-    """Why a tensor of pixels is not put in blocks of channels; "" if it is."""
+    """Return why a tensor of pixels is not stored in blocks of channels, or "" if it is."""
     shape = item.output.shape
     if len(shape) not in (2, 4) or not all(isinstance(d, int) and d > 0 for d in (*item.inputs[0].shape, *shape)):
         return "its sizes are open" if len(shape) in (2, 4) else f"it has {len(shape)} dimensions, not 2 or 4"
@@ -199,7 +205,7 @@ def _no_blocks(item: OpNode, config: Any) -> str:
 
 
 def _misfit(item: OpNode, arrays: Mapping[Value, np.ndarray], config: Any) -> str:
-    """Why an operator is no product of the machine's numbers, of sizes that are known; "" if it is one."""
+    """Return why an operator is not a product of supported dtypes and known sizes, or "" if it is."""
     data, weight = item.inputs[:2]
     if not item.op.startswith("qnn."):
         return f"it multiplies {data.dtype}: quantise the network with dtype='int8'"
@@ -233,7 +239,7 @@ def _misfit(item: OpNode, arrays: Mapping[Value, np.ndarray], config: Any) -> st
 
 
 def _no_depthwise(config: Any) -> str:
-    """What the ALU of a machine lacks for a convolution of each channel alone; "" for nothing."""
+    """Return the option that a machine's ALU lacks for depthwise convolutions, as a sentence, or ""."""
     bits = int(config.inp_dtype[3:])
     if config.options.multiply_bits != bits:
         return f"its channels have a filter each, and the ALU multiplies no {bits} bits (its option multiply_bits)"
@@ -243,13 +249,13 @@ def _no_depthwise(config: Any) -> str:
 
 
 def _one(value: Any) -> int | None:
-    """The number that all of some numbers are; None where they differ."""
+    """Return the common value of some numbers, or None if they differ."""
     numbers = set(value) if isinstance(value, Sequence) else {value}
     return numbers.pop() if len(numbers) == 1 else None
 
 
 def _square(item: OpNode) -> tuple[int | None, int | None]:
-    """The stride and the padding, each the same along both axes."""
+    """Return the stride and the padding; each is None if it differs between the axes."""
     return _one(item.attrs["strides"]), _one(item.attrs["padding"])
 
 
@@ -259,7 +265,7 @@ _ORDER = ("add", "right_shift", "clip", "cast")
 def _layer(
     chain: Sequence[OpNode], data: tuple[Value, ...], lefts: tuple[int, ...], arrays: Mapping[Value, np.ndarray]
 ) -> _Layer | str:
-    """A product or a sum with the operators behind it, or why they are no requantisation."""
+    """Return a product or a sum with the operators after it as a layer, or why they do not form a requantisation."""
     head, *rest = chain
     channels = head.output.shape[1]
     assert isinstance(channels, int)
@@ -293,7 +299,7 @@ def _layer(
 
 
 def _per_channel(offset: np.ndarray, channels: int, product: OpNode) -> np.ndarray | None:
-    """An addend as one number for each channel, or for all; None where it differs within a channel."""
+    """Return an addend as one number per channel, or one for all; None if it varies within a channel."""
     if offset.size == 1:
         return offset.reshape(()).astype(np.int32)
     axis = product.output.ndim - (3 if product.output.ndim == 4 else 1)
@@ -305,14 +311,14 @@ def _per_channel(offset: np.ndarray, channels: int, product: OpNode) -> np.ndarr
 
 @dataclass(slots=True)
 class _Packing:
-    """Tensors in blocks of channels; `packed` are those that a layer left so."""
+    """Packs tensors into blocks of channels. `packed` holds the packed results of layers."""
 
     config: Any
     arrays: Mapping[Value, np.ndarray]
     packed: dict[Value, Value] = field(default_factory=dict)
 
     def layer(self, b: GraphBuilder, layer: _Layer, result: Value) -> Value:
-        """A layer on elements, its result as it was."""
+        """Add a layer on elements, and return its result in the original layout."""
         out = self._sums(b, layer, [self.packed.get(value) or self.pack(b, value) for value in layer.data])
         if layer.head.op != "nn.max_pool2d":
             offset = layer.offset
@@ -326,14 +332,14 @@ class _Packing:
         return self.unpack(b, out, result)
 
     def _is_added(self, constant: int) -> bool:
-        """Whether an instruction adds a constant to all sums."""
+        """Return whether a single instruction can add this constant to all sums."""
         if not self.config.adds_constants:
             return False
         limit = 1 << self.config.widths.immediate - 1
         return bool(-limit <= constant < limit)
 
     def _sums(self, b: GraphBuilder, layer: _Layer, data: Sequence[Value]) -> Value:
-        """What a layer computes before it is int8 again; a pool is int8 all the way."""
+        """Return the result of a layer before its requantisation. A pool stays int8 throughout."""
         item, dtype = layer.head, self.config.acc_dtype
         result: Value
         if item.op == "add":
@@ -354,7 +360,7 @@ class _Packing:
         return result
 
     def pack(self, b: GraphBuilder, data: Value) -> Value:
-        """NCHW, or a matrix, as [n/b, c/i, rows, columns, b, i]."""
+        """Pack NCHW data, or a matrix, as [n/b, c/i, rows, columns, b, i]."""
         n, channels, height, width = _four(data.shape)
         batch, block = self.config.batch, self.config.block_in
         missing = -channels % block
@@ -369,7 +375,7 @@ class _Packing:
         return turned
 
     def unpack(self, b: GraphBuilder, data: Value, like: Value) -> Value:
-        """The inverse, without the channels that fill a block up."""
+        """Undo `pack`, and remove the channels that were added as padding."""
         outer, blocks, height, width, batch, block = data.shape
         turned = b.op("transpose", data, axes=(0, 4, 1, 5, 2, 3))
         rest = (height, width) if like.ndim == 4 else ()
@@ -379,7 +385,7 @@ class _Packing:
         return plain
 
     def _filters(self, weight: np.ndarray) -> np.ndarray:
-        """OIHW, or a matrix of rows, as [o/k, c/i, rows, columns, k, i]."""
+        """Pack OIHW filters, or the rows of a matrix, as [o/k, c/i, rows, columns, k, i]."""
         out, ins, kh, kw = _four(weight.shape)
         k, i = self.config.block_out, self.config.block_in
         filled = np.pad(weight.reshape(out, ins, kh, kw), ((0, -out % k), (0, -ins % i), (0, 0), (0, 0)))
@@ -387,19 +393,19 @@ class _Packing:
         return np.ascontiguousarray(parted.transpose(0, 2, 4, 5, 1, 3))
 
     def _own_filters(self, weight: np.ndarray) -> np.ndarray:
-        """[o, 1, rows, columns] as [1, o/k, rows, columns, b, k]."""
+        """Pack depthwise filters [o, 1, rows, columns] as [1, o/k, rows, columns, b, k]."""
         k, batch = self.config.block_out, self.config.batch
         filled = np.pad(weight[:, 0], ((0, -len(weight) % k), (0, 0), (0, 0)))
         parted = filled.reshape(1, -1, 1, k, *weight.shape[2:]).transpose(0, 1, 4, 5, 2, 3)
         return np.ascontiguousarray(np.broadcast_to(parted, (*parted.shape[:4], batch, k)))
 
     def _offset(self, offset: np.ndarray) -> np.ndarray:
-        """One number for each channel as [1, o/k, 1, 1, b, k]."""
+        """Pack one number per channel as [1, o/k, 1, 1, b, k]."""
         k, batch = self.config.block_out, self.config.batch
         filled = np.pad(offset, (0, -offset.size % k)).reshape(1, -1, 1, 1, 1, k)
         return np.ascontiguousarray(np.broadcast_to(filled, (1, filled.shape[1], 1, 1, batch, k)))
 
 
 def _four(shape: Sequence[Any]) -> list[int]:
-    """The sizes of an image or of filters; a matrix has one row and one column of pixels."""
+    """Return the four sizes of an image or of filters. A matrix has one row and one column of pixels."""
     return [int(size) for size in [*shape, 1, 1][:4]]

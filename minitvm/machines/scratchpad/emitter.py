@@ -1,8 +1,8 @@
-"""Kernels of machines with scratchpads as text: the walk over their instructions, and where operands lie.
+"""Write kernels of machines with scratchpads as text: the walk over their instructions, and the addresses of operands.
 
-A kernel is a sequence of instructions with constant places (`machines.scratchpad.transform`). Which instruction of the
-machine each becomes is a spelling (`machines.scratchpad.instruction_set.InstructionSet`): a function of an emitter,
-which derives from `ElementEmitter`, and a statement.
+A kernel is a sequence of instructions with constant places (`machines.scratchpad.transform`). A spelling writes each of
+them as an instruction of the machine (`machines.scratchpad.instruction_set.InstructionSet`). It is a function of an
+emitter, which derives from `ElementEmitter`, and a statement.
 """
 
 from __future__ import annotations
@@ -22,16 +22,17 @@ Loops = list[tuple[int, tuple[int, ...]]]  # extent, and the step of each operan
 
 
 def trace_of(kernel: tir.PrimFunc) -> Sequence[str]:
-    """The steps of the schedule that a kernel comes from."""
+    """Return the steps of the schedule from which a kernel was lowered."""
     trace = kernel.attrs.get("schedule_trace", ())
     return trace.split("\n") if isinstance(trace, str) else [str(step) for step in trace]
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """A transfer in elements: `y` rows of `x`, `stride` apart in memory, the first at `first`; dense beside the array.
+    """A transfer in elements: `y` rows of `x` elements, `stride` apart in memory, starting at `first`; dense in the
+    scratchpad.
 
-    `pads` are the rows above and below and the columns left and right that are zeros, and not read.
+    `pads` holds the numbers of rows above and below, and of columns left and right, that are zeros and not read.
     """
 
     first: int
@@ -42,9 +43,10 @@ class Rows:
 
 
 class ElementEmitter:
-    """Walks the instructions of a kernel. `config` answers `name`, `depths()` and `elements()`.
+    """Walks the instructions of a kernel. `config` has the attribute `name` and the methods `depths()` and
+    `elements()`.
 
-    A machine's own emitter has `dialect` and `address`.
+    A machine's emitter is a subclass that defines `dialect` and `address`.
     """
 
     dialect = ""
@@ -65,11 +67,11 @@ class ElementEmitter:
         self.first = planned(kernel.body, config.depths(), config.elements())
 
     def address(self, param: tir.Buffer) -> int:
-        """Where a parameter begins in the machine's memory, counted in its elements."""
+        """Return the address at which a parameter begins in the machine's memory, counted in its elements."""
         raise NotImplementedError
 
     def spelled(self, stmt: tir.Instruction) -> None:
-        """Write an instruction; raises `Unsupported` for one without a spelling."""
+        """Write an instruction. Raises `Unsupported` if it has no spelling in this dialect."""
         intrin = TensorIntrin.get(stmt.name, allow_missing=True)
         spell = None if intrin is None else intrin.spelling(self.dialect)
         if spell is None:
@@ -77,13 +79,13 @@ class ElementEmitter:
         spell(self, stmt)
 
     def place(self, stmt: tir.Instruction, tile: tir.Tile, shape: Sequence[int]) -> Strided:
-        """Where a tile of elements of a shape lies: in its scratchpad, or in memory from address 0."""
+        """Return the addresses of a tile of elements of this shape: in its scratchpad, or in memory."""
         lies = strided(stmt, tile, shape)
         first = self.first[tile.buffer] if is_scratchpad(tile.buffer.scope) else self.address(tile.buffer)
         return replace(lies, first=lies.first + first)
 
     def rows(self, stmt: tir.Instruction, dram: Strided, sram: Strided, frame: Frame | None) -> Rows:
-        """A transfer as rows: two loops, of which the scratchpad takes all iterations densely."""
+        """Return a transfer as rows: two loops, whose iterations are dense in the scratchpad."""
         loops: Loops = [
             (n, (d, s)) for n, d, s in zip(extents_of(stmt), dram.strides, sram.strides, strict=True) if n > 1 or frame
         ]
@@ -103,14 +105,14 @@ class ElementEmitter:
         return Rows(first, rows, columns, max(down, 1), pads)
 
     def refused(self, stmt: tir.Stmt, wanted: str, found: str, *tries: str) -> Unsupported:
-        """The error for a statement, with the program around it."""
+        """Return the error for a statement, with the program around it."""
         program = script(self.kernel, mark={stmt: "here"}, context=2)
         title = f"{self.kernel.name}: no program of {self.config.name}"
         return Unsupported(report(title, program=program, wanted=wanted, found=found, tries=tries))
 
 
 def joined(loops: Loops) -> Loops:
-    """Loops of which the inner one runs on where the outer one's step ends are one."""
+    """Join loops if each step of the outer loop continues where the inner loop ends."""
     merged: Loops = []
     for n, steps in reversed(loops):
         if merged:

@@ -1,25 +1,26 @@
 # mypy: ignore-errors
 # What stands in a @T.prim_func is TVMScript: names that Python never evaluates.
-"""Machines with scratchpads: what one micro-op, or one element of a transfer, does, as instructions.
+"""The instructions of machines with scratchpads: the work of one micro-op, or of one element of a transfer.
 
     load_inp, load_wgt, load_acc        an element from memory into a scratchpad
-    load_acc8                           the same, of numbers of the dtype of results, extended into a register
-    load_inp_padded, load_acc8_padded   the same, or zeros where the element lies in the frame around the tensor
+    load_acc8                           the same for numbers of the result's dtype, widened into a register
+    load_inp_padded, load_acc8_padded   the same, or zeros if the element is in the frame around the tensor
     load_acc8_least                     the same, with the least number of that dtype in the frame
     reset                               a register = 0
     gemm                                a register += inp @ wgt^T
     alu_max_imm, alu_add, ...           a register = op(a register, a constant or another register)
-    alu_mul                             the same, of the low bits of both, as many as a number of inp has
-    alu_clip_imm                        a register, kept between two constants
+    alu_mul                             the same on the low bits of both, as many as a number of inp has
+    alu_clip_imm                        a register, clipped to two constants
     accumulate_add, accumulate_max      a register = op(itself, another one)
     fill_imm                            a register = a constant: two instructions, reset and add
     copy                                a register = another one: two instructions, reset and add
     store                               a register, cut to its low bits, to memory
 
-An element of a scratchpad is a vector or matrix that the array takes at once, so each description is over whole
-elements: with `Elements(1, 16, 16)` those of inp have 1 x 16 numbers, of wgt 16 x 16, of registers 1 x 16. Names end in
-these sizes and the dtypes of inp, wgt, registers and results: "accel.gemm.1x16x16.i8i8i32i8". How many elements an
-instruction of the machine takes, in which loops, is lowering's business (`machines.scratchpad.transform`).
+An element of a scratchpad is a vector or matrix that the array processes at once, so each description is about whole
+elements. For example, with `Elements(1, 16, 16)`, an element of inp has 1 x 16 numbers, an element of wgt has 16 x 16,
+and a register has 1 x 16. Names end with these sizes and the dtypes of inp, wgt, registers and results:
+"accel.gemm.1x16x16.i8i8i32i8". Lowering decides how many elements an instruction of the machine processes, and in which
+loops (`machines.scratchpad.transform`).
 """
 
 from __future__ import annotations
@@ -45,12 +46,12 @@ FINISH = PREFIX + "finish"  # the host may read the results
 
 @dataclass(frozen=True, slots=True)
 class InstructionSet:
-    """What a machine does to one element, by operation; the part "instructions" of its back end.
+    """The operations of a machine on one element, by name. This is the part "instructions" of its back end.
 
-    Passes read three things off an operation's name: "load..." and "store..." are transfers, "..._padded" has a frame
-    of zeros, and "alu..." leaves its result where its first operand lay. `unit_of` names the unit of the machine that
-    runs an operation; each unit runs its instructions in order. The function "module:word", where `word` is the first
-    word of the operation, spells it in the language `dialect`; `spellings` is that module.
+    The names of operations tell passes three facts: "load..." and "store..." are transfers, "..._padded" has a frame of
+    zeros, and "alu..." overwrites its first operand with its result. `unit_of` returns the unit of the machine that
+    runs an operation; each unit runs its instructions in order. The module `spellings` has a function for the first
+    word of each operation's name, which writes the operation in the language `dialect`.
     """
 
     machine: str
@@ -62,7 +63,9 @@ class InstructionSet:
 
 @dataclass(frozen=True, slots=True)
 class Elements:
-    """The sizes of the array, `batch` x `block_in` by `block_out` x `block_in`, and the dtypes of what it takes."""
+    """The sizes of the array, `batch` x `block_in` by `block_out` x `block_in`, and the dtypes of its operands and
+    results.
+    """
 
     batch: int
     block_in: int
@@ -74,7 +77,7 @@ class Elements:
     machine: str = "accel"
 
     def name(self, operation: str) -> str:
-        """The name of an intrinsic; it becomes known if it was not."""
+        """Return the name of an intrinsic, registering it if necessary."""
         bits = "".join(f"i{dtype[3:]}" for dtype in (self.inp, self.wgt, self.acc, self.out))
         name = f"{self.machine}.{operation}.{self.batch}x{self.block_in}x{self.block_out}.{bits}"
         if name not in TensorIntrin.KNOWN:
@@ -95,7 +98,7 @@ _SETS: dict[str, InstructionSet] = {}
 
 
 def instruction_set(machine: str) -> InstructionSet | None:
-    """The instructions of a kind of target for elements; None where it has none."""
+    """Return the instructions of a kind of target on elements, or None if it has none."""
     if machine not in _SETS:
         try:
             its = lookup(machine, "instructions")
@@ -108,13 +111,17 @@ def instruction_set(machine: str) -> InstructionSet | None:
 
 
 def operation_of(name: str) -> str | None:
-    """ "gemm" for "accel.gemm.1x16x16.i8i8i32i8"; None for an instruction that is not one for elements."""
+    """Return the operation of an instruction's name: "gemm" for "accel.gemm.1x16x16.i8i8i32i8". None for other
+    instructions.
+    """
     match = _NAME.match(name)
     return match.group(2) if match else None
 
 
 def module_of(name: str) -> str:
-    """Which unit of the machine runs an instruction; that of the tensor accelerator is load, compute or store."""
+    """Return the unit of the machine that runs an instruction. For the tensor accelerator, this is load, compute or
+    store.
+    """
     match = _NAME.match(name)
     its = instruction_set(match.group(1)) if match else None
     return "compute" if match is None or its is None else its.unit_of(match.group(2))
@@ -127,21 +134,21 @@ def _unit(operation: str) -> str:
 
 
 def token(verb: str, source: str, target: str) -> str:
-    """The name of the instruction that pushes a token from a module to another one, or lets that pop it.
+    """Return the name of the instruction that pushes a token from one module to another, or pops it there.
 
-    A push belongs to the instruction of `source` before it, a pop to the one of `target` behind it.
+    A push belongs to the previous instruction of `source`, and a pop to the next instruction of `target`.
     """
     return f"{PREFIX}{verb}.{source}.{target}"
 
 
 def token_of(name: str) -> tuple[str, str, str] | None:
-    """(verb, source, target) of the name of a token; None for any other name."""
+    """Return (verb, source, target) for the name of a token, or None for any other name."""
     match = _TOKEN.match(name)
     return (match.group(1), match.group(2), match.group(3)) if match else None
 
 
 def register_named(name: str) -> None:
-    """Make the intrinsic of this name known, if it is one of a machine with scratchpads."""
+    """Register the intrinsic with this name, if it belongs to a machine with scratchpads."""
     match = _NAME.match(name)
     its = instruction_set(match.group(1)) if match else None
     if match and its is not None and match.group(2) in its.operations:
@@ -150,7 +157,9 @@ def register_named(name: str) -> None:
 
 
 def load(e: Elements, what: str) -> PrimFunc:
-    """An element of the scratchpad `what` from memory; "inp_padded": zeros where a condition does not hold."""
+    """Describe loading an element of the scratchpad `what`. With "inp_padded", it is zeros if a condition does not
+    hold.
+    """
     scope, frame = what.partition("_")[::2]
     rows, columns = {INP: (e.batch, e.block_in), WGT: (e.block_out, e.block_in)}.get(scope, (e.batch, e.block_out))
     stored = {INP: e.inp, WGT: e.wgt, ACC: e.acc, "acc8": e.out}[scope]
@@ -162,7 +171,7 @@ def load(e: Elements, what: str) -> PrimFunc:
 
 
 def _moved(rows: int, columns: int, source: tuple[str, str], target: tuple[str, str]) -> PrimFunc:
-    """An element to another place, as numbers of that place; a place is (its dtype, its scope)."""
+    """Describe a move of an element between places, converting its numbers. A place is (dtype, scope)."""
     from ...tir.script import builtins as T
 
     (dtype, scope), (new_dtype, new_scope) = source, target
@@ -183,7 +192,7 @@ def _moved(rows: int, columns: int, source: tuple[str, str], target: tuple[str, 
 
 
 def _framed(rows: int, columns: int, source: tuple[str, str], target: tuple[str, str], fill: int) -> PrimFunc:
-    """As `_moved`, or `fill` where a condition does not hold."""
+    """Describe a move like `_moved`, or a fill with `fill` if a condition does not hold."""
     from ...tir.script import builtins as T
 
     (dtype, scope), (new_dtype, new_scope) = source, target
@@ -251,7 +260,7 @@ def _store(e: Elements) -> PrimFunc:
 
 
 def reset(e: Elements) -> PrimFunc:
-    """A register = 0."""
+    """Describe setting a register to 0."""
     from ...tir.script import builtins as T
 
     rows, columns, acc = e.batch, e.block_out, e.acc
@@ -270,7 +279,7 @@ def reset(e: Elements) -> PrimFunc:
 
 
 def gemm(e: Elements) -> PrimFunc:
-    """A register += inp @ wgt^T."""
+    """Describe adding inp @ wgt^T to a register."""
     from ...tir.script import builtins as T
 
     batch, inner, outer, inp, wgt, acc = e.batch, e.block_in, e.block_out, e.inp, e.wgt, e.acc

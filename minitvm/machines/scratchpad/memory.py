@@ -1,4 +1,4 @@
-"""The memory outside of an accelerator, and what its ALU may have beyond the first VTA."""
+"""The external memory of an accelerator, and the options of its ALU that the first VTA did not have."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Dram:
-    """The memory outside: how many bytes it moves in a cycle, and how many cycles a request waits for its first byte.
+    """The external memory: the bytes that it moves per cycle, and the cycles until the first byte of a request arrives.
 
-    A module asks for at most `burst` bytes at once, and for at most `outstanding` requests before the first is served.
+    A request has at most `burst` bytes, and a module has at most `outstanding` unanswered requests.
     """
 
     name: str = "tsim"
@@ -25,10 +25,10 @@ class AluOptions:
 
     Banerjee et al., arXiv 2111.15024; `VTA_MEM_ID_ACC_8BIT` in VTA's `hw_spec.h`.
 
-    `multiply_bits`: ALU MUL multiplies so many low bits of both operands, signed; 0 is no MUL.
-    `pad_value`: LOAD may pad with the least value of the dtype instead of zero.
-    `clip`: ALU CLIP keeps a value between -b and b.
-    `widen`: LOAD brings numbers of the dtype of results into registers (ACC8), so results can be computed with again.
+    `multiply_bits`: ALU MUL multiplies this many low bits of both operands, signed; 0 means that there is no MUL.
+    `pad_value`: LOAD may pad with the least value of the dtype instead of zero. `clip`: ALU CLIP limits a value to the
+    range from -b to b. `widen`: LOAD can widen numbers of the result's dtype into registers (ACC8), so that results can
+    be used as operands.
     """
 
     multiply_bits: int = 0

@@ -1,6 +1,6 @@
-"""How programs are lowered for machines with scratchpads: reading these lists is reading that part of the compiler.
+"""The passes that lower programs for machines with scratchpads, in order.
 
-`SCRATCHPADS` is for any of them, `PASSES` for the accelerator, whose modules wait for each other by tokens.
+`SCRATCHPADS` is for all such machines. `PASSES` is for the accelerator, whose modules wait for each other by tokens.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Programs on simulated machines: `runtime.device` with NumPy arrays for their memory.
+"""Run programs on simulated machines: an implementation of `runtime.device` whose memory is NumPy arrays.
 
-A kernel's source is the machine's assembly; to launch it is to run its interpreter on the bytes of the arguments. There
-is no other such machine than that interpreter.
+A kernel's source is the machine's assembly, and a launch runs an interpreter on the bytes of the arguments. No hardware
+is involved.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _EXTENDED = 12  # DLPack's kDLExtDev: a device of an extension
 
 
 class SimulatedAccelerator:
-    """`runtime.device.Device`: each command is done at once.
+    """A `runtime.device.Device` that executes each command immediately.
 
-    A machine's own has `program`, which reads a kernel, and `run` and `seconds`, which run what that returned and count
-    its cycles. `config` has the machine's `name`.
+    A machine's device is a subclass that defines `program`, which parses a kernel, `run`, which runs the result, and
+    `seconds`, which returns its time. `config` has the machine's `name`.
     """
 
     dlpack = (_EXTENDED, 0)
@@ -46,15 +46,15 @@ class SimulatedAccelerator:
         self._seconds: dict[int, tuple[Any, float]] = {}  # each program with its time, by its identity
 
     def program(self, kernel: Kernel) -> Any:
-        """The program of a kernel; raises a `MinitvmError` for one that the machine cannot run."""
+        """Return the program of a kernel. Raises a `MinitvmError` if the machine cannot run it."""
         raise NotImplementedError
 
     def run(self, program: Any, arguments: Sequence[Array]) -> None:
-        """Run a program on the bytes of its kernel's arguments, and leave the results there."""
+        """Run a program on the bytes of its kernel's arguments. Results are written there."""
         raise NotImplementedError
 
     def seconds(self, program: Any) -> float:
-        """How long the machine takes for a program, by its cycles."""
+        """Return how long the machine takes for a program, computed from its cycles."""
         raise NotImplementedError
 
     @property
@@ -62,7 +62,7 @@ class SimulatedAccelerator:
         return f"the simulated accelerator {self.config.name}"
 
     def enter(self) -> None:
-        """Every thread may."""
+        """Do nothing: every thread may use the device."""
 
     def compiled(self, executable: Executable, progress: Progress | None, codes: Sequence[Any] | None) -> list[Any]:  # noqa: ARG002
         programs = []
@@ -106,13 +106,13 @@ class SimulatedAccelerator:
         return command
 
     def finish(self) -> None:
-        """Nothing is under way."""
+        """Do nothing: commands are already complete."""
 
     def recorded(self, queue: Callable[[], None]) -> Launch | None:  # noqa: ARG002
         return None
 
     def timed(self, before: Callable[[], None], queue: Callable[[], None]) -> float:  # noqa: ARG002
-        """By the machine's cycles: programs are counted and not run."""
+        """Return the seconds of the queued programs by the machine's cycles. The programs are not run."""
         self._counted = []
         try:
             queue()
@@ -127,14 +127,14 @@ class SimulatedAccelerator:
 
 
 def hosted_on(device: Callable[[Any], SimulatedAccelerator], kernel: Kernel) -> Callable[[Sequence[Any], bool], None]:
-    """What runs a kernel in the middle of a program of the host, on arrays in its memory: the part "hosted"."""
+    """Return a function that runs a kernel on arrays in host memory. This is the part "hosted" of such back ends."""
     machine = device(Target(kernel.target).config)
     program = machine.program(kernel)
     return lambda arguments, parallel: machine.run(program, [array.view(np.uint8) for array in arguments])
 
 
 def timelines(executable: Executable) -> dict[str, Any]:
-    """The cycles of each kernel for a simulated machine, a `timeline.Timeline`, by the kernel's name."""
+    """Return a `timeline.Timeline` for each kernel of a simulated machine, by the kernel's name."""
     counted = {}
     for kernel in executable.kernels:
         target = Target(kernel.target or executable.target)

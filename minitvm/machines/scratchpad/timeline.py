@@ -1,4 +1,4 @@
-"""What a timed run found: when each instruction ran, why each module stood still, and what that comes to."""
+"""The result of a timed run: when each instruction ran, why each module stood still, and summaries of this."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 UNITS = ("fetch", "load", "compute", "store")
 
-# What a cycle of a module can be: work first, then why there is none.
+# The kinds of cycles of a module: work first, then the reasons for no work.
 WORK = ("dispatch", "transfer", "gemm", "reset", "alu", "token")
 STALLS = {
     "latency": "data are on their way from DRAM",
@@ -28,7 +28,9 @@ STALLS = {
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A unit runs an instruction in the cycles [start, end); for fetch, the first of those that it sends."""
+    """A unit runs an instruction in the cycles [start, end). For the fetch unit, it is the first instruction that it
+    sends.
+    """
 
     unit: str
     instruction: int
@@ -38,7 +40,7 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class Stall:
-    """A unit stands still in the cycles [start, end), before `instruction` (-1 where none is left)."""
+    """A unit stands still in the cycles [start, end), before `instruction` (-1 if there are no more)."""
 
     unit: str
     reason: str
@@ -49,7 +51,7 @@ class Stall:
 
 @dataclass(frozen=True, slots=True)
 class TokenUse:
-    """A token: pushed by an instruction at one cycle, popped by another one later."""
+    """A token: one instruction pushed it at one cycle, and another one popped it at a later cycle."""
 
     queue: Any  # the machine's own, such as vta.isa.Queue
     pushed_by: int
@@ -60,12 +62,12 @@ class TokenUse:
 
 @dataclass(slots=True)
 class Timeline:
-    """When everything happened. `spent[unit][what]` are cycles; each unit's add up to `cycles`.
+    """The times of all events. `spent[unit][what]` holds cycles, and the cycles of each unit add up to `cycles`.
 
-    `program` has a `name` and `instructions`, `config` the `name`, `clock_mhz`, `macs_per_cycle` and `dram` of the
-    machine, whose units are `units`. `work` names what a unit's cycles can be, `reasons` why there is no work in one.
-    `micro_ops` are the cycles in which the array multiplies, the fewest that it needs; `moved` the bytes that transfers
-    bring from DRAM or take there.
+    `program` has a `name` and `instructions`. `config` has the `name`, `clock_mhz`, `macs_per_cycle` and `dram` of the
+    machine, whose units are `units`. `work` lists the kinds of work that a unit's cycle can do, and `reasons` the
+    reasons for a cycle without work. `micro_ops` is the number of cycles in which the array multiplies, which is the
+    least that it needs. `moved` is the number of bytes that transfers move from or to DRAM.
     """
 
     program: Any
@@ -87,17 +89,19 @@ class Timeline:
 
     @property
     def bound(self) -> tuple[int, str]:
-        """The cycles that no order of the same instructions can beat, and what needs them: the array, or DRAM."""
+        """Return a lower bound on the cycles for any order of the same instructions, and which part needs them: the
+        array or DRAM.
+        """
         return max((self.micro_ops, "array"), (-(-self.moved // self.config.dram.bytes_per_cycle), "DRAM"))
 
     @property
     def utilisation(self) -> float:
-        """The part of all cycles in which the array multiplies."""
+        """The share of all cycles in which the array multiplies."""
         return self.micro_ops / self.cycles if self.cycles else 0.0
 
     @property
     def bandwidth(self) -> float:
-        """The part of all cycles in which DRAM moves data."""
+        """The share of all cycles in which DRAM moves data."""
         return sum(self.channel.values()) / self.cycles if self.cycles else 0.0
 
     @property
@@ -105,7 +109,7 @@ class Timeline:
         return self.cycles / self.config.clock_mhz / 1e3
 
     def table(self) -> list[tuple[str, dict[str, int]]]:
-        """Rows (what, cycles of each unit) of all that occurs, work first."""
+        """Return rows (kind, cycles of each unit) for all kinds that occur, work first."""
         rows = []
         for what in (*self.work, *self.reasons):
             row = {unit: self.spent[unit].get(what, 0) for unit in self.units}
@@ -114,7 +118,7 @@ class Timeline:
         return rows
 
     def text(self) -> str:
-        """The summary and the table, for a terminal."""
+        """Return the summary and the table as text for a terminal."""
         lines = [
             f"{self.cycles:,} cycles, {self.milliseconds:.3f} ms at {self.config.clock_mhz} MHz",
             f"array in use {self.utilisation:.1%}, DRAM in use {self.bandwidth:.1%} ({self.config.dram.name}: "
@@ -132,9 +136,9 @@ class Timeline:
 
 
 def in_sequence(lines: Sequence[Timeline], name: str) -> Timeline:
-    """Runs of one machine as one run under a name: each begins when the one before it has ended.
+    """Join several runs of one machine into a single run, in which each begins when the previous one has ended.
 
-    Raises `ValueError` for no runs.
+    Raises `ValueError` if there are no runs.
     """
     if not lines:
         raise ValueError("wanted at least one run")
@@ -168,7 +172,7 @@ def in_sequence(lines: Sequence[Timeline], name: str) -> Timeline:
 
 
 def overlapping(intervals: Sequence[Interval]) -> int:
-    """Cycles in which two or more of load, compute and store run at once."""
+    """Return the number of cycles in which two or more of load, compute and store run at once."""
     edges = sorted(
         edge for i in intervals if i.unit != "fetch" for edge in ((i.start, 1), (i.end, -1)) if i.start < i.end
     )

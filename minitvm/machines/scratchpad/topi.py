@@ -1,9 +1,9 @@
-"""Convolutions on tensors of elements, each a small matrix, as a matrix array takes them at once.
+"""Convolutions on tensors of elements, which are small matrices that a matrix array processes at once.
 
-An image is [n/b, c/i, rows, columns, b, i], filters are [o/k, c/i, rows, columns, k, i], a result [n/b, o/k, rows,
-columns, b, k]: the last two axes are an element. These are VTA's layouts NCHW{b}n{i}c and OIHW{k}o{i}i (Moreau et al.,
-"A hardware-software blueprint for flexible deep learning specialization"). A matrix product is a convolution of an
-image of one column with filters of one point.
+An image is [n/b, c/i, rows, columns, b, i], filters are [o/k, c/i, rows, columns, k, i], and a result is [n/b, o/k,
+rows, columns, b, k]. The last two axes form an element. These are VTA's layouts NCHW{b}n{i}c and OIHW{k}o{i}i (Moreau
+et al., "A hardware-software blueprint for flexible deep learning specialization"). A matrix product is a convolution of
+an image of one column with filters of one point.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from ...topi.shapes import constant, dims, plus, times
 def conv2d_elements(
     image: Tensor, filters: Tensor, *, stride: int = 1, padding: int = 0, out_dtype: str = "int32"
 ) -> Tensor:
-    """A convolution with zeros around the image, summed in `out_dtype`; raises `InputError` for shapes that differ.
+    """Convolution with zeros around the image, summed in `out_dtype`. Raises `InputError` if the shapes do not fit.
 
-    Where filters have one row, rows of the image that no result reads are left out first.
+    If filters have one row, rows of the image that no result reads are removed first.
     """
     n, ins, height, width, batch, block_in = dims(image, "N/b, C/i, H, W, b, i")
     outs, filter_ins, kh, kw, block_out, filter_in = dims(filters, "O/k, C/i, kh, kw, k, i")
@@ -57,8 +57,9 @@ def conv2d_elements(
 def requantize_elements(
     sums: Tensor, *, shift: int, least: int = -128, most: int = 127, dtype: str = "int8", offset: int = 0
 ) -> Tensor:
-    """Sums and `offset` shifted right by `shift`, kept between `least` and `most` and cast: a scale that is a power of
-    two.
+    """Add `offset` to sums, shift them right by `shift`, clip them to [`least`, `most`], and convert them to `dtype`.
+
+    The scale is thus a power of two.
     """
     if offset:
         held = sums
@@ -70,11 +71,11 @@ def requantize_elements(
 
 
 # --- in registers -----------------------------------------------------------------------------------------------------
-# Elements of a result are [rows of a batch, channels], those of a register, so such operators need no array.
+# Elements of a result are [rows of a batch, channels], like registers, so these operators do not need the array.
 
 
 def add_elements(a: Tensor, b: Tensor, *, left_a: int = 0, left_b: int = 0, out_dtype: str = "int32") -> Tensor:
-    """Two tensors of elements, each shifted left, added in `out_dtype`; raises `InputError` for shapes that differ."""
+    """Shift two tensors of elements left, and add them in `out_dtype`. Raises `InputError` if their shapes differ."""
     if len(a.shape) != len(b.shape) or not all(x is y or x == y for x, y in zip(a.shape, b.shape, strict=True)):
         raise InputError(f"add_elements: wanted two tensors of one shape, found {a.shape} and {b.shape}")
     parts = []
@@ -90,10 +91,10 @@ def add_elements(a: Tensor, b: Tensor, *, left_a: int = 0, left_b: int = 0, out_
 def depthwise_conv2d_elements(
     image: Tensor, filters: Tensor, *, stride: int = 1, padding: int = 0, out_dtype: str = "int32"
 ) -> Tensor:
-    """A convolution of each channel with its own filter, filters [1, c/i, kh, kw, b, i]; zeros around the image.
+    """Depthwise convolution with filters [1, c/i, kh, kw, b, i] and zeros around the image.
 
-    For each point of a filter the pixels that it meets are copied, multiplied in place, and added: what a machine does
-    that has a register for each number, and multiplies numbers of the image's dtype.
+    For each point of a filter, its pixels are copied, multiplied in place, and added. This suits a machine that has a
+    register for each number and multiplies numbers of the image's dtype.
     """
     _, channels, kh, kw, batch, block = dims(filters, "1, C/i, kh, kw, b, i")
     if dims(image, "N/b, C/i, H, W, b, i")[1::3] != (channels, batch) or image.shape[5] != filters.shape[5]:
@@ -119,7 +120,7 @@ def depthwise_conv2d_elements(
 
 
 def max_pool2d_elements(image: Tensor, *, size: int, stride: int = 1, padding: int = 0) -> Tensor:
-    """The greatest number of each square of `size`; around the image is the least number of its dtype."""
+    """Return the largest number in each `size` x `size` square. Padding is the least number of the dtype."""
     least = -(1 << image.dtype.bits - 1)
     held, rows, columns = _windows(image, (size, size), stride, padding, "int32", least)
     dy, dx = te.reduce_axis((0, size), name="dy"), te.reduce_axis((0, size), name="dx")
@@ -136,7 +137,7 @@ def max_pool2d_elements(image: Tensor, *, size: int, stride: int = 1, padding: i
 def _windows(
     image: Tensor, size: tuple[int | Expr, int | Expr], stride: int, padding: int, dtype: str, around: int
 ) -> tuple[Tensor, Expr, Expr]:
-    """(an image in `dtype` with a frame of the number `around`, the rows and the columns of windows in it)."""
+    """Return the image in `dtype` with a frame of the number `around`, and the rows and columns of windows in it."""
     n, channels, height, width, batch, block = dims(image, "N/b, C/i, H, W, b, i")
     rows, columns = (
         (plus(extent, 2 * padding) - k) // stride + 1 for extent, k in ((height, size[0]), (width, size[1]))

@@ -1,1 +1,1 @@
-"""Schedules for machines with scratchpads: tiles of convolutions, and the passes that lower them."""
+"""Schedules for machines with scratchpads: tiles of convolutions and matrix products."""

@@ -1,4 +1,4 @@
-"""Convolutions and products of matrices for the accelerator: tiles in scratchpads, two contexts that take turns.
+"""Schedule convolutions and matrix products for the accelerator: tiles in scratchpads, with two alternating contexts.
 
     for each tile of `outs` x `rows` elements of the result, all columns:
         vthread context:                        # 2: each has its own half of the scratchpads
@@ -9,10 +9,11 @@
             acc = shift, cut (acc)                      # alu
             result = acc                                # store
 
-The virtual threads are interleaved, so one context is loaded while the array computes on the other: decoupled access
-and execute, as VTA's compiler does it (Moreau et al., "A hardware-software blueprint for flexible deep learning
-specialization"). Tiles follow from the machine's figures by a formula: the longer of the array's cycles and the
-memory's, and what nothing hides: at the beginning, at the end, and of a tile beside which the other context has none.
+The virtual threads are interleaved, so one context is loaded while the array computes on the other. VTA's compiler does
+the same, as decoupled access and execute (Moreau et al., "A hardware-software blueprint for flexible deep learning
+specialization"). A formula chooses the tiles by the machine's figures. The cost is the larger of the array's and the
+memory's cycles, plus the time that nothing hides: at the beginning, at the end, and during a tile without a partner in
+the other context.
 """
 
 from __future__ import annotations
@@ -39,11 +40,11 @@ Number = TypeVar("Number", int, float)
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """A block behind the sums, element by element: the machine's operation, and which of its reads is another tensor.
+    """An element-wise block after the sums: the machine's operation, and the position of another tensor that it reads.
 
-    `other` is the position among the block's reads of a tensor that comes from memory; None without one. A tensor that
-    is `spread` has one element for all pixels of a channel, such as a bias. `constant` is an immediate. `inlines` is
-    the block that this one takes in.
+    `other` is the position of a tensor from memory among the block's reads, or None. If `spread` is set, this tensor
+    has one element for all pixels of a channel, like a bias. `constant` is an immediate operand. `inlines` is the block
+    that is inlined into this one.
     """
 
     block: str
@@ -58,8 +59,8 @@ class Stage:
 class ConvolutionNest:
     """A sum of products of elements, the stages behind it, and the extents of its axes in elements.
 
-    `image` and `filters` are the positions of the operands among the reads of the block; `pad` is the block that
-    computes the image in the scratchpad, if there is one.
+    `image` and `filters` are the positions of the operands among the reads of the block. `pad` is the block that pads
+    the image, or None.
     """
 
     block: str
@@ -79,12 +80,12 @@ class ConvolutionNest:
     padded: bool
 
     def image_columns(self, columns: Number) -> Number:
-        """Columns of the image, frame included, for so many of the result."""
+        """Return the columns of the image, including its frame, that this many columns of the result read."""
         return (columns - 1) * self.column_step + self.kernel_columns
 
 
 def convolution_of(func: PrimFunc) -> ConvolutionNest | None:
-    """The convolution that a function consists of; None where it is anything else."""
+    """Return the convolution that a function consists of, or None for any other function."""
     blocks = list(blocks_of(func))
     sums = [block for block in blocks if is_reduction(block)]
     if len(sums) != 1:
@@ -124,8 +125,10 @@ def _step(index: Expr, var: Var) -> int | None:
 
 
 def stages_behind(blocks: Sequence[Block], sums: Any) -> tuple[Stage, ...] | None:
-    """What each block behind the sums is on the machine; the last one is a store. None if a block is no
-    operation of the machine."""
+    """Return the machine's operation for each block after the sums, the last of which is a store.
+
+    Returns None if a block is not an operation of the machine.
+    """
     stages: list[Stage] = []
     held = sums
     for block in blocks:
@@ -168,7 +171,7 @@ def stage_of(block: Block, store: BufferStore, held: Any) -> Stage | None:
 
 
 def clipped(stages: Sequence[Stage], config: Any) -> tuple[Stage, ...]:
-    """The stages of a machine: limits of one size on both sides are one operation, if it has that option."""
+    """Return the stages with symmetric limits merged into one clip, if the machine has that option."""
     result: list[Stage] = []
     for stage in stages:
         before = result[-1] if result else None
@@ -183,7 +186,9 @@ def clipped(stages: Sequence[Stage], config: Any) -> tuple[Stage, ...]:
 
 
 def beyond_constants(stages: Sequence[Stage], config: Any, *others: int) -> str:
-    """Which constant of the stages, or which other one, instructions of a machine cannot hold; "" for none."""
+    """Return why a constant of the stages, or one of `others`, does not fit in the machine's instructions, or "" if all
+    fit.
+    """
     bits, places = config.widths.immediate, int(config.acc_dtype[3:])
     for stage in stages:
         if stage.constant is not None and (why := beyond_shift(stage, places)):
@@ -194,14 +199,14 @@ def beyond_constants(stages: Sequence[Stage], config: Any, *others: int) -> str:
 
 
 def beyond_shift(stage: Stage, places: int) -> str:
-    """Why no number of `places` bits is shifted so far as a stage says; "" if it is, or if the stage is no shift."""
+    """Return why a stage shifts too far for numbers of `places` bits, or "" if it does not, or is not a shift."""
     if not stage.operation.startswith(("alu_shr", "alu_shl")) or 0 <= (stage.constant or 0) < places:
         return ""
     return f"it shifts by {stage.constant}; numbers of {places} bits are shifted by 0 to {places - 1}"
 
 
 def elements_of(config: Any) -> Elements:
-    """The elements of a machine."""
+    """Return the elements of a machine."""
     return Elements(
         config.batch, config.block_in, config.block_out, config.inp_dtype, config.wgt_dtype, config.acc_dtype,
         config.out_dtype,
@@ -209,7 +214,9 @@ def elements_of(config: Any) -> Elements:
 
 
 def covers(load: BufferLoad, store: BufferStore) -> bool:
-    """Whether a load is the element of a tensor that stands where the result will, or that is stretched along axes."""
+    """Return whether a load reads the element at the position of the result, or one that is broadcast along some
+    axes.
+    """
     return len(load.indices) == len(store.indices) and all(
         structural_equal(at, to) or (axis < 4 and isinstance(at, IntImm) and at.value == 0)
         for axis, (at, to) in enumerate(zip(load.indices, store.indices, strict=True))
@@ -217,19 +224,20 @@ def covers(load: BufferLoad, store: BufferStore) -> bool:
 
 
 def whole(e: Expr, store: BufferStore, buffer: Any) -> bool:
-    """Whether an expression is the element of a buffer that stands where the result will."""
+    """Return whether an expression loads the element of `buffer` at the position of the result."""
     return isinstance(e, BufferLoad) and e.buffer is buffer and structural_equal(e.indices, store.indices)
 
 
 def is_convolution(func: PrimFunc) -> bool:
-    """Whether a function is a convolution on elements, with what the machine can do behind it."""
+    """Return whether a function is a convolution on elements, followed only by operations of the machine."""
     return convolution_of(func) is not None
 
 
 @rule("accel", is_convolution)
 def conv2d_elements(func: PrimFunc, target: Target) -> Iterator[Candidate]:
-    """Tiles of `rows` x `columns` x `outs` elements, sums in steps of `ins` blocks of channels, `contexts` that take
-    turns. Rows are divided only if no tile of whole ones fits.
+    """Yield tiles of `rows` x `columns` x `outs` elements, with sums in steps of `ins` blocks of channels.
+
+    `contexts` contexts alternate. Rows are divided only if no tile of whole rows fits.
     """
     conv, config = convolution_of(func), target.config
     if conv is None or beyond_constants(conv.stages, config):
@@ -250,7 +258,7 @@ def conv2d_elements(func: PrimFunc, target: Target) -> Iterator[Candidate]:
 
 
 class Tiled(Protocol):
-    """What is computed in tiles: the extents of a result in elements, and the blocks of input channels of its sums."""
+    """A result that is computed in tiles: its extents in elements, and the blocks of input channels of its sums."""
 
     @property
     def rows(self) -> int: ...
@@ -268,10 +276,10 @@ def tilings(
     price: Callable[[Tile, int], Cost],
     apply: Callable[[Schedule, Tile, int], None],
 ) -> Iterator[Candidate]:
-    """The candidates of a machine: tiles of all sizes that differ in their number, for two contexts and for one.
+    """Yield a machine's candidates: tile sizes that lead to different numbers of tiles, with two contexts and with one.
 
-    The last tile along an axis is smaller where the size does not divide the extent. A row of a result is divided only
-    where no tile of whole rows fits. The functions take a tile and the number of contexts.
+    If a size does not divide the extent, the last tile along the axis is smaller. A row of the result is divided only
+    if no tile of whole rows fits. The functions take a tile and the number of contexts.
     """
 
     def priced(contexts: int, **tile: int) -> Cost:
@@ -298,7 +306,9 @@ def tilings(
 
 @dataclass(frozen=True, slots=True)
 class Tile:
-    """Elements of the result that are computed together, and blocks of input channels of a step of their sums."""
+    """The elements of the result that are computed together, and the blocks of input channels per step of their
+    sums.
+    """
 
     rows: int
     columns: int
@@ -310,19 +320,19 @@ class Tile:
         return self.rows * self.columns * self.outs
 
     def count(self, result: Tiled, axis: str) -> int:
-        """How many tiles an axis has."""
+        """Return the number of tiles along an axis."""
         return -(-int(getattr(result, axis)) // int(getattr(self, axis)))
 
     def all(self, result: Tiled) -> int:
-        """How many tiles the result has."""
+        """Return the number of tiles of the result."""
         return prod(self.count(result, axis) for axis in ("rows", "columns", "outs"))
 
     def mean(self, result: Tiled, axis: str) -> float:
-        """The mean size of the tiles along an axis."""
+        """Return the mean size of the tiles along an axis."""
         return float(getattr(result, axis)) / self.count(result, axis)
 
     def parts(self, result: Tiled) -> Iterator[tuple[Tile, int]]:
-        """The shapes of tiles, and how many there are of each; those at an edge are smaller."""
+        """Yield the shapes of tiles, each with their number. Tiles at an edge are smaller."""
         axes = []
         for axis in ("rows", "columns", "outs"):
             size, extent = getattr(self, axis), getattr(result, axis)
@@ -331,30 +341,30 @@ class Tile:
             yield Tile(rows, columns, outs, self.ins), a * b * c
 
     def alone(self, result: Tiled, contexts: int) -> int:
-        """How many tiles have no other context beside them: at the end of an odd number of them."""
+        """Return how many tiles have no partner in the other context, because the number of tiles is odd."""
         counts = [self.count(result, axis) for axis in ("outs", "rows")]
         count = counts[taking_turns(contexts, counts)]
         return self.all(result) // count * (count % contexts)
 
     def shapes(self, result: Tiled) -> int:
-        """How many shapes tiles have at most: those at an edge are smaller."""
+        """Return an upper bound on the number of different tile shapes. Tiles at an edge are smaller."""
         axes = ("rows", "columns", "outs", "ins")
         return 1 << sum(getattr(result, axis) % getattr(self, axis) != 0 for axis in axes)
 
 
 def tile_sizes(n: int) -> list[int]:
-    """For each number of tiles that an extent can have, the least size: `ceil(n / k)`."""
+    """Return, for each possible number k of tiles, the smallest tile size, which is `ceil(n / k)`."""
     few = range(1, isqrt(n) + 2)  # tiles, or elements of a tile: one of the two is few
     return sorted({-(-n // k) for k in few} | {size for size in few if -(-n // -(-n // size)) == size})
 
 
 def image_rows(conv: ConvolutionNest, rows: Number) -> Number:
-    """The rows of the image that so many rows of the result read."""
+    """Return the rows of the image that this many rows of the result read."""
     return (rows - 1) * conv.row_step + conv.kernel_rows
 
 
 def _fits(conv: ConvolutionNest, depths: Any, config: Any, tile: Tile, contexts: int) -> bool:
-    """Whether the contexts' tiles fit the scratchpads, and their micro-ops the store for these."""
+    """Return whether the contexts' tiles fit in the scratchpads, and their micro-ops in the micro-op store."""
     others = sum(stage.other is not None and not stage.spread for stage in conv.stages)
     spread = sum(stage.spread for stage in conv.stages)
     needs = {
@@ -367,16 +377,20 @@ def _fits(conv: ConvolutionNest, depths: Any, config: Any, tile: Tile, contexts:
 
 
 def _micro_ops(conv: ConvolutionNest, tile: Tile) -> int:
-    """Micro-ops of a context: the loops of a product but the two longest, and a list for each block of channels."""
+    """Return the number of micro-ops of a context: all loops of a product except the two longest, and a list per block
+    of channels.
+    """
     filter_rows = conv.kernel_rows
     loops = sorted((tile.rows, tile.columns, tile.outs, tile.ins, filter_rows, conv.points // filter_rows))
     return prod(loops[:-2]) + 2 * tile.outs
 
 
 def _cost(conv: ConvolutionNest, config: Any, tile: Tile, contexts: int) -> Cost:
-    """For each step the longer of its loads and its products, of which loads run one step ahead; with one context their
-    sum. The ALU's work hides the loads of the next tile's first step. Nothing hides the first loads and the last store.
-    The products of a smaller tile hide the loads of a whole one.
+    """Return the cost of a tile: for each step, the longer of its loads and its products, or their sum with one
+    context.
+
+    Loads run one step ahead. The ALU's work hides the loads of the next tile's first step. Nothing hides the first
+    loads and the last store. The products of a smaller tile hide the loads of a whole one.
     """
     dram, stages = config.dram, len(conv.stages) - 1
     sizes = {pad: prod(shape) for pad, shape in config.elements().items()}
@@ -400,7 +414,7 @@ def _cost(conv: ConvolutionNest, config: Any, tile: Tile, contexts: int) -> Cost
 
 
 def schedule_tiles(sch: Schedule, conv: ConvolutionNest, elements: Elements, size: Tile, contexts: int) -> None:
-    """The program of this file's beginning, in the instructions that `elements` names."""
+    """Schedule the program in this module's docstring, with the instructions that `elements` names."""
     tile, thread = tiled(sch, conv.stages, size.rows, size.columns, size.outs, contexts)
     block = sch.get_block(conv.block)
     for stage in reversed(conv.stages[:-1]):
@@ -432,9 +446,11 @@ def schedule_tiles(sch: Schedule, conv: ConvolutionNest, elements: Elements, siz
 
 
 def tiled(sch: Schedule, stages: Sequence[Stage], rows: int, columns: int, outs: int, contexts: int) -> tuple[Any, Any]:
-    """Take in what stages inline, and split the loops of the last one: (the loop around a tile, that of the contexts).
+    """Inline blocks into stages, and split the loops of the last stage. Return (loop around a tile, loop over
+    contexts).
 
-    The second is None for one context. Otherwise tiles take turns along the channels or the rows (`taking_turns`).
+    The second loop is None if there is one context. Otherwise tiles alternate along the channels or the rows
+    (`taking_turns`).
     """
     for stage in stages:
         if stage.inlines:
@@ -456,22 +472,22 @@ def tiled(sch: Schedule, stages: Sequence[Stage], rows: int, columns: int, outs:
 
 
 def taking_turns(contexts: int, tiles: Sequence[int]) -> int:
-    """Along which axis contexts share out tiles, of which there are these numbers.
+    """Return the axis along which contexts share the tiles. `tiles` holds the number of tiles along each axis.
 
-    It is the first one of which there is a multiple of the contexts, else the one of which there are most; then a
-    context has one tile less than another one.
+    It is the first axis whose number of tiles is a multiple of the contexts, or else the axis with the most tiles. In
+    the second case, one context has one tile less than the other.
     """
     shared = [k for k, count in enumerate(tiles) if count % contexts == 0]
     return shared[0] if shared else tiles.index(max(tiles))
 
 
 def take_turns(contexts: int, *tiles: int) -> bool:
-    """Whether so many contexts can share out tiles, of which there are these numbers along some axes."""
+    """Return whether this many contexts can share the tiles. `tiles` holds the number of tiles along each axis."""
     return any(count >= contexts for count in tiles)
 
 
 def others_loaded(sch: Schedule, stages: Sequence[Stage], tile: Any) -> list[Any]:
-    """The blocks that bring a tile of each tensor that stages read besides."""
+    """Return the blocks that load a tile of each additional tensor that stages read."""
     loaded = []
     for stage in stages:
         if stage.other is not None:
@@ -487,5 +503,5 @@ def staged(sch: Schedule, block: Any, tile: Any, scope: str) -> None:
 
 
 def element(sch: Schedule, block: Any, name: str) -> None:
-    """The last two loops of a block are an element's, one instruction."""
+    """Replace the last two loops of a block, which run over an element, with one instruction."""
     sch.tensorize(sch.get_loops(block)[-2], name)

@@ -1,15 +1,15 @@
-"""Lowering for accelerators with scratchpads: nests of element instructions become the machine's instructions.
+"""Lowering for accelerators with scratchpads: from nests of element instructions to the machine's instructions.
 
-    place_scratchpads     storage moves into the innermost loop outside of which nobody reads it
-    fold_nests            loops around an element's instruction become the instruction's
-    reuse_registers       an ALU operation writes where its first operand lay
-    join_contexts         what one module does for a virtual thread stands together
-    fetch_order           loops around instructions are written out: what the machine fetches, in order
-    delay_resets          registers are set to zero where they are first needed
-    insert_tokens         modules wait for one another; machines whose hardware tracks hazards leave this out
+    place_scratchpads     move storage into the innermost loop that contains all reads of its values
+    fold_nests            move loops around an element's instruction into the instruction
+    reuse_registers       let an ALU operation overwrite its first operand
+    join_contexts         group the instructions of one module for a virtual thread
+    fetch_order           unroll loops around instructions, in the order in which the machine fetches them
+    delay_resets          set registers to zero where they are first needed
+    insert_tokens         let modules wait for each other; not for machines whose hardware tracks hazards
 
-They work on any instruction whose operands are tiles; which ones are transfers, products or ALU operations is read off
-the names of the intrinsics (`machines.scratchpad.instruction_set`).
+They work on any instruction whose operands are tiles. The names of the intrinsics tell which ones are transfers,
+products or ALU operations (`machines.scratchpad.instruction_set`).
 """
 
 from .delay_resets import delay_resets

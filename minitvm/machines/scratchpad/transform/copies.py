@@ -1,4 +1,5 @@
-"""Copies of one statement at many values of the variables around it: `bind`, of which all copies share the analysis.
+"""Write many copies of a statement with different values of its variables: `bind`, with an analysis that all copies
+share.
 
 A program of the accelerator has thousands of instructions, each a copy of one of a few statements in loops.
 """
@@ -19,18 +20,18 @@ Write = Callable[[Values], Any]
 
 
 class Copies:
-    """Writes copies of a statement. A loop of a copy has a variable of its own, an index is in linear form."""
+    """Writes copies of a statement. Each loop of a copy gets a new variable, and indices are in linear form."""
 
     def __init__(self, stmt: Stmt) -> None:
         self.stmt, self.write = stmt, _written(stmt)
 
     def at(self, values: Mapping[Var, Expr]) -> Any:
-        """The statement with `values` in the place of variables, as `bind` returns it."""
+        """Return the statement with variables replaced by `values`, as `bind` does."""
         return self.stmt if self.write is None else self.write(dict(values))
 
 
 def _written(node: Any) -> Write | None:
-    """How a copy of a node is written; None if all copies are the node."""
+    """Return a function that writes a copy of a node, or None if all copies are the node itself."""
     if isinstance(node, Var):
         return lambda values: values.get(node, node)
     if isinstance(node, For):
@@ -53,7 +54,9 @@ def _written(node: Any) -> Write | None:
 
 
 def _part(part: Any, indices: bool) -> Write | None:
-    """How a field of a node is written: a node, a tuple in which there may be nodes, or anything else."""
+    """Return a function that writes a copy of a node's field: a node, a tuple that may contain nodes, or any other
+    value.
+    """
     if isinstance(part, tuple):
         writes = [
             None

@@ -1,9 +1,9 @@
-"""Registers are set to zero where they are first needed: by then those who used them before are more likely to be done.
+"""Set registers to zero where they are first needed: by then, their previous users are more likely to be done.
 
     reset acc[0]; reset acc[1]; gemm acc[0]; gemm acc[1]   ->   reset acc[0]; gemm acc[0]; reset acc[1]; gemm acc[1]
 
-A module runs its instructions in order. On the left the products of the first context wait for the second context's
-registers to be stored.
+A module runs its instructions in order. On the left, the products of the first context wait until the second context's
+registers have been stored.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ Places = dict[Buffer, Array]
 
 
 def delay_resets(func: PrimFunc, target: Target) -> PrimFunc:
-    """Move each instruction that reads nothing to the first one behind it that touches what it writes.
+    """Move each instruction that reads nothing to just before the first later instruction that accesses what it writes.
 
-    Needs `fetch_order`. Nobody in between touches these elements, so the result is the same.
+    Runs after `fetch_order`. No instruction in between accesses these elements, so the result is the same.
     """
     storage: list[Allocate] = []
     body: Stmt = func.body
@@ -53,7 +53,7 @@ def delay_resets(func: PrimFunc, target: Target) -> PrimFunc:
 
 
 def _places(stmt: Instruction, elements: Any) -> Places:
-    """The elements of scratchpads that an instruction touches, by their buffers."""
+    """Return the elements of scratchpads that an instruction accesses, by buffer."""
     found: Places = {}
     for tile in stmt.tiles:
         if is_scratchpad(tile.buffer.scope):

@@ -1,8 +1,8 @@
-"""Loops around instructions are written out: the machine fetches instructions one behind the other and has no jumps.
+"""Unroll the loops around instructions: the machine fetches instructions one after the other and has no jumps.
 
-All loops and conditions around instructions become a sequence, scratchpad storage moves outside of it, and "finish"
-stands at the end. Of an instruction at an edge the iterations are left at which its guards hold. A transfer whose loops
-are more than the two of the machine's becomes several; loops that run on in both memories count as one.
+All loops and conditions around instructions become a sequence, scratchpad storage moves outside of it, and "finish" is
+added at the end. An instruction at an edge keeps the iterations in which its guards hold. A transfer with more than the
+two loops of the machine becomes several transfers. Loops that are contiguous in both memories count as one.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ FRAMED = ("_padded", "_least")  # transfers with a frame
 
 
 def fetch_order(func: PrimFunc) -> PrimFunc:
-    """The function as a sequence of instructions with constant places; needs flat buffers and folded nests.
+    """Return the function as a sequence of instructions with constant places. Buffers must be flat and nests folded.
 
-    A function without instructions stays as it is. Raises `Unsupported` for a statement that is no instruction, a loop
-    of an extent that is not constant, and a program of more than `LIMIT` instructions.
+    A function without instructions stays as it is. Raises `Unsupported` for a statement that is not an instruction, for
+    a loop whose extent is not constant, and for a program of more than `LIMIT` instructions.
     """
     if not any(_is_ours(s) for s in _statements(func.body)):
         return func
@@ -58,7 +58,7 @@ def _statements(stmt: Stmt) -> Iterator[Stmt]:
 
 
 class _InstructionWriter:
-    """Writes the instructions of a function out. `storage` is the scratchpad storage that it came by."""
+    """Unrolls the instructions of a function. `storage` collects the scratchpad storage that it finds."""
 
     def __init__(self, func: PrimFunc) -> None:
         self.func = func
@@ -66,7 +66,7 @@ class _InstructionWriter:
         self.copies: dict[Instruction, Copies] = {}
 
     def written_out(self, stmt: Stmt, values: Mapping[Var, Expr]) -> Iterator[Instruction]:
-        """The instructions of a statement, in the order in which they run."""
+        """Yield the instructions of a statement, in the order in which they run."""
         if isinstance(stmt, Seq):
             for part in stmt.stmts:
                 yield from self.written_out(part, values)
@@ -96,7 +96,7 @@ class _InstructionWriter:
             raise _refused(self.func, stmt, wanted, "another statement")
 
     def known(self, stmt: Stmt, e: Expr, values: Mapping[Var, Expr]) -> int:
-        """The number that an expression of a statement is; raises `Unsupported` if it is none."""
+        """Return the value of an expression in a statement. Raises `Unsupported` if it is not constant."""
         from ....arith import simplify
 
         value = e if isinstance(e, IntImm) else simplify(substitute(e, dict(values)))
@@ -116,7 +116,7 @@ def _refused(func: PrimFunc, stmt: Stmt, wanted: str, found: str) -> Unsupported
 
 
 def _transfers(stmt: Instruction) -> Iterator[Instruction]:
-    """A transfer in pieces that are rows, any other instruction as it is."""
+    """Yield a transfer in pieces that consist of rows, and any other instruction unchanged."""
     operation = operation_of(stmt.name) or ""
     # A frame is around rows and columns, the last two loops.
     if not operation.startswith(("load", "store")) or _is_rows(stmt, operation.endswith(FRAMED)):
@@ -129,9 +129,9 @@ def _transfers(stmt: Instruction) -> Iterator[Instruction]:
 
 
 def _is_rows(stmt: Instruction, framed: bool) -> bool:
-    """Whether a transfer is at most two loops, of which the scratchpad takes all elements one behind the other.
+    """Return whether a transfer has at most two loops, and its elements are consecutive in the scratchpad.
 
-    Loops that run on in both memories are one; those of a frame are the last two.
+    Loops that are contiguous in both memories count as one. The loops of a frame are the last two.
     """
     extents = extents_of(stmt)
     scratchpad = next(k for k, tile in enumerate(stmt.tiles) if is_scratchpad(tile.buffer.scope))
@@ -155,7 +155,7 @@ def _is_rows(stmt: Instruction, framed: bool) -> bool:
 
 
 def _size(stmt: Instruction, tile: int) -> int:
-    """How many numbers an element of a tile has: as many as in the intrinsic's description."""
+    """Return how many numbers an element of a tile has, as given by the intrinsic's description."""
     intrin = TensorIntrin.get(stmt.name)
     assert intrin is not None  # get raises for an unknown name
     buffers = [param for param in intrin.desc.params if isinstance(param, Buffer)]

@@ -1,4 +1,4 @@
-"""Loops around an element's instruction become the instruction's own: what the machine's sequencers run through.
+"""Move the loops around an element's instruction into the instruction, for the machine's sequencers to run.
 
     for y, x in grid(4, 8):
         instruction("accel.reset", tile(C[y*8 + x, 0], ..)): ...
@@ -6,9 +6,9 @@
     instruction("accel.reset", 4, 8, tile(C[0, 0], C[8, 0], C[1, 0], ..)):
         for y, x in grid(4, 8): ...
 
-The numbers in front are the loops' extents. A tile names its first element, the next one along each of the loops, and
-then, as before, the next ones within an element. The body is the whole nest, so the meaning is what it was. Conditions
-among the loops, which tiles at an edge have, are in the body: guards of the instruction (`iterations`).
+The first numbers are the extents of the loops. A tile gives its first element, the next element along each of the
+loops, and then, as before, the next ones within an element. The body is the whole nest, so the meaning stays the same.
+Conditions among the loops, which tiles at an edge have, stay in the body as guards of the instruction (`iterations`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ..instruction_set import operation_of
 
 
 def fold_nests(func: PrimFunc) -> PrimFunc:
-    """Fold each nest of serial loops of constant extents, and of conditions, around one instruction."""
+    """Fold each nest of serial loops with constant extents, and of conditions, around a single instruction."""
     return func.with_body(_fold(func.body))
 
 
@@ -43,7 +43,9 @@ def _fold(stmt: Any) -> Any:
 
 
 def _nest(stmt: Stmt) -> list[Stmt]:
-    """Loops, and conditions without another case, each alone in the one before; the last one is what they hold."""
+    """Return nested loops and conditions without an else branch, each alone in the one before, and the innermost
+    statement.
+    """
     nest: list[Stmt] = []
     inner: Stmt = stmt
     while True:
@@ -61,7 +63,7 @@ def _is_constant(loop: For) -> bool:
 
 
 def _affine(loops: list[For], instruction: Instruction) -> bool:
-    """Whether each place moves by a constant step along each loop."""
+    """Return whether each place moves by a constant step along each loop."""
     variables = [loop.var for loop in loops]
     terms = (
         term for tile in instruction.tiles for place in tile.places for i in place.indices for term in linear(i).terms
@@ -70,7 +72,7 @@ def _affine(loops: list[For], instruction: Instruction) -> bool:
 
 
 def _apart(nest: list[Stmt], loops: list[For]) -> bool:
-    """Whether each condition depends on one of the loops at most: then it holds in a box of iterations."""
+    """Return whether each condition depends on at most one of the loops, so that it holds in a box of iterations."""
     conditions = [c for part in nest if isinstance(part, If) for c in conjuncts(part.condition)]
     return all(sum(loop.var in free_vars(c) for loop in loops) <= 1 for c in conditions)
 

@@ -1,4 +1,4 @@
-"""The frame of a transfer: which of its elements a condition replaces by zeros."""
+"""The frame of a transfer: the elements that a condition replaces with zeros."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from .iterations import nest_of, where
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """Rows above and below, columns left and right, that are zeros and not read."""
+    """The numbers of rows above and below, and of columns left and right, that are zeros and not read."""
 
     pads: tuple[int, int, int, int]
 
 
 def frame_of(stmt: Instruction) -> Frame | None:
-    """The frame of a transfer of rows and columns, its last two loops; None where nothing is conditional.
+    """Return the frame of a transfer of rows and columns, its last two loops, or None if the transfer is unconditional.
 
-    Raises `Unsupported` where the elements that are there are no box of rows and columns.
+    Raises `Unsupported` if the elements inside the frame do not form a box of rows and columns.
     """
     nest = nest_of(stmt)
     condition = next((n.args[0] for n in find(nest.inner, Call) if n.op == "if_then_else"), None)
@@ -48,5 +48,7 @@ def frame_of(stmt: Instruction) -> Frame | None:
 
 
 def _nothing(rows: int, columns: int) -> Frame:
-    """All is frame: no rows of so many columns, or rows of no column, whichever needs the smaller number."""
+    """Return a frame without elements inside: either no rows, or rows without columns, whichever needs the smaller
+    number.
+    """
     return Frame((rows, 0, 0, 0) if rows <= columns else (0, 0, columns, 0))

@@ -1,15 +1,16 @@
-"""Modules wait for each other by tokens: between instructions of two modules that touch an element, if one writes.
+"""Let modules wait for each other by tokens, if instructions of two modules access an element and one of them writes
+it.
 
     load A; gemm A   ->   load A; push(load, compute); pop(load, compute); gemm A
 
-Load, compute and store run at the same time; instructions of one module run in their order. What must wait for what is
-read off the tiles, element by element, so a token stands only where two instructions meet. A wait that follows from
-others is left out: each instruction knows which instructions of each module have ended before it begins (vector clocks;
-Lamport 1978, Mattern 1989). For each queue, waits name later and later instructions, so the k-th pop takes the k-th
-push.
+Load, compute and store run at the same time; instructions of one module run in order. The tiles determine which
+instructions must wait, element by element, so tokens are added only between instructions that conflict. A wait that
+follows from other waits is left out: the pass tracks which instructions of each module have ended before an instruction
+begins (vector clocks; Lamport 1978, Mattern 1989). In each queue, successive waits are for later and later
+instructions, so the k-th pop gets the token of the k-th push.
 
-A machine whose hardware tracks hazards leaves this pass out. VTA's compiler does the same on loops ("InjectCoProcSync",
-Moreau et al.); here loops are written out already.
+Machines whose hardware tracks hazards do not use this pass. VTA's compiler does the same on loops ("InjectCoProcSync",
+Moreau et al.); here loops are already unrolled.
 """
 
 from __future__ import annotations
@@ -31,9 +32,10 @@ Clock = dict[str, int]  # for each module, the last instruction that has ended
 
 
 def insert_tokens(func: PrimFunc, target: Target) -> PrimFunc:
-    """The program with pushes and pops; needs `fetch_order`. A function without instructions stays as it is.
+    """Return the program with pushes and pops. Runs after `fetch_order`. A function without instructions stays as it
+    is.
 
-    `target.config` says how many elements the scratchpads have. Raises `InputError` where they do not suffice.
+    `target.config` gives the number of elements of the scratchpads. Raises `InputError` if they are too small.
     """
     storage: list[Allocate] = []
     body: Stmt = func.body
@@ -51,7 +53,7 @@ def insert_tokens(func: PrimFunc, target: Target) -> PrimFunc:
 
 
 class _LastTouches:
-    """Who touched each element of each scratchpad last."""
+    """Records which instruction last accessed each element of each scratchpad."""
 
     def __init__(
         self, first: Mapping[Buffer, int], depths: Mapping[str, int], elements: Mapping[str, Sequence[int]]
@@ -61,7 +63,7 @@ class _LastTouches:
         self.touched = {(s, m): np.full(n, -1, np.int64) for s, n in depths.items() for m in MODULES}
 
     def places(self, stmt: Instruction) -> Places:
-        """(scratchpad, elements, whether they are written) of an instruction."""
+        """Return (scratchpad, elements, whether they are written) for each tile of an instruction."""
         _, written = read_and_written(stmt)
         extents, found = extents_of(stmt), []
         for tile in stmt.tiles:
@@ -72,7 +74,7 @@ class _LastTouches:
         return found
 
     def before(self, places: Places) -> Clock:
-        """For each module, its last instruction that has to end before one that touches these places begins."""
+        """Return, for each module, the last instruction that must end before one that accesses these places begins."""
         latest: Clock = dict.fromkeys(MODULES, -1)
         for scope, at, writes in places:
             for module in MODULES:

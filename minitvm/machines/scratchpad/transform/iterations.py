@@ -1,15 +1,14 @@
-"""The iterations of an instruction: those at which its guards hold, and instructions of some of them.
+"""The iterations of an instruction in which its guards hold, and instructions that run only some iterations.
 
     instruction("accel.reset", 4, 8, tile(C[0], C[8], C[1], ..)):       instruction("accel.reset", 2, 8, tile(..)):
         for y, x in grid(4, 8):                                    ->       for y, x in grid(2, 8):
             if y < 2: C[y*8 + x] = 0                                            C[y*8 + x] = 0
 
-A guard is what a tile at an edge leaves of its loops: a condition between an instruction's loops and what it does to an
-element.
+A guard is a condition between an instruction's loops and its operation on an element. Tiles at an edge have guards.
 
-**Theorem.** If each guard depends on one loop, or on none, the iterations at which all guards hold are a box.
-*Reason*: each guard is a linear inequality, so it keeps the values of its loop that lie on one side of a number; what
-all guards of a loop keep is an interval, and what different loops keep does not depend on one another.
+**Theorem.** If each guard depends on at most one loop, the iterations in which all guards hold form a box. *Reason*:
+each guard is a linear inequality, so it keeps the values of its loop on one side of a number. All guards of a loop
+together keep an interval, and different loops are independent.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ Values = dict[Var, list[int]]  # of each loop
 
 @dataclass(frozen=True, slots=True)
 class InstructionNest:
-    """The loops of an instruction, the guards among them, and what is done to an element."""
+    """The loops of an instruction, the guards among them, and the operation on an element."""
 
     loops: tuple[For, ...]
     guards: tuple[Expr, ...]
@@ -44,7 +43,7 @@ class InstructionNest:
 
 
 def nest_of(stmt: Instruction) -> InstructionNest:
-    """The nest with which an instruction's body begins."""
+    """Return the nest at the start of an instruction's body."""
     loops: list[For] = []
     guards: list[Expr] = []
     inner, count = stmt.body, len(extents_of(stmt))
@@ -60,7 +59,7 @@ def nest_of(stmt: Instruction) -> InstructionNest:
 
 
 def extent_of(loop: For) -> int:
-    """The constant extent of a loop of an instruction."""
+    """Return the constant extent of a loop of an instruction."""
     assert isinstance(loop.extent, IntImm)
     return loop.extent.value
 
@@ -72,9 +71,9 @@ _HOLDS: dict[type[Expr], Callable[[int], bool]] = {
 
 
 def where(stmt: Instruction, conditions: Sequence[Expr], values: Values) -> Values | None:
-    """The values of each loop's variable for which all conditions hold; None if one that is on no loop does not hold.
+    """Return the values of each loop variable for which all conditions hold, or None if a condition never holds.
 
-    Raises `Unsupported` for a condition that is no linear comparison, or that depends on several loops.
+    Raises `Unsupported` for a condition that is not a linear comparison, or that depends on several loops.
     """
     left = dict(values)
     for condition in conditions:
@@ -96,9 +95,9 @@ def where(stmt: Instruction, conditions: Sequence[Expr], values: Values) -> Valu
 
 
 def unguarded(stmt: Instruction) -> Instruction | None:
-    """An instruction of the iterations at which the guards hold, without guards; None where there is none.
+    """Return an instruction without guards for the iterations in which the guards hold, or None if there are none.
 
-    All that is around the instruction has to be constant. Raises `Unsupported` if the iterations are no box.
+    Everything around the instruction must be constant. Raises `Unsupported` if the iterations do not form a box.
     """
     nest = nest_of(stmt)
     if not nest.guards:
@@ -116,7 +115,9 @@ def unguarded(stmt: Instruction) -> Instruction | None:
 
 
 def narrowed(stmt: Instruction, box: Sequence[tuple[int, int]]) -> Instruction:
-    """The instruction of some iterations: of each loop the first one, and how many. Guards are taken to hold there."""
+    """Return the instruction for a part of its iterations, given as (first, count) per loop. Guards are assumed to hold
+    there.
+    """
     nest = nest_of(stmt)
     operands: list[Any] = [const(count, "int32") for _, count in box]
     for operand in stmt.operands[len(box) :]:
@@ -129,7 +130,7 @@ def narrowed(stmt: Instruction, box: Sequence[tuple[int, int]]) -> Instruction:
 
 
 def without_unit_loops(stmt: Instruction, kept: int) -> Instruction:
-    """The instruction without those of its loops that have one iteration; the last `kept` loops stay."""
+    """Return the instruction without its loops of one iteration. The last `kept` loops stay."""
     extents = extents_of(stmt)
     gone = [k for k, n in enumerate(extents[: len(extents) - kept or None]) if n == 1]
     operands: list[Any] = [n for k, n in enumerate(stmt.operands[: len(extents)]) if k not in gone]
@@ -152,7 +153,7 @@ def without_unit_loops(stmt: Instruction, kept: int) -> Instruction:
 
 
 def _own(body: Stmt) -> Stmt:
-    """A copy whose loops have variables of their own."""
+    """Return a copy of a statement with new loop variables."""
     copy: Stmt = bind(body, {})
     return copy
 
@@ -177,7 +178,7 @@ def _shifted(place: BufferLoad, steps: Sequence[int]) -> BufferLoad:
 
 
 def number(index: Expr) -> int:
-    """The constant that an index is."""
+    """Return the value of an index that is constant."""
     form = linear(index)
     assert form.is_const
     return form.const

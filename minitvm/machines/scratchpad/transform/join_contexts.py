@@ -1,12 +1,12 @@
-"""What one module does for a context stands together: its loads, then the other context's.
+"""Group the instructions of one module for each context: all loads of one context, then those of the other.
 
     for v in unroll(2): load inp[v]               for v in unroll(2):
     for v in unroll(2): load wgt[v]        ->         load inp[v]
     for v in unroll(2): gemm acc[v]                   load wgt[v]
                                                   for v in unroll(2): gemm acc[v]
 
-A module runs its instructions in order. On the left the load of wgt[0] stands behind that of inp[1], which waits until
-the other context no longer needs what is there, so neither context's loads could run ahead.
+A module runs its instructions in order. On the left, the load of wgt[0] comes after the load of inp[1], which must wait
+until the other context no longer needs the old data. So neither context's loads could run ahead.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from ..instruction_set import module_of
 
 
 def join_contexts(func: PrimFunc) -> PrimFunc:
-    """Join neighbouring loops that `inject_virtual_thread` left, where all instructions in them are one module's.
+    """Join neighbouring loops of `inject_virtual_thread` if all instructions in them belong to one module.
 
-    Legal where iterations of the two share no memory that one of them writes: each touches its own part of a
-    scratchpad, the one that its loop's variable names first.
+    Legal if iterations of the two loops share no memory that one of them writes. Each iteration accesses its own part
+    of a scratchpad, which the loop variable selects as the first index.
     """
     return func.with_body(_visit(func.body))
 
@@ -60,7 +60,7 @@ def _modules(stmt: Stmt) -> set[str | None]:
 
 
 def _apart(first: For, second: For) -> bool:
-    """Whether different iterations of two loops share nothing that one of them writes."""
+    """Return whether different iterations of two loops share no memory that one of them writes."""
     one, other = _accesses(first.body), _accesses(second.body)
     for buffer in one.keys() & other.keys():
         accesses = [*one[buffer], *other[buffer]]

@@ -1,4 +1,4 @@
-"""Scratchpad storage moves into the innermost loop in which each iteration writes it before it reads it."""
+"""Move scratchpad storage into the innermost loop whose iterations all write it before they read it."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from ....tir.nodes import Allocate, Buffer, BufferLoad, BufferStore, For, If, Le
 
 
 def place_scratchpads(func: PrimFunc) -> PrimFunc:
-    """`alloc S; for i: (S[..] = ..; .. = S[..])` -> `for i: alloc S; ...`. Runs on functions without blocks.
+    """Rewrite `alloc S; for i: (S[..] = ..; .. = S[..])` to `for i: alloc S; ...`. Runs on functions without blocks.
 
-    So `compact_buffers` sees what one tile needs, and each virtual thread gets storage of its own.
+    After that, `compact_buffers` can shrink the storage to one tile, and each virtual thread gets separate storage.
     """
     taken: list[Allocate] = []
     body = _taken_out(func.body, taken)

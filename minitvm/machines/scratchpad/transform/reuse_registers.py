@@ -1,10 +1,10 @@
-"""An ALU operation writes where its first operand lay: the machine has no other form.
+"""Let an ALU operation overwrite its first operand, because the machine has no other form.
 
     instruction("accel.alu_shr_imm", tile(S), tile(D), 8): D[..] = S[..] >> 8
 ->
     instruction("accel.alu_shr_imm", tile(S), tile(S), 8): S[..] = S[..] >> 8
 
-and S stands for D from there on. That is right where nobody reads what S held afterwards, and where both tiles have the
+S replaces D from there on. That is correct if the old contents of S are not read afterwards, and if both tiles have the
 same places.
 """
 
@@ -18,7 +18,7 @@ from ..instruction_set import operation_of
 
 
 def reuse_registers(func: PrimFunc) -> PrimFunc:
-    """Give the result of each ALU operation the storage of its operand. Needs folded nests."""
+    """Give the result of each ALU operation the storage of its operand. Runs after nests are folded."""
     return func.with_body(_visit(func.body))
 
 
@@ -42,7 +42,9 @@ def _visit(stmt: Any) -> Any:
 
 
 def _in_sequence(seq: Seq, own: list[Buffer]) -> tuple[Seq, set[Buffer]]:
-    """The statements with fewer buffers, and those that are gone; all accesses of `own` are among them."""
+    """Return the statements with fewer buffers, and the buffers that were removed. All accesses of `own` must be among
+    the statements.
+    """
     parts, gone = list(seq.stmts), set[Buffer]()
     for i in range(len(parts)):
         found = _operands(parts[i])
@@ -59,7 +61,9 @@ def _in_sequence(seq: Seq, own: list[Buffer]) -> tuple[Seq, set[Buffer]]:
 
 
 def _operands(stmt: Stmt) -> tuple[Buffer, Buffer] | None:
-    """The first operand of an ALU operation and its result, where both are whole and lie alike."""
+    """Return the buffers of an ALU operation's first operand and result, if both are used whole and in the same order,
+    or None.
+    """
     if not isinstance(stmt, Instruction) or not (operation_of(stmt.name) or "").startswith("alu"):
         return None
     source, result = stmt.tiles[0], stmt.tiles[-1]

@@ -1,7 +1,7 @@
-"""A timeline as Chrome trace events: JSON that Perfetto and chrome://tracing open.
+"""Convert a timeline to Chrome trace events: JSON that Perfetto and chrome://tracing can open.
 
-A cycle is a microsecond there. Each unit is a track with its instructions; what it stood still for is a second track;
-tokens are arrows from the instruction that pushed to the one that popped.
+A cycle is shown as a microsecond. Each unit has a track with its instructions and a second track with its stalls.
+Tokens are arrows from the instruction that pushed to the one that popped.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from ..timeline import Timeline
 
 
 def chrome_trace(timeline: Timeline) -> str:
-    """The JSON text."""
+    """Return the trace as JSON text."""
     events: list[dict[str, Any]] = []
     for number, unit in enumerate(timeline.units):
         for thread, name in ((2 * number, unit), (2 * number + 1, f"{unit} stands still")):

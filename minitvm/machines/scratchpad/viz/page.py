@@ -1,4 +1,4 @@
-"""A timeline as one page without anything from elsewhere: `page.html` with the data in it."""
+"""Show a timeline as a self-contained page: `page.html` with the data in it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ PLACE = "/* the data */ null"
 
 
 def data(timeline: Timeline) -> dict[str, Any]:
-    """What the page shows: plain lists, numbers in place of names."""
+    """Return the data that the page shows, as plain lists with numbers instead of names."""
     units, reasons = timeline.units, list(timeline.reasons)
     texts = [str(one) for one in timeline.program.instructions]
     spans = {i.instruction: i for i in timeline.intervals if i.unit != units[0]}
@@ -38,7 +38,7 @@ def data(timeline: Timeline) -> dict[str, Any]:
 
 
 def _merged(sends: list[list[int]]) -> list[list[int]]:
-    """Sends that follow each other, as one interval; its instruction is the first."""
+    """Merge sends that follow each other into one interval with the first one's instruction."""
     merged: list[list[int]] = []
     for start, end, instruction in sends:
         if merged and merged[-1][1] == start:
@@ -49,7 +49,7 @@ def _merged(sends: list[list[int]]) -> list[list[int]]:
 
 
 def page(timeline: Timeline) -> str:
-    """The HTML text."""
+    """Return the page as HTML text."""
     template = files(__package__).joinpath("page.html").read_text(encoding="utf-8")
     text = json.dumps(data(timeline), separators=(",", ":"))
     return template.replace(PLACE, text.replace("</", "<\\/"))

@@ -1,7 +1,8 @@
-"""Layers under the roofline of an accelerator, with latency hidden and without (Williams et al., CACM 2009).
+"""Plot layers under the roofline of an accelerator, with and without hidden latency (Williams et al., CACM 2009).
 
-A point is a layer: multiply-adds a byte of DRAM across, multiply-adds a cycle up. Its roof is the array's, or what DRAM
-can bring. An arrow goes from one context to two, which have the same tiles.
+A point is a layer. The horizontal axis is multiply-adds per byte of DRAM, and the vertical axis is multiply-adds per
+cycle. The roof is the peak of the array, or the bandwidth of DRAM. An arrow points from one context to two contexts
+with the same tiles.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ Pair = tuple["Timeline", "Timeline"]  # with one context, with two
 
 
 def point(timeline: Timeline) -> tuple[float, float]:
-    """Multiply-adds for each byte that goes to or from DRAM, and for each cycle."""
+    """Return the multiply-adds per byte that goes to or from DRAM, and the multiply-adds per cycle."""
     work = timeline.micro_ops * timeline.config.macs_per_cycle
     return work / timeline.moved, work / timeline.cycles
 
 
 def figure(layers: Mapping[str, Pair]) -> Any:
-    """The plot as a matplotlib figure; all layers are of one machine."""
+    """Return the plot as a matplotlib figure. All layers must be from one machine."""
     config = next(iter(layers.values()))[0].config
     drawn = figure_type()(figsize=(8.5, 5.5), dpi=130, layout="constrained")
     axes = drawn.subplots()
