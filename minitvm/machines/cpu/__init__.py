@@ -1,4 +1,4 @@
-"""The CPU: Numba compiles the kernels, a team of threads runs them."""
+"""The CPU: Numba compiles the kernels, and a team of threads runs them."""
 
 from ...backend.parts import Backend
 

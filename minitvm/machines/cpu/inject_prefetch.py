@@ -1,11 +1,11 @@
-"""Loops that stream through memory ask for it ahead of time.
+"""Add prefetches to loops that stream through memory.
 
-A loop annotated with `prefetch: d` reads vectors that lie one behind the other, an iteration after the other, such as
-the weights of a convolution. Each iteration then also asks for what the one `d` iterations later will read.
+A loop annotated with `prefetch: d` reads consecutive vectors in consecutive iterations, such as the weights of a
+convolution. Each iteration then also prefetches the data that will be read `d` iterations later.
 
-Processors find such streams by themselves, but they begin anew at the end of a page and stay too close to where the
-loop is when weights come from memory. After Mowry, Lam and Gupta, "Design and evaluation of a compiler algorithm for
-prefetching" (ASPLOS 1992), with the distance left to whoever schedules.
+Processors detect such streams themselves, but they start again at the end of each page, and do not prefetch far enough
+ahead if weights come from memory. After Mowry, Lam and Gupta, "Design and evaluation of a compiler algorithm for
+prefetching" (ASPLOS 1992); here the schedule chooses the distance.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from ...tir.transform.affine import coefficient, expr, linear
 
 
 def inject_prefetch(func: PrimFunc) -> PrimFunc:
-    """Insert prefetches into innermost loops annotated `prefetch`; other loops lose the annotation. Needs flat buffers.
+    """Insert prefetches into innermost loops annotated `prefetch`; other loops lose the annotation. Buffers must be
+    flat.
 
     before:
         A: T.Buffer((64,), "float32")
@@ -45,7 +46,9 @@ def _prefetching(loop: Node) -> Any:
 
 
 def _requests(loop: For, distance: int) -> list[Prefetch]:
-    """One for every stream of the loop: a vector load whose place moves on from one iteration to the next."""
+    """Return a prefetch for each stream of the loop: each vector load whose place moves from one iteration to the
+    next.
+    """
     nodes: list[Node] = list(walk(loop.body))
     if any(isinstance(node, For) for node in nodes):
         return []

@@ -2,14 +2,14 @@
 # What stands in a @T.prim_func is TVMScript: names that Python never evaluates.
 """Intrinsics for CPUs, written as plain loops that vectorise well: tiles whose sums stay in registers.
 
-`dot_4x4_i8i8i32`: four bytes against four rows of four bytes, as `vpdpbusd` (AVX-512 VNNI) and `sdot` (ARM) do for
-whole registers. `dot_4x16_u8i8i32` is that instruction: sixteen rows at once, with a spelling where kernels have it.
-`tile_dot_16x16x64_i8i8i32` is `tdpbssd` of Intel's AMX: a tile of sixteen rows of 64 bytes against another one, whose
-rows are sixteen words of four bytes each.
-`matmul_4x4x4_f32`: a 4 x 4 tile of results, kept in registers while four steps are added.
+`dot_4x4_i8i8i32` multiplies four bytes by four rows of four bytes, as `vpdpbusd` (AVX-512 VNNI) and `sdot` (ARM) do for
+whole registers. `dot_4x16_u8i8i32` is that instruction for sixteen rows at once; kernels call it directly.
+`tile_dot_16x16x64_i8i8i32` is `tdpbssd` of Intel's AMX: it multiplies a tile of sixteen rows of 64 bytes by another
+tile, whose rows are sixteen words of four bytes each. `matmul_4x4x4_f32` computes a 4 x 4 tile of results, which stays
+in registers while four steps are added.
 
-This file and `simd/tile_intrinsics.py` describe them, `codegen/byte_instructions.py` and `codegen/tile_registers.py`
-spell them in kernels, and `runtime/machine_instructions.py` has the machine instructions.
+This file and `simd/tile_intrinsics.py` describe the intrinsics, `codegen/byte_instructions.py` and
+`codegen/tile_registers.py` write them in kernels, and `runtime/machine_instructions.py` has the machine instructions.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ _DOT_SPELLING = "minitvm.machines.cpu.codegen.byte_instructions:dot_4x16"
 
 
 def register_named(name: str) -> None:
-    """Make the intrinsic of this name known, if it is one of a CPU."""
+    """Register the intrinsic with this name, if it is one of a CPU."""
     register_all()
     tile_intrinsics.register_named(name)
 
 
 def register_all() -> None:
-    """Make the intrinsics of this file known, those that are not yet."""
+    """Register the intrinsics of this file that are not registered yet."""
     for name, make in (
         (DOT_4X4_I8I8I32, _dot_4x4),
         (DOT_4_I8I8I32, _dot_4),

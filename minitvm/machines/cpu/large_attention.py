@@ -1,12 +1,12 @@
-"""Attention whose scores are larger than a cache: scores, their softmax and the product with values are one function.
+"""Fuse attention whose scores are larger than a cache into one function: scores, softmax, and the product with values.
 
     matmul(softmax(f(matmul(q, k))), v)    ->    fused[ matmul(softmax(f(contrib_dense_packed(q, panels(k)))), v) ]
 
-f is element by element: a scale, a mask, a bias. Three functions write the scores to memory and read them twice; one
-function computes them for a few queries at a time, and they stay in the cache (`machines.simd.strategy.attention`). All
-queries read the same keys, so these are put into panels, in the order in which they are read. Sums and roundings are
-those of the three functions. An open length counts as a long one. After Dao, Fu, Ermon, Rudra and Re, "FlashAttention"
-(2022), with whole rows of scores.
+f is element-wise: a scale, a mask, or a bias. Three separate functions would write the scores to memory and read them
+twice. One function computes them for a few queries at a time, and they stay in the cache
+(`machines.simd.strategy.attention`). All queries read the same keys, so the keys are packed into panels, in the order
+in which they are read. Sums and roundings are the same as those of the three functions. An unknown length counts as a
+long one. After Dao, Fu, Ermon, Rudra and Re, "FlashAttention" (2022), but with whole rows of scores.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ _PACKED = "nn.contrib_dense_packed"
 
 
 def layouts(target: Target, accuracy: str) -> list[tuple[str, Callable[[Graph], Graph]]]:
-    """The part "layouts" of the CPU's back end."""
+    """Return the layout passes for CPUs. This is the part "layouts" of their back end."""
     blocks = blocked_layout.layouts(target, accuracy)
     return [*blocks, ("attention", lambda graph: attention(graph, target))]
 
 
 def attention(graph: Graph, target: Target) -> Graph:
-    """The graph with each attention as one function, where the target's caches hold what a few queries need."""
+    """Return the graph with each attention as one function, if the target's caches hold the data of a few queries."""
     chains = {chain.result: chain for chain in _Attentions(graph, target).found()}
     if not chains:
         return graph
@@ -57,17 +57,17 @@ def attention(graph: Graph, target: Target) -> Graph:
 
 @dataclass(frozen=True, slots=True)
 class _ScoreChain:
-    """The operators from the product that makes the scores to the one that reads their softmax, in order."""
+    """The operators from the product that computes the scores to the product that reads their softmax, in order."""
 
     operators: tuple[OpNode, ...]
 
     @property
     def result(self) -> OpNode:
-        """The last one."""
+        """The last operator."""
         return self.operators[-1]
 
     def packed(self, target: Target) -> tuple[list[OpNode], list[OpNode]]:
-        """What puts the keys into panels, and the operators on these."""
+        """Return the operators that pack the keys into panels, and the chain rewritten to read the panels."""
         first, *others = self.operators
         query, key = first.inputs
         rows, rank = query.shape[-2], key.ndim
@@ -87,34 +87,34 @@ class _ScoreChain:
 
 
 def _known(extent: Any) -> int | None:
-    """An extent; None where it is open."""
+    """Return an extent, or None if it is unknown."""
     return extent if isinstance(extent, int) else None
 
 
 def _counted(extent: Any) -> int:
-    """An extent as the costs of schedules count it."""
+    """Return an extent as a number for the cost model. An unknown extent counts as a long one."""
     return extent if isinstance(extent, int) else LONG
 
 
 def _turned(product: OpNode) -> bool:
-    """Whether the rows of a product's second operand are its columns."""
+    """Return whether a product transposes its second operand."""
     return bool(product.attrs["transpose_b"])
 
 
 class _Attentions(GraphFacts):
-    """The attentions of a graph."""
+    """Finds the attentions of a graph."""
 
     def __init__(self, graph: Graph, target: Target) -> None:
         super().__init__(graph)
         self.target = target
 
     def found(self) -> list[_ScoreChain]:
-        """The chains of products that pay as one function."""
+        """Return the chains that are worth fusing into one function."""
         chains = (self.chain(item) for item in self.graph.nodes if self.is_product(item))
         return [chain for chain in chains if chain is not None]
 
     def chain(self, result: OpNode) -> _ScoreChain | None:
-        """The attention that ends with a product, if there is one whose scores do not fit."""
+        """Return the attention that ends with a product and whose scores do not fit in the cache, or None."""
         softmax = self.private(result.inputs[0])
         if softmax is None or softmax.op != "nn.softmax" or softmax.attrs["axis"] not in (-1, softmax.output.ndim - 1):
             return None
@@ -131,11 +131,11 @@ class _Attentions(GraphFacts):
         return _ScoreChain((item, *reversed(operators)))
 
     def private(self, value: Value) -> OpNode | None:
-        """The node that makes a value, if one node reads it; None otherwise."""
+        """Return the node that computes a value if it has exactly one reader, or None."""
         return self.producers.get(value) if self.only_reader(value) is not None else None
 
     def is_product(self, item: OpNode) -> bool:
-        """Whether an operator multiplies as many matrices of float32 as its operands have."""
+        """Return whether an operator multiplies float32 matrices, with the same batch axes in both operands."""
         if item.op not in _PRODUCTS or any(v.dtype != "float32" for v in (*item.inputs, item.output)):
             return False
         a, b = item.inputs
@@ -144,7 +144,7 @@ class _Attentions(GraphFacts):
         return plain and a.ndim == b.ndim > 2 and all(same_shape(batches[0], other) for other in batches[1:])
 
     def pays(self, scores: OpNode, result: OpNode) -> bool:
-        """Whether a cache holds the keys, the values and the scores of a few queries, but not all scores."""
+        """Return whether a cache holds the keys, the values and the scores of a few queries, but not all scores."""
         *batch, rows, columns = map(_counted, scores.output.shape)
         depth, width = scores.inputs[0].shape[-1], result.output.shape[-1]
         if not isinstance(depth, int) or not isinstance(width, int):

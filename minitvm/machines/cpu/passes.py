@@ -1,4 +1,4 @@
-"""The passes that lowering has on CPUs besides the neutral ones."""
+"""The additional lowering passes of CPUs."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The Numba dialect of CPUs: kernels as Python that `numba.njit` compiles, one file for each unit it spells."""
+"""The Numba dialect of CPUs: kernels as Python that `numba.njit` compiles, with one file for each unit of the CPU."""

@@ -1,4 +1,4 @@
-"""How kernels for Numba spell instructions on bytes: `vpdpbusd` of AVX-512 VNNI, `dp4a` of CUDA, `tdpbssd` of AMX."""
+"""Write instructions on bytes in kernels for Numba: `vpdpbusd` of AVX-512 VNNI, `dp4a` of CUDA, `tdpbssd` of AMX."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ...simd.codegen.operands import start_of, stride_of
 
 
 def dot_4x16(emitter: NumbaStatements, stmt: Instruction) -> None:
-    """`dot_4x16_u8i8i32`: sixteen sums of four products each, all in one operation on words."""
+    """Write `dot_4x16_u8i8i32`: sixteen sums of four products each, in one operation on words."""
     a, b, c = stmt.tiles
     (bytes_of_a, at_a), (bytes_of_b, at_b), (sums, at_c) = (start_of(emitter, tile) for tile in (a, b, c))
     load_words, load, store = map(emitter.use, ("load_words", "load", "store"))
@@ -18,7 +18,7 @@ def dot_4x16(emitter: NumbaStatements, stmt: Instruction) -> None:
 
 
 def tile_dot(emitter: NumbaStatements, stmt: Instruction) -> None:
-    """`tile_dot_16x16x64_i8i8i32`: rows of each tile may lie anywhere apart."""
+    """Write `tile_dot_16x16x64_i8i8i32`. The rows of each tile may be any distance apart."""
     places = []
     for tile in stmt.tiles:
         places += [*start_of(emitter, tile), emitter.place(stride_of(emitter, tile, 0))]

@@ -1,8 +1,7 @@
 """Python for Numba on CPUs: the module and its statements, over the SIMD vectors of `machines.simd.vectors.simd`.
 
 A kernel becomes `def name(args, thread, threads)`: `args[i]` is the address of buffer parameter i or the value of
-scalar parameter i (a float scalar as its bits, in the low end of the word). `numba_expressions` spells the
-expressions.
+scalar parameter i (a float scalar as its bits, in the low end of the word). `numba_expressions` writes the expressions.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from ...simd.tile_intrinsics import SCOPE
 def generate(kernel: PrimFunc, target: Target | None = None) -> str:
     """Return a kernel's module text: an import line, and a function with the kernel's name.
 
-    Raises `Unsupported` for what a CPU kernel cannot express (thread axes, barriers, vector-typed buffers).
+    Raises `Unsupported` for features that a CPU kernel cannot express (thread axes, barriers, vector-typed buffers).
     """
     return _NumbaCPU(kernel, target).module()
 
@@ -54,7 +53,7 @@ class _NumbaCPU(NumbaStatements):
         raise self.on_a_grid(stmt)
 
     def on_a_grid(self, stmt: For) -> Unsupported:
-        """The error for a loop over the blocks or threads of a GPU."""
+        """Return the error for a loop over the blocks or threads of a GPU."""
         name = stmt.var.name
         return Unsupported(
             report(
@@ -76,13 +75,13 @@ class _NumbaCPU(NumbaStatements):
         self.stmt(stmt.body)
 
     def tile(self, buffer: Buffer, place: int) -> str:
-        """The variable of a tile that begins at a place of a buffer of tile registers."""
+        """Return the variable for the tile that begins at a place of a buffer of tile registers."""
         if (buffer, place) not in self.tiles:
             self.tiles[buffer, place] = self.names.fresh(f"{buffer.name}_{place}")
         return self.tiles[buffer, place]
 
     def on_a_tile(self, access: BufferLoad | BufferStore) -> Unsupported:
-        """The error for an access of one element of a tile register."""
+        """Return the error for an access of a single element of a tile register."""
         return Unsupported(
             report(
                 f"{self.kernel.name}: {access.buffer.name} is held in tile registers, which only instructions touch",

@@ -1,4 +1,4 @@
-"""How CPU kernels spell the instructions on tile registers: each tile of a buffer is a variable."""
+"""Write instructions on tile registers in CPU kernels. Each tile of a buffer becomes a variable."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from ...simd.tile_intrinsics import SCOPE, WORDS, rows_of, step_of, words_of
 
 
 def zero(emitter: Any, stmt: Instruction) -> None:
-    """A tile of zeros."""
+    """Write a tile of zeros."""
     (tile,) = stmt.tiles
     emitter.line(f"{_variable(emitter, tile)} = {emitter.use('tile_zero')}({rows_of(stmt.name)})")
 
 
 def load(emitter: Any, stmt: Instruction) -> None:
-    """A tile from memory."""
+    """Write a load of a tile from memory."""
     memory, tile = stmt.tiles
     step = emitter.place(emitter.analyzer.simplify(stride_of(emitter, memory, 0) * step_of(stmt.name)))
     place = f"{', '.join(start_of(emitter, memory))}, {step}"
@@ -26,20 +26,20 @@ def load(emitter: Any, stmt: Instruction) -> None:
 
 
 def dot(emitter: Any, stmt: Instruction) -> None:
-    """The product of two tiles, added to a third."""
+    """Write the product of two tiles, added to a third one."""
     a, b, c = (_variable(emitter, tile) for tile in stmt.tiles)
     emitter.line(f"{c} = {emitter.use(f'tile_dot_{words_of(stmt.name)}')}({c}, {a}, {b}, {rows_of(stmt.name)})")
 
 
 def store(emitter: Any, stmt: Instruction) -> None:
-    """A tile to memory."""
+    """Write a store of a tile to memory."""
     tile, memory = stmt.tiles
     place = f"{', '.join(start_of(emitter, memory))}, {emitter.place(stride_of(emitter, memory, 0))}"
     emitter.line(f"{emitter.use('tile_store')}({place}, {_variable(emitter, tile)}, {rows_of(stmt.name)})")
 
 
 def _variable(emitter: Any, tile: Tile) -> str:
-    """The variable of a tile. Its place in the buffer names it, and has to be constant."""
+    """Return the variable of a tile. It depends on the tile's place in the buffer, which must be constant."""
     buffer, index = tile.buffer, emitter.analyzer.simplify(tile.places[0].indices[0])
     if buffer.scope != SCOPE:
         raise Unsupported(f"{buffer.name}: a tile is storage of the scope {SCOPE}, found {buffer.scope}")

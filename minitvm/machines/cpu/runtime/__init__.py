@@ -1,3 +1,3 @@
-"""Runs kernels on a CPU: compiling, caching, loading, the thread team, the program."""
+"""Run kernels on a CPU: compile, cache and load them, and run programs on a team of threads."""
 
 __all__ = ["kernel_cache"]

@@ -1,4 +1,4 @@
-"""Compiling many kernels at once: in other processes, since Numba's compiler lock serialises threads."""
+"""Compile many kernels in parallel. This uses processes, because Numba's compiler lock serialises threads."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ TASK = worker_pool.PoolTask(f"{__name__}:compile_request", worth_starting=6)
 
 
 def compile_kernels(jobs: Sequence[Job], workers: int | None = None, progress: Progress | None = None) -> list[bytes]:
-    """Object code of each `(source, entry)`, in order.
+    """Return the object code of each `(source, entry)`, in order.
 
-    `workers`: the number of processes (default: one per core; 0 or 1: none, compile here). Few kernels are compiled
-    here in any case. Raises `InternalError` for the first job, in order, whose source does not compile.
+    `workers` is the number of processes (default: one per core; 0 or 1: compile in this process). A small number of
+    kernels is always compiled in this process. Raises `InternalError` for the first job, in order, whose source does
+    not compile.
     """
     requests = [json.dumps(job).encode() for job in jobs]
     report = None if progress is None else lambda done, total, number: progress(done, total, jobs[number][1])
@@ -27,7 +28,7 @@ def compile_kernels(jobs: Sequence[Job], workers: int | None = None, progress: P
 
 
 def compile_request(request: bytes) -> bytes:
-    """Runs in a worker: compile one job."""
+    """Compile one job. This runs in a worker process."""
     with needed("to compile kernels", ONLY_RUN):
         from .compiler import compile_kernel
 

@@ -1,9 +1,9 @@
-"""Kernel source to object code, by Numba.
+"""Compile kernel source to object code with Numba.
 
-A kernel is the text of a Python module that defines `entry(args, thread, threads)`; here it becomes a relocatable
-object with one exported symbol, the C function `void entry(int64* args, int64 thread, int64 threads)`. Numba says what
-each operation means, in LLVM's language; its own front end, which takes any Python, and its execution engine are not
-involved, so machine code is generated in one walk and once, as bytes that `loader` links.
+A kernel is the text of a Python module that defines `entry(args, thread, threads)`. It is compiled to a relocatable
+object with one exported symbol, the C function `void entry(int64* args, int64 thread, int64 threads)`. Numba provides
+the LLVM code of each operation. Its front end, which accepts any Python, and its execution engine are not used, so
+machine code is generated once and in one walk, as bytes that `loader` links.
 """
 
 from __future__ import annotations
@@ -49,11 +49,12 @@ class _ObjectLibrary(CPUCodeLibrary):
 
 
 class _LongLibrary(_ObjectLibrary):
-    """One for a long kernel: LLVM leaves its loops as they are.
+    """A code library for a long kernel, whose loops LLVM does not unroll.
 
-    What pays to be written out is written out in the source: micro-kernels, in a version for each part of a tile. Numba
-    runs LLVM's pipeline on each function and on the whole module, and both unroll. A convolution of open sides, of 290
-    lines with 35 multiply-adds, became 3,300 of them; without, it compiles in a third of the time, and runs as fast.
+    The source already contains unrolled micro-kernels, in a version for each partial tile. Numba runs LLVM's pipeline
+    on each function and on the whole module, and both unroll. A convolution of unknown image size, with 290 lines and
+    35 multiply-adds, grew to 3,300 multiply-adds. Without unrolling, it compiles in a third of the time and runs as
+    fast.
     """
 
     def _optimize_functions(self, ll_module: llvm.ModuleRef) -> None:
@@ -73,7 +74,9 @@ _LONG = 240  # lines
 
 @contextlib.contextmanager
 def _without_collection() -> Iterator[None]:
-    """Turns garbage collection off: Numba creates hundreds of thousands of objects and drops them only at the end."""
+    """Within this scope, turn garbage collection off: Numba creates hundreds of thousands of objects and frees them
+    only at the end.
+    """
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -98,7 +101,7 @@ def _flags() -> compiler.Flags:
 
 @functools.cache
 def _operations() -> Operations:
-    """Numba's contexts for this machine, with the options of kernels."""
+    """Return Numba's contexts for this machine, with the options for kernels."""
     context = cpu_target.target_context
     errors = callconv.create_error_model("numpy", context)
     return Operations(cpu_target.typing_context, context.subtarget(error_model=errors, fastmath=_flags().fastmath))
@@ -132,7 +135,7 @@ def _optimised_module(source: str, entry: str) -> llvm.ModuleRef:
 def compile_kernel(source: str, entry: str) -> bytes:
     """Return object code for the kernel `entry` of the module text `source`.
 
-    Raises `InternalError`, with the numbered source, when the text does not compile: generated source always should.
+    Raises `InternalError` with the numbered source if it does not compile, because generated source always should.
     """
     try:
         with warnings.catch_warnings():
@@ -146,12 +149,12 @@ def compile_kernel(source: str, entry: str) -> bytes:
 
 @global_compiler_lock
 def kernel_assembly(source: str, entry: str) -> str:
-    """The machine code of a kernel as readable assembly, for finding out why a kernel is slow."""
+    """Return the machine code of a kernel as readable assembly, to find out why the kernel is slow."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NumbaWarning)
         return kernel_target_machine().emit_assembly(_optimised_module(source, entry))
 
 
 def assembly(source: str, entry: str, target: Target) -> str:  # noqa: ARG001 (kernels are compiled for this machine)
-    """The part "assembly" of the back end: `kernel_assembly`."""
+    """Return the assembly of a kernel. This is the part "assembly" of the back end."""
     return kernel_assembly(source, entry)

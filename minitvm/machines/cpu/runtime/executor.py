@@ -7,20 +7,20 @@ thread's to the next's; each thread that takes part writes the clock's value the
 
 **Phases.** The steps between two barriers do not depend on one another and form a phase. Thread 0 is the caller, and it
 alone walks the whole table: it takes the steps that are not parallel, decides about loops, and opens and completes
-phases. A worker *joins* a phase that is open, takes pieces of its parallel steps, and leaves. The caller never waits
-for a worker that has not joined: it takes that worker's pieces itself. So a worker that the system does not schedule
-costs nothing, unless it is stopped in the middle of a piece.
+phases. A worker *joins* an open phase, runs pieces of its parallel steps, and leaves. The caller never waits for a
+worker that has not joined, but runs that worker's pieces itself. So a worker that the system does not schedule costs
+nothing, unless it is stopped in the middle of a piece.
 
-**Pieces.** A thread owns the same part of each parallel step, so that it finds in its caches what it wrote in the step
-before. It takes its part in pieces: a half, a quarter, an eighth, and so on; the last two are equal. Then, after a
-microsecond of waiting, it takes pieces that other threads have not begun (work stealing: Blumofe and Leiserson 1999;
-pieces that shrink: guided self-scheduling, Polychronopoulos and Kuck 1987). The pieces depend on the number of threads
-alone, not on who takes them: the same call gives the same bits. A counter per thread and step holds the number of the
-phase that used it last and how many pieces that phase has taken. A counter of an earlier phase therefore counts as 0,
-and nobody has to reset it.
+**Pieces.** A thread owns the same part of each parallel step, so that data it wrote in the previous step are still in
+its caches. It runs its part in pieces: a half, a quarter, an eighth, and so on; the last two are equal. Then, after
+waiting for a microsecond, it runs pieces that other threads have not begun (work stealing: Blumofe and Leiserson 1999;
+pieces that shrink: guided self-scheduling, Polychronopoulos and Kuck 1987). The pieces depend only on the number of
+threads, not on which thread runs them, so the same call gives the same bits. A counter per thread and step holds the
+number of the phase that used it last, and how many pieces of that phase have been started. A counter of an earlier
+phase therefore counts as 0 and need not be reset.
 
 **The gate** is one word: (phase number, threads that have finished their own parts, threads inside). A phase is open
-while somebody is inside: the caller always, and each worker from its joining to its leaving.
+while any thread is inside. The caller is always inside, and a worker is inside from joining to leaving.
 
     open       (p, 0, 0) -> (p, 0, 1)              the caller, at the first step of the phase
     join       (p, f, n) -> (p, f, n + 1)          a worker, if n > 0
@@ -35,18 +35,19 @@ so it cannot join a phase that has been completed, and it cannot touch anything 
 accesses of the gate are sequentially consistent, so each phase sees what the phases before it wrote. The test
 `runtime/test_team_protocol.py` runs the text below under all interleavings of small teams.
 
-**Rest.** A caller that has waited longer for workers inside than all of them together can have saved it would have been
-faster alone: the machine is busy, and a worker was stopped in the middle of a piece. The team then works without
-workers for REST_FACTOR times as long as it waited, and tries again.
+**Rest.** Sometimes the caller waits for workers longer than all of them together can have saved. It would then have
+been faster alone: the machine is busy, and a worker was stopped in the middle of a piece. In this case, the team runs
+without workers for REST_FACTOR times as long as it waited, and then tries again.
 
 A loop is a part of the table:
 
-    Barrier, LoopBegin, [head] Barrier, LoopHead, body, Barrier, LoopNext, [behind]
+    Barrier, LoopBegin, [head] Barrier, LoopHead, body, Barrier, LoopNext, [after]
 
 The arguments are the addresses of the number (an int64), of the limit (an int64) and of the condition (a byte; 0:
-none), the bound (-1: none), and the decision: 0 leads behind the loop, 2 (it would go on beyond the bound) to the end
-of the table. `LoopHead` has the word of the end in place of a kernel, and that of what is behind as its last word;
-`LoopNext` has the word of the head there.
+none), the bound (-1: none), and the decision. A decision of 0 jumps to the step after the loop. A decision of 2 means
+that the loop would continue beyond its bound, and jumps to the end of the table. Instead of a kernel, `LoopHead` has
+the position of the end of the table, and its last word is the position after the loop; the last word of `LoopNext` is
+the position of the head.
 
 **State table** (int64 words; words that different threads write are 128 bytes apart):
 
@@ -56,7 +57,7 @@ of the table. `LoopHead` has the word of the end in place of a kernel, and that 
     ASLEEP     workers that sleep and have not been woken
     SPIN, YIELD    patience of a worker, in turns of its waiting loop
     REST       until when (nanoseconds of CLOCK) no worker may join; 0: they may
-    WORKER(t)  whether it sleeps, and the lock of Python's C library on which it does
+    WORKER(t)  whether worker t sleeps, and the lock of Python's C library on which it sleeps
 
 The text below is compiled once per machine and kept in the kernel cache like any other kernel. Its entry has the ABI of
 a kernel: `executor(state, thread, threads)`. With one thread it runs the program with no atomics at all.
@@ -104,7 +105,9 @@ def _indented(lines: str, depth: int) -> str:
 
 
 def _take_pieces(row: str, first: str, beyond: str, depth: int) -> str:
-    """Text that runs the pieces of a row that are left, of the owners from `first` on, counted from the thread."""
+    """Return source text that runs the remaining pieces of a row, for owners from `first` on, counted from the
+    thread.
+    """
     return _indented(
         f"""
 for turn in range({first}, {beyond}):
@@ -139,7 +142,7 @@ stamps[thread * program[{row} + {OWN}]] = clock_ns(program[{row} + {KERNEL}])
 
 
 def _help(start: str, depth: int) -> str:
-    """Text that takes the others' pieces; the stamp before the barrier is then written again."""
+    """Return source text that runs other threads' pieces. The stamp before the barrier is then written again."""
     return _indented(
         f"""
 row = {start}
@@ -156,7 +159,7 @@ if helped > 0 and program[row - {STEP_WORDS}] == {STAMP}:
 
 
 def source(patience: int = PATIENCE, long_wait: int = LONG_WAIT) -> str:
-    """The executor as kernel source."""
+    """Return the executor as kernel source."""
     return f"""\
 from minitvm.machines.cpu.runtime.concurrency import (
     atomic_add, atomic_load, atomic_store, atomic_swap_if, call_address, clock_ns, copy_bytes, lock_acquire,
@@ -330,14 +333,18 @@ _adopted: list[LoadedCode] = []
 
 
 def adopt(code: LoadedCode) -> None:
-    """Use code of SOURCE from an artifact instead of compiling it; no effect if the executor is loaded already."""
+    """Use code of SOURCE from an artifact instead of compiling it. This has no effect if the executor is already
+    loaded.
+    """
     if not _adopted:
         _adopted.append(code)
 
 
 @functools.cache
 def executor() -> tuple[NativeCall, LoadedCode]:
-    """The executor as a C function; calling it releases the GIL. The second value keeps its code alive."""
+    """Return the executor as a C function, and an object that keeps its code alive. Calling the function releases the
+    GIL.
+    """
     loaded = _adopted[0] if _adopted else _compiled()
     return native_call(loaded.address), loaded
 
@@ -355,5 +362,5 @@ def _compiled() -> LoadedCode:
 
 
 def native_call(address: int) -> NativeCall:
-    """A kernel's address as a Python callable `(args address, thread, threads)`."""
+    """Return the kernel at an address as a Python callable `(args address, thread, threads)`."""
     return ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(address)

@@ -1,4 +1,4 @@
-"""Kernels for CPUs in the middle of another machine's program: the part "hosted" of the CPU's back end."""
+"""Run kernels for CPUs in the middle of another machine's program. This is the part "hosted" of the CPU's back end."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 
 class HostedKernel:
-    """Runs one kernel on all threads of a team, or on the caller's: step tables of one step."""
+    """Runs one kernel, on all threads of a team or only on the caller's, with step tables of one step."""
 
     def __init__(self, kernel: Kernel, threads: int | None, code: LoadedCode | None = None) -> None:
-        """`threads` is the size of the team, None for `default_threads`.
+        """Prepare a kernel. `threads` is the size of the team (None: `default_threads`).
 
-        `code` is what an artifact holds of the kernel; without it the kernel is compiled.
+        `code` is the kernel's machine code from an artifact; without it the kernel is compiled.
         """
         self._params = kernel.params
         self._code = _loaded(kernel) if code is None else code

@@ -1,8 +1,8 @@
-"""Memory on huge pages, where the system gives them to those who ask (Linux: transparent huge pages).
+"""Memory on huge pages, if the system provides them on request (Linux: transparent huge pages).
 
-A processor keeps the addresses of some two thousand pages. Rows of a matrix lie on pages of their own, so what passes
-over many rows, or over weights that lie all over the heap, waits for addresses. A page of 2 MiB replaces 512 of 4 KiB.
-Nothing depends on it but time: where the system has no such pages, or none is free, memory stays as it is.
+A processor caches the addresses of about two thousand pages. The rows of a matrix are on separate pages, so a loop over
+many rows, or over weights that are spread over the heap, waits for address translation. A page of 2 MiB replaces 512
+pages of 4 KiB. Huge pages only affect the speed: without them, memory stays as it is.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ _NEAR = 64 << 10  # arrays that are no further apart share their pages
 
 
 def huge_empty(nbytes: int, alignment: int) -> np.ndarray[Any, Any]:
-    """Uninitialised bytes at a multiple of `alignment`; much memory is new, and on huge pages once it is touched."""
+    """Return uninitialised bytes at a multiple of `alignment`. Large memory is newly mapped, on huge pages once it is
+    used.
+    """
     advice = getattr(mmap, "MADV_HUGEPAGE", None)
     if nbytes < 2 * _PAGE or advice is None or alignment > _PAGE:
         return aligned_empty(nbytes, alignment)
@@ -41,11 +43,12 @@ def huge_empty(nbytes: int, alignment: int) -> np.ndarray[Any, Any]:
 
 
 class Room:
-    """Memory that grows where it lies: what was touched stays, so a larger size touches only what is new.
+    """Memory that grows in place: pages that were used stay, so growing only touches new pages.
 
-    It is a range of addresses as long as the machine has memory; pages come as they are touched. Less than a few huge
-    pages come from the heap, and move as they grow. So does all memory, where the system does not give so many
-    addresses, and what is not expected to grow again (`steady`).
+    It reserves a range of addresses as large as the machine's memory, and pages are allocated when they are first used.
+    Small memory, of less than a few huge pages, comes from the heap, and moves when it grows. The same is true of all
+    memory if the system does not provide that many addresses, and of memory that is not expected to grow again
+    (`steady`).
     """
 
     def __init__(self, alignment: int, steady: bool = False) -> None:
@@ -55,7 +58,7 @@ class Room:
         self.memory = aligned_empty(0, alignment)
 
     def grow(self, nbytes: int) -> bool:
-        """Have at least so many bytes; returns whether they lie elsewhere than before."""
+        """Grow to at least `nbytes` bytes. Return whether the memory moved."""
         if nbytes <= self.memory.nbytes:
             return False
         moves = self._range is None
@@ -69,7 +72,7 @@ class Room:
         return moves
 
     def _advise(self, nbytes: int) -> None:
-        """Ask for huge pages for what will be touched."""
+        """Request huge pages for memory that will be used."""
         advise, end = _madvise(), -(-nbytes // _PAGE) * _PAGE
         if advise is not None and self._range is not None and end > self._advised:
             advise(address(self._range) + self._advised, end - self._advised, _HUGE)
@@ -77,7 +80,9 @@ class Room:
 
 
 def _addresses(nbytes: int, alignment: int) -> np.ndarray[Any, Any] | None:
-    """A range of addresses without memory, from a multiple of a huge page on; None where there is none to be had."""
+    """Return a range of addresses without memory that begins at a multiple of a huge page, or None if the system has
+    none.
+    """
     nbytes = nbytes // _PAGE * _PAGE
     if _madvise() is None or alignment > _PAGE:
         return None
@@ -92,12 +97,12 @@ def _addresses(nbytes: int, alignment: int) -> np.ndarray[Any, Any] | None:
 
 @cache
 def _all_memory() -> int:
-    """The bytes of memory that the machine has."""
+    """Return the bytes of memory that the machine has."""
     return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def move_to_huge_pages(arrays: Iterable[np.ndarray[Any, Any]]) -> None:
-    """Move arrays that stay for long, such as weights, to huge pages: what they hold and their addresses remain."""
+    """Move long-lived arrays, such as weights, to huge pages. Their contents and addresses stay the same."""
     advise = _madvise()
     if advise is None:
         return
@@ -108,7 +113,7 @@ def move_to_huge_pages(arrays: Iterable[np.ndarray[Any, Any]]) -> None:
 
 
 def _spans(arrays: Iterable[np.ndarray[Any, Any]]) -> list[tuple[int, int]]:
-    """The memory of arrays as ranges of addresses, those of neighbours as one."""
+    """Return the memory of arrays as ranges of addresses, merging neighbours."""
     spans: list[tuple[int, int]] = []
     for first, end in sorted(((at := address(array)), at + array.nbytes) for array in arrays if array.nbytes):
         if spans and first - spans[-1][1] < _NEAR:
@@ -120,7 +125,7 @@ def _spans(arrays: Iterable[np.ndarray[Any, Any]]) -> list[tuple[int, int]]:
 
 @cache
 def _madvise() -> Any:
-    """The system's `madvise(address, bytes, advice)`; None where it knows no huge pages."""
+    """Return the system's `madvise(address, bytes, advice)`, or None if it has no huge pages."""
     if sys.platform != "linux":
         return None
     advise = ctypes.CDLL(None).madvise

@@ -1,4 +1,4 @@
-"""The CPU for which machine code was compiled, and whether it is this one."""
+"""Identify the CPU for which machine code was compiled, and decide whether it is this one."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _FIELDS = ("vendor_id", "cpu family", "model", "model name", "stepping", "flags"
 
 
 def fingerprint(cpuinfo: str = "/proc/cpuinfo") -> str | None:
-    """A hash of Linux's description of the first core. Equal hashes mean that the CPUs have the same name and features.
+    """Return a hash of Linux's description of the first core. Equal hashes mean CPUs of the same name and features.
 
-    None if Linux has no description, or if NUMBA_CPU_NAME or NUMBA_CPU_FEATURES select another CPU for kernels. LLVM
-    knows the features too, but loading it takes longer than the rest of loading an artifact.
+    Returns None if Linux has no description, or if NUMBA_CPU_NAME or NUMBA_CPU_FEATURES select another CPU for kernels.
+    LLVM also knows the features, but loading it takes longer than the rest of loading an artifact.
     """
     if os.environ.get("NUMBA_CPU_NAME") or os.environ.get("NUMBA_CPU_FEATURES") is not None:
         return None
@@ -32,7 +32,7 @@ def fingerprint(cpuinfo: str = "/proc/cpuinfo") -> str | None:
 
 
 def describe() -> dict[str, str | None]:
-    """The CPU that kernels are compiled for here, to be stored with their code."""
+    """Return a description of the CPU that kernels are compiled for here, to be stored with their code."""
     from .loader import cpu_description
 
     name, features = cpu_description()
@@ -40,7 +40,9 @@ def describe() -> dict[str, str | None]:
 
 
 def is_here(described: dict[str, str | None]) -> bool:
-    """Whether code for the described CPU can run on this one: platform, name and features are equal."""
+    """Return whether code for the described CPU can run on this one, which requires equal platforms, names and
+    features.
+    """
     if described["platform"] != PLATFORM:
         return False
     here = fingerprint()

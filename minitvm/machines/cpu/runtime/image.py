@@ -1,6 +1,6 @@
-"""A linked image of kernels, mapped into this process with only NumPy and the C library: no LLVM, no Numba.
+"""Map a linked image of kernels into this process, with only NumPy and the C library: without LLVM or Numba.
 
-An image is made by `link_kernels`. The memory is first written and then made executable, never both at once.
+`link_kernels` makes an image. The memory is first written and then made executable, never both at once.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ PLATFORM = f"{sys.platform} {platform.machine()}"
 
 @dataclass(frozen=True, slots=True)
 class CodeImage:
-    """Position-independent machine code, then a table of addresses that is filled when it is mapped.
+    """Position-independent machine code, followed by a table of addresses that is filled when the image is mapped.
 
-    `entries` are the offsets of the kernels, `externals` the names of foreign functions and the offsets of their slots.
+    `entries` holds the offsets of the kernels. `externals` holds the names of external functions and the offsets of
+    their slots.
     """
 
     data: bytes | memoryview
@@ -73,7 +74,7 @@ def _make_executable(address: int, size: int) -> None:
 
 @functools.cache
 def _libraries() -> Sequence[ctypes.CDLL]:
-    """This process, and libm: an interpreter that links libm statically does not export its names."""
+    """Return this process, and libm: an interpreter that links libm statically does not export its functions."""
     libraries = [ctypes.CDLL(None)]
     for name in ("libm.so.6", "libm.so"):
         try:

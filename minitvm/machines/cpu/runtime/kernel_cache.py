@@ -1,7 +1,7 @@
-"""Compiled kernels on disk, each with its readable source: a `store` of object code.
+"""A cache of compiled kernels on disk, each with its readable source. It is a `store` of object code.
 
-The key is a hash of everything that decides the object code: the source, the support library it is compiled with, the
-versions of Numba and llvmlite, and the CPU.
+The key is a hash of everything that determines the object code: the source, the support library, the versions of Numba
+and llvmlite, and the CPU.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ _SUPPORT = ("compiler.py", "concurrency.py", "loader.py", "machine_instructions.
 
 @functools.cache
 def _toolchain() -> bytes:
-    """The part of the key that is the same for all kernels of this process."""
+    """Return the part of the key that is the same for all kernels of this process."""
     here = Path(__file__).parent
     return support_of([here / name for name in _SUPPORT], ("numba", "llvmlite"))
 
 
 def key_of(source: str, entry: str) -> bytes:
-    """The 32-byte key of one kernel."""
+    """Return the 32-byte key of a kernel."""
     from .loader import cpu_description  # in here, so that what is on disk can be counted without LLVM
 
     h = hashlib.sha256(_toolchain())
@@ -36,17 +36,17 @@ def key_of(source: str, entry: str) -> bytes:
 
 
 def source_path(source: str, entry: str) -> Path:
-    """The path of the readable source of a cached kernel."""
+    """Return the path of the readable source of a cached kernel."""
     return KERNELS.path(key_of(source, entry), entry).with_suffix(".py")
 
 
 def get(source: str, entry: str) -> bytes | None:
-    """The object code of a kernel compiled before, or None."""
+    """Return the cached object code of a kernel, or None."""
     return KERNELS.get(key_of(source, entry), entry)
 
 
 def put(source: str, entry: str, code: bytes) -> None:
-    """Keep object code for later."""
+    """Store the object code of a kernel."""
     KERNELS.put(key_of(source, entry), entry, code, beside=source.encode())
 
 
@@ -54,7 +54,9 @@ def compiled(
     jobs: Sequence[tuple[str, str]],
     compile_all: Callable[[list[tuple[str, str]]], Sequence[bytes]],
 ) -> list[bytes]:
-    """Object code for each `(source, entry)`; those not in the cache are compiled together and kept."""
+    """Return object code for each `(source, entry)`. Those that are not in the cache are compiled together and
+    stored.
+    """
     codes: dict[tuple[str, str], bytes] = {}
     for job in dict.fromkeys(jobs):
         code = get(*job)

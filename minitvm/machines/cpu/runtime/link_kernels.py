@@ -1,8 +1,8 @@
-"""Kernels' object code linked into one image that runs at any address, when an artifact is made.
+"""Link the object code of kernels into one image that runs at any address, when an artifact is exported.
 
-Kernels are compiled for the large code model, position independent: code finds its constants relative to the global
-offset table (GOT), and the addresses of foreign functions (`memset`, `sinf`) in it. So an image needs no relocation
-when it is loaded, only the GOT filled; `image` does that without LLVM. System V ABI, AMD64 supplement, section 4.4.
+Kernels are compiled as position-independent code for the large code model. Code addresses its constants relative to the
+global offset table (GOT), which also holds the addresses of external functions (`memset`, `sinf`). So loading an image
+needs no relocation; `image` only fills the GOT, without LLVM. See System V ABI, AMD64 supplement, section 4.4.
 """
 
 from __future__ import annotations
@@ -57,9 +57,11 @@ class _Object:
         ]  # fmt: skip
 
     def placed(self) -> list[int]:
-        """Numbers of the sections that become part of the image: code and read-only data, no unwinding tables.
+        """Return the numbers of the sections that become part of the image: code and read-only data, but no unwinding
+        tables.
 
-        Numba leaves 8 bytes of writable memory in each object, to which no code refers; `_relocate` would notice.
+        Numba leaves 8 bytes of writable memory in each object. No code refers to them, or `_relocate` would raise an
+        error.
         """
         return [
             i
@@ -68,7 +70,7 @@ class _Object:
         ]
 
     def symbols(self) -> list[tuple[str, int, int]]:
-        """(name, section number, offset in it) of each symbol."""
+        """Return (name, section number, offset in it) for each symbol."""
         symbols: list[tuple[str, int, int]] = []
         for table in self.sections:
             if table.kind == _SYMBOLS:
@@ -83,10 +85,10 @@ def _text(data: bytes, at: int) -> str:
 
 
 def link(objects: Sequence[tuple[bytes, str]]) -> CodeImage:
-    """One image of all `(object code, entry)`; `entries` are in the same order, and entry names may repeat.
+    """Link all `(object code, entry)` into one image. Its `entries` are in the same order, and entry names may repeat.
 
-    Raises `Unsupported` for object code of another format than ELF64 for AMD64, or that uses features that
-    kernels do not (writable memory, thread-local variables, absolute addresses); `loader` can still load it.
+    Raises `Unsupported` for object code that is not ELF64 for AMD64, or that uses features that kernels do not need
+    (writable memory, thread-local variables, absolute addresses). `loader` can still load such code.
     """
     read = [(_Object(code), entry) for code, entry in objects]
     image = bytearray()

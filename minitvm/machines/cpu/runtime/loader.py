@@ -1,4 +1,6 @@
-"""Object code to callable addresses, with llvmlite alone: a cached kernel runs without Numba being imported."""
+"""Load object code and return callable addresses, with llvmlite alone, so that cached kernels run without importing
+Numba.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ def _initialise() -> None:
 
 
 def cpu_description() -> tuple[str, str]:
-    """(CPU name, features) that kernels are compiled for; NUMBA_CPU_NAME and NUMBA_CPU_FEATURES override the host's."""
+    """Return (CPU name, features) that kernels are compiled for. NUMBA_CPU_NAME and NUMBA_CPU_FEATURES override the
+    host's.
+    """
     name = os.environ.get("NUMBA_CPU_NAME") or llvm.get_host_cpu_name()
     features = os.environ.get("NUMBA_CPU_FEATURES")
     return name, _host_features() if features is None else features
@@ -49,7 +53,7 @@ def _host_features() -> str:
 
 
 def kernel_target_machine() -> llvm.TargetMachine:
-    """A fresh machine description for generating or linking kernels of this process's CPU."""
+    """Return a new LLVM target machine for generating or linking kernels of this process's CPU."""
     _initialise()
     name, features = cpu_description()
     target = llvm.Target.from_triple(llvm.get_process_triple())
@@ -97,9 +101,9 @@ def _address_of(symbol: str) -> int | None:
 
 
 def undefined_symbols(code: bytes) -> list[str]:
-    """Names that an ELF64 object refers to and does not define; LLVM would end the process if one is missing.
+    """Return the names that an ELF64 object uses but does not define. LLVM would end the process if one is missing.
 
-    An object of another format (Mach-O) yields an empty list.
+    Returns an empty list for an object of another format (Mach-O).
     """
     if code[:6] != b"\x7fELF\x02\x01":
         return []

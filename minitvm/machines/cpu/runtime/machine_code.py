@@ -1,7 +1,7 @@
-"""The compiled kernels of an executable as bytes of an artifact, and back.
+"""Convert the compiled kernels of an executable to bytes for an artifact, and back.
 
-An index in JSON names the CPU and the offset of each kernel. The bytes are one linked image (see `link_kernels`), or
-the object files themselves if `link_kernels` does not support their format.
+A JSON index has the CPU and the offset of each kernel. The bytes are one linked image (see `link_kernels`), or the
+object files themselves if `link_kernels` does not support their format.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ IMAGE, OBJECTS = "image", "objects"
 def pack(
     executable: Executable, architectures: Sequence[str] = (), progress: Progress | None = None
 ) -> tuple[dict[str, Any], bytes]:
-    """The index of the code of kernels for CPUs, and the code; the last kernel is the executor."""
+    """Return an index of the machine code of CPU kernels, and the code itself. The last kernel is the executor."""
     if architectures:
         raise InputError(f"code for {', '.join(architectures)}: an artifact for CPUs has code for this CPU alone")
     from . import kernel_cache  # needed to save code, not to load it
@@ -56,7 +56,7 @@ def _image(about: Mapping[str, Any], objects: Sequence[tuple[bytes, str]]) -> tu
 
 
 def unpack(about: Mapping[str, Any], data: memoryview, count: int) -> list[LoadedCode] | None:
-    """The kernels, ready to be called; None if the machine code is for another CPU."""
+    """Return the kernels, ready to be called, or None if the machine code is for another CPU."""
     if not identity.is_here(about["cpu"]):
         return None
     loaded = _from_image(about, data) if about["form"] == "image" else _from_objects(about, data)

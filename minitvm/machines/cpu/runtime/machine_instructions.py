@@ -1,4 +1,4 @@
-"""The operations of kernel source on a CPU: `vectors.lanes` as the part of Numba that compiles for CPUs wants them."""
+"""Register the operations of kernel source (`vectors.lanes`) with the part of Numba that compiles for CPUs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def accept(operation: Operation) -> None:
 
 
 def dot4_add(a: Value, b: Value, c: Value) -> Value | None:
-    """VNNI's `vpdpbusd`; None where this CPU does not have it for so many words."""
+    """Emit VNNI's `vpdpbusd`, or return None if this CPU does not have it for this number of words."""
     if not has_vnni(a.lanes):
         return None
     vector = ir.VectorType(I32.llvm, a.lanes)
@@ -34,9 +34,9 @@ def dot4_add(a: Value, b: Value, c: Value) -> Value | None:
 
 
 def tile_dot(builder: ir.IRBuilder, a: tile_products.Tile, b: tile_products.Tile, c: tile_products.Tile) -> bool:
-    """AMX's `tdpbssd`, with the loads and the store of its tiles; False where this CPU does not have it.
+    """Emit AMX's `tdpbssd` with the loads and the store of its tiles, or return False if this CPU does not have it.
 
-    LLVM chooses the tile registers, and configures them where a function uses some.
+    LLVM chooses the tile registers, and configures them in functions that use them.
     """
     if not {"amx-tile", "amx-int8"} <= _features():
         return False
@@ -47,7 +47,7 @@ def tile_dot(builder: ir.IRBuilder, a: tile_products.Tile, b: tile_products.Tile
 
 
 class _Tile(ir.Type):
-    """LLVM's x86_amx, a tile register, which llvmlite does not have."""
+    """LLVM's type x86_amx, a tile register, which llvmlite does not have."""
 
     def __str__(self) -> str:
         return "x86_amx"
@@ -60,7 +60,9 @@ class _Tile(ir.Type):
 
 
 class _Amx:
-    """AMX's tile registers. A tile is a vector of words in LLVM's eyes, and a tile where an instruction wants one."""
+    """AMX's tile registers. LLVM variables hold a tile as a vector of words, which is converted to a tile for
+    instructions.
+    """
 
     _SHORT, _WIDE = ir.IntType(16), ir.IntType(64)
     _BYTES = ir.Constant(_SHORT, 4 * tiles.WORDS)
@@ -103,12 +105,12 @@ class _Amx:
 
 
 def amx() -> _Amx | None:
-    """The tile registers of the CPU that kernels are compiled for; None where it does not have them."""
+    """Return the tile registers of the CPU that kernels are compiled for, or None if it does not have them."""
     return _Amx() if {"amx-tile", "amx-int8", "amx-bf16"} <= _features() else None
 
 
 def dot2_bf16(c: Value, a: Value, b: Value) -> Value | None:
-    """AVX-512 BF16's `vdpbf16ps`; None where this CPU does not have it for so many words."""
+    """Emit `vdpbf16ps` of AVX-512 BF16, or return None if this CPU does not have it for this number of words."""
     if not has_bf16(a.lanes):
         return None
     sums, pairs = ir.VectorType(F32.llvm, a.lanes), ir.VectorType(_Brain(), 2 * a.lanes)
@@ -118,7 +120,7 @@ def dot2_bf16(c: Value, a: Value, b: Value) -> Value | None:
 
 
 def byte_lookup(builder: ir.IRBuilder, table: ir.Value, places: Value) -> Value | None:
-    """AVX-512 VBMI's `vpermi2b`, one for each half of the table; None where this CPU does not have it."""
+    """Emit `vpermi2b` of AVX-512 VBMI for each half of the table, or return None if this CPU does not have it."""
     if not has_vbmi():
         return None
     vector, rows = ir.VectorType(ir.IntType(8), _ROW), byte_tables.ENTRIES // _ROW
@@ -141,7 +143,7 @@ def _lanes(numbers: Iterable[int]) -> ir.Constant:
 
 
 class _Brain(ir.Type):
-    """LLVM's bfloat, which llvmlite does not have."""
+    """LLVM's type bfloat, which llvmlite does not have."""
 
     def __str__(self) -> str:
         return "bfloat"
@@ -154,7 +156,7 @@ class _Brain(ir.Type):
 
 
 def has_bf16(lanes: int) -> bool:
-    """Whether the machine that kernels are compiled for multiplies bfloat16 in vectors of so many words."""
+    """Return whether the CPU that kernels are compiled for multiplies bfloat16 in vectors of this many words."""
     features = _features()
     return "avx512bf16" in features and (lanes == 16 or (lanes in (4, 8) and "avx512vl" in features))
 
@@ -164,12 +166,12 @@ def _features() -> set[str]:
 
 
 def has_vbmi() -> bool:
-    """Whether the machine that kernels are compiled for permutes bytes of two vectors."""
+    """Return whether the CPU that kernels are compiled for permutes the bytes of two vectors."""
     return {"avx512vbmi", "avx512bw"} <= _features()
 
 
 def has_vnni(lanes: int) -> bool:
-    """Whether the machine that kernels are compiled for multiplies bytes in vectors of so many words."""
+    """Return whether the CPU that kernels are compiled for multiplies bytes in vectors of this many words."""
     features = _features()
     narrow = "avxvnni" in features or {"avx512vnni", "avx512vl"} <= features
     return (lanes == 16 and "avx512vnni" in features) or (lanes in (4, 8) and narrow)

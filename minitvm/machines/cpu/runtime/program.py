@@ -1,4 +1,4 @@
-"""An executable prepared for this CPU: kernels are loaded, memory is laid out, steps become the executor's table.
+"""An executable that is ready to run on this CPU: its kernels are loaded, and its steps are the executor's table.
 
 `CpuProgram` holds the parts that do not depend on shapes, `BoundProgram` the others. A bound program runs repeatedly
 without allocation: a call writes the addresses of its inputs and outputs into the argument table and starts the team.
@@ -47,7 +47,9 @@ class LoadedCode(Protocol):
 
 
 class CpuProgram(Program):
-    """An executable whose kernels are compiled and loaded. One run at a time: the owner of the program holds a lock."""
+    """An executable whose kernels are compiled and loaded. Only one run at a time is allowed, so the owner must hold a
+    lock.
+    """
 
     def __init__(
         self,
@@ -59,7 +61,9 @@ class CpuProgram(Program):
         team: ThreadTeam | None = None,
         kernels: Sequence[LoadedCode | None] | None = None,
     ) -> None:
-        """`kernels` brings code for the executable's kernels, in order, None for each that is to be compiled."""
+        """Load the program. `kernels` holds machine code for its kernels, in order, with None for each that must be
+        compiled.
+        """
         super().__init__(executable)
         self.hosted = {n: hosted(k, LANGUAGE) for n, k in enumerate(executable.kernels) if k.language != LANGUAGE}
         own = [number for number, kernel in enumerate(executable.kernels) if kernel.language == LANGUAGE]
@@ -76,11 +80,11 @@ class CpuProgram(Program):
         self._arenas = [Room(max(a.alignment, ALIGNMENT), isinstance(a.size, int)) for a in executable.arenas]
 
     def room(self, index: int) -> int:
-        """The bytes that arena `index` has so far."""
+        """Return the number of bytes that arena `index` has so far."""
         return self._arenas[index].memory.nbytes
 
     def arena(self, index: int, size: int) -> np.ndarray[Any, Any]:
-        """At least `size` bytes for arena `index`; if a smaller one moves, the programs bound to it are dropped."""
+        """Return at least `size` bytes for arena `index`. If it moves, the programs bound to it are dropped."""
         room = self._arenas[index]
         try:
             if room.grow(size):
@@ -90,7 +94,7 @@ class CpuProgram(Program):
         return room.memory
 
     def bound_to(self, env: Bindings) -> BoundProgram:
-        """A new program at the dimensions `env`, for `bind`."""
+        """Return a new bound program for the dimensions `env`. `bind` calls this."""
         return BoundProgram(self, env)
 
 
@@ -106,7 +110,7 @@ def load_kernels(executable: exe.Executable, workers: int | None, progress: Prog
 
 
 class BoundProgram(BoundSteps):
-    """The tables for one choice of dimensions."""
+    """The step table and argument table for one choice of dimensions."""
 
     program: CpuProgram
 
@@ -147,7 +151,7 @@ class BoundProgram(BoundSteps):
     # -- the argument table
 
     def _lay_out(self, step: Any) -> int:
-        """Append a step's arguments; returns the place of the first."""
+        """Append a step's arguments to the argument table, and return the position of the first."""
         start = len(self._words)
         x = self.program.executable
         if isinstance(step, exe.CallKernel) and step.kernel not in self.program.hosted:
@@ -168,7 +172,7 @@ class BoundProgram(BoundSteps):
         return start
 
     def _word(self, a: exe.Argument, dtype: str) -> int:
-        """The word of an argument at the end of the table: see `_value`."""
+        """Return the word for an argument at the end of the table; see `_value`."""
         return self._value(len(self._words), a, dtype)
 
     def _set(self, at: int, a: exe.Argument, dtype: str) -> None:
@@ -176,7 +180,9 @@ class BoundProgram(BoundSteps):
         self._words[at] = self._value(at, a, dtype)
 
     def _value(self, at: int, a: exe.Argument, dtype: str) -> int:
-        """The word `at` of an argument; inputs and outputs are recorded, since each call fills them in."""
+        """Return the word number `at` for an argument. Inputs and outputs are recorded, because each call fills them
+        in.
+        """
         if isinstance(a, exe.Input):
             self._input_slots[a.index].append(at)
             return 0
@@ -196,7 +202,7 @@ class BoundProgram(BoundSteps):
         return scalar_word(self._evaluated(a), dtype)
 
     def _address(self, place: exe.Location) -> int:
-        """Where a place is in this call."""
+        """Return the address of a location in this call."""
         if isinstance(place, exe.Input):
             return self._inputs[place.index]
         if isinstance(place, exe.Output):
@@ -222,16 +228,18 @@ class BoundProgram(BoundSteps):
         return (PARALLEL, code, args, self.program.executable.kernels[step.kernel].tasks)
 
     def _arguments(self, number: int) -> int:
-        """The address of a step's arguments."""
+        """Return the address of a step's arguments."""
         return self._table_place + 8 * self._starts[number]
 
     def parts(self, stamp: Callable[[int], NativeStep] | None = None) -> list[Part]:
-        """Tables of native steps, and the steps between them that Python takes, with stamps as `segments.segments`."""
+        """Return tables of native steps and the steps between them that Python runs, with stamps as in
+        `segments.segments`.
+        """
         x, threads = self.executable, self.program.threads
         return segments(x, threads, self._native_step, self._arguments, self._stretch, stamp)
 
     def _stretch(self, table: StepTable, bounded: Sequence[int]) -> Stretch:
-        """A table as one command of the team; `bounded` are the numbers of those of its loops that have a bound."""
+        """Return a table as one command of the team. `bounded` holds the numbers of its loops that have a bound."""
         run = partial(self.program.team.run, table.address, table.parallel)
         if bounded:
             words = [(number, self._starts[number]) for number in bounded]
@@ -239,10 +247,10 @@ class BoundProgram(BoundSteps):
         return Stretch(run, table)
 
     def run(self, inputs: Sequence[int], outputs: Sequence[int], listeners: Sequence[Listener] = ()) -> None:
-        """Run with the addresses of the input tensors (anything for scalars) and of the output tensors.
+        """Run with the addresses of the input tensors (any number for scalars) and of the output tensors.
 
-        The caller holds the module's lock: the argument table is this object's own. A listener of steps has the program
-        run step by step.
+        The caller must hold the module's lock, because each run uses this object's argument table. With a listener for
+        steps, the program runs step by step.
         """
         self._point_to(inputs, outputs)
         if listeners and self.run_heard(listeners):
@@ -269,7 +277,7 @@ class BoundProgram(BoundSteps):
     # -- single steps
 
     def launch(self, number: int, step: exe.CallKernel | exe.Copy) -> None:  # noqa: ARG002 (its table says what it is)
-        """Run one native step, by a table of its own."""
+        """Run one native step, with a separate table."""
         table = self._alone.get(number)
         if table is None:
             table = self._alone[number] = step_table([self._native_step(number)], self.program.threads)
@@ -290,7 +298,7 @@ class BoundProgram(BoundSteps):
         return array_at(self._address(place), dtype, (room(self.executable, place, self.env) // dtype.bytes,))
 
     def size_bound(self, number: int) -> None:
-        """Fill in the arguments that follow from a size, unless the sizes are those of the last run."""
+        """Fill in the arguments that depend on a size, unless the sizes are the same as in the last run."""
         later = self._later[number]
         if not later:
             return
@@ -303,9 +311,9 @@ class BoundProgram(BoundSteps):
 
 
 def _run_bounded(run: Callable[[], None], x: exe.Executable, args: Any, loops: Sequence[tuple[int, int]]) -> None:
-    """Run a table. Raises `InputError` if a loop of it ended because it would have gone on beyond its bound.
+    """Run a table. Raises `InputError` if one of its loops ended because it would have continued beyond its bound.
 
-    `loops` are the numbers of its loops, and where in the argument table each has its words.
+    `loops` holds the numbers of its loops, each with the position of its words in the argument table.
     """
     run()
     for number, start in loops:

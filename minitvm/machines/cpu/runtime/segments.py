@@ -1,6 +1,6 @@
-"""The steps of a program as the CPU takes them: tables for the executor, and steps between them that Python takes.
+"""Divide the steps of a program into tables for the executor, and the steps between them that Python runs.
 
-A loop is a part of a table, which the team runs without Python, unless Python takes a step of its body.
+A loop is a part of a table, which the team runs without Python, unless Python runs a step of its body.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LANGUAGE = "numba"  # of the kernels that the team runs
 
 
 def is_alone(x: Executable, step: Step) -> bool:
-    """Whether Python takes a step: an engine, a size, a kernel of another machine."""
+    """Return whether Python runs a step: a call of an engine, the binding of a size, or a kernel of another machine."""
     if isinstance(step, CallKernel):
         return x.kernels[step.kernel].language != LANGUAGE
     return isinstance(step, CallExternal | BindSize)
@@ -40,11 +40,11 @@ def segments(
     command: Command,
     stamp: Native | None = None,
 ) -> list[Part]:
-    """The parts of a program for a team of `threads` threads.
+    """Return the parts of a program for a team of `threads` threads.
 
-    `native(i)` is step i for the executor, `args(i)` the address of its arguments. `command` makes a stretch of a
-    table and the numbers of those of its loops that have a bound. `stamp(i)` returns a step that is inserted before
-    step i, and at the end of each table.
+    `native(i)` returns step i for the executor, and `args(i)` the address of its arguments. `command` makes a stretch
+    from a table and the numbers of its loops that have a bound. `stamp(i)` returns a step that is inserted before step
+    i, and at the end of each table.
     """
     return _Segments(x, threads, native, args, command, stamp).between(0, len(x.steps))
 
@@ -58,7 +58,7 @@ class _Segments:
         self.command = command
 
     def between(self, first: int, last: int) -> list[Part]:
-        """The parts of the steps from `first` up to `last`."""
+        """Return the parts for the steps from `first` up to `last`."""
         parts: list[Part] = []
         rows: list[NativeStep] = []
         begin = first  # of the table that is being parts
@@ -86,7 +86,7 @@ class _Segments:
         return parts
 
     def append(self, rows: list[NativeStep], number: int) -> None:
-        """One step, or a loop with its body, at the end of a table."""
+        """Append one step, or a loop with its body, to a table."""
         if self.stamp is not None:
             rows.append(self.stamp(number))
         step = self.x.steps[number]

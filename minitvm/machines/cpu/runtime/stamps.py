@@ -1,9 +1,9 @@
-"""A program with a time stamp between its steps: when did each thread reach each step?
+"""Run a program with a time stamp between its steps, to find when each thread reached each step.
 
-Stamps are steps of the executor's table like any other (`executor`), so that a timed run is still one program on the
-thread team, with no Python between kernels. A stamp takes some 25 ns of each thread.
+Stamps are ordinary steps of the executor's table (`executor`), so a timed run is still one program on the thread team,
+with no Python between kernels. A stamp takes about 25 ns of each thread.
 
-Of the steps of a loop the last iteration is timed; the time of those before it counts as the loop's own.
+The steps in a loop are timed in the last iteration. The time of earlier iterations counts for the loop itself.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _LINE = 16  # words in 128 bytes: words of two threads are on different cache li
 
 
 class StampedProgram:
-    """The steps of a bound program, a stamp before each and one after the last."""
+    """The steps of a bound program, with a stamp before each step and one after the last."""
 
     def __init__(self, bound: BoundProgram) -> None:
         self._count = len(bound.program.executable.steps)
@@ -37,7 +37,7 @@ class StampedProgram:
         return (STAMP, CLOCK, address(self._words) + 8 * step, self._words.shape[1])
 
     def run(self, bound: BoundProgram) -> np.ndarray[Any, Any]:
-        """Run `bound` on the addresses that its argument table holds; `StampedRun.times`."""
+        """Run `bound` on the addresses in its argument table, and return `StampedRun.times`."""
         words = self._words
         words[...] = 0
 

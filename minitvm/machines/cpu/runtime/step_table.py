@@ -1,4 +1,4 @@
-"""The words of a step table, and the counters of the pieces in which its parallel steps are dealt."""
+"""Build step tables, and the counters of the pieces into which parallel steps are divided."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _LINE = 16  # words in 128 bytes: words of two threads are on different cache li
 
 @dataclass(frozen=True, slots=True)
 class StepTable:
-    """A step table of the executor and the counters of its pieces.
+    """A step table for the executor, and the counters of its pieces.
 
-    It belongs to one team: the counters hold numbers of that team's phases.
+    It belongs to one team, because the counters hold numbers of that team's phases.
     """
 
     words: np.ndarray[Any, Any]
@@ -30,9 +30,9 @@ class StepTable:
 
 
 def step_table(steps: Iterable[NativeStep], threads: int) -> StepTable:
-    """The table of `steps`, which `End` follows, for a team of `threads` threads.
+    """Return the table of `steps`, followed by `End`, for a team of `threads` threads.
 
-    The own word of a parallel step is how many iterations its kernel has, 0 if that is not known.
+    The OWN word of a parallel step is the number of iterations of its kernel, or 0 if that is not known.
     """
     rows = [*steps, (row_words.END, 0, 0, 0)]
     words = np.zeros((len(rows), row_words.STEP_WORDS), np.int64)
@@ -55,5 +55,5 @@ def step_table(steps: Iterable[NativeStep], threads: int) -> StepTable:
 
 
 def _pieces(tasks: int, threads: int) -> int:
-    """In how many pieces a thread takes its part of a step: none of them is less than an iteration."""
+    """Return the number of pieces of a thread's part of a step. Each piece has at least one iteration."""
     return max(1, min(row_words.MOST_PIECES, (tasks // threads).bit_length())) if tasks else row_words.MOST_PIECES

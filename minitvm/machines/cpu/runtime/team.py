@@ -1,9 +1,9 @@
-"""A team of threads that runs step tables: thread 0 is the caller of `run`, the others are workers.
+"""A team of threads that runs step tables: thread 0 is the caller of `run`, and the others are workers.
 
-A worker waits for work by spinning, then by yielding the core, then by sleeping on a lock of Python's C library, all in
-native code: it does not need Python's own lock to wake. Spinning answers in less than a microsecond; sleeping costs
-nothing while the program does other things. The protocol between caller and workers is in `executor`. The caller never
-waits for a worker that has not begun.
+A worker waits for work by spinning, then by yielding the core, then by sleeping on a lock of Python's C library. All of
+this is native code, so it does not need the GIL to wake up. A spinning worker reacts in less than a microsecond; a
+sleeping one costs nothing while the program does other things. The protocol between caller and workers is in
+`executor`. The caller never waits for a worker that has not begun.
 
 One run at a time: a team has one lock, so two Python threads may use it (two modules, or one) and take turns. After
 `os.fork` the child has no workers; they are created again on its first run. Workers are daemons and also leave at exit.
@@ -36,7 +36,7 @@ _teams: weakref.WeakSet[ThreadTeam] = weakref.WeakSet()
 
 
 def _core_of_caller() -> int | None:
-    """The core that the calling thread runs on, if the C library can report it."""
+    """Return the core that the calling thread runs on, or None if the C library cannot report it."""
     sched_getcpu = _sched_getcpu()
     return None if sched_getcpu is None else int(sched_getcpu())
 
@@ -51,7 +51,7 @@ def _sched_getcpu() -> Callable[[], int] | None:
 
 
 def default_threads() -> int:
-    """MINITVM_NUM_THREADS, or the number of cores this process may run on."""
+    """Return MINITVM_NUM_THREADS, or the number of cores that this process may run on."""
     setting = os.environ.get("MINITVM_NUM_THREADS")
     if setting:
         if not setting.isdigit() or not 1 <= int(setting) <= MAX_THREADS:
@@ -61,10 +61,13 @@ def default_threads() -> int:
 
 
 class ThreadTeam:
-    """`threads` threads, the caller included. Workers start with the first run that needs them."""
+    """A team of `threads` threads, including the caller. Workers start with the first run that needs them."""
 
     def __init__(self, threads: int, pin: bool | None = None) -> None:
-        """`pin`: bind each worker to a core; by default if there is a core for each thread and MINITVM_PIN is not 0."""
+        """Create a team. `pin` says whether to bind each worker to a core.
+
+        By default, workers are bound if there is a core for each thread and MINITVM_PIN is not 0.
+        """
         if not 1 <= threads <= MAX_THREADS:
             raise InputError(f"a team of {threads} threads; wanted 1 to {MAX_THREADS}")
         self.threads = threads
@@ -77,7 +80,9 @@ class ThreadTeam:
         _teams.add(self)
 
     def _reset(self, phase: int) -> None:
-        """Create everything that a forked child must not share with its parent's threads; `phase` is the next one."""
+        """Create all objects that a forked child must not share with its parent's threads. `phase` is the next phase
+        number.
+        """
         self._workers: list[threading.Thread] = []
         self._stopped = False
         words = np.zeros(row_words.WORKER + row_words.WORKER_WORDS * self.threads + 16, np.int64)
@@ -95,9 +100,9 @@ class ThreadTeam:
         self._native, self._code = row_words.executor()
 
     def run(self, program: int, parallel: bool = True) -> None:
-        """Run the step table at address `program`; returns when all its steps are done.
+        """Run the step table at address `program`, and return when all its steps are done.
 
-        With `parallel=False` nothing in it is parallel: the caller runs it alone and wakes no worker.
+        With `parallel=False`, no step is parallel, so the caller runs the table alone and wakes no worker.
         """
         with self._lock:
             state = self._state
@@ -115,8 +120,8 @@ class ThreadTeam:
     def _place(self) -> None:
         """Bind each worker to a core other than the caller's, if workers are bound.
 
-        A worker that wakes on the caller's core waits for its share of that core, a millisecond or more, until the
-        system moves one of them.
+        A worker that wakes on the caller's core would wait a millisecond or more, until the system moves one of the
+        two.
         """
         if not self._pin:
             return
@@ -156,7 +161,9 @@ class ThreadTeam:
 
 
 class _Bed:
-    """A lock of Python's C library on which a worker sleeps. It is locked except from a release to the waking."""
+    """A lock of Python's C library on which a worker sleeps. It is always locked, except while the worker is being
+    woken.
+    """
 
     def __init__(self) -> None:
         library = _library()
@@ -183,7 +190,7 @@ def _library() -> ctypes.PyDLL:
 
 
 def _dismiss(state: memoryview, beds: Sequence[_Bed]) -> None:
-    """End all workers: those that are awake see the gate's value, and those that sleep wake and then see it."""
+    """End all workers. Workers that are awake see the gate's value, and sleeping workers wake up and then see it."""
     state[row_words.GATE] = row_words.ENDED
     for bed in beds:
         bed.wake()
@@ -192,7 +199,7 @@ def _dismiss(state: memoryview, beds: Sequence[_Bed]) -> None:
 def _serve(
     native: row_words.NativeCall, code: object, memory: object, bed: _Bed, address: int, thread: int, threads: int
 ) -> None:
-    """A worker's thread. It holds what the native code uses."""
+    """Run a worker's thread. The arguments keep the objects alive that the native code uses."""
     native(address, thread, threads)
 
 
@@ -201,7 +208,7 @@ _shared_lock = lock()
 
 
 def shared_team(threads: int) -> ThreadTeam:
-    """The process's team of that size: modules of one size share their threads."""
+    """Return the process's team of this size. Modules that use the same number of threads share it."""
     with _shared_lock:
         if threads not in _shared:
             _shared[threads] = ThreadTeam(threads)
@@ -209,7 +216,7 @@ def shared_team(threads: int) -> ThreadTeam:
 
 
 def shutdown() -> None:
-    """End all workers of this process; shared teams start again when they are used next."""
+    """End all workers of this process. Shared teams start again at their next use."""
     with _shared_lock:
         _shared.clear()
     for team in list(_teams):
