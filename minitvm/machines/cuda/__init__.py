@@ -1,4 +1,4 @@
-"""CUDA: kernels in Python that Numba CUDA compiles, for GPUs of NVIDIA."""
+"""CUDA: kernels in Python that Numba CUDA compiles, for NVIDIA's GPUs."""
 
 from ...backend.parts import Backend
 

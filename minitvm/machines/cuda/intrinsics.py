@@ -1,4 +1,4 @@
-"""The tensor intrinsics of GPUs of NVIDIA."""
+"""The tensor intrinsics of NVIDIA's GPUs."""
 
 from __future__ import annotations
 
@@ -6,6 +6,6 @@ from .tensor_intrin import tensor_cores, warpgroups
 
 
 def register_named(name: str) -> None:
-    """Make the intrinsic of this name known, if it is one of tensor cores."""
+    """Register the intrinsic with this name, if it is one of tensor cores."""
     tensor_cores.register_all()
     warpgroups.register_named(name)

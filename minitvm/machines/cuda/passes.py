@@ -1,4 +1,4 @@
-"""The passes that lowering has on GPUs of NVIDIA besides the neutral ones."""
+"""The additional lowering passes of NVIDIA's GPUs."""
 
 from __future__ import annotations
 

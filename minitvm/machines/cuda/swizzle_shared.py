@@ -1,12 +1,13 @@
-"""Tiles in scope "shared.dyn.swizzled": pieces of 16 bytes change places in their line of 128 bytes.
+"""Swizzle tiles with the scope "shared.dyn.swizzled": pieces of 16 bytes change places within their line of 128 bytes.
 
     S[r, c]  of float16  ->  S[r, ((c // 8) ^ (r % 8)) * 8 + c % 8]
 
-Threads that read or write one column of 8 neighbouring lines, 16 bytes each, then do so in different banks. The lines
-are the last dimension, 128 bytes, and their number is a multiple of 8. So three bits of an address, those above a line,
-change the three bits of a piece in it, if storage begins at a multiple of 1024 bytes: the 128-byte swizzle of PTX's
-matrix descriptors ("Swizzling Modes"). It permutes the pieces of each line and is its own inverse, so an access reads
-what another one wrote at the same indices. Where storage lies is decided before; the accesses alone change.
+Threads that access one column of 8 neighbouring lines, 16 bytes each, then use different banks. A line is the last
+dimension, of 128 bytes, and the number of lines is a multiple of 8. If storage begins at a multiple of 1024 bytes,
+three bits of an address, which count lines, are combined with the three bits that select a piece in a line. This is the
+128-byte swizzle of PTX's matrix descriptors ("Swizzling Modes"). It permutes the pieces of each line and is its own
+inverse, so an access reads the element that another one wrote at the same indices. The pass changes only accesses, not
+the place of storage.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _SCOPE = SWIZZLED.rpartition(".")[0]
 
 
 def swizzle_shared(func: PrimFunc) -> PrimFunc:
-    """Accesses of swizzled storage become accesses of plain storage, at the places where their elements lie.
+    """Rewrite accesses of swizzled storage as accesses of plain storage, at the swizzled places.
 
     before:
         A: T.Buffer((8, 64), "float16")
@@ -42,13 +43,13 @@ def swizzle_shared(func: PrimFunc) -> PrimFunc:
             for j in range(64):
                 B[j, t] = S[t, T.bitwise_xor(j // 8, t % 8) * 8 + j % 8]
 
-    After storage has its shape, before it has one dimension. Raises `Unsupported` for lines of another length, another
-    number of them, and strides.
+    Runs after the shapes of storage are final, and before storage is flattened. Raises `Unsupported` for lines of
+    another length, for another number of lines, and for strides.
     """
     buffers = {n.buffer for n in find(func.body, Allocate) if n.buffer.scope == SWIZZLED}
     if not buffers:
         return func
-    # Legal: within a line the map of elements is a permutation, the same for each access of the buffer.
+    # Legal: within a line, the map is a permutation of the elements, and it is the same for each access of the buffer.
     plain = {buffer: _plain(buffer) for buffer in buffers}
 
     def go(node: Any) -> Any:

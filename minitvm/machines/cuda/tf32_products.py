@@ -1,10 +1,10 @@
-"""Products of float32 on tensor cores: operands are rounded to 10 bits of mantissa, where the target allows it.
+"""Compute products of float32 on tensor cores, with operands rounded to 10 bits of mantissa, if the target allows it.
 
     dense(x, w)  ->  dense(x, w, out_dtype="tfloat32")         # "cuda -arch=sm_80 -allow_tf32=true"
 
-A result is within about 2^-10 of the sum of the products' magnitudes, not within 2^-24 times their number. So it is
-done by consent only, as PyTorch does (`torch.backends.cuda.matmul.allow_tf32`), and not for `accuracy="strict"`. The
-operator says so itself: each level of the program and its interpreter round.
+The error of a result is about 2^-10 of the sum of the products' magnitudes, instead of 2^-24 times their number. So the
+user must allow it, as in PyTorch (`torch.backends.cuda.matmul.allow_tf32`), and `accuracy="strict"` excludes it. The
+rounding is part of the operator, so each level of the program and its interpreter round too.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ _PRODUCTS = frozenset(("nn.batch_matmul", "nn.dense", "nn.matmul", "nn.conv2d"))
 
 
 def tf32_products(graph: Graph, target: Target, accuracy: str = "fast") -> Graph:
-    """The graph whose products of float32 round their operands, where the target's tensor cores are to compute them."""
+    """Return the graph with products of float32 that round their operands, if the target allows it."""
     if not target.rounds_to_tf32 or accuracy == "strict":
         return graph
     return rewrite(graph, RULES)
 
 
 def _is_product(item: OpNode) -> bool:
-    """Whether an operator is a product of float32 without groups that does not round its operands yet."""
+    """Return whether an operator is a product of float32 without groups that does not round its operands yet."""
     if item.attrs.get("groups", 1) != 1 or item.attrs["out_dtype"] == TF32:
         return False
     return all(v.dtype == "float32" for v in (*item.inputs, item.output))

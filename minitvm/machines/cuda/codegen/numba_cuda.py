@@ -1,4 +1,4 @@
-"""Python for Numba CUDA: the kernel and its statements, over the vectors that CPU kernels have too.
+"""Write kernels as Python for Numba CUDA, with the same vector operations as CPU kernels.
 
     from numba import cuda
     from minitvm.machines.simd.vectors.simd import load_whole, pointer_f32, store_whole
@@ -11,8 +11,8 @@
         at = i32(bx * 256 + tx * 4)
         store_whole(C, at, load_whole(A, at, 4) + load_whole(B, at, 4))
 
-Indices have 32 bits where all of a kernel's fit, else 64. Python's operators compute in int64; a compiler that sees the
-conversion of a complete index does the steps in 32 bits.
+Indices have 32 bits if all indices of a kernel fit, and 64 bits otherwise. Python's operators compute in int64, but if
+a complete index is converted to 32 bits, the compiler does all steps in 32 bits.
 
 A parameter is a word of 64 bits: a buffer's address, an integer, or the bits of a float in the low end. Loops over
 blockIdx and threadIdx are the grid that the host launches. A parallel loop is shared out among all threads.
@@ -49,9 +49,10 @@ _ALL = "i64(cuda.gridDim.x) * i64(cuda.blockDim.x)"
 
 
 def generate(kernel: tir.PrimFunc, target: Target | None = None) -> str:
-    """The module text of a kernel: import lines and the function, named as the kernel.
+    """Return the module text of a kernel: import lines, and a function with the kernel's name.
 
-    Raises `Unsupported` for what a CUDA kernel cannot express, and for a grid or storage beyond the target's limits.
+    Raises `Unsupported` for features that a CUDA kernel cannot express, and for a grid or storage beyond the target's
+    limits.
     """
     return _NumbaCUDA(kernel, target).module()
 
@@ -99,10 +100,12 @@ class _NumbaCUDA(GridEmitter, NumbaStatements):
         return "\n".join(text)
 
     def threads_of_a_block(self) -> int | None:
-        """How many threads a block has, for the assembler, if warps of the kernel run instructions together.
+        """Return the number of threads of a block for the assembler, or None if no warps of the kernel run instructions
+        together.
 
-        Not told, it leaves registers for larger blocks, and loads fragments when they are needed instead of before:
-        a product of 4096 x 4096 x 4096 takes 208 registers a thread and not 167.
+        Without this number, the assembler leaves registers for larger blocks, and loads fragments only when they are
+        needed instead of in advance. With it, a product of 4096 x 4096 x 4096 uses 208 registers per thread instead of
+        167.
         """
         if not any(isinstance(n, tir.Instruction) and n.together == _WARP for n in ex.walk(self.kernel.body)):
             return None
@@ -118,7 +121,7 @@ class _NumbaCUDA(GridEmitter, NumbaStatements):
         return me, all_of_them
 
     def thread(self, stmt: tir.For) -> None:
-        """A loop over the grid: its variable is where the thread stands."""
+        """Write a loop over the grid: its variable is the position of the thread."""
         index, axis = self.axis(stmt)
         start = "" if is_const(stmt.start, 0) else f" + {self.index(stmt.start)}"
         self.line(f"{self.names[stmt.var]} = {self.to_index(f'cuda.{index}.{axis}{start}')}")
@@ -137,7 +140,7 @@ class _NumbaCUDA(GridEmitter, NumbaStatements):
             self.line(f"{self.operation('async_commit' if stmt.value.op == COMMIT else 'async_wait')}({pending})")
 
     def operation(self, name: str) -> str:
-        """A name of CUDA's own operations, noted for the import."""
+        """Return the name of one of CUDA's operations, and add it to the import statement."""
         self.operations.add(name)
         return name
 
@@ -147,7 +150,9 @@ class _NumbaCUDA(GridEmitter, NumbaStatements):
         return has_asynchronous_copies(self.target)
 
     def begun(self, stmt: tir.Async) -> None:
-        """`cp.async` of 4, 8 or 16 bytes from global to shared storage, or of zeros; any other copy is done at once."""
+        """Write `cp.async` of 4, 8 or 16 bytes from global to shared storage, or of zeros. Any other copy is done
+        immediately.
+        """
         store, load = stmt.body, tir.copied_load(stmt.body.value)
         lanes = store.value.dtype.lanes
         condition = store.value.args[0] if isinstance(store.value, ex.Call) else None
@@ -186,10 +191,12 @@ class _NumbaCUDA(GridEmitter, NumbaStatements):
         return f"{name}({mask}, {value}, {by}, {x.args[3].value})"
 
     def tile(self, buffer: tir.Buffer, places: tuple[int, ...]) -> str:
-        """The variable of a tile of a fragment: a tuple of the registers of its pieces, which begin at `places`.
+        """Return the variable for a tile of a fragment: a tuple of the registers of its pieces, which begin at
+        `places`.
 
-        Raises `Unsupported` where other instructions cut the fragment into other tiles. (A variable for each register
-        would be four times as many, and Numba's compile time grows with their number and that of statements.)
+        Raises `Unsupported` if other instructions divide the fragment into different tiles. (One variable per register
+        would need four times as many variables, and Numba's compile time grows with the number of variables and
+        statements.)
         """
         if (buffer, places[0]) not in self.fragments:
             fresh = self.names.fresh(f"{buffer.name}_{places[0]}")
@@ -203,7 +210,7 @@ class _NumbaCUDA(GridEmitter, NumbaStatements):
         return self.fragments[buffer, places[0]][0]
 
     def fragment(self, stmt: tir.Allocate) -> None:
-        """Fragments need no storage; but no other statement may touch them."""
+        """Allocate a fragment, which needs no storage. Raises `Unsupported` if other statements access it."""
         if access_outside(stmt.buffer, stmt.body) is not None:
             raise refuse_other_accesses(self.kernel.name, stmt.buffer)
         self.stmt(stmt.body)

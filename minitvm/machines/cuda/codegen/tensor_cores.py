@@ -1,11 +1,11 @@
-"""How CUDA kernels spell the instructions of tensor cores: tiles of fragments as tuples of registers of a thread.
+"""Write the instructions of tensor cores in CUDA kernels: tiles of fragments are tuples of a thread's registers.
 
-A fragment is cut into *pieces* of 8 x 8 elements. Of each piece a thread holds two neighbours: of the first factor and
-of an accumulator those in row g and columns 2t, 2t + 1, of the second factor rows (of the sum) 2t, 2t + 1 and column g,
-where g = lane // 4 and t = lane % 4. Two elements of 16 bits are one register, `u32`; of an accumulator each is one.
-Of float32 that are rounded to 10 bits, a thread holds one element of pieces of 8 x 4 and 4 x 8: row g and column t of
-the first factor, row t and column g of the second one.
-PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating point type", "Matrix Fragments for mma.m16n8k8".
+A fragment is divided into *pieces* of 8 x 8 elements, and a thread holds two neighbours of each piece. Let g = lane //
+4 and t = lane % 4. For the first factor and an accumulator, they are in row g and columns 2t, 2t + 1. For the second
+factor, they are in rows (of the sum) 2t, 2t + 1 and column g. Two elements of 16 bits form one register, `u32`; each
+element of an accumulator is one register. For float32 rounded to 10 bits, pieces are 8 x 4 and 4 x 8, and a thread
+holds one element: row g and column t of the first factor, row t and column g of the second one. PTX ISA, "Matrix
+Fragments for mma.m16n8k16 with floating point type", "Matrix Fragments for mma.m16n8k8".
 """
 
 from __future__ import annotations
@@ -37,14 +37,16 @@ LOADS = {
 
 
 def fill(emitter: Any, stmt: Instruction) -> None:
-    """An accumulator of zeros."""
+    """Write an accumulator of zeros."""
     _needs(emitter, stmt, 80)
     zero = f"{emitter.use('f32')}(0.0)"
     emitter.line(f"{_registers(emitter, stmt.tiles[0], _ROWS)} = ({', '.join([zero] * 4)})")
 
 
 def store(emitter: Any, stmt: Instruction) -> None:
-    """An accumulator to memory: each thread its two neighbours of each piece, in one access where 8 bytes divide it."""
+    """Write a store of an accumulator: each thread stores its two neighbours of each piece, in one access if aligned to
+    8 bytes.
+    """
     fragment, place = stmt.tiles
     sums = _registers(emitter, fragment, _ROWS)
     array, start = start_of(emitter, place)
@@ -65,48 +67,52 @@ def store(emitter: Any, stmt: Instruction) -> None:
 
 
 def load_a(emitter: Any, stmt: Instruction) -> None:
-    """`ldmatrix.x4`: lane l names row l % 16 of the left half of the tile, or of the right one."""
+    """Write `ldmatrix.x4`: lane l gives the address of row l % 16 in the left or the right half of the tile."""
     _load(emitter, stmt, "load_a", "({lane} & 15) * {row} + ({lane} >> 4) * 8")
 
 
 def load_b(emitter: Any, stmt: Instruction) -> None:
-    """`ldmatrix.x2.trans`: lanes 0 to 15 name the rows; the others name rows that nobody asks for."""
+    """Write `ldmatrix.x2.trans`: lanes 0 to 15 give the addresses of the rows; those of other lanes are ignored."""
     _load(emitter, stmt, "load_b", "({lane} & 15) * {row}")
 
 
 def load_b_rows(emitter: Any, stmt: Instruction) -> None:
-    """`ldmatrix.x2`: lanes 0 to 7 name the rows of the left half, 8 to 15 those of the right one."""
+    """Write `ldmatrix.x2`: lanes 0 to 7 give the addresses of rows in the left half, 8 to 15 those in the right
+    half.
+    """
     _load(emitter, stmt, "load_b_rows", "({lane} & 7) * {row} + (({lane} >> 3) & 1) * 8")
 
 
 def load_b_pair(emitter: Any, stmt: Instruction) -> None:
-    """`ldmatrix.x4.trans` of two tiles: lanes 16 to 31 name the rows of the right one."""
+    """Write `ldmatrix.x4.trans` of two tiles: lanes 16 to 31 give the addresses of the rows of the right tile."""
     _load(emitter, stmt, "load_b_pair", "({lane} & 15) * {row} + ({lane} >> 4) * 8")
 
 
 def load_b_rows_pair(emitter: Any, stmt: Instruction) -> None:
-    """`ldmatrix.x4` of two tiles: lanes 16 to 31 name the rows of the lower one, eight of each half."""
+    """Write `ldmatrix.x4` of two tiles: lanes 16 to 31 give the addresses of the lower tile's rows, eight for each
+    half.
+    """
     place = "(({lane} & 7) + ({lane} >> 4) * 8) * {row} + (({lane} >> 3) & 1) * 8"
     _load(emitter, stmt, "load_b_rows_pair", place)
 
 
 def load_a_words(emitter: Any, stmt: Instruction) -> None:
-    """Each thread its elements of the first factor."""
+    """Write a load of each thread's elements of the first factor."""
     _load_words(emitter, stmt, _A_WORDS, turned=False)
 
 
 def load_b_words(emitter: Any, stmt: Instruction) -> None:
-    """Each thread its elements of the second factor, of which t counts rows."""
+    """Write a load of each thread's elements of the second factor, in which t counts rows."""
     _load_words(emitter, stmt, _ROWS_OF_WORDS, turned=True)
 
 
 def load_b_rows_words(emitter: Any, stmt: Instruction) -> None:
-    """The same of its transpose, of which t counts columns."""
+    """Write a load of each thread's elements of the second factor's transpose, in which t counts columns."""
     _load_words(emitter, stmt, _COLUMNS_OF_WORDS, turned=False)
 
 
 def _load_words(emitter: Any, stmt: Instruction, pieces: tuple[tuple[int, int], ...], turned: bool) -> None:
-    # Products round them. Nobody else reads a fragment: an element is rounded once, here, however many they are.
+    # Products round their operands. Only products read a fragment, so each element is rounded once, here.
     _needs(emitter, stmt, 80)
     memory, fragment = stmt.tiles
     array, start = start_of(emitter, memory)
@@ -121,7 +127,7 @@ def _load_words(emitter: Any, stmt: Instruction, pieces: tuple[tuple[int, int], 
 
 
 def multiply(emitter: Any, stmt: Instruction) -> None:
-    """`mma.sync.m16n8k16`; `m16n8k8` of float32 that were rounded when they were loaded."""
+    """Write `mma.sync.m16n8k16`, or `m16n8k8` for float32 that were rounded when they were loaded."""
     _needs(emitter, stmt, 80)
     a, b, c = stmt.tiles
     turned = stmt.name.endswith("_nt")
@@ -153,9 +159,9 @@ def _load(emitter: Any, stmt: Instruction, kind: str, place: str) -> None:
 
 
 def _registers(emitter: Any, tile: Tile, pieces: tuple[tuple[int, int], ...]) -> str:
-    """The variable of a tile, its registers in the order of these pieces.
+    """Return the variable of a tile, with its registers in the order of these pieces.
 
-    Refuses a tile whose place is not constant, or that lies beside the grid of pieces.
+    Raises `Unsupported` for a tile whose place is not constant or not on the grid of pieces.
     """
     buffer = tile.buffer
     index = emitter.analyzer.simplify(tile.places[0].indices[0])
@@ -181,7 +187,7 @@ def _needs(emitter: Any, stmt: Instruction, least: int) -> None:
 
 
 def refuse_other_accesses(name: str, buffer: Buffer) -> Unsupported:
-    """The error for a load or store of a fragment outside of instructions."""
+    """Return the error for a load or store of a fragment outside of instructions."""
     return Unsupported(
         f"{name}: {buffer.name}, a fragment that a warp holds in registers, is accessed element by element\n"
         "  wanted: only instructions on it\n  try:    tensorize the blocks that fill it and store it"

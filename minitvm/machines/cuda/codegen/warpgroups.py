@@ -1,6 +1,6 @@
-"""How CUDA kernels spell the instructions of a warpgroup: an accumulator is one variable, a tuple of a thread's sums.
+"""Write the instructions of a warpgroup in CUDA kernels: an accumulator is one variable, a tuple of a thread's sums.
 
-Of each 8 columns of an accumulator of 64 rows a thread holds four sums: of warp w, in rows 16w + g and 16w + g + 8, the
+An accumulator has 64 rows. For each 8 columns, a thread of warp w holds four sums: in rows 16w + g and 16w + g + 8, the
 columns 2t and 2t + 1, where g = lane // 4 and t = lane % 4. `machines/cuda/runtime/warpgroups.py` has the operations.
 PTX ISA, "Register Fragments for wgmma.mma_async.m64nNk16", "Matrix Descriptor Format".
 """
@@ -20,7 +20,7 @@ _PIECE = 8  # elements of 16 bits in the pieces of a line that change places
 
 
 def fill(emitter: Any, stmt: Instruction) -> None:
-    """An accumulator of zeros."""
+    """Write an accumulator of zeros."""
     _needs(emitter, stmt)
     (tile,) = stmt.tiles
     finish(emitter)
@@ -29,7 +29,9 @@ def fill(emitter: Any, stmt: Instruction) -> None:
 
 
 def store(emitter: Any, stmt: Instruction) -> None:
-    """An accumulator to memory: each thread its pairs of neighbours, at once where they surely lie at even places."""
+    """Write a store of an accumulator: each thread stores its pairs of neighbours, at once if their places are
+    certainly even.
+    """
     _needs(emitter, stmt)
     fragment, place = stmt.tiles
     finish(emitter)
@@ -43,11 +45,11 @@ def store(emitter: Any, stmt: Instruction) -> None:
 
 
 def multiply(emitter: Any, stmt: Instruction) -> None:
-    """A `wgmma.mma_async` for each 16 steps, together a group.
+    """Write a `wgmma.mma_async` for each 16 steps, and commit them as one group.
 
-    It runs on while the threads do something else, until they `finish` it: before a barrier, behind which its operands
-    may be overwritten, and before anything but products touches sums. That is what a program allows without this, too:
-    the other warpgroups of a block may be as far behind with what they multiply.
+    It runs asynchronously until the threads `finish` it: before a barrier, after which its operands may be overwritten,
+    and before any other operation accesses the sums. This does not change the program's meaning, because without it,
+    other warpgroups of a block may also lag behind with their products.
     """
     _needs(emitter, stmt)
     a, b, c = stmt.tiles
@@ -69,12 +71,14 @@ def multiply(emitter: Any, stmt: Instruction) -> None:
 
 
 def finish(emitter: Any) -> None:
-    """The threads wait for the products that they began."""
+    """Write a wait for the products that the threads have begun."""
     emitter.line(f"{emitter.operation('wgmma_wait')}(0)")
 
 
 def _sums(emitter: Any, tile: Tile) -> str:
-    """The variable of an accumulator; refuses one whose place is not constant, or not whole rows of 64."""
+    """Return the variable of an accumulator. Raises `Unsupported` if its place is not constant, or not whole rows of
+    64.
+    """
     buffer = tile.buffer
     index = emitter.analyzer.simplify(tile.places[0].indices[0])
     row = stride_of(emitter, tile, 0)
@@ -94,10 +98,11 @@ def _sums(emitter: Any, tile: Tile) -> str:
 
 
 def _apart(emitter: Any, stmt: Instruction, tile: Tile) -> int:
-    """Elements from one slab of an operand to the next; refuses places that a descriptor does not have.
+    """Return the elements from one slab of an operand to the next. Raises `Unsupported` for places that no descriptor
+    can express.
 
-    Of the first line no piece changes its place, in the next one each changes it with its neighbour: so lines are apart
-    by one piece more than they are long.
+    In the first line, no piece is swizzled. In the second line, each piece changes places with its neighbour. So lines
+    appear to be one piece further apart than they are long.
     """
     slab, line, element = (constant_stride(emitter, tile, axis) for axis in range(3))
     first = tile.places[0].indices[0]

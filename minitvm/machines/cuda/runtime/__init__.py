@@ -1,4 +1,4 @@
-"""Running executables by CUDA: what kernel source may call, kernels to PTX and cubins, devices.
+"""Run executables with CUDA: the operations of kernel source, kernels to PTX and cubins, and devices.
 
-`operations` and `compiler` need the package numba-cuda and no device.
+`operations` and `compiler` need the package numba-cuda, but no device.
 """

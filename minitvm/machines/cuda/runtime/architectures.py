@@ -1,4 +1,4 @@
-"""Architectures of CUDA devices by name, and which code runs on which: the rules of compute capabilities."""
+"""Architectures of CUDA devices by name, and the rules of compute capabilities: which code runs on which device."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _ARCH = re.compile(r"sm_(\d+)(\d)([af]?)")
 
 
 def compute_capability(arch: str) -> tuple[int, int] | tuple[int, int, str]:
-    """`sm_90a` -> (9, 0, "a"); raises `TargetError` for what is no architecture."""
+    """Return the numbers of an architecture: `sm_90a` gives (9, 0, "a"). Raises `TargetError` for any other text."""
     match = _ARCH.fullmatch(arch)
     if match is None:
         raise TargetError(f"{arch!r} is no architecture of CUDA\n  try:    sm_75, sm_80, sm_86, sm_89, sm_90, sm_90a")
@@ -21,10 +21,10 @@ def compute_capability(arch: str) -> tuple[int, int] | tuple[int, int, str]:
 
 
 def runs_on(arch: str, device: str) -> bool:
-    """Whether a cubin for `arch` runs on a device of the architecture `device`.
+    """Return whether a cubin for `arch` runs on a device of the architecture `device`.
 
-    Machine code runs on devices of its generation from its own number on; that of the specific `sm_90a` on sm_90 alone,
-    and that of the family-specific `f` as plain code does.
+    Machine code runs on devices of the same generation with the same or a higher number. Code for the specific `sm_90a`
+    runs only on sm_90, and family-specific code (`f`) runs where plain code does.
     """
     code, here = compute_capability(arch), compute_capability(device)
     if arch.endswith("a"):
@@ -33,15 +33,16 @@ def runs_on(arch: str, device: str) -> bool:
 
 
 def best_for(device: str, archs: Iterable[str]) -> str | None:
-    """The most specific of the architectures whose cubins run on a device; None where none does."""
+    """Return the most specific of the architectures whose cubins run on a device, or None."""
     fitting = [arch for arch in archs if runs_on(arch, device)]
     return max(fitting, key=lambda arch: (compute_capability(arch)[:2], arch), default=None)
 
 
 def compiled_for(target: str, device: str) -> str:
-    """The architecture for which a device compiles kernels that were generated for `target` ("": for any).
+    """Return the architecture for which a device compiles kernels that were generated for `target` ("": any
+    architecture).
 
-    Raises `TargetError` where the kernels may use what the device does not have.
+    Raises `TargetError` if the kernels may use features that the device does not have.
     """
     if not target:
         return device

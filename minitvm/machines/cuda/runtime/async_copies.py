@@ -18,10 +18,11 @@ SIZES = (4, 8, 16)
 
 
 def shared_address(builder: ir.IRBuilder, pointer: ir.Value, index: ir.Value, nbytes: int) -> ir.Value:
-    """The 32-bit address of element `index`, of `nbytes` bytes, behind a generic pointer into shared memory.
+    """Return the 32-bit address of element `index` (of `nbytes` bytes) relative to a generic pointer into shared
+    memory.
 
-    It is computed in 32 bits, in which shared memory has its addresses: constants of an index then become constants of
-    the instruction's address, which costs nothing, and no part of it is widened.
+    It is computed in 32 bits, the width of addresses in shared memory. So constants in an index become part of the
+    instruction's address at no cost, and nothing is widened.
     """
     kind = ir.PointerType(pointer.type.pointee, SHARED_SPACE)
     start = builder.ptrtoint(builder.addrspacecast(pointer, kind), _I32)
@@ -30,7 +31,7 @@ def shared_address(builder: ir.IRBuilder, pointer: ir.Value, index: ir.Value, nb
 
 
 def assembly(builder: ir.IRBuilder, text: str, constraints: str, *args: ir.Value, result: ir.Type | None = None) -> Any:
-    """Inline PTX that touches memory: nothing moves across it."""
+    """Emit inline PTX that accesses memory, so that no other access is moved across it."""
     signature = ir.FunctionType(result or ir.VoidType(), [a.type for a in args])
     clobbered = ",".join([*([constraints] if constraints else []), "~{memory}"])
     return builder.call(ir.InlineAsm(signature, text, clobbered, side_effect=True), args)

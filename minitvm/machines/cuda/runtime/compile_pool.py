@@ -1,4 +1,4 @@
-"""Compiling many kernels to cubins at once, in other processes; the disk keeps what they compiled."""
+"""Compile many kernels to cubins in parallel, in other processes, and cache them on disk."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ TASK = worker_pool.PoolTask(f"{__name__}:compile_request", worth_starting=4)
 
 
 def cubins(jobs: Sequence[Job], workers: int | None = None, progress: Progress | None = None) -> list[bytes]:
-    """The cubin of each `(source, entry, architecture)`, in order; equal jobs are compiled once.
+    """Return the cubin of each `(source, entry, architecture)`, in order. Equal jobs are compiled once.
 
-    `workers`: the number of processes (default: one per core; 0 or 1: none, compile here). Raises `InternalError` for
-    a source that does not compile, `TargetError` for one that its architecture does not run, or a missing package.
+    `workers` is the number of processes (default: one per core; 0 or 1: compile in this process). Raises
+    `InternalError` for a source that does not compile, and `TargetError` for a source that its architecture does not
+    support, or for a missing package.
     """
     for arch in dict.fromkeys(arch for _, _, arch in jobs):
         compute_capability(arch)  # refused before anything is compiled
@@ -32,7 +33,7 @@ def cubins(jobs: Sequence[Job], workers: int | None = None, progress: Progress |
 
 
 def compile_request(request: bytes) -> bytes:
-    """Runs in a worker: compile one job, and keep its cubin."""
+    """Compile one job and cache its cubin. This runs in a worker process."""
     from .compiler import cubin_of
 
     return cubin_of(*json.loads(request))

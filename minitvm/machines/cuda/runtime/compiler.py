@@ -1,6 +1,6 @@
-"""Kernel source to PTX, with what Numba CUDA knows of each operation, and PTX to cubins by nvJitLink; without a device.
+"""Compile kernel source to PTX with Numba CUDA's operations, and PTX to cubins with nvJitLink, without a device.
 
-`resources` reads from the linker's log what a kernel takes: registers, spills, shared memory.
+`resources` reads a kernel's registers, spills and shared memory from the linker's log.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 CUBINS = FileStore(".cubin", "compiled CUDA kernels", beside=".ptx")
 THREADS = "THREADS_OF_A_BLOCK"  # the constant of a module text that says so
-# What decides a kernel's code.
+# The files that determine a kernel's code.
 _SOURCES = ("compiler.py", "operations.py", "async_copies.py", "tensor_cores.py", "warpgroups.py")
 _PACKAGES = ("numba", "numba-cuda", "llvmlite")
 _LIBRARIES = {"nvvm": "nvidia-nvvm", "nvJitLink": "nvidia-nvjitlink"}  # as pathfinder and as pip name them
@@ -34,7 +34,7 @@ _LIBRARIES = {"nvvm": "nvidia-nvvm", "nvJitLink": "nvidia-nvjitlink"}  # as path
 
 @dataclass(frozen=True, slots=True)
 class Resources:
-    """What a thread of a kernel takes of a device: registers, and bytes; `shared_bytes` are those of a block."""
+    """The resources of a kernel: registers and bytes per thread, and `shared_bytes` per block."""
 
     registers: int
     spill_stores: int
@@ -48,12 +48,12 @@ class Resources:
 
 
 def needs(package: str, error: ImportError) -> TargetError:
-    """The error for a package of the extra that is missing."""
+    """Return the error for a missing package of the extra."""
     return TargetError(f"CUDA needs the package {package}: {error}\n  try:    pip install 'minitvm[cuda]'")
 
 
 def numba_cuda() -> Any:
-    """Numba CUDA, with the operations of kernel source; `TargetError` with what to install where it is missing."""
+    """Import Numba CUDA and register the operations of kernel source. Raises `TargetError` if it is not installed."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -67,10 +67,11 @@ def numba_cuda() -> Any:
 
 
 def ptx_of(source: str, entry: str, arch: str = DEFAULT_ARCH) -> str:
-    """The PTX of the kernel `entry` of a module text, under that name.
+    """Return the PTX of the kernel `entry` in a module text, under that name.
 
-    If the text defines `THREADS_OF_A_BLOCK`, its blocks have as many threads, and registers are shared out for these.
-    Raises `InternalError`, with the numbered source, when the text does not compile: generated source always should.
+    If the text defines `THREADS_OF_A_BLOCK`, its blocks have this many threads, and registers are allocated
+    accordingly. Raises `InternalError` with the numbered source if it does not compile, because generated source always
+    should.
     """
     numba_cuda()
     try:
@@ -114,7 +115,7 @@ def _ptx(source: str, entry: str, arch: str) -> str:
 
 @functools.cache
 def _operations() -> Operations:
-    """Numba's contexts for CUDA, with the options of kernels."""
+    """Return Numba's contexts for CUDA, with the options for kernels."""
     from numba.cuda.core import callconv
     from numba.cuda.descriptor import cuda_target
 
@@ -126,7 +127,7 @@ def _operations() -> Operations:
 
 
 def linked(ptx: str, arch: str = DEFAULT_ARCH) -> tuple[bytes, str]:
-    """(the cubin of PTX, the linker's log); raises `TargetError` with the linker's words if it refuses."""
+    """Return (the cubin for some PTX, the linker's log). Raises `TargetError` with the linker's message if it fails."""
     try:
         from cuda.core import Linker, LinkerOptions, ObjectCode
     except ImportError as error:
@@ -142,7 +143,7 @@ def linked(ptx: str, arch: str = DEFAULT_ARCH) -> tuple[bytes, str]:
 
 
 def resources(log: str) -> Resources:
-    """What the linker's log says of a kernel."""
+    """Return the resources of a kernel, read from the linker's log."""
 
     def number(pattern: str) -> int:
         found = re.search(pattern, log)
@@ -155,12 +156,12 @@ def resources(log: str) -> Resources:
 
 
 def kept_cubin(source: str, entry: str, arch: str) -> bytes | None:
-    """The cubin of a kernel that was compiled before, from the disk; None otherwise."""
+    """Return the cached cubin of a kernel, or None."""
     return CUBINS.get(key_of(source, entry, arch), entry)
 
 
 def cubin_of(source: str, entry: str, arch: str = DEFAULT_ARCH, compiled: Callable[[str], None] | None = None) -> bytes:
-    """The cubin of a kernel, from the disk if it was compiled before; `compiled` is called with the PTX otherwise."""
+    """Return the cubin of a kernel, from the cache if possible. Otherwise `compiled` is called with the PTX."""
     kept = kept_cubin(source, entry, arch)
     if kept is not None:
         return kept
@@ -174,7 +175,7 @@ def cubin_of(source: str, entry: str, arch: str = DEFAULT_ARCH, compiled: Callab
 
 
 def assembly(source: str, entry: str, target: Target) -> str:
-    """The part "assembly" of the back end: PTX below what nvJitLink says of the kernel's registers and memory."""
+    """Return the PTX of a kernel, preceded by its resources. This is the part "assembly" of the back end."""
     arch = getattr(target, "arch", "") or DEFAULT_ARCH
     ptx = ptx_of(source, entry, arch)
     _, log = linked(ptx, arch)
@@ -182,7 +183,7 @@ def assembly(source: str, entry: str, target: Target) -> str:
 
 
 def key_of(source: str, entry: str, arch: str) -> bytes:
-    """A hash of all that decides a cubin."""
+    """Return a hash of everything that determines a cubin."""
     h = hashlib.sha256(_toolchain())
     for part in (arch, entry, source):
         h.update(part.encode() + b"\0")
@@ -200,7 +201,7 @@ def _toolchain() -> bytes:
 
 
 def _version(library: str, package: str) -> str:
-    """The version of a library of CUDA: its package's, or of a toolkit without packages its file's name and size."""
+    """Return the version of a CUDA library: that of its package, or the name and size of its file in a toolkit."""
     try:
         return importlib.metadata.version(package)
     except ImportError:

@@ -1,8 +1,8 @@
-"""The CUDA devices of this machine, and the one on which programs run.
+"""The CUDA devices of this machine, and the device on which programs run.
 
-MINITVM_CUDA_DEVICE names it by its number or by a part of its name; "simulator" is Python, which needs no device: each
-thread of a grid runs the kernel's text (`simulator`). Without it the first device is taken. A module may be opened on
-another one: `minitvm.build(..., device=1)`.
+MINITVM_CUDA_DEVICE selects it by its number or by a part of its name. "simulator" runs kernels in Python, without a
+device: each thread of a grid runs the kernel's text (`simulator`). The default is the first device. You can open a
+module on another device with `minitvm.build(..., device=1)`.
 """
 
 from __future__ import annotations
@@ -32,17 +32,17 @@ _OPENED: dict[str, Any] = {}  # devices, by their numbers
 
 
 def names() -> list[str]:
-    """The devices that the driver finds, for people; none where there is no driver."""
+    """Return readable names of the devices that the driver finds. The list is empty if there is no driver."""
     from .driver import found
 
     return found()
 
 
 def current(wanted: str = "") -> Any:
-    """The device on which programs run, as `runtime.device.Device`; raises `TargetError` where there is none.
+    """Return the device on which programs run, as a `runtime.device.Device`. Raises `TargetError` if there is none.
 
-    `wanted` is its number or a part of its name; "" is what the variable names, or the first. A device whose driver
-    accepts nothing since a kernel failed is reset, and opened again.
+    `wanted` is its number or a part of its name; "" selects the device that the environment variable names, or the
+    first. If the driver accepts no commands after a kernel has failed, the device is reset and opened again.
     """
     name = (wanted or os.environ.get(VARIABLE, "")).strip().lower()
     key = SIMULATOR if name == SIMULATOR else str(_number(name))
@@ -54,7 +54,8 @@ def current(wanted: str = "") -> Any:
 
 
 def memory(where: tuple[int, int]) -> Any:
-    """The device that DLPack numbers so, if programs run on it; None for one of another kind.
+    """Return the device with this number in DLPack's numbering if programs run on it, or None for another kind of
+    device.
 
     Raises `TargetError` for a CUDA device on which no programs run.
     """
@@ -80,7 +81,10 @@ def _opened(key: str) -> Any:
 
 
 def at_hand(target: Target) -> Target:
-    """A target that names no architecture, as the device on which programs run; itself where there is none."""
+    """Return the target of the device on which programs run, if `target` names no architecture and there is a device.
+
+    Otherwise return `target`.
+    """
     wanted = os.environ.get(VARIABLE, "").strip().lower()
     if target.arch or wanted == SIMULATOR:
         return target
@@ -93,7 +97,7 @@ def at_hand(target: Target) -> Target:
 
 
 def _number(wanted: str) -> int:
-    """The device that the variable names; raises `TargetError` where there is none."""
+    """Return the number of the selected device. Raises `TargetError` if there is none."""
     from .driver import found
 
     devices = found()
@@ -112,7 +116,7 @@ def _number(wanted: str) -> int:
 
 
 class SimulatedDevice:
-    """Kernels run by Python, in the memory of this process."""
+    """A device that runs kernels in Python, in the memory of this process."""
 
     name, target = "simulator of CUDA", "cuda"
     arch = lost = ""
@@ -135,7 +139,7 @@ class SimulatedDevice:
     has_addresses = True
 
     def enter(self) -> None:
-        """Every thread may."""
+        """Do nothing: every thread may use the device."""
 
     def over_host(self, address: int, nbytes: int) -> Any:
         return array_at(address, "uint8", (nbytes,))
@@ -149,7 +153,7 @@ class SimulatedDevice:
         return self.address(buffer) % ALIGNMENT == 0
 
     def allocated(self, nbytes: int) -> Any:
-        """Aligned as the driver aligns."""
+        """Allocate memory with the driver's alignment."""
         room = np.empty(nbytes + 256, np.uint8)
         begin = -room.ctypes.data % 256
         return room[begin : begin + nbytes]
@@ -178,14 +182,14 @@ class SimulatedDevice:
         return run
 
     def finish(self) -> None:
-        """Commands are done when they return."""
+        """Do nothing: commands are done when they return."""
 
     def recorded(self, queue: Callable[[], None]) -> Launch | None:
-        """The commands themselves, again."""
+        """Return `queue`, which runs the commands again."""
         return queue
 
     def timed(self, before: Callable[[], None], queue: Callable[[], None]) -> float:  # noqa: ARG002
-        """By the host's clock: a command is done when it returns, so that nothing has to be ahead of it."""
+        """Return the seconds by the host's clock. Commands are done when they return, so `before` is not needed."""
         start = time.perf_counter()
         queue()
         return time.perf_counter() - start

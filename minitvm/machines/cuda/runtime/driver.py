@@ -1,4 +1,4 @@
-"""A CUDA device by NVIDIA's driver (the package cuda-bindings): memory, launches, and graphs of them."""
+"""A CUDA device, used through NVIDIA's driver (the package cuda-bindings): memory, launches, and graphs of launches."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _SERIAL = count()  # of devices that were opened
 SHARED_BYTES = 48 << 10  # of shared storage a launch may give to any block
 
 
-# After these the driver destroys nothing and accepts nothing: the context, with all memory in it, is lost.
+# After these errors the driver accepts no commands: the context is lost, with all memory in it.
 STICKY = frozenset(
     f"CUDA_ERROR_{name}" for name in (
         "ILLEGAL_ADDRESS", "ILLEGAL_INSTRUCTION", "MISALIGNED_ADDRESS", "INVALID_ADDRESS_SPACE", "INVALID_PC",
@@ -46,7 +46,7 @@ STICKY = frozenset(
 
 
 class CudaError(Exception):
-    """What the driver says of a command that failed; `status` is its name of the error."""
+    """The driver's message for a command that failed. `status` is the driver's name of the error."""
 
     def __init__(self, text: str, status: str = "") -> None:
         super().__init__(text)
@@ -54,7 +54,7 @@ class CudaError(Exception):
 
 
 def bindings() -> Any:
-    """The module of the driver's functions; raises `TargetError` with what to install where it is missing."""
+    """Return the module with the driver's functions. Raises `TargetError` if it is not installed."""
     try:
         from cuda.bindings import driver
     except ImportError as error:
@@ -63,7 +63,7 @@ def bindings() -> Any:
 
 
 def found() -> list[str]:
-    """The names of all devices; none where there is no driver."""
+    """Return the names of all devices. The list is empty if there is no driver."""
     try:
         driver = bindings()
         _checked(driver, driver.cuInit(0))
@@ -81,7 +81,7 @@ def _name(driver: Any, device: Any) -> str:
 
 
 def _checked(driver: Any, result: tuple[Any, ...]) -> Any:
-    """The values of a call of the driver; raises `CudaError` with its words where it failed."""
+    """Return the values of a driver call. Raises `CudaError` with the driver's message if it failed."""
     status, *values = result
     if status:  # CUDA_SUCCESS is 0
         _, text = driver.cuGetErrorString(status)
@@ -90,9 +90,10 @@ def _checked(driver: Any, result: tuple[Any, ...]) -> Any:
 
 
 def described(number: int) -> str:
-    """The target of a device: its architecture with what only that one has, and its multiprocessors.
+    """Return the target of a device as text: its architecture, with specific features, and its number of
+    multiprocessors.
 
-    One of an architecture that targets have no figures of has those of the next older one, and its own limits.
+    If there are no figures for its architecture, it gets those of the next older one, with the device's own limits.
     """
     driver = bindings()
     handle = _checked(driver, driver.cuDeviceGet(number))
@@ -115,7 +116,7 @@ def described(number: int) -> str:
 
 
 class Memory:
-    """Memory of the device, freed with this object."""
+    """Memory of the device, which is freed with this object."""
 
     def __init__(self, device: CudaDevice, nbytes: int) -> None:
         self.device = device  # which lives as long as its memory
@@ -125,7 +126,7 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A kernel, and the module that has its code."""
+    """A kernel, and the module that contains its code."""
 
     handle: Any
     module: Owned
@@ -133,13 +134,13 @@ class Function:
 
 @dataclass(frozen=True, slots=True)
 class Adopted:
-    """Memory of the device that another library has."""
+    """Memory of the device that belongs to another library."""
 
     address: int
 
 
 class CudaDevice:
-    """The commands of a device, on one stream: `runtime.device.Device`."""
+    """A `runtime.device.Device` whose commands run on one stream."""
 
     errors: tuple[type[Exception], ...] = (CudaError,)
 
@@ -171,7 +172,7 @@ class CudaDevice:
 
     @property
     def target(self) -> str:
-        """The target that describes it."""
+        """The target that describes the device."""
         return described(self.number)
 
     def _attribute(self, handle: Any, name: str) -> int:
@@ -179,7 +180,7 @@ class CudaDevice:
         return int(self.call("cuDeviceGetAttribute", attribute, handle))
 
     def call(self, function: str, *args: Any) -> Any:
-        """A function of the driver; raises `CudaError` with the driver's words where it fails."""
+        """Call a function of the driver. Raises `CudaError` with the driver's message if it fails."""
         return self._values(getattr(self.driver, function)(*args))
 
     def _values(self, result: tuple[Any, ...]) -> Any:
@@ -191,18 +192,20 @@ class CudaDevice:
             raise
 
     def close(self) -> None:
-        """Free all that this device was asked for; its programs and arrays cannot be used afterwards."""
+        """Free all objects of this device. Its programs and arrays cannot be used afterwards."""
         self.lost = self.lost or "it was closed"
         self._end()
 
     def reset(self) -> None:
-        """Have the driver forget an error after which it accepts nothing. All memory of the device is lost with it."""
+        """Clear an error after which the driver accepts no commands. All memory of the device is lost."""
         self.owner.lose()
         self.driver.cuDevicePrimaryCtxReset(self.handle)
         self.close()
 
     def compiled(self, executable: Executable, progress: Progress | None, codes: Sequence[Cubins] | None) -> list[Any]:
-        """The functions of the kernels' cubins: those of an artifact, or compiled here, which the disk keeps."""
+        """Return the functions in the kernels' cubins, which come from an artifact, from the cache, or are compiled
+        here.
+        """
         for kernel in executable.kernels:
             if kernel.language != LANGUAGE:
                 raise TargetError(f"kernel {kernel.name} is written in {kernel.language}; this runtime runs {LANGUAGE}")
@@ -222,7 +225,9 @@ class CudaDevice:
         return functions
 
     def _check_registers(self, kernel: Any, name: str, shape: Shape) -> None:
-        """Refuse a block whose threads need more registers, or storage of their own, than a multiprocessor has."""
+        """Raise `TargetError` for a block whose threads need more registers or local storage than a multiprocessor
+        has.
+        """
         attributes = self.driver.CUfunction_attribute
         most = int(self.call("cuFuncGetAttribute", attributes.CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK, kernel))
         threads = prod(shape.threads)
@@ -236,7 +241,9 @@ class CudaDevice:
         )
 
     def _allow_shared(self, function: Any, kernel: Kernel) -> None:
-        """Let launches of a kernel give its blocks what it needs; more than `SHARED_BYTES` must be asked for."""
+        """Allow launches to give blocks of a kernel the shared storage that it needs; more than `SHARED_BYTES` must be
+        requested.
+        """
         if kernel.shared_bytes > self.shared_limit:
             raise TargetError(
                 f"kernel {kernel.name} needs {kernel.shared_bytes} bytes of shared storage a block\n"
@@ -247,7 +254,7 @@ class CudaDevice:
             self.call("cuFuncSetAttribute", function, attribute, kernel.shared_bytes)
 
     def _codes(self, executable: Executable, progress: Progress | None, codes: Sequence[Cubins] | None) -> list[bytes]:
-        """The cubin of each kernel for this device."""
+        """Return the cubin of each kernel for this device."""
         try:
             arch = compiled_for(str(Target(executable.target).arch), self.arch)
         except TargetError as error:
@@ -269,7 +276,7 @@ class CudaDevice:
 
     @property
     def stream(self) -> int:
-        """As DLPack names it: its handle."""
+        """The handle of the stream, as DLPack uses it."""
         return int(self.queue)
 
     shares_host = False
@@ -283,7 +290,7 @@ class CudaDevice:
         self._quickly(self.driver.cuCtxSetCurrent, self.context)
 
     def _quickly(self, function: Callable[..., Any], *args: Any) -> None:
-        """A function of the driver without values, in the path of every run; as `call`."""
+        """Call a function of the driver that returns no values. Like `call`, but faster, for use in every run."""
         (status,) = function(*args)
         if status:
             self._values((status,))
@@ -333,9 +340,10 @@ class CudaDevice:
         self._quickly(self.driver.cuStreamSynchronize, self.queue)
 
     def recorded(self, queue: Callable[[], None]) -> Launch | None:
-        """A graph of what `queue` queues: one launch from the host, whatever its length.
+        """Return a graph of the commands that `queue` queues, which the host launches at once, whatever its length.
 
-        Memory that is freed meanwhile, of a program that nobody has any more, would spoil it.
+        Garbage collection is off while recording, because freeing the memory of a dropped program would invalidate the
+        graph.
         """
         mode = self.driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
         with not_collected():
@@ -351,7 +359,7 @@ class CudaDevice:
         return lambda: self._quickly(self.driver.cuGraphLaunch, ready.handle, self.queue)
 
     def timed(self, before: Callable[[], None], queue: Callable[[], None]) -> float:
-        """Seconds between two events on the stream."""
+        """Return the seconds between two events on the stream."""
         self.enter()
         begin, end = (Owned(self.owner, self.call("cuEventCreate", 0), self.driver.cuEventDestroy) for _ in range(2))
         before()
@@ -367,7 +375,7 @@ class CudaDevice:
 
 @contextmanager
 def _entered(driver: Any, context: Any) -> Iterator[None]:
-    """The context is this thread's for a while: what another library made current is so again afterwards."""
+    """Within this scope, make the context current for this thread, and restore the previous one afterwards."""
     driver.cuCtxPushCurrent(context)
     try:
         yield
@@ -376,7 +384,7 @@ def _entered(driver: Any, context: Any) -> Iterator[None]:
 
 
 def _released(owner: Owner, release: Callable[[Any], Any], handle: Any) -> None:
-    """Free what a device's owner has, and give its context back."""
+    """Free all objects of a device's owner, and release its context."""
     owner.close()
     release(handle)
 

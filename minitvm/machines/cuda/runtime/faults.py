@@ -1,4 +1,6 @@
-"""What the simulator of CUDA knows of a kernel's parameters, and what it raises for a wrong access."""
+"""Errors of the CUDA simulator for wrong accesses, and the facts about a kernel's parameters with which it finds
+them.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +10,11 @@ from ....errors import ExecutionError
 
 
 class KernelFault(ExecutionError):
-    """A kernel did what no kernel may: the text says what, and which thread did it."""
+    """A kernel did something undefined. The message describes it and names the thread."""
 
 
 class Address(int):
-    """A word that is the address of a parameter of `nbytes` bytes (None: unknown)."""
+    """A word that is the address of a parameter of `nbytes` bytes (None: unknown size)."""
 
     parameter: str
     nbytes: int | None

@@ -1,6 +1,6 @@
-"""The cubins of an executable's kernels as bytes of an artifact, for several architectures, and back.
+"""Convert the cubins of an executable's kernels to bytes for an artifact, for several architectures, and back.
 
-An index in JSON names the architectures, and the size of each distinct kernel's cubin for each of them. Loading needs
+A JSON index lists the architectures, with the size of each distinct kernel's cubin for each of them. Loading needs
 neither Numba nor a device.
 """
 
@@ -23,7 +23,7 @@ class Cubins:
     code: Mapping[str, bytes]
 
     def for_device(self, arch: str) -> bytes | None:
-        """The code that runs best on a device of this architecture; None where none runs."""
+        """Return the best code for a device of this architecture, or None if none of it runs there."""
         best = best_for(arch, self.code)
         return None if best is None else self.code[best]
 
@@ -31,7 +31,7 @@ class Cubins:
 def pack(
     executable: Executable, architectures: Sequence[str] = (), progress: Progress | None = None
 ) -> tuple[dict[str, Any], bytes]:
-    """The index and the cubins; by default for the architecture of the executable's target.
+    """Return an index and the cubins, by default for the architecture of the executable's target.
 
     Raises `TargetError` for an architecture that the target's kernels do not run on.
     """
@@ -51,7 +51,7 @@ def pack(
 
 
 def unpack(about: Mapping[str, Any], data: memoryview, count: int) -> list[Cubins] | None:
-    """The cubins of `count` kernels; None where the artifact holds none."""
+    """Return the cubins of `count` kernels, or None if the artifact has none."""
     if not about:
         return None
     numbers, distinct, end = about["kernels"], dict[int, dict[str, bytes]](), 0

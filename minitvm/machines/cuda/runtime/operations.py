@@ -1,6 +1,6 @@
-"""The operations of kernel source in CUDA kernels: `vectors.lanes` as Numba CUDA wants them, and shared arrays.
+"""Register the operations of kernel source (`vectors.lanes`) with Numba CUDA, and add shared arrays.
 
-libNVVM's LLVM has no masked memory intrinsics, and the functions of the C library have the names of libdevice.
+libNVVM's LLVM has no masked memory intrinsics, and the functions of the C library have libdevice's names.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ def accept(operation: lane.Operation) -> None:
 
 
 def libdevice(name: str) -> str:
-    """libdevice's name for a function of the C library: `sinf` is `__nv_sinf`."""
+    """Return libdevice's name for a function of the C library: `sinf` becomes `__nv_sinf`."""
     return f"__nv_{name}"
 
 
 def dot4_add(a: lane.Value, b: lane.Value, c: lane.Value) -> lane.Value:
-    """`dp4a`: the sum of four products of bytes and an addend, in one instruction on each word."""
+    """Emit `dp4a`, which adds four products of bytes to a third operand in one instruction per word."""
     word = lane.I32.llvm
     function_type = ir.FunctionType(word, [word] * 3)
     instruction = ir.InlineAsm(function_type, "dp4a.u32.s32 $0, $1, $2, $3;", "=r,r,r,r", side_effect=False)
@@ -55,18 +55,18 @@ def _negated(x: lane.Value) -> lane.Value:
 
 
 def _magnitude(x: lane.Value) -> lane.Value:
-    """Without its sign."""
+    """Return the absolute value."""
     integer = lane.ELEMENTS[f"u{x.element.bits}"]
     return (x.bitcast(integer) & ((1 << (x.element.bits - 1)) - 1)).bitcast(x.element)
 
 
 def _rounding(name: str) -> Any:
-    """libdevice's function for each lane; half precision by way of float32, which holds the result."""
+    """Return a function that calls libdevice for each lane. Half precision is computed exactly in float32."""
     return elementary.in_float32(elementary.libm(name))
 
 
 def _shared(element: lane.Element) -> Any:
-    """`shared_<t>(n)`: an array of n elements, which all threads of a block have."""
+    """Define `shared_<t>(n)`: an array of n elements that all threads of a block share."""
     pointer = types.CPointer(element.numba)
 
     def typer(size: types.Type) -> types.Type | None:
@@ -91,7 +91,7 @@ def _shared(element: lane.Element) -> Any:
 
 
 def _dynamic(element: lane.Element) -> Any:
-    """`dynamic_<t>(offset, n)`: n elements from a byte on in what a launch gives a block."""
+    """Define `dynamic_<t>(offset, n)`: n elements at a byte offset in the storage that a launch gives each block."""
     pointer = types.CPointer(element.numba)
 
     def typer(offset: types.Type, size: types.Type) -> types.Type | None:

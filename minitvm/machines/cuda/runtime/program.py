@@ -8,7 +8,7 @@ from .devices import current
 
 
 class CudaProgram(DeviceProgram):
-    """An executable whose kernels Numba CUDA compiles; a run is one launch of a graph, where the device has graphs."""
+    """An executable whose kernels Numba CUDA compiles. If the device has graphs, a run is a single launch."""
 
     def open_device(self, wanted: str) -> Device:
         device: Device = current(wanted)

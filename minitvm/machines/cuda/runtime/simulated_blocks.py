@@ -1,8 +1,9 @@
-"""Threads of a block that run side by side in the simulator, as coroutines: each runs until it has to wait for others.
+"""Run the threads of a simulated block as coroutines: each runs until it must wait for others.
 
-The kernel's text becomes a generator: at a barrier it yields None, at an operation of a warp what it waits for. Threads
-take turns in the order of their numbers, so a run is the same each time. A barrier opens when every thread that has not
-ended is there. If all threads wait and no barrier opens, one of them waits for a thread that never comes, an error.
+The kernel's text becomes a generator. At a barrier it yields None, and at an operation of a warp it yields the object
+that it waits for. Threads run in the order of their numbers, so every run is the same. A barrier opens when every
+unfinished thread has reached it. If all threads wait and no barrier opens, one of them waits for a thread that never
+comes, which is an error.
 """
 
 from __future__ import annotations
@@ -22,15 +23,15 @@ Waits = Generator[Any, None, Any]
 
 
 class Waiting(Protocol):
-    """What threads wait for together, other than a barrier."""
+    """An event, other than a barrier, that several threads wait for."""
 
     def never(self) -> KernelFault:
-        """The error of a thread that waits where others never come."""
+        """Return the error for a thread that waits for others that never come."""
 
 
 @dataclass(eq=False)
 class Thread:
-    """A thread that runs: its number in its block of `size` threads, and what it has under way, by kind."""
+    """A running thread: its number in its block of `size` threads, and its unfinished operations by kind."""
 
     number: int = 0
     size: int = 1
@@ -40,7 +41,9 @@ class Thread:
 
 @dataclass(eq=False)
 class Block:
-    """A block that runs: the threads that may go on, and what its threads share besides storage, by kind."""
+    """A running block: the threads that are ready to continue, and the data that its threads share besides storage, by
+    kind.
+    """
 
     ready: deque[Thread] = field(default_factory=deque)
     shared: dict[str, dict[Any, Any]] = field(default_factory=dict)
@@ -50,29 +53,30 @@ _running: list[Thread] = [Thread()]
 
 
 def current() -> Thread:
-    """The thread that runs now."""
+    """Return the thread that is running now."""
     return _running[0]
 
 
 def begin(thread: Thread) -> None:
-    """From here on, `thread` runs."""
+    """Make `thread` the running thread."""
     _running[0] = thread
 
 
 def coordinates(extents: Sequence[int]) -> list[tuple[int, int, int]]:
-    """All (x, y, z) below some extents, x fastest."""
+    """Return all (x, y, z) below some extents, with x changing fastest."""
     return [(x, y, z) for z, y, x in itertools.product(*map(range, reversed(extents)))]
 
 
 def xyz(values: Sequence[int]) -> Any:
-    """Three numbers as kernel source reads them."""
+    """Return three numbers as an object with the attributes x, y and z, which kernel source reads."""
     return SimpleNamespace(x=values[0], y=values[1], z=values[2])
 
 
 def as_coroutine(source: str, name: str, operations: Mapping[str, Callable[..., Any]]) -> tuple[ast.Module, bool]:
-    """The text of kernels as a module in which threads that wait yield; and whether there is anything to wait for.
+    """Parse the text of kernels into a module whose waiting threads yield. Also return whether there is anything to
+    wait for.
 
-    Those of the `operations` that are generators are waited for. `name` is the file of a syntax error.
+    A thread waits for those `operations` that are generators. `name` is the file name for syntax errors.
     """
     changes = _Yields({key for key, operation in operations.items() if inspect.isgeneratorfunction(operation)})
     tree = ast.fix_missing_locations(changes.visit(ast.parse(source, name)))
@@ -95,9 +99,9 @@ class _Yields(ast.NodeTransformer):
 
 
 def run_block(kernel: Callable[[], Waits], threads: Sequence[int], place: Any) -> None:
-    """Run one block: `kernel()` is a thread, which finds its place in `place.threadIdx`.
+    """Run one block. `kernel()` starts a thread, which reads its position from `place.threadIdx`.
 
-    A `KernelFault` of a thread ends the block, and says which thread it was.
+    A `KernelFault` of a thread ends the block, and its message names the thread.
     """
     points = coordinates(threads)
     block = Block()

@@ -1,12 +1,11 @@
-"""What warpgroups of the simulator do: `wgmma` from the bytes that its descriptors name, as late as it may.
+"""Simulate warpgroups: `wgmma` computes from the bytes that its descriptors refer to, as late as the ISA allows.
 
-A product that is begun reads its operands and writes its sums where its threads wait for its group, and not before:
-what was overwritten in between, or read too early, is noticed. There all 128 threads meet; the last one to come looks
-up every element of the operands where PTX's canonical layouts with 128-byte swizzle have it, and hands each thread the
-sums that its registers hold. Errors are products of different operands, sums that no `wgmma_fence` separates from what
-set them, and sums that are read while a product is under way.
-PTX ISA, "Asynchronous Warpgroup Level Matrix Multiply-Accumulate Instructions", "Swizzling Modes", "Register
-Fragments".
+A product reads its operands and writes its sums only when its threads wait for its group. So operands that are
+overwritten in between, and sums that are read too early, are detected. At the wait, all 128 threads meet. The last one
+to arrive finds every element of the operands by PTX's canonical layouts with 128-byte swizzle, and gives each thread
+the sums for its registers. It is an error if threads multiply different operands, if no `wgmma_fence` separates sums
+from the statement that set them, or if sums are read while a product is running. PTX ISA, "Asynchronous Warpgroup Level
+Matrix Multiply-Accumulate Instructions", "Swizzling Modes", "Register Fragments".
 """
 
 from __future__ import annotations
@@ -30,7 +29,9 @@ _KINDS = {"f16": np.dtype(np.float16), "bf16": np.dtype(ml_dtypes.bfloat16)}
 
 @dataclass(eq=False, slots=True)
 class Sums:
-    """The sums of a thread, [ROWS * columns / THREADS] float32; None while a product that writes them is under way."""
+    """The sums of a thread, [ROWS * columns / THREADS] float32. `values` is None while a product that writes them is
+    running.
+    """
 
     values: Any
     fenced: bool = False
@@ -48,7 +49,7 @@ class Sums:
 
 @dataclass(frozen=True, slots=True)
 class _Operand:
-    """Where an operand begins, and the bytes from one slab of it to the next."""
+    """The start of an operand, and the distance in bytes between its slabs."""
 
     memory: Any
     index: int
@@ -56,7 +57,7 @@ class _Operand:
 
     @property
     def start(self) -> int:
-        """Its address."""
+        """The address of the operand."""
         return int(self.memory.address + self.index * self.memory.dtype.itemsize)
 
 
@@ -75,13 +76,15 @@ class _Product:
 
     @property
     def about(self) -> tuple[Any, ...]:
-        """What all threads must agree on."""
+        """The properties that must be the same for all threads."""
         return (self.name, *((operand.start, operand.apart) for operand in (self.a, self.b)))
 
 
 @dataclass(eq=False, slots=True)
 class _UnderWay:
-    """A thread's products: groups, the last one still open; and the sums that a fence has yet to come after."""
+    """The running products of a thread, in groups of which the last is still open, and the sums without a fence so
+    far.
+    """
 
     groups: list[list[_Product]] = field(default_factory=lambda: [[]])
     unfenced: list[Sums] = field(default_factory=list)
@@ -93,14 +96,14 @@ def _under_way() -> _UnderWay:
 
 
 def zeros(columns: int) -> Sums:
-    """The sums of a thread, all 0."""
+    """Return a thread's sums, all 0."""
     sums = Sums(np.zeros(ROWS * columns // THREADS, np.float32))
     _under_way().unfenced.append(sums)
     return sums
 
 
 def fence() -> None:
-    """What set sums is before the products that come."""
+    """Order all assignments of sums so far before the products that follow."""
     for sums in _under_way().unfenced:
         sums.fenced = True
     _under_way().unfenced.clear()
@@ -109,7 +112,7 @@ def fence() -> None:
 def multiply(
     columns: int, kind: str, turned: bool, sums: Sums, a: Any, i: Any, b: Any, j: Any, apart: int
 ) -> Sums:  # fmt: skip
-    """Begin a product; its sums come where its group is waited for."""
+    """Begin a product. Its sums are available after a wait for its group."""
     if not sums.fenced:
         raise KernelFault("wgmma adds to sums that were set since the last wgmma_fence")
     after = Sums(None, fenced=True)
@@ -120,12 +123,12 @@ def multiply(
 
 
 def commit() -> None:
-    """The products begun since the last one are a group."""
+    """Put the products that were begun since the last commit into a group."""
     _under_way().groups.append([])
 
 
 def wait(pending: int) -> Waits:
-    """Until at most `pending` groups are under way."""
+    """Wait until at most `pending` groups are running."""
     groups = _under_way().groups
     count = max(0, len(groups) - 1 - pending)
     done = groups[:count]
@@ -136,7 +139,7 @@ def wait(pending: int) -> Waits:
 
 
 def store(sums: Sums, c: Any, at: Any, row: Any, thread: Any, lanes: int) -> None:
-    """A thread's sums to rows that are `row` elements apart, `lanes` at once."""
+    """Store a thread's sums to rows that are `row` elements apart, `lanes` elements at a time."""
     for k in range(0, len(sums), lanes):
         down, across = _place(int(thread), k)
         first = int(at) + down * int(row) + across
@@ -146,13 +149,13 @@ def store(sums: Sums, c: Any, at: Any, row: Any, thread: Any, lanes: int) -> Non
 
 
 def _place(thread: int, k: int) -> tuple[int, int]:
-    """The row and the column of the accumulator that a thread holds as its number k."""
+    """Return the row and the column of element number k of a thread's sums."""
     warp, lane = divmod(thread, 32)
     return 16 * warp + lane // 4 + 8 * (k // 2 % 2), 8 * (k // 4) + lane % 4 * 2 + k % 2
 
 
 def _multiplied(brought: Mapping[int, tuple[_Product, Any]]) -> list[Any]:
-    """The sums of each thread, for a product that all of them began."""
+    """Return the sums of each thread, for a product that all of them began."""
     product, _ = brought[0]
     if any(other.about != product.about for other, _ in brought.values()):
         raise KernelFault("the threads of a warpgroup multiply different operands together")
@@ -169,9 +172,10 @@ def _multiplied(brought: Mapping[int, tuple[_Product, Any]]) -> list[Any]:
 
 
 def _matrix(product: _Product, operand: _Operand, rows: int, steps: int, steps_in_a_line: bool) -> Any:
-    """[rows, steps] of an operand, whose lines go along the steps, or along the rows: slabs are then `apart`.
+    """Return an operand as [rows, steps]. Its lines run along the steps, or along the rows with slabs `apart`.
 
-    Three bits of an address, those of 8 lines, change the three of a piece of 16 bytes in a line.
+    The swizzle combines three bits of an address that count lines with the three bits that select a 16-byte piece in a
+    line.
     """
     dtype, size = _KINDS[product.kind], operand.memory.dtype.itemsize
     if operand.start % 16 or operand.apart % 16:
@@ -188,7 +192,7 @@ def _matrix(product: _Product, operand: _Operand, rows: int, steps: int, steps_i
 
 
 def operations(columns: Sequence[int]) -> dict[str, Any]:
-    """The names of kernel source."""
+    """Return the operations by their names in kernel source."""
     return {
         **{f"wgmma_{ROWS}x{n}x{DEPTH}_{kind}{'_nt' if turned else ''}": functools.partial(multiply, n, kind, turned)
            for n in columns for kind in _KINDS for turned in (False, True)},

@@ -1,9 +1,9 @@
-"""What warps of the simulator do together: shuffles, and `ldmatrix` and `mma.sync` by the tables of PTX's ISA.
+"""Simulate operations of warps: shuffles, and `ldmatrix` and `mma.sync` by the tables in the PTX ISA.
 
-The threads of a block are coroutines (`simulated_blocks`). At such an operation a thread waits until all lanes that
-its mask names are there, with the same operation and the same mask ("shfl.sync", PTX ISA); the last one to come
-computes the results of all. A lane outside of its mask, a value from a lane outside of it, lanes that do different
-things, and a lane that does not come are errors.
+The threads of a block are coroutines (`simulated_blocks`). At such an operation, a thread waits until all lanes of its
+mask have reached the same operation with the same mask ("shfl.sync", PTX ISA). The last one to arrive computes the
+results of all. It is an error if a lane is not in its own mask, reads a value from a lane outside of the mask, or never
+arrives, and if lanes do different operations.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ Work = Callable[[Mapping[int, Any]], Mapping[int, Any] | Sequence[Any]]
 
 @dataclass(slots=True)
 class _Meeting:
-    """Lanes that named each other: what each does and brings, and what each gets once all are there, or their fault."""
+    """Lanes that wait for each other: the operand of each lane and, once all have arrived, the result of each or an
+    error.
+    """
 
     what: str
     mask: int
@@ -38,7 +40,7 @@ class _Meeting:
     fault: KernelFault | None = None
 
     def never(self) -> KernelFault:
-        """The error of those who wait for a lane that does not come."""
+        """Return the error for lanes that wait for a lane that never arrives."""
         missing = min({k for k in range(self.size) if self.mask >> k & 1} - self.brought.keys(), default=0)
         group = f"{'warp' if self.size == LANES else 'group'} {self.group}"
         return KernelFault(
@@ -46,7 +48,7 @@ class _Meeting:
         )
 
     def end(self, work: Work) -> None:
-        """All are there: compute what each gets. Where that is a fault, all of them raise it."""
+        """Compute the result of each lane once all have arrived. An error is raised in all of them."""
         kinds = sorted({kind for kind, _ in self.brought.values()})
         try:
             if len(kinds) > 1:
@@ -57,9 +59,9 @@ class _Meeting:
 
 
 def together(what: str, mask: int, brings: Any, work: Work, size: int = LANES) -> Waits:
-    """The result for the lane that asks of `work`, which gets what each lane of the mask brings, by lane.
+    """Return the running lane's result of `work`, a function of the operands of all lanes in the mask.
 
-    The lanes are those of a warp, or of the group of `size` threads that the one that asks is in.
+    The lanes are the threads of the running thread's warp, or of its group of `size` threads.
     """
     thread = current()
     assert thread.block is not None
@@ -85,7 +87,7 @@ def together(what: str, mask: int, brings: Any, work: Work, size: int = LANES) -
 
 
 def active() -> int:
-    """The mask of the lanes that a warp has: a program that asks has not parted them."""
+    """Return the mask of all lanes of the warp. A program that calls this has not diverged."""
     thread = current()
     return (1 << min(LANES, thread.size - thread.number // LANES * LANES)) - 1
 
@@ -94,7 +96,7 @@ def active() -> int:
 
 
 def shuffle(name: str, mask: Any, value: Any, by: Any, width: Any) -> Waits:
-    """What the lane gets from the lane that `name` and `by` say; `by` may differ from lane to lane, `width` not."""
+    """Return the value of the lane that `name` and `by` select. `by` may differ between lanes, `width` may not."""
     from minitvm.reference.meaning.warps import source_lane
 
     by, width = int(by), int(width)
@@ -115,7 +117,7 @@ def shuffle(name: str, mask: Any, value: Any, by: Any, width: Any) -> Waits:
 
 
 def ldmatrix(row: Any, count: int, trans: bool) -> Waits:
-    """The lane's words of `count` matrices. `row`, 8 elements, is row `lane % 8` of matrix `lane // 8`."""
+    """Return the lane's words of `count` matrices. `row` holds 8 elements: row `lane % 8` of matrix `lane // 8`."""
     return (
         yield from together(
             "ldmatrix", WHOLE, row, lambda rows: _matrices([rows[k] for k in range(LANES)], count, trans)
@@ -124,19 +126,19 @@ def ldmatrix(row: Any, count: int, trans: bool) -> Waits:
 
 
 def mma_16x8x16(held: Sequence[Any], kind: str) -> Waits:
-    """The lane's four sums. `held` are its registers: four of a, two of b, four of c."""
+    """Return the lane's four sums. `held` are its registers: four of a, two of b, four of c."""
     return (
         yield from together("mma", WHOLE, held, lambda lanes: _product_16x8x16([lanes[k] for k in range(LANES)], kind))
     )
 
 
 def mma_16x8x8(held: Sequence[Any]) -> Waits:
-    """The lane's four sums of float32 that are rounded. `held` are its registers: four of a, two of b, four of c."""
+    """Return the lane's four sums of rounded float32. `held` are its registers: four of a, two of b, four of c."""
     return (yield from together("mma", WHOLE, held, lambda lanes: _product_16x8x8([lanes[k] for k in range(LANES)])))
 
 
 def _matrices(rows: Sequence[Any], count: int, trans: bool) -> list[tuple[np.uint32, ...]]:
-    """The words of `count` matrices that each lane gets. Lane 8 m + r names row r of matrix m: 8 elements."""
+    """Return each lane's words of `count` matrices. Lane 8 m + r holds row r of matrix m, which has 8 elements."""
     matrices = [np.stack([rows[8 * m + r] for r in range(8)]) for m in range(count)]
     registers = []
     for lane in range(LANES):
@@ -150,7 +152,7 @@ def _matrices(rows: Sequence[Any], count: int, trans: bool) -> list[tuple[np.uin
 
 
 def _product_16x8x16(registers: Sequence[Sequence[Any]], kind: str) -> list[tuple[np.float32, ...]]:
-    """The four sums of each lane. Every element is looked up where its lane holds it."""
+    """Return the four sums of each lane, after assembling the matrices from the registers of all lanes."""
     dtype = np.float16 if kind == "f16" else ml_dtypes.bfloat16
     a, b = np.zeros((16, 16), np.float64), np.zeros((16, 8), np.float64)
     c = np.zeros((16, 8), np.float64)
@@ -173,7 +175,7 @@ def _product_16x8x16(registers: Sequence[Sequence[Any]], kind: str) -> list[tupl
 
 
 def _product_16x8x8(registers: Sequence[Sequence[Any]]) -> list[tuple[np.float32, ...]]:
-    """The four sums of each lane, of products of float32 without their last 13 bits."""
+    """Return the four sums of each lane, for products of float32 without their last 13 bits."""
     a, b, c = np.zeros((16, 8)), np.zeros((8, 8)), np.zeros((16, 8))
     for lane, held in enumerate(registers):
         group, thread = lane // 4, lane % 4

@@ -1,9 +1,9 @@
-"""Kernel source run by Python: the names of `vectors.simd` over NumPy, the threads of a grid one at a time.
+"""Run kernel source in Python: the operations of `vectors.simd` on NumPy arrays, for each thread of a grid.
 
-What an operation computes is defined by the oracle (`reference.meaning`), as the simulated accelerator's instructions
-are. The oracle shares no code with what Numba compiles, so the tests can hold the two against each other. A scalar is a
-NumPy scalar (an int64 a Python int), a vector a NumPy array of one dimension. Memory is the process's own: addresses
-are real.
+The oracle (`reference.meaning`) defines the operations, as it does for the simulated accelerator's instructions. The
+oracle shares no code with the operations that Numba compiles, so the tests can compare the two. A scalar is a NumPy
+scalar (int64 is a Python int), and a vector is a one-dimensional NumPy array. The memory is that of the process, so
+addresses are real.
 """
 
 from __future__ import annotations
@@ -40,11 +40,12 @@ Defined = Callable[[Any], Callable[..., Any]]  # what an operation does with ope
 
 
 def simulated(source: str, entry: str) -> Run:
-    """`run(blocks, threads, words, shared_bytes=0)` of the kernel `entry`: each thread of the grid runs the text.
+    """Return a function `run(blocks, threads, words, shared_bytes=0)` that runs the text of kernel `entry` for each
+    thread.
 
-    A word that is an `Address` says how long its parameter is: an access outside of it raises `KernelFault`. Blocks run
-    one after the other. Threads of a block take turns where the text has a barrier or shuffle, else each runs to its
-    end.
+    If a word is an `Address`, it gives the size of its parameter, and an access outside of it raises `KernelFault`.
+    Blocks run one after the other. Threads of a block alternate at barriers and shuffles; without these, each thread
+    runs to its end.
     """
     module, together = as_coroutine(source, f"<kernel {entry}>", OPERATIONS)
     namespace: dict[str, Any] = {"__name__": f"minitvm_simulated_{entry}"}
@@ -70,7 +71,7 @@ def simulated(source: str, entry: str) -> Run:
 
 
 def _in_order(kernel: Callable[[], None], threads: Sequence[int], place: Any) -> None:
-    """Without a barrier the order of threads does not matter, and their storage is their own."""
+    """Run the threads of a block one after the other. Without barriers their order does not matter."""
     points = coordinates(threads)
     for number, point in enumerate(points):
         place.threadIdx = xyz(point)
@@ -83,14 +84,14 @@ def _in_order(kernel: Callable[[], None], threads: Sequence[int], place: Any) ->
 
 
 def _imported(name: str, *about: Any) -> Any:
-    """What `from NAME import ...` of kernel source reads; `cuda` is what each run says."""
+    """Return the module for `from NAME import ...` in kernel source. Each run sets `cuda`."""
     if name in (SIMD, SHARED):
         return _Names()
     return SimpleNamespace(cuda=None) if name == "numba" else builtins.__import__(name, *about)
 
 
 class _Names:
-    """The module that kernel source imports its names from."""
+    """The module from which kernel source imports its names."""
 
     def __getattr__(self, name: str) -> Any:
         if name in OPERATIONS:
@@ -108,12 +109,16 @@ class _Names:
 
 
 def _value(x: Any) -> Any:
-    """A NumPy scalar as kernel source holds it: int64 as Python's int, since indices are Python's."""
+    """Return a NumPy scalar in the form that kernel source uses: int64 becomes a Python int, because indices are Python
+    ints.
+    """
     return int(x) if isinstance(x, np.int64) else x
 
 
 def _converted(dtype: Any, lanes: int, x: Any) -> Any:
-    """As NumPy's `astype`; integers below 32 bits by way of wider ones, as compiled code does."""
+    """Convert as NumPy's `astype` does. Integers below 32 bits are converted through wider ones, as in compiled
+    code.
+    """
     array = np.asarray(x)
     if array.dtype != dtype and array.dtype.kind in "fV" and dtype.kind in "iu" and dtype.itemsize < 4:
         array = array.astype(np.int32)
@@ -124,7 +129,9 @@ def _converted(dtype: Any, lanes: int, x: Any) -> Any:
 
 
 def _dtype(args: Sequence[Any]) -> Any:
-    """The dtype of an operation: that of a vector, else of the first operand that is no literal."""
+    """Return the dtype of an operation: that of a vector operand, or else of the first operand that is not a
+    literal.
+    """
     for kind in (np.ndarray, np.generic):
         for x in args:
             if isinstance(x, kind):
@@ -132,12 +139,14 @@ def _dtype(args: Sequence[Any]) -> Any:
     return np.dtype(np.bool_) if all(isinstance(x, bool) for x in args) else np.asarray(args[0]).dtype
 
 
-# Scalars on which NumPy computes as the operation does: those of 16 bits are widened, int64 are Python's.
+# Scalars for which NumPy's result is that of the operation. Scalars of 16 bits are widened, and int64 are Python ints.
 _OWN = frozenset(kind for kind in _DTYPES.values() if kind not in (np.float16, np.int64, ml_dtypes.bfloat16))
 
 
 def _elementwise(defined: Defined, mask: bool = False) -> Callable[..., Any]:
-    """An operation on operands of one dtype, the result's too; floats of 16 bits by way of float32."""
+    """Return an operation on operands of one dtype, which is also the result's. Floats of 16 bits are computed in
+    float32.
+    """
     meaning: Defined = functools.cache(lambda kind: defined(ex.DType(np.dtype(kind).name)))
 
     def apply(*args: Any) -> Any:
@@ -164,7 +173,7 @@ def _elementwise(defined: Defined, mask: bool = False) -> Callable[..., Any]:
 
 
 def _operator(kind: type[ex.BinaryOp]) -> Defined:
-    """The operation that is an operator of expressions."""
+    """Return the definition of an operation that is an operator of expressions."""
 
     def defined(dtype: ex.DType) -> Callable[..., Any]:
         from minitvm.reference.meaning.operations import on_arrays
@@ -176,7 +185,9 @@ def _operator(kind: type[ex.BinaryOp]) -> Defined:
 
 
 def _division(kind: type[ex.BinaryOp]) -> Defined:
-    """An operator that divides: an integer by 0 is 0 in kernel source, and undefined in expressions."""
+    """Return the definition of a division. Dividing an integer by 0 gives 0 in kernel source, and is undefined in
+    expressions.
+    """
 
     def defined(dtype: ex.DType) -> Callable[..., Any]:
         divide = _operator(kind)(dtype)
@@ -188,7 +199,7 @@ def _division(kind: type[ex.BinaryOp]) -> Defined:
 
 
 def _intrinsic(name: str, integers: Callable[..., Any] | None = None) -> Defined:
-    """The operation that is an intrinsic of expressions; `integers` is what it does with integers, which have none."""
+    """Return the definition of an operation that is an intrinsic of expressions. `integers` defines it for integers."""
 
     def defined(dtype: ex.DType) -> Callable[..., Any]:
         from minitvm.reference.meaning.intrinsics import meaning
@@ -199,7 +210,9 @@ def _intrinsic(name: str, integers: Callable[..., Any] | None = None) -> Defined
 
 
 def _shift(name: str) -> Defined:
-    """A shift: by less than 0 it is as by all bits in kernel source, and undefined in expressions."""
+    """Return the definition of a shift. A negative amount counts as all bits in kernel source, and is undefined in
+    expressions.
+    """
 
     def defined(dtype: ex.DType) -> Callable[..., Any]:
         shift = _intrinsic(name)(dtype)
@@ -220,19 +233,19 @@ def _dot2(c: Any, a: Any, b: Any) -> Any:
 
 
 def _tf32(x: Any) -> Any:
-    """The word of a float32 that is rounded to 10 bits of mantissa."""
+    """Return the word of a float32 rounded to 10 bits of mantissa."""
     from minitvm.reference.meaning.intrinsics import round_tf32
 
     return round_tf32(x).view(np.uint32)
 
 
 def _plainly(function: Callable[..., Any]) -> Defined:
-    """An operation that only kernel source has; it does the same for each dtype."""
+    """Return the definition of an operation that only kernel source has, and that is the same for each dtype."""
     return lambda _: function
 
 
 def _zeros(leading: bool) -> Callable[..., Any]:
-    """The number of zero bits above (or below) all others; the width for 0."""
+    """Return a function that counts the zero bits above (or below) all one bits. The result for 0 is the width."""
 
     def apply(x: Any) -> Any:
         bits = 8 * x.dtype.itemsize
@@ -279,9 +292,9 @@ _TESTS: dict[str, Defined] = {
 
 
 class Pointer:
-    """Elements of a dtype from an address on: `length` of them where that is known, in memory that `owner` holds.
+    """A pointer to elements of a dtype: `length` elements if known, in memory that `owner` keeps alive.
 
-    `name` is for people: what the memory is.
+    `name` describes the memory in messages.
     """
 
     def __init__(self, address: int, dtype: Any, length: int | None = None, owner: Any = None, name: str = "") -> None:
@@ -290,7 +303,7 @@ class Pointer:
         self._whole: Any = None  # a view of all elements, where their number is known
 
     def elements(self, index: Any, count: int) -> Any:
-        """A view of `count` elements; bools are bytes in memory."""
+        """Return a view of `count` elements. Bools are stored as bytes."""
         size, index = self.dtype.itemsize, int(index)
         if self.length is not None and not 0 <= index <= self.length - count:
             raise KernelFault(
@@ -347,7 +360,7 @@ def _shared(dtype: Any, size: int) -> Pointer:
 
 
 def _dynamic(dtype: Any, offset: int, size: int) -> Pointer:
-    """A part of what the launch gives a block."""
+    """Return a part of the shared storage that the launch gives each block."""
     given = _arrays[_GIVEN]
     if offset + size * dtype.itemsize > given.length:
         raise KernelFault(
@@ -420,7 +433,7 @@ def _store_masked(a: Pointer, index: Any, value: Any, mask: Any) -> None:
 
 
 def _groups() -> list[list[Callable[[], None]]]:
-    """The copies of a thread that have not arrived: groups, the last one still open."""
+    """Return the unfinished copies of a thread, in groups of which the last is still open."""
     groups: list[list[Callable[[], None]]] = current().under_way.setdefault("copies", [[]])
     return groups
 
@@ -481,7 +494,9 @@ def _select(mask: Any, a: Any, b: Any) -> Any:
 
 
 def _folded(function: Callable[[Any, Any], Any]) -> Callable[[Any], Any]:
-    """Halves combined, as compiled code does; an odd vector keeps its middle lane for the next step."""
+    """Return a function that combines halves of a vector, as compiled code does. An odd vector keeps its middle lane
+    for the next step.
+    """
 
     def reduce(v: Any) -> Any:
         while len(v) > 1:

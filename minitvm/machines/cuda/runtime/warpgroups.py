@@ -1,8 +1,8 @@
 """Products of a warpgroup in CUDA kernels: `wgmma.mma_async`, which 128 threads run together (sm_90a).
 
-Both operands are in shared storage, in lines of 128 bytes with the 128-byte swizzle: those of the first one along the
-steps, those of the second one along the columns, or along the steps (`_nt`). A *descriptor*, a word of 64 bits, tells
-where an operand begins and how it goes on. The sums are registers of the threads: a tuple of float32 in each.
+Both operands are in shared storage, in lines of 128 bytes with the 128-byte swizzle. Lines run along the steps in the
+first operand, and along the columns in the second one, or along the steps (`_nt`). A *descriptor*, a word of 64 bits,
+gives the start and the layout of an operand. The sums are registers: a tuple of float32 in each thread.
 
     wgmma_fence()
     sums = wgmma_64x128x16_f16(sums, A, i, B, j, apart)
@@ -36,7 +36,9 @@ def _literal(ty: types.Type) -> int | None:
 
 
 def _descriptor(builder: ir.IRBuilder, pointer: ir.Value, index: ir.Value, apart: int) -> ir.Value:
-    """The word of an operand that begins at an element of shared storage; `apart` are the bytes between its slabs."""
+    """Return the descriptor of an operand that begins at an element of shared storage. Its slabs are `apart` bytes
+    apart.
+    """
     address = shared_address(builder, pointer, index, 2)
     start = builder.and_(builder.lshr(address, _I32(4)), _I32(0x3FFF))
     fixed = (apart // _UNIT) << 16 | (_LINES // _UNIT) << 32 | _SWIZZLE_128
@@ -141,7 +143,7 @@ def _store() -> Operation:
 
 
 def _after(builder: ir.IRBuilder, sums: list[ir.Value]) -> list[ir.Value]:
-    """The same sums, which the compiler cannot use before what was waited for here."""
+    """Return the same sums as values that the compiler cannot use before the wait that was emitted before."""
     constraints = ",".join([*["=f"] * len(sums), *map(str, range(len(sums)))])
     result = assembly(builder, "", constraints, *sums, result=ir.LiteralStructType([_F32] * len(sums)))
     return [builder.extract_value(result, k) for k in range(len(sums))]

@@ -1,6 +1,7 @@
-"""Shuffles in CUDA kernels: `warp_shuffle_down(mask, value, by, width)` and its relatives, for values of every dtype.
+"""Shuffles in CUDA kernels: `warp_shuffle_down(mask, value, by, width)` and similar ones, for values of every dtype.
 
-NVVM has `shfl.sync` for words of 32 bits. A longer value is two words, a shorter one the low end of one.
+NVVM has `shfl.sync` for words of 32 bits. A longer value consists of two words, and a shorter one is the low end of a
+word.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ MODES = {"warp_shuffle": (0, 31), "warp_shuffle_up": (1, 0), "warp_shuffle_down"
 
 
 def operations(accept: Callable[[Operation], None]) -> dict[str, Any]:
-    """The names for kernel source, each accepted."""
+    """Return the operations by their names in kernel source, after calling `accept` for each."""
     names = {name: _shuffle(name, *mode) for name, mode in MODES.items()}
     names["warp_active"] = Operation(
         marker("warp_active", "the mask of the lanes that are here at once"), lambda: types.uint32, _emit_active, ((),)

@@ -1,25 +1,26 @@
-"""Products on tensor cores, summed in float32, of 16-bit floats and of float32 that are rounded to 10 bits of mantissa.
+"""Schedule products on tensor cores, summed in float32, of 16-bit floats or of float32 rounded to 10 bits of mantissa.
 
-Tiles of operands are in shared storage, fragments of them in registers:
+Tiles of the operands are in shared storage, and fragments of these tiles are in registers:
 
     for each tile of bm x bn, on the grid:
-        for ko:                                     # a software pipeline: the copies of the next steps are under way
+        for ko:                                     # a software pipeline: the next steps are being copied
             async A_shared, B_shared = the tiles of step ko
             for ki:
                 a, b = fragments of A_shared, B_shared     # ldmatrix
                 acc += a * b                        # mma.sync, for each 16 x 8 tile of the warp
-        out = epilogue(acc)                         # by way of shared storage, where something follows
+        out = epilogue(acc)                         # through shared storage, if other blocks follow
 
-A sum is a product of matrices if each axis of its result is one of the first operand, of the second, or of both. The
-axes of each kind are joined: to rows, columns, and products outside of each other; those of the sum to its steps. So a
-convolution is the product of implicit GEMM, of which blocks fetch the tiles (`fetched_tiles`).
+A sum is a product of matrices if each axis of its result is an axis of the first operand, of the second, or of both.
+The axes of each kind are joined: into rows, columns, and outside axes, which count separate products. The axes of the
+sum are joined into steps. So a convolution is the product of implicit GEMM, and blocks fetch its tiles
+(`fetched_tiles`).
 
-Rows of the tiles are 16 bytes longer than they need be, so that `ldmatrix` reads them from different banks. After
-CUTLASS ("Efficient GEMM in CUDA", "Implicit GEMM Convolution") and TVM's schedules with tensor intrinsics (TensorIR,
-ASPLOS 2023).
+Rows of the tiles are 16 bytes longer than necessary, so that `ldmatrix` reads them from different banks. After CUTLASS
+("Efficient GEMM in CUDA", "Implicit GEMM Convolution") and TVM's schedules with tensor intrinsics (TensorIR, ASPLOS
+2023).
 
-Extents that tiles do not divide are padded: operands with zeros where they are copied to shared storage, and results
-there on the way back, of which those outside are not stored.
+If tiles do not divide the extents, operands are padded with zeros when they are copied to shared storage. Results are
+padded in shared storage, too, and those outside the product are not stored.
 """
 
 from __future__ import annotations
@@ -57,7 +58,9 @@ OperandTiles = Sequence[tuple[BufferLoad, Sequence[Sequence[int]]]]  # each with
 
 
 def operand_tiles(product: MatrixProduct) -> OperandTiles:
-    """The operands of a product, tiles of rows by steps, and of steps by columns, or columns by steps if transposed."""
+    """Return the operands with the axes of their tiles: rows by steps, and steps by columns (columns by steps if
+    transposed).
+    """
     last = (product.columns, product.steps) if is_transposed(product) else (product.steps, product.columns)
     return [
         (product.a, product.tile_axes(product.a, product.rows, product.steps)),
@@ -66,28 +69,34 @@ def operand_tiles(product: MatrixProduct) -> OperandTiles:
 
 
 def is_transposed(product: MatrixProduct) -> bool:
-    """Whether the second operand's tile is columns by steps: neighbours along the steps are neighbours in memory."""
+    """Return whether the second operand's tile is columns by steps, because neighbouring steps are neighbours in
+    memory.
+    """
     both = [product.columns, product.steps]
     return along(product.block, product.b, both) == 1 and product.lies_along(product.b, product.steps)
 
 
 def fetches_of(product: MatrixProduct, load: BufferLoad, tile: Sequence[Sequence[int]]) -> tuple[int, int]:
-    """The axis of a tile along which threads fetch neighbours, and how many each fetches at once."""
+    """Return the axis of a tile along which threads fetch neighbours, and how many neighbours each thread fetches at
+    once.
+    """
     axis, run = product.run(load, tile)
     return axis, run if axis == len(tile) - 1 else 1  # turned around on the way
 
 
 def gap(product: MatrixProduct, tile: Sequence[Sequence[int]]) -> tuple[int, int]:
-    """(factor, offset): the rows of a tile are apart by a multiple of `factor` elements, and `offset`.
+    """Return (factor, offset): the distance between rows of a tile is a multiple of `factor` elements, plus `offset`.
 
-    Then the 8 rows that `ldmatrix` reads begin in different banks; of float32, which each thread loads by itself,
-    those of 8 rows and 4 neighbouring steps, or 4 steps and 8 neighbouring columns.
+    So the 8 rows that `ldmatrix` reads begin in different banks. For float32, which threads load separately, the
+    elements of 8 rows and 4 neighbouring steps, or of 4 steps and 8 neighbouring columns, are in different banks.
     """
     return (8, 4) if product.bytes == 4 and tile[-1] == product.steps else (16, 8)
 
 
 def product_of(func: PrimFunc) -> MatrixProduct | None:
-    """The product of matrices that is the only reduction of a function; None where it is another, or another dtype."""
+    """Return the product of matrices that is the only reduction of a function, or None for another one or another
+    dtype.
+    """
     block = only_reduction(func)
     if block is None:
         return None
@@ -101,7 +110,7 @@ def product_of(func: PrimFunc) -> MatrixProduct | None:
 
 
 def _multiplies(block: Block, loads: Sequence[BufferLoad]) -> bool:
-    """Whether what is added is the product of two elements, each as tensor cores read it."""
+    """Return whether the block adds products of two elements, each in a form that tensor cores read."""
     assert isinstance(block.body, BufferStore) and isinstance(block.body.value, Add)
     value = block.body.value
     products = [part for part in (value.a, value.b) if isinstance(part, Mul)]
@@ -109,27 +118,29 @@ def _multiplies(block: Block, loads: Sequence[BufferLoad]) -> bool:
 
 
 def _is_factor(e: Expr, loads: Sequence[BufferLoad]) -> bool:
-    """Whether a factor is an element of 16 bits as a float32, or a float32 rounded to 10 bits of mantissa."""
+    """Return whether a factor is a 16-bit element converted to float32, or a float32 rounded to 10 bits of mantissa."""
     if isinstance(e, Call) and e.op == "round_tf32":
         return any(e.args[0] is load for load in loads)
     return isinstance(e, Cast) and e.dtype == "float32" and any(e.value is load for load in loads)
 
 
 def seen_by_costs(func: PrimFunc, product: MatrixProduct) -> tuple[Matrices, bool]:
-    """A product as costs see it, and whether its results go by way of shared storage, whatever the tile is."""
+    """Return a product in the form that the cost model uses, and whether its results must go through shared storage."""
     a, b = (fetches_of(product, *operand)[1] for operand in operand_tiles(product))
     matrices = Matrices(product.count, product.m, product.n, product.k, product.bytes, (a, b))
     return matrices, bool(behind(func, product.block.name)) or not product.is_plain
 
 
 def has_product(func: PrimFunc) -> bool:
-    """Whether a function is a product of matrices that tensor cores take."""
+    """Return whether a function is a matrix product that tensor cores can compute."""
     return product_of(func) is not None
 
 
 @rule("cuda", has_product)
 def tensor_core(func: PrimFunc, target: Target) -> Iterator[Candidate]:
-    """A block of `warp_rows` x `warp_columns` warps for each tile of `rows` x `columns`, in steps of `depth`."""
+    """Yield candidates with a block of `warp_rows` x `warp_columns` warps for each tile of `rows` x `columns`, in steps
+    of `depth`.
+    """
     product = product_of(func)
     if product is None or capability(target) < LEAST:
         return
@@ -156,15 +167,17 @@ def tensor_core(func: PrimFunc, target: Target) -> Iterator[Candidate]:
 
 
 def sizes_for(extent: int, sizes: tuple[int, ...]) -> list[int]:
-    """The sizes that divide an extent or pad it little; all up to the next larger if there is none."""
+    """Return the sizes that divide an extent or need little padding. If there is none, return all up to the next larger
+    size.
+    """
     little = [size for size in sizes if -extent % size <= extent * _WASTE]
     return little or [size for size in sizes if size // 2 < extent or size == sizes[0]]
 
 
 def _schedule(sch: Schedule, product: MatrixProduct, tile: WarpTile, scope: str) -> set[str]:
-    """The product and what follows it element by element; returns the names of the blocks that it scheduled.
+    """Schedule the product and the element-wise blocks after it. Return the names of the scheduled blocks.
 
-    Tiles lie in shared storage of this scope.
+    Tiles are in shared storage with the scope `scope`.
     """
     dtype, tiles, transposed = product.dtype, operand_tiles(product), is_transposed(product)
     block, shapes = sch.get_block(product.block.name), [axes for _, axes in tiles]
@@ -221,9 +234,9 @@ def _schedule(sch: Schedule, product: MatrixProduct, tile: WarpTile, scope: str)
 
 
 def in_blocks(sch: Schedule, block: Any, last: Any, tile: BlockTile, accumulator: str) -> tuple[Any, Sequence[Any]]:
-    """Compute a tile in each block of threads, summed in the scope `accumulator`.
+    """Compute a tile in each block of threads, with sums in the scope `accumulator`.
 
-    Returns the block that stores the sums, and the sum's loops over rows, columns and steps.
+    Returns the block that stores the sums, and the loops of the sum over rows, columns and steps.
     """
     writer = sch.cache_write(block, 0, accumulator)
     if last is None:
@@ -235,7 +248,7 @@ def in_blocks(sch: Schedule, block: Any, last: Any, tile: BlockTile, accumulator
 
 
 def scheduled(sch: Schedule, product: MatrixProduct, last: Any) -> set[str]:
-    """The names of the blocks that a product has become: its parts, the copies that it needs, and `last`."""
+    """Return the names of the blocks into which a product was split: its parts, the necessary copies, and `last`."""
     parts = {
         block.name
         for block in blocks_of(sch.func)
@@ -245,7 +258,9 @@ def scheduled(sch: Schedule, product: MatrixProduct, last: Any) -> set[str]:
 
 
 def tiled(sch: Schedule, block: Any, tile: BlockTile) -> list[Any]:
-    """Tile the loops over m and n and bind those outside of a tile; returns the innermost of these and the others."""
+    """Tile the loops over m and n, and bind the loops over tiles. Return the innermost bound loop, followed by the
+    others.
+    """
     *outside, i, j = sch.get_loops(block)[: sum(axis.kind != REDUCE for axis in block_of(sch, block).iter_vars)]
     rest = list(sch.get_loops(block))[len(outside) + 2 :]
     grid_i, tile_i = sch.split(i, [None, tile.rows])
@@ -266,7 +281,7 @@ def tiled(sch: Schedule, block: Any, tile: BlockTile) -> list[Any]:
 
 
 def stored_by_all(sch: Schedule, block: Any, groups: int, neighbours: int = tensor_cores.WARP) -> None:
-    """The tile of results shared out among `groups` of `neighbours` threads, vectors of neighbours to each."""
+    """Share out the tile of results among `groups` of `neighbours` threads, in vectors of neighbouring elements."""
     row, column = sch.get_loops(block)[-2:]
     lanes = 4 if buffers_written(block_of(sch, block))[0].dtype.bytes >= 4 else 8
     vectors, lane = sch.split(column, [None, lanes])
@@ -277,7 +292,7 @@ def stored_by_all(sch: Schedule, block: Any, groups: int, neighbours: int = tens
 
 
 def _in_tiles(sch: Schedule, block: Any, shape: tuple[int, int], name: str) -> None:
-    """The last two loops of a block as tiles, each one instruction."""
+    """Split the last two loops of a block into tiles, each of which is one instruction."""
     row, column = sch.get_loops(block)[-2:]
     (row_0, row_1), (column_0, column_1) = sch.split(row, [None, shape[0]]), sch.split(column, [None, shape[1]])
     sch.reorder(row_0, column_0, row_1, column_1)

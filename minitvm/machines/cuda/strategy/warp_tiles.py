@@ -1,14 +1,15 @@
-"""Tiles of blocks whose warps multiply on tensor cores: what they take of a device, and how long they run.
+"""The cost of tiles of blocks whose warps multiply on tensor cores: the resources that they need, and their time.
 
-A block computes `rows` by `columns` results in pieces of `depth` steps of the sum, of which `stages` lie in shared
-storage at a time. Its cost is in cycles of one multiprocessor, of which each resource is busy for some time a piece:
+A block computes `rows` by `columns` results in pieces of `depth` steps of the sum, and `stages` pieces are in shared
+storage at a time. The cost is in cycles of one multiprocessor. For each piece, each of these resources is busy for some
+time:
 
     tensor cores    one for each of four warps
-    shared storage  128 bytes a cycle, for fragments that warps load, and what copies store
-    the L2 cache    what a multiprocessor gets of its bandwidth, for what blocks fetch
+    shared storage  128 bytes per cycle, for fragments that warps load, and for data that copies store
+    the L2 cache    the bandwidth of a multiprocessor, for data that blocks fetch
 
-A piece takes as long as the busiest resource, and a share of the others; blocks beside one another share resources, and
-one works where another one waits. Rates are those of NVIDIA's tuning guides.
+A piece takes the time of the busiest resource, plus a share of the others. Blocks on the same multiprocessor share its
+resources, and one block can work while another waits. The rates are those of NVIDIA's tuning guides.
 """
 
 from __future__ import annotations
@@ -44,7 +45,9 @@ _BLOCKS = 16  # that a multiprocessor keeps at most
 
 @dataclass(frozen=True, slots=True)
 class Matrices:
-    """A product as costs see it: `count` of m x k by k x n, elements of `nbytes`, of which threads fetch `at_once`."""
+    """A product for the cost model: `count` of m x k by k x n, with elements of `nbytes`. Threads fetch `at_once`
+    elements.
+    """
 
     count: int
     m: int
@@ -56,9 +59,9 @@ class Matrices:
 
 @dataclass(frozen=True, slots=True)
 class BlockTile(ABC):
-    """The tile of a block: its rows and columns, pieces of `depth` steps, so many of which lie in shared storage.
+    """The tile of a block: its rows and columns, and pieces of `depth` steps, `stages` of which are in shared storage.
 
-    Blocks start in groups of so many rows of tiles (`grid.in_groups`).
+    Blocks start in groups of `group` rows of tiles (`grid.in_groups`).
     """
 
     rows: int
@@ -70,23 +73,23 @@ class BlockTile(ABC):
     @property
     @abstractmethod
     def threads(self) -> int:
-        """Threads of a block."""
+        """The threads of a block."""
 
     @property
     @abstractmethod
     def registers(self) -> int:
-        """Registers of a thread."""
+        """The registers of a thread."""
 
     @abstractmethod
     def shared_bytes(self, product: Matrices, by_way: bool) -> int:
-        """Shared storage of a block; `by_way`: results go by way of it."""
+        """Return the bytes of shared storage of a block. `by_way` says that results go through it."""
 
     def divides(self, product: Matrices) -> bool:
-        """Whether the product is whole tiles."""
+        """Return whether the product consists of whole tiles."""
         return product.m % self.rows == product.n % self.columns == product.k % self.depth == 0
 
     def fits(self, product: Matrices, by_way: bool, target: Target) -> bool:
-        """Whether tiles are whole for copies, and fit registers and shared storage."""
+        """Return whether copies divide the tiles evenly, and the tiles fit in registers and shared storage."""
         sizes = zip((self.rows, self.columns), product.at_once, strict=True)
         return (
             all(size * self.depth % (self.threads * lanes) == 0 for size, lanes in sizes)
@@ -96,7 +99,9 @@ class BlockTile(ABC):
         )
 
     def residents(self, product: Matrices, by_way: bool, target: Target) -> int:
-        """How many blocks a multiprocessor keeps beside one another, by registers, threads and shared storage."""
+        """Return how many blocks a multiprocessor runs at the same time, limited by registers, threads and shared
+        storage.
+        """
         shared = target.shared_memory_per_multiprocessor or target.max_shared_memory_per_block
         limits = (
             _BLOCKS,
@@ -109,7 +114,7 @@ class BlockTile(ABC):
 
 @dataclass(frozen=True, slots=True)
 class WarpTile(BlockTile):
-    """The tile of a block, over `warp_rows` by `warp_columns` warps; these are the knobs of the rule."""
+    """The tile of a block of `warp_rows` by `warp_columns` warps. Its fields are the knobs of the rule."""
 
     warp_rows: int
     warp_columns: int
@@ -124,24 +129,24 @@ class WarpTile(BlockTile):
 
     @property
     def accumulators(self) -> int:
-        """Sums of a thread, each in a register."""
+        """The sums of a thread, each in a register."""
         return self.rows * self.columns // (WARP * self.warps)
 
     @property
     def registers(self) -> int:
-        """Registers of a thread: sums, fragments of a step of instructions, addresses."""
+        """The registers of a thread: sums, the fragments of a step, and addresses."""
         fragments = self.rows // self.warp_rows + self.columns // self.warp_columns
         return self.accumulators + fragments // 4 + _ADDRESSES
 
     def shared_bytes(self, product: Matrices, by_way: bool) -> int:
-        """Shared storage of a block; `by_way`: results go by way of it."""
+        """Return the bytes of shared storage of a block. `by_way` says that results go through it."""
         first, second = self.rows * (self.depth + PAD), self.columns * (self.depth + PAD)
         other = self.depth * (self.columns + PAD)
         tiles = self.stages * product.nbytes * (first + max(second, other))
         return tiles + (4 * self.rows * (self.columns + PAD) if by_way else 0)
 
     def fits(self, product: Matrices, by_way: bool, target: Target) -> bool:
-        """Whether tiles are whole for warps, too."""
+        """Return whether the tile fits, and also consists of whole instructions for each warp."""
         whole = self.rows % (16 * self.warp_rows) == 0 and self.columns % (8 * self.warp_columns) == 0
         fits = whole and self.warps <= _WARPS and self.accumulators <= _ACCUMULATORS
         return fits and BlockTile.fits(self, product, by_way, target)
@@ -151,14 +156,14 @@ AnyTile = TypeVar("AnyTile", bound=BlockTile)
 
 
 def grouped(product: Matrices, tile: AnyTile, target: Target) -> AnyTile:
-    """The tile with the group for which blocks at work beside one another read least."""
+    """Return the tile with the `group` for which the blocks that run at the same time read the least data."""
     rows = ceil(product.m / tile.rows)
     groups = [group for group in range(1, _GROUP + 1) if rows % group == 0]
     return min((replace(tile, group=group) for group in groups), key=lambda one: _read(product, one, target))
 
 
 def _read(product: Matrices, tile: BlockTile, target: Target) -> int:
-    """Rows and columns of the operands that the blocks at work on a device, one a multiprocessor, read of a step."""
+    """Return the rows and columns of the operands that the running blocks, one per multiprocessor, read in a step."""
     across = ceil(product.n / tile.columns)
     blocks = min(target.multiprocessors or _MULTIPROCESSORS, ceil(product.m / tile.rows) * across)
     if tile.group * across < blocks:  # a whole group of rows, and more
@@ -167,7 +172,9 @@ def _read(product: Matrices, tile: BlockTile, target: Target) -> int:
 
 
 def warp_tile_cost(product: Matrices, tile: WarpTile, by_way: bool, padded: float, target: Target) -> Cost:
-    """Cycles of the multiprocessor that has most blocks; steps of tiles that are not whole take `padded` as long."""
+    """Return the cycles of the multiprocessor with the most blocks. Steps of partial tiles take `padded` times as
+    long.
+    """
     blocks = product.count * ceil(product.m / tile.rows) * ceil(product.n / tile.columns)
     processors = target.multiprocessors or _MULTIPROCESSORS
     mine = ceil(blocks / processors)
@@ -175,7 +182,7 @@ def warp_tile_cost(product: Matrices, tile: WarpTile, by_way: bool, padded: floa
     step = _step(product, tile, beside)
     pieces = ceil(product.k / tile.depth)
     ahead = max(1, tile.stages - 1) * step * tile.depth * beside
-    # Blocks beside one another share a wait, and each computes while the others wait.
+    # Blocks on the same multiprocessor share a wait, and each computes while the others wait.
     barrier = _BARRIER * (_OVERLAPPED if tile.stages > 2 else 1.0)
     waiting = barrier / beside**2 + max(0.0, _LATENCY - ahead) / beside
     results = tile.rows * tile.columns * 4
@@ -186,12 +193,12 @@ def warp_tile_cost(product: Matrices, tile: WarpTile, by_way: bool, padded: floa
 
 
 def _step(product: Matrices, tile: WarpTile, beside: int) -> float:
-    """Cycles of a step of the sum, if `beside` blocks share the multiprocessor."""
+    """Return the cycles of a step of the sum if `beside` blocks share the multiprocessor."""
     quarters = min(4, tile.warps * beside)
     products = tile.rows * tile.columns / (_PRODUCTS * quarters) * product.nbytes / 2
     fragments = tile.rows * tile.warp_columns + tile.columns * tile.warp_rows
     fetched = (tile.rows, tile.columns)
-    # Elements that are fetched one by one take as many instructions, each as long as one of 16 bytes.
+    # Elements that are fetched one by one need an instruction each, which takes as long as one for 16 bytes.
     stored = sum(s * _AT_ONCE / (lanes * product.nbytes) for s, lanes in zip(fetched, product.at_once, strict=True))
     shared = (fragments + stored) * product.nbytes / _SHARED
     from_l2 = sum(fetched) * product.nbytes / _FROM_L2

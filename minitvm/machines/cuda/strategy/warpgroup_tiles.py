@@ -1,7 +1,7 @@
-"""Tiles of blocks whose warpgroups multiply what is in shared storage: what they take of a device, how long they run.
+"""The cost of tiles of blocks whose warpgroups multiply operands in shared storage: their resources and their time.
 
-As `warp_tiles` reckons for warps, in cycles of one multiprocessor, with other rates: tensor cores multiply twice as
-fast, and each warpgroup reads its 64 rows of the first operand and all columns of the second one, not fragments.
+The model is that of `warp_tiles`, in cycles of one multiprocessor, with other rates: tensor cores multiply twice as
+fast, and each warpgroup reads its 64 rows of the first operand and all columns of the second one, instead of fragments.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _MULTIPROCESSORS = 132  # where a target does not say
 
 @dataclass(frozen=True, slots=True)
 class WarpgroupTile(BlockTile):
-    """The tile of a block, a warpgroup for each 64 rows; these are the knobs of the rule."""
+    """The tile of a block with one warpgroup for each 64 rows. Its fields are the knobs of the rule."""
 
     @property
     def groups(self) -> int:
-        """Warpgroups of a block."""
+        """The number of warpgroups of a block."""
         return self.rows // ROWS
 
     @property
@@ -49,7 +49,9 @@ class WarpgroupTile(BlockTile):
 
 
 def warpgroup_tile_cost(product: Matrices, tile: WarpgroupTile, by_way: bool, padded: float, target: Target) -> Cost:
-    """Cycles of the multiprocessor that has most blocks; steps of tiles that are not whole take `padded` as long."""
+    """Return the cycles of the multiprocessor with the most blocks. Steps of partial tiles take `padded` times as
+    long.
+    """
     blocks = product.count * ceil(product.m / tile.rows) * ceil(product.n / tile.columns)
     mine = ceil(blocks / (target.multiprocessors or _MULTIPROCESSORS))
     beside = min(mine, tile.residents(product, by_way, target))
@@ -64,9 +66,9 @@ def warpgroup_tile_cost(product: Matrices, tile: WarpgroupTile, by_way: bool, pa
 
 
 def _step(product: Matrices, tile: WarpgroupTile) -> float:
-    """Cycles of a step of the sum."""
+    """Return the cycles of a step of the sum."""
     fetched = (tile.rows, tile.columns)
-    # Elements that are fetched one by one take as many instructions, each as long as one of 16 bytes.
+    # Elements that are fetched one by one need an instruction each, which takes as long as one for 16 bytes.
     written = sum(s * _FETCHED / (lanes * product.nbytes) for s, lanes in zip(fetched, product.at_once, strict=True))
     read = tile.rows + tile.groups * tile.columns
     busy = sorted((

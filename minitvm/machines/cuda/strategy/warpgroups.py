@@ -1,15 +1,15 @@
-"""Products of 16-bit floats on Hopper's tensor cores, which four warps, a warpgroup, use together (`wgmma`, sm_90a).
+"""Schedule products of 16-bit floats on Hopper's tensor cores, which a warpgroup of four warps uses together (`wgmma`).
 
     for each tile of rows x columns, on the grid:
-        for ko:                                     # a software pipeline: copies of later steps are under way
+        for ko:                                     # a software pipeline: later steps are being copied
             async A_shared, B_shared = the tiles of step ko
-            acc += A_shared * B_shared              # each warpgroup 64 rows, all columns, in one instruction
-        out = epilogue(acc)                         # by way of shared storage, where something follows
+            acc += A_shared * B_shared              # each warpgroup: 64 rows, all columns, in one instruction
+        out = epilogue(acc)                         # through shared storage, if other blocks follow
 
-Operands are multiplied where they are, in shared storage: no fragments of them are loaded. A tile is held in lines of
-128 bytes, whose pieces of 16 bytes are swizzled (`machines.cuda.swizzle_shared`): what threads write at once, and what
-tensor cores read at once, lies in different banks. What a product is, and how it becomes one of matrices, is as for a
-warp (`tensor_cores`). After CUTLASS (MainloopSm90CpAsync).
+Operands are multiplied directly from shared storage, without loading fragments. A tile is stored in lines of 128 bytes,
+whose pieces of 16 bytes are swizzled (`machines.cuda.swizzle_shared`), so that simultaneous writes by threads, and
+simultaneous reads by tensor cores, go to different banks. Products are recognised and converted to matrices as for
+warps (`tensor_cores`). This needs the architecture sm_90a. After CUTLASS (MainloopSm90CpAsync).
 """
 
 from __future__ import annotations
@@ -41,16 +41,17 @@ _STAGES = (4, 3, 2)  # of equal ones the most: copies come late at times
 
 
 def multiplies_halves(func: PrimFunc) -> bool:
-    """Whether a function is a product of matrices of 16-bit floats."""
+    """Return whether a function is a matrix product of 16-bit floats."""
     product = tensor_cores.product_of(func)
     return product is not None and product.dtype in warpgroups.INPUTS
 
 
 @rule("cuda", multiplies_halves, first=True)
 def warpgroup(func: PrimFunc, target: Target) -> Iterator[Candidate]:
-    """A warpgroup for each 64 rows of a tile of `rows` x `columns`, in pieces of `depth` steps, `stages` at a time.
+    """Yield candidates with a warpgroup for each 64 rows of a tile of `rows` x `columns`.
 
-    Only candidates that cost less than the best one of `tensor_core` are proposed.
+    Pieces have `depth` steps, and `stages` pieces are in shared storage at a time. Only candidates that cost less than
+    the best one of `tensor_core` are proposed.
     """
     product = tensor_cores.product_of(func)
     if product is None or not has_warpgroups(target):
@@ -78,7 +79,7 @@ def warpgroup(func: PrimFunc, target: Target) -> Iterator[Candidate]:
 
 
 def schedule_product(sch: Schedule, product: MatrixProduct, tile: WarpgroupTile) -> set[str]:
-    """The product and what follows it element by element; returns the names of the blocks that it scheduled."""
+    """Schedule the product and the element-wise blocks after it. Return the names of the scheduled blocks."""
     columns, depth, groups = tile.columns, tile.depth, tile.groups
     tiles = tensor_cores.operand_tiles(product)
     block, shapes = sch.get_block(product.block.name), [axes for _, axes in tiles]

@@ -1,1 +1,1 @@
-"""Tensor intrinsics of CUDA machines: tensor cores (warps) and warpgroups."""
+"""Tensor intrinsics of CUDA machines: instructions of tensor cores for warps and warpgroups."""

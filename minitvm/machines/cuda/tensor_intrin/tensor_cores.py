@@ -1,6 +1,6 @@
 # mypy: ignore-errors
 # What stands in a @T.prim_func is TVMScript: names that Python never evaluates.
-"""Tensor cores: products of small matrices that the 32 threads of a warp compute together, as instructions.
+"""Intrinsics of tensor cores: products of small matrices that the 32 threads of a warp compute together.
 
     ldmatrix_16x16_f16_a, ldmatrix_16x8_f16_b, ldmatrix_8x16_f16_b     shared storage -> fragments
     ldmatrix_16x16_f16_b, ldmatrix_16x16_f16_b_rows                    two tiles of the second factor
@@ -13,11 +13,11 @@ and the same for bf16; of float32 that are rounded to 10 bits of mantissa,
     load_16x8_tf32_a, load_8x8_tf32_b, load_8x8_tf32_b_rows            shared storage -> fragments, not rounded
     mma_16x8x8_tf32, mma_16x8x8_tf32_nt                                accumulator += round(a) * round(b), or round(b)^T
 
-A *fragment* is a tile that the registers of a warp hold, each thread some of its elements. In a
-program it is storage of scope "warp.matrix_a", "warp.matrix_b" or "warp.accumulator", which a warp owns and only these
-instructions touch. So each description is over whole tiles, and says nothing of threads: `together` says that 32 of
-them do it as one. Which register of which thread holds which element follows from the scope
-(`machines.cuda.codegen.tensor_cores`). PTX ISA, "Matrix Fragments for mma.m16n8k16", "mma.m16n8k8" and "ldmatrix".
+A *fragment* is a tile in the registers of a warp, where each thread holds some of its elements. In a program, it is
+storage of scope "warp.matrix_a", "warp.matrix_b" or "warp.accumulator", which a warp owns and only these instructions
+access. So each description is about whole tiles and does not mention threads: `together` says that 32 threads run it
+together. The scope determines which register of which thread holds an element (`machines.cuda.codegen.tensor_cores`).
+PTX ISA, "Matrix Fragments for mma.m16n8k16", "mma.m16n8k8" and "ldmatrix".
 """
 
 from __future__ import annotations
@@ -35,21 +35,21 @@ _SPELLINGS = "minitvm.machines.cuda.codegen.tensor_cores:"
 
 
 def depth_of(dtype: str) -> int:
-    """The steps of the sum of one instruction."""
+    """Return the number of steps of the sum in one instruction."""
     return 8 if dtype == "float32" else 16
 
 
 def load_a(dtype: str) -> str:
-    """The name of the intrinsic that loads a tile of the first factor, of 16 rows and as many columns as steps."""
+    """Return the name of the intrinsic that loads a tile of the first factor, 16 rows x steps."""
     if dtype == "float32":
         return "load_16x8_tf32_a"
     return f"ldmatrix_16x16_{INPUTS[dtype]}_a"
 
 
 def load_b(dtype: str, transposed: bool = False, pair: bool = False) -> str:
-    """The name of the intrinsic that loads a tile of the second factor, steps x 8; with `transposed` 8 x steps.
+    """Return the name of the intrinsic that loads a tile of the second factor, steps x 8, or 8 x steps if `transposed`.
 
-    `pair`: two such tiles beside each other, of 16-bit floats only.
+    `pair` loads two adjacent tiles, which is possible only for 16-bit floats.
     """
     if dtype == "float32":
         return f"load_8x8_tf32_b{'_rows' if transposed else ''}"
@@ -59,12 +59,12 @@ def load_b(dtype: str, transposed: bool = False, pair: bool = False) -> str:
 
 
 def multiply(dtype: str, transposed: bool = False) -> str:
-    """The name of the product."""
+    """Return the name of the intrinsic that multiplies two tiles."""
     return f"mma_16x8x{depth_of(dtype)}_{INPUTS[dtype]}{'_nt' if transposed else ''}"
 
 
 def register_all() -> None:
-    """Make the intrinsics of this file known, those that are not yet."""
+    """Register the intrinsics of this file that are not registered yet."""
     _register(FILL, _fill, "fill")
     _register(STORE, _store, "store")
     _register(STORE_SHARED, lambda: _store("shared"), "store")

@@ -1,18 +1,19 @@
 # mypy: ignore-errors
 # What stands in a @T.prim_func is TVMScript: names that Python never evaluates.
-"""Products that 128 threads, a *warpgroup*, compute together from tiles in shared storage (`wgmma`, sm_90a).
+"""Intrinsics of a *warpgroup*: products that 128 threads compute together from tiles in shared storage (`wgmma`,
+sm_90a).
 
     wgmma_fill_64x128_f32                                   an accumulator = 0
     wgmma_64x128x64_f16, wgmma_64x128x64_f16_nt             accumulator += a * b, or a * b^T
     wgmma_store_64x128_f32, wgmma_store_64x128_f32_shared   an accumulator -> memory
 
-and the same for bf16. The number of steps may be any multiple of 64, that of columns any multiple of 64 up to 256, of
-`_nt` of 8. An intrinsic becomes known when its name is first asked for.
+and the same for bf16. The number of steps may be any multiple of 64. The number of columns may be any multiple of 64 up
+to 256, or of 8 for `_nt`. An intrinsic is registered when its name is first looked up.
 
-A tile of rows x columns in shared storage is held in slabs of 64 columns, `tile[column // 64, row, column % 64]`, of
-scope "shared.dyn.swizzled": lines of 128 bytes, whose places `transform.swizzle_shared` decides. The accumulator is a
-fragment of scope "warpgroup.accumulator", which the 128 threads along threadIdx.x hold in registers, and which only
-these instructions touch.
+A tile of rows x columns in shared storage is stored in slabs of 64 columns, `tile[column // 64, row, column % 64]`,
+with the scope "shared.dyn.swizzled": lines of 128 bytes, which `swizzle_shared` arranges. The accumulator is a fragment
+of scope "warpgroup.accumulator", which the 128 threads along threadIdx.x hold in registers, and which only these
+instructions access.
 
 PTX ISA, "Asynchronous Warpgroup Level Matrix Multiply-Accumulate Instructions".
 """
@@ -37,37 +38,37 @@ _OTHER = re.compile(r"wgmma_(fill|store)_64x(\d+)_f32(_shared)?")
 
 
 def fill(columns: int) -> str:
-    """The name of the intrinsic that sets an accumulator to 0."""
+    """Return the name of the intrinsic that sets an accumulator to 0."""
     return f"wgmma_fill_{ROWS}x{columns}_f32"
 
 
 def store(columns: int, scope: str = "global") -> str:
-    """The name of the intrinsic that stores an accumulator."""
+    """Return the name of the intrinsic that stores an accumulator."""
     return f"wgmma_store_{ROWS}x{columns}_f32{'' if scope == 'global' else '_shared'}"
 
 
 def multiply(columns: int, steps: int, dtype: str, transposed: bool = False) -> str:
-    """The name of the product's intrinsic; with `transposed` the second operand's tile is columns x steps."""
+    """Return the name of the product's intrinsic. With `transposed`, the second operand's tile is columns x steps."""
     return f"wgmma_{ROWS}x{columns}x{steps}_{INPUTS[dtype]}{'_nt' if transposed else ''}"
 
 
 def columns_of(name: str) -> int:
-    """The columns of an accumulator, by the name of an intrinsic of this file."""
+    """Return the number of columns of an accumulator, given the name of an intrinsic of this file."""
     return int(name.split("_64x")[1].split("_")[0].split("x")[0])
 
 
 def steps_of(name: str) -> int:
-    """The steps of the sum of a product, by its name."""
+    """Return the number of steps of the sum of a product, given its name."""
     return int(name.split("_64x")[1].split("_")[0].split("x")[1])
 
 
 def reads_by_proxy(name: str) -> bool:
-    """Whether an intrinsic reads shared storage in its own way, which stores to it must be made known to."""
+    """Return whether an intrinsic reads shared storage through the async proxy, so that earlier stores need a fence."""
     return _PRODUCT.fullmatch(name) is not None
 
 
 def register_named(name: str) -> None:
-    """Make the intrinsic of this name known, if it is one of this file."""
+    """Register the intrinsic with this name, if it is one of this file."""
     if match := _PRODUCT.fullmatch(name):
         columns, steps = int(match[1]), int(match[2])
         if _is_width(columns) and (match[4] or columns % SLAB == 0) and steps and steps % SLAB == 0:
