@@ -1,4 +1,4 @@
-"""OpenCL: kernels in OpenCL C for GPUs of all makers, compiled by the device's driver."""
+"""OpenCL: kernels in OpenCL C, for GPUs of all makers, compiled by the device's driver."""
 
 from ...backend.parts import Backend
 

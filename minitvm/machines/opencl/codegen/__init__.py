@@ -1,1 +1,1 @@
-"""OpenCL C: kernels, expressions, types, and the functions that a program brings along."""
+"""Write OpenCL C: kernels, expressions, types, and the functions that a kernel's source defines."""

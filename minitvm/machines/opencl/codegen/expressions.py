@@ -1,7 +1,7 @@
-"""How expressions are spelled in OpenCL C: indices in one type of integers, values in exactly their dtype.
+"""Write expressions in OpenCL C: indices in a single integer type, values in exactly their dtype.
 
-Indices are `int` where all of a kernel's provably fit, else `long`: many GPUs compute with 64 bits at a fraction of
-the speed. `library` has what the language lacks, `types` the types.
+Indices are `int` if all indices of a kernel provably fit, and `long` otherwise, because many GPUs are much slower with
+64 bits. `library` has the functions that the language lacks, and `types` the names of types.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ RESERVED = frozenset(_KEYWORDS.split()) | set(FLOAT_CALLS) | set(FLOAT_CALLS.val
 
 
 class OpenCLExpressions(Emitter):
-    """The half of the dialect that spells expressions; `statements` spells statements."""
+    """The part of the dialect that writes expressions; `statements` writes statements."""
 
     syntax = C
     language = "an OpenCL kernel"
@@ -56,25 +56,25 @@ class OpenCLExpressions(Emitter):
         self.uses_double = False
 
     def type_of(self, dtype: ex.DType) -> str:
-        """The type of a value; notes that a kernel needs double precision."""
+        """Return the type of a value, and record whether the kernel needs double precision."""
         self.uses_double |= dtype.scalar == "float64"
         return value_type(dtype)
 
     def space(self, buffer: Buffer) -> str:
-        """The address space of a buffer."""
+        """Return the address space of a buffer."""
         self.scalar(buffer)
         if buffer in self.on_stack:
             return "__private"
         return "__local" if is_shared(buffer.scope) else _SPACES.get(buffer.scope, "__global")
 
     def pointer(self, buffer: Buffer) -> str:
-        """A buffer as a pointer to its elements; an array of halves is declared as one of bits."""
+        """Return a buffer as a pointer to its elements. An array of halves is declared as an array of their bits."""
         space = self.space(buffer)
         declared = buffer.dtype == "float16" and space != "__global"
         return f"(({space} half *){self.names[buffer]})" if declared else self.names[buffer]
 
     def use(self, name: str, dtype: ex.DType, space: str = "") -> str:
-        """A function of the library."""
+        """Return the name of a library function, which is added to the kernel's source."""
         self.type_of(dtype)
         return self.library.use(name, dtype, space)
 
@@ -100,7 +100,7 @@ class OpenCLExpressions(Emitter):
         return f"{self.use(_DIVISIONS[type(x)], self.index_dtype)}({a}, {self.index(x.b)})"
 
     def vector_index(self, x: ex.Expr) -> str:
-        """The places of a vector's lanes, in the type of indices."""
+        """Return the indices of a vector's lanes, in the type of indices."""
         t = value_type(self.index_dtype.with_lanes(x.dtype.lanes))
         if isinstance(x, ex.Ramp):
             lanes = ", ".join(map(str, range(x.lanes)))
@@ -158,19 +158,19 @@ class OpenCLExpressions(Emitter):
         return f"({text} != (uchar{n})(0))" if x.dtype.is_bool else text
 
     def whole(self, buffer: Buffer, index: ex.Expr) -> bool:
-        """Whether a vector of neighbours surely lies at a multiple of its size: then it is one access.
+        """Return whether a vector of neighbours is certainly aligned to its size, so that it needs a single access.
 
-        `vload` and `vstore` are for any place, and on PoCL functions that are called.
+        `vload` and `vstore` accept any address, but PoCL implements them as function calls.
         """
         plain = not buffer.dtype.is_half and not buffer.dtype.is_bool
         return plain and is_whole(buffer, index, self.analyzer, self.lets)
 
     def word(self, dtype: ex.DType, space: str, pointer: str, base: str) -> str:
-        """A vector in memory, at a multiple of its size."""
+        """Return an access of a vector in memory that is aligned to its size."""
         return f"*({space} {value_type(dtype)} *)({pointer} + {base})"
 
     def converted(self, text: str, source: ex.DType, to: ex.DType) -> str:
-        """A conversion as NumPy's: floats to integers truncate, integers wrap, anything but 0 is true."""
+        """Return a conversion like NumPy's: floats to integers truncate, integers wrap, and anything but 0 is true."""
         n = "" if to.lanes == 1 else str(to.lanes)
         self.type_of(to)
         if to.is_bool:
@@ -186,7 +186,7 @@ class OpenCLExpressions(Emitter):
         return self.plainly(value_type(to), text)
 
     def plainly(self, t: str, text: str) -> str:
-        """C's conversion of a scalar, OpenCL's of a vector."""
+        """Return C's conversion of a scalar, or OpenCL's conversion of a vector."""
         return f"convert_{t}({text})" if t[-1].isdigit() else f"({t}){atom(text)}"
 
     def halved(self, text: str, source: ex.DType, to: ex.DType) -> str:
@@ -225,7 +225,7 @@ class OpenCLExpressions(Emitter):
         return f"{self.use(_DIVISIONS[type(x)], x.dtype)}({a}, {b})"
 
     def multiply_add(self, a: ex.Expr, b: ex.Expr, c: ex.Expr) -> str:
-        # In one operation on devices that do both as fast as one of them.
+        # One operation, on devices on which a multiply-add is as fast as an addition.
         return f"{self.use('multiply_add', c.dtype)}({self.value(a)}, {self.value(b)}, {self.value(c)})"
 
     def words_added(self, op: str, a: ex.Expr, b: ex.Expr, c: ex.Expr) -> str | None:

@@ -1,4 +1,4 @@
-"""Functions that OpenCL C does not have, or has with another meaning; a kernel's source begins with those it uses.
+"""Functions that OpenCL C does not have, or defines differently. A kernel's source begins with those that it uses.
 
     static float4 maximum_float32x4(float4 a, float4 b) { return (a > b | a != a) ? a : b; }      a NaN wins
 
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from ....expr import DType
 from .types import mask_type, memory_type, unsigned, value_type
 
-# How OpenCL C spells the functions of floats that it has. To spell one in another way, take its name out of the list.
+# The float functions that OpenCL C has. To write one in another way, remove its name from the list.
 FLOAT_CALLS = {
     **{name: name for name in (
         "exp", "exp2", "exp10", "log", "log2", "log10", "log1p", "sqrt", "sin", "cos", "tan", "asin", "acos", "atan",
@@ -24,9 +24,9 @@ FLOAT_CALLS = {
 
 
 class Library:
-    """The functions that one kernel uses; `index` is the type of its indices.
+    """The functions that one kernel uses. `index` is the type of its indices.
 
-    `has_half` says that the device adds and multiplies numbers of 16 bits; `uses_half` whether the kernel has it do so.
+    `has_half` says that the device adds and multiplies 16-bit floats, and `uses_half` that the kernel does so.
     """
 
     def __init__(self, index: str = "long", has_half: bool = False) -> None:
@@ -34,7 +34,7 @@ class Library:
         self.definitions: dict[str, str] = {}
 
     def use(self, name: str, dtype: DType, space: str = "") -> str:
-        """The name of a function for values of a dtype, and for memory in an address space where it reads any."""
+        """Return the name of a function for a dtype and, if it accesses memory, for an address space."""
         full = "_".join(part for part in (name, str(dtype), space.strip("_")) if part)
         if full not in self.definitions:
             definition = _FUNCTIONS[name](self, full, dtype, space) if space else _FUNCTIONS[name](self, full, dtype)
@@ -42,7 +42,7 @@ class Library:
         return full
 
     def text(self) -> list[str]:
-        """The lines of all definitions, each before its uses."""
+        """Return the lines of all definitions, each before its uses."""
         return [line for text in self.definitions.values() for line in (*text.splitlines(), "")]
 
 
@@ -63,20 +63,20 @@ def _extreme(sign: str) -> Callable[[Library, str, DType], str]:
 
 
 def _negated(dtype: DType, text: str) -> str:
-    """-text, which wraps."""
+    """Return -text with wrapping."""
     t, u = value_type(dtype), unsigned(dtype)
     return f"as_{t}(({u})0 - as_{u}({text}))" if dtype.bits >= 32 or dtype.lanes > 1 else f"({t})(-{text})"
 
 
 def _by_lanes(library: Library, op: str, name: str, dtype: DType) -> str:
-    """An operation on vectors, lane by lane."""
+    """Write an operation on vectors, lane by lane."""
     t, scalar = value_type(dtype), library.use(op, dtype.scalar)
     lanes = ", ".join(f"{scalar}(a.s{k:x}, b.s{k:x})" for k in range(dtype.lanes))
     return _function(t, name, f"{t} a, {t} b", f"({t})({lanes})")
 
 
 def _truncdiv(library: Library, name: str, dtype: DType) -> str:
-    """The quotient rounded towards zero; 0 of a division by zero, which a processor may trap."""
+    """Write the quotient rounded towards zero. A division by zero gives 0, because a processor may trap it."""
     if dtype.lanes > 1:
         return _by_lanes(library, "truncdiv", name, dtype)
     t = value_type(dtype)
@@ -124,7 +124,7 @@ def _floormod(library: Library, name: str, dtype: DType) -> str:
 
 
 def _shift(operator: str) -> Callable[[Library, str, DType], str]:
-    """A shift, of which an amount from the width on leaves nothing but the sign."""
+    """Write a shift. If the amount is the width or more, only the sign remains."""
 
     def write(library: Library, name: str, dtype: DType) -> str:
         if dtype.lanes > 1:
@@ -139,17 +139,17 @@ def _shift(operator: str) -> Callable[[Library, str, DType], str]:
 
 
 def library_round(library: Library, dtype: DType, text: str) -> str:
-    """A float32 as the nearest value of a 16-bit float; what is no such float is left alone."""
+    """Return a float32 rounded to a 16-bit float. Values of other dtypes are unchanged."""
     if dtype.scalar == "float16" and library.has_half:
         return in_half(library, dtype, text)
     return f"{library.use('rounded', dtype)}({text})" if dtype.is_half else text
 
 
 def in_half(library: Library, dtype: DType, a: str, operator: str = "", b: str = "") -> str:
-    """A number, or the result of an operator on two, as a `half` of the device; back in a float32, which holds it.
+    """Return a number, or an operation on two numbers, computed as the device's `half` and converted back to float32.
 
-    Values of float16 are float32 in a kernel, so these conversions change nothing, and a compiler drops them between
-    two operators. A sum, difference or product of halves is rounded once, to the same value as that of float32 is.
+    Values of float16 are float32 in a kernel, so these conversions change nothing, and a compiler removes them between
+    two operators. A sum, difference or product of halves is rounded once, to the same value as in float32.
     """
     library.uses_half = True
     n = "" if dtype.lanes == 1 else str(dtype.lanes)
@@ -170,7 +170,7 @@ def _rounded(library: Library, name: str, dtype: DType) -> str:
 
 
 def _rounded_once(_: Library, name: str, dtype: DType) -> str:
-    """A float64 as the nearest float16."""
+    """Write a function that rounds a float64 to the nearest float16."""
     t, n = value_type(dtype), "" if dtype.lanes == 1 else str(dtype.lanes)
     wide = value_type(DType("float64").with_lanes(dtype.lanes))
     return _function(
@@ -180,7 +180,7 @@ def _rounded_once(_: Library, name: str, dtype: DType) -> str:
 
 
 def _bits(_: Library, name: str, dtype: DType) -> str:
-    """The bits of a 16-bit float; a bfloat16 is the upper half of a float32, rounded to even, and NaN stays one."""
+    """Write a function that returns the bits of a 16-bit float. A bfloat16 is rounded to even, and NaN stays NaN."""
     t, n = value_type(dtype), "" if dtype.lanes == 1 else str(dtype.lanes)
     if dtype.scalar == "float16":
         store = f"vstore_half{n}_rte(x, 0, (__private half *)h);"
@@ -218,7 +218,7 @@ def _multiply_add(_: Library, name: str, dtype: DType) -> str:
 
 
 def _dot4(library: Library, name: str, dtype: DType) -> str:
-    """The sum of the products of four bytes, those of a unsigned and those of b signed."""
+    """Write the sum of four products of bytes, those of a unsigned and those of b signed."""
     if dtype.lanes > 1:
         return _by_lanes(library, "dot4_u8i8", name, dtype)
     terms = [f"(int)((uchar)(a >> {8 * k})) * (int)((char)(b >> {8 * k}))" for k in range(4)]
@@ -226,7 +226,7 @@ def _dot4(library: Library, name: str, dtype: DType) -> str:
 
 
 def _dot2(library: Library, name: str, dtype: DType) -> str:
-    """c and the products of the two bfloat16 in words a and b, as one instruction of CPUs adds them up."""
+    """Write c plus the products of the two bfloat16 in words a and b, added in the same way as a CPU's instruction."""
     t, n = value_type(dtype), "" if dtype.lanes == 1 else str(dtype.lanes)
     flushed = library.use("flushed", dtype)
 
@@ -242,7 +242,7 @@ def _dot2(library: Library, name: str, dtype: DType) -> str:
 
 
 def _flushed(_: Library, name: str, dtype: DType) -> str:
-    """float32 with zeros, of the same sign, for subnormal numbers."""
+    """Write a function that replaces subnormal float32 with zeros of the same sign."""
     t, n = value_type(dtype), "" if dtype.lanes == 1 else str(dtype.lanes)
     return _function(
         t, name, f"{t} x", f"uint{n} bits = as_uint{n}(x);",
@@ -251,7 +251,7 @@ def _flushed(_: Library, name: str, dtype: DType) -> str:
 
 
 def _reduction(op: str) -> Callable[[Library, str, DType], str]:
-    """The lanes of a vector combined: the halves with one another, until one is left."""
+    """Write a function that combines the lanes of a vector, half by half, until one is left."""
 
     def write(library: Library, name: str, dtype: DType) -> str:
         t, half = value_type(dtype), dtype.with_lanes(dtype.lanes // 2)
@@ -263,7 +263,7 @@ def _reduction(op: str) -> Callable[[Library, str, DType], str]:
 
 
 def added(library: Library, dtype: DType, a: str, b: str, operator: str = "+") -> str:
-    """A sum, difference or product that wraps for integers, and is rounded to its dtype for floats."""
+    """Return a sum, difference or product that wraps for integers, and is rounded to its dtype for floats."""
     if dtype.scalar == "float16" and library.has_half:
         return in_half(library, dtype, a, operator, b)
     if dtype.is_float:
@@ -286,12 +286,14 @@ _COMBINED: dict[str, Callable[[Library, DType, str, str], str]] = {
 
 
 def _each(dtype: DType, text: str) -> str:
-    """The text for each lane: {k} is its number as OpenCL C writes it behind a vector, {n} the number itself."""
+    """Return the text for each lane. {k} is the lane's number as a vector component in OpenCL C, and {n} as a decimal
+    number.
+    """
     return ", ".join(text.format(k=f"{k:x}", n=k) for k in range(dtype.lanes))
 
 
 def element(library: Library, dtype: DType, pointer: str, index: str) -> str:
-    """An element of memory as a value."""
+    """Return an expression that reads an element of memory as a value."""
     scalar = dtype.scalar
     if scalar == "float16":
         return f"vload_half({index}, {pointer})"
@@ -301,7 +303,7 @@ def element(library: Library, dtype: DType, pointer: str, index: str) -> str:
 
 
 def put(library: Library, dtype: DType, pointer: str, index: str, value: str) -> str:
-    """The expression that stores a value as an element of memory."""
+    """Return the expression that stores a value as an element of memory."""
     scalar = dtype.scalar
     if scalar == "float16":
         return f"vstore_half_rte({value}, {index}, {pointer})"
@@ -317,13 +319,15 @@ def _gather(library: Library, name: str, dtype: DType, space: str) -> str:
 
 
 def _first(_: Library, name: str, dtype: DType) -> str:
-    """The mask of the first n lanes, compared in its own width: no vector is wider than the mask."""
+    """Write the mask of the first n lanes, compared in the width of the mask, so that no wider vector is needed."""
     t, lanes = f"char{dtype.lanes}", ", ".join(map(str, range(dtype.lanes)))
     return _function(t, name, "long n", f"({t})({lanes}) < ({t})((char)clamp(n, 0L, {dtype.lanes}L))")
 
 
 def _load_masked(library: Library, name: str, dtype: DType, space: str) -> str:
-    """Neighbours in memory, zeros for the lanes that are left out; most often there are none: then it is one load."""
+    """Write a load of neighbours with zeros for masked-out lanes. If there are none, which is common, it is a single
+    load.
+    """
     t, truth = value_type(dtype), "-" if dtype.is_bool else ""
     lanes = _each(dtype, f"m.s{{k}} ? {truth}{element(library, dtype, 'p', '{n}')} : {_zero(dtype)}")
     whole = [] if dtype.is_half or dtype.is_bool else [f"if (all(m)) return vload{dtype.lanes}(0, p);"]

@@ -1,4 +1,4 @@
-"""OpenCL C 1.2 for devices: the kernel and its statements.
+"""Write kernels in OpenCL C 1.2: the kernel and its statements.
 
     __kernel void add_kernel_0(__global const uchar *restrict A_base, const ulong A_at, ...) {
         __global const float *A = (__global const float *)(A_base + A_at);
@@ -7,9 +7,9 @@
         C[bx * 64 + tx] = A[bx * 64 + tx] + B[bx * 64 + tx];
     }
 
-A buffer comes as a pointer and an offset in bytes, so that many of them lie in one allocation. Integers come as `long`,
-floats as themselves, 16-bit ones as `float`. Loops over blockIdx and threadIdx are the grid that the host launches. A
-parallel loop is shared out among all work-items, as the CPU's threads share it.
+A buffer is passed as a pointer and an offset in bytes, so that one allocation can hold many buffers. Integers are
+passed as `long`, 16-bit floats as `float`, and other floats in their own type. Loops over blockIdx and threadIdx are
+the grid that the host launches. A parallel loop is shared out among all work-items, like the threads of a CPU.
 """
 
 from __future__ import annotations
@@ -36,19 +36,20 @@ _WIDEST_BITS = 256  # of a value, where the target has no wider vectors
 
 
 def generate(kernel: tir.PrimFunc, target: Target | None = None) -> str:
-    """The source of a kernel, with the functions that it uses.
+    """Return the source of a kernel, including the functions that it uses.
 
-    Raises `Unsupported` for what OpenCL C does not have, and for a grid or storage beyond the limits of the target.
+    Raises `Unsupported` for features that OpenCL C does not have, and for a grid or storage beyond the limits of the
+    target.
     """
     return _OpenCL(kernel.with_body(in_pieces(kernel.body, _lanes(kernel, target))), target).source()
 
 
 def _lanes(kernel: tir.PrimFunc, target: Target | None) -> int:
-    """The lanes of the kernel's vectors: no value is wider than the target's vectors, or `_WIDEST_BITS`.
+    """Return the largest number of lanes for which no value is wider than the target's vectors or `_WIDEST_BITS`.
 
-    PoCL 3.0 passes wider ones to its own functions in another way than they expect, unless its compiler knows that the
-    processor has AVX-512. It does not know that of any AMD processor: there `exp(float16)` is a crash at run time, and
-    `vstore16` of floats an endless loop in the compiler.
+    PoCL 3.0 passes wider vectors to its own functions incorrectly, unless its compiler knows that the processor has
+    AVX-512. It does not know this for any AMD processor: there, `exp(float16)` crashes at run time, and `vstore16` of
+    floats makes the compiler loop forever.
     """
     bits, places = max(_WIDEST_BITS, getattr(target, "vector_bits", 0)), index_dtype(kernel).bits
 
@@ -72,7 +73,7 @@ class _OpenCL(GridEmitter, OpenCLExpressions):
 
     @contextmanager
     def block(self, header: str) -> Any:
-        """As in all languages; what is declared inside is forgotten behind it."""
+        """Write a block as in all languages. Names that are declared inside are forgotten after it."""
         self.scopes.append(set())
         with super().block(header):
             yield
@@ -98,12 +99,14 @@ class _OpenCL(GridEmitter, OpenCLExpressions):
         return "\n".join([*head, "", *self.library.text(), signature, *body, "}", ""])
 
     def work_group(self) -> str:
-        """The attribute that fixes the threads of a block where they are constants: compilers count on it."""
+        """Return the attribute that fixes the number of threads of a block if it is constant, for the compiler's
+        benefit.
+        """
         extents = [d.value for d in grid_of(self.kernel.body)[3:] if isinstance(d, ex.IntImm)]
         return f"__attribute__((reqd_work_group_size({', '.join(map(str, extents))}))) " if len(extents) == 3 else ""
 
     def parameter(self, param: tir.Buffer | ex.Var) -> list[str]:
-        """The declarations of a parameter; lines of the body bring it into the form that statements use."""
+        """Return the declarations of a parameter. Lines of the body convert it to the form that statements use."""
         name = self.names[param]
         if isinstance(param, tir.Buffer):
             memory = memory_type(param.dtype)
@@ -133,7 +136,7 @@ class _OpenCL(GridEmitter, OpenCLExpressions):
         return f"{offset}{share.format('')}", f"{offset}{share.format(' + 1')}"
 
     def thread(self, stmt: tir.For) -> None:
-        """A loop over the grid: its variable is where the work-item stands."""
+        """Write a loop over the grid: its variable is the position of the work-item."""
         index, axis = self.axis(stmt)
         place = f"{'get_group_id' if index == 'blockIdx' else 'get_local_id'}({'xyz'.index(axis)})"
         offset = "" if is_const(stmt.start, 0) else f" + {atom(self.index(stmt.start))}"
@@ -144,9 +147,9 @@ class _OpenCL(GridEmitter, OpenCLExpressions):
         return f"const {self.type_of(dtype)} {self.names[var]} = {text};"
 
     def define(self, var: ex.Var, line: str, body: tir.Stmt) -> None:
-        """A definition and the statements that see it, in braces of their own where the name is taken here.
+        """Write a definition and the statements that use it, in separate braces if the name is already declared here.
 
-        A copy of a loop's body, for its last iterations say, declares what the body declares.
+        For example, a copy of a loop's body for its last iterations declares the same names as the body.
         """
         if self.names[var] in self.scopes[-1]:
             with self.block("{"):
@@ -197,14 +200,16 @@ class _OpenCL(GridEmitter, OpenCLExpressions):
             super().allocate(stmt)
 
     def takes_name(self, stmt: tir.Allocate) -> bool:
-        """Whether the storage is in memory, under a name that stands in this scope already; registers get new names."""
+        """Return whether the storage is in memory, under a name that is already declared in this scope. Registers get
+        new names.
+        """
         name = self.names[stmt.buffer]
         again = name in self.scopes[-1] and registers_of(stmt.buffer, stmt.body) is None
         self.scopes[-1].add(name)
         return again
 
     def shared_array(self, buffer: tir.Buffer) -> None:
-        """An array that a block's threads share; OpenCL C declares it at the top of the kernel."""
+        """Declare an array that a block's threads share. OpenCL C requires it at the top of the kernel."""
         count = self.count_shared(buffer)
         self.shared.append(f"    __local {self.array(buffer, count)}")
 
@@ -213,7 +218,7 @@ class _OpenCL(GridEmitter, OpenCLExpressions):
         self.line(self.array(buffer, self.length(buffer)))
 
     def array(self, buffer: tir.Buffer, count: int) -> str:
-        """The declaration of storage, as aligned as its buffer."""
+        """Return the declaration of storage, with its buffer's alignment."""
         aligned = f"__attribute__((aligned({buffer.align})))"
         return f"{array_type(buffer.dtype)} {self.names[buffer]}[{max(1, count)}] {aligned};"
 

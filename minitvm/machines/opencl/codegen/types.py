@@ -1,7 +1,7 @@
-"""How dtypes are spelled in OpenCL C: as values, and as elements of memory.
+"""The names of dtypes in OpenCL C: as values, and as elements of memory.
 
-A value of a 16-bit float is a `float` that float16 (or bfloat16) can hold, since few devices compute in them. A truth
-value is an `int`, 0 or 1; those of a vector are a `char` each, 0 or -1, as a comparison gives them.
+A 16-bit float is a `float` whose value float16 (or bfloat16) can represent, because few devices compute in these
+formats. A bool is an `int`, 0 or 1. In a vector, bools are `char`, 0 or -1, as comparisons give them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _STORED = {"bool": "uchar", "float16": "half", "bfloat16": "ushort"}
 
 
 def value_type(dtype: DType) -> str:
-    """The type of a value; raises `Unsupported` for a dtype, or a number of lanes, that OpenCL C does not have."""
+    """Return the type of a value. Raises `Unsupported` for a dtype or number of lanes that OpenCL C does not have."""
     name = _SCALARS.get(dtype.scalar)
     if name is None:
         raise Unsupported(f"a value of dtype {dtype} in an OpenCL kernel")
@@ -37,28 +37,28 @@ def value_type(dtype: DType) -> str:
 
 
 def memory_type(dtype: DType) -> str:
-    """The type of an element in memory."""
+    """Return the type of an element in memory."""
     return _STORED.get(dtype.scalar) or value_type(DType(dtype.scalar))
 
 
 def array_type(dtype: DType) -> str:
-    """The type of an element of an array that a kernel declares: `half` is for pointers only."""
+    """Return the type of an element in an array that a kernel declares. `half` is allowed only for pointers."""
     return "ushort" if dtype.is_half else memory_type(dtype)
 
 
 def unsigned(dtype: DType) -> str:
-    """The unsigned type of an integer's width and lanes."""
+    """Return the unsigned integer type with the width and the lanes of a dtype."""
     return value_type(DType(f"uint{dtype.bits}").with_lanes(dtype.lanes))
 
 
 def mask_type(dtype: DType) -> str:
-    """The type of the condition by which `select` chooses between vectors of a dtype."""
+    """Return the type of the condition with which `select` chooses between vectors of a dtype."""
     bits = 32 if dtype.is_half else dtype.bits
     return value_type(DType(f"int{8 if dtype.is_bool else bits}").with_lanes(dtype.lanes))
 
 
 def literal(e: IntImm | FloatImm) -> str:
-    """A constant of exactly its dtype."""
+    """Return the text of a constant in exactly its dtype."""
     dtype = e.dtype
     if isinstance(e, IntImm):
         return str(int(bool(e.value))) if dtype.is_bool else _integer(e.value, dtype)

@@ -1,12 +1,12 @@
-"""Kernels with vectors of at most so many lanes, for languages and compilers that have no wider ones.
+"""Limit the number of lanes of a kernel's vectors, for languages and compilers without wider vectors.
 
     B[ramp(0, 1, 16)] = A[ramp(0, 1, 16)]    ->    B[ramp(0, 1, 8)] = A[ramp(0, 1, 8)]
                                                    B[ramp(8, 1, 8)] = A[ramp(8, 1, 8)]
     vector_reduce_add(S[ramp(0, 1, 16)])     ->    vector_reduce_add(S[ramp(0, 1, 8)] + S[ramp(8, 1, 8)])
 
-Each operation works lane by lane, so a vector is the pieces of its operands, piece by piece. A reduction combines lanes
-in any order. All vectors of a kernel get the same limit: a name or a register that one statement writes in pieces,
-every other statement reads in the same pieces.
+Each operation works lane by lane, so an operation on vectors becomes one operation per piece. A reduction may combine
+lanes in any order. All vectors of a kernel have the same limit, so that all statements use the same pieces of a
+variable or register.
 """
 
 from __future__ import annotations
@@ -24,9 +24,11 @@ _COMBINED: dict[str, Any] = {intrinsic: kind for kind, intrinsic in REDUCTIONS.i
 
 
 def widest(body: Stmt, lanes: int, fit: Callable[[ex.Expr], int]) -> int:
-    """The number of lanes, at most `lanes`, that all vectors of a kernel have room for; `fit` tells it of one.
+    """Return the largest number of lanes, at most `lanes`, that fits all vectors of a kernel. `fit` returns it for one
+    vector.
 
-    The places of neighbours in memory, and the mask of the first lanes, are never vectors of integers.
+    Indices of neighbours in memory, and masks of the first lanes, do not count, because they never become integer
+    vectors.
     """
     most = lanes
 
@@ -52,7 +54,7 @@ def _is_of_neighbours(e: ex.Expr) -> bool:
 
 
 def in_pieces(body: Stmt, lanes: int) -> Stmt:
-    """A statement whose vectors have at most so many lanes, or a number that is no multiple of it."""
+    """Return a statement whose vectors have at most `lanes` lanes, or a number that is not a multiple of it."""
     pieces = _Pieces(lanes)
     return pieces.stmt(body) if any(pieces.is_wide(e) for e in ex.find(body, ex.Expr)) else body
 
@@ -80,7 +82,9 @@ class _Pieces:
         return ex.map_children(node, self.stmt)
 
     def store(self, node: BufferStore) -> Stmt:
-        """A store of each piece. All pieces are read before the first is written, if the buffer is read elsewhere."""
+        """Store each piece. If the buffer is also read elsewhere in the statement, all pieces are read before the first
+        is written.
+        """
         n = self.count(node.value)
         values = [self.piece(node.value, k) for k in range(n)]
         at = node.indices[-1]
@@ -109,7 +113,7 @@ class _Pieces:
     # -- expressions
 
     def narrow(self, e: Any) -> Any:
-        """An expression that is not wide itself, with what is wide inside of it in pieces."""
+        """Return an expression that is not wide itself, after dividing the wide expressions in it into pieces."""
         if isinstance(e, ex.Call) and e.op in _COMBINED and self.is_wide(e.args[0]):
             first, *others = [self.piece(e.args[0], k) for k in range(self.count(e.args[0]))]
             for other in others:
@@ -120,14 +124,16 @@ class _Pieces:
         return ex.map_children(e, self.narrow)
 
     def operands(self, e: ex.Shuffle) -> tuple[ex.Expr, ...]:
-        """The vectors that a shuffle picks from, the wide ones as their pieces: its numbers of lanes stay right."""
+        """Return the operands of a shuffle, with wide ones replaced by their pieces, so that lane numbers stay
+        correct.
+        """
         return tuple(
             part for v in e.vectors
             for part in ([self.piece(v, k) for k in range(self.count(v))] if self.is_wide(v) else [self.narrow(v)])
         )  # fmt: skip
 
     def piece(self, e: Any, k: int) -> Any:
-        """Piece `k` of a wide vector; a scalar is the same for all pieces."""
+        """Return piece `k` of a wide vector. A scalar is the same for all pieces."""
         n = self.lanes
         if e.dtype.lanes == 1:
             return self.narrow(e)

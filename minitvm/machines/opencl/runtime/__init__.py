@@ -1,4 +1,4 @@
-"""Running executables by OpenCL: devices, programs of kernels, memory, launches.
+"""Run executables with OpenCL: devices, programs of kernels, memory, launches.
 
-`devices` finds the device, `kernels` compiles for it, `program` is what the runtime asks for.
+`devices` finds the device, `kernels` compiles for it, and `program` implements the runtime's interface.
 """

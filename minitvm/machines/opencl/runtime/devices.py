@@ -1,7 +1,7 @@
-"""The OpenCL devices of this machine, and the one on which programs run.
+"""The OpenCL devices of this machine, and the device on which programs run.
 
-MINITVM_OPENCL_DEVICE names it by a part of its platform's name or of its own ("pocl", "mali", "oclgrind"). Without it
-the first GPU is taken, then the first other device that is no simulator.
+MINITVM_OPENCL_DEVICE selects it by a part of its name or of its platform's name ("pocl", "mali", "oclgrind"). The
+default is the first GPU, or else the first other device that is not a simulator.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Device:
     stuck: list[str] = field(default_factory=list)  # the kernels whose compilation did not end
 
     def require_usable(self) -> None:
-        """Raises `TargetError` if the driver is still busy with a kernel that it did not compile in time."""
+        """Raise `TargetError` if the driver is still compiling a kernel that it did not finish in time."""
         if self.stuck:
             raise TargetError(
                 f"{self.name} can run nothing in this process: it still compiles kernel {self.stuck[0]}\n"
@@ -41,22 +41,22 @@ class Device:
             )
 
     def keep(self) -> None:
-        """Never release the context: PoCL aborts when it releases a program that it could not read."""
+        """Never release the context, because PoCL aborts when it releases a program that it could not read."""
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self.context))
 
     @property
     def name(self) -> str:
-        """Platform and device, for people."""
+        """The names of the platform and the device, for messages."""
         return _described(self.handle)
 
     @property
     def is_simulator(self) -> bool:
-        """Whether it runs kernels step by step, to find mistakes in them."""
+        """Whether the device runs kernels step by step to find mistakes in them."""
         return _is_simulator(self.handle)
 
 
 def pyopencl() -> Any:
-    """The module; raises `TargetError` with what to install where it is missing."""
+    """Return the module pyopencl. Raises `TargetError` if it is not installed."""
     try:
         import pyopencl
     except ImportError as error:
@@ -67,7 +67,7 @@ def pyopencl() -> Any:
 
 
 def available() -> list[Any]:
-    """The handles of all devices, platform by platform."""
+    """Return the handles of all devices, platform by platform."""
     cl = pyopencl()
     _start()
     try:
@@ -85,27 +85,29 @@ def available() -> list[Any]:
 
 @functools.cache
 def _start() -> None:
-    """What a driver reads when it starts, once in a process."""
+    """Set the environment that drivers read when they start, once per process."""
     _pin_threads()
     driver_cache.prepare()
 
 
 def _pin_threads() -> None:
-    """Have PoCL keep each of its threads on a core, where all cores are this process's; it reads that when it starts.
+    """Let PoCL pin each of its threads to a core, if this process may use all cores. PoCL reads this setting at its
+    start.
 
-    Else the system may wake two of them on one core, and a kernel takes twice as long. MINITVM_PIN=0 forbids it.
+    Otherwise the system may wake two threads on one core, and a kernel takes twice as long. MINITVM_PIN=0 turns this
+    off.
     """
     if os.environ.get("MINITVM_PIN") != "0" and available_cores() == list(range(os.cpu_count() or 1)):
         os.environ.setdefault("POCL_AFFINITY", "1")
 
 
 def names() -> list[str]:
-    """What `available` finds, for people."""
+    """Return readable names of the devices that `available` returns."""
     return [_described(handle) for handle in available()]
 
 
 def current(wanted: str = "") -> Device:
-    """The device on which programs run, or that of a name; raises `TargetError` where there is none."""
+    """Return the device on which programs run, or the one with this name. Raises `TargetError` if there is none."""
     return _opened(wanted or os.environ.get(VARIABLE, ""))
 
 
@@ -128,15 +130,16 @@ def _opened(wanted: str) -> Device:
     return Device(handle, context, cl.CommandQueue(context, handle))
 
 
-# Models of targets, by a word with which a device or its maker names itself.
+# Models of targets, by a word in the name of a device or its maker.
 _MODELS = {"mali": "mali", "adreno": "adreno", "intel": "intel", "amd": "amd", "advanced micro devices": "amd"}
 _PROCESSORS = ("pocl", *_SIMULATORS)
 
 
 def at_hand(target: Target) -> Target:
-    """A target that names no model, as the GPU on which programs run; itself where there is none.
+    """Return the target of the GPU on which programs run, if `target` names no model and there is a GPU.
 
-    A processor, or a simulator, is not described: for these `opencl` has the limits that all devices have.
+    Otherwise return `target`. Processors and simulators are not described; for them, `opencl` has the limits that all
+    devices support.
     """
     wanted = os.environ.get(VARIABLE, "").lower()
     if target.name != find_kind("opencl").default().name or wanted in _PROCESSORS:
@@ -152,7 +155,7 @@ def at_hand(target: Target) -> Target:
 
 
 def described(cl: Any, handle: Any) -> str:
-    """The target of a device: the figures of its maker's GPUs, with its own limits."""
+    """Return the target of a device as text: the figures of its maker's GPUs, with the device's own limits."""
     maker = f"{handle.vendor} {_described(handle)}".lower()
     model = next((f"-device={model} " for word, model in _MODELS.items() if word in maker), "")
     helps = handle.local_mem_type == cl.device_local_mem_type.LOCAL
@@ -166,7 +169,7 @@ def described(cl: Any, handle: Any) -> str:
 
 
 def _has_half(cl: Any, handle: Any) -> bool:
-    """Whether a device computes with halves as IEEE 754 says, denormal ones too."""
+    """Return whether a device computes with halves as IEEE 754 requires, including denormal numbers."""
     if "cl_khr_fp16" not in handle.extensions.split():
         return False
     needed = cl.device_fp_config.DENORM | cl.device_fp_config.INF_NAN | cl.device_fp_config.ROUND_TO_NEAREST

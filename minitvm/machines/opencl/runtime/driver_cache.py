@@ -1,8 +1,8 @@
-"""The folder in which PoCL keeps what it compiled: minitvm's own, and free of files that were cut short.
+"""The folder in which PoCL caches compiled programs: it belongs to minitvm, and truncated files are removed from it.
 
-PoCL writes a file under another name and renames it, but a full disk or a machine that stops leaves files that are cut
-short. PoCL then finds no kernel in a program, or its process dies when it loads one. `prepare` drops such files before
-PoCL starts.
+PoCL writes a file under another name and renames it, but a full disk or a crashed machine may still leave truncated
+files. PoCL then finds no kernel in a program, or the process dies when it loads one. `prepare` removes such files
+before PoCL starts.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _OLD = 3600.0  # seconds after which one is nobody's
 
 
 def prepare() -> None:
-    """Have PoCL keep its files in the cache of minitvm, unless the user names a folder; drop what is broken there."""
+    """Let PoCL keep its files in minitvm's cache, unless the user names a folder, and remove broken files there."""
     folder = Path(os.environ.setdefault(VARIABLE, str(directory() / "pocl")))
     with contextlib.suppress(OSError):  # PoCL itself says what is wrong with a folder
         folder.mkdir(parents=True, exist_ok=True)
@@ -29,12 +29,12 @@ def prepare() -> None:
 
 
 def location() -> str:
-    """Where PoCL keeps its files, for people."""
+    """Return the folder in which PoCL keeps its files, for messages."""
     return os.environ.get(VARIABLE, "")
 
 
 def clean(folder: Path) -> list[Path]:
-    """Remove broken libraries and programs, and old temporary files; returns their paths."""
+    """Remove broken libraries and programs, and old temporary files. Return their paths."""
     removed = []
     for entry in _files(folder):
         with contextlib.suppress(OSError):  # another process may have removed it
@@ -60,7 +60,7 @@ def _files(folder: Path | str) -> Iterator[os.DirEntry[str]]:
 
 
 def is_whole_library(path: Path) -> bool:
-    """Whether an ELF file reaches as far as its table of sections, which linkers write last."""
+    """Return whether an ELF file contains its whole section table, which linkers write last."""
     with path.open("rb") as file:
         head = file.read(64)
     if len(head) < 64 or head[:5] != b"\x7fELF\x02":
@@ -71,7 +71,7 @@ def is_whole_library(path: Path) -> bool:
 
 
 def is_whole_bitcode(path: Path) -> bool:
-    """Whether all blocks of a file of LLVM bitcode end inside of it (LLVM's manual, "Bitcode File Format")."""
+    """Return whether all blocks of an LLVM bitcode file end inside of it (LLVM's manual, "Bitcode File Format")."""
     end, at = path.stat().st_size, 4
     with path.open("rb") as file:
         if file.read(4) != b"BC\xc0\xde":

@@ -1,6 +1,7 @@
-"""The kernels of an executable, compiled for a device: one OpenCL program for each source.
+"""Compile the kernels of an executable for a device: one OpenCL program for each source.
 
-Drivers keep what they compiled on disk. pyopencl's own cache of binaries is not used: what PoCL saves has no kernels.
+Drivers cache compiled programs on disk. pyopencl's cache of binaries is not used, because PoCL's binaries contain no
+kernels.
 """
 
 from __future__ import annotations
@@ -38,10 +39,10 @@ _BRINGS = {
 
 
 def compiled(device: Device, kernels: Sequence[Kernel], progress: Progress | None) -> list[Any]:
-    """The programs of the kernels' sources, in order.
+    """Return the programs of the kernels' sources, in order.
 
-    Raises `TargetError` for a source in another language, for an extension that the device lacks, and for what its
-    compiler rejects, with its message and the line of the source.
+    Raises `TargetError` for a source in another language, for an extension that the device lacks, and for a source that
+    the compiler rejects, with the compiler's message and the line.
     """
     programs: dict[str, Any] = {}
     for number, kernel in enumerate(kernels):
@@ -92,9 +93,10 @@ def _built(cl: Any, device: Device, source: str, extra: Sequence[str]) -> Any:
 
 
 def _has(cl: Any, program: Any, entry: str) -> bool:
-    """Whether a program has a kernel. One that PoCL reads from a damaged file has none, and no error.
+    """Return whether a program contains a kernel. A program that PoCL reads from a damaged file has none, without an
+    error.
 
-    A driver looks for what it compiled by source and options, so that another option makes it compile anew.
+    A driver looks up cached programs by source and options, so another option makes it compile again.
     """
     try:
         cl.Kernel(program, entry)
@@ -104,7 +106,7 @@ def _has(cl: Any, program: Any, entry: str) -> bool:
 
 
 def limit() -> float:
-    """The seconds in which a driver must have compiled a kernel."""
+    """Return the time limit, in seconds, for compiling a kernel."""
     text = os.environ.get(LIMIT, "")
     try:
         seconds = float(text or _SECONDS)
@@ -116,7 +118,7 @@ def limit() -> float:
 
 
 def too_slow(device: Device, name: str) -> TargetError:
-    """The error for a kernel that a driver does not compile."""
+    """Return the error for a kernel that a driver does not compile within the limit."""
     return TargetError(
         f"{device.name} has not compiled kernel {name} in {limit():g} seconds\n"
         f"  wanted: a kernel that its compiler digests; the limit is {LIMIT}\n"
@@ -125,7 +127,9 @@ def too_slow(device: Device, name: str) -> TargetError:
 
 
 def _within(seconds: float, work: Callable[[], Any]) -> Any:
-    """What `work` returns or raises; TimeoutError if it takes longer, and it goes on in its thread."""
+    """Return the result of `work`. Raises TimeoutError if it takes longer than `seconds`; it then continues in its
+    thread.
+    """
     answer: Future[Any] = Future()
 
     def run() -> None:
@@ -139,10 +143,11 @@ def _within(seconds: float, work: Callable[[], Any]) -> Any:
 
 
 def _options(cl: Any, device: Device) -> list[str]:
-    """Divisions and square roots are rounded correctly, where the device can; processors do so unasked.
+    """Return the compiler options. Divisions and square roots are rounded correctly if the device can; processors
+    always do so.
 
-    Without warnings: PoCL 3.0 takes a program with any for one without kernels. Simulators look at what is written, not
-    at what an optimiser makes of it.
+    Warnings are off, because PoCL 3.0 treats a program with warnings as one without kernels. For simulators,
+    optimisation is off, so that they check the program as written.
     """
     if device.is_simulator:
         return ["-w", "-cl-opt-disable"]

@@ -32,7 +32,7 @@ class OpenCLProgram(DeviceProgram):
 
 
 class OpenCLDevice:
-    """The commands of a device: `runtime.device.Device` by the device's queue."""
+    """A `runtime.device.Device` that uses an OpenCL device's queue."""
 
     arch = ""
 
@@ -63,11 +63,11 @@ class OpenCLDevice:
 
     @property
     def shares_host(self) -> bool:
-        """Processors run kernels in the host's memory."""
+        """Return whether the device is a processor, which runs kernels in the host's memory."""
         return bool(self.opened.handle.type & self.cl.device_type.CPU) and not self.opened.is_simulator
 
     def enter(self) -> None:
-        """Every thread may, unless the driver no longer answers."""
+        """Do nothing, because every thread may use the device. Raises `TargetError` if the driver no longer answers."""
         self.opened.require_usable()
 
     def over_host(self, address: int, nbytes: int) -> Any:
@@ -115,7 +115,7 @@ class OpenCLDevice:
         return lambda: queue() if key in self._ready else self._first(queue, about.name, key)
 
     def _first(self, queue: Callable[[], Any], name: str, key: tuple[Any, ...]) -> None:
-        """Queue a kernel for the first time. PoCL compiles it when its turn comes, after all commands before it."""
+        """Queue a kernel for the first time. PoCL compiles it only after all earlier commands."""
         if self.shares_host:
             self.finish()
             self._await_begin(queue(), name)
@@ -124,7 +124,7 @@ class OpenCLDevice:
         self._ready.add(key)
 
     def _await_begin(self, event: Any, name: str) -> None:
-        """Wait until a kernel begins; raises `TargetError` if that takes longer than the limit."""
+        """Wait until a kernel begins. Raises `TargetError` if that takes longer than the limit."""
         self._queue.flush()
         end, pause = time.monotonic() + sources.limit(), 1e-4
         while event.command_execution_status > self.cl.command_execution_status.RUNNING:
@@ -135,7 +135,9 @@ class OpenCLDevice:
             pause = min(2 * pause, 0.02)
 
     def _check_room(self, kernel: Any, name: str, shape: Shape) -> None:
-        """Refuse a group that needs more registers, or more local memory, than the device has for this kernel."""
+        """Raise `TargetError` for a group that needs more registers, or more local memory, than the device has for this
+        kernel.
+        """
         info, handle = self.cl.kernel_work_group_info, self.opened.handle
         most, items = int(kernel.get_work_group_info(info.WORK_GROUP_SIZE, handle)), math.prod(shape.threads)
         if items > most:
@@ -163,7 +165,9 @@ class OpenCLDevice:
         return None
 
     def timed(self, before: Callable[[], None], queue: Callable[[], None]) -> float:
-        """Seconds from the begin of the first command to the end of the last, in a queue that keeps these moments."""
+        """Return the seconds from the start of the first command to the end of the last one, measured by a profiling
+        queue.
+        """
         self.finish()
         profiling = self.cl.command_queue_properties.PROFILING_ENABLE
         self._queue = self.cl.CommandQueue(self.opened.context, self.opened.handle, properties=profiling)
@@ -180,12 +184,14 @@ class OpenCLDevice:
 
 
 def opened(wanted: str = "") -> OpenCLDevice:
-    """The device on which programs run, or the one of that name; raises `TargetError` where there is none."""
+    """Return the device on which programs run, or the one with this name. Raises `TargetError` if there is none."""
     return OpenCLDevice(current(wanted))
 
 
 def scalar(value: Any, param: KernelParam) -> Any:
-    """A number as the kernel takes it: integers as long, floats as themselves, those of 16 bits as float32."""
+    """Return a number in the form that a kernel takes: integers as long, 16-bit floats as float32, other floats
+    unchanged.
+    """
     dtype = DType(param.dtype)
     if dtype.is_float:
         return np.float64(value) if dtype == "float64" else np.float32(dtype.numpy.type(value))
