@@ -86,6 +86,10 @@ class CValue(Value):
         recorder: Recorder = self.builder
         return recorder
 
+    @property
+    def lacks_halves(self) -> bool:
+        return False  # the C code has functions for them
+
     # -- making values
 
     def type(self, element: Element | None = None, lanes: int | None = None, bits: int = MASK_BITS) -> str:

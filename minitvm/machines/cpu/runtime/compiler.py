@@ -27,10 +27,10 @@ from ....errors import InternalError
 from ....target import Target
 from ...simd.vectors.front_end import Operations, Typed, translated
 from ...simd.vectors.source import defined, numbered
-from . import machine_instructions  # noqa: F401 (what kernel source may call)
+from . import machine_instructions, wasm_instructions  # noqa: F401 (what kernel source may call)
 from .loader import kernel_target_machine
 
-__all__ = ["compile_kernel", "kernel_assembly"]
+__all__ = ["compile_kernel", "kernel_assembly", "kernel_text"]
 
 _ARGUMENT_TYPES = (types.CPointer(types.int64), types.int64, types.int64)
 _INT64 = ir.IntType(64)
@@ -113,22 +113,47 @@ def _library(source: str, entry: str) -> _ObjectLibrary:
 
 
 def _optimised_module(source: str, entry: str) -> llvm.ModuleRef:
-    function, meaning, library = defined(source, entry), _operations(), _library(source, entry)
-    meaning.refresh()
-    context = meaning.target_context
-    module = library.create_ir_module(entry)
-    kernel = ir.Function(module, _C_SIGNATURE, entry)
-    builder = ir.IRBuilder(kernel.append_basic_block("entry"))
-    parameters = [Typed(kind, value) for kind, value in zip(_ARGUMENT_TYPES, kernel.args, strict=True)]
-    with ConfigStack().enter(_flags()), _without_collection(), context.push_code_library(library):
-        translated(meaning, builder, function, source, parameters)
-        context.post_lowering(module, library)
-        library.add_ir_module(module)
+    library = _library(source, entry)
+    library.add_ir_module(_translated_module(library, source, entry, entry))
     library.finalize()
     for symbol in (*library.module.functions, *library.module.global_variables):
         if not symbol.is_declaration and symbol.name != entry:
             symbol.linkage = llvm.Linkage.internal
     return library.module
+
+
+def _translated_module(
+    library: _ObjectLibrary, source: str, entry: str, symbol: str, machine: tuple[str, str] | None = None
+) -> ir.Module:
+    """Return the LLVM module of a kernel, in which nothing is optimised. Its C function is named `symbol`.
+
+    `machine` is the triple and the data layout of the module, by default those of this machine. Operations read the
+    architecture from the triple to choose their instructions.
+    """
+    function, meaning = defined(source, entry), _operations()
+    meaning.refresh()
+    context = meaning.target_context
+    module = library.create_ir_module(symbol)
+    if machine is not None:
+        module.triple, module.data_layout = machine
+    kernel = ir.Function(module, _C_SIGNATURE, symbol)
+    builder = ir.IRBuilder(kernel.append_basic_block("entry"))
+    parameters = [Typed(kind, value) for kind, value in zip(_ARGUMENT_TYPES, kernel.args, strict=True)]
+    with ConfigStack().enter(_flags()), _without_collection(), context.push_code_library(library):
+        translated(meaning, builder, function, source, parameters)
+        context.post_lowering(module, library)
+    return module
+
+
+@global_compiler_lock
+def kernel_text(source: str, entry: str, symbol: str, machine: tuple[str, str]) -> str:
+    """Return a kernel as the text of an LLVM module for another machine, whose triple and data layout you give.
+
+    The module defines the C function `symbol` and contains no optimised code. Its architecture is in the triple: it
+    has no instruction of this machine.
+    """
+    library = _ObjectLibrary(cpu_target.target_context.codegen(), symbol)
+    return str(_translated_module(library, source, entry, symbol, machine))
 
 
 @global_compiler_lock

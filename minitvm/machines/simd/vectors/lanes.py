@@ -152,6 +152,16 @@ class Value:
     def kind(self) -> str:
         return self.element.kind
 
+    @property
+    def computes_in_float32(self) -> bool:
+        """Whether operations on this 16-bit float go by way of float32, and conversions by way of integers."""
+        return self.element is BF16 or (self.element is F16 and self.lacks_halves)
+
+    @property
+    def lacks_halves(self) -> bool:
+        """Whether the module's machine has no conversions of float16."""
+        return architecture(self.builder) in WITHOUT_HALVES
+
     def llvm_type(self, element: Element | None = None) -> ir.Type:
         scalar = (element or self.element).llvm
         return ir.VectorType(scalar, self.lanes) if self.lanes else scalar
@@ -218,9 +228,9 @@ class Value:
 
     def intrinsic(self, name: str, *others: Value, element: Element | None = None, extra: Sequence[Any] = ()) -> Value:
         """Call the LLVM intrinsic `llvm.<name>` overloaded on this value's type; `extra` are raw LLVM arguments."""
-        if self.element is BF16:
+        if self.computes_in_float32:
             wide = self.cast(F32).intrinsic(name, *(o.cast(F32) for o in others), element=element, extra=extra)
-            return wide if element else wide.cast(BF16)
+            return wide if element else wide.cast(self.element)
         instead = INTRINSICS.get(architecture(self.builder), {}).get(name)
         if instead is not None:
             return instead(self, *others)
@@ -267,8 +277,8 @@ class Value:
     # -- arithmetic
 
     def _binary(self, op: str, other: Any) -> Value:
-        if self.element is BF16:
-            return self.cast(F32)._binary(op, self.like(other).cast(F32)).cast(BF16)
+        if self.computes_in_float32:
+            return self.cast(F32)._binary(op, self.like(other).cast(F32)).cast(self.element)
         return self.wrap(getattr(self.builder, op)(self.llvm, self.like(other).llvm))
 
     def __add__(self, other: Any) -> Value:
@@ -322,8 +332,8 @@ class Value:
         return self.wrap(self.builder.xor(self.llvm, self.constant(1 if self.kind == "b" else -1).llvm))
 
     def __neg__(self) -> Value:
-        if self.element is BF16:
-            return (-self.cast(F32)).cast(BF16)
+        if self.computes_in_float32:
+            return (-self.cast(F32)).cast(self.element)
         if self.kind != "f":
             return self.wrap(self.builder.neg(self.llvm))
         instead = INTRINSICS.get(architecture(self.builder), {}).get("fneg")
@@ -338,7 +348,7 @@ class Value:
     # -- comparison
 
     def _compare(self, op: str, other: Any) -> Value:
-        if self.element is BF16:
+        if self.computes_in_float32:
             return self.cast(F32)._compare(op, self.like(other).cast(F32))
         right = self.like(other).llvm
         if self.kind == "f":
@@ -366,7 +376,7 @@ class Value:
         return self._compare("!=", other)
 
     def is_nan(self) -> Value:
-        if self.element is BF16:
+        if self.computes_in_float32:
             return self.cast(F32).is_nan()
         return self.wrap(self.builder.fcmp_unordered("uno", self.llvm, self.llvm), B1)
 
@@ -390,8 +400,8 @@ class Value:
             return self.constant(known, to)
         if to is B1:
             return self != 0
-        if self.element is BF16:
-            return _widened(self).cast(to)
+        if self.computes_in_float32:
+            return (_widened(self) if self.element is BF16 else _widened_half(self)).cast(to)
         if to is BF16:  # by way of float32; integers by way of float64 and float32
             return _to_brain(self.cast(F32) if self.kind == "f" else self.cast(F64).cast(F32))
         source = self.element
@@ -404,6 +414,8 @@ class Value:
                 return self.cast(wide).cast(to)
         elif source.kind != "f" and to is F16 and source.bits > 16:
             return self.cast(F32).cast(F16)  # exact below 2^24, infinite in both above
+        if to is F16 and self.lacks_halves:
+            return _to_half(self.cast(F32))
         return self._converted(to)
 
     def _converted(self, to: Element) -> Value:
@@ -432,6 +444,31 @@ def _widened(x: Value) -> Value:
     """Convert bfloat16 to float32 by appending zero bits."""
     bits = x.bitcast(ELEMENTS["u16"]).cast(U32)
     return (bits << 16).bitcast(F32)
+
+
+def _widened_half(x: Value) -> Value:
+    """Convert float16 to float32 by operations on integers. A subnormal number is scaled in float32, exactly."""
+    bits = x.bitcast(ELEMENTS["i16"]).cast(I32)
+    rest = bits & 0x7FFF
+    bias = (rest >= 0x7C00).select(bits.constant(224 << 23), bits.constant(112 << 23))
+    small = (rest.cast(F32) * 2.0**-24).bitcast(I32)
+    magnitude = (rest < 0x400).select(small, (rest << 13) + bias)
+    return (magnitude | ((bits & 0x8000) << 16)).bitcast(F32)
+
+
+def _to_half(x: Value) -> Value:
+    """Round float32 to float16, ties to even, by operations on integers.
+
+    The unit of 0.5 in float32 is that of subnormal float16s, so a sum with 0.5 rounds such a number.
+    """
+    bits = x.bitcast(I32)
+    rest = bits & 0x7FFFFFFF
+    small = (rest.bitcast(F32) + 0.5).bitcast(I32) - (126 << 23)
+    normal = (rest - (112 << 23) + 0xFFF + ((rest >> 13) & 1)) >> 13
+    finite = (rest < (113 << 23)).select(small, normal)
+    limited = (rest < (143 << 23)).select(finite, bits.constant(0x7C00))
+    magnitude = (rest > (255 << 23)).select(((rest >> 13) & 0x3FF) | 0x7E00, limited)
+    return (magnitude | ((bits >> 16) & 0x8000)).cast(ELEMENTS["i16"]).bitcast(F16)
 
 
 def _to_brain(x: Value) -> Value:
@@ -476,6 +513,8 @@ def architecture(builder: ir.IRBuilder) -> str:
 
 # For an architecture, what stands for instructions and intrinsics that its LLVM does not have.
 INTRINSICS: dict[str, dict[str, Callable[..., Value]]] = {}
+# Architectures for which LLVM has no conversions of float16: it would call a library.
+WITHOUT_HALVES: set[str] = set()
 LIBRARIES: dict[str, Callable[[str], str]] = {}  # for an architecture, the name there of a function of the C library
 
 

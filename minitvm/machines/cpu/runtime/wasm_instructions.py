@@ -1,0 +1,61 @@
+"""Instructions of WebAssembly for operations that LLVM would otherwise turn into calls of the C library.
+
+WebAssembly multiplies and adds with one rounding only in vectors (`relaxed_madd`), so a scalar uses lane 0 of one. The
+engine may also round twice, where its machine has no such instruction.
+"""
+
+from __future__ import annotations
+
+from llvmlite import ir
+
+from ...simd.vectors.lanes import I32, INTRINSICS, WITHOUT_HALVES, Value, declare
+
+ARCHITECTURE = "wasm32"
+_BYTES = 16  # of a vector
+MULTIPLY_ADD = "llvm.wasm.relaxed.madd"  # the prefix of the intrinsic's name, which ends with the type
+
+
+def _multiply_add(a: Value, b: Value, c: Value) -> Value:
+    """`a * b + c`, in vectors of 128 bits; the lanes of the last one may be unused."""
+    lanes = 8 * _BYTES // a.element.bits
+    vector = ir.VectorType(a.element.llvm, lanes)
+    name = f"{MULTIPLY_ADD}.v{lanes}f{a.element.bits}"
+    function = declare(a.builder, name, ir.FunctionType(vector, [vector] * 3))
+    if not a.lanes:
+        result = a.builder.call(function, [_widened(x.builder, x.llvm, vector) for x in (a, b, c)])
+        return a.wrap(a.builder.extract_element(result, ir.Constant(I32.llvm, 0)))
+    pieces = [
+        a.builder.call(function, [_piece(a.builder, x.llvm, first, lanes) for x in (a, b, c)])
+        for first in range(0, a.lanes, lanes)
+    ]
+    return a.wrap(_joined(a.builder, pieces, a.lanes))
+
+
+def _widened(builder: ir.IRBuilder, scalar: ir.Value, vector: ir.VectorType) -> ir.Value:
+    return builder.insert_element(ir.Constant(vector, ir.Undefined), scalar, ir.Constant(I32.llvm, 0))
+
+
+def _picked(builder: ir.IRBuilder, a: ir.Value, b: ir.Value, lanes: list[int]) -> ir.Value:
+    return builder.shuffle_vector(a, b, ir.Constant(ir.VectorType(I32.llvm, len(lanes)), lanes))
+
+
+def _piece(builder: ir.IRBuilder, x: ir.Value, first: int, lanes: int) -> ir.Value:
+    """`lanes` lanes of `x` from `first` on; beyond its end they repeat the last one."""
+    if x.type.count == lanes:
+        return x
+    return _picked(builder, x, x, [min(lane, x.type.count - 1) for lane in range(first, first + lanes)])
+
+
+def _joined(builder: ir.IRBuilder, pieces: list[ir.Value], lanes: int) -> ir.Value:
+    """The first `lanes` lanes of all the pieces in a row."""
+    while len(pieces) > 1:
+        if len(pieces) % 2:
+            pieces = [*pieces, pieces[-1]]
+        both = list(range(2 * pieces[0].type.count))
+        pieces = [_picked(builder, a, b, both) for a, b in zip(pieces[::2], pieces[1::2], strict=True)]
+    result = pieces[0]
+    return result if result.type.count == lanes else _picked(builder, result, result, list(range(lanes)))
+
+
+INTRINSICS[ARCHITECTURE] = {"fma": _multiply_add}
+WITHOUT_HALVES.add(ARCHITECTURE)
