@@ -163,7 +163,7 @@ ONLY_IMPORTED_BY: dict[str, str] = {
     "islpy": "arith",
     "z3": "arith",
     "numba": "runtime machines",
-    "llvmlite": "runtime machines",
+    "llvmlite": "runtime machines export.wasm",
     "onnx": "frontends tools.models build tools.cli",
     "hypothesis": "reference.strategies",
     "torch": "frontends.torch",

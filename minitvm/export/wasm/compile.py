@@ -1,0 +1,111 @@
+"""An executable as one WebAssembly module, by LLVM alone: no linker, no C library."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import llvmlite.binding as llvm
+
+from ... import executable as exe
+from ...errors import InternalError
+from ...machines.cpu.runtime.compiler import kernel_text
+from ...target.isas import find_isa
+from .object_file import read_object
+from .program import EXPORTS, Program
+
+_ISA = find_isa("wasm")
+# Beyond those of the target: conversions of large floats to integers that do not trap, and extensions of signs.
+_FEATURES = f"{_ISA.attributes},+nontrapping-fptoint,+sign-ext,+mutable-globals"
+_LONG = 100_000  # characters of a kernel's LLVM text
+# Functions of the C library that JavaScript provides: sines of very large numbers, and remainders of long divisions.
+HOST_FUNCTIONS = ("sin", "sinf", "cos", "cosf", "tan", "tanf", "fmod", "fmodf")
+
+_STACK_ARRAY = re.compile(r"= alloca (?:\[(\d+) x )?(?:<(\d+) x )?(i\d+|half|float|double|ptr)[\]>, ]")
+_BITS = {"half": 16, "float": 32, "double": 64, "ptr": 32}
+_GUARD_BYTES = 4096  # for what LLVM puts on the stack besides the arrays in the text
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """A WebAssembly module: its bytes, and the sizes of its data and its stack in bytes.
+
+    The data begins at address 0. `description` is for JavaScript, as JSON.
+    """
+
+    code: bytes
+    data_bytes: int
+    stack_bytes: int
+    description: dict[str, Any]
+
+
+@functools.cache
+def _machine() -> llvm.TargetMachine:
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    target = llvm.Target.from_triple(_ISA.triple)
+    return target.create_target_machine(cpu=_ISA.cpu, features=_FEATURES, opt=3, reloc="static", codemodel="default")
+
+
+def compile_module(executable: exe.Executable, progress: Callable[[int, int, str], None] | None = None) -> Module:
+    """Compile the kernels and steps of an executable.
+
+    `progress(done, total, name)` is called after each kernel. Raises `Unsupported` for an executable with steps or
+    kernels of other machines.
+    """
+    machine = _ISA.triple, str(_machine().target_data)
+    numbers: dict[tuple[str, str], int] = {}
+    for kernel in executable.kernels:
+        numbers.setdefault((kernel.source, kernel.entry), len(numbers))
+    symbols = {job: f"kernel{number}_{job[1]}" for job, number in numbers.items()}
+    program = Program(executable, [symbols[k.source, k.entry] for k in executable.kernels], *machine)
+    whole = _optimised(str(program.module))
+    for done, ((source, entry), symbol) in enumerate(symbols.items()):
+        whole.link_in(_optimised(kernel_text(source, entry, symbol, machine)))
+        if progress is not None:
+            progress(done + 1, len(symbols), entry)
+    _hide_all_but(whole, EXPORTS)
+    compiled = read_object(_machine().emit_object(whole))
+    _require_known(compiled.imports)
+    return Module(compiled.module(EXPORTS), compiled.data_end, _stack_bytes(str(whole)), program.description())
+
+
+def _optimised(text: str) -> llvm.ModuleRef:
+    module = llvm.parse_assembly(text)
+    module.verify()
+    is_long = len(text) > _LONG
+    options = llvm.create_pipeline_tuning_options(speed_level=3)
+    options.loop_unrolling = options.slp_vectorization = not is_long
+    options.loop_vectorization = True
+    builder = llvm.create_pass_builder(_machine(), options)
+    builder.getModulePassManager().run(module, builder)
+    return module
+
+
+def _hide_all_but(module: llvm.ModuleRef, names: Sequence[str]) -> None:
+    for symbol in (*module.functions, *module.global_variables):
+        if not symbol.is_declaration and symbol.name not in names:
+            symbol.linkage = llvm.Linkage.internal
+
+
+def _require_known(imports: Sequence[str]) -> None:
+    unknown = [name for name in imports if name not in HOST_FUNCTIONS]
+    if unknown:
+        raise InternalError(f"the WebAssembly module needs {', '.join(unknown)}, which nothing defines")
+
+
+def _stack_bytes(text: str) -> int:
+    """The bytes of all arrays on the stack of all functions, which is the most that a chain of calls can use."""
+    total = 0
+    for line in text.splitlines():
+        if "= alloca " in line:
+            array = _STACK_ARRAY.search(line)
+            if array is None:
+                raise InternalError(f"an array on the stack of unknown size: {line.strip()}")
+            count, lanes, element = array.groups()
+            bits = _BITS.get(element) or int(element[1:])
+            total += int(count or 1) * int(lanes or 1) * max(bits, 8) // 8 + 64
+    return total + _GUARD_BYTES

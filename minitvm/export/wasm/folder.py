@@ -1,0 +1,70 @@
+"""Write a network as a folder for browsers: `export`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ...executable import Constant, Executable
+
+if TYPE_CHECKING:
+    from os import PathLike
+
+    from .compile import Module
+
+CODE, WEIGHTS, SCRIPT, PAGE = "net.wasm", "net.weights.bin", "net.js", "index.html"
+_ALIGNMENT = 64  # bytes
+_PLACEHOLDER = "const NET = {};"
+
+
+def export(
+    executable: Executable, folder: str | PathLike[str], progress: Callable[[int, int, str], None] | None = None
+) -> dict[str, int]:
+    """Write `executable` as a folder of four files; the folder is created. Returns the sizes of the files in bytes.
+
+    The executable must be lowered for a CPU with vectors of 128 bits. The same executable gives the same files.
+    `progress(done, total, name)` is called after each kernel. Raises `Unsupported` for an executable that calls
+    engines, or kernels of other machines.
+    """
+    from .compile import compile_module
+
+    module = compile_module(executable, progress)
+    offsets, weights = _packed(executable.constants)
+    here = Path(__file__).parent
+    files = {
+        CODE: module.code,
+        WEIGHTS: weights,
+        SCRIPT: _script((here / SCRIPT).read_text(), module, offsets).encode(),
+        PAGE: (here / PAGE).read_bytes(),
+    }
+    place = Path(folder)
+    place.mkdir(parents=True, exist_ok=True)
+    for name, data in files.items():
+        (place / name).write_bytes(data)
+    return {name: len(data) for name, data in files.items()}
+
+
+def _packed(constants: Sequence[Constant]) -> tuple[list[tuple[int, int]], bytes]:
+    """The offset and size of each constant, and their bytes."""
+    places, data = [], bytearray()
+    for constant in constants:
+        places.append((len(data), constant.data.nbytes))
+        data += constant.data.tobytes()
+        data += bytes(-len(data) % _ALIGNMENT)
+    return places, bytes(data)
+
+
+def _script(template: str, module: Module, offsets: Sequence[tuple[int, int]]) -> str:
+    """The text of net.js, with the description of this network."""
+    net: dict[str, Any] = {
+        **module.description,
+        "constants": offsets,
+        "code": CODE,
+        "weights": WEIGHTS,
+        "dataBytes": module.data_bytes,
+        "stackBytes": module.stack_bytes,
+    }
+    # JSON is JavaScript, with any character in a string.
+    return template.replace(_PLACEHOLDER, f"const NET = {json.dumps(net, indent=1)};")
