@@ -132,7 +132,7 @@ except ExecutionError as error:
 # ## The second half is yours
 #
 # You write `run`, which executes the three kinds of statement. The check compares your interpreter with the reference
-# on more than a hundred random programs such as this one,
+# on more than a hundred random programs. Here is one of them:
 
 # %%
 j = Var("j")
@@ -141,9 +141,9 @@ sample = For(i, const(2), const(2), ForKind.SERIAL, Seq((BufferStore(A, A[i] * A
 print(sample)
 
 # %% [markdown]
-# and then on our example, which has changed since lesson 00. There the program loaded the sum from memory and stored it
-# again in every iteration. Now the sum is kept in `total`, a buffer with the scope "local", which means that it is a
-# register of the processor.
+# Then the check runs your interpreter on our usual example, which has changed since lesson 00. There the program loaded
+# the sum from memory and stored it again in every iteration. Now the sum is kept in `total`, a buffer with the scope
+# "local", which means that it is a register of the processor.
 
 # %%
 m, n, k = 2, 3, 4
@@ -153,6 +153,8 @@ kinds = {type(item).__name__ for item in walk(root_block(program).body) if isins
 print("\nkinds of statement:", ", ".join(sorted(kinds)))
 
 # %% [markdown]
+# The last line shows that our example needs only the three kinds of statement that you have to write.
+#
 # ## The ledger
 #
 # The ledger does not count loads and stores of a register, because they cost next to nothing. Compare the two columns.

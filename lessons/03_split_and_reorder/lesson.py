@@ -35,6 +35,9 @@ program = example.blocks(32, 32, 32)
 program.show()
 
 # %% [markdown]
+# Look at the first block. The line with `T.axis.remap` binds `vi`, `vj` and `vr` to the loops `i`, `j` and `r`.
+# `T.reads` and `T.writes` declare which elements the block touches, and `T.init` sets the start value of the sum.
+#
 # ## Reorder
 #
 # The innermost loop runs over `r`. From one iteration to the next, `A[vi, vr]` moves to the next element of a row. That
@@ -149,9 +152,9 @@ for name, changed in (("reordered", reordered), ("tiled", tiled)):
     print(f"{name:<10}", reference.check(program, changed))
 
 # %% [markdown]
-# Both lines begin with `equal`. The words in parentheses name the ways in which the programs were compared: `exact` is
-# the comparison with whole numbers, lesson 16 explains `field`, and `shadow` means that no element was read before it
-# was written.
+# Both lines begin with `equal`, so neither schedule has changed the result. The words in parentheses are the *modes* in
+# which the programs were compared. The mode `exact` compares them on whole numbers, as we have just said. The mode
+# `shadow` checks that no element is read before it is written. You will learn about the mode `field` in lesson 09.
 #
 # ## Steps that are refused
 #

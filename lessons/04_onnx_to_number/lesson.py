@@ -94,11 +94,11 @@ print(str(fused).partition("\n\n")[0])
 compare("fused graph", reference.graph.run(fused, {"A": a})[0])
 
 # %% [markdown]
-# The three operators have become one function, and its name lists their names: `dense_packed_add_relu`. (`dense` is
-# another name for a matrix product.) The name also shows that the compiler has *packed* B, which means that it has
-# stored its elements in another order. It can do this once, before the first run, because B is a constant. The packed B
-# has the shape [panel, k, column], where a panel is a group of neighbouring columns that fill one vector. Kernels read
-# B in just this order, so they read memory from start to end.
+# The three operators have become one function, `dense_packed_add_relu`, which is named after them. (`dense` is another
+# name for a matrix product.) The name also shows that the compiler has *packed* B, which means that it has stored its
+# elements in another order. It can do this once, before the first run, because B is a constant. The packed B has the
+# shape [panel, k, column], where a panel is a group of neighbouring columns that fill one vector. Kernels read B in
+# just this order, so they read memory from start to end.
 #
 # ## 2. Tensor expressions: a formula for each element
 #
@@ -146,7 +146,7 @@ print("the picture:", picture.save("packed"))
 # %% [markdown]
 # The four lines that define tensors are the whole computation. In the line of `dense`, the index
 # `p1[i1 // 16, k, i1 % 16]` finds column i1 of B in the packed array: the panel is `i1 // 16`, and the column inside
-# the panel is `i1 % 16`. (If the vectors of your machine are shorter, you see another number than 16.)
+# the panel is `i1 % 16`. (If the vectors of your machine are shorter, you see a smaller number instead of 16.)
 #
 # ## 3. Loops
 #
@@ -182,7 +182,7 @@ compare("schedule", y)
 #
 # ## 4. Kernels
 #
-# At the next level there are no blocks any more. Buffers have only one dimension, and loops that the schedule marked as
+# At the next level, blocks have disappeared. Buffers have only one dimension, and loops that the schedule marked as
 # unrolled or vectorised have become statements on vectors. `T.Ramp(first, step, count)` is a vector of `count` indices,
 # so `p1[T.Ramp(0, 1, 16)]` loads 16 neighbours at once. These statements are close to the instructions of a processor.
 # The width of the vectors depends on your processor.

@@ -62,6 +62,9 @@ program = staircase((1, 0), (0, 1))
 print("\n".join(program.script().splitlines()[-6:]))
 
 # %% [markdown]
+# Look at the last line. Iteration (i, j) reads the element one column further to the right, and writes the element one
+# row further down.
+#
 # ## Watch
 #
 # An interpreter reports every load, store and iteration to its listeners. This listener records, for each element,
@@ -131,9 +134,9 @@ assert distances(program) == {(1, -1)}
 # exchange the loops, the distance becomes (-1, 1), and its first number is negative. Then the reader runs first, and it
 # reads an element that has not been written yet.
 #
-# Two films show this. Orange squares have been written, and grey squares have not. Look at the blue square, which is
-# being read. If i is the outer loop, that square was orange before, except in the first row and in the last column. If
-# j is the outer loop, it was still grey, because its new value is written too late.
+# Two films show this. Orange squares have been written, and grey squares have not. The blue square is the element that
+# is being read. Look at its colour just before it turns blue. If i is the outer loop, it is orange, except in the first
+# row and in the last column. If j is the outer loop, it is still grey, because its new value is written too late.
 
 # %%
 
@@ -254,7 +257,11 @@ predict("Three loops can be nested in six orders. How many of them does `reorder
 print(f"{accepted} orders are accepted")
 
 # %% [markdown]
+# All six orders are accepted, as our rule predicts.
+#
 # ## The ledger
+#
+# The ledger counts three of the six orders:
 
 # %%
 ledger.show(columns)

@@ -176,6 +176,9 @@ print(body_of(kernel_of(cut)))
 print(reference.check(relu(10), kernel_of(cut)))
 
 # %% [markdown]
+# The first loop, the main part, now uses vectors of 4 elements. The tail runs one by one, and the last line says that
+# the result is still the same.
+#
 # ## Third way: a mask
 #
 # A vector instruction works on 4 or 8 elements at once, and you cannot run half an instruction. But many processors

@@ -71,9 +71,9 @@ print("\n".join(source.splitlines()[-2:]))
 #
 # ## Who needs the order?
 #
-# The loop of `relu` does not need its order, because each iteration has its own element of X and of Y. The next loop
-# does need it, because each iteration reads the element that the previous iteration wrote. We write its parallel
-# version by hand, because a schedule would refuse to make it:
+# The iterations of `relu` may run in any order, because each of them has its own element of X and of Y. In the next
+# loop the order matters, because each iteration reads the element that the previous iteration wrote. We write its
+# parallel version by hand, because a schedule would refuse to make it:
 
 
 # %%

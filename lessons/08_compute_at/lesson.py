@@ -64,6 +64,9 @@ program = smooth(N)
 print(body_of(program))
 
 # %% [markdown]
+# The first nest of loops computes H, and the second computes Y. H has 34 rows, two more than Y, because row 31 of Y
+# reads the rows 31, 32 and 33 of H.
+#
 # ## The counts
 #
 # How can we count the work? Computing an element of H takes one multiply, and computing an element of Y takes none. So
@@ -156,8 +159,8 @@ print(f"live: {run_costs.peak_bytes:,}")
 # 1,088, so each element was computed 2.82 times on average. (It is not exactly 3 because the first and last rows of H
 # are in fewer windows.)
 #
-# Larger steps repeat less work. If Y is computed in tiles of t rows, one tile needs a window of t + 2 rows of H, so
-# only 2 rows overlap with the window of the next tile. We check this formula against the count:
+# Larger steps repeat less work. If Y is computed in tiles of t rows, each tile needs a window of t + 2 rows of H, so
+# only two of its rows are computed again for the next tile. We check this formula against the count:
 
 
 # %%
@@ -203,6 +206,9 @@ def inline(sch: tir.Schedule) -> None:
 print(body_of(kernel_of(scheduled(inline))).replace(" + (", "\n            + ("))
 
 # %% [markdown]
+# This kernel has no buffer H. For each element of Y it computes three elements of H from X, so the multiplication by 2
+# appears three times.
+#
 # ## rolling_buffer: keep the rows that you have
 #
 # Two rows of each window were computed in the previous iteration. Why not keep them? The step `rolling_buffer` computes

@@ -28,8 +28,8 @@ product still has a partial sum, which is 0. The result must also be right if el
 
 What you need:
 
-    v = T.axis.spatial(extent, loop)   an iterator each value of which has its own result
-    v = T.axis.reduce(extent, loop)    an iterator over whose values the block sums up
+    v = T.axis.spatial(extent, loop)   a spatial iterator: each of its values has its own result
+    v = T.axis.reduce(extent, loop)    a reduction iterator: the block adds up over its values
     T.where(condition)                 the first line of a block: the block runs only where the condition is true
     T.if_then_else(condition, x, y)    x or y; only the one that is chosen is evaluated
     T.float32(0)                       a float

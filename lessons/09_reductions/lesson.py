@@ -49,6 +49,8 @@ except ScheduleError as error:
     print(error)
 
 # %% [markdown]
+# The error marks the loop `r`, which is a reduction, and names the cure: set the start value before `r`.
+#
 # ## The chain
 #
 # All iterations of `r` add to the same element, so they cannot run at the same time. For example, if two threads both
@@ -120,8 +122,9 @@ print("(big + 1) + 1 =", (big + one) + one)
 print("big + (1 + 1) =", big + (one + one))
 
 # %% [markdown]
-# The first result is 2**24 and the second is larger by 2. In float32 the neighbours of 2**24 are two apart, so adding a
-# single 1 is rounded away, each time. Adding 2 at once is not.
+# The first result is 2**24 and the second is larger by 2. In float32 the next number after 2**24 is 2**24 + 2. So if
+# you add 1, the result is rounded back to 2**24, and the second 1 is lost in the same way. If you add 2 at once,
+# nothing is lost.
 #
 # So the program with one chain and the program with four lanes give different bits on most inputs:
 

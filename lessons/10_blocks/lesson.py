@@ -232,11 +232,13 @@ sch.parallel(j_0)
 print("accepted;", reference.check(program, sch.func))
 
 # %% [markdown]
+# Both steps are accepted, and the program is still equal to the first one.
+#
 # ## An instruction
 #
 # Some processors have an instruction that computes a whole tile, and for others there is very good hand-written code.
 # To use it, you describe it as a *tensor intrinsic*, which is a pair of programs: `desc` defines the meaning in plain
-# loops, and `impl` is the implementation. `tensorize` compares a block with `desc`. If both compute the same, it
+# loops, and `impl` is the implementation. `tensorize` compares a block with `desc`. If both compute the same result, it
 # replaces the block with `impl`.
 
 # %%
@@ -248,7 +250,7 @@ print(reference.check(program, sch.func))
 
 # %% [markdown]
 # The last line shows that the program with the intrinsic is equal to the original. minitvm also checks each intrinsic
-# when it is registered: `desc` and `impl` must compute the same. And it refuses to replace a block that computes
+# when it is registered: `desc` and `impl` must compute the same result. And it refuses to replace a block that computes
 # something else. In the next program B is transposed:
 
 
@@ -271,6 +273,9 @@ except ScheduleError as error:
     print("\n".join(str(error).splitlines()[-3:]))
 
 # %% [markdown]
+# The last lines show the difference. The description reads `B[vk, vj]`, but in this program the two indices of B have
+# changed places.
+#
 # ## The ledger
 #
 # The last row is the time of compiled code, for matrices of 128 x 128, on one thread.

@@ -12,7 +12,7 @@ be missing. `fails(steps)` is True. Perhaps even the empty list fails.
 Return some of the steps, in their original order, such that
 
     1. they still fail, and
-    2. they do not fail any more if you leave out any single one of them.
+    2. they no longer fail if you leave out any single one of them.
 
 The same number may occur in the list several times, and perhaps not every occurrence is needed. Do not call `fails`
 more than len(steps) ** 2 + len(steps) + 1 times, because in practice each call runs two programs.

@@ -72,8 +72,9 @@ counted = [f"{name} {count}" for name, count in times.most_common() if name not 
 print(", ".join(counted[:8]), f"and {len(counted) - 8} others")
 
 # %% [markdown]
-# Every schedule must have one property: the program after it computes the same as the program before it. That is the
-# whole test. It contains no expected values, because the result of the program before *is* the expected value.
+# Every schedule must have one property: the scheduled program computes the same result as the original program. That is
+# the whole test. You do not have to write down expected values, because the result of the original program *is* the
+# expected value.
 
 
 # %%

@@ -16,8 +16,8 @@ extent of the old loop may be an expression, for example i + 1 inside a loop ove
 `deal` changes the order of iterations, so it is not always legal. List your conditions in `requires`; minitvm then
 refuses each call that violates one of them. Refuse calls that would change the result, and calls with fewer than 1
 hand. Refuse a loop that is bound to a thread or has an annotation, because the new loops would not have them. Accept
-any other loop, also a parallel one, if no iteration touches an element that another one writes. (The iterations of a
-sum do.) It does not matter whether some hands get fewer iterations than others.
+any other loop, even a parallel one, if no iteration touches an element that another one writes. (The iterations of a
+sum all touch the same element.) Accept it also if some hands get fewer iterations than others.
 
 You need parts of `skew.py`, which is in the folder of the lesson, and these requirements:
 

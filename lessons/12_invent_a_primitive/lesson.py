@@ -126,6 +126,9 @@ for needed in skew.requires:
     print(f"{needed.name:<16} {needed.statement.splitlines()[0]}")
 
 # %% [markdown]
+# Each line has the name of a requirement and its statement. For example, the last one requires that the factor is at
+# least 1.
+#
 # ## The new method
 #
 # Loading the file has added the method `skew` to every schedule. We call it on our sweep:

@@ -49,9 +49,9 @@ for chains, found in measured.items():
 peak = max(measured.values())
 
 # %% [markdown]
-# Look at the first lines: two chains run twice as fast as one, and four chains nearly twice as fast as two. After that
-# the rate hardly grows any more, because the units are busy all the time. That point is reached when the number of
-# chains is the latency times the number of units. On most of today's cores this is 4 * 2 = 8. Remember this number.
+# Look at the first lines: two chains run twice as fast as one, and four chains nearly twice as fast as two. With more
+# and more chains the rate stops growing, because the units are busy all the time. That point is reached when the number
+# of chains is the latency times the number of units. On most of today's cores this is 4 * 2 = 8. Remember this number.
 #
 # (The rates depend on your machine, and on the other programs that run on it. So we measure the peak again before each
 # rung, and use the best result. If a rung reaches more than 100 % of the peak, the machine was less busy during that
@@ -120,8 +120,8 @@ climb("1 reorder", reordered, rows=24)
 #
 # ## Rung 2: vectorise
 #
-# Now we compute one vector of C at a time. If this rung is no faster than rung 1, the compiler LLVM, which makes the
-# machine code, had already used vectors for rung 1 by itself. From now on we do not have to rely on that.
+# Now we compute one vector of C at a time. (The compiler LLVM, which makes the machine code, may already have done this
+# in rung 1. From now on we do not have to rely on it.)
 
 # %%
 
@@ -137,6 +137,8 @@ def vectorised(sch: tir.Schedule) -> None:
 climb("2 vectorise", vectorised, rows=24)
 
 # %% [markdown]
+# Compare this with rung 1. On most machines the two rates are about the same, so LLVM had already used vectors.
+#
 # ## Rung 3: a tile in registers
 #
 # What does a multiply-add cost so far? For each one, the program loads a vector of B, and loads and stores a vector of
@@ -259,8 +261,8 @@ def packed(sch: tir.Schedule, size: tuple[int, int, int] = (*TILE, lanes)) -> Lo
 climb("5 pack", packed)
 
 # %% [markdown]
-# Packing brings the biggest gain since rung 1, although it adds work: now every load of B reads the vector that follows
-# the previous one in memory.
+# Packing is worth its price. It adds work, because each panel has to be copied. But now every load of B reads the
+# vector that follows the previous one in memory.
 #
 # ## Rung 6: threads
 #
@@ -284,7 +286,7 @@ climb("6 two threads", threaded, threads=2)
 # To see why the rungs differ, we run them in the interpreter on a small problem: 12 x 8 times 8 x 32, with vectors of 4
 # floats and tiles of 6 x 4 vectors. We cut each run into windows of 1,536 multiplications, which is the work for two
 # tiles. Then a listener (in [ladder.py](../ladder.py)) records which elements the second window touches. The fewer
-# elements a window touches, the smaller is the cache that can hold them.
+# elements a window touches, the more likely they are still in a cache close to the core.
 
 
 # %%

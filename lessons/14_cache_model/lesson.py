@@ -102,8 +102,8 @@ print("i j r touches the lines", *traces["i j r"][:16], "...")
 print({name: f"{len(trace):,} accesses" for name, trace in traces.items()})
 
 # %% [markdown]
-# The first line of the output shows how the trace begins: line 0 holds the first row of A, and the lines 64, 66, 68 and
-# so on hold the first elements of the rows of B.
+# The first line of the output shows how the trace begins: line 0 holds the first 16 elements of A, and the lines 64,
+# 66, 68 and so on hold the first elements of the rows of B.
 #
 # ## Distance
 #
@@ -399,6 +399,9 @@ for name, kernel in (("i j r", kernel_of(ordered(*"ijr"))), ("tiles of 8", kerne
 ledger.show(columns)
 
 # %% [markdown]
+# Tiles of 8 need more loads and stores than `i j r`, because C is loaded and stored again for each piece of r. But the
+# cache moves only 61,568 bytes instead of 2,175,104.
+#
 # ## Your turn
 #
 # The distance tells you which accesses miss. But a real cache does not compute distances; it keeps some lines and

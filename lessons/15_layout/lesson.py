@@ -325,8 +325,9 @@ for form in ("as it is", "copied", "given in blocks"):
 ledger.show(columns)
 
 # %% [markdown]
-# Look at the row of the cache. It moves 333,952 bytes for W as it is, 96,384 if the program copies W, and only 26,752
-# if W is already in blocks. So even a copy in each run pays off here, and a copy made beforehand is better still.
+# Look at the row *bytes moved by a cache*. The cache moves 333,952 bytes for W as it is, 96,384 if the program copies
+# W, and only 26,752 if W is already in blocks. So even a copy in each run pays off here, and a copy made beforehand is
+# better still.
 #
 # ## Your turn
 #

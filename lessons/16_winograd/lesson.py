@@ -235,12 +235,12 @@ for m in (2, 4):
     assert growth < winograd_error_growth(m)
 
 # %% [markdown]
-# Look at the last column. The error of F(2x2, 3x3) is 0.6 times the error of direct convolution. It is even a little
-# smaller, because direct convolution adds 9 * 64 products one after another, and each addition rounds. The error of
-# F(4x4, 3x3) is about 4 times as large. Still larger forms lose so much accuracy that they are hardly used in float32.
-# The bound at the end of the line is the largest factor that can occur for any numbers. For random numbers the error is
-# far below it. minitvm reports the bound when it chooses a form, and with `accuracy="strict"` it does not use
-# Winograd's algorithm at all.
+# The third line says that F(2x2, 3x3) has 0.6 times the error of direct convolution. It is even more accurate, because
+# direct convolution adds 9 * 64 products one after another, and each addition rounds. The last line says that F(4x4,
+# 3x3) has about 4 times the error of direct convolution. Still larger forms lose so much accuracy that they are hardly
+# used in float32. The bound at the end of these lines is the largest factor that can occur for any numbers. For random
+# numbers the error is far below it. minitvm reports the bound when it chooses a form, and with `accuracy="strict"` it
+# does not use Winograd's algorithm at all.
 #
 # ## Does it pay?
 #

@@ -179,15 +179,15 @@ weights, row, total = sch.reduce_in_passes(partial)
 print(body_of(sch.func).partition('with T.block("row_rf"):')[2].partition("    for ")[0])
 
 # %% [markdown]
-# Nothing is rescaled in this block any more. It is an ordinary product of matrices, V times the weights, which you can
-# tile and vectorise like any other.
+# This block no longer rescales anything. It is an ordinary product of matrices, the weights times V, which you can tile
+# and vectorise like any other product.
 #
 # ## Compute at
 #
 # Now we change the order of the work. For each tile of queries and each tile of keys, the program should compute the
 # scores, the maximum, the weights and the sums, and then combine the sums with those of earlier tiles. So `compute_at`
-# moves all of these blocks into the loop over the tiles of keys. It moves the block that is needed last first, because
-# a block can only move to a place before its consumer.
+# moves all of these blocks into the loop over the tiles of keys. We begin with the block that is needed last, because a
+# block can move into a loop only if the blocks that use its result are already there.
 
 
 # %%
@@ -211,10 +211,10 @@ print("flash attention:", verdict)
 assert verdict
 
 # %% [markdown]
-# The program is equal to the one with a single pass. This is flash attention (Dao, Fu, Ermon, Rudra and Re, 2022), and
-# we derived it instead of writing it by hand. Its advantage is that it needs less memory. We compare the total size of
-# all buffers in bytes, for 64 queries and 64 keys with rows of 8 numbers. (Lowering has made each buffer as small as
-# possible.)
+# The new program is equal to the program with a single pass. This is flash attention (Dao, Fu, Ermon, Rudra and Re,
+# 2022), and we derived it instead of writing it by hand. Its advantage is that it needs less memory. We compare the
+# total size of all buffers in bytes, for 64 queries and 64 keys with rows of 8 numbers. (Lowering has made each buffer
+# as small as possible.)
 
 
 # %%
@@ -321,11 +321,12 @@ for name, run in (
     print(f"{name:<16} {ledger.duration(seconds):>9}: {4 * n * m * d / seconds / 1e9:>6.1f} GFLOP/s")
 
 # %% [markdown]
-# Was flash attention faster on your machine? On many CPUs it is not, or hardly, for two reasons. First, `build`
-# schedules each of the three operators separately, with tiles that fit your machine, and our schedule uses a single
-# tile size that we chose by hand. Second, 1024 x 1024 scores are 4 MB. They fit into the last cache of most CPUs, so
-# there is little traffic to memory that flash attention could save. Flash attention always saves memory. It saves time
-# if the scores do not fit into the cache, for example with many more keys, or on a GPU, whose fast memory is small.
+# Was flash attention faster on your machine? On many CPUs it is hardly faster, or not at all. There are two reasons.
+# First, `build` schedules each of the three operators separately and chooses tiles that fit your machine, while our
+# schedule uses a single tile size that we chose by hand. Second, 1024 x 1024 scores are 4 MB. They fit into the last
+# cache of most CPUs, so there is little traffic to memory that flash attention could save. Flash attention always saves
+# memory. It saves time if the scores do not fit into the cache, for example with many more keys, or on a GPU, whose
+# fast memory is small.
 #
 # (We made the graph return the weights as well, so that the three operators stay separate. Otherwise `build` would join
 # them into one function, which computes whole rows of scores for a few queries at a time. You can find it in

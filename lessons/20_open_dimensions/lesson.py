@@ -196,6 +196,8 @@ except InputError as refused:
     print(refused)
 
 # %% [markdown]
+# The error names the condition that is false, and the two sizes, n = 3 and k = 2.
+#
 # ## The ledger
 #
 # The ledger counts `doubled`, split by 8, at a length that 8 divides and at a length that it does not divide. We count

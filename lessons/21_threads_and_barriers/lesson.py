@@ -53,13 +53,16 @@ print(body_of(minitvm.lower(sch.func, target="cuda", stop_at="kernel")["relu"]))
 # %% [markdown]
 # All blocks together are called a *grid*. This kernel runs on a grid of four blocks of 32 threads, which makes 128
 # threads. But there are only 100 elements, so the condition `i_0 * 32 + i_1 < 100` leaves the last 28 threads idle. The
-# two loops are not executed as loops. In the source of the kernel, each thread reads its own position instead:
+# kernel does not run these two loops. In the source of the kernel, each thread reads its own position instead:
 
 # %%
 print("\n".join(minitvm.lower(sch.func, target="cuda", stop_at="source")["relu"].splitlines()[-8:]))
 print(reference.check(relu, sch.func))
 
 # %% [markdown]
+# Each thread sets `i_0` and `i_1` to its own position, tests the condition, and computes at most one element. The last
+# line says that the program on the grid computes the same result as the loop.
+#
 # ## Shared memory
 #
 # Now the threads exchange values. In the next program each block reverses its four elements. Thread `t` writes an
@@ -159,6 +162,8 @@ def half_wait(A: T.Buffer((8,), "float32"), B: T.Buffer((8,), "float32")):
 print(finding(half_wait).splitlines()[0])
 
 # %% [markdown]
+# Thread 0 waits at the second barrier, and thread 2 never gets there.
+#
 # ## How many barriers?
 #
 # A barrier costs time, because all threads wait for the slowest one. So a kernel should have as few barriers as
@@ -200,6 +205,9 @@ for target in ("cuda -arch=sm_80", "opencl -device=mali"):
     print(f"{target:<22} threads {machine.max_threads_per_block:<6} shared helps: {machine.local_memory_helps}")
 
 # %% [markdown]
+# On the GPU of NVIDIA (`cuda`) shared memory helps. On the Mali it does not help, and a block may have only 256
+# threads.
+#
 # ## The ledger
 #
 # The ledger compares our serial example with a version on a grid. There each block computes a row of C, and each of its
@@ -231,8 +239,8 @@ ledger.show(columns)
 #
 # ## Your turn
 #
-# Write a function that places the barriers of a kernel, as few as possible. The check builds the kernel with your
-# barriers and runs it in shadow mode, which finds races.
+# Write a function that places as few barriers in a kernel as possible. The check builds the kernel with your barriers
+# and runs it in shadow mode, which finds races.
 #
 #     minitvm lesson 21 --start     (writes exercise_21.py, for you to fill in)
 #     minitvm lesson 21 --check

@@ -50,8 +50,8 @@ def serial() -> PrimFunc:
 print(body_of(minitvm.lower(serial(), target="cuda", stop_at="kernel")["main"]["main_kernel_0"]))
 
 # %% [markdown]
-# Only the loop `i` is bound, to blocks. So each block has one thread, and its loop `k` takes 64 steps, one after
-# another.
+# Only the loop `i` is bound, and it is bound to blocks. So each block has one thread, and its loop `k` takes 64 steps,
+# one after another.
 #
 # ## Many threads
 #
@@ -215,6 +215,8 @@ for threads in (1, 8, 32, 64):
 print("\n".join(numba_cuda.generate(shuffles["main_kernel_0"]).splitlines()[-9:]))
 
 # %% [markdown]
+# Each `warp_shuffle_down` is one level of the tree, and `warp_shuffle` gives the total to all threads.
+#
 # ## The ledger
 #
 # The ledger compares our serial example with a version in which a block of 8 threads shares the sum of each element of
@@ -242,7 +244,8 @@ ledger.show(columns)
 
 # %% [markdown]
 # Both programs do 4,096 multiplies. But the teams need 10,496 adds instead of 4,352, because the 8 partial sums of each
-# element have to be combined. With so short a sum, that is more work than it saves. Teams help if the sums are long.
+# element have to be combined. For such short sums, a team has more additional work than it saves. Teams help if the
+# sums are long.
 #
 # ## The exercise
 #

@@ -87,9 +87,10 @@ print("first results:", Y[0, 0, :6], " equal:", np.array_equal(Y[:, 0], np.minim
 # %% [markdown]
 # ## Micro-ops, and loops around them
 #
-# The machine computes the same as NumPy. But where does GEMM get its three indices dst, src and w from? They are not in
-# the instruction. They are in a list of *micro-ops*, in another scratchpad. The instruction names a part of this list,
-# and runs it inside two loops. In each iteration of a loop, constants from the instruction are added to the indices:
+# The machine and NumPy compute the same result. But where does GEMM get its three indices dst, src and w from? They are
+# not in the instruction. They are in a list of *micro-ops*, in another scratchpad. The instruction names a part of this
+# list, and runs it inside two loops. In each iteration of a loop, constants from the instruction are added to the
+# indices:
 #
 #     for i in range(outer):
 #         for j in range(inner):
@@ -125,6 +126,8 @@ except ValueError as error:
     print(error)
 
 # %% [markdown]
+# This machine would have 16384 registers, but a field of 11 bits can count only from 0 to 2047.
+#
 # ## Integers that wrap
 #
 # The machine multiplies bytes and adds up the products in 32 bits. If a sum is too large, it *wraps*: it continues at
@@ -154,6 +157,8 @@ except ExecutionError as error:
     print(str(error).splitlines()[0])
 
 # %% [markdown]
+# Instruction 4 is the GEMM. It reads row 3 of A, which was never loaded.
+#
 # ## How long?
 #
 # How many cycles does our program take? The machine loads, computes and stores at the same time, except where a *token*

@@ -143,8 +143,8 @@ except VerificationError as error:
     print(str(error).split("found:  ")[1])
 
 # %% [markdown]
-# The verifier names an instruction and the instruction 9 that may overwrite its data, and reports that no tokens order
-# the two.
+# The verifier has found a pair without running the program: one instruction reads `inp[0]`, instruction 9 writes it,
+# and no tokens order the two.
 #
 # ## A deadlock
 #
@@ -166,7 +166,7 @@ except accel.Deadlock as error:
 #
 # ## Your turn
 #
-# Write a function that places the tokens of a program: enough of them, but none that is superfluous.
+# Write a function that places the tokens of a program: enough of them, but no unnecessary ones.
 #
 #     minitvm lesson 24 --start     (writes exercise_24.py, for you to fill in)
 #     minitvm lesson 24 --check

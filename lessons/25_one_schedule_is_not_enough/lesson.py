@@ -44,6 +44,8 @@ SIZES = 32, 32, 16
 print(reference.check(example.blocks(*SIZES), product(*SIZES)))
 
 # %% [markdown]
+# The tensor expressions compute the same result as the blocks of the earlier lessons.
+#
 # ## Nothing shared
 #
 # In the first way, a thread computes a tile of 4 rows and 4 columns (one vector), and keeps these 16 sums in registers.
@@ -275,6 +277,8 @@ for title, field in (
 print(f"{'floats per load':<33}" + "".join(f"{Target(gpu).vector_lanes('float32'):>21}" for gpu in GPUS))
 
 # %% [markdown]
+# The first line is the most important for us: shared memory helps on the first two GPUs, but not on the Mali.
+#
 # ## The choice of `build`
 #
 # `minitvm.build` calls `strategy.scheduled`. This function compares hundreds of possible schedules, the *candidates*,
@@ -333,8 +337,8 @@ ledger.show(columns)
 # %% [markdown]
 # The arithmetic is the same in all columns. Shared tiles need *more* loads than registers alone, 10,240 instead of
 # 9,216, and more stores. So they pay off only if most of these accesses are cheaper, because they go to fast shared
-# memory. (The serial program has the most loads because it keeps its sums in memory. The row of the cache assumes a
-# single core that runs the threads one after another, which no GPU does.)
+# memory. (The serial program has the most loads because it keeps its sums in memory. The bytes moved by the cache are
+# counted for a single core that runs the threads one after another, which no GPU does.)
 #
 # ## Your turn
 #

@@ -88,8 +88,6 @@ for name, half in (("rounded down", 0), ("to the nearest", 32)):
     print(f"{name:<15} mean error {error.mean():+.3f} steps, noise {np.sqrt((error**2).mean()):.3f}")
 
 # %% [markdown]
-# ## Which power
-#
 # Rounding down makes a mean error of about half a step. Rounding to the nearest makes almost none, and the noise (the
 # root of the mean squared error) is half as large.
 #
@@ -137,6 +135,8 @@ print("the picture:", picture.save("steps"))
 # exact in int32. Then the two are added, and the sum is shifted to the units of the result and rounded once.
 #
 # ## A network
+#
+# Now we convert a small network, with three convolutions and a shortcut, and print the scale of each tensor:
 
 # %%
 
@@ -187,8 +187,8 @@ for kernel in module.executable.kernels:
 
 # %% [markdown]
 # The two kernels in `accel-asm` are convolutions that run on the array. The kernels in `numba` run on the host. The
-# first convolution is one of these: its input has only three channels, and the array processes sixteen at once, so
-# thirteen of them would be zeros.
+# first convolution runs on the host, too. Its input has only three channels, but the array always processes sixteen
+# channels at once, so most of its work would be wasted.
 #
 # ## The ledger
 #

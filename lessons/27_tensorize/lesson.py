@@ -4,7 +4,7 @@
 # A vector instruction does the same operation on many numbers, and compilers use such instructions automatically. Newer
 # instructions multiply whole matrices, and a compiler hardly ever finds a use for them by itself. So you state it in a
 # schedule: *these loops are that instruction*. The primitive for this is called `tensorize`. It needs a description of
-# the instruction, and it checks that the loops compute the same. Here is the description of one instruction:
+# the instruction, and it checks that the loops compute the same result. Here is the description of one instruction:
 
 # %%
 from minitvm.tools.cli.lesson import open_lessons
@@ -131,6 +131,8 @@ sch.tensorize(eight, "lesson.add_8")
 print(reference.check(plain, sch.func))
 
 # %% [markdown]
+# The program with the new instruction is equal to the plain program.
+#
 # ## Two machines, one description
 #
 # The accelerator of lesson 23 multiplies a row by a matrix. Gemmini, another accelerator, does the same with a

@@ -28,6 +28,8 @@ M, N, K = 96, 512, 256
 print(f"{cpu.name}: vectors of {lanes} floats, {cpu.vector_registers} registers, {cpu.fma_ports} multiply-adds a cycle")
 
 # %% [markdown]
+# The line names your processor and the figures that the formula will need.
+#
 # ## The cost of a tile
 #
 # We use the tile of lesson 13: `rows` x `vectors` vectors of C stay in registers while r runs over all K products. Each

@@ -166,6 +166,9 @@ def learned(known: Known) -> int:
 
 # %% [markdown]
 # ## One plot
+#
+# We let each searcher measure 40 candidates, and repeat this twenty times. The plot shows the best candidate so far
+# after each measurement (the median of the twenty tries):
 
 # %%
 TRIALS, TRIES = 40, 20

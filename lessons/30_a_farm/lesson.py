@@ -38,6 +38,8 @@ for target in (laptop, small):
 assert str(laptop) != str(small) and Target(str(small)) == small
 
 # %% [markdown]
+# The two tags are different, so a program for one of these targets is never measured on a board with the other tag.
+#
 # ## The request
 #
 # What do we send to a board? We do not send the schedule, because compiling on a board would be slow. We send the
@@ -81,8 +83,8 @@ for other, lock in ((forged, key), (letter, bytes(32))):
 # - if *several* boards died during the same job, the job is probably the reason. Then it is given up, and that is its
 #   result.
 #
-# Here is a small simulated farm of boards (lessons/farm.py). We arrange that the third board and the fifth board that
-# get a job die during this job:
+# Here is a small simulated farm of boards (lessons/farm.py). We arrange that two boards die while they work, the one
+# that gets the third job and the one that gets the fifth:
 
 
 # %%

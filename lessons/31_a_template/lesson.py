@@ -62,6 +62,8 @@ for seed in (7, 70_000, 700_000_000):
     )
 
 # %% [markdown]
+# The three seeds have drawn different tiles for i and r. The tile for j happens to be the same.
+#
 # ## Compare the candidates
 #
 # A real tuner runs each schedule and measures its time. Here we count instead, so that you see the same numbers on
@@ -144,6 +146,9 @@ print("the picture:", picture.save("draws"))
 # You find the details in [Tuning](../../docs/tuning.md).
 #
 # ## The ledger
+#
+# The ledger compares the program as it was written, the first schedule that we drew, and the best schedule that we
+# found:
 
 # %%
 ledger.show({
