@@ -20,8 +20,9 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
-sys.path[:0] = [str(ROOT), str(HERE)]
+sys.path[:0] = [str(ROOT), str(HERE), str(HERE.parent)]
 
+import entries  # noqa: E402
 import notebooks  # noqa: E402
 
 from minitvm.target import Target  # noqa: E402
@@ -117,48 +118,18 @@ def side_by_side(page: str) -> str:
     def columns(match: re.Match[str]) -> str:
         head, _, example = match[1].partition("\nbefore:\n")
         before, called, rest = example.partition("\ncall: ")
-        call, _, rest = rest.partition("\nafter:\n")
+        call, _, after = rest.partition("\nafter:\n")
         if not called:
             return match[0]
-        end = re.search(r"^(?! |$)", rest, re.MULTILINE)
-        after, rest = (rest[: end.start()], rest[end.start() :]) if end else (rest, "")
         cards = "".join(
-            f":::{{grid-item-card}} {title}\n```python\n{_dedented(program)}\n```\n:::\n"
+            f":::{{grid-item-card}} {title}\n```python\n{entries.dedented(program)}\n```\n:::\n"
             for title, program in (("before", before), ("after", after))
         )
         signature, _, purpose = head.partition("\n")
-        return (
-            f"```python\n{signature}\n```\n\n{prose(purpose)}\n\nCall: {call}\n\n::::{{grid}} 1 1 2 2\n{cards}::::\n\n"
-            f"{prose(rest)}\n"
-        )
+        purpose = entries.prose(purpose)
+        return f"```python\n{signature}\n```\n\n{purpose}\n\nCall: {call}\n\n::::{{grid}} 1 1 2 2\n{cards}::::\n"
 
     return re.sub(r"```text\n(.*?)```\n", columns, page, flags=re.DOTALL)
-
-
-def prose(text: str) -> str:
-    """A part of a primitive's documentation as Markdown: what makes it legal as a list, programs as code."""
-    parts = []
-    for part in re.split(r"\n{2,}", text.strip("\n")):
-        title, _, conditions = part.partition("\n")
-        if title == "Legal when:":
-            named = re.sub(r"\n {3,}", " ", conditions)
-            parts.append("Legal when:\n\n" + re.sub(r"(?m)^  ([\w\\]+): ", r"- **\1**: ", _escaped(named)))
-        elif part.startswith("    "):
-            parts.append(f"```python\n{_dedented(part)}\n```")
-        else:
-            parts.append(_escaped(part))
-    return "\n\n".join(parts)
-
-
-def _escaped(text: str) -> str:
-    """Text whose letters mean themselves in Markdown, but for code between backticks."""
-    return "".join(
-        re.sub(r"([*_<\[])", r"\\\1", part) if k % 2 == 0 else f"`{part}`" for k, part in enumerate(text.split("`"))
-    )
-
-
-def _dedented(text: str) -> str:
-    return "\n".join(line.removeprefix("    ") for line in text.rstrip().split("\n"))
 
 
 def api_page() -> str:

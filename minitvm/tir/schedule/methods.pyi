@@ -91,7 +91,7 @@ class Methods:
     def transform_layout(self, block: BlockRV | str, buffer: object, index_map: Callable[..., Any], pad_value: object = ..., *, assume_injective_transform: bool = ...) -> None:
         """Store a buffer in another layout: element `p` moves to `index_map(*p)`, and all blocks that use it are updated."""
     def transform_block_layout(self, block: BlockRV | str, index_map: Callable[..., Any]) -> None:
-        """Iterate over a block in new loops: `index_map` maps the old iterations to the new ones."""
+        """Run a block in new loops: `index_map` maps each old iteration to a new one."""
     def skip_zero_terms(self, loop: LoopRV, assume_finite: bool = ...) -> None:
         """Skip the terms of a sum that are zero because a factor is nonzero only in every s-th iteration of the loop."""
     def annotate_buffer_access(self, block: BlockRV | str, buffer_index: int, buf_type: str, gen_new_ranges: Callable[..., Any]) -> None:

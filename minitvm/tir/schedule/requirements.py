@@ -30,8 +30,8 @@ from .thread_storage import combined_alone, safe_storage
 def plain_loops(state: ScheduleState, loops: Sequence[For]) -> Failure | None:
     """no loop has an annotation or is bound to a thread
 
-    If a loop is not serial, its kind is dropped, as in TVM: the new loops are serial, which is one of the orders that
-    the kind allows.
+    Even if an old loop is not serial, the new loops are, as in TVM. This is legal, because the serial order is one of
+    the orders that the old kind allows.
     """
     for loop in loops:
         if loop.kind == ForKind.THREAD:
@@ -176,7 +176,7 @@ def why_not_affine(tree: Tree, realize: BlockRealize, outermost: For) -> str | N
 
 @requirement
 def quasi_affine_bindings(state: ScheduleState, loop: For) -> Failure | None:
-    """the iterators of each block below are quasi-affine in the loops"""
+    """the iterators of each block below the loop are quasi-affine functions of the loop variables"""
     # Injectivity is not required here: `no_races` shows that iterations do not touch the same elements.
     tree = state.home(loop)
     for realize in tree.blocks_in(loop):
@@ -238,7 +238,8 @@ def witnessed(accesses: Sequence[Access], witness: Dependence | Undecided, conse
 
 @requirement
 def structured_below(state: ScheduleState, loop: For) -> Failure | None:
-    """every block below the loop is complete, a reduction, or the init or update of a decomposed reduction"""
+    """every block below the loop is complete, is a reduction, or is the init or update block of a reduction that
+    `decompose_reduction` has split"""
     # Other writers of the buffer do not matter here if iterations touch distinct elements, as `no_races` shows.
     tree = state.home(loop)
     for realize in tree.blocks_in(loop):
@@ -250,7 +251,7 @@ def structured_below(state: ScheduleState, loop: For) -> Failure | None:
 
 @requirement
 def only_spatial(state: ScheduleState, loop: For, thread_axis: str | None = None) -> Failure | None:
-    """in every block below, the loop is bound only to spatial iterators (for threadIdx, also to reduction iterators)
+    """in every block below, only spatial iterators use the loop (for threadIdx, reduction iterators may use it too)
 
     The threads of a block may compute one result together, in a cross-thread reduction that begins with its init.
     """
@@ -292,12 +293,12 @@ def _ways_to_spatial(tree: Tree, loop: For, realize: BlockRealize) -> tuple[str,
 
 @requirement
 def no_races(state: ScheduleState, loop: For, thread_axis: str | None = None) -> Failure | None:
-    """iterations of the loop do not touch each other's data
+    """no iteration of the loop writes an element that another iteration accesses
 
-    For accesses a, b to one buffer, one a write, at iterations l != l' of the loop and any iterations of the loops
-    inside it: box(a, l) and box(b, l') are disjoint. This ignores storage that each iteration on a GPU's grid owns, and
-    storage that its threads share and fill in step with the same values. If threads compute one result together, it
-    also ignores the accesses of a block that accumulates.
+    Suppose a and b are accesses to one buffer, and at least one of them is a write. In different iterations l and l' of
+    the loop, and any iterations of the loops inside it, box(a, l) and box(b, l') are disjoint. This ignores storage
+    that each iteration on a GPU's grid owns, and storage that its threads share and fill in step with the same values.
+    If threads compute one result together, it also ignores the accesses of a block that accumulates.
     """
     tree = state.home(loop)
     above = tree.all_loops_above(loop)

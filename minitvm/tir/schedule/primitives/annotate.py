@@ -137,9 +137,9 @@ def annotate(state: ScheduleState, block_or_loop: BlockRealize | For, ann_key: s
     ordinary copy. "software_pipeline_spare_versions" is a number of additional versions for each buffer that passes
     values between stages.
 
-    The values of two more annotations are numbers. "vector_reduction" is the number of lanes in which the innermost
-    loop of a reduction accumulates. With "prefetch", an innermost loop requests the vectors that it reads in sequence
-    that many iterations before it uses them.
+    Two more annotations have numbers as values. If "vector_reduction" is n, the innermost loop of a reduction
+    accumulates in n lanes. If "prefetch" is n, an innermost loop requests the vectors that it reads in sequence n
+    iterations before it uses them.
     """
     target = _annotated(block_or_loop)
     state.replace({target: replace(target, annotations={**target.annotations, ann_key: plain(ann_val)})})

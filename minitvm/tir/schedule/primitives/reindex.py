@@ -207,17 +207,17 @@ def _narrowed(point: Point, finals: Sequence[Expr]) -> tuple[IndexMap, list[Expr
 
 @requirement
 def map_of_read(match: PartByPoint, index_map: Map) -> Failure | None:
-    """the map takes the block's iterators to indices from zero, uses only iterators that index the buffer, and sends
-    two iterations to one place only if both read the same element, because the map's indices include all indices of the
-    read
+    """the map takes the block's iterators, uses only iterators that index the buffer, and returns indices that are not
+    negative; if two iterations get the same place, both read the same element, because the map's indices include all
+    indices of the read
     """
     return _bad_map(match, index_map)
 
 
 @requirement
 def map_of_write(match: PartByPoint, index_map: Map) -> Failure | None:
-    """the map takes the block's iterators to indices from zero, uses only iterators that index the buffer, and sends no
-    two of their values to the same place
+    """the map takes the block's iterators, uses only iterators that index the buffer, and returns indices that are not
+    negative; different values of these iterators get different places
     """
     return _bad_map(match, index_map)
 

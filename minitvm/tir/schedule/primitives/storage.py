@@ -222,8 +222,9 @@ def set_scope(
         for i, j in T.grid(8, 8):
             with T.block("C"): C[vi, vj] = B_shared[vi, vj] + 1.0
 
-    Suppose the threads divide an inner loop, which is bound to the same thread axis, to fetch elements together. If
-    each thread owns its elements after the move, that loop is removed, and each thread runs only its own iteration.
+    For example, the threads of a block often fetch a buffer together: an inner loop is bound to the same thread axis as
+    an outer loop, and each thread runs one of its iterations. If the buffer moves to "local", each thread owns the
+    elements that it fetches. The inner loop is then removed, and each thread runs only its own iteration.
     """
     tree = state.home(block)
     buffer = buffer_written(block, buffer_index)

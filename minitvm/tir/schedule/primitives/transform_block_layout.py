@@ -73,8 +73,8 @@ def loops_are_iterators(state: ScheduleState, block: BlockRealize) -> Failure | 
 
 @requirement
 def map_fits_iterators(state: ScheduleState, block: BlockRealize, index_map: Callable[..., Any]) -> Failure | None:
-    """the map takes one index for each iterator of the block, and returns at least one index, expressed in these and in
-    the sizes of the function
+    """the map takes one index for each iterator of the block, and returns at least one index; the new indices depend
+    only on the old ones and on the sizes of the function
     """
     count = len(block.block.iter_vars)
     return fitting_map(state.home(block), index_map, count, f"{block.block.name} has {count} iterators", block.block)
@@ -158,7 +158,7 @@ def order_of_accesses(state: ScheduleState, block: BlockRealize, index_map: Call
     ],
 )  # fmt: skip
 def transform_block_layout(state: ScheduleState, block: BlockRealize, index_map: Callable[..., Any]) -> None:
-    """Iterate over a block in new loops: `index_map` maps the old iterations to the new ones.
+    """Run a block in new loops: `index_map` maps each old iteration to a new one.
 
     before:
         for i, j in T.grid(8, 16):
@@ -170,7 +170,7 @@ def transform_block_layout(state: ScheduleState, block: BlockRealize, index_map:
                 v0 = T.axis.spatial(128, axis0)
                 B[v0 // 16, v0 % 16] = A[v0 // 16, v0 % 16] * 2.0
 
-    The block stores the same values to the same elements; only the iteration changes.
+    The block stores the same values to the same elements, but in other iterations.
     """
     mapping = made_map(index_map, len(block.block.iter_vars))
     tree = state.home(block)

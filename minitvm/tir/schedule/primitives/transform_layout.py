@@ -135,9 +135,9 @@ def fitting_map(
 def map_fits_buffer(
     state: ScheduleState, block: tir.BlockRealize, buffer: object, index_map: Callable[..., Any]
 ) -> Failure | None:
-    """the map takes one index for each dimension of the buffer, and returns at least one index, expressed in these, in
-    the sizes of the function, and in variables that do not change while the buffer exists: the iterators of the block
-    that allocates it and of the blocks around that block
+    """the map takes one index for each dimension of the buffer, and returns at least one index; the new indices depend
+    only on the old ones, on the sizes of the function, and on variables that do not change while the buffer exists (the
+    iterators of the block that allocates the buffer, and of the blocks around that block)
     """
     named, tree = named_buffer(block, buffer), state.home(block)
     what = f"{named.name} has {named.ndim} dimensions"
@@ -161,10 +161,10 @@ def injective_map(
     index_map: Callable[..., Any],
     assume_injective_transform: bool,
 ) -> Failure | None:
-    """for elements p != q of the buffer's shape: 0 <= map(p) != map(q)
+    """the map sends different elements of the buffer to different places, and no index becomes negative
 
-    This is decided from the quasi-affine form of the map, or else by trying every element. Your promise
-    (assume_injective_transform) counts only if neither gives an answer.
+    minitvm decides this from the quasi-affine form of the map, or else tries every element. Only if neither gives an
+    answer does your promise (assume_injective_transform) count.
     """
     named = named_buffer(block, buffer)
     mapping, _ = _map(index_map, named.ndim)

@@ -34,7 +34,8 @@ def updates_it(block: BlockRealize, match: staging.BufferPart) -> Failure | None
 
 @requirement
 def writes_what_it_reads(block: BlockRealize, match: staging.BufferPart) -> Failure | None:
-    """the write region is inside the read region, so every element that is copied back was copied in or written"""
+    """the write region is inside the read region, so the block has copied in or written every element that is copied
+    back"""
     read, buffer = match.region, match.buffer
     write = staging.region_of(regions_written(block.block), buffer)
     assert write is not None  # updates_it
