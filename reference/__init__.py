@@ -1,22 +1,24 @@
-"""The oracle: one interpreter a level, written to be read, sharing nothing but node definitions with what it judges.
+"""The oracle: one interpreter for each level, and the checks that compare two programs.
 
-Open tiny.py first: 300 lines that define what a kernel does, to be read from top to bottom. The other interpreters also
-check each access, run quickly, and say where two programs differ.
+The interpreters are written to be read. They share only the definitions of nodes with the compiler that they judge.
 
-reference.tiny.run          kernels, with nothing clever
+Read tiny.py first: it defines in 300 lines what a kernel does. The other interpreters also check each access, run
+faster, and show where two programs differ.
+
+reference.tiny.run          kernels, as simply as possible
 reference.te.evaluate       tensor expressions            reference.tir.run          level-3 loop programs
 reference.kernel.run        lowered modules               reference.executable.run   steps over arenas
 reference.graph.run         operators on whole tensors    reference.check            do two programs mean the same?
-reference.accel.run         instructions of the tensor accelerator; `check` in all orders
-reference.bound.compare     may results come from a program, in any order of its sums?
+reference.accel.run         instructions of the tensor accelerator; `check` runs them in all orders
+reference.bound.compare     can a program give these results, in some order of its sums?
 
     tiny.py      the first file to read
-    tir.py te.py kernel.py accel.py graph.py executable.py   one interpreter a level
-    meaning/     what expressions, statements and memory mean, one element at a time: the definition
-    fast/        the same with NumPy, many iterations at once, proved independent while they run
-    operators/   what each operator of a graph means
-    domains/     what floats may mean beside the numbers that they are
-    judging/     do two programs mean the same? `modes/` compare, `inputs/` finds what to try, verdicts, counterexamples
+    tir.py te.py kernel.py accel.py graph.py executable.py   one interpreter for each level
+    meaning/     the meaning of expressions, statements and memory, one element at a time: the definition
+    fast/        the same with NumPy: many iterations at once, after a check at run time that they are independent
+    operators/   the meaning of each operator of a graph
+    domains/     other kinds of numbers that floats can be replaced with, such as exact sums or error bounds
+    judging/     do two programs mean the same? `modes/` compare, `inputs/` chooses inputs; verdicts, counterexamples
     strategies/  random programs for Hypothesis
 """
 

@@ -112,17 +112,21 @@ def quantize(
     skip: Iterable[str] = (),
     percentile: float = 100.0,
 ) -> Quantized:
-    """A network in which products are computed in bytes, calibrated on `samples`, or in bfloat16.
+    """Return a network whose products are computed in bytes, calibrated on `samples`, or in bfloat16.
 
-    `model` is a graph, or anything that `frontends.from_onnx` reads. Each sample is a mapping from the names of inputs
-    to arrays, a sequence of arrays in the order of the inputs, or one array. With `dtype` "uint8" the products with
-    constant weights have data of unsigned and weights of signed bytes; with "int8" both have signed bytes and scales
-    that are powers of two, and integers are between one and the next; with "bfloat16" all products of float32 but
-    grouped convolutions have operands of bfloat16, and sums of float32. `skip` names outputs of products that stay in
-    floats. With a `percentile` below 100 the values outside of it, on both sides, are cut off at the range's end.
-    Raises `InputError` for another dtype, without samples, for samples that do not fit the inputs or make a tensor
-    infinite or NaN, for a percentile with bfloat16, and for names in `skip` that no product has; `UnsupportedOperator`
-    if the network has no product to quantise.
+    `model` is a graph, or a model that `frontends.from_onnx` reads. Each sample is a mapping from the names of inputs
+    to arrays, a sequence of arrays in the order of the inputs, or one array. `dtype` is one of these:
+
+    - "uint8": products with constant weights multiply unsigned bytes (the data) by signed bytes (the weights).
+    - "int8": both operands are signed bytes, scales are powers of two, and tensors between the products are integers.
+    - "bfloat16": all float32 products except grouped convolutions have bfloat16 operands and float32 sums.
+
+    `skip` names the outputs of products that stay in floats. If `percentile` is below 100, values outside of it, on
+    both sides, are clipped to the ends of the range.
+
+    Raises `InputError` for another dtype, if there are no samples, for samples that do not fit the inputs or make a
+    tensor infinite or NaN, for a percentile with bfloat16, and for names in `skip` that no product has. Raises
+    `UnsupportedOperator` if the network has no product to quantise.
     """
     if dtype not in DTYPES:
         raise InputError(

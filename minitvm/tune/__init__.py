@@ -1,24 +1,24 @@
-"""The tuner: predicts by formula, measures a few, keeps what it measured.
+"""The tuner predicts the time of many schedules with formulas, measures a few of them, and records the results.
 
-    minitvm.tune.tune(graph, budget=60)                 # records go to the user's database
-    module = minitvm.build(graph)                       # takes the schedules that won
+    minitvm.tune.tune(graph, budget=60)                 # stores records in your database
+    module = minitvm.build(graph)                       # uses the schedules that won
 
-task.py          what is tuned: the distinct operators of a model, with the number of their uses
-template.py      candidates from a schedule that a user wrote, with decisions left open
-space.py         the candidates of a task: those that rules yield, their neighbours, samples
-prepare.py       from a decision to figures (check) and to an artifact, in other processes
-runner.py        the process that runs one artifact or two beside each other; a crash ends a child of it
+task.py          the tasks of a model: its distinct operators, each with the number of its uses
+template.py      candidates from a schedule that a user wrote and in which some decisions are open
+space.py         the candidates of a task: those that rules yield, their neighbours, and random samples
+prepare.py       turns a decision into figures (check) and into an artifact, in other processes
+runner.py        the process that runs one artifact, or two in turn; a crash ends only a child of it
 remote.py        the same on the workers of a farm
-measure.py       talks to the runner: seconds, or crashed, hung, out of memory, wrong
-residual.py      what measurements say over predictions, learned from candidates that have something in common
-search.py        one task: draft, check, measure, learn
+measure.py       calls the runner; the outcome is seconds, or crashed, hung, out of memory, wrong
+residual.py      learns the ratio of measured to predicted time from similar candidates
+search.py        the search of one task: draft, check, measure, learn
 builds.py        a network, and builds of it that run in turn
-algorithms.py    which algorithm a convolution gets, by runs of the network
-confirm.py       what won, measured once more at the end: in the network
-in_network.py    two builds of a network in turn, in the runner's process
-network.py       several tasks: where the next batch of measurements goes, and when to stop
-predicted_and_measured.py   candidate by candidate, and the formulas, as text
-picture.py       the same and the course of a tuning as a picture
+algorithms.py    chooses the algorithm of each convolution by runs of the network
+confirm.py       measures the winners once more at the end, in the network
+in_network.py    runs two builds of a network in turn, in the runner's process
+network.py       several tasks: chooses where the next batch of measurements goes, and when to stop
+predicted_and_measured.py   compares predictions with measurements for each candidate, and prints the formulas
+picture.py       draws the same comparison, and the course of a tuning
 """
 
 from __future__ import annotations

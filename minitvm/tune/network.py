@@ -105,8 +105,12 @@ class Line:
 
 @dataclass(slots=True)
 class Tuned:
-    """What came of tuning: a search for each task that began, the number of those that did not for want of time, those
-    that cannot be tuned with the reason, the algorithms of convolutions that won, how it ended."""
+    """The result of tuning.
+
+    `searches` has a search for each task that was begun, and `waiting` counts the tasks for which there was no time.
+    `skipped` lists the tasks that cannot be tuned, with the reason. `algorithms` lists the convolution algorithms that
+    won. `ended` is the reason why tuning ended.
+    """
 
     searches: list[Search] = field(default_factory=list)
     skipped: list[tuple[str, str]] = field(default_factory=list)
@@ -119,12 +123,12 @@ class Tuned:
 
     @property
     def untuned_seconds(self) -> float:
-        """Seconds of a run of the model without records: the sum over its operators."""
+        """The seconds that a run of the model takes without records: the sum over its operators."""
         return sum(s.task.weight * s.baseline for s in self.searches)
 
     @property
     def tuned_seconds(self) -> float:
-        """Seconds of a run of the model with the schedules that won: the sum over its operators."""
+        """The seconds that a run of the model takes with the schedules that won: the sum over its operators."""
         return sum(s.task.weight * s.baseline / (s.best.gain or 1.0) for s in self.searches if s.best is not None)
 
 
@@ -144,16 +148,18 @@ def tune(
     security: Any = None,
     **options: Any,
 ) -> Tuned:
-    """Tune the operators of a model, or one task; what is measured is at once in the database `db` (default: your own).
+    """Tune the operators of a model, or one task. Each measurement is stored at once in the database `db` (default:
+    your own).
 
-    Ends after `budget` seconds, after `trials` measured candidates in all, or when nothing is worth its cost: the
-    seconds that another batch should save in `runs` runs of the model. Ctrl-C ends it as well. The same call resumes.
-    `options` are those of `task.extract`. `report` hears where a task is after each batch. `workers` is the address of
-    a farm's scheduler, on whose workers of this target candidates are measured, with `key` and `security` (Dask's, for
-    TLS) as in `tune.farm.client.Farm`.
-    Raises `InputError` for a budget or number that is not above 0 and for a farm that cannot be reached or has no
-    worker of the target, `TargetError` where there is no device of the target, `ExecutionError` for a farm that goes
-    away, and a `MinitvmError` for a model that does not compile.
+    Tuning ends after `budget` seconds, after `trials` measured candidates in total, or when another batch would cost
+    more seconds than it is expected to save in `runs` runs of the model. You can also end it with Ctrl-C. The same call
+    then continues. `options` are those of `task.extract`. `report` is called after each batch of a task. `workers` is
+    the address of a farm's scheduler: candidates are then measured on its workers of this target, with `key` and
+    `security` (Dask's, for TLS) as in `tune.farm.client.Farm`.
+
+    Raises `InputError` for a budget or number that is not above 0, and for a farm that cannot be reached or has no
+    worker of the target. Raises `TargetError` if there is no device of the target, `ExecutionError` if the farm goes
+    away, and a `MinitvmError` if the model does not compile.
     """
     if budget is not None and not budget > 0:
         raise InputError(f"budget={budget}: wanted seconds, more than 0")
@@ -240,11 +246,12 @@ def tune_func(
 ) -> Schedule:
     """Tune one function (level 3, not scheduled) for `budget` seconds and return the best schedule.
 
-    `schedule` is a template of your own: a function of a `Schedule`, or a `Trace`, that leaves decisions open by
+    `schedule` is a template that you write: a function of a `Schedule`, or a `Trace`. It leaves decisions open with
     `sample_perfect_tile`, `sample_categorical` and the like. `knobs` are further parameters of the function, each with
-    the values that it may have. Only the template is searched then. Other options are those of `tune`; unlike `tune`
-    this uses the whole budget, unless nothing is left to try.
-    Raises `InputError` for a template that leaves nothing open, is never legal, or does not fit its knobs.
+    its possible values. If you pass a template, nothing else is searched. The other options are those of `tune`. Unlike
+    `tune`, this function uses the whole budget, unless there are no candidates left.
+
+    Raises `InputError` if the template leaves no decision open, is never legal, or does not fit its knobs.
     """
     from ..strategy import chosen, decided
     from .template import Template

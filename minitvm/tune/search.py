@@ -48,9 +48,10 @@ _PRIORS = 500  # records of other tasks and targets that the residual learns fro
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How a task is searched: `trials` measured candidates at most (None: no limit), `seed` of what is random.
+    """The options of a search. `trials` limits the number of measured candidates (None: no limit), and `seed` is the
+    random seed.
 
-    `workers` are processes that lower and compile (None: one per core).
+    `workers` is the number of processes that lower and compile (None: one per core).
     """
 
     trials: int | None = None

@@ -1,8 +1,8 @@
-"""The candidates of a task: those that the rules yield, and those that differ from one in a knob.
+"""The candidates of a task: those that the rules yield, and those that differ from one of them in a knob.
 
-A knob's values are those that the rule's candidates have; integers also have their neighbours, halves and doubles. So a
-space is a product that nobody lists: `nearby` and `sample` make its points when they are asked for. That a point is
-legal is found out by scheduling it.
+The values of a knob are the values in the rule's candidates. For an integer, also its neighbours, half and double are
+tried. A space is the product of all values of all knobs, so it is not listed: `nearby` and `sample` create points when
+the search needs them. Scheduling a point shows whether it is legal.
 """
 
 from __future__ import annotations
@@ -27,21 +27,23 @@ class Space:
 
     @cached_property
     def yielded(self) -> list[Candidate]:
-        """What the rules yield, the cheapest by prediction first; each decision once."""
+        """The candidates that the rules yield, each decision once, with the cheapest prediction first."""
         known = candidates(self.task.func, self.task.target, for_tuning=True)
         every = {Decision.of(one): one for one in known if not self.task.rules or one.rule in self.task.rules}
         return sorted(every.values(), key=lambda one: one.cost.cycles)
 
     @property
     def first(self) -> Decision | None:
-        """What is measured first, and what gains are of: None is what a build without records takes."""
+        """The decision that is measured first, and that gains are relative to. None means the schedule of a build
+        without records.
+        """
         if self.task.beside_build or not (self.task.rules and self.yielded):
             return None
         return Decision.of(self.yielded[0])
 
     @property
     def cheapest(self) -> float:
-        """The fewest predicted cycles of what a build may take; 0 where no rule fits."""
+        """The lowest predicted cycles among the candidates that a build may use; 0 if no rule fits."""
         own = self.task.rules and not self.task.beside_build
         offered = self.yielded if own else candidates(self.task.func, self.task.target)
         return min((one.cost.cycles for one in offered), default=0.0)
@@ -61,11 +63,11 @@ class Space:
 
     @property
     def size(self) -> int:
-        """How many points the product of the known values has."""
+        """The number of points in the product of the known values."""
         return sum(prod(len(values) for values in knobs.values()) for knobs in self.values.values())
 
     def nearby(self, candidate: Candidate) -> Iterator[Candidate]:
-        """Candidates that differ in one knob: by each other value that the rule has, and by an integer's neighbours."""
+        """Yield candidates that differ in one knob: another value of the rule, or an integer's neighbour."""
         values = self.values.get(_family(candidate), {})
         for name, value in candidate.knobs.items():
             others: list[Knob] = [v for v in values.get(name, ()) if v != value]
@@ -78,7 +80,7 @@ class Space:
                         yield changed
 
     def sample(self, generator: np.random.Generator) -> Candidate | None:
-        """A point of the product, all of its knobs drawn at random; None where that has no cost."""
+        """Return a point of the product with random values for all knobs; None if that point has no cost."""
         if not self.yielded:
             return None
         candidate = self.yielded[int(generator.integers(len(self.yielded)))]
@@ -95,7 +97,7 @@ def _family(candidate: Candidate) -> tuple[str, frozenset[str]]:
 
 
 def _changed(candidate: Candidate, name: str, value: Knob) -> Candidate | None:
-    """The candidate with another value; None where the rule's formula has no cost for it."""
+    """Return the candidate with another value of a knob; None if the rule's formula has no cost for it."""
     try:
         changed = candidate.with_knobs(**{name: value})
     except (InputError, ArithmeticError, LookupError, ValueError, TypeError):

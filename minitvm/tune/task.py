@@ -28,12 +28,12 @@ _CYCLE = 1e-9 / 3.0  # seconds, where a target does not say
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """One function (level 3, not scheduled) on one target, which a model calls `weight` times a run.
+    """One function (level 3, not scheduled) on one target. A run of the model calls it `weight` times.
 
-    `key` is the structural hash of the function, which a build finds again whatever the operator is called there.
-    With `rules` only candidates of these rules are searched. They are compared with the cheapest of them, not with what
-    a build takes, unless `beside_build` says so. `operators` are the names of its uses in the model; `constants` are
-    the positions of the parameters that are constants of the model wherever it is used.
+    `key` is the structural hash of the function, by which a build finds its records; the operator's name does not
+    matter. If `rules` is not empty, only candidates of these rules are searched. They are compared with the cheapest of
+    them, or, with `beside_build`, with the schedule of a build. `operators` are the names of the function's uses in the
+    model. `constants` are the positions of the parameters that are constants of the model in all uses.
     """
 
     name: str
@@ -49,14 +49,14 @@ class Task:
 
     @property
     def built(self) -> str:
-        """What a build without records lowered it to, as text, if that is on disk; else ""."""
+        """The lowered form that a build without records has left on disk, as text; "" if there is none."""
         if self.shared is None or not cache.usable(self.target) or not cache.keeps(self.shared):
             return ""
         lowered = cache.get(self.shared, self.target)
         return "" if lowered is None else cache.encode(lowered).decode()
 
     def keep_built(self, lowered: str) -> None:
-        """Keep what `built` returns, for builds and the next session."""
+        """Store the text that `built` returns, for builds and for the next session."""
         if self.shared is not None and cache.usable(self.target) and cache.keeps(self.shared):
             cache.put(self.shared, self.target, lowered.encode())
 
@@ -113,10 +113,10 @@ def device_of(target: Target) -> str:
 
 
 def extract(model: Any, target: str | Target = "cpu", accuracy: str = "fast", **options: Any) -> list[Task]:
-    """The tasks of a model, a function or a module of functions, in the order of their first use.
+    """Return the tasks of a model, a function or a module of functions, in the order of their first use.
 
-    `options` are those of `build` that say what the model is: shapes, params, states, max_length, stop_before. The
-    bodies of loops count once. What the target's back end refuses is a task for the host, where a build has it run.
+    `options` are the options of `build` that describe the model: shapes, params, states, max_length, stop_before. The
+    body of a loop counts once. If the target's back end refuses a function, the task is for the host, as in a build.
     """
     machine = code_target(target)
     if isinstance(model, PrimFunc):

@@ -47,18 +47,23 @@ def check(
     inout: Sequence[str] | None = None,
     shrink: bool = True,
 ) -> Verdict:
-    """Whether two programs with the same parameters write the same values.
+    """Return whether two programs with the same parameters write the same values.
 
-    A program is a `PrimFunc`, an `IRModule` or a list of te tensors, in calling order; the two may be of different
-    levels. Of two modules of several functions each is compared with the one of its name. `modes` names those to try.
-    One that cannot judge these programs is left out, and the verdict says why; when all that compare values are, random
-    floats are compared instead, within error bounds or else up to rounding. Nothing else runs. `inputs` are arguments
-    in calling order to use instead of random ones, `sizes` fixes symbolic dimensions by name; those left open take
-    several values, which an equal verdict tells (`inputs.sizes`). `inout` names the parameters of `before` that it
-    updates; by default those that it reads before it writes them, which the verdict names. `shrink` looks for a smaller
-    counterexample. An undefined action of `before` raises its `ExecutionError`: there is nothing to compare with; one
-    of `after` is a difference. Raises `Unsupported` where no mode can compare, `InputError` for arguments that are none
-    and for programs of different parameters.
+    A program is a `PrimFunc`, an `IRModule`, or a list of te tensors in the order of the parameters. The two programs
+    may be at different levels. If both are modules of several functions, functions with the same name are compared.
+
+    `modes` names the modes to try. A mode that cannot judge these programs is left out, and the verdict gives the
+    reason. If no mode that compares values is left, random floats are compared instead, within error bounds or else up
+    to rounding.
+
+    `inputs` are arguments to use instead of random ones, in the order of the parameters. `sizes` fixes symbolic
+    dimensions by name; the others take several values, which an equal verdict lists (`inputs.sizes`). `inout` names the
+    parameters of `before` that it updates. By default these are the parameters that it reads before it writes them, and
+    the verdict names them. With `shrink`, the check looks for a smaller counterexample.
+
+    If `before` does something undefined, this raises its `ExecutionError`, because there is nothing to compare with. If
+    only `after` does so, that is a difference. Raises `Unsupported` if no mode can compare the programs, and
+    `InputError` for invalid arguments and for programs with different parameters.
     """
     available, modes = known_modes(), _asked(modes)
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:

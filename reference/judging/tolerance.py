@@ -16,11 +16,12 @@ from .programs import Program
 
 
 def close(actual: Any, expected: Any, func: Program | None = None, steps: int | None = None) -> bool:
-    """Whether floats agree up to rounding: a last resort, for programs that exact mode refuses.
+    """Return whether floats agree up to rounding: a last resort, for programs that the mode `exact` refuses.
 
-    The allowed difference is `steps` units of rounding of the largest magnitude in `expected`, `steps` being the number
-    of operations that one element may go through: 64, and as many as its loops have iterations that sum into it. NaN
-    and infinities must be the same. A small element in a large tensor may be wrong unnoticed; prefer `check`.
+    The allowed difference is `steps` units of rounding of the largest magnitude in `expected`. By default, `steps`
+    bounds the number of operations for one element: 64, plus the number of iterations of the loops in `func` that sum
+    into it. NaN and infinities must be the same. An error in a small element of a large tensor may go unnoticed, so
+    prefer `check`.
     """
     a, b = np.asarray(actual), np.asarray(expected)
     if a.shape != b.shape or a.dtype != b.dtype:

@@ -19,19 +19,31 @@ SHOWN = 4  # elements of an input that a message lists
 
 @dataclass(frozen=True)
 class Verdict:
-    """The result of a check; true when the programs mean the same.
+    """The result of a check. It is true if the programs mean the same.
 
-    `mode` is the mode that compared the outputs, or the one that found the difference. On a difference: `message`, a
-    text that says it; the output's name, the first differing index and both values (field mode: rationals as text);
-    `inputs`, the smallest arguments found that show it, in calling order, with the `sizes` of symbolic dimensions; and
-    for undefined behaviour the `finding`. `ran` are the modes that ran, `refused` says of each other one why not.
-    Of an equal verdict, `tried` has the sizes of symbolic dimensions at which the programs were compared, and
-    `unjudged` says where they round at other dtypes, if no mode that ran judges rounding; `excused` counts
-    the inputs on which they differ and may, as one of them rounds there; `short` has the tiles that no size tried goes
-    round three times, by dimension; `unsized` has the sides of conditions on dimensions that no size tried takes;
-    `untaken` has the sides of comparisons and clips of data that no input took.
-    `inout` names the parameters that were taken as in and out. The mode "signature" says that one program writes what
-    the other does not. A difference keeps the `programs` and the `seed`, for `script`.
+    `mode` is the mode that compared the outputs, or the mode that found the difference. `ran` lists the modes that ran,
+    and `refused` has the reason for each other mode. `inout` names the parameters that the check treated as both input
+    and output.
+
+    If the programs differ:
+
+    - `message` describes the difference. `output` and `index` are the place of the first element that differs, and
+      `before` and `after` are its values (in the mode `field`, rationals as text).
+    - `inputs` are the smallest arguments found that show the difference, in the order of the parameters, and `sizes`
+      are the values of symbolic dimensions.
+    - `finding` describes undefined behaviour, if that is the difference.
+    - The mode "signature" means that one program writes a parameter that the other does not write.
+    - `programs` and `seed` are kept for `script`.
+
+    If the programs are equal:
+
+    - `tried` has the sizes of symbolic dimensions at which they were compared.
+    - `unjudged` says where the programs round to different dtypes, if no mode that ran judges rounding.
+    - `excused` counts the inputs on which the results differ, which is allowed because one of the programs rounds
+      there.
+    - `short` has the tiles, by dimension, that fit less than three times into every tried size.
+    - `unsized` lists the sides of conditions on dimensions that no tried size reached.
+    - `untaken` lists the sides of comparisons and clips of data that no input reached.
     """
 
     equal: bool
@@ -63,7 +75,7 @@ class Verdict:
 
     @property
     def accesses(self) -> tuple[Access, ...]:
-        """The accesses behind undefined behaviour: of a conflict both."""
+        """The accesses that caused undefined behaviour. A conflict has two."""
         return self.finding.accesses if self.finding is not None else ()
 
     def _repr_html_(self) -> str:
@@ -71,7 +83,9 @@ class Verdict:
         return verdict_html(str(self), self.equal)
 
     def script(self) -> str:
-        """A difference as a Python file that runs and shows it; `InputError` for an equal verdict."""
+        """Return a Python file that runs both programs and shows the difference. Raises `InputError` for an equal
+        verdict.
+        """
         from .counterexample import script
 
         return script(self)

@@ -29,18 +29,18 @@ def from_torch(
     dynamic_shapes: Any = None,
     shapes: Mapping[str, Sequence[Any]] | None = None,
 ) -> Graph:
-    """The graph of a `torch.export.ExportedProgram`, of the path of a saved one (.pt2), or of an `nn.Module`.
+    """Return the graph of a `torch.export.ExportedProgram`, of the path of a saved one (.pt2), or of an `nn.Module`.
 
-    A module is exported first: `args` and `kwargs` are example inputs of it, `dynamic_shapes` as in
-    `torch.export.export`. `shapes` gives open dimensions of inputs a size, by the names of the inputs; None and
-    names leave one open. The graph's inputs have the names of the program's; its outputs are the flattened results,
-    named after the keys of dictionaries where there are some. Constants share the memory of the parameters: a graph is
-    of no use after they were changed.
+    A module is exported first: `args` and `kwargs` are example inputs, and `dynamic_shapes` has the form that
+    `torch.export.export` expects. `shapes` fixes open dimensions, by the names of the inputs; None or a name leaves a
+    dimension open. The graph's inputs have the names of the program's inputs. Its outputs are the flattened results; if
+    the program returns dictionaries, the outputs are named after their keys. Constants share memory with the
+    parameters, so import the program again after you change a parameter.
 
-    Raises `MissingExtra` where torch is not installed; `InputError` for what is neither program nor module, and for
-    arguments that do not go with it; `ModelError` where torch refuses to export the module or to read the file;
-    `UnsupportedOperator`, which lists every operator without a converter and where the model calls it, for what
-    minitvm does not implement: training, changes of buffers or inputs, shapes that depend on data.
+    Raises `MissingExtra` if torch is not installed, `InputError` if `program` is of another kind or the arguments do
+    not fit it, and `ModelError` if torch cannot export the module or read the file. Raises `UnsupportedOperator` for
+    features that minitvm does not implement, such as training, changes of buffers or inputs, and shapes that depend on
+    data. This error lists every operator without a converter, and where the model calls it.
     """
     from .loading import load
     from .programs import import_program

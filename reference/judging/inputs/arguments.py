@@ -20,12 +20,12 @@ from .words import places_of_words, random_words
 
 def random_inputs(program: Program, seed: int = 0, sizes: Mapping[str, int] | None = None,
                   magnitude: int | None = None) -> list[Any]:  # fmt: skip
-    """An argument for each parameter: random values for what is read, garbage for what is written.
+    """Return an argument for each parameter: random values for inputs, and garbage for outputs.
 
-    Floats are normally distributed, or integers up to `magnitude`; integers lie between -8 and 8, but those that are
-    indices in the extent of what they index, and words of two bfloat16 hold such floats. Symbolic dimensions take the
-    value of `sizes` under their name, or a random one from 1 to 9. Where a `while` does not end on them, others are
-    tried (`reference.judging.inputs.endings`).
+    Floats are normally distributed, or integers up to `magnitude`. Integers are between -8 and 8. An integer that is
+    used as an index is within the extent that it indexes, and a word of two bfloat16 holds two such floats. A symbolic
+    dimension gets its value from `sizes`, or a random value from 1 to 9. If a `while` loop does not end on these
+    arguments, others are tried (`reference.judging.inputs.endings`).
     """
     rng = np.random.default_rng(seed)
     dims = dimensions(program, rng, sizes or {})
