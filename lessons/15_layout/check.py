@@ -45,7 +45,7 @@ def check(module: ModuleType) -> None:
         for place, number in enumerate(wanted.tolist()):
             there = None if number == FILLING else tuple(int(i) for i in np.unravel_index(number, shape))
             case = f"element({shape}, {block}, {place})"
-            wish = "filling: wanted None" if there is None else f"the element {there}"
+            wish = "padding: wanted None" if there is None else f"the element {there}"
             found = attempt(f"{case}: what transform_layout puts there is {wish}", module.element, shape, block, place)
             also = ", a tuple" if isinstance(found, list) else ""
             require(found == there, f"{case} is {found!r}\nwhat transform_layout puts there is {wish}{also}")

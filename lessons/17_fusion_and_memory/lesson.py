@@ -251,8 +251,9 @@ else:
     raise AssertionError("the interpreter has not seen it")
 
 # %% [markdown]
-# The first line names the two values that overlap. The error comes in the step that reads `block_axis`. The beginning
-# of `block_axis` now belongs to the other value, so as a part of `block_axis` these bytes count as not written.
+# The first line names the two values that overlap. The error comes in the step that reads `block_axis`. The other value
+# has overwritten the beginning of `block_axis`. The interpreter reports that these bytes have not been written, because
+# they were not written as a part of `block_axis`.
 #
 # If a value is completely inside another value, the interpreter cannot report a mistake, because this can be intended.
 # For example, the parts of a concatenation are inside its result. Then only wrong numbers show the mistake. To find

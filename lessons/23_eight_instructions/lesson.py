@@ -188,8 +188,9 @@ print("the picture:", picture.save("one_layer"))
 # %% [markdown]
 # The first line says that the program takes 138 cycles. In the table, each column is a part of the machine, and each
 # row is a way to spend cycles. The row `gemm` shows that the array multiplies in only 4 of the 138 cycles, which is the
-# 2.9 % of the second line. In most of the other cycles it waits for data from memory. Accelerators spend their time
-# like this if the program does not prevent it, and in lesson 24 you will see how it can.
+# 2.9 % of the second line. In most of the other cycles it waits for data from memory. Most accelerators would spend
+# their time like this if their programs were written like this one. In lesson 24 you will see how a program can avoid
+# the waiting.
 #
 # ## The ledger
 #

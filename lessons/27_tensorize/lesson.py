@@ -87,8 +87,8 @@ print(reference.check(before, sch.func))
 # ## Its requirements
 #
 # The loops must be the same as in the description: the same number of loops with the same extents, and operands of the
-# same types with the same indices. Here are two mistakes. First we name a loop that contains too much, and then a loop
-# of the sum:
+# same types with the same indices. Here are two mistakes. First we name the outermost loop, which contains more work
+# than one instruction. Then we name a loop of the sum:
 
 # %%
 for name, wrong, shown in (("four rows at once", "i", 99), ("the loop of the sum", "ko", 1)):
