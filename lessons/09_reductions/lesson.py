@@ -286,11 +286,11 @@ ledger.show(
 )
 
 # %% [markdown]
-# The adds grow from 68 to 84 and 132. But in the last row, four lanes take only about a third of the time of one chain.
-# A processor can begin several additions in each cycle, but it needs about four cycles to finish an addition. In a
-# single chain it waits for each result before it can go on; with several chains it always has something to do. A
-# compiler must not cut the chain without your consent, because that would change the bits. With `rfactor` you give your
-# consent, and `reference.check` has shown that the formula stayed the same.
+# The adds grow from 68 to 84 and 132. But in the last row, four lanes usually take far less time than one chain,
+# although they do more work. A processor can begin several additions in each cycle, but it needs about four cycles to
+# finish an addition. In a single chain it waits for each result before it can go on; with several chains it always has
+# something to do. A compiler must not cut the chain without your consent, because that would change the bits. With
+# `rfactor` you give your consent, and `reference.check` has shown that the formula stayed the same.
 #
 # ## Your turn
 #

@@ -301,10 +301,10 @@ ledger.show(
 )
 
 # %% [markdown]
-# All rows of counts are the same, but in the last row the tensorized program takes less than a tenth of the time on
-# most machines. It does the same multiplications in vectors and registers. You could reach this with `reorder`,
-# `unroll` and `vectorize` as well, but you would have to repeat these steps for each program. The intrinsic needs only
-# one step, and it is checked only once. Then you can use it in every program that contains such a tile.
+# All rows of counts are the same, but in the last row the tensorized program takes only a small part of the time. It
+# does the same multiplications in vectors and registers. You could reach this with `reorder`, `unroll` and `vectorize`
+# as well, but you would have to repeat these steps for each program. The intrinsic needs only one step, and it is
+# checked only once. Then you can use it in every program that contains such a tile.
 #
 # ## Your turn
 #

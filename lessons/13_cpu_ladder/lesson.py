@@ -96,9 +96,9 @@ def three_loops(sch: tir.Schedule) -> None:
 climb("0 three loops", three_loops, rows=6)
 
 # %% [markdown]
-# Three loops reach less than 1 % of the peak. Two things are wrong with them. First, `r` is the innermost loop, so B is
-# read down a column: each element is in another cache line, and the machine fetches sixteen floats to use only one of
-# them. Second, all products are added to one sum, which is a single chain.
+# Three loops reach only a very small part of the peak. Two things are wrong with them. First, `r` is the innermost
+# loop, so B is read down a column: each element is in another cache line, and the machine fetches sixteen floats to use
+# only one of them. Second, all products are added to one sum, which is a single chain.
 #
 # ## Rung 1: reorder
 #
