@@ -1,3 +1,3 @@
 """Write a compiled model as a program that needs no Python, in another language or for another machine."""
 
-__all__ = ["wasm"]
+__all__ = ["c", "wasm"]

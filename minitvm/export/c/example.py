@@ -1,0 +1,108 @@
+"""The inputs of the test of a C program, and the outputs that minitvm computes from them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...errors import InputError, MinitvmError, report
+from ...executable import Executable, Input, ScalarSpec, evaluate
+from ...expr import Var
+from .interface import Interface
+
+Array = np.ndarray[Any, Any]
+_SIZES = (4, 2, 3, 1, 8, 16, 32, 64, 128)  # of open dimensions, in the order in which they are tried
+_RUNS_WITH_STATES = 2
+
+
+@dataclass(frozen=True)
+class Example:
+    """Inputs with the outputs of one run after the other, and the sizes. `tolerance` is relative; 0: equal bits."""
+
+    sizes: dict[Var, int]
+    inputs: tuple[Array, ...]
+    runs: tuple[tuple[Array, ...], ...]
+    tolerance: float
+
+
+def computed(api: Interface, module: Any, inputs: Mapping[str, Any] | None, tolerance: float = 0.0) -> Example:
+    """Return an example whose outputs `module` computes from the given inputs, or from random ones.
+
+    Raises `InputError` if the program takes no random inputs.
+    """
+    failure: MinitvmError | None = None
+    for sizes, arrays in _candidates(api, inputs):
+        try:
+            runs = _runs(api, module, arrays)
+        except MinitvmError as error:
+            if inputs is not None:
+                raise
+            failure = failure or error
+            continue
+        return Example(sizes, tuple(arrays), runs, tolerance)
+    raise InputError(
+        report(
+            f"{api.executable.name} as C",
+            wanted="inputs for the test of the program",
+            found=f"random inputs are refused: {failure}",
+            tries=["inputs={name: array} (--input FILE.npz)"],
+        )
+    )
+
+
+def _runs(api: Interface, module: Any, arrays: list[Array]) -> tuple[tuple[Array, ...], ...]:
+    runs = []
+    for _ in range(_RUNS_WITH_STATES if api.states else 1):
+        results = module(*arrays)
+        runs.append(tuple(results) if isinstance(results, tuple) else (results,))
+    if api.states:
+        module.reset()
+    return tuple(runs)
+
+
+def _candidates(api: Interface, inputs: Mapping[str, Any] | None) -> Iterator[tuple[dict[Var, int], list[Array]]]:
+    if inputs is not None:
+        arrays = _in_order(api.executable, inputs)
+        yield _sizes_of(api, arrays), arrays
+        return
+    for size in _SIZES if api.sizes else (0,):
+        sizes = dict.fromkeys(api.sizes, size)
+        yield sizes, [random_array(api.executable, number, sizes) for number in range(len(api.inputs))]
+
+
+def _in_order(x: Executable, inputs: Mapping[str, Any]) -> list[Array]:
+    names = [spec.name for spec in x.inputs]
+    if sorted(inputs) != sorted(names):
+        raise InputError(f"{x.name} as C: wanted inputs {', '.join(names)}, found {', '.join(inputs) or 'none'}")
+    return [np.asarray(inputs[name], order="C") for name in names]
+
+
+def _sizes_of(api: Interface, arrays: list[Array]) -> dict[Var, int]:
+    from ...runtime.shapes import bind_dims
+
+    pairs = list(zip(api.executable.inputs, arrays, strict=True))
+    scalars = [(spec, array.item()) for spec, array in pairs if isinstance(spec, ScalarSpec)]
+    tensors = [(spec, array.shape) for spec, array in pairs if not isinstance(spec, ScalarSpec)]
+    env = bind_dims(f"{api.executable.name} as C", tensors, scalars)
+    return {var: int(env[var]) for var in api.sizes}
+
+
+def random_array(x: Executable, number: int, sizes: Mapping[Var, int], seed: int = 0) -> Array:
+    """Return a random array for an input: normal floats, small integers within the bounds of the input, any bools."""
+    spec = x.inputs[number]
+    generator = np.random.default_rng([seed, number])
+    shape = () if isinstance(spec, ScalarSpec) else tuple(int(evaluate(d, sizes)) for d in spec.shape)
+    if spec.dtype.is_float:
+        return generator.standard_normal(shape).astype(spec.dtype.numpy)
+    if spec.dtype.is_bool:
+        return np.asarray(generator.integers(0, 2, shape)).astype(bool)
+    low, high = 0, 7
+    for bound in x.bounds:
+        if bound.place == Input(number):
+            least, most = int(evaluate(bound.low, sizes)), int(evaluate(bound.high, sizes))
+            low, high = max(low, least), min(high, most)
+            low, high = (low, high) if low <= high else (least, most)
+    return np.asarray(generator.integers(low, high + 1, shape)).astype(spec.dtype.numpy)

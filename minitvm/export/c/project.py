@@ -1,0 +1,146 @@
+"""The folder of a C program: which files it has, and how they are written."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ...build import code_target, compile_executable, imported
+from ...build_options import ForBuild, options_of
+from ...errors import InputError, TargetError, report
+from ...executable import Executable
+from ...graph.checked import checked_indices
+from ...runtime import GraphModule
+from ...target import Target
+from ...target.isas import NATIVE, find_isa
+from ...tir.nodes import IRModule, PrimFunc
+from .build_files import cmake_text, example_cpp, makefile
+from .check import check_files
+from .cpp import hpp_text
+from .example import computed
+from .header import header_text
+from .interface import interface
+from .kernel_texts import kernel_texts
+from .names import program_name
+from .program import program_text
+from .weights import collect
+from .weights import files as weight_files
+
+_ROUNDING = 1e-4  # of the largest element: other kernels sum in another order
+
+
+def export(
+    model: Any,
+    folder: str | os.PathLike[str],
+    *,
+    target: str | Target = "cpu",
+    weights: str = "auto",
+    name: str = "net",
+    inputs: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> Path:
+    """Write a model as a C program into a new folder, and return the folder.
+
+    `model` is a model that `minitvm.build` takes, a `runtime.GraphModule`, or an `Executable`; for the last two,
+    `target` and `options` have no meaning. `options` are those of `minitvm.build` that describe the model and decide
+    how it is compiled. All public names of the program begin with `name`.
+    `weights` is "bin" (a file that the program reads), "incbin" (an assembly file that includes them), "array" (C
+    text), or "auto": C text for up to 256 KiB, else a file. `inputs` are arrays for the test of the program, by name;
+    None means random ones.
+
+    Raises `TargetError` if the target is no CPU, `Unsupported` if C cannot express the program, and `InputError` if
+    the folder exists and is not empty, or for an invalid argument.
+    """
+    place = Path(folder)
+    if place.exists() and (not place.is_dir() or any(place.iterdir())):
+        raise InputError(f"{place} exists\n  wanted: a new or empty folder\n  try:    another name, or remove it")
+    files = project(model, target=target, weights=weights, name=name, inputs=inputs, **options)
+    write(place, files)
+    return place
+
+
+def project(
+    model: Any,
+    *,
+    target: str | Target = "cpu",
+    weights: str = "auto",
+    name: str = "net",
+    inputs: Mapping[str, Any] | None = None,
+    **options: Any,
+) -> dict[str, bytes]:
+    """Return the files of a C program by their paths. The arguments are those of `export`."""
+    program_name(name)
+    executable, module, tolerance = _compiled(model, target, options)
+    machine = Target(executable.target)
+    _require_cpu(machine)
+    api = interface(executable, name)
+    block = collect(executable, weights)
+    text = program_text(api, block, kernel_texts(executable))
+    example = computed(api, module, inputs, tolerance)
+    isa = find_isa(machine.isa)
+    sizes = {var.name: value for var, value in example.sizes.items()}
+    texts = {
+        f"{name}.h": header_text(api, block),
+        f"{name}.c": text,
+        f"{name}.hpp": hpp_text(api, block),
+        "example.cpp": example_cpp(api, block, sizes),
+        "Makefile": makefile(api, block, isa),
+        "CMakeLists.txt": cmake_text(api, block, isa),
+    }
+    return {
+        **{path: content.encode() for path, content in texts.items()},
+        **weight_files(block, name),
+        **check_files(api, block, example),
+    }
+
+
+def _compiled(model: Any, target: str | Target, options: dict[str, Any]) -> tuple[Executable, Any, float]:
+    """Return the executable, a module on this machine that computes the same, and the tolerance of its results."""
+    if isinstance(model, GraphModule):
+        return model.executable, model, _tolerance(Target(model.executable.target))
+    if isinstance(model, Executable):
+        _require_cpu(Target(model.target))
+        return model, GraphModule(model), _tolerance(Target(model.target))
+    machine = code_target(target)
+    _require_cpu(machine)
+    settings = options_of("export", {"tuned": "auto", **options}, ForBuild)
+    if not isinstance(model, PrimFunc | IRModule):
+        model = imported(model, settings.of_model)
+        if settings.checked:
+            model = checked_indices(model)
+    executable = compile_executable(model, machine, settings)
+    if machine.isa == NATIVE:
+        return executable, GraphModule(executable), _tolerance(machine)
+    here = code_target("cpu")
+    return executable, GraphModule(compile_executable(model, here, settings)), _tolerance(machine)
+
+
+def _tolerance(target: Target) -> float:
+    """Return how much results may differ, as a part of the largest element: not at all where the same kernels run."""
+    return 0.0 if target.isa == NATIVE and target.has_fma else _ROUNDING
+
+
+def _require_cpu(target: Target) -> None:
+    if target.kind != "cpu":
+        raise TargetError(report("C", wanted="a target that is a CPU", found=str(target), tries=['target="cpu"']))
+
+
+def write(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Write files into a folder: all of them, or none."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    try:
+        for path, content in files.items():
+            (temporary / path).parent.mkdir(exist_ok=True)
+            (temporary / path).write_bytes(content)
+        temporary.chmod(0o755)
+        if folder.exists():
+            folder.rmdir()
+        os.replace(temporary, folder)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise

@@ -1,0 +1,53 @@
+"""Exported C programs, compiled with sanitizers and run: their own test compares them with the module, bit by bit."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from minitvm.export.c.project import project, write
+from minitvm.target import Target
+
+STRICT = ("-Wall", "-Wextra", "-Werror", "-Wno-psabi", "-ffp-contract=off", "-march=native")
+SANITIZED = ("-O0", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+
+
+def written(model: Any, folder: Path, **options: Any) -> Path:
+    """Write the program of a model into a new folder."""
+    write(folder, project(model, **options))
+    return folder
+
+
+def compiled(folder: Path, main: str = "check.c", flags: Sequence[str] = SANITIZED, compiler: str = "gcc") -> Path:
+    """Compile a program of the folder together with the network."""
+    sources = [main, *sorted(file.name for pattern in ("*.c", "*.S") for file in folder.glob(pattern))]
+    sources = list(dict.fromkeys(name for name in sources if name == main or not name.startswith(("check", "main"))))
+    binary = folder / f"{Path(main).stem}.run"
+    call(compiler, "-std=c11", *STRICT, *flags, "-o", binary.name, *sources, "-lm", "-lpthread", folder=folder)
+    return binary
+
+
+def call(*arguments: Any, folder: Path) -> str:
+    """Return what a command prints in a folder; a failure fails the test with all of its output."""
+    environment = {**os.environ, "ASAN_OPTIONS": "detect_leaks=0"}  # a test frees nothing
+    command = [str(argument) for argument in arguments]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, env=environment)
+    assert done.returncode == 0, f"{' '.join(map(str, arguments))}\n{done.stdout}{done.stderr}"
+    return done.stdout
+
+
+def check(model: Any, folder: Path, **options: Any) -> None:
+    """Require that a model as C computes the same bits as its module, under the sanitizers."""
+    program = compiled(written(model, folder, **options))
+    assert call(program, folder=folder) == "equal\n"
+
+
+needs_gcc = pytest.mark.skipif(
+    subprocess.run(["which", "gcc"], capture_output=True, check=False).returncode != 0, reason="gcc is not installed"
+)
+exact = Target("cpu").has_fma
