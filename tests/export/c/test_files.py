@@ -1,0 +1,223 @@
+"""The folder of a C program: its files, what builds them, and the models and arguments that are refused."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import minitvm
+from minitvm.errors import InputError, MinitvmError
+from minitvm.executable import CallExternal, Executable, Output, TensorSpec
+from minitvm.export.c import export
+from minitvm.export.c.names import RESERVED, comment, identifier, quoted, unique
+from minitvm.export.c.project import project
+from minitvm.expr import DType, SizeVar
+from minitvm.graph import Graph, GraphBuilder
+from minitvm.tools.cli import main
+from tests.export.c.programs import STRICT, call, needs_gcc, written
+from tests.export.c.test_failures import open_graph, stateful_graph
+
+NAMES = st.text(max_size=12) | st.sampled_from(sorted(RESERVED)) | st.text("aB_1.", max_size=4)
+
+
+@given(st.lists(NAMES, max_size=6))
+def test_identifiers_are_legal_and_differ(texts: list[str]) -> None:
+    names = unique(texts, ["arena"])
+    assert len({*names, "arena"}) == len(texts) + 1
+    for name in names:
+        assert re.fullmatch(r"[a-zA-Z][a-zA-Z0-9]*(_[a-zA-Z0-9]+)*_?", name) and name not in RESERVED
+        assert len(name.rstrip("0123456789_")) == 1 or name.upper() != name or name.endswith("_")
+
+
+def test_identifiers_resemble_names() -> None:
+    names = ["input.1", "1", "größe", "int", "EOF", "X", "I", "日本", "a__b"]
+    assert list(map(identifier, names)) == [
+        "input_1", "value_1", "groe", "int_", "EOF_", "X", "I_", "value", "a_b",
+    ]  # fmt: skip
+
+
+@given(st.text(max_size=20))
+def test_texts_stay_inside_of_literals_and_comments(text: str) -> None:
+    assert re.fullmatch(r'"(?:[^"\\\n]|\\.)*"', quoted(text))
+    assert "*/" not in comment(text) and "\n" not in comment(text)
+
+
+def weighted_graph() -> Graph:
+    b = GraphBuilder("weighted")
+    x = b.input("x", (8, 64))
+    return b.build([b.op("nn.dense", x, b.constant(np.linspace(-1, 1, 32 * 64).astype(np.float32).reshape(32, 64)))])
+
+
+@needs_gcc
+@pytest.mark.parametrize("form", ["bin", "incbin", "array"])
+def test_make_builds_and_checks_each_form_of_weights(form: str, tmp_path: Path) -> None:
+    folder = written(weighted_graph(), tmp_path / "net", weights=form, name="dense")
+    files = {"bin": {".bin"}, "incbin": {".bin", ".S"}, "array": {".c"}}[form]
+    assert {path.suffix for path in folder.glob("dense_weights.*")} == files
+    assert call("make", "-s", "check", "CFLAGS=-O1 -march=native", folder=folder) == "equal\n"
+    call("make", "-s", "CXXFLAGS=-O0 -Werror", "CFLAGS=-O1 -march=native", folder=folder)
+    assert call("./example", folder=folder).startswith("dense: 256 elements: ")
+
+
+@needs_gcc
+@pytest.mark.skipif(shutil.which("cmake") is None, reason="cmake is not installed")
+def test_cmake_builds_and_checks(tmp_path: Path) -> None:
+    folder = written(weighted_graph(), tmp_path / "net", weights="incbin")
+    call("cmake", "-S", ".", "-B", "build", folder=folder)
+    call("cmake", "--build", "build", folder=folder)
+    assert "100% tests passed" in call("ctest", "--test-dir", "build", folder=folder)
+
+
+CLASS = """
+#include "net.hpp"
+#include <iostream>
+
+int main()
+{
+    net::Model model;
+    const std::vector<float> x(24, 1.5f);
+    auto refused = [](auto call) {
+        try { call(); }
+        catch (const net::Error &error) { std::cout << error.status % 16 << ' ' << error.what() << '\\n'; }
+    };
+    refused([&] { model.set_input("z", x); });
+    refused([&] { model.set_input("x", std::vector<double>(24)); });
+    refused([&] { model.set_size("m", 3); });
+    refused([&] { model.run(); });
+    model.set_size("n", 6);
+    refused([&] { model.run(); });
+    model.set_input("x", x);
+    model.set_input("index", std::vector<int64_t>{0, 1, 2});
+    model.run();
+    refused([&] { model.get_output<int>("take"); });
+    refused([&] { model.get_output_shape("none"); });
+    std::cout << model.get_output<float>("take")[11] << ' ' << model.get_output_shape("take")[1] << '\\n';
+}
+"""
+
+CLASS_TEXTS = """\
+0 net has no input z
+0 x: wrong type of elements
+0 net has no size m
+6 topk topk_0 does not take these sizes: n >= 6 must hold
+0 x: 0 elements, wanted 24
+0 take: wrong type of elements
+0 net has no output none
+2.5 4
+"""
+
+
+@needs_gcc
+def test_the_class_reports_mistakes(tmp_path: Path) -> None:
+    arrays = {"x": np.ones((6, 4), np.float32), "index": np.array([0, 1, 2])}
+    folder = written(open_graph(), tmp_path / "net", inputs=arrays)
+    (folder / "main.cpp").write_text(CLASS)
+    call("gcc", "-std=c11", *STRICT, "-c", "net.c", folder=folder)
+    call("g++", "-std=c++17", "-Wall", "-Wextra", "-Werror", "-o", "main", "main.cpp", "net.o", "-lm", folder=folder)
+    assert call("./main", folder=folder) == CLASS_TEXTS
+
+
+@needs_gcc
+@pytest.mark.parametrize("graph", [open_graph, stateful_graph])
+def test_each_compiler_accepts_all_files_without_warnings(graph: Any, tmp_path: Path) -> None:
+    folder = tmp_path / "net"
+    b = graph()
+    arrays = {"x": np.ones((6, 4), np.float32), "index": np.array([0, 1, 2])} if graph is open_graph else None
+    written(b, folder, inputs=arrays)
+    for compiler in ("gcc", "clang"):
+        if shutil.which(compiler):
+            call(
+                compiler,
+                "-std=c11",
+                *STRICT,
+                "-Wpedantic",
+                "-c",
+                *map(os.path.basename, folder.glob("*.c")),
+                folder=folder,
+            )
+            call(compiler, "-std=c11", *STRICT, "-DNET_STATIC_ARENA", "-ffreestanding", "-c", "net.c", folder=folder)
+    for compiler in ("g++", "clang++"):
+        if shutil.which(compiler):
+            call(
+                compiler, "-std=c++17", "-Wall", "-Wextra", "-Wpedantic", "-Werror", "-c", "example.cpp", folder=folder
+            )
+
+
+def test_the_same_model_gives_the_same_bytes() -> None:
+    assert project(weighted_graph()) == project(weighted_graph())
+
+
+def test_a_module_is_exported_as_it_is(tmp_path: Path) -> None:
+    module = minitvm.build(weighted_graph(), threads=1)
+    assert project(module)["net.c"] == project(weighted_graph())["net.c"] == project(module.executable)["net.c"]
+
+
+def with_engine() -> Executable:
+    spec = TensorSpec("y", DType("float32"), (4,))
+    step = CallExternal("numpy.zeros", (Output(0),), ("w",), (spec,))
+    return Executable("external", "cpu", (), (spec,), (), (), (), (step,))
+
+
+def guarded() -> Graph:
+    """A graph that takes at least 1000 rows, which no random input has."""
+    b = GraphBuilder("long")
+    return b.build(list(b.op("topk", b.input("x", (SizeVar("n"), 4)), k=1000, axis=0)))
+
+
+@pytest.mark.parametrize(
+    ("model", "options", "text"),
+    [
+        (weighted_graph, {"weights": "zip"}, "weights='zip': wanted one of auto, bin, incbin, array"),
+        (weighted_graph, {"name": "int"}, "the name 'int' of a C program\n  wanted: letters, digits and single _"),
+        (weighted_graph, {"name": "a-b"}, "the name 'a-b' of a C program"),
+        (weighted_graph, {"target": "opencl"}, "C\n  wanted: a target that is a CPU\n  found:  opencl"),
+        (weighted_graph, {"inputs": {"y": 1}}, "weighted as C: wanted inputs x, found y"),
+        (with_engine, {}, "external as C\n  wanted: steps that call kernels\n  found:  a call of the engine"),
+        (guarded, {}, "long as C\n  wanted: inputs for the test of the program\n  found:  random inputs are refused"),
+    ],
+)  # fmt: skip
+def test_refusals(model: Any, options: dict[str, Any], text: str) -> None:
+    with pytest.raises(MinitvmError) as caught:
+        project(model(), **options)
+    assert str(caught.value).startswith(text)
+
+
+def test_a_folder_with_files_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "mine").write_text("text")
+    with pytest.raises(InputError, match=r"exists\n  wanted: a new or empty folder"):
+        export(weighted_graph(), tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+
+
+def test_the_command_writes_a_folder_and_explains_mistakes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("onnx")
+    from minitvm.frontends.onnx.export.to_onnx import to_onnx
+
+    monkeypatch.chdir(tmp_path)
+    model = to_onnx(weighted_graph())
+    Path("dense.onnx").write_bytes(model.SerializeToString())
+    assert main(["export", "dense.onnx", "--as", "c", "-o", "out", "--name", "dense"]) == 0
+    assert re.fullmatch(r"compiled in \d+\.\d\d s: out, 0\.\d MB\n", capsys.readouterr().out)
+    assert {"dense.h", "dense.c", "dense.hpp", "check.c", "Makefile"} <= {path.name for path in Path("out").iterdir()}
+    mistakes = {
+        "--as c -o out": "out exists\n  wanted: a new or empty folder\n  try:    another name, or remove it",
+        "--as d -o new": "--as d: wanted mtvm",
+        "--as mtvm -o new --name net": "--name goes with --as c",
+        "--as c -o new --arch sm_80": "--arch goes with --as mtvm",
+        "--as c -o new --weights zip": "weights='zip': wanted one of auto, bin, incbin, array",
+        "--as c -o new --target opencl": "C\n  wanted: a target that is a CPU",
+    }
+    for options, text in mistakes.items():
+        assert main(["export", "dense.onnx", *options.split()]) == 2
+        assert capsys.readouterr().err.startswith(f"minitvm export: {text}")
+    assert not Path("new").exists()
