@@ -313,8 +313,9 @@ def chosen(
     knobs: Mapping[str, strategy_candidates.Knob] | None = None,
     listeners: Sequence[Listener] = (),
 ) -> Chosen:
-    """Return the schedule that `schedule` returns, and the record of the choice. Listeners are notified of each
-    refusal.
+    """Choose a function's schedule, and return it with the record of the choice.
+
+    Listeners are notified of each refusal.
     """
     report = heard((*listeners, *listening_now()), "refused")
     refused: list[strategy_candidates.Weighed] = []

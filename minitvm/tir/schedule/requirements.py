@@ -149,8 +149,10 @@ def no_opaque_iterators(state: ScheduleState, loops: Sequence[For]) -> Failure |
 
 @requirement
 def affine_bindings(state: ScheduleState, loops: Sequence[For]) -> Failure | None:
-    """for each block below that has iterators, the loops from the outermost given one inward map injectively and
-    quasi-affinely to its iterators, with the loops around them fixed
+    """the loops from the outermost one that you pass inward map injectively and quasi-affinely to the iterators of each
+    block below
+
+    The loops around them are fixed. Blocks without iterators are not checked.
     """
     tree = state.home(loops[0])
     outermost = chain(tree, loops)[0]

@@ -125,10 +125,10 @@ def predicate_divides(state: ScheduleState, match: Subtree | None) -> Failure | 
 
 @requirement
 def init_moves_out(state: ScheduleState, match: Subtree | None) -> Failure | None:
-    """if the block has an init, its loops are not thread loops, and its inner conditions do not use a reduction
-    iterator; if the body reads a buffer that the init writes, it reads only the element that it accumulates into
+    """if the block has an init, all inits of a subtree may run before all its updates
 
-    Then all inits of a subtree may run before all its updates.
+    The loops are not thread loops, and the inner conditions do not use a reduction iterator. If the body reads a buffer
+    that the init writes, it reads only the element that it accumulates into.
     """
     if match is None or match.block.block.init is None:
         return None
@@ -178,8 +178,10 @@ def _run(tree: Tree, blocks: Sequence[BlockRealize]) -> tuple[Stmt, list[Stmt]]:
 
 @requirement
 def one_run(state: ScheduleState, target: For | list[BlockRealize]) -> Failure | None:
-    """if you pass blocks instead of a loop: they are different blocks of one scope; below the innermost loop around all
-    of them, their nests directly follow each other and contain no other block
+    """if you pass blocks instead of a loop, they are different blocks of one scope, and their nests directly follow
+    each other
+
+    This holds below the innermost loop around all of them. The nests contain no other block.
     """
     if isinstance(target, For):
         return None
@@ -211,7 +213,7 @@ def one_run(state: ScheduleState, target: For | list[BlockRealize]) -> Failure |
 
 @requirement
 def reductions_inside(state: ScheduleState, target: For | list[BlockRealize]) -> Failure | None:
-    """if you pass blocks instead of a loop: blocks with an init reduce only over loops inside the new block"""
+    """if you pass blocks instead of a loop, blocks with an init reduce only over loops inside the new block"""
     if isinstance(target, For):
         return None
     tree = state.home(target[0])

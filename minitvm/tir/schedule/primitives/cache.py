@@ -49,11 +49,10 @@ def writes_it(state: ScheduleState, block: BlockRealize, write_buffer_index: int
 
 @requirement
 def at_most_one_writer(match: staging.BufferPart) -> Failure | None:
-    """at most one block in the scope writes the buffer; it is not this block, and it comes before all other blocks that
-    read the buffer
+    """at most one block in the scope writes the buffer, and it comes before all other blocks that read the buffer
 
-    Then a copy made directly after the writer, or at the start, contains the values that every other reader would have
-    read. A block that updates the buffer continues to read the buffer itself.
+    This writer is not the block itself. A copy made directly after the writer, or at the start, therefore contains the
+    values that every other reader would have read. A block that updates the buffer continues to read the buffer itself.
     """
     scope, buffer = match.scope, match.buffer
     writers = scope.writers(buffer)

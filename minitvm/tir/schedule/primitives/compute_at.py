@@ -170,7 +170,10 @@ def _changes(state: ScheduleState, producer: BlockRealize, block: BlockRealize) 
 
 @requirement
 def producers_done(block: BlockRealize, loop: For, match: Flow) -> Failure | None:
-    """there are producers below the loop; all others come before it; none reduces over the loop or a loop around it"""
+    """there are producers below the loop, and all other producers come before it
+
+    No producer below the loop reduces over the loop or over a loop around it.
+    """
     tree, scope, producers = match.tree, match.scope, match.producers
     below = [p for p in producers if tree.inside(p, loop)]
     if not below:

@@ -60,8 +60,9 @@ def einsum_block(state: ScheduleState, block: BlockRealize, padding: Sequence[in
 
 @requirement
 def trivial_binding(state: ScheduleState, block: BlockRealize) -> Failure | None:
-    """each iterator is bound to one loop around the block; these loops are serial, start at 0 and contain nothing else,
-    and there is no predicate
+    """each iterator is bound to one loop around the block
+
+    These loops are serial, start at 0 and contain nothing else, and there is no predicate.
     """
     tree = state.home(block)
     loops = tree.loops_above(block)
@@ -92,8 +93,10 @@ def trivial_binding(state: ScheduleState, block: BlockRealize) -> Failure | None
 
 @requirement
 def iterates(state: ScheduleState, block: BlockRealize, padding: Sequence[int]) -> Failure | None:
-    """if the result is padded, each loop whose iterator does not index the result has at least one iteration (a
-    symbolic size counts as at least 1); otherwise a result that the block never writes would be copied back
+    """if the result is padded, each loop whose iterator does not index the result has at least one iteration
+
+    A symbolic size counts as at least 1. Without an iteration, the block would never write the result, but the result
+    would be copied back.
     """
     stores = [stmt for stmt in statements(block.block) if isinstance(stmt, BufferStore)]
     indices = {index for store in stores for index in store.indices if isinstance(index, ex.Var)}
@@ -254,8 +257,11 @@ def one_shape_each(state: ScheduleState, block: BlockRealize, padding: Sequence[
 
 @requirement
 def copies_have_values(state: ScheduleState, block: BlockRealize, padding: Sequence[int]) -> Failure | None:
-    """every copied element has a value: the block writes all of a padded result; for a padded buffer that it reads,
-    either it reads every element, or another block writes every element, or the buffer is an input that is not written
+    """every element that is copied has a value
+
+    If the result is padded, the block writes all of it. If a buffer that the block reads is padded, one of these
+    conditions holds: the block reads every element, another block writes every element, or the buffer is an input that
+    no block writes.
     """
     tree = state.home(block)
     around = tree.parent[tree.loops_above(block)[0]]  # where the copies go

@@ -274,8 +274,9 @@ def leaves_a_rest(state: ScheduleState, loop: For, factors: Sequence[Any]) -> Fa
 
 @requirement
 def starts_in_one_part(state: ScheduleState, loop: For, factors: Sequence[Any]) -> Failure | None:
-    """a reduction that continues from one range to the next starts in the first range; in the others, some reduction
-    iterator is never at its start
+    """a reduction that continues from one range to the next starts in the first range
+
+    In each other range, some reduction iterator is never at its start.
     """
     tree = state.home(loop)
     for block in _going_on(tree, loop):

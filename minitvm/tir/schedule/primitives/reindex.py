@@ -124,8 +124,9 @@ def _not_written(realize: BlockRealize, buffer: Buffer) -> Failure | None:
 
 @requirement
 def single_point(match: PartByPoint) -> Failure | None:
-    """each iteration of the block touches one element of the buffer, f(v); for a write, f is injective; the block does
-    not write a buffer that it reads
+    """each iteration of the block touches one element of the buffer, f(v)
+
+    If the block writes the buffer, f is injective. The block does not write a buffer that it reads.
     """
     return _single(match)
 
@@ -207,17 +208,21 @@ def _narrowed(point: Point, finals: Sequence[Expr]) -> tuple[IndexMap, list[Expr
 
 @requirement
 def map_of_read(match: PartByPoint, index_map: Map) -> Failure | None:
-    """the map takes the block's iterators, uses only iterators that index the buffer, and returns indices that are not
-    negative; if two iterations get the same place, both read the same element, because the map's indices include all
-    indices of the read
+    """the map takes the block's iterators, uses only iterators that index the buffer, and never returns a negative
+    index
+
+    Two iterations may get the same place only if both read the same element. To ensure this, the map's indices include
+    all indices of the read.
     """
     return _bad_map(match, index_map)
 
 
 @requirement
 def map_of_write(match: PartByPoint, index_map: Map) -> Failure | None:
-    """the map takes the block's iterators, uses only iterators that index the buffer, and returns indices that are not
-    negative; different values of these iterators get different places
+    """the map takes the block's iterators, uses only iterators that index the buffer, and never returns a negative
+    index
+
+    Different values of these iterators get different places.
     """
     return _bad_map(match, index_map)
 

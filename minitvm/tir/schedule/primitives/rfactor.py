@@ -136,7 +136,9 @@ def first_below(state: ScheduleState, loop: tir.For, match: LoopReduction) -> Fa
 @requirement
 def each_point_once(state: ScheduleState, loop: tir.For, match: LoopReduction) -> Failure | None:
     """the loops map injectively and quasi-affinely to the block's iterators, and reduction iterators start when their
-    loops start, so each element is started once, at the beginning, and each point contributes once
+    loops start
+
+    Therefore each element is started once, at the beginning, and each point contributes once.
     """
     block, loops = match.block, match.loops
     reason = why_not_injective(block, loops, state.analyzer(block)) or why_not_started_first(
@@ -150,8 +152,10 @@ def each_point_once(state: ScheduleState, loop: tir.For, match: LoopReduction) -
 
 @requirement
 def fixed_domains(state: ScheduleState, loop: tir.For, match: LoopReduction) -> Failure | None:
-    """the starts and extents of the loop, of loops that become iterators, and of loops that stay in the second step do
-    not depend on a loop that disappears; the loop's own extent depends on no loop
+    """the loops of the second step, and the loops that become iterators, have domains that depend on no loop that
+    disappears
+
+    The same holds for the start of the loop that you pass. Its extent depends on no loop at all.
     """
     block, loops = match.block, match.loops
     turned = _turned(block, loop, loops)
@@ -180,8 +184,10 @@ def _domain(loop: tir.For) -> str:
 
 @requirement
 def registered_reducer(state: ScheduleState, loop: tir.For, match: LoopReduction) -> Failure | None:
-    """the body is the update of a registered associative reducer: sum, prod, min, max, argmin, argmax, or a reducer
-    that you registered with `register_reducer`; if it updates several buffers, each may have a separate reducer
+    """the body is the update of a registered associative reducer
+
+    The registered reducers are sum, prod, min, max, argmin, argmax, and those that you add with `register_reducer`. If
+    the body updates several buffers, each may have a separate reducer.
     """
     block, update = match.block.block, match.update
     if not isinstance(update, str):

@@ -167,8 +167,11 @@ def producer_of_temporary(state: ScheduleState, block: tir.BlockRealize, write_b
 
 @_of_flat
 def meet_in_a_loop(state: ScheduleState, block: tir.BlockRealize, write_buffer_index: int) -> Failure | None:
-    """the block and its readers share a loop; in each iteration of the innermost shared loop, the block computes all
-    elements that its readers read in this iteration; around the block there are only loops, and no conditions"""
+    """the block and its readers share a loop, and each iteration computes the elements that it reads
+
+    In each iteration of the innermost shared loop, the block computes all elements that its readers read in this
+    iteration. Around the block there are only loops, and no conditions.
+    """
     tree = state.home(block)
     scope = Scope.around(tree, block)
     shared = _shared_loops(tree, block, scope)
@@ -248,11 +251,11 @@ def _greatest_step(start: ex.Expr, loop: tir.For) -> int | None:
 
 @_of_flat
 def overlapping_windows(state: ScheduleState, block: tir.BlockRealize, write_buffer_index: int) -> Failure | None:
-    """in one dimension, the block writes the elements [f(l), f(l) + e) in an iteration, where e is a constant and l is
-    a loop around the block and its readers that occurs in no other dimension; from one iteration of l to the next, f
-    never decreases, and increases by less than e
+    """in one dimension, the elements that the block writes in consecutive iterations of a loop overlap
 
-    Examples of f are s*l + c and s*l // 2.
+    In an iteration, the block writes the elements [f(l), f(l) + e), where e is a constant. The loop l is around the
+    block and its readers, and occurs in no other dimension. From one iteration to the next, f never decreases, and
+    increases by less than e. Examples of f are s*l + c and s*l // 2.
     """
     rolls = _rolls(state, block, regions_written(block.block)[write_buffer_index])
     if not isinstance(rolls, str):
@@ -264,10 +267,11 @@ def overlapping_windows(state: ScheduleState, block: tir.BlockRealize, write_buf
 
 @_of_flat
 def one_point_an_element(state: ScheduleState, block: tir.BlockRealize, write_buffer_index: int) -> Failure | None:
-    """the block stores single elements, each from one point of its spatial iterators: each spatial iterator is the only
-    variable of some index; the predicate depends only on the element; reductions run below the shared loops
+    """the block stores single elements, each from one point of its spatial iterators
 
-    Therefore all iterations that compute an element give it the same value, or none of them stores it.
+    Each spatial iterator is the only variable of some index, the predicate depends only on the element, and reductions
+    run below the shared loops. Therefore all iterations that compute an element give it the same value, or none of them
+    stores it.
     """
     tree = state.home(block)
     region = regions_written(block.block)[write_buffer_index]
@@ -315,10 +319,11 @@ def loops_in_order(state: ScheduleState, block: tir.BlockRealize, write_buffer_i
 
 @_of_flat
 def inputs_stay(state: ScheduleState, block: tir.BlockRealize, write_buffer_index: int) -> Failure | None:
-    """the block reads the same values in every iteration: each buffer that it reads either has no writer in the scope,
-    or has one writer, which is complete or a reduction and reads nothing that it overwrites
+    """the block reads the same values in every iteration
 
-    Otherwise an element that the block does not compute again could have another value now.
+    Each buffer that it reads either has no writer in the scope, or has one writer that is complete or a reduction and
+    reads nothing that it overwrites. Otherwise an element that the block does not compute again could have another
+    value now.
     """
     tree = state.home(block)
     scope = Scope.around(tree, block)

@@ -73,8 +73,9 @@ def loops_are_iterators(state: ScheduleState, block: BlockRealize) -> Failure | 
 
 @requirement
 def map_fits_iterators(state: ScheduleState, block: BlockRealize, index_map: Callable[..., Any]) -> Failure | None:
-    """the map takes one index for each iterator of the block, and returns at least one index; the new indices depend
-    only on the old ones and on the sizes of the function
+    """the map takes one index for each iterator of the block, and returns at least one index
+
+    The new indices depend only on the old ones and on the sizes of the function.
     """
     count = len(block.block.iter_vars)
     return fitting_map(state.home(block), index_map, count, f"{block.block.name} has {count} iterators", block.block)

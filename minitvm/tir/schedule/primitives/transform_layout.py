@@ -135,9 +135,11 @@ def fitting_map(
 def map_fits_buffer(
     state: ScheduleState, block: tir.BlockRealize, buffer: object, index_map: Callable[..., Any]
 ) -> Failure | None:
-    """the map takes one index for each dimension of the buffer, and returns at least one index; the new indices depend
-    only on the old ones, on the sizes of the function, and on variables that do not change while the buffer exists (the
-    iterators of the block that allocates the buffer, and of the blocks around that block)
+    """the map takes one index for each dimension of the buffer, and returns at least one index
+
+    The new indices depend only on the old ones, on the sizes of the function, and on variables that do not change while
+    the buffer exists. These variables are the iterators of the block that allocates the buffer, and of the blocks
+    around it.
     """
     named, tree = named_buffer(block, buffer), state.home(block)
     what = f"{named.name} has {named.ndim} dimensions"

@@ -104,9 +104,10 @@ def finite_factors(state: ScheduleState, match: Summed, assume_finite: bool) -> 
 
 @requirement
 def zeros_in_steps(state: ScheduleState, loop: For, match: Summed) -> Failure | None:
-    """one factor is an element of a buffer that a single store fills, and this store writes 0 to every element p for
-    which f(p) % s != 0; for the element that is read, f is a*k + g, where k is the iterator, a has no common factor
-    with s, and g does not depend on k
+    """one factor is an element of a buffer that is 0 except at every s-th element
+
+    A single store fills this buffer, and writes 0 to every element p for which f(p) % s != 0. For the element that the
+    factor reads, f is a*k + g, where k is the iterator, a has no common factor with s, and g does not depend on k.
     """
     if _pattern(state, loop, match) is not None:
         return None

@@ -25,8 +25,9 @@ from .....tir.schedule.state import ScheduleState
 def reduces_into_temporary(
     state: ScheduleState, reduction_block: BlockRealize, epilogue_block: BlockRealize
 ) -> Failure | None:
-    """the reduction block is a reduction X = X op e over its whole domain, where op is +, *, min or max; X is allocated
-    in the scope, and only the epilogue reads it
+    """the reduction block is a reduction X = X op e over its whole domain, where op is +, *, min or max
+
+    X is allocated in the scope, and only the epilogue reads it.
     """
     tree = state.home(reduction_block)
     block, scope = reduction_block.block, Scope.around(tree, reduction_block)
@@ -61,9 +62,10 @@ def epilogue_is_one_store(state: ScheduleState, epilogue_block: BlockRealize) ->
 
 @requirement
 def same_points(state: ScheduleState, reduction_block: BlockRealize, epilogue_block: BlockRealize) -> Failure | None:
-    """the epilogue reads each element of the temporary where it stores its own: both accesses are indexed by all the
-    epilogue's iterators, their domains equal those of the reduction's spatial iterators, and both blocks visit every
-    point of their domain once
+    """the epilogue reads each element of the temporary at the point where it stores its own element
+
+    Both accesses are indexed by all iterators of the epilogue. The domains of these iterators equal the domains of the
+    reduction's spatial iterators, and both blocks visit every point of their domain once.
     """
     tree = state.home(reduction_block)
     epilogue = epilogue_block.block

@@ -72,9 +72,10 @@ def written_below_only(loop: For, match: staging.BufferPart) -> Failure | None:
 
 @requirement
 def filled_below(state: ScheduleState, loop: For, match: staging.BufferPart) -> Failure | None:
-    """below the loop, the first block that touches the buffer writes every element of the box that is copied back; it
-    does not read the buffer, unless it has an init and reduces over loops of its scope; the other blocks touch only
-    that box
+    """below the loop, the first block that touches the buffer writes every element of the box that is copied back
+
+    This block does not read the buffer, unless it has an init and reduces over loops of its scope. The other blocks
+    touch only that box.
     """
     buffer, tree = match.buffer, match.tree
     users = _users(tree, loop, buffer)
