@@ -20,11 +20,12 @@ from . import (
     resnet50,
     runtime_overhead,
     schedule,
+    wasm,
 )
 
 BENCHMARKS = (
     matmul, layers, cases, operators, networks, opensizes, quantized, decoder, artifact, builds, resnet50,
-    runtime_overhead, schedule, oracle,
+    runtime_overhead, schedule, oracle, wasm,
 )  # fmt: skip
 
 

@@ -12,4 +12,6 @@ rounding.
 
 from .folder import export
 
-__all__ = ["export"]
+TARGET = "cpu -arch=wasm"  # the target to lower for
+
+__all__ = ["TARGET", "export"]

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ...errors import InputError, report
 from ...executable import Constant, Executable
 
 if TYPE_CHECKING:
@@ -24,9 +25,9 @@ def export(
 ) -> dict[str, int]:
     """Write `executable` as a folder of four files; the folder is created. Returns the sizes of the files in bytes.
 
-    The executable must be lowered for a CPU with vectors of 128 bits. The same executable gives the same files.
+    Lower the executable for `TARGET`, which has vectors of 128 bits. The same executable gives the same files.
     `progress(done, total, name)` is called after each kernel. Raises `Unsupported` for an executable that calls
-    engines, or kernels of other machines.
+    engines, or kernels of other machines, and `InputError` if the folder cannot be created.
     """
     from .compile import compile_module
 
@@ -40,7 +41,10 @@ def export(
         PAGE: (here / PAGE).read_bytes(),
     }
     place = Path(folder)
-    place.mkdir(parents=True, exist_ok=True)
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError):
+        raise InputError(report(f"{folder} is a file", wanted="the name of a folder")) from None
     for name, data in files.items():
         (place / name).write_bytes(data)
     return {name: len(data) for name, data in files.items()}

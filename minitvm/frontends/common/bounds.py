@@ -1,10 +1,9 @@
-"""Derive facts about numbers that are computed at run time: which elements of a vector are known, and bounds of the
-others.
+"""What operators show of the numbers that a run computes: which elements of a vector are known, and bounds of others.
 
-A data-dependent shape is often known in part: its other dimensions come from shapes and are appended by Concat. And the
-memory for such a tensor needs a bound on the shape. Both follow from the operators that compute the shape. For example,
-`clip(x, 1, 8)` is at most 8, and a sum of n such numbers is at most 8 n. This is interval arithmetic (Moore, 1966), in
-which an upper end may be an expression of dimensions.
+A shape that data decide is often known in part: its other dimensions come from shapes, and are put behind it by
+Concat. And the memory for what has such a shape needs a bound of it. Both are read off the operators in front:
+`clip(x, 1, 8)` is at most 8, and a sum of n such numbers at most 8 n. It is interval arithmetic (Moore, 1966), where an
+upper end may be an expression of dimensions.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _TRUTH: Interval = (0, 1)
 
 
 class Computed:
-    """The values of a graph under construction, with the operators that compute them."""
+    """Values of a graph that is being written, with the operators that compute them."""
 
     def __init__(self, nodes: Sequence[OpNode], constants: Callable[[Value], np.ndarray | None]) -> None:
         self._producers: Mapping[Value, OpNode] = {v: item for item in nodes for v in item.outputs}
@@ -39,7 +38,7 @@ class Computed:
     # --- elements ---
 
     def elements(self, value: Value) -> list[Element]:
-        """Return the elements of a tensor of known size, in order."""
+        """The elements of a tensor of known size, in order."""
         size = product(value.shape)
         assert isinstance(size, int)
         unknown: list[Element] = [(value, k) for k in range(size)]
@@ -79,14 +78,14 @@ class Computed:
     # --- bounds ---
 
     def most(self, value: Value) -> Dim | None:
-        """Return an upper bound of all elements of a tensor, or None."""
+        """What no element of a tensor exceeds, or None."""
         end = self._interval(value)[1]
         if end is None or isinstance(end, Expr):
             return end
         return math.floor(end) if math.isfinite(end) else None
 
     def at_least(self, value: Value, least: int) -> bool:
-        """Return whether all elements of a tensor are at least `least`."""
+        """Whether no element of a tensor is less than a number."""
         low = self._interval(value)[0]
         return low is not None and low >= least
 
@@ -121,7 +120,7 @@ _ALL = {"concatenate": 0, "stack": 0, "where": 1}
 
 
 def _largest(ends: Sequence[End]) -> End:
-    """Return the maximum of some ends, or None if one of them is not known."""
+    """The maximum of ends; None where one is not known."""
     total: End = ends[0] if ends else None
     for end in ends[1:]:
         if total is None or end is None:
@@ -199,7 +198,7 @@ def _multiply(_: OpNode, operands: Sequence[Interval]) -> Interval:
 
 
 def _divide(_: OpNode, operands: Sequence[Interval]) -> Interval:
-    """Return the interval of a quotient. A divisor of at least 1 moves a number towards 0."""
+    """Division by what is at least 1 leads towards 0."""
     (a, b), (c, _most) = operands
     if c is None or c <= 0:
         return _ANY
@@ -232,7 +231,7 @@ def _cast(item: OpNode, operands: Sequence[Interval]) -> Interval:
 
 
 def _added_up(item: OpNode, operands: Sequence[Interval]) -> Interval:
-    """Return the interval of a sum, or of partial sums, along some axes."""
+    """A sum, or partial ones, of elements along axes."""
     low, high = operands[0]
     if low is None or low < 0 or high is None:
         return _ANY

@@ -1,4 +1,4 @@
-"""Convert PyTorch's dtypes and tensors to ours."""
+"""PyTorch's dtypes and tensors as ours."""
 
 from __future__ import annotations
 
@@ -16,9 +16,7 @@ _DTYPES = frozenset({
 
 
 def dtype_of(dtype: Any, where: str) -> DType:
-    """Return the dtype for a `torch.dtype`. Raises `UnsupportedOperator`, which names the type and the place
-    `where`.
-    """
+    """The dtype of a `torch.dtype`; raises `UnsupportedOperator` that names the type and the place, `where`."""
     name = str(dtype).removeprefix("torch.")
     if name not in _DTYPES:
         raise UnsupportedOperator(f"{where}: dtype {name} is not supported")
@@ -26,7 +24,7 @@ def dtype_of(dtype: Any, where: str) -> DType:
 
 
 def array_of(tensor: Any, where: str) -> np.ndarray:
-    """Return the contents of a tensor, without a copy if it is in the CPU's memory."""
+    """The contents of a tensor, in its own memory where that is the CPU's."""
     import torch
     from torch._subclasses.fake_tensor import FakeTensor
 

@@ -99,8 +99,24 @@ def _c_program(options: argparse.Namespace) -> str:
     return f"{folder}, {sum(file.stat().st_size for file in folder.rglob('*') if file.is_file()) / 1e6:.1f} MB"
 
 
+def _web_folder(options: argparse.Namespace) -> str:
+    """Write a folder for browsers."""
+    from ... import lower
+    from ...export.wasm import TARGET, export
+
+    target = opt.target(TARGET if options.target == "cpu" else options.target)
+    graph = opt.read_graph(options.model, options.shape)
+    with progress() as report:
+        executable = lower(graph, target=target, stop_at="executable", progress=report, tuned="auto")
+        compiling = lambda done, total, name: report("compiling", done, total)  # noqa: E731
+        sizes = export(executable, options.output, compiling)
+    code, weights = sizes["net.wasm"], sizes["net.weights.bin"]
+    return f"{options.output}, {code / 1e3:.0f} KB of code and {weights / 1e6:.1f} MB of weights"
+
+
 # The forms by the name that --as has for them.
 FORMS = {
     "mtvm": Form("one file for Python", _artifact, ("arch", "key")),
     "c": Form("a folder with a C program", _c_program, ("weights", "name", "input")),
+    "wasm": Form("a folder for browsers and node", _web_folder),
 }

@@ -14,7 +14,7 @@ import numpy as np
 
 import minitvm
 from minitvm.executable import Executable
-from minitvm.export.wasm import export
+from minitvm.export.wasm import TARGET, export
 from minitvm.runtime import GraphModule
 
 _ARRAYS = {
@@ -35,11 +35,14 @@ class NodeError(Exception):
 
 def absent() -> str:
     """Return why exported networks cannot run here, or "" if they can."""
-    node = shutil.which("node")
-    if node is None:
+    if shutil.which("node") is None:
         return "node is not installed"
-    version = subprocess.run([node, "--version"], capture_output=True, text=True).stdout
-    return "" if int(version.lstrip("v").split(".")[0]) >= 20 else f"node {version.strip()} has no relaxed SIMD"
+    return "" if _version() >= 20 else f"node {_version()} has no relaxed SIMD"
+
+
+def _version() -> int:
+    text = subprocess.run(["node", "--version"], capture_output=True, text=True, check=True).stdout
+    return int(text.lstrip("v").split(".")[0])
 
 
 class Node:
@@ -48,9 +51,9 @@ class Node:
     def __init__(self) -> None:
         driver = Path(__file__).with_name("driver.js")
         program = driver.read_text()
-        flags = ["--no-warnings", "--experimental-wasm-relaxed-simd", "--experimental-default-type=module"]
+        flags = ["--experimental-wasm-relaxed-simd"] if _version() < 22 else []
         self._process = subprocess.Popen(
-            ["node", *flags, "--input-type=module", "--eval", program],
+            ["node", "--no-warnings", *flags, "--input-type=module", "--eval", program],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
 
@@ -86,9 +89,6 @@ def _sent(x: Any) -> dict[str, Any]:
     return {"kind": _ARRAYS[str(x.dtype)], "base64": data, "shape": list(x.shape)}
 
 
-TARGET = "cpu -arch=wasm"
-
-
 class Exported:
     """Exports models into folders of their own, and compares what they compute in node with the same kernels here."""
 
@@ -105,7 +105,12 @@ class Exported:
         self.count += 1
         place = self.folder / str(self.count)
         export(executable, place)
+        self.make_module(place)
         return place
+
+    def make_module(self, place: Path) -> None:
+        """Let node read net.js as a module."""
+        (place / "package.json").write_text('{"type": "module"}\n')
 
     def agree(self, model: Any, *runs: dict[str, Any], **options: Any) -> list[list[np.ndarray]]:
         """Require that each run gives the same bits in node and here. Returns the outputs."""

@@ -1,1 +1,1 @@
-"""Write graphs as ONNX models, including their computed sizes, loops and recurrent layers."""
+"""Graphs written as ONNX models, with the computed sizes, loops and recurrent layers that they have."""

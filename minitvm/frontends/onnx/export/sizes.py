@@ -1,7 +1,7 @@
-"""Export symbolic dimensions as int64 vectors that ONNX computes from the shapes of inputs.
+"""Open dimensions as ONNX computes with them: vectors of int64, from the shapes of inputs.
 
-A variable is read from an input's shape. In the body of a loop, it is read from the surrounding graph, whose values are
-visible in the body. Floor division is written as `(a - a mod b) / b`, because ONNX does not specify how its Div rounds.
+A variable is read where an input's shape determines it; in the body of a loop, from the graph around it, whose
+values the body sees. Floor division is written as `(a - a mod b) / b`, because ONNX leaves open how its Div rounds.
 """
 
 from __future__ import annotations
@@ -30,10 +30,9 @@ _DIVISIONS: dict[type[ex.Expr], int] = {ex.FloorDiv: 0, ex.Div: 1}  # the attrib
 
 
 def vector(writer: Writer, name: str, values: Sequence[Any]) -> str:
-    """Write these dimensions as an int64 vector and return its name: a constant if all are numbers, else computed from
-    shapes.
+    """A vector of int64 that holds these dimensions: a constant if all are numbers, else computed from shapes.
 
-    Raises `UnsupportedOperator` for a dimension that ONNX cannot compute.
+    Raises `UnsupportedOperator` for one that ONNX cannot compute.
     """
     values = [int(v.value) if isinstance(v, ex.IntImm) else v for v in values]
     if all(isinstance(v, int) for v in values):
@@ -44,7 +43,7 @@ def vector(writer: Writer, name: str, values: Sequence[Any]) -> str:
 
 
 def _element(writer: Writer, name: str, value: ex.Expr) -> str:
-    """Write an integer or a condition as a vector with one element."""
+    """A vector of one element, an integer or a condition."""
     if isinstance(value, ex.IntImm):
         return writer.weight(name, [int(value.value)], _kind(value))
     if isinstance(value, ex.SizeVar):
@@ -74,7 +73,7 @@ def _kind(value: ex.Expr) -> str:
 
 
 def _variable(writer: Writer, size: ex.SizeVar) -> str:
-    """Write the vector for a size: a data-dependent one, one that was written before, or one from an input's shape."""
+    """The vector of a size: one that data decide, one that was written before, or what an input's shape says."""
     if size in writer.sizes:
         return writer.sizes[size][0]
     if writer.around is not None:
@@ -92,9 +91,7 @@ def _variable(writer: Writer, size: ex.SizeVar) -> str:
 
 
 def _places(inputs: Sequence[Value], size: ex.SizeVar) -> list[tuple[Value, int, int]]:
-    """Return the dimensions that are the variable or a positive multiple of it, with the factor, smallest factor
-    first.
-    """
+    """The dimensions that are the variable or a positive multiple of it, with the factor; the smallest factor first."""
     places = []
     for value in inputs:
         for axis, dim in enumerate(value.shape):

@@ -1,4 +1,4 @@
-"""Collect the nodes and weights of an ONNX graph while a graph is exported."""
+"""What collects the nodes and weights of an ONNX graph while a graph is exported."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class Writer:
         self.nodes: list[Any] = []
         self.initializers: list[Any] = []
         self.results: dict[Value, str] = {}  # what a value has before the zeros that fill it up
-        # The vectors of sizes that are known in this graph, with the count for data-dependent sizes.
+        # The vectors that hold sizes which are known in this graph; with the count for those that data decide.
         self.sizes: dict[Expr, tuple[str, Value | None]] = {}
 
     def inside(self, body: Graph) -> Writer:
-        """Return a writer for the body of a loop, which may use the sizes that are known outside of it."""
+        """A writer for the body of a loop, which may use the sizes that are known around it."""
         writer = Writer(self._helper, self._numpy_helper, body, self._exports, self.opset, around=self)
         writer.sizes.update(self.sizes)
         return writer
@@ -50,30 +50,30 @@ class Writer:
             self._exports[node.op](self, node)
 
     def graph(self, name: str, inputs: Sequence[Value], outputs: Sequence[Any]) -> Any:
-        """Return the `onnx.GraphProto` of the written nodes that are needed."""
+        """The `onnx.GraphProto` of what was written and is needed."""
         self._drop_unused([info.name for info in outputs])
         return self._helper.make_graph(self.nodes, name, list(map(self.info, inputs)), outputs, self.initializers)
 
     def info(self, value: Value) -> Any:
-        """Return the declaration of a value."""
+        """The declaration of a value."""
         return _info(self._helper, value)
 
     @property
     def integer(self) -> int:
-        """The number of int64 in ONNX."""
+        """ONNX's number of int64."""
         return self.number_of("int64")
 
     def number_of(self, dtype: str) -> int:
-        """Return the number of a dtype in ONNX."""
+        """ONNX's number of a dtype."""
         return int(self._helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
 
     def node(self, op: str, inputs: Sequence[str], outputs: Sequence[str], **attributes: Any) -> None:
-        """Add an ONNX node. Attributes that are None are left out."""
+        """One ONNX node; attributes that are None are left out."""
         present = {name: value for name, value in attributes.items() if value is not None}
         self.nodes.append(self._helper.make_node(op, list(inputs), list(outputs), **present))
 
     def require_types(self, op: str, node: OpNode) -> None:
-        """Raise `UnsupportedOperator` if the opset does not have an operator, or not for the dtypes of the inputs."""
+        """Refuse a node whose operator the opset does not have, or not for the dtypes of the inputs."""
         from onnx import defs
 
         if not defs.has(op, self.opset):
@@ -88,18 +88,16 @@ class Writer:
                 raise UnsupportedOperator(f"{node.op}: ONNX's {op} of opset {self.opset} takes no {dtype}")
 
     def element_type(self, value: Value) -> int:
-        """Return the number of a value's dtype in ONNX."""
+        """ONNX's number of a value's dtype."""
         return int(self._helper.np_dtype_to_tensor_dtype(np.dtype(value.dtype.numpy)))
 
     def weight(self, name: str, array: Any, dtype: str = "int64") -> str:
-        """Add a constant and return its name."""
+        """The name of a new constant."""
         self.initializers.append(self._numpy_helper.from_array(np.asarray(array, dtype), name))
         return name
 
     def outputs_of(self, values: Sequence[Value]) -> list[Any]:
-        """Return the declarations of outputs. An output that is an input, a constant or a repetition gets a new
-        name.
-        """
+        """The declarations of outputs; one that is an input, a constant or given twice gets a name of its own."""
         produced = set(self.producers)
         infos = []
         for position, value in enumerate(values):
@@ -125,7 +123,7 @@ class Writer:
 
 
 def _read_inside(node: Any) -> set[str]:
-    """Return all names that the graphs in a node's attributes read."""
+    """All names that the graphs in a node's attributes read."""
     bodies = [attribute.g for attribute in node.attribute if attribute.HasField("g")]
     inner = [item for body in bodies for item in body.node]
     return {name for item in inner for name in (*item.input, *_read_inside(item))}
@@ -137,7 +135,7 @@ def _info(helper: Any, value: Value, name: str | None = None) -> Any:
 
 
 def dim_of(dim: Any) -> int | str | None:
-    """Return a dimension as ONNX declares it: a number, a name, or None for unknown."""
+    """A dimension as ONNX declares it: a number, a name, or unknown."""
     if isinstance(dim, int | IntImm):
         return int(dim) if isinstance(dim, int) else int(dim.value)
     return dim.name if isinstance(dim, SizeVar) else None

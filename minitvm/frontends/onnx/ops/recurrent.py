@@ -1,6 +1,4 @@
-"""Convert RNN, GRU and LSTM: one product computes the input's part of all gates for all steps, and a loop over time the
-rest.
-"""
+"""RNN, GRU and LSTM: the input's part of all gates is one product for all steps; a loop over time does the rest."""
 
 from __future__ import annotations
 
@@ -15,7 +13,7 @@ from ..context import NodeContext
 from ..registry import converter
 from .indexing import with_lengths
 
-# ONNX's activations: the name of the function, and the defaults of its parameters alpha and beta.
+# ONNX's activations: the name of the function, and the defaults of those of alpha and beta that it takes.
 ACTIVATIONS: dict[str, tuple[str, tuple[float, ...]]] = {
     "Affine": ("affine", (1.0, 0.0)),
     "ScaledTanh": ("scaled_tanh", (1.0, 1.0)),
@@ -31,7 +29,7 @@ def rnn(n: NodeContext) -> Any:
 
 @converter("GRU", since=7)
 def gru(n: NodeContext) -> Any:
-    """With `linear_before_reset`, the reset comes after the product with the state, whose bias is then separate."""
+    """`linear_before_reset` resets after the product with the state instead of before: then its bias is apart."""
     late = bool(n.attr("linear_before_reset", 0))
     return _recurrent(
         n, "nn.gru", ("Sigmoid", "Tanh"), states=1, gates=3, apart=int(late), linear_before_reset=late
@@ -50,7 +48,7 @@ def _recurrent(
     n: NodeContext, op: str, defaults: tuple[str, ...], *, states: int, gates: int, apart: int = 0,
     peepholes: Operand | None = None, **attrs: Any,
 ) -> list[Operand]:  # fmt: skip
-    """Convert a recurrent layer. The state's bias of the last `apart` gates is a separate input of the operator."""
+    """`apart` counts the last gates whose bias of the state is an input of the operator."""
     layout = n.attr("layout", 0)
     direction, directions = direction_of(n)
     functions = functions_of(n, defaults, directions)
@@ -83,7 +81,7 @@ def _recurrent(
         inputs.append(peepholes)
         attrs["peepholes"] = True
     attrs["clip"] = float(n.attr("clip", 0.0))
-    # Directions with the same functions share a loop over time.
+    # Directions of the same functions go through time together.
     if len(set(functions)) == 1:
         outputs = _layer(n, op, inputs, lengths, functions[0], direction=direction, **attrs)
     else:
@@ -100,7 +98,7 @@ def _recurrent(
 
 
 def direction_of(n: NodeContext) -> tuple[str, int]:
-    """Return the attribute `direction`, and the number of directions."""
+    """The attribute, and the number of directions."""
     direction = n.attr("direction", "forward")
     if direction not in ("forward", "reverse", "bidirectional"):
         n.refuse_attribute("direction")
@@ -116,12 +114,12 @@ def _layer(
 
 
 def _of_direction(n: NodeContext, inputs: list[Any], d: int) -> list[Operand]:
-    """Return each input's part for one direction, which is axis 2 of the first input and axis 0 of the others."""
+    """The part of each input for one direction, which is the third axis of the first input, and the first of others."""
     return [n.part(value, 0 if k else 2, d, d + 1) for k, value in enumerate(inputs)]
 
 
 def biases(n: NodeContext, directions: int, columns: int, apart: int) -> tuple[Operand | None, Operand | None]:
-    """Return Wb + Rb [directions, gates * hidden]. The last `apart` columns of Rb are returned separately."""
+    """Wb + Rb [directions, gates * hidden], but for the last `apart` columns of Rb, which come by themselves."""
     both = n.optional(3)
     if both is None:
         return None, None
@@ -145,9 +143,7 @@ def initial(n: NodeContext, position: int, shape: tuple[Any, ...], layout: int, 
 
 
 def functions_of(n: NodeContext, defaults: tuple[str, ...], directions: int) -> list[Functions]:
-    """Return the functions of each direction with alpha and beta; a function that takes one gets the next given
-    value.
-    """
+    """The functions of each direction, with alpha and beta: those that take one get the next that is given."""
     names = tuple(n.attr("activations", defaults * directions))
     if len(names) != len(defaults) * directions or any(name not in ACTIVATIONS for name in names):
         n.refuse_attribute("activations")

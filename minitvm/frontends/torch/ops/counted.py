@@ -1,4 +1,4 @@
-"""Convert operators with a data-dependent number of results. PyTorch's size for it becomes a size of the graph."""
+"""Operators of which data decide how many results there are: PyTorch's size for that becomes a size of the graph."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ from .shaping import reshaped
 
 
 def places_of(n: TorchNodeContext, x: Operand, sizes: Any) -> Operand:
-    """Return a row of indices for each element of x that is not 0.
+    """A row of indices for each element of x that is not 0.
 
-    `sizes` are the sizes of a result of the node. The first of them that no operator has bound yet becomes the number
-    of rows.
+    `sizes` are those of a result of the node; the first that no operator has bound yet is the number of rows.
     """
     if x.data is not None and not x.is_symbolic:
         return Operand.known(np.argwhere(x.data).astype(np.int64))
@@ -38,7 +37,7 @@ def nonzero(n: TorchNodeContext) -> Any:
 
 @converter("where.default")
 def where(n: TorchNodeContext) -> Any:
-    """The indices of the elements that are not 0, as one vector per axis."""
+    """The indices of the elements that are not 0, a vector for each axis."""
     x = n["condition"]
     if x.ndim == 0:
         n.refuse("a tensor without dimensions")
@@ -48,7 +47,7 @@ def where(n: TorchNodeContext) -> Any:
 
 @converter("masked_select.default")
 def masked_select(n: TorchNodeContext) -> Any:
-    """The elements for which a mask holds, in row-major order."""
+    """The elements at which a mask holds, row-major."""
     x, mask = n["self"], n["mask"]
     shape = broadcast_shapes(x.shape, mask.shape)
     x, mask = (t if t.shape == shape else n.op("broadcast_to", t, shape=shape) for t in (x, mask))

@@ -1,4 +1,4 @@
-"""Convert operators without a converter, using the ATen signatures in their declarations (`topi.spelling.Aten`)."""
+"""Operators that need no converter: their declarations say how ATen writes them (`topi.spelling.Aten`)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from . import reduction
 
 
 def convert(operator: Operator, n: TorchNodeContext) -> Any:
-    """Apply the operator to the first arguments of a node, converted to one dtype as PyTorch does."""
+    """The operator on the first arguments of a node, converted to one dtype as PyTorch does."""
     assert operator.aten is not None
     if operator.is_reduction:
         return reduction.reduced(n, operator.name)
