@@ -130,12 +130,12 @@ def annotate(state: ScheduleState, block_or_loop: BlockRealize | For, ann_key: s
 
     "software_pipeline_stage" and "software_pipeline_order" have one number for each statement of the loop's body. The
     statements then run in stages, with several iterations in progress at once. "double_buffer_scope" on a block gives
-    the position of a buffer that the block writes, and lets the block run one iteration ahead. Both annotations are
-    refused, now and in every later step, if they would change the values that are read (`keeps_pipelines`).
-    "software_pipeline_async_stages" lists stages whose copies from global to shared storage only need to arrive before
-    a later stage reads them, as with CUDA's `cp.async`. If the target does not support this for a copy, it becomes an
-    ordinary copy. "software_pipeline_spare_versions" is a number of additional versions for each buffer that passes
-    values between stages.
+    the position of a buffer that the block writes, and lets the block run one iteration ahead. If these annotations
+    would change a value that the program reads, the step is refused. The same holds for every later step of the
+    schedule (`keeps_pipelines`). "software_pipeline_async_stages" lists stages whose copies from global to shared
+    storage only need to arrive before a later stage reads them, as with CUDA's `cp.async`. If the target does not
+    support this for a copy, it becomes an ordinary copy. "software_pipeline_spare_versions" is a number of additional
+    versions for each buffer that passes values between stages.
 
     Two more annotations have numbers as values. If "vector_reduction" is n, the innermost loop of a reduction
     accumulates in n lanes. If "prefetch" is n, an innermost loop requests the vectors that it reads in sequence n

@@ -280,8 +280,10 @@ def producer_is_one_store(state: ScheduleState, match: Merge) -> Failure | None:
 
 @requirement
 def reads_its_own_point(state: ScheduleState, block: BlockRealize, match: Merge) -> Failure | None:
-    """all loads of the producer's buffer have the same indices: either distinct iterators, including all that have more
-    than one value, or an injective quasi-affine map of the iterators whose inverse is known
+    """all loads of the producer's buffer have the same indices
+
+    The indices are either distinct iterators, among them all iterators with more than one value, or an injective
+    quasi-affine map of the iterators whose inverse is known.
     """
     buffer, loads = match.buffer, match.loads
     for load in loads:

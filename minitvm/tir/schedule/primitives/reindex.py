@@ -246,8 +246,8 @@ def reindex(state: ScheduleState, match: PartByPoint, block: BlockRealize, buffe
         for i, j in T.grid(8, 4):
             with T.block("B"): B[vi, vj] = A_reindex[vi, vj] * 2.0
 
-    `buffer` is ("read", position), ("write", position), or a name. If the block writes the buffer, the copy is
-    copied back after the block.
+    `buffer` is ("read", position), ("write", position), or a name. If the block writes the buffer, a new block after it
+    copies the values back.
     """
     source, point = match.buffer, match.point
     assert isinstance(point, Point)  # single_point
