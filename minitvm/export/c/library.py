@@ -24,7 +24,7 @@ from .memory import MEMORY
 from .recorder import CValue, Recorder, own
 from .types import lane_type, literal, physical, scalar_type, short_name, typedef
 
-INLINE = "MINITVM_INLINE"
+INLINE = "KERNEL_INLINE"
 # The first lines of a file. Small functions are copied into their callers, also without optimisation.
 HEADERS = ("#include <stdint.h>",)
 # A vector wider than the processor's is passed in another way than by a compiler for a wider processor. That is of no

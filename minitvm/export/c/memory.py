@@ -18,7 +18,7 @@ _WORDS = 16  # words of a row of a tile
 
 def function(head: str, *lines: str) -> str:
     """Return the definition of a function that is copied into its callers."""
-    return "\n".join([f"MINITVM_INLINE {head} {{", *(f"    {line}" for line in lines), "}"])
+    return "\n".join([f"KERNEL_INLINE {head} {{", *(f"    {line}" for line in lines), "}"])
 
 
 def element(pointer: str, index: str, kind: Element) -> str:
