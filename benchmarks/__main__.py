@@ -8,6 +8,7 @@ import traceback
 from . import (
     artifact,
     builds,
+    c_export,
     cases,
     decoder,
     layers,
@@ -24,8 +25,8 @@ from . import (
 )
 
 BENCHMARKS = (
-    matmul, layers, cases, operators, networks, opensizes, quantized, decoder, artifact, builds, resnet50,
-    runtime_overhead, schedule, oracle, wasm,
+    matmul, layers, cases, operators, networks, opensizes, quantized, decoder, artifact, builds, c_export,
+    resnet50, runtime_overhead, schedule, oracle, wasm,
 )  # fmt: skip
 
 

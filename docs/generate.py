@@ -29,6 +29,7 @@ PAGES = (
     "README.md",
     "docs/levels.md",
     "docs/using.md",
+    "docs/deploy.md",
     "docs/oracle.md",
     *sorted(str(page.relative_to(ROOT)) for page in (ROOT / "docs").glob("howto/*.md")),
     *sorted(str(page.relative_to(ROOT)) for page in (ROOT / "docs").glob("course/slides/*.md")),

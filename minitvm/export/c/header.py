@@ -10,8 +10,8 @@ from .names import comment, unique
 from .weights import Weights
 
 
-def header_text(api: Interface, weights: Weights) -> str:
-    """Return the text of the header."""
+def header_text(api: Interface, weights: Weights, stack_bytes: int) -> str:
+    """Return the text of the header. `stack_bytes` are the bytes of the kernels' arrays on the stack."""
     n, x = api.name, api.executable
     lines = [
         f"/* The interface of {comment(x.name)}, compiled by minitvm for {comment(x.target)}. */",
@@ -34,6 +34,7 @@ def header_text(api: Interface, weights: Weights) -> str:
     if isinstance(api.arena_bytes, int):
         lines.append(f"#define {api.macro}_ARENA_BYTES {api.arena_bytes}")
     lines.append(f"#define {api.macro}_WEIGHTS_BYTES {weights.nbytes}")
+    lines.append(f"#define {api.macro}_STACK_BYTES {stack_bytes}  /* of arrays on the stack of each thread, at most */")
     if weights.linked:
         lines.append(
             f"extern const unsigned char {n}_weights[{api.macro}_WEIGHTS_BYTES];  /* linked with the program */"

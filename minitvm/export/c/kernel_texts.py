@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from ...errors import Unsupported
 from ...executable import Executable
+from ...expr import IntImm, find
 from ...target import Target
+from ...tir.nodes import Allocate, PrimFunc
 from .kernels import generate, library_text
 from .program import KernelText
 
@@ -12,12 +14,22 @@ from .program import KernelText
 def kernel_texts(executable: Executable) -> KernelText:
     """Return the C functions of all kernels, in order. Raises `Unsupported` for a kernel that C cannot express."""
     target = Target(executable.target)
-    kernels = []
+    kernels, stacks = [], [0]
     for kernel in executable.kernels:
         if kernel.func is None:
             raise Unsupported(
                 f"{executable.name} as C: the kernel {kernel.name} has no loop program, because it was read from a "
                 "file\n  try:    export the model instead"
             )
-        kernels.append(generate(kernel.func(), target))
-    return KernelText(library_text(kernels), [k.text for k in kernels], [k.name for k in kernels])
+        func = kernel.func()
+        kernels.append(generate(func, target))
+        stacks.append(_array_bytes(func))
+    names = [kernel.name for kernel in kernels]
+    return KernelText(library_text(kernels), [kernel.text for kernel in kernels], names, max(stacks))
+
+
+def _array_bytes(func: PrimFunc) -> int:
+    """Return the bytes of the arrays that a kernel allocates; some of them become registers."""
+    buffers = [stmt.buffer for stmt in find(func.body, Allocate)]
+    sizes = [dim.value for buffer in buffers for dim in buffer.shape if isinstance(dim, IntImm)]
+    return sum(size * buffer.dtype.bytes for size, buffer in zip(sizes, buffers, strict=True))

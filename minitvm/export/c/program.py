@@ -18,11 +18,15 @@ from .weights import Weights
 
 @dataclass(frozen=True)
 class KernelText:
-    """The kernels of a program as C: what comes before them (types, library functions), each function, their names."""
+    """The kernels of a program as C: what comes before them (types, library functions), each function, their names.
+
+    `stack_bytes` are the bytes of the local arrays of the kernel that has the most.
+    """
 
     prelude: str
     functions: Sequence[str]
     names: Sequence[str]
+    stack_bytes: int
 
 
 def program_text(api: Interface, weights: Weights, kernels: KernelText) -> str:

@@ -79,13 +79,13 @@ def project(
     _require_cpu(machine)
     api = interface(executable, name)
     block = collect(executable, weights)
-    text = program_text(api, block, kernel_texts(executable))
+    kernels = kernel_texts(executable)
     example = computed(api, module, inputs, tolerance)
     isa = find_isa(machine.isa)
     sizes = {var.name: value for var, value in example.sizes.items()}
     texts = {
-        f"{name}.h": header_text(api, block),
-        f"{name}.c": text,
+        f"{name}.h": header_text(api, block, kernels.stack_bytes),
+        f"{name}.c": program_text(api, block, kernels),
         f"{name}.hpp": hpp_text(api, block),
         "example.cpp": example_cpp(api, block, sizes),
         "Makefile": makefile(api, block, isa),
